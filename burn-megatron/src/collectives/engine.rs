@@ -1,0 +1,73 @@
+//! The interface between a group and what moves its bytes.
+//!
+//! Called by `group_core` only. Implemented by `single` (a group of one) and by the host engines; an
+//! engine over NCCL or MPI would be one more.
+
+use super::call::CallDescriptor;
+use super::error::CollectiveError;
+use std::fmt::Debug;
+
+/// Moves the bytes of one group's calls.
+///
+/// Buffers are bytes of `call.element_type`, aligned for it, of the lengths that the operation
+/// asks for: the group has checked them. The group makes one collective at a time, one send at a
+/// time to each peer and one receive at a time from each peer; these three kinds may run at the
+/// same time from different threads.
+///
+/// A call that fails leaves the engine unusable; the group then calls [`leave`](Self::leave) and
+/// makes no further call.
+pub trait Engine: Debug + Send + Sync {
+    /// Returns the engine's name: `single`, `shared-memory`, `tcp`.
+    fn name(&self) -> &'static str;
+
+    /// Replaces `buffer` by its reduction over all ranks.
+    ///
+    /// # Errors
+    /// Different calls on different ranks, a timeout, a failed rank. The same holds for every
+    /// operation below.
+    fn all_reduce(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError>;
+
+    /// Fills `output` with the `shard` of every rank, in rank order.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    fn all_gather(&self, call: &CallDescriptor, shard: &[u8], output: &mut [u8]) -> Result<(), CollectiveError>;
+
+    /// Fills `shard` with this rank's part of the reduction of `input` over all ranks.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    fn reduce_scatter(&self, call: &CallDescriptor, input: &[u8], shard: &mut [u8]) -> Result<(), CollectiveError>;
+
+    /// Replaces `buffer` by the buffer of the rank `call.peer`.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    fn broadcast(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError>;
+
+    /// Sends `buffer` to the rank `call.peer`; may return before it has been received.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    fn send(&self, call: &CallDescriptor, buffer: &[u8]) -> Result<(), CollectiveError>;
+
+    /// Fills `buffer` with what the rank `call.peer` sent.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    fn recv(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError>;
+
+    /// Returns when every rank has come.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    fn barrier(&self, call: &CallDescriptor) -> Result<(), CollectiveError>;
+
+    /// Returns the payload bytes that this rank has put on the wire, or into shared memory, for
+    /// other ranks.
+    fn bytes_communicated(&self) -> u64;
+
+    /// Tells the other ranks, as well as it can and without waiting for them, that this rank makes
+    /// no further call, and why.
+    fn leave(&self, cause: &str);
+}

@@ -1,0 +1,123 @@
+//! What can go wrong in a collective. Ranks in messages are global ranks.
+
+use crate::launch::{LaunchError, PeerFailure};
+use std::io;
+
+/// Why a collective, or the making of a group, failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CollectiveError {
+    /// The arguments make no sense on this rank alone. Nothing was communicated and the group
+    /// stays usable.
+    #[error("group {group}: {operation} refused: {what}")]
+    InvalidArgument {
+        /// Name and ranks of the group.
+        group: String,
+        /// The operation, or `connect`.
+        operation: String,
+        /// The rule and the values.
+        what: String,
+    },
+    /// Two ranks made different calls at the same place in the order of calls.
+    #[error("rank {rank} of group {group} called {call} while rank {other_rank} called {other_call}")]
+    Mismatch {
+        /// Name and ranks of the group.
+        group: String,
+        /// The rank that differs.
+        rank: usize,
+        /// Its call.
+        call: String,
+        /// The rank it was compared with.
+        other_rank: usize,
+        /// That rank's call.
+        other_call: String,
+    },
+    /// Some ranks did not come in time.
+    #[error(
+        "group {group}: {call} timed out after {timeout_secs} s without progress, still missing: \
+         ranks {missing:?}"
+    )]
+    Timeout {
+        /// Name and ranks of the group.
+        group: String,
+        /// The call that waited, or `connect`.
+        call: String,
+        /// The bound of the wait in seconds.
+        timeout_secs: f64,
+        /// The ranks that had not done their part.
+        missing: Vec<usize>,
+    },
+    /// A rank of the job is known to have failed.
+    #[error(
+        "group {group}: {call} stopped because rank {} on host {} failed: {}",
+        failure.rank, failure.host, failure.what
+    )]
+    PeerFailed {
+        /// Name and ranks of the group.
+        group: String,
+        /// The call that was stopped.
+        call: String,
+        /// Who failed, where and how.
+        failure: PeerFailure,
+    },
+    /// A rank gave the group up, on purpose or after an error of its own.
+    #[error("group {group}: {call} stopped because rank {rank} gave the group up: {cause}")]
+    PeerLeft {
+        /// Name and ranks of the group.
+        group: String,
+        /// The call that was stopped.
+        call: String,
+        /// The rank that left.
+        rank: usize,
+        /// What that rank said.
+        cause: String,
+    },
+    /// The connection to a rank broke.
+    #[error("group {group}: {call} lost the connection to rank {rank}: {what}")]
+    ConnectionLost {
+        /// Name and ranks of the group.
+        group: String,
+        /// The call that was stopped.
+        call: String,
+        /// The rank at the other end.
+        rank: usize,
+        /// What the operating system said.
+        what: String,
+    },
+    /// An earlier call of this group failed: this error is secondary.
+    #[error("group {group}: {call} refused (secondary error), the group failed first: {first}")]
+    Poisoned {
+        /// Name and ranks of the group.
+        group: String,
+        /// The call that was refused.
+        call: String,
+        /// The first cause.
+        first: String,
+    },
+    /// The group could not be made for want of something local: memory, a socket, a thread.
+    #[error("group {group}: cannot {what}: {source}")]
+    Setup {
+        /// Name and ranks of the group.
+        group: String,
+        /// What was tried.
+        what: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The ranks could not agree on how to connect.
+    #[error("group {group}: {what}")]
+    NoAgreement {
+        /// Name and ranks of the group.
+        group: String,
+        /// Who wanted or lacked what.
+        what: String,
+    },
+    /// The store failed while the group was made.
+    #[error("group {group}: the store failed during connect: {source}")]
+    Store {
+        /// Name and ranks of the group.
+        group: String,
+        /// What the store said.
+        source: LaunchError,
+    },
+}

@@ -1,0 +1,151 @@
+//! What all clones of a group share: the engine, the order of calls, the first failure.
+//!
+//! `process_group` checks and types the calls; here they get their place in a [`Lane`], run, and
+//! poison the group when they fail.
+
+use super::call::{CallDescriptor, Operation};
+use super::engine::Engine;
+use super::error::CollectiveError;
+use super::health::GroupHealth;
+use super::lane::Lane;
+use super::pending::Pending;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the drop of a group waits for calls that were started and not waited for.
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+/// How long it then waits for a call that was told to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
+
+/// The engine of a group and the calls on their way to it.
+#[derive(Debug)]
+pub(crate) struct GroupCore {
+    pub health: Arc<GroupHealth>,
+    pub engine: Arc<dyn Engine>,
+    collectives: Arc<Lane>,
+    /// By group index of the receiver.
+    sends: Vec<Arc<Lane>>,
+    /// By group index of the sender.
+    receives: Vec<Arc<Lane>>,
+}
+
+impl GroupCore {
+    /// Returns the core of a group without calls.
+    pub fn new(health: Arc<GroupHealth>, engine: Arc<dyn Engine>) -> Self {
+        let lanes = || (0..health.label.size()).map(|_| Lane::new()).collect();
+        Self {
+            collectives: Lane::new(),
+            sends: lanes(),
+            receives: lanes(),
+            health,
+            engine,
+        }
+    }
+
+    /// Runs a call on this thread, after the calls of its lane made before it.
+    pub fn run<R>(
+        &self,
+        call: CallDescriptor,
+        operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
+        self.lane(&call).run(|ticket| self.perform(ticket, call, operate))
+    }
+
+    /// Starts a call on the lane's thread; in a group of one runs it at once.
+    pub fn start<O: Send + 'static>(
+        self: &Arc<Self>,
+        call: CallDescriptor,
+        operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<O, CollectiveError> + Send + 'static,
+    ) -> Pending<O> {
+        if self.health.label.size() == 1 {
+            return Pending::ready(self.run(call, operate));
+        }
+        let label = &self.health.label;
+        let (pending, completion) = Pending::new(CollectiveError::Poisoned {
+            group: label.to_string(),
+            call: label.describe(&call),
+            first: "the communication thread panicked".to_string(),
+        });
+        let core = self.clone();
+        let job = move |ticket| completion.complete(core.perform(ticket, call, operate));
+        let thread_name = format!("collectives {}", label.name);
+        match self.lane(&call).submit(&thread_name, Box::new(job)) {
+            Ok(()) => pending,
+            Err(source) => Pending::ready(Err(self.fail(CollectiveError::Setup {
+                group: label.to_string(),
+                what: "start the communication thread".to_string(),
+                source,
+            }))),
+        }
+    }
+
+    /// Ends the group on this rank: lets started calls finish, for a bounded time, then stops them.
+    pub fn shut_down(&self) {
+        let limit = DRAIN_LIMIT.min(self.health.timeout);
+        // A panic is no time to wait for others.
+        let limit = if std::thread::panicking() {
+            Duration::ZERO
+        } else {
+            limit
+        };
+        let deadline = Instant::now() + limit;
+        let finished = self.lanes().all(|lane| lane.drain(deadline));
+        if self.health.poison("it was dropped on this rank") {
+            self.engine.leave("it was dropped there");
+        }
+        if !finished {
+            let deadline = Instant::now() + STOP_LIMIT;
+            self.lanes().for_each(|lane| _ = lane.drain(deadline));
+        }
+        self.lanes().for_each(|lane| lane.close());
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
+        let transfers = self.sends.iter().chain(&self.receives);
+        std::iter::once(&self.collectives).chain(transfers)
+    }
+
+    fn lane(&self, call: &CallDescriptor) -> &Arc<Lane> {
+        match (call.operation, call.peer) {
+            (Operation::Send, Some(peer)) => &self.sends[peer],
+            (Operation::Recv, Some(peer)) => &self.receives[peer],
+            _ => &self.collectives,
+        }
+    }
+
+    fn perform<R>(
+        &self,
+        ticket: u64,
+        mut call: CallDescriptor,
+        operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
+        call.sequence = ticket;
+        let _guard = PanicGuard { core: self };
+        self.health
+            .check(Some(&call))
+            .and_then(|()| operate(&*self.engine, &call))
+            .map_err(|error| self.fail(error))
+    }
+
+    /// Poisons the group with `error`, unless it is already.
+    fn fail(&self, error: CollectiveError) -> CollectiveError {
+        let cause = error.to_string();
+        if self.health.poison(&cause) {
+            self.engine.leave(&cause);
+        }
+        error
+    }
+}
+
+/// Poisons the group when a call panics: the engine is then between two states.
+struct PanicGuard<'a> {
+    core: &'a GroupCore,
+}
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && self.core.health.poison("a call panicked on this rank") {
+            self.core.engine.leave("a call panicked there");
+        }
+    }
+}

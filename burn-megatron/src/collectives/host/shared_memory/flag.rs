@@ -1,0 +1,173 @@
+//! A counter in shared memory that one rank raises and others wait for.
+//!
+//! # Spinning, then sleeping
+//!
+//! A waiter first looks at the counter again and again, because the other rank is usually about to
+//! raise it and a system call costs more than that takes. Then it yields, then it sleeps on a
+//! futex. The futex is not PRIVATE: the ranks are different processes.
+//!
+//! A wake-up is a system call, so it is made only when somebody sleeps. Both sides use
+//! sequentially consistent operations in opposite order,
+//!
+//! ```text
+//! waiter: sleepers += 1; look at value; futex_wait     raiser: value = n; look at sleepers; futex_wake
+//! ```
+//!
+//! so at least one of them sees the other: either the waiter sees the new value, or the raiser
+//! sees the sleeper. A value that changes between the waiter's look and its sleep makes
+//! `futex_wait` return at once, since the kernel compares it again. And every sleep is short, so
+//! that the waiter looks at the failure signal and its timeout.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// A counter, modulo 2^32, of which at most one rank is the writer.
+#[repr(C)]
+pub(super) struct Flag {
+    value: AtomicU32,
+    /// Ranks that sleep, or are about to, until the value changes.
+    sleepers: AtomicU32,
+}
+
+impl Flag {
+    /// Returns the counter. What the writer wrote before raising it is visible afterwards.
+    pub fn value(&self) -> u32 {
+        self.value.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the counter is at or beyond `target`; they are never 2^31 apart.
+    pub fn has_reached(&self, target: u32) -> bool {
+        has_reached(self.value(), target)
+    }
+
+    /// Sets the counter and wakes who sleeps on it.
+    pub fn raise(&self, value: u32) {
+        self.value.store(value, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            futex_wake_all(&self.value);
+        }
+    }
+
+    /// Sets the counter where nobody waits for it.
+    pub fn set(&self, value: u32) {
+        self.value.store(value, Ordering::Release);
+    }
+
+    /// Sleeps until the counter changes, unless it has reached `target`; at most for `limit`.
+    pub fn sleep(&self, target: u32, limit: Duration) {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let value = self.value.load(Ordering::SeqCst);
+        if !has_reached(value, target) {
+            futex_wait(&self.value, value, limit);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn has_reached(value: u32, target: u32) -> bool {
+    value.wrapping_sub(target) as i32 >= 0
+}
+
+/// How long a waiter looks before it sleeps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spinning {
+    /// Looks with a pause instruction between them.
+    pub spins: u32,
+    /// Looks with the processor yielded between them.
+    pub yields: u32,
+}
+
+impl Spinning {
+    /// Returns what suits `ranks` ranks on this node: with a core for each, the one waited for
+    /// runs; with fewer cores it may need this one.
+    pub fn for_ranks(ranks: usize) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if ranks <= cores {
+            // About 50 to 100 µs, more than a chunk takes.
+            Spinning { spins: 2000, yields: 4 }
+        } else {
+            Spinning { spins: 20, yields: 20 }
+        }
+    }
+
+    /// Looks at the counter until it has reached `target` or it is time to sleep; returns whether
+    /// it has.
+    pub fn wait(&self, flag: &Flag, target: u32) -> bool {
+        for _ in 0..self.spins {
+            if flag.has_reached(target) {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        for _ in 0..self.yields {
+            if flag.has_reached(target) {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        flag.has_reached(target)
+    }
+}
+
+/// Sleeps while the word is `value`; may return early.
+fn futex_wait(word: &AtomicU32, value: u32, limit: Duration) {
+    let limit = libc::timespec {
+        tv_sec: limit.as_secs() as libc::time_t,
+        tv_nsec: limit.subsec_nanos() as libc::c_long,
+    };
+    // SAFETY: the word is a live, aligned u32 and the kernel only reads it; `limit` outlives the
+    // call. Errors (a changed value, a signal, the time) all mean: look again.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            value,
+            &raw const limit,
+        );
+    }
+}
+
+fn futex_wake_all(word: &AtomicU32) {
+    // SAFETY: the kernel uses the address of the word only to find its sleepers.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn flag(value: u32) -> Flag {
+        Flag {
+            value: AtomicU32::new(value),
+            sleepers: AtomicU32::new(0),
+        }
+    }
+
+    #[test]
+    fn counters_compare_across_the_wrap() {
+        assert!(flag(3).has_reached(3));
+        assert!(flag(2).has_reached(u32::MAX));
+        assert!(!flag(u32::MAX).has_reached(2));
+    }
+
+    #[test]
+    fn raising_wakes_a_sleeper_before_its_limit() {
+        let flag = flag(0);
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                let start = Instant::now();
+                while !flag.has_reached(1) {
+                    flag.sleep(1, Duration::from_secs(20));
+                }
+                start.elapsed()
+            });
+            std::thread::sleep(Duration::from_millis(30));
+            flag.raise(1);
+            assert!(sleeper.join().unwrap() < Duration::from_secs(10));
+        });
+    }
+}

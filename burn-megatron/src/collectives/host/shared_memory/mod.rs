@@ -1,0 +1,209 @@
+//! The engine for ranks on one node: a segment of shared memory that all ranks of the group map.
+//!
+//! `collective` has the operations of all ranks, `mailbox` those of two; `segment` and `layout`
+//! the memory, `flag` the waiting.
+
+mod collective;
+mod flag;
+mod layout;
+mod mailbox;
+mod segment;
+
+use super::super::call::CallDescriptor;
+use super::super::engine::Engine;
+use super::super::error::CollectiveError;
+use super::super::health::GroupHealth;
+use super::rendezvous::Rendezvous;
+use crate::launch::World;
+use flag::{Flag, Spinning};
+use layout::FAREWELL_BYTES;
+use segment::{Backing, Segment};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The longest sleep before the failure signal, the other ranks and the timeout are looked at.
+const SLEEP_SLICE: Duration = Duration::from_millis(20);
+
+/// Moves bytes through a segment that all ranks of the group have mapped.
+#[derive(Debug)]
+pub(super) struct SharedMemoryEngine {
+    health: Arc<GroupHealth>,
+    segment: Segment,
+    spinning: Spinning,
+    /// Steps that this rank's collectives have taken, modulo 2^32; held during a collective.
+    step: Mutex<u32>,
+    bytes_communicated: AtomicU64,
+}
+
+/// Returns the engine, with its segment mapped by all ranks. Collective.
+///
+/// # Errors
+/// When the segment cannot be made or mapped by all ranks; when a rank does not come or fails.
+pub(super) fn connect(
+    world: &World,
+    health: &Arc<GroupHealth>,
+    rendezvous: &Rendezvous,
+) -> Result<SharedMemoryEngine, CollectiveError> {
+    Ok(SharedMemoryEngine {
+        segment: Segment::connect(rendezvous, health, &Backing::ALL)?,
+        health: health.clone(),
+        spinning: Spinning::for_ranks(world.local_world_size()),
+        step: Mutex::new(0),
+        bytes_communicated: AtomicU64::new(0),
+    })
+}
+
+impl SharedMemoryEngine {
+    /// Waits until the flag of the rank `peer` has reached `target`. `missing` gives all ranks
+    /// that are waited for, should the time run out.
+    fn wait_for(
+        &self,
+        call: &CallDescriptor,
+        peer: usize,
+        (flag, target): (&Flag, u32),
+        missing: impl Fn() -> Vec<usize>,
+    ) -> Result<(), CollectiveError> {
+        if self.spinning.wait(flag, target) {
+            return Ok(());
+        }
+        let patience = self.health.patience(Some(call));
+        loop {
+            // Before the flag: what a rank raised before it left still counts.
+            let farewell = self.farewell_of(peer);
+            if flag.has_reached(target) {
+                return Ok(());
+            }
+            if let Some(cause) = farewell {
+                // Where the job knows who failed, that is the better cause.
+                self.health.check(Some(call))?;
+                return Err(self.peer_left(call, peer, cause));
+            }
+            patience.check(&missing)?;
+            flag.sleep(target, patience.slice(SLEEP_SLICE));
+        }
+    }
+
+    /// Returns what the rank `peer` said when it gave the group up, if it has.
+    fn farewell_of(&self, peer: usize) -> Option<String> {
+        let block = self.segment.rank_block(peer);
+        if block.left.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let length = block.farewell_length.load(Ordering::Relaxed) as usize;
+        let bytes: Vec<u8> = block.farewell[..length.min(FAREWELL_BYTES)]
+            .iter()
+            .map(|byte| byte.load(Ordering::Relaxed))
+            .collect();
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn peer_left(&self, call: &CallDescriptor, peer: usize, cause: String) -> CollectiveError {
+        CollectiveError::PeerLeft {
+            group: self.health.label.to_string(),
+            call: self.health.label.describe(call),
+            rank: self.health.label.ranks[peer],
+            cause,
+        }
+    }
+
+    fn count_bytes(&self, bytes: usize) {
+        self.bytes_communicated.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Engine for SharedMemoryEngine {
+    fn name(&self) -> &'static str {
+        "shared-memory"
+    }
+
+    fn all_reduce(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.collective(call, |round| round.all_reduce(buffer))
+    }
+
+    fn all_gather(&self, call: &CallDescriptor, shard: &[u8], output: &mut [u8]) -> Result<(), CollectiveError> {
+        self.collective(call, |round| round.all_gather(shard, output))
+    }
+
+    fn reduce_scatter(&self, call: &CallDescriptor, input: &[u8], shard: &mut [u8]) -> Result<(), CollectiveError> {
+        self.collective(call, |round| round.reduce_scatter(input, shard))
+    }
+
+    fn broadcast(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.collective(call, |round| round.broadcast(buffer))
+    }
+
+    fn send(&self, call: &CallDescriptor, buffer: &[u8]) -> Result<(), CollectiveError> {
+        self.post(call, buffer)
+    }
+
+    fn recv(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.fetch(call, buffer)
+    }
+
+    fn barrier(&self, call: &CallDescriptor) -> Result<(), CollectiveError> {
+        self.collective(call, |round| round.barrier())
+    }
+
+    fn bytes_communicated(&self) -> u64 {
+        self.bytes_communicated.load(Ordering::Relaxed)
+    }
+
+    fn leave(&self, cause: &str) {
+        let block = self.segment.rank_block(self.health.label.rank);
+        let length = cause.len().min(FAREWELL_BYTES);
+        for (byte, value) in block.farewell.iter().zip(cause.as_bytes()) {
+            byte.store(*value, Ordering::Relaxed);
+        }
+        block.farewell_length.store(length as u32, Ordering::Relaxed);
+        // Sleepers notice within a slice.
+        block.left.store(1, Ordering::Release);
+    }
+}
+
+impl SharedMemoryEngine {
+    /// Runs a collective at the step where the last one ended.
+    fn collective(
+        &self,
+        call: &CallDescriptor,
+        operate: impl FnOnce(&mut collective::Round<'_>) -> Result<(), CollectiveError>,
+    ) -> Result<(), CollectiveError> {
+        let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut round = collective::Round::new(self, call, *step);
+        operate(&mut round)?;
+        *step = round.next_step();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::{TIMEOUT, run_ranks};
+    use super::*;
+    use crate::collectives::call::GroupLabel;
+
+    /// The file in /dev/shm is used where a memfd cannot be opened, and is gone afterwards.
+    #[test]
+    fn the_named_segment_is_mapped_by_all_and_leaves_nothing_behind() {
+        let names = run_ranks(3, TIMEOUT, |world| {
+            let label = GroupLabel {
+                name: "named".into(),
+                ranks: [0, 1, 2].into(),
+                rank: world.rank(),
+            };
+            let health = Arc::new(GroupHealth::new(label, &world));
+            let rendezvous = Rendezvous::new(&world, &health).unwrap();
+            let backings = [Backing::NamedFile];
+            let segment = Segment::connect(&rendezvous, &health, &backings).unwrap();
+            let block = segment.rank_block(world.rank());
+            block.staged.raise(7 + world.rank() as u32);
+            for peer in 0..3 {
+                while !segment.rank_block(peer).staged.has_reached(7 + peer as u32) {
+                    std::thread::yield_now();
+                }
+            }
+            rendezvous.unique_name()
+        });
+        assert!(!std::path::Path::new("/dev/shm").join(&names[0]).exists());
+    }
+}

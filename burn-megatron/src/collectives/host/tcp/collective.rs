@@ -1,0 +1,215 @@
+//! The collectives over TCP, made of exchanges.
+//!
+//! Every call begins with an exchange of descriptors between all ranks, with the first bytes of
+//! the payload right behind; no payload is read before all descriptors have come and are the same.
+//!
+//! A reduction sends to each rank what that rank reduces, and adds up what comes, in rank order, a
+//! piece at a time: pieces of all ranks wait for each other in a scratch buffer of fixed size, and
+//! a rank that is ahead is not read until the others have caught up, so memory stays bounded. A
+//! large all-reduce is such a reduction of one segment per rank, then a gather of the segments; in
+//! a small one every rank reduces everything, which saves a round trip.
+
+use super::super::super::call::CallDescriptor;
+use super::super::super::error::CollectiveError;
+use super::super::reduce::reduce_in_place;
+use super::TcpEngine;
+use super::exchange::{Exchange, Incoming, Outgoing, Sent};
+use std::ops::Range;
+use std::sync::PoisonError;
+
+/// Up to this size every rank of an all-reduce adds up everything.
+const SMALL_BYTES: usize = 8 * 1024;
+/// What of each rank's contribution is received before it is reduced; whole elements.
+const PIECE_BYTES: usize = 256 * 1024;
+
+impl TcpEngine {
+    /// Returns when all ranks have come.
+    pub(super) fn wait_for_all(&self, call: &CallDescriptor) -> Result<(), CollectiveError> {
+        let header = call.to_bytes();
+        Round::open(self, call, &header, |_| &[])?.finish()
+    }
+
+    /// Replaces `buffer` by its reduction over all ranks.
+    pub(super) fn all_reduce_buffer(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        if buffer.len() <= SMALL_BYTES {
+            let contribution = buffer.to_vec();
+            return self.reduce(call, buffer, |_| &contribution);
+        }
+        let rank = self.health.label.rank;
+        let segment = |peer| self.segment(call, buffer.len(), peer);
+        let segments: Vec<Range<usize>> = (0..self.health.label.size()).map(segment).collect();
+        let own = segments[rank].clone();
+        let (before, rest) = buffer.split_at_mut(own.start);
+        let (own, after) = rest.split_at_mut(own.len());
+        let after_start = segments[rank].end;
+        self.reduce(call, own, |peer| {
+            let Range { start, end } = segments[peer].clone();
+            match peer < rank {
+                true => &before[start..end],
+                false => &after[start - after_start..end - after_start],
+            }
+        })?;
+        // Descriptors have been compared; the segments follow in the same streams.
+        let mut round = Round::resume(self, call, |_| own);
+        let mut incoming = Vec::new();
+        let (mut before, mut after) = (before, after);
+        for peer in self.health.label.peers() {
+            let side = if peer < rank { &mut before } else { &mut after };
+            let (segment, rest) = std::mem::take(side).split_at_mut(segments[peer].len());
+            *side = rest;
+            incoming.push(Incoming::new(peer, segment));
+        }
+        round.receive(&mut incoming)?;
+        round.finish()
+    }
+
+    /// Fills `shard` with this rank's part of the reduction of `input`.
+    pub(super) fn scatter_reduced(
+        &self,
+        call: &CallDescriptor,
+        input: &[u8],
+        shard: &mut [u8],
+    ) -> Result<(), CollectiveError> {
+        let length = shard.len();
+        let part = |peer: usize| &input[peer * length..(peer + 1) * length];
+        shard.copy_from_slice(part(self.health.label.rank));
+        self.reduce(call, shard, part)
+    }
+
+    /// Fills `output` with the shards of all ranks.
+    pub(super) fn gather_shards(
+        &self,
+        call: &CallDescriptor,
+        shard: &[u8],
+        output: &mut [u8],
+    ) -> Result<(), CollectiveError> {
+        let header = call.to_bytes();
+        let mut round = Round::open(self, call, &header, |_| shard)?;
+        let mut incoming = Vec::new();
+        let mut rest = output;
+        for peer in 0..self.health.label.size() {
+            let (place, after) = rest.split_at_mut(shard.len());
+            rest = after;
+            if peer == self.health.label.rank {
+                place.copy_from_slice(shard);
+            } else {
+                incoming.push(Incoming::new(peer, place));
+            }
+        }
+        round.receive(&mut incoming)?;
+        round.finish()
+    }
+
+    /// Replaces `buffer` by the root's.
+    pub(super) fn broadcast_buffer(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        let header = call.to_bytes();
+        let root = call.other_side();
+        if root == self.health.label.rank {
+            return Round::open(self, call, &header, |_| buffer)?.finish();
+        }
+        let mut round = Round::open(self, call, &header, |_| &[])?;
+        round.receive(&mut [Incoming::new(root, buffer)])?;
+        round.finish()
+    }
+
+    /// Sends each rank its `part`, and reduces what comes for this rank into `own`, which holds
+    /// this rank's own contribution.
+    fn reduce<'part>(
+        &self,
+        call: &CallDescriptor,
+        own: &mut [u8],
+        part: impl Fn(usize) -> &'part [u8],
+    ) -> Result<(), CollectiveError> {
+        let label = &self.health.label;
+        let header = call.to_bytes();
+        let mut round = Round::open(self, call, &header, |peer| part(peer))?;
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        scratch.resize(label.size() * PIECE_BYTES / size_of::<u64>(), 0);
+        let scratch: &mut [u8] = bytemuck::cast_slice_mut(&mut scratch);
+        for piece in own.chunks_mut(PIECE_BYTES) {
+            let places = scratch.chunks_mut(PIECE_BYTES).enumerate();
+            let mut incoming: Vec<_> = places
+                .filter(|(peer, _)| *peer != label.rank)
+                .map(|(peer, place)| Incoming::new(peer, &mut place[..piece.len()]))
+                .collect();
+            round.receive(&mut incoming)?;
+            let contributions: Vec<&[u8]> = scratch.chunks(PIECE_BYTES).map(|place| &place[..piece.len()]).collect();
+            let op = call.reduction();
+            reduce_in_place(call.element_type, op, piece, label.rank, &contributions);
+        }
+        round.finish()
+    }
+
+    /// Returns the bytes of an all-reduce that the rank with this group index reduces.
+    fn segment(&self, call: &CallDescriptor, length: usize, rank: usize) -> Range<usize> {
+        let element = call.element_type.size_bytes();
+        let size = (length / element).div_ceil(self.health.label.size()) * element;
+        (rank * size).min(length)..((rank + 1) * size).min(length)
+    }
+}
+
+/// The sending side of one call, open while parts are received.
+struct Round<'a> {
+    exchange: Exchange<'a>,
+    outgoing: Vec<Outgoing<'a>>,
+}
+
+impl<'a> Round<'a> {
+    /// Begins a call: sends the descriptor `header` to all ranks, and what has room of each one's
+    /// `part`; compares the descriptors that come.
+    fn open(
+        engine: &'a TcpEngine,
+        call: &'a CallDescriptor,
+        header: &'a [u8],
+        part: impl Fn(usize) -> &'a [u8],
+    ) -> Result<Self, CollectiveError> {
+        let mut round = Self::with_header(engine, call, header, part);
+        let label = &engine.health.label;
+        let mut headers = vec![[0; CallDescriptor::BYTES]; label.size()];
+        let mut incoming: Vec<_> = headers
+            .iter_mut()
+            .enumerate()
+            .filter(|(peer, _)| *peer != label.rank)
+            .map(|(peer, header)| Incoming::new(peer, header))
+            .collect();
+        round.exchange.run(&mut round.outgoing, &mut incoming, Sent::Headers)?;
+        headers[label.rank] = call.to_bytes();
+        let calls = headers
+            .iter()
+            .enumerate()
+            .map(|(peer, header)| engine.decode(call, peer, header))
+            .collect::<Result<Vec<_>, _>>()?;
+        label.compare_calls(&calls)?;
+        Ok(round)
+    }
+
+    /// Goes on with a call whose descriptors have been compared.
+    fn resume(engine: &'a TcpEngine, call: &'a CallDescriptor, part: impl Fn(usize) -> &'a [u8]) -> Self {
+        Self::with_header(engine, call, &[], part)
+    }
+
+    fn with_header(
+        engine: &'a TcpEngine,
+        call: &'a CallDescriptor,
+        header: &'a [u8],
+        part: impl Fn(usize) -> &'a [u8],
+    ) -> Self {
+        let peers = engine.health.label.peers();
+        let outgoing: Vec<_> = peers.map(|peer| Outgoing::new(peer, header, part(peer))).collect();
+        engine.count_bytes(outgoing.iter().map(|out| out.payload.len()).sum());
+        Self {
+            exchange: Exchange::new(engine, call),
+            outgoing,
+        }
+    }
+
+    /// Receives `incoming`, while sending goes on.
+    fn receive(&mut self, incoming: &mut [Incoming<'_>]) -> Result<(), CollectiveError> {
+        self.exchange.run(&mut self.outgoing, incoming, Sent::Something)
+    }
+
+    /// Sends the rest.
+    fn finish(mut self) -> Result<(), CollectiveError> {
+        self.exchange.run(&mut self.outgoing, &mut [], Sent::All)
+    }
+}

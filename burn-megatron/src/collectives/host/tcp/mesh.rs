@@ -1,0 +1,309 @@
+//! Connecting every two ranks of a group.
+//!
+//! Each rank listens on a port of its own and publishes the address; of two ranks the one with the
+//! higher index connects to the other, once per channel. Accepting and connecting go on at the
+//! same time. A connection that does not complete the handshake is dropped and the job does not
+//! notice: neither garbage nor silence keeps the others from connecting.
+
+use super::super::super::error::CollectiveError;
+use super::super::super::health::{GroupHealth, Patience};
+use super::super::rendezvous::Rendezvous;
+use super::POLL_SLICE;
+use super::handshake::{self, Acceptance, Hello, Next, WELCOME};
+use super::readiness::{self, Poll};
+use crate::launch::World;
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a stranger may take to complete the handshake.
+const ACCEPT_LIMIT: Duration = Duration::from_secs(10);
+/// How long one attempt to connect waits for each answer.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(5);
+/// The pause between attempts.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Connections in the handshake at a time; the oldest gives way.
+const MAX_CANDIDATES: usize = 256;
+/// Connections between two ranks: one for collectives, one for transfers.
+const CHANNELS: usize = 2;
+
+/// The connections to the other ranks, by group index.
+#[derive(Debug)]
+pub(super) struct Links(Vec<Option<TcpStream>>);
+
+impl Links {
+    fn new(size: usize) -> Self {
+        Self((0..size).map(|_| None).collect())
+    }
+
+    /// Returns the connection to another rank.
+    pub fn to(&self, peer: usize) -> &TcpStream {
+        self.0[peer]
+            .as_ref()
+            .expect("a connected mesh has a link to every other rank")
+    }
+
+    /// Returns all connections.
+    pub fn all(&self) -> impl Iterator<Item = &TcpStream> {
+        self.0.iter().flatten()
+    }
+
+    /// Takes over the connections of `other`.
+    fn merge(&mut self, other: Links) {
+        for (place, link) in self.0.iter_mut().zip(other.0) {
+            *place = place.take().or(link);
+        }
+    }
+}
+
+/// Returns the connections of each channel, non-blocking. Collective over the group.
+///
+/// # Errors
+/// When a rank does not come or fails; when this rank cannot listen.
+pub(super) fn connect(
+    world: &World,
+    health: &GroupHealth,
+    rendezvous: &Rendezvous,
+) -> Result<[Links; CHANNELS], CollectiveError> {
+    let setup = |what: &str, source| CollectiveError::Setup {
+        group: health.label.to_string(),
+        what: what.to_string(),
+        source,
+    };
+    let listen = || {
+        let listener = TcpListener::bind((world.local_address(), 0))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    let (listener, address) = listen().map_err(|error| setup("listen for the other ranks", error))?;
+    let key = address_key(health.label.rank);
+    rendezvous.publish(&key, address.to_string().as_bytes())?;
+    let mesh = Mesh {
+        health,
+        rendezvous,
+        group: rendezvous.digest(),
+        token: world.job_token(),
+        stopped: AtomicBool::new(false),
+    };
+    let (accepted, initiated) = std::thread::scope(|scope| {
+        let acceptor = std::thread::Builder::new()
+            .name(format!("accept {}", health.label.name))
+            .spawn_scoped(scope, || mesh.stop_on_error(mesh.accept_higher(&listener)));
+        let initiated = mesh.stop_on_error(mesh.connect_to_lower());
+        let accepted = match acceptor {
+            Ok(thread) => thread.join().expect("accepting does not panic"),
+            Err(error) => Err(setup("start a thread", error)),
+        };
+        (accepted, initiated)
+    });
+    // The error that came first: a stop is only its consequence.
+    let (accepted, mut links) = match (accepted, initiated) {
+        (Ok(accepted), Ok(initiated)) => (accepted, initiated),
+        (Err(error), Err(CollectiveError::Poisoned { .. }) | Ok(_)) | (_, Err(error)) => {
+            return Err(error);
+        }
+    };
+    for (links, accepted) in links.iter_mut().zip(accepted) {
+        links.merge(accepted);
+    }
+    for stream in links.iter().flat_map(Links::all) {
+        configure(stream).map_err(|error| setup("configure a connection", error))?;
+    }
+    Ok(links)
+}
+
+/// The key under which a rank publishes its address.
+pub(super) fn address_key(rank: usize) -> String {
+    format!("address/{rank}")
+}
+
+fn configure(stream: &TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(None)?;
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)
+}
+
+/// What both sides of connecting know.
+struct Mesh<'a> {
+    health: &'a GroupHealth,
+    rendezvous: &'a Rendezvous,
+    group: [u8; 32],
+    token: &'a [u8],
+    /// Set when one side has failed, so that the other need not wait.
+    stopped: AtomicBool,
+}
+
+impl Mesh<'_> {
+    fn stop_on_error<T>(&self, result: Result<T, CollectiveError>) -> Result<T, CollectiveError> {
+        if result.is_err() {
+            self.stopped.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn check(&self, patience: &Patience<'_>, missing: &[usize]) -> Result<(), CollectiveError> {
+        patience.check(|| missing.to_vec())?;
+        match self.stopped.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(CollectiveError::Poisoned {
+                group: self.health.label.to_string(),
+                call: "connect".to_string(),
+                first: "another connection failed".to_string(),
+            }),
+        }
+    }
+
+    fn no_links(&self) -> [Links; CHANNELS] {
+        std::array::from_fn(|_| Links::new(self.health.label.size()))
+    }
+
+    /// Connects to all ranks with a lower index.
+    fn connect_to_lower(&self) -> Result<[Links; CHANNELS], CollectiveError> {
+        let mut links = self.no_links();
+        for peer in 0..self.health.label.rank {
+            let address = self.rendezvous.wait(&address_key(peer), peer)?;
+            for (channel, links) in links.iter_mut().enumerate() {
+                links.0[peer] = Some(self.connect_to(peer, channel, &address)?);
+            }
+        }
+        Ok(links)
+    }
+
+    fn connect_to(&self, peer: usize, channel: usize, address: &[u8]) -> Result<TcpStream, CollectiveError> {
+        let patience = self.health.patience(None);
+        loop {
+            match self.attempt(peer, channel, address) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => {
+                    let rank = self.health.label.ranks[peer];
+                    tracing::debug!(group = %self.health.label, rank, %error, "connecting again");
+                }
+            }
+            self.check(&patience, &[peer])?;
+            std::thread::sleep(patience.slice(RETRY_PAUSE));
+        }
+    }
+
+    fn attempt(&self, peer: usize, channel: usize, address: &[u8]) -> io::Result<TcpStream> {
+        let address: SocketAddr = std::str::from_utf8(address)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| io::Error::other("the published address is none"))?;
+        let limit = ATTEMPT_LIMIT.min(self.health.timeout);
+        let mut stream = TcpStream::connect_timeout(&address, limit)?;
+        stream.set_read_timeout(Some(limit))?;
+        stream.set_nodelay(true)?;
+        let hello = Hello {
+            group: self.group,
+            from: self.health.label.rank as u32,
+            to: peer as u32,
+            channel: channel as u8,
+            challenge: handshake::new_challenge()?,
+        };
+        handshake::initiate(&mut stream, &hello, self.token)?;
+        Ok(stream)
+    }
+
+    /// Accepts the connections of all ranks with a higher index.
+    fn accept_higher(&self, listener: &TcpListener) -> Result<[Links; CHANNELS], CollectiveError> {
+        let label = &self.health.label;
+        let mut links = self.no_links();
+        let mut candidates = VecDeque::new();
+        let patience = self.health.patience(None);
+        loop {
+            let missing: Vec<usize> = (label.rank + 1..label.size())
+                .filter(|&peer| links.iter().any(|links| links.0[peer].is_none()))
+                .collect();
+            if missing.is_empty() {
+                return Ok(links);
+            }
+            self.check(&patience, &missing)?;
+            let mut polls: Vec<Poll> = candidates
+                .iter()
+                .map(|candidate: &Candidate| readiness::ask(&candidate.stream, libc::POLLIN))
+                .collect();
+            polls.push(readiness::ask(listener, libc::POLLIN));
+            readiness::wait(&mut polls, patience.slice(POLL_SLICE));
+            // Out of descriptors, or a connection already gone again: the next round tries again.
+            while let Ok((stream, address)) = listener.accept() {
+                if candidates.len() == MAX_CANDIDATES {
+                    candidates.pop_front();
+                }
+                candidates.extend(Candidate::new(stream, address));
+            }
+            for mut candidate in std::mem::take(&mut candidates) {
+                match self.hear(&mut candidate) {
+                    Next::Welcome(hello) => {
+                        let Candidate { stream, .. } = candidate;
+                        links[hello.channel as usize].0[hello.from as usize] = Some(stream);
+                    }
+                    Next::Drop(reason) => {
+                        let address = candidate.address;
+                        tracing::warn!(group = %label, %address, reason, "dropped a connection");
+                    }
+                    Next::Wait | Next::Answer(_) => candidates.push_back(candidate),
+                }
+            }
+        }
+    }
+
+    /// Reads what a candidate has sent and answers it, without waiting.
+    fn hear(&self, candidate: &mut Candidate) -> Next {
+        let label = &self.health.label;
+        let is_expected = |hello: &Hello| {
+            hello.group == self.group
+                && hello.to as usize == label.rank
+                && (label.rank + 1..label.size()).contains(&(hello.from as usize))
+                && usize::from(hello.channel) < CHANNELS
+        };
+        loop {
+            let bytes = match readiness::moved(candidate.stream.read(candidate.acceptance.buffer())) {
+                Ok(0) if candidate.since.elapsed() > ACCEPT_LIMIT => {
+                    return Next::Drop("no handshake in time");
+                }
+                Ok(0) => return Next::Wait,
+                Ok(bytes) => bytes,
+                Err(_) => return Next::Drop("closed during the handshake"),
+            };
+            let reply: &[u8] = match candidate.acceptance.advance(bytes, self.token, is_expected) {
+                Next::Wait => continue,
+                Next::Drop(reason) => return Next::Drop(reason),
+                Next::Answer(answer) => &answer.clone(),
+                Next::Welcome(hello) => {
+                    return match candidate.stream.write_all(&[WELCOME]) {
+                        Ok(()) => Next::Welcome(hello),
+                        Err(_) => Next::Drop("closed during the handshake"),
+                    };
+                }
+            };
+            // Fits into the empty send buffer of a new connection.
+            if candidate.stream.write_all(reply).is_err() {
+                return Next::Drop("closed during the handshake");
+            }
+        }
+    }
+}
+
+/// A connection that has not yet proved that it belongs to the job.
+struct Candidate {
+    stream: TcpStream,
+    address: SocketAddr,
+    acceptance: Acceptance,
+    since: Instant,
+}
+
+impl Candidate {
+    fn new(stream: TcpStream, address: SocketAddr) -> Option<Self> {
+        stream.set_nonblocking(true).ok()?;
+        stream.set_nodelay(true).ok()?;
+        Some(Self {
+            stream,
+            address,
+            acceptance: Acceptance::new(),
+            since: Instant::now(),
+        })
+    }
+}

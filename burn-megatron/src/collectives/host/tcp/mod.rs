@@ -1,0 +1,152 @@
+//! The engine for ranks on several nodes: TCP connections between every two ranks of the group.
+//!
+//! `mesh` makes the connections and `handshake` proves that both ends belong to the job;
+//! `exchange` moves bytes over many connections at once, `collective` builds the operations of all
+//! ranks from it, `transfer` has those of two. Each pair has one connection for collectives and
+//! one for transfers, so that neither waits for the other.
+
+mod collective;
+mod exchange;
+mod handshake;
+mod mesh;
+mod readiness;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+use super::super::call::CallDescriptor;
+use super::super::engine::Engine;
+use super::super::error::CollectiveError;
+use super::super::health::GroupHealth;
+use super::rendezvous::Rendezvous;
+use crate::launch::World;
+use mesh::Links;
+use std::fmt::Display;
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The longest wait for a socket before the failure signal and the timeout are looked at.
+const POLL_SLICE: Duration = Duration::from_millis(20);
+
+/// Moves bytes over connections between every two ranks of the group.
+#[derive(Debug)]
+pub(super) struct TcpEngine {
+    health: Arc<GroupHealth>,
+    rendezvous: Rendezvous,
+    /// For collectives, by group index.
+    collectives: Links,
+    /// For send and recv, by group index.
+    transfers: Links,
+    /// Where contributions wait for each other; words, to be aligned for every element.
+    scratch: Mutex<Vec<u64>>,
+    bytes_communicated: AtomicU64,
+}
+
+/// Returns the engine, connected to all ranks. Collective.
+///
+/// # Errors
+/// When a rank does not come or fails.
+pub(super) fn connect(
+    world: &World,
+    health: &Arc<GroupHealth>,
+    rendezvous: &Rendezvous,
+) -> Result<TcpEngine, CollectiveError> {
+    let [collectives, transfers] = mesh::connect(world, health, rendezvous)?;
+    Ok(TcpEngine {
+        health: health.clone(),
+        rendezvous: rendezvous.clone(),
+        collectives,
+        transfers,
+        scratch: Mutex::new(Vec::new()),
+        bytes_communicated: AtomicU64::new(0),
+    })
+}
+
+impl TcpEngine {
+    /// Returns why the connection to a rank is gone: what the rank said, what the job knows, or
+    /// else what the operating system says.
+    fn lost(&self, call: &CallDescriptor, peer: usize, what: &dyn Display) -> CollectiveError {
+        let farewell = self.rendezvous.farewell_of(peer);
+        if let Err(known) = self.health.check(Some(call)) {
+            return known;
+        }
+        let label = &self.health.label;
+        let (group, call, rank) = (label.to_string(), label.describe(call), label.ranks[peer]);
+        match farewell {
+            Some(cause) => CollectiveError::PeerLeft {
+                group,
+                call,
+                rank,
+                cause,
+            },
+            None => CollectiveError::ConnectionLost {
+                group,
+                call,
+                rank,
+                what: what.to_string(),
+            },
+        }
+    }
+
+    /// Reads the descriptor that a rank has sent.
+    fn decode(
+        &self,
+        call: &CallDescriptor,
+        peer: usize,
+        bytes: &[u8; CallDescriptor::BYTES],
+    ) -> Result<CallDescriptor, CollectiveError> {
+        CallDescriptor::from_bytes(bytes).ok_or_else(|| self.lost(call, peer, &"it sent something that is no call"))
+    }
+
+    fn count_bytes(&self, bytes: usize) {
+        self.bytes_communicated.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Engine for TcpEngine {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn all_reduce(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.all_reduce_buffer(call, buffer)
+    }
+
+    fn all_gather(&self, call: &CallDescriptor, shard: &[u8], output: &mut [u8]) -> Result<(), CollectiveError> {
+        self.gather_shards(call, shard, output)
+    }
+
+    fn reduce_scatter(&self, call: &CallDescriptor, input: &[u8], shard: &mut [u8]) -> Result<(), CollectiveError> {
+        self.scatter_reduced(call, input, shard)
+    }
+
+    fn broadcast(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.broadcast_buffer(call, buffer)
+    }
+
+    fn send(&self, call: &CallDescriptor, buffer: &[u8]) -> Result<(), CollectiveError> {
+        self.send_message(call, buffer)
+    }
+
+    fn recv(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.receive_message(call, buffer)
+    }
+
+    fn barrier(&self, call: &CallDescriptor) -> Result<(), CollectiveError> {
+        self.wait_for_all(call)
+    }
+
+    fn bytes_communicated(&self) -> u64 {
+        self.bytes_communicated.load(Ordering::Relaxed)
+    }
+
+    fn leave(&self, cause: &str) {
+        self.rendezvous.say_farewell(cause);
+        // Only the writing side, and after what was written: a rank that is behind still reads it.
+        for stream in self.collectives.all().chain(self.transfers.all()) {
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Waiting for sockets: `poll(2)`.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+/// What a wait for one socket asks, and what it found.
+pub(super) type Poll = libc::pollfd;
+
+/// Returns a question to the socket: can it be read, can it be written, has its other end gone?
+pub(super) fn ask(socket: &impl AsRawFd, events: libc::c_short) -> Poll {
+    ask_descriptor(socket.as_raw_fd(), events)
+}
+
+fn ask_descriptor(fd: RawFd, events: libc::c_short) -> Poll {
+    Poll { fd, events, revents: 0 }
+}
+
+/// Waits until a question has an answer, for `limit` at most. Errors mean: look again.
+pub(super) fn wait(polls: &mut [Poll], limit: Duration) {
+    let milliseconds = limit.as_millis().clamp(1, i32::MAX as u128) as i32;
+    // SAFETY: the pointer and the count describe a live slice of pollfd.
+    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, milliseconds) };
+}
+
+/// Returns whether the other end writes no more, whether or not everything has been read.
+pub(super) fn has_gone(stream: &TcpStream) -> bool {
+    let mut polls = [ask(stream, libc::POLLRDHUP)];
+    // SAFETY: as in `wait`; returns at once.
+    unsafe { libc::poll(polls.as_mut_ptr(), 1, 0) };
+    polls[0].revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
+}
+
+/// Returns the bytes that a non-blocking read or write has moved: 0 when it would have to wait.
+///
+/// # Errors
+/// When the connection is broken; at the end of the stream.
+pub(super) fn moved(result: io::Result<usize>) -> io::Result<usize> {
+    match result {
+        Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the other end")),
+        Ok(bytes) => Ok(bytes),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+        Err(error) => Err(error),
+    }
+}

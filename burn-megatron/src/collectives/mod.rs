@@ -1,0 +1,51 @@
+//! Communication between ranks: process groups over host slices, and the same on burn tensors.
+//!
+//! A [`ProcessGroup`] is a set of ranks that communicate together: `all_reduce`, `all_gather`,
+//! `reduce_scatter`, `broadcast`, `send`, `recv`, `barrier`, blocking or as a [`Pending`] to wait
+//! on. A [`ParallelContext`](crate::context::ParallelContext) makes the groups; `mappings`, `data_parallel` and the
+//! trainer call them. [`CollectiveBackend`] takes tensors, of any backend that implements it.
+//!
+//! The layers, from the caller down:
+//!
+//! | file | what it adds |
+//! |---|---|
+//! | `tensors` | collectives on tensors, inside and outside an autodiff graph |
+//! | `process_group` | the typed calls, argument checks |
+//! | `group_core` | order of calls, first failure, asynchronous calls |
+//! | `lane` | first in, first out, and the thread that runs asynchronous calls |
+//! | `engine` | the trait that moves the bytes |
+//! | `host` | engines for host memory: shared memory inside a node, TCP between nodes |
+//!
+//! Guarantees:
+//! - Reductions add in rank order (rank 0 + rank 1 + …), so a result is bit-identical on all
+//!   ranks and does not depend on the engine, the message size or chunk boundaries.
+//! - Every call is compared between the ranks that take part; different calls are an error that
+//!   names both ([`CollectiveError::Mismatch`]).
+//! - Every wait is bounded by [`World::timeout`](crate::launch::World::timeout) and looks at the
+//!   [`FailureSignal`](crate::launch::FailureSignal).
+//! - After the first error a group refuses every further call and repeats the first cause
+//!   ([`CollectiveError::Poisoned`]).
+
+mod call;
+mod element;
+mod engine;
+mod error;
+mod group_core;
+mod health;
+mod host;
+mod lane;
+mod pending;
+mod process_group;
+mod single;
+mod tensors;
+#[cfg(test)]
+mod tests;
+
+pub use call::{CallDescriptor, Operation, ReduceOp};
+pub use element::{CollectiveElement, ElementType};
+pub use engine::Engine;
+pub use error::CollectiveError;
+pub use host::EngineChoice;
+pub use pending::Pending;
+pub use process_group::{GroupOptions, ProcessGroup};
+pub use tensors::{CollectiveBackend, Movement, catch_collective_error, unwrap_or_unwind};

@@ -1,0 +1,108 @@
+//! Handles of asynchronous calls: [`Pending`] for the caller, [`Completion`] for the thread that
+//! runs the call.
+
+use super::error::CollectiveError;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// A call that was started; [`wait`](Self::wait) gives its buffer back.
+///
+/// Dropping it does not stop the call, which still runs in its turn.
+#[must_use = "the buffer comes back from `wait`"]
+pub struct Pending<O> {
+    slot: Arc<Slot<O>>,
+}
+
+struct Slot<O> {
+    result: Mutex<Option<Result<O, CollectiveError>>>,
+    completed: Condvar,
+}
+
+impl<O> Slot<O> {
+    fn lock(&self) -> MutexGuard<'_, Option<Result<O, CollectiveError>>> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<O> Pending<O> {
+    /// Returns a handle whose result is already there.
+    pub(crate) fn ready(result: Result<O, CollectiveError>) -> Self {
+        Pending {
+            slot: Arc::new(Slot {
+                result: Mutex::new(Some(result)),
+                completed: Condvar::new(),
+            }),
+        }
+    }
+
+    /// Returns a handle and the other end, which completes it. `abandoned` is the error when the
+    /// other end is dropped without a result.
+    pub(crate) fn new(abandoned: CollectiveError) -> (Self, Completion<O>) {
+        let slot = Arc::new(Slot {
+            result: Mutex::new(None),
+            completed: Condvar::new(),
+        });
+        let completion = Completion {
+            slot: slot.clone(),
+            abandoned: Some(abandoned),
+        };
+        (Pending { slot }, completion)
+    }
+
+    /// Waits for the call and returns its buffer. Bounded, because every wait of the call is.
+    ///
+    /// # Errors
+    /// The error of the call.
+    pub fn wait(self) -> Result<O, CollectiveError> {
+        let mut result = self.slot.lock();
+        loop {
+            if let Some(result) = result.take() {
+                return result;
+            }
+            let waited = self.slot.completed.wait(result);
+            result = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Returns whether [`wait`](Self::wait) would return at once.
+    pub fn is_done(&self) -> bool {
+        self.slot.lock().is_some()
+    }
+}
+
+impl<O> fmt::Debug for Pending<O> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Pending")
+            .field("is_done", &self.is_done())
+            .finish()
+    }
+}
+
+/// The end of a [`Pending`] that gives it its result: on [`complete`](Self::complete), or an error
+/// when dropped.
+pub(crate) struct Completion<O> {
+    slot: Arc<Slot<O>>,
+    abandoned: Option<CollectiveError>,
+}
+
+impl<O> Completion<O> {
+    /// Gives the handle its result.
+    pub fn complete(mut self, result: Result<O, CollectiveError>) {
+        self.abandoned = None;
+        self.fill(result);
+    }
+
+    fn fill(&self, result: Result<O, CollectiveError>) {
+        *self.slot.lock() = Some(result);
+        self.slot.completed.notify_all();
+    }
+}
+
+impl<O> Drop for Completion<O> {
+    fn drop(&mut self) {
+        if let Some(error) = self.abandoned.take() {
+            self.fill(Err(error));
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! [`ProcessGroup`]: the typed calls on host slices.
+//!
+//! Checks arguments, describes the call for the other ranks, and hands bytes to `group_core`.
+
+use super::call::{CallDescriptor, GroupLabel, Operation, ReduceOp};
+use super::element::CollectiveElement;
+use super::engine::Engine;
+use super::error::CollectiveError;
+use super::group_core::GroupCore;
+use super::health::GroupHealth;
+use super::host::{self, EngineChoice};
+use super::pending::Pending;
+use super::single::SingleEngine;
+use crate::launch::World;
+use bytemuck::{cast_slice, cast_slice_mut};
+use std::sync::Arc;
+
+/// The longest name of a group: it becomes part of file names and store keys.
+const MAX_NAME_BYTES: usize = 64;
+
+/// How a group is made. The same on every rank of the group.
+#[derive(Clone, Debug, Default)]
+pub struct GroupOptions {
+    /// Which engine moves the bytes.
+    pub engine: EngineChoice,
+}
+
+/// A set of ranks that communicate together.
+///
+/// Every rank of the group makes the same collective calls in the same order; transfers between
+/// two ranks are matched in order. Clones are the same group. After the first error the group
+/// refuses further calls. When the last clone is dropped, calls that were started still finish
+/// (for at most five seconds), then the other ranks are told.
+///
+/// Collectives are in order among themselves, transfers among those of the same sender and
+/// receiver; these lanes do not wait for each other, so started sends and receives between two
+/// ranks cannot block one another.
+#[derive(Clone, Debug)]
+pub struct ProcessGroup {
+    membership: Arc<Membership>,
+}
+
+/// Ends the group when the last clone is dropped. Calls on their way hold the core, not this.
+#[derive(Debug)]
+struct Membership {
+    core: Arc<GroupCore>,
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.core.shut_down();
+    }
+}
+
+impl ProcessGroup {
+    /// Returns the group of `ranks`, called `name` in messages. Collective over `ranks`, which are
+    /// global ranks, ascending, among them this one.
+    ///
+    /// # Errors
+    /// When the arguments are wrong, when the ranks do not agree, when some do not come within
+    /// [`World::timeout`], when one of them fails.
+    pub fn connect(
+        world: &World,
+        name: &str,
+        ranks: &[usize],
+        options: &GroupOptions,
+    ) -> Result<ProcessGroup, CollectiveError> {
+        let label = check_membership(world, name, ranks)?;
+        let health = Arc::new(GroupHealth::new(label, world));
+        let engine: Arc<dyn Engine> = match ranks.len() {
+            1 => Arc::new(SingleEngine),
+            _ => host::connect(world, &health, options)?,
+        };
+        tracing::debug!(group = %health.label, engine = engine.name(), "connected");
+        Ok(Self::new(health, engine))
+    }
+
+    /// Returns a group of one, rank 0 of itself: every operation is the identity.
+    pub fn single() -> ProcessGroup {
+        let label = GroupLabel {
+            name: "single".into(),
+            ranks: [0].into(),
+            rank: 0,
+        };
+        Self::new(Arc::new(GroupHealth::alone(label)), Arc::new(SingleEngine))
+    }
+
+    fn new(health: Arc<GroupHealth>, engine: Arc<dyn Engine>) -> Self {
+        let core = Arc::new(GroupCore::new(health, engine));
+        ProcessGroup {
+            membership: Arc::new(Membership { core }),
+        }
+    }
+
+    /// Returns the name that the group was connected with.
+    pub fn name(&self) -> &str {
+        &self.label().name
+    }
+
+    /// Returns the global ranks of the group, ascending.
+    pub fn ranks(&self) -> &[usize] {
+        &self.label().ranks
+    }
+
+    /// Returns this rank's index in the group.
+    pub fn rank(&self) -> usize {
+        self.label().rank
+    }
+
+    /// Returns the number of ranks.
+    pub fn size(&self) -> usize {
+        self.label().size()
+    }
+
+    /// Returns what moves the bytes: `single`, `shared-memory` or `tcp`.
+    pub fn engine_name(&self) -> &'static str {
+        self.core().engine.name()
+    }
+
+    /// Returns the payload bytes that this rank has put on the wire, or into shared memory, for
+    /// others since the group was made.
+    pub fn bytes_communicated(&self) -> u64 {
+        self.core().engine.bytes_communicated()
+    }
+
+    /// Replaces `buffer` on every rank by its reduction over all ranks.
+    ///
+    /// # Errors
+    /// A wrong argument on this rank; different calls on different ranks; a rank that fails, or
+    /// does not come in time; an earlier error of this group. The same holds for every call below.
+    pub fn all_reduce<T: CollectiveElement>(&self, buffer: &mut [T], op: ReduceOp) -> Result<(), CollectiveError> {
+        let call = self.reduction::<T>(Operation::AllReduce, buffer.len(), op)?;
+        self.core()
+            .run(call, |engine, call| engine.all_reduce(call, cast_slice_mut(buffer)))
+    }
+
+    /// Starts [`all_reduce`](Self::all_reduce); the handle returns the reduced buffer.
+    pub fn all_reduce_start<T: CollectiveElement>(&self, mut buffer: Vec<T>, op: ReduceOp) -> Pending<Vec<T>> {
+        let call = self.reduction::<T>(Operation::AllReduce, buffer.len(), op);
+        self.start(call, move |engine, call| {
+            engine.all_reduce(call, cast_slice_mut(&mut buffer))?;
+            Ok(buffer)
+        })
+    }
+
+    /// Fills `output` with the `shard` of every rank, in rank order.
+    ///
+    /// `output` is as long as `size` shards.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn all_gather<T: CollectiveElement>(&self, shard: &[T], output: &mut [T]) -> Result<(), CollectiveError> {
+        self.check_shards(Operation::AllGather, "output", shard.len(), output.len())?;
+        let call = describe::<T>(Operation::AllGather, shard.len());
+        self.core().run(call, |engine, call| {
+            engine.all_gather(call, cast_slice(shard), cast_slice_mut(output))
+        })
+    }
+
+    /// Starts [`all_gather`](Self::all_gather); the handle returns the output.
+    pub fn all_gather_start<T: CollectiveElement>(&self, shard: Vec<T>) -> Pending<Vec<T>> {
+        let call = describe::<T>(Operation::AllGather, shard.len());
+        let mut output = vec![T::zeroed(); shard.len() * self.size()];
+        self.start(Ok(call), move |engine, call| {
+            engine.all_gather(call, cast_slice(&shard), cast_slice_mut(&mut output))?;
+            Ok(output)
+        })
+    }
+
+    /// Fills `shard` with this rank's part of the reduction of `input` over all ranks.
+    ///
+    /// `input` is as long as `size` shards; rank r gets the r-th.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn reduce_scatter<T: CollectiveElement>(
+        &self,
+        input: &[T],
+        shard: &mut [T],
+        op: ReduceOp,
+    ) -> Result<(), CollectiveError> {
+        self.check_shards(Operation::ReduceScatter, "input", shard.len(), input.len())?;
+        let call = self.reduction::<T>(Operation::ReduceScatter, shard.len(), op)?;
+        self.core().run(call, |engine, call| {
+            engine.reduce_scatter(call, cast_slice(input), cast_slice_mut(shard))
+        })
+    }
+
+    /// Starts [`reduce_scatter`](Self::reduce_scatter); the handle returns the shard.
+    pub fn reduce_scatter_start<T: CollectiveElement>(&self, input: Vec<T>, op: ReduceOp) -> Pending<Vec<T>> {
+        let length = input.len() / self.size();
+        let call = self
+            .check_shards(Operation::ReduceScatter, "input", length, input.len())
+            .and_then(|()| self.reduction::<T>(Operation::ReduceScatter, length, op));
+        let mut shard = vec![T::zeroed(); length];
+        self.start(call, move |engine, call| {
+            engine.reduce_scatter(call, cast_slice(&input), cast_slice_mut(&mut shard))?;
+            Ok(shard)
+        })
+    }
+
+    /// Replaces `buffer` on every rank by that of the rank with group index `root`.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn broadcast<T: CollectiveElement>(&self, buffer: &mut [T], root: usize) -> Result<(), CollectiveError> {
+        let call = self.with_root::<T>(buffer.len(), root)?;
+        self.core()
+            .run(call, |engine, call| engine.broadcast(call, cast_slice_mut(buffer)))
+    }
+
+    /// Starts [`broadcast`](Self::broadcast); the handle returns the root's buffer.
+    pub fn broadcast_start<T: CollectiveElement>(&self, mut buffer: Vec<T>, root: usize) -> Pending<Vec<T>> {
+        let call = self.with_root::<T>(buffer.len(), root);
+        self.start(call, move |engine, call| {
+            engine.broadcast(call, cast_slice_mut(&mut buffer))?;
+            Ok(buffer)
+        })
+    }
+
+    /// Sends `buffer` to the rank with group index `to`. May return before it has been received;
+    /// a large buffer waits for the receiver.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn send<T: CollectiveElement>(&self, buffer: &[T], to: usize) -> Result<(), CollectiveError> {
+        let call = self.transfer::<T>(Operation::Send, buffer.len(), to)?;
+        self.core()
+            .run(call, |engine, call| engine.send(call, cast_slice(buffer)))
+    }
+
+    /// Starts [`send`](Self::send); the handle returns the buffer.
+    pub fn send_start<T: CollectiveElement>(&self, buffer: Vec<T>, to: usize) -> Pending<Vec<T>> {
+        let call = self.transfer::<T>(Operation::Send, buffer.len(), to);
+        self.start(call, move |engine, call| {
+            engine.send(call, cast_slice(&buffer))?;
+            Ok(buffer)
+        })
+    }
+
+    /// Fills `buffer` with what the rank with group index `from` sends.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn recv<T: CollectiveElement>(&self, buffer: &mut [T], from: usize) -> Result<(), CollectiveError> {
+        let call = self.transfer::<T>(Operation::Recv, buffer.len(), from)?;
+        self.core()
+            .run(call, |engine, call| engine.recv(call, cast_slice_mut(buffer)))
+    }
+
+    /// Starts [`recv`](Self::recv) of `length` elements; the handle returns them.
+    pub fn recv_start<T: CollectiveElement>(&self, length: usize, from: usize) -> Pending<Vec<T>> {
+        let call = self.transfer::<T>(Operation::Recv, length, from);
+        let mut buffer = vec![T::zeroed(); length];
+        self.start(call, move |engine, call| {
+            engine.recv(call, cast_slice_mut(&mut buffer))?;
+            Ok(buffer)
+        })
+    }
+
+    /// Returns when every rank of the group has called it.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn barrier(&self) -> Result<(), CollectiveError> {
+        let call = describe::<u8>(Operation::Barrier, 0);
+        self.core().run(call, |engine, call| engine.barrier(call))
+    }
+
+    fn core(&self) -> &Arc<GroupCore> {
+        &self.membership.core
+    }
+
+    fn label(&self) -> &GroupLabel {
+        &self.core().health.label
+    }
+
+    fn start<T: CollectiveElement>(
+        &self,
+        call: Result<CallDescriptor, CollectiveError>,
+        operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<Vec<T>, CollectiveError> + Send + 'static,
+    ) -> Pending<Vec<T>> {
+        match call {
+            Ok(call) => self.core().start(call, operate),
+            Err(error) => Pending::ready(Err(error)),
+        }
+    }
+
+    fn reduction<T: CollectiveElement>(
+        &self,
+        operation: Operation,
+        length: usize,
+        op: ReduceOp,
+    ) -> Result<CallDescriptor, CollectiveError> {
+        if op == ReduceOp::Mean && T::ELEMENT_TYPE.is_integer() {
+            let what = format!("mean of {}: only sum and max of integers", T::ELEMENT_TYPE);
+            return Err(self.refuse(operation, what));
+        }
+        Ok(CallDescriptor {
+            reduce_op: Some(op),
+            ..describe::<T>(operation, length)
+        })
+    }
+
+    fn with_root<T: CollectiveElement>(&self, length: usize, root: usize) -> Result<CallDescriptor, CollectiveError> {
+        if root >= self.size() {
+            let what = format!("root {root}: expected less than {}", self.size());
+            return Err(self.refuse(Operation::Broadcast, what));
+        }
+        Ok(CallDescriptor {
+            peer: Some(root),
+            ..describe::<T>(Operation::Broadcast, length)
+        })
+    }
+
+    fn transfer<T: CollectiveElement>(
+        &self,
+        operation: Operation,
+        length: usize,
+        peer: usize,
+    ) -> Result<CallDescriptor, CollectiveError> {
+        if peer >= self.size() || peer == self.rank() {
+            let (size, rank) = (self.size(), self.rank());
+            let what = format!("peer {peer}: expected less than {size} and not this rank ({rank})");
+            return Err(self.refuse(operation, what));
+        }
+        Ok(CallDescriptor {
+            peer: Some(peer),
+            ..describe::<T>(operation, length)
+        })
+    }
+
+    /// Checks that `whole`, the length of the buffer called `name`, is `size` shards.
+    fn check_shards(
+        &self,
+        operation: Operation,
+        name: &str,
+        shard: usize,
+        whole: usize,
+    ) -> Result<(), CollectiveError> {
+        if shard.checked_mul(self.size()) == Some(whole) {
+            return Ok(());
+        }
+        let size = self.size();
+        let what = format!("{name} of length {whole}: expected {size} shards of length {shard}");
+        Err(self.refuse(operation, what))
+    }
+
+    fn refuse(&self, operation: Operation, what: String) -> CollectiveError {
+        CollectiveError::InvalidArgument {
+            group: self.label().to_string(),
+            operation: operation.to_string(),
+            what,
+        }
+    }
+}
+
+/// Returns the call without its number, which it gets when its turn comes.
+fn describe<T: CollectiveElement>(operation: Operation, length: usize) -> CallDescriptor {
+    CallDescriptor {
+        sequence: 0,
+        operation,
+        element_type: T::ELEMENT_TYPE,
+        length,
+        peer: None,
+        reduce_op: None,
+    }
+}
+
+/// Checks the arguments of [`ProcessGroup::connect`].
+fn check_membership(world: &World, name: &str, ranks: &[usize]) -> Result<GroupLabel, CollectiveError> {
+    let refuse = |what: String| {
+        Err(CollectiveError::InvalidArgument {
+            group: format!("{name} {ranks:?}"),
+            operation: "connect".to_string(),
+            what,
+        })
+    };
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        let length = name.len();
+        return refuse(format!("name of {length} bytes: expected 1 to {MAX_NAME_BYTES}"));
+    }
+    if name.contains(char::is_control) {
+        return refuse("the name contains a control character".to_string());
+    }
+    if !ranks.is_sorted_by(|first, second| first < second) {
+        return refuse("ranks are not ascending".to_string());
+    }
+    if let Some(last) = ranks.last()
+        && *last >= world.world_size()
+    {
+        let world_size = world.world_size();
+        return refuse(format!("rank {last}: expected less than the world size {world_size}"));
+    }
+    match ranks.binary_search(&world.rank()) {
+        Ok(rank) => Ok(GroupLabel {
+            name: name.into(),
+            ranks: ranks.into(),
+            rank,
+        }),
+        Err(_) => refuse(format!("this rank, {}, is not among the ranks", world.rank())),
+    }
+}

@@ -1,0 +1,72 @@
+//! `CollectiveBackend` for `Autodiff`, which records the gradient's own movement.
+//!
+//! burn's own `all_reduce` for `Autodiff` reduces the gradient again in the backward pass, which is wrong for a
+//! region whose gradient is the same on every rank; here the caller states both movements.
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
+use burn::tensor::ops::FloatTensor;
+
+use super::{CollectiveBackend, Movement, unwrap_or_unwind};
+use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
+
+impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff<B, C> {
+    fn move_data(
+        tensor: FloatTensor<Self>,
+        movement: Movement,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        Ok(FloatTensor::<Self>::new(B::move_data(
+            tensor.primitive,
+            movement,
+            group,
+        )?))
+    }
+
+    fn all_reduce(
+        tensor: FloatTensor<Self>,
+        op: ReduceOp,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        Ok(FloatTensor::<Self>::new(B::all_reduce(tensor.primitive, op, group)?))
+    }
+
+    fn broadcast(
+        tensor: FloatTensor<Self>,
+        root: usize,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        Ok(FloatTensor::<Self>::new(B::broadcast(tensor.primitive, root, group)?))
+    }
+
+    fn move_differentiable(
+        tensor: FloatTensor<Self>,
+        forward: Movement,
+        backward: Movement,
+        group: &ProcessGroup,
+    ) -> FloatTensor<Self> {
+        let moved = B::move_differentiable(tensor.primitive, forward, backward, group);
+        match MoveGradient.prepare::<C>([tensor.node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish((backward, group.clone()), moved),
+            OpsKind::UnTracked(prep) => prep.finish(moved),
+        }
+    }
+}
+
+/// The backward step of a movement: the gradient takes its own.
+#[derive(Debug)]
+struct MoveGradient;
+
+impl<B: CollectiveBackend> Backward<B, 1> for MoveGradient {
+    type State = (Movement, ProcessGroup);
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let (movement, group) = ops.state;
+        unary::<B, _>(ops.parents, ops.node, grads, |grad| {
+            unwrap_or_unwind(B::move_data(grad, movement, &group))
+        });
+    }
+}

@@ -1,0 +1,42 @@
+//! `CollectiveBackend` for burn's CPU backend, whose tensors are in host memory.
+
+use burn::tensor::ops::FloatTensor;
+use burn_flex::Flex;
+
+use super::{CollectiveBackend, Movement, staging, unwrap_or_unwind};
+use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
+
+impl CollectiveBackend for Flex {
+    fn move_data(
+        tensor: FloatTensor<Self>,
+        movement: Movement,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        staging::move_data::<Self>(tensor, movement, group)
+    }
+
+    fn all_reduce(
+        tensor: FloatTensor<Self>,
+        op: ReduceOp,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        staging::all_reduce::<Self>(tensor, op, group)
+    }
+
+    fn broadcast(
+        tensor: FloatTensor<Self>,
+        root: usize,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        staging::broadcast::<Self>(tensor, root, group)
+    }
+
+    fn move_differentiable(
+        tensor: FloatTensor<Self>,
+        forward: Movement,
+        _backward: Movement,
+        group: &ProcessGroup,
+    ) -> FloatTensor<Self> {
+        unwrap_or_unwind(Self::move_data(tensor, forward, group))
+    }
+}

@@ -1,0 +1,10 @@
+//! The collectives on burn tensors, backend by backend.
+
+mod autodiff;
+mod backend;
+mod flex;
+mod staging;
+mod unwind;
+
+pub use backend::{CollectiveBackend, Movement};
+pub use unwind::{catch_collective_error, unwrap_or_unwind};

@@ -1,0 +1,45 @@
+//! Measurements, not tests: `cargo test --release -- --ignored --nocapture speed`.
+
+use super::*;
+use crate::collectives::{CollectiveElement, ReduceOp};
+use half::{bf16, f16};
+use std::time::Instant;
+
+/// Prints the best time of a few and the bus bandwidth, 2 (n - 1) / n · bytes / time.
+fn measure<T: CollectiveElement>(group: &ProcessGroup, bytes: usize, repetitions: usize) {
+    let n = group.size() as f64;
+    let element = T::ELEMENT_TYPE;
+    let mut buffer = vec![T::zeroed(); bytes / element.size_bytes()];
+    let mut best = Duration::MAX;
+    let mut total = Duration::ZERO;
+    for _ in 0..repetitions {
+        group.barrier().unwrap();
+        let start = Instant::now();
+        group.all_reduce(&mut buffer, ReduceOp::Sum).unwrap();
+        best = best.min(start.elapsed());
+        total += start.elapsed();
+    }
+    if group.rank() == 0 {
+        let bandwidth = 2.0 * (n - 1.0) / n * bytes as f64 / best.as_secs_f64() / 1e9;
+        let (engine, mean) = (group.engine_name(), total / repetitions as u32);
+        println!(
+            "{engine:13} {n} ranks {bytes:9} B {element:4}: best {best:9.1?}, mean {mean:9.1?}, \
+             {bandwidth:6.2} GB/s"
+        );
+    }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed_of_all_reduce() {
+    for n in [2, 4, 8] {
+        with_groups(n, TIMEOUT, |_, group| {
+            measure::<f32>(&group, 4 << 10, 1000);
+            measure::<f32>(&group, 64 << 10, 200);
+            measure::<f32>(&group, 1 << 20, 50);
+            measure::<f32>(&group, 64 << 20, 8);
+            measure::<bf16>(&group, 64 << 20, 4);
+            measure::<f16>(&group, 64 << 20, 4);
+        });
+    }
+}

@@ -1,0 +1,271 @@
+//! `ParallelContext`: what a layer must know of the ranks around it, and where it declares its parameters.
+//!
+//! Made once per process and handed to every layer's `init`; it holds this rank's process groups.
+
+use burn::module::{Param, ParamId};
+use burn::tensor::{Tensor, backend::Backend, get_device_settings};
+
+use crate::collectives::{CollectiveError, GroupOptions, ProcessGroup};
+use crate::launch::World;
+use crate::parameters::{Declaration, Distribution, ParameterInit, ParameterRegistry, Placement, tensor_from_host};
+use crate::topology::{Coordinates, GroupKind, ParallelConfig, RankGrid, TopologyError};
+
+/// This rank's process groups and parameter declarations. Clones share them.
+#[derive(Clone, Debug)]
+pub struct ParallelContext {
+    config: ParallelConfig,
+    grid: RankGrid,
+    rank: usize,
+    world: ProcessGroup,
+    tensor: ProcessGroup,
+    data: ProcessGroup,
+    pipeline: ProcessGroup,
+    embedding: Option<ProcessGroup>,
+    model: ProcessGroup,
+    registry: ParameterRegistry,
+    seed: u64,
+    scope: String,
+}
+
+/// A world whose groups could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    /// The configuration does not fit the world.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// A group could not be connected.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+}
+
+impl ParallelContext {
+    /// Returns the context of a world of one rank. `seed` is that of the initialisation.
+    pub fn single(seed: u64) -> Self {
+        let group = ProcessGroup::single();
+        let config = ParallelConfig::default();
+        Self {
+            grid: config.grid(1).expect("one rank fits one rank"),
+            config,
+            rank: 0,
+            world: group.clone(),
+            tensor: group.clone(),
+            data: group.clone(),
+            pipeline: group.clone(),
+            embedding: Some(group.clone()),
+            model: group,
+            registry: ParameterRegistry::default(),
+            seed,
+            scope: String::new(),
+        }
+    }
+
+    /// Connects this rank's groups. `seed` is that of the initialisation, the same on every rank.
+    ///
+    /// # Communication
+    /// A rendezvous of each group's ranks; every rank of the world must call.
+    ///
+    /// # Errors
+    /// When `config` does not fit the world, or a group does not come together in time.
+    pub fn connect(
+        world: &World,
+        config: &ParallelConfig,
+        options: &GroupOptions,
+        seed: u64,
+    ) -> Result<Self, ContextError> {
+        let grid = config.grid(world.world_size())?;
+        let connect = |kind: GroupKind| -> Result<Option<ProcessGroup>, CollectiveError> {
+            match grid.group(kind, world.rank()) {
+                None => Ok(None),
+                Some(ranks) if ranks.len() == 1 => Ok(Some(ProcessGroup::single())),
+                Some(ranks) => ProcessGroup::connect(world, kind.name(), &ranks, options).map(Some),
+            }
+        };
+        let required = |kind| connect(kind).map(|group| group.expect("every rank has one"));
+        Ok(Self {
+            config: *config,
+            grid,
+            rank: world.rank(),
+            world: required(GroupKind::World)?,
+            tensor: required(GroupKind::Tensor)?,
+            data: required(GroupKind::Data)?,
+            pipeline: required(GroupKind::Pipeline)?,
+            embedding: connect(GroupKind::Embedding)?,
+            model: required(GroupKind::Model)?,
+            registry: ParameterRegistry::default(),
+            seed,
+            scope: String::new(),
+        })
+    }
+
+    /// The sizes of the axes.
+    pub fn config(&self) -> &ParallelConfig {
+        &self.config
+    }
+
+    /// The grid of ranks.
+    pub fn grid(&self) -> &RankGrid {
+        &self.grid
+    }
+
+    /// This rank's number in the world.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// This rank's place on the axes.
+    pub fn coordinates(&self) -> Coordinates {
+        self.grid.coordinates(self.rank)
+    }
+
+    /// Every rank.
+    pub fn world_group(&self) -> &ProcessGroup {
+        &self.world
+    }
+
+    /// The ranks that share each layer.
+    pub fn tensor_group(&self) -> &ProcessGroup {
+        &self.tensor
+    }
+
+    /// The ranks that hold the same parameters and see different samples.
+    pub fn data_group(&self) -> &ProcessGroup {
+        &self.data
+    }
+
+    /// The stages of this rank's pipeline.
+    pub fn pipeline_group(&self) -> &ProcessGroup {
+        &self.pipeline
+    }
+
+    /// The first and the last stage of this rank's pipeline, if this rank is one of them.
+    pub fn embedding_group(&self) -> Option<&ProcessGroup> {
+        self.embedding.as_ref()
+    }
+
+    /// The ranks that together hold one whole model.
+    pub fn model_group(&self) -> &ProcessGroup {
+        &self.model
+    }
+
+    /// Whether activations between tensor-parallel regions are sharded along the tokens.
+    pub fn is_sequence_parallel(&self) -> bool {
+        self.config.sequence_parallel
+    }
+
+    /// The bytes that this rank has sent to others through its groups so far.
+    pub fn bytes_communicated(&self) -> u64 {
+        [&self.world, &self.tensor, &self.data, &self.pipeline, &self.model]
+            .into_iter()
+            .chain(&self.embedding)
+            .map(ProcessGroup::bytes_communicated)
+            .sum()
+    }
+
+    /// What this rank's parameters have declared.
+    pub fn registry(&self) -> &ParameterRegistry {
+        &self.registry
+    }
+
+    /// Returns the same context for the parts of a module called `name`: it goes in front of their parameters' names.
+    pub fn scope(&self, name: impl AsRef<str>) -> Self {
+        Self {
+            scope: self.global_name(name.as_ref()),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the distribution of a parameter that every tensor rank holds and that sees this rank's tokens only.
+    ///
+    /// Under sequence parallelism its gradient is partial; otherwise every rank sees every token.
+    pub fn token_wise_distribution(&self) -> Distribution {
+        match self.is_sequence_parallel() {
+            true => Distribution::PartialOverTensor,
+            false => Distribution::Replicated,
+        }
+    }
+
+    /// Returns a new parameter, initialised by its global name, and declares it.
+    ///
+    /// # Shapes
+    /// - output: `shape`, the local shape of `placement` with dimensions joined
+    ///
+    /// # Panics
+    /// When `shape` has not as many elements as the placement's local shape.
+    pub fn parameter<B: Backend, const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+        spec: &ParameterSpec,
+        device: &B::Device,
+    ) -> Param<Tensor<B, D>> {
+        let name = self.registry.reserve_name(&self.global_name(name));
+        let values = spec.init.values(self.seed, &name, &spec.placement);
+        let dtype = get_device_settings::<B>(device).float_dtype.into();
+        let tensor = tensor_from_host(values, shape, dtype, device);
+        let param = Param::from_tensor(tensor);
+        self.declare(param.id, name, spec.placement.clone(), spec.distribution);
+        param
+    }
+
+    /// Declares the parameter of a layer that sees every token on every rank, such as a position embedding.
+    pub fn declare_replicated<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
+        self.declare_whole(name, param, Distribution::Replicated);
+    }
+
+    /// Declares the parameter of a layer that sees this rank's tokens only, such as a norm between parallel regions.
+    pub fn declare_norm<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
+        self.declare_whole(name, param, self.token_wise_distribution());
+    }
+
+    /// Declares a parameter made elsewhere, such as a shard of an existing layer.
+    pub fn declare_sharded<B: Backend, const D: usize>(
+        &self,
+        name: &str,
+        param: &Param<Tensor<B, D>>,
+        placement: Placement,
+    ) {
+        let name = self.registry.reserve_name(&self.global_name(name));
+        self.declare(param.id, name, placement, Distribution::Sharded);
+    }
+
+    fn declare_whole<B: Backend, const D: usize>(
+        &self,
+        name: &str,
+        param: &Param<Tensor<B, D>>,
+        distribution: Distribution,
+    ) {
+        let name = self.registry.reserve_name(&self.global_name(name));
+        let placement = Placement::whole(param.lazy_shape().to_vec());
+        self.declare(param.id, name, placement, distribution);
+    }
+
+    fn declare(&self, id: ParamId, name: String, placement: Placement, distribution: Distribution) {
+        self.registry.declare(
+            id,
+            Declaration {
+                name,
+                placement,
+                distribution,
+            },
+        );
+    }
+
+    fn global_name(&self, name: &str) -> String {
+        match (self.scope.is_empty(), name.is_empty()) {
+            (true, _) => name.to_owned(),
+            (false, true) => self.scope.clone(),
+            (false, false) => format!("{}.{name}", self.scope),
+        }
+    }
+}
+
+/// How a parameter that [`ParallelContext::parameter`] makes lies over the ranks, and how it starts.
+#[derive(Clone, Debug)]
+pub struct ParameterSpec {
+    /// Which part of it is here.
+    pub placement: Placement,
+    /// Who else holds it, and what its local gradient is.
+    pub distribution: Distribution,
+    /// How it starts.
+    pub init: ParameterInit,
+}

@@ -1,0 +1,123 @@
+//! The errors of the `data` module. Returned by everything in it, shown by the command line.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use thiserror::Error;
+
+/// What files, flags or the loader's thread can cause on the way from text to micro-batches.
+#[derive(Debug, Error)]
+pub enum DataError {
+    /// A path could not be walked or read.
+    #[error("cannot read {path}: {source}", path = .path.display())]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+
+    /// The cargo home, whose registry holds the default corpus, is not known.
+    #[error(
+        "no --data-path given, and the default corpus cannot be found: neither CARGO_HOME nor a \
+         home folder is set; name text files or folders with --data-path"
+    )]
+    NoCargoHome,
+
+    /// The cargo home holds no registry sources.
+    #[error(
+        "no --data-path given, and the default corpus, the crate sources in {folder}, does not \
+         exist; build this project with cargo on this machine, or name text files or folders \
+         with --data-path", folder = .folder.display()
+    )]
+    NoRegistrySources {
+        /// Where the sources were looked for.
+        folder: PathBuf,
+    },
+
+    /// The paths hold no document.
+    #[error(
+        "no text found in {paths:?}: {num_files} files end in one of {extensions:?}, of which \
+         {num_not_utf8} are not UTF-8 and the rest are empty, with a limit of {limit_bytes:?} bytes"
+    )]
+    EmptyCorpus {
+        /// The files and folders that were searched.
+        paths: Vec<PathBuf>,
+        /// The extensions that were looked for.
+        extensions: Vec<String>,
+        /// How many files matched.
+        num_files: usize,
+        /// How many of those were read and skipped.
+        num_not_utf8: usize,
+        /// The limit on the corpus.
+        limit_bytes: Option<u64>,
+    },
+
+    /// The split's weights are not two positive numbers.
+    #[error("split weights must be finite and above 0, got train {train}, validation {validation}")]
+    SplitWeights {
+        /// Weight of the training documents.
+        train: f64,
+        /// Weight of the validation documents.
+        validation: f64,
+    },
+
+    /// Too few documents for both parts of the split.
+    #[error(
+        "{num_documents} documents at {train} : {validation} leave {num_train} for training and \
+         {num_validation} for validation; both need at least 1: give more documents \
+         (--data-path, --data-limit) or a more even split"
+    )]
+    SplitTooSmall {
+        /// How many documents there are.
+        num_documents: usize,
+        /// Weight of the training documents.
+        train: f64,
+        /// Weight of the validation documents.
+        validation: f64,
+        /// How many documents training would get.
+        num_train: usize,
+        /// How many documents validation would get.
+        num_validation: usize,
+    },
+
+    /// A data set or sampler was configured with a value outside its range.
+    #[error("{name} must be {rule}, got {value}")]
+    Configuration {
+        /// The setting.
+        name: &'static str,
+        /// What it must be.
+        rule: String,
+        /// What it is.
+        value: u64,
+    },
+
+    /// A sample beyond the end of the data set.
+    #[error("sample {index} requested from a data set of {num_samples} samples")]
+    SampleOutOfRange {
+        /// The sample that was asked for.
+        index: u64,
+        /// How many there are.
+        num_samples: usize,
+    },
+
+    /// The loader's thread could not be started.
+    #[error("cannot start the loader's thread: {source}")]
+    LoaderStart {
+        /// Why.
+        source: io::Error,
+    },
+
+    /// The loader's thread produced no micro-batch in time.
+    #[error("the loader produced no micro-batch in {timeout:?}")]
+    LoaderTimeout {
+        /// How long the wait lasted.
+        timeout: Duration,
+    },
+
+    /// The loader's thread panicked.
+    #[error("the loader's thread panicked: {message}")]
+    LoaderPanicked {
+        /// The panic's message.
+        message: String,
+    },
+}

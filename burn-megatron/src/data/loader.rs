@@ -1,0 +1,179 @@
+//! Micro-batches gathered on a thread of their own, ahead of training. Started by the training
+//! program, iterated by the training loop.
+
+use std::{
+    any::Any,
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use super::{error::DataError, sampler::Sampler, samples::GptDataset};
+
+/// How far a loader runs ahead and how long training waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoaderConfig {
+    /// Micro-batches that may be ready and not yet taken.
+    pub micro_batches_ahead: NonZeroUsize,
+    /// Longest wait for one micro-batch.
+    pub timeout: Duration,
+}
+
+impl Default for LoaderConfig {
+    /// Eight micro-batches and a minute: gathering one takes microseconds.
+    fn default() -> Self {
+        Self {
+            micro_batches_ahead: NonZeroUsize::new(8).expect("8 is not zero"),
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The tokens of one micro-batch of one data-parallel rank.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MicroBatch {
+    /// Inputs, `[micro_batch_size * seq_length]`, sample by sample.
+    pub tokens: Vec<i32>,
+    /// The token that follows each input, `[micro_batch_size * seq_length]`.
+    pub targets: Vec<i32>,
+    /// How much each target counts in the loss, `[micro_batch_size * seq_length]`; all count alike if not given.
+    pub loss_mask: Option<Vec<f32>>,
+    /// Number of each sample in training order, `[micro_batch_size]`: the same on every rank that
+    /// reads the sample, whatever the layout.
+    pub sample_ids: Vec<u64>,
+    /// Number of samples.
+    pub micro_batch_size: usize,
+    /// Tokens per sample.
+    pub seq_length: usize,
+}
+
+/// Yields micro-batches that another thread gathers ahead of time, at most as many as configured.
+///
+/// The thread ends behind the last micro-batch, behind the first error, which is delivered in its
+/// place, or when the loader is dropped, which waits for it.
+#[derive(Debug)]
+pub struct Loader {
+    /// `None` once the thread is done.
+    thread: Option<LoaderThread>,
+    timeout: Duration,
+}
+
+/// The channel and the thread that fills it.
+#[derive(Debug)]
+struct LoaderThread {
+    micro_batches: Receiver<Result<MicroBatch, DataError>>,
+    handle: JoinHandle<()>,
+}
+
+impl Loader {
+    /// Starts the thread that reads the samples of `sampler` from `dataset`.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(dataset: Arc<GptDataset>, sampler: Sampler, config: LoaderConfig) -> Result<Self, DataError> {
+        let gather = move |sample_ids| MicroBatch::gather(&dataset, sample_ids);
+        Self::spawn(sampler.map(gather), config)
+    }
+
+    /// Starts the thread that sends what `source` yields.
+    fn spawn(
+        source: impl Iterator<Item = Result<MicroBatch, DataError>> + Send + 'static,
+        config: LoaderConfig,
+    ) -> Result<Self, DataError> {
+        let (sender, micro_batches) = mpsc::sync_channel(config.micro_batches_ahead.get());
+        let handle = thread::Builder::new()
+            .name("data-loader".into())
+            .spawn(move || send_all(source, &sender))
+            .map_err(|source| DataError::LoaderStart { source })?;
+        Ok(Self {
+            thread: Some(LoaderThread { micro_batches, handle }),
+            timeout: config.timeout,
+        })
+    }
+}
+
+impl Iterator for Loader {
+    type Item = Result<MicroBatch, DataError>;
+
+    /// Waits for the next micro-batch.
+    ///
+    /// # Errors
+    /// A sample cannot be read, the thread panicked, or the timeout passed; a later call waits
+    /// again after a timeout and returns `None` after another error.
+    fn next(&mut self) -> Option<Self::Item> {
+        let thread = self.thread.as_ref()?;
+        match thread.micro_batches.recv_timeout(self.timeout) {
+            Ok(micro_batch) => Some(micro_batch),
+            Err(RecvTimeoutError::Timeout) => Some(Err(DataError::LoaderTimeout { timeout: self.timeout })),
+            Err(RecvTimeoutError::Disconnected) => {
+                let handle = self.thread.take()?.handle;
+                let panic = handle.join().err()?;
+                let message = panic_message(&*panic);
+                Some(Err(DataError::LoaderPanicked { message }))
+            }
+        }
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        if let Some(LoaderThread { micro_batches, handle }) = self.thread.take() {
+            // Without a receiver the thread's next send fails, which ends it: no more than one
+            // micro-batch is still gathered. A panic has no one left to be told to.
+            drop(micro_batches);
+            let _ = handle.join();
+        }
+    }
+}
+
+impl MicroBatch {
+    /// Reads the samples from `dataset`.
+    fn gather(dataset: &GptDataset, sample_ids: Vec<u64>) -> Result<Self, DataError> {
+        let (micro_batch_size, seq_length) = (sample_ids.len(), dataset.seq_length());
+        let mut micro_batch = Self {
+            tokens: Vec::with_capacity(micro_batch_size * seq_length),
+            targets: Vec::with_capacity(micro_batch_size * seq_length),
+            loss_mask: None,
+            sample_ids,
+            micro_batch_size,
+            seq_length,
+        };
+        let mut sample = Vec::with_capacity(seq_length + 1);
+        for &id in &micro_batch.sample_ids {
+            sample.clear();
+            dataset.read_sample(id, &mut sample)?;
+            let (inputs, targets) = (&sample[..seq_length], &sample[1..]);
+            micro_batch.tokens.extend(inputs.iter().map(|&token| i32::from(token)));
+            micro_batch
+                .targets
+                .extend(targets.iter().map(|&token| i32::from(token)));
+        }
+        Ok(micro_batch)
+    }
+}
+
+/// Sends until the source ends, an error was sent, or no one receives any more.
+fn send_all(
+    source: impl Iterator<Item = Result<MicroBatch, DataError>>,
+    sender: &SyncSender<Result<MicroBatch, DataError>>,
+) {
+    for micro_batch in source {
+        let failed = micro_batch.is_err();
+        if sender.send(micro_batch).is_err() || failed {
+            break;
+        }
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".into())
+}
+
+#[cfg(test)]
+mod tests;

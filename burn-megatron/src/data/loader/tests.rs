@@ -1,0 +1,175 @@
+//! Tests of `loader`: contents, running ahead, errors and the end of its thread.
+
+use super::*;
+use crate::data::{documents::TokenDocuments, sampler::SamplerConfig, samples::GptDatasetConfig};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Instant,
+};
+
+const SEQ_LENGTH: usize = 3;
+
+fn dataset() -> Arc<GptDataset> {
+    let mut documents = TokenDocuments::new();
+    documents.push(&(0..50).collect::<Vec<u16>>());
+    documents.push(&(50..90).collect::<Vec<u16>>());
+    let config = GptDatasetConfig {
+        seq_length: SEQ_LENGTH,
+        num_samples: 20,
+        seed: 1234,
+    };
+    Arc::new(GptDataset::new(&config, Arc::new(documents), 0..2).unwrap())
+}
+
+fn sampler(num_samples: u64) -> Sampler {
+    let config = SamplerConfig {
+        num_samples,
+        consumed_samples: 0,
+        micro_batch_size: 2,
+        data_parallel_size: 2,
+        data_parallel_rank: 1,
+    };
+    Sampler::new(config).unwrap()
+}
+
+fn ahead(micro_batches: usize) -> LoaderConfig {
+    LoaderConfig {
+        micro_batches_ahead: NonZeroUsize::new(micro_batches).unwrap(),
+        ..LoaderConfig::default()
+    }
+}
+
+fn empty_batch() -> MicroBatch {
+    MicroBatch {
+        tokens: vec![],
+        targets: vec![],
+        loss_mask: None,
+        sample_ids: vec![],
+        micro_batch_size: 0,
+        seq_length: SEQ_LENGTH,
+    }
+}
+
+/// Waits until `count` reaches `expected`, then gives it time to go beyond; returns it.
+fn settled(count: &AtomicUsize, expected: usize) -> usize {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while count.load(Ordering::SeqCst) < expected && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(100));
+    count.load(Ordering::SeqCst)
+}
+
+#[test]
+fn micro_batches_hold_the_samples_of_the_rank() {
+    let dataset = dataset();
+    let loader = Loader::start(dataset.clone(), sampler(20), ahead(2)).unwrap();
+    let micro_batches: Vec<MicroBatch> = loader.map(Result::unwrap).collect();
+    let ids: Vec<_> = micro_batches.iter().map(|batch| &batch.sample_ids).collect();
+    assert_eq!(ids, [&[2, 3], &[6, 7], &[10, 11], &[14, 15], &[18, 19]]);
+    for batch in &micro_batches {
+        assert_eq!((batch.micro_batch_size, batch.seq_length), (2, SEQ_LENGTH));
+        for (i, &id) in batch.sample_ids.iter().enumerate() {
+            let mut sample = vec![];
+            dataset.read_sample(id, &mut sample).unwrap();
+            let sample: Vec<i32> = sample.into_iter().map(i32::from).collect();
+            let row = i * SEQ_LENGTH..(i + 1) * SEQ_LENGTH;
+            assert_eq!(batch.tokens[row.clone()], sample[..SEQ_LENGTH]);
+            assert_eq!(batch.targets[row], sample[1..]);
+        }
+    }
+}
+
+#[test]
+fn how_far_the_loader_runs_ahead_changes_nothing() {
+    let run = |micro_batches| {
+        let loader = Loader::start(dataset(), sampler(20), ahead(micro_batches)).unwrap();
+        loader.map(Result::unwrap).collect::<Vec<_>>()
+    };
+    assert_eq!(run(1), run(100));
+}
+
+#[test]
+fn the_loader_runs_ahead_but_not_without_bound() {
+    let gathered = Arc::new(AtomicUsize::new(0));
+    let count = gathered.clone();
+    let source = std::iter::repeat_with(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok(empty_batch())
+    });
+    let mut loader = Loader::spawn(source, ahead(3)).unwrap();
+    // Three wait in the channel and one at its entrance, before anyone asked for any.
+    assert_eq!(settled(&gathered, 4), 4);
+    loader.next().unwrap().unwrap();
+    assert_eq!(settled(&gathered, 5), 5);
+}
+
+#[test]
+fn dropping_ends_and_joins_the_thread() {
+    let owner = Arc::new(());
+    let held = owner.clone();
+    let source = std::iter::repeat_with(move || {
+        let _held = &held;
+        Ok(empty_batch())
+    });
+    let mut loader = Loader::spawn(source, ahead(2)).unwrap();
+    loader.next().unwrap().unwrap();
+    drop(loader);
+    assert_eq!(Arc::strong_count(&owner), 1, "the thread is gone with what it held");
+}
+
+#[test]
+fn a_failing_sample_is_delivered_in_its_place() {
+    // The data set has 29 samples, the sampler goes on to 40.
+    let mut loader = Loader::start(dataset(), sampler(40), ahead(1)).unwrap();
+    for _ in 0..6 {
+        loader.next().unwrap().unwrap();
+    }
+    let batch = loader.next().unwrap().unwrap();
+    assert_eq!(batch.sample_ids, [26, 27]);
+    let error = loader.next().unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "sample 30 requested from a data set of 29 samples");
+    assert!(loader.next().is_none());
+    assert!(loader.next().is_none());
+}
+
+#[test]
+fn a_panic_of_the_thread_is_delivered() {
+    let source = (0..3).map(|i| {
+        assert!(i < 1, "planted panic at {i}");
+        Ok(empty_batch())
+    });
+    let mut loader = Loader::spawn(source, ahead(1)).unwrap();
+    loader.next().unwrap().unwrap();
+    let error = loader.next().unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "the loader's thread panicked: planted panic at 1");
+    assert!(loader.next().is_none());
+}
+
+#[test]
+fn dropping_a_loader_whose_thread_panicked_does_not_panic() {
+    let source = (0..1).map(|_| panic!("planted panic"));
+    let loader = Loader::spawn(source, ahead(1)).unwrap();
+    assert!(panic::catch_unwind(AssertUnwindSafe(|| drop(loader))).is_ok());
+}
+
+#[test]
+fn waiting_for_a_stuck_source_times_out_and_can_go_on() {
+    let (release, stuck) = mpsc::channel::<()>();
+    let source = (0..1).map(move |_| {
+        stuck.recv().expect("released by the test");
+        Ok(empty_batch())
+    });
+    let config = LoaderConfig {
+        timeout: Duration::from_millis(50),
+        ..LoaderConfig::default()
+    };
+    let mut loader = Loader::spawn(source, config).unwrap();
+    let error = loader.next().unwrap().unwrap_err();
+    assert!(matches!(error, DataError::LoaderTimeout { .. }), "{error}");
+    release.send(()).unwrap();
+    loader.timeout = Duration::from_secs(20);
+    assert!(loader.next().unwrap().is_ok());
+    assert!(loader.next().is_none());
+}

@@ -1,0 +1,64 @@
+//! From text files to micro-batches of tokens. Called by the training loop and its validation.
+//!
+//! Data flows through one file after another:
+//!
+//! 1. [`Corpus`] reads text files in a fixed order,
+//! 2. [`ByteTokenizer`] and [`TokenDocuments`] turn them into tokens,
+//! 3. [`split_documents`] sets documents aside for validation,
+//! 4. [`GptDataset`] cuts a part into samples and shuffles them,
+//! 5. [`Sampler`] says which samples are this rank's,
+//! 6. [`Loader`] gathers them on a thread of its own, ahead of training.
+//!
+//! Every rank runs all of it on the same files with the same seed, and nothing is exchanged:
+//! [`Corpus::hash`] is what ranks compare to know that they agree.
+//!
+//! ```
+//! use burn_megatron::data::*;
+//! use std::sync::Arc;
+//!
+//! # fn main() -> Result<(), DataError> {
+//! # let folder = tempfile::tempdir().expect("a temporary folder");
+//! # for i in 0..20 {
+//! #     let text = format!("text number {i}");
+//! #     std::fs::write(folder.path().join(format!("{i}.txt")), text).expect("writable");
+//! # }
+//! let corpus = Corpus::load(&CorpusConfig::new(vec![folder.path().to_path_buf()]))?;
+//! let documents = Arc::new(TokenDocuments::from_corpus(&corpus, &ByteTokenizer));
+//! let split = split_documents(documents.len(), &SplitWeights::default())?;
+//! let config = GptDatasetConfig { seq_length: 16, num_samples: 40, seed: 1234 };
+//! let train = GptDataset::new(&config, documents, split.train)?;
+//!
+//! let sampler = Sampler::new(SamplerConfig {
+//!     num_samples: 40,
+//!     consumed_samples: 0,
+//!     micro_batch_size: 2,
+//!     data_parallel_size: 2,
+//!     data_parallel_rank: 0,
+//! })?;
+//! for micro_batch in Loader::start(Arc::new(train), sampler, LoaderConfig::default())? {
+//!     let micro_batch = micro_batch?;
+//!     assert_eq!(micro_batch.tokens.len(), 2 * 16);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod corpus;
+mod documents;
+mod error;
+mod loader;
+mod mt19937;
+mod sampler;
+mod samples;
+mod split;
+mod tokenizer;
+
+pub use corpus::{Corpus, CorpusConfig, DEFAULT_LIMIT_BYTES, Document, TEXT_EXTENSIONS, registry_sources};
+pub use documents::TokenDocuments;
+pub use error::DataError;
+pub use loader::{Loader, LoaderConfig, MicroBatch};
+pub use mt19937::Mt19937;
+pub use sampler::{Sampler, SamplerConfig};
+pub use samples::{GptDataset, GptDatasetConfig};
+pub use split::{DocumentSplit, SplitWeights, split_documents};
+pub use tokenizer::ByteTokenizer;

@@ -1,0 +1,111 @@
+//! `BucketLayout`: which bucket each parameter's gradient goes to, and where in it.
+//!
+//! Pure integers, the same on every rank of the data-parallel group. Called by the reducer.
+
+/// The place of one parameter's gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketSlot {
+    /// The number of the bucket.
+    pub bucket: usize,
+    /// The first element in the bucket.
+    pub offset: usize,
+    /// The number of elements.
+    pub len: usize,
+}
+
+/// The slots of all parameters, and the lengths of the buckets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketLayout {
+    slots: Vec<BucketSlot>,
+    lengths: Vec<usize>,
+}
+
+impl BucketLayout {
+    /// Lays parameters of these lengths out in buckets of about `bucket_size` elements.
+    ///
+    /// The last parameter goes into the first bucket: gradients become complete from the output of a model to its
+    /// input, and buckets are reduced in the order of their numbers. A bucket is closed by the parameter that fills
+    /// it, which may reach beyond `bucket_size`; no parameter is cut.
+    pub fn new(parameter_lengths: &[usize], bucket_size: usize) -> Self {
+        let mut slots: Vec<BucketSlot> = Vec::with_capacity(parameter_lengths.len());
+        let mut lengths: Vec<usize> = Vec::new();
+        for &len in parameter_lengths.iter().rev() {
+            match lengths.last() {
+                Some(&filled) if filled < bucket_size => {}
+                _ => lengths.push(0),
+            }
+            let bucket = lengths.len() - 1;
+            slots.push(BucketSlot {
+                bucket,
+                offset: lengths[bucket],
+                len,
+            });
+            lengths[bucket] += len;
+        }
+        slots.reverse();
+        Self { slots, lengths }
+    }
+
+    /// The slot of each parameter, in the module's order.
+    pub fn slots(&self) -> &[BucketSlot] {
+        &self.slots
+    }
+
+    /// The number of elements of each bucket.
+    pub fn lengths(&self) -> &[usize] {
+        &self.lengths
+    }
+
+    /// Returns how many parameters each bucket waits for.
+    pub fn parameters_per_bucket(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.lengths.len()];
+        for slot in &self.slots {
+            counts[slot.bucket] += 1;
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn slots_tile_the_buckets(
+            lengths in proptest::collection::vec(0usize..50, 0..20), bucket_size in 1usize..100,
+        ) {
+            let layout = BucketLayout::new(&lengths, bucket_size);
+            let mut covered: Vec<Vec<bool>> =
+                layout.lengths().iter().map(|&len| vec![false; len]).collect();
+            for (slot, &len) in layout.slots().iter().zip(&lengths) {
+                prop_assert_eq!(slot.len, len);
+                for element in &mut covered[slot.bucket][slot.offset..slot.offset + len] {
+                    prop_assert!(!*element);
+                    *element = true;
+                }
+            }
+            prop_assert!(covered.iter().flatten().all(|&c| c));
+            prop_assert_eq!(layout.parameters_per_bucket().iter().sum::<usize>(), lengths.len());
+        }
+
+        #[test]
+        fn only_the_last_bucket_is_below_the_size(
+            lengths in proptest::collection::vec(1usize..50, 1..20), bucket_size in 1usize..100,
+        ) {
+            let layout = BucketLayout::new(&lengths, bucket_size);
+            let (_, full) = layout.lengths().split_last().expect("one parameter at least");
+            prop_assert!(full.iter().all(|&len| len >= bucket_size));
+        }
+    }
+
+    #[test]
+    fn the_output_end_comes_first() {
+        let layout = BucketLayout::new(&[10, 20, 5], 20);
+        let buckets: Vec<usize> = layout.slots().iter().map(|slot| slot.bucket).collect();
+        assert_eq!(buckets, [1, 0, 0]);
+        assert_eq!(layout.lengths(), [25, 10]);
+    }
+}

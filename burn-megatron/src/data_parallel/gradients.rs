@@ -1,0 +1,224 @@
+//! `ReducedGradients`: a step's gradients after reduction, on their way to the optimizer.
+//!
+//! Finalisation has one order: data-parallel reduction (done before this is made), sum over the tensor group of the
+//! partial ones, norm over unique owners, clipping. Called by [`DistributedDataParallel`](super::DistributedDataParallel)
+//! and by the trainer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use burn::module::{AutodiffModule, ModuleVisitor, Param, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::{
+    DType, Tensor,
+    backend::{AutodiffBackend, Backend},
+};
+
+use super::bucket::BucketSlot;
+use super::flat::FlatBuffer;
+use super::reducer::Reducer;
+use crate::collectives::{CollectiveError, ReduceOp};
+use crate::context::ParallelContext;
+use crate::mutants::{self, Mutant};
+use crate::parameters::{Distribution, Placement};
+
+/// Where the gradient of one parameter lies, and what is known of the parameter.
+#[derive(Clone, Debug)]
+pub struct GradientEntry {
+    /// burn's identifier of the parameter, on this rank.
+    pub id: ParamId,
+    /// Its global name.
+    pub name: String,
+    /// Its shape on this rank.
+    pub shape: Vec<usize>,
+    /// Which part of the logical parameter this is.
+    pub placement: Placement,
+    /// Who else holds it.
+    pub distribution: Distribution,
+    pub(super) slot: BucketSlot,
+}
+
+impl GradientEntry {
+    /// The number of dimensions of the logical parameter as its layer sees it: weight decay looks at it.
+    pub fn dimensions(&self) -> usize {
+        self.shape.len()
+    }
+}
+
+/// The gradients of one step, averaged over the data-parallel group and complete on every rank.
+#[derive(Debug)]
+pub struct ReducedGradients {
+    entries: Arc<[GradientEntry]>,
+    buckets: Vec<FlatBuffer>,
+    reducer: Arc<Reducer>,
+}
+
+impl ReducedGradients {
+    /// Takes the reduced buckets and sums the partial gradients over the tensor group.
+    ///
+    /// # Communication
+    /// One all-reduce of all partial gradients over the tensor group, if there are any.
+    pub(super) fn new(
+        entries: Arc<[GradientEntry]>,
+        buckets: Vec<FlatBuffer>,
+        reducer: Arc<Reducer>,
+        context: &ParallelContext,
+        dtype: DType,
+    ) -> Result<Self, CollectiveError> {
+        let mut gradients = Self {
+            entries,
+            buckets,
+            reducer,
+        };
+        if !mutants::is_active(Mutant::SequenceParallelSumMissing) {
+            gradients.sum_partial(context, dtype)?;
+        }
+        Ok(gradients)
+    }
+
+    /// The parameters, in the module's order.
+    pub fn entries(&self) -> &[GradientEntry] {
+        &self.entries
+    }
+
+    /// Returns a parameter's gradient as f64, row-major, exact.
+    pub fn values(&self, entry: &GradientEntry) -> Vec<f64> {
+        self.buckets[entry.slot.bucket]
+            .tensor_data(entry.slot.offset, entry.shape.clone())
+            .iter::<f64>()
+            .collect()
+    }
+
+    /// Returns the L2 norm of the gradient of the whole model, each parameter counted once, summed in f64.
+    ///
+    /// # Communication
+    /// One all-reduce of one number over the model group.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn global_norm(&self, context: &ParallelContext) -> Result<f64, CollectiveError> {
+        let first_tensor_rank = context.tensor_group().rank() == 0;
+        let squares: f64 = self
+            .entries
+            .iter()
+            .filter(|entry| {
+                entry.distribution == Distribution::Sharded
+                    || first_tensor_rank
+                    || mutants::is_active(Mutant::ReplicaCountedTwice)
+            })
+            .map(|entry| self.buckets[entry.slot.bucket].sum_of_squares(entry.slot.offset, entry.slot.len))
+            .sum();
+        let mut total = [squares];
+        context.model_group().all_reduce(&mut total, ReduceOp::Sum)?;
+        Ok(total[0].sqrt())
+    }
+
+    /// Returns the name of the first parameter of this rank with a gradient that is not finite.
+    pub fn first_non_finite(&self) -> Option<&str> {
+        self.entries
+            .iter()
+            .find(|entry| {
+                let slot = entry.slot;
+                !self.buckets[slot.bucket]
+                    .sum_of_squares(slot.offset, slot.len)
+                    .is_finite()
+            })
+            .map(|entry| entry.name.as_str())
+    }
+
+    /// Scales the gradients so that their global norm is at most `max_norm`, given what it is.
+    ///
+    /// The coefficient is `max_norm / (norm + 1e-6)`, applied if below 1.
+    ///
+    /// # Reference
+    /// Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063, section 3.2.
+    pub fn clip(&mut self, norm: f64, max_norm: f64) {
+        let coefficient = max_norm / (norm + 1e-6);
+        if coefficient < 1.0 {
+            for bucket in &mut self.buckets {
+                bucket.scale(coefficient);
+            }
+        }
+    }
+
+    /// Returns the gradients for burn's own optimizers, and makes the buckets ready for the next step.
+    pub fn into_params<B: AutodiffBackend, M: AutodiffModule<B>>(self, module: &M) -> GradientsParams {
+        let [all, _] = self.into_split_params(module, |_| true);
+        all
+    }
+
+    /// Returns the gradients of the parameters that `belongs` says yes to, and those of the others, as for two groups
+    /// of weight decay; makes the buckets ready for the next step.
+    pub fn into_split_params<B: AutodiffBackend, M: AutodiffModule<B>>(
+        self,
+        module: &M,
+        belongs: impl Fn(&GradientEntry) -> bool,
+    ) -> [GradientsParams; 2] {
+        let by_id: HashMap<ParamId, (&GradientEntry, usize)> = self
+            .entries
+            .iter()
+            .map(|entry| (entry.id, (entry, usize::from(!belongs(entry)))))
+            .collect();
+        let mut collector = Collector {
+            buckets: &self.buckets,
+            by_id,
+            params: [GradientsParams::new(), GradientsParams::new()],
+        };
+        module.visit(&mut collector);
+        let params = collector.params;
+        self.reducer.restart(self.buckets);
+        params
+    }
+
+    fn sum_partial(&mut self, context: &ParallelContext, dtype: DType) -> Result<(), CollectiveError> {
+        let group = context.tensor_group();
+        let partial: Vec<BucketSlot> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.distribution == Distribution::PartialOverTensor)
+            .map(|entry| entry.slot)
+            .collect();
+        if group.size() == 1 || partial.is_empty() {
+            return Ok(());
+        }
+        let mut together = FlatBuffer::zeros(0, dtype);
+        for slot in &partial {
+            self.buckets[slot.bucket].append_to(slot.offset, slot.len, &mut together);
+        }
+        together.all_reduce(ReduceOp::Sum, group)?;
+        let mut from = 0;
+        for slot in &partial {
+            self.buckets[slot.bucket].copy_from(slot.offset, &together, from, slot.len);
+            from += slot.len;
+        }
+        Ok(())
+    }
+}
+
+/// Makes a tensor of each parameter's slice.
+struct Collector<'a> {
+    buckets: &'a [FlatBuffer],
+    by_id: HashMap<ParamId, (&'a GradientEntry, usize)>,
+    params: [GradientsParams; 2],
+}
+
+impl<B: AutodiffBackend> ModuleVisitor<B> for Collector<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        let Some((entry, group)) = self.by_id.get(&param.id) else {
+            return;
+        };
+        let value = param.val();
+        let (device, dtype) = (value.device(), value.dtype());
+        let data = self.buckets[entry.slot.bucket].tensor_data(entry.slot.offset, entry.shape.clone());
+        let gradient = from_data::<B::InnerBackend, D>(data, &device, dtype);
+        self.params[*group].register(param.id, gradient);
+    }
+}
+
+fn from_data<B: Backend, const D: usize>(
+    data: burn::tensor::TensorData,
+    device: &B::Device,
+    dtype: DType,
+) -> Tensor<B, D> {
+    Tensor::from_data(data, (device, dtype))
+}

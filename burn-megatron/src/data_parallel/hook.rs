@@ -1,0 +1,138 @@
+//! `HookBackend`: catches a parameter's gradient in the middle of a backward pass.
+//!
+//! burn runs a backward pass by depth, deepest first, and an identity on a leaf has depth 1, so a plain hook on a
+//! parameter would fire after everything else. Here the identity has two parents: the parameter, and an *anchor*, an
+//! untracked node of raised depth. The hooked parameter of number `i` in its module lies at depth `ANCHOR_STRIDE * i`,
+//! just below the layer that uses it, so its hook fires right after that layer's own backward step. A module that uses
+//! its parameters in another order than it lists them is right all the same; some hooks then fire late.
+//!
+//! Called by [`DistributedDataParallel`](super::DistributedDataParallel), once per parameter and forward pass.
+
+use std::sync::Arc;
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::{
+    DType, Shape, Tensor, TensorData, TensorPrimitive,
+    backend::{AutodiffBackend, Backend},
+    ops::FloatTensor,
+    try_read_sync,
+};
+
+use crate::collectives::CollectiveBackend;
+
+/// Depths between the anchors of neighbouring parameters: more than the operations between two uses of parameters.
+const ANCHOR_STRIDE: usize = 32;
+
+/// What receives a parameter's gradient in the backward pass.
+pub trait GradientSink: std::fmt::Debug + Send + Sync {
+    /// Takes the whole gradient of parameter number `index` of the micro-batch at hand.
+    fn receive(&self, index: usize, gradient: TensorData);
+}
+
+/// An autodiff backend whose parameters can be hooked.
+pub trait HookBackend: AutodiffBackend<InnerBackend: CollectiveBackend> + CollectiveBackend {
+    /// Returns anchors for `count` parameters, each deeper than the one before. Made once, used for ever.
+    fn anchors(count: usize, device: &Self::Device) -> Vec<FloatTensor<Self>>;
+
+    /// Returns the tensor with its gradient led to `sink` instead of to the tensor.
+    fn hook(
+        tensor: FloatTensor<Self>,
+        anchor: &FloatTensor<Self>,
+        sink: Arc<dyn GradientSink>,
+        index: usize,
+    ) -> FloatTensor<Self>;
+}
+
+impl<B: CollectiveBackend, C: CheckpointStrategy> HookBackend for Autodiff<B, C> {
+    fn anchors(count: usize, device: &Self::Device) -> Vec<FloatTensor<Self>> {
+        let scalar = B::float_zeros(Shape::new([1]), device, DType::F32.into());
+        let mut deepest = FloatTensor::<Self>::new(scalar);
+        (0..count)
+            .map(|_| {
+                let anchor = deepest.clone();
+                for _ in 0..ANCHOR_STRIDE {
+                    let node = &deepest.node;
+                    // One deeper than its parent, registered nowhere: it is a number with a name.
+                    deepest = FloatTensor::<Self>::from_parents(
+                        deepest.primitive.clone(),
+                        std::slice::from_ref(node),
+                        node.requirement,
+                        node.properties.clone(),
+                    );
+                }
+                anchor
+            })
+            .collect()
+    }
+
+    fn hook(
+        tensor: FloatTensor<Self>,
+        anchor: &FloatTensor<Self>,
+        sink: Arc<dyn GradientSink>,
+        index: usize,
+    ) -> FloatTensor<Self> {
+        match LeadGradient
+            .prepare::<C>([tensor.node, anchor.node.clone()])
+            .compute_bound()
+            .stateful()
+        {
+            OpsKind::Tracked(prep) => prep.finish((sink, index), tensor.primitive),
+            OpsKind::UnTracked(prep) => prep.finish(tensor.primitive),
+        }
+    }
+}
+
+/// The backward step of a hooked parameter.
+#[derive(Debug)]
+struct LeadGradient;
+
+impl<B: Backend> Backward<B, 2> for LeadGradient {
+    type State = (Arc<dyn GradientSink>, usize);
+
+    fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let gradient = grads.consume::<B>(&ops.node);
+        let data = try_read_sync(B::float_into_data(gradient))
+            .expect("a native backend reads without an executor")
+            .expect("the gradient was computed");
+        let (sink, index) = ops.state;
+        sink.receive(index, data);
+    }
+}
+
+/// Returns a clone of the module, for one forward pass, whose trained parameters are hooked.
+pub(super) fn hook_module<B: HookBackend, M: Module<B>>(
+    module: M,
+    anchors: &[FloatTensor<B>],
+    sink: &Arc<dyn GradientSink>,
+) -> M {
+    module.map(&mut Hooker::<B> { anchors, sink, next: 0 })
+}
+
+struct Hooker<'a, B: HookBackend> {
+    anchors: &'a [FloatTensor<B>],
+    sink: &'a Arc<dyn GradientSink>,
+    next: usize,
+}
+
+impl<B: HookBackend> ModuleMapper<B> for Hooker<'_, B> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+        let (id, tensor, mapper) = param.consume();
+        if !tensor.is_require_grad() {
+            return Param::from_mapped_value(id, tensor, mapper);
+        }
+        let hooked = B::hook(
+            tensor.into_primitive().tensor(),
+            &self.anchors[self.next],
+            self.sink.clone(),
+            self.next,
+        );
+        self.next += 1;
+        let hooked = Tensor::from_primitive(TensorPrimitive::Float(hooked));
+        Param::from_mapped_value(id, hooked, mapper)
+    }
+}

@@ -1,0 +1,171 @@
+//! `Reducer`: adds gradients to their buckets as they come, and reduces each bucket once it is full.
+//!
+//! Fed by the hooks during the backward pass, drained by [`DistributedDataParallel`](super::DistributedDataParallel)
+//! after it.
+
+use std::sync::{Mutex, MutexGuard};
+
+use burn::tensor::{DType, TensorData};
+
+use super::bucket::BucketLayout;
+use super::flat::{FlatBuffer, PendingFlat};
+use super::hook::GradientSink;
+use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
+
+/// The buckets of a module's gradients. Shared by the wrapper and by the backward steps of one forward pass.
+#[derive(Debug)]
+pub(super) struct Reducer {
+    state: Mutex<State>,
+}
+
+struct State {
+    layout: BucketLayout,
+    dtype: DType,
+    group: ProcessGroup,
+    op: ReduceOp,
+    buckets: Vec<Bucket>,
+    /// Whether a parameter has received a gradient in this step.
+    received: Vec<bool>,
+    /// Parameters that each bucket still waits for in the last micro-batch.
+    missing: Vec<usize>,
+    is_last_micro_batch: bool,
+    /// Buckets are launched in the order of their numbers, the same on every rank.
+    launched: usize,
+}
+
+enum Bucket {
+    Filling(FlatBuffer),
+    Reducing(PendingFlat),
+    /// Between steps, and for the blink of a state change.
+    Away,
+}
+
+impl Reducer {
+    pub(super) fn new(layout: BucketLayout, dtype: DType, group: ProcessGroup, op: ReduceOp) -> Self {
+        let buckets = layout
+            .lengths()
+            .iter()
+            .map(|&len| Bucket::Filling(FlatBuffer::zeros(len, dtype)))
+            .collect();
+        Self {
+            state: Mutex::new(State {
+                received: vec![false; layout.slots().len()],
+                missing: layout.parameters_per_bucket(),
+                layout,
+                dtype,
+                group,
+                op,
+                buckets,
+                is_last_micro_batch: false,
+                launched: 0,
+            }),
+        }
+    }
+
+    /// Says that the backward pass that comes is the step's last, so full buckets may go.
+    pub(super) fn expect_last_micro_batch(&self) {
+        self.lock().is_last_micro_batch = true;
+    }
+
+    /// Launches what has not been launched, zero-filling parameters without a gradient, and waits for all buckets.
+    ///
+    /// # Errors
+    /// When a reduction failed.
+    pub(super) fn finish(&self) -> Result<Vec<FlatBuffer>, CollectiveError> {
+        let mut state = self.lock();
+        state.clear_missing();
+        while state.launched < state.buckets.len() {
+            state.launch_next();
+        }
+        let pending: Vec<PendingFlat> = state
+            .buckets
+            .iter_mut()
+            .map(|bucket| match std::mem::replace(bucket, Bucket::Away) {
+                Bucket::Reducing(pending) => pending,
+                _ => unreachable!("every bucket was launched"),
+            })
+            .collect();
+        // Wait for every one before the first error is returned: none may be left running.
+        let results: Vec<_> = pending.into_iter().map(PendingFlat::wait).collect();
+        results.into_iter().collect()
+    }
+
+    /// Takes the buckets back for the next step.
+    pub(super) fn restart(&self, buckets: Vec<FlatBuffer>) {
+        let mut state = self.lock();
+        state.buckets = buckets.into_iter().map(Bucket::Filling).collect();
+        state.received.fill(false);
+        state.missing = state.layout.parameters_per_bucket();
+        state.is_last_micro_batch = false;
+        state.launched = 0;
+    }
+
+    pub(super) fn layout(&self) -> BucketLayout {
+        self.lock().layout.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .expect("no panic happens while the reducer is locked, save a bug")
+    }
+}
+
+impl GradientSink for Reducer {
+    fn receive(&self, index: usize, gradient: TensorData) {
+        let mut state = self.lock();
+        let slot = state.layout.slots()[index];
+        assert_eq!(
+            gradient.num_elements(),
+            slot.len,
+            "a gradient of {} elements for parameter {index} of {}",
+            gradient.num_elements(),
+            slot.len
+        );
+        let first = !std::mem::replace(&mut state.received[index], true);
+        let Bucket::Filling(buffer) = &mut state.buckets[slot.bucket] else {
+            panic!(
+                "a gradient of parameter {index} came after its bucket was reduced: \
+                 a hooked module serves one forward pass only"
+            );
+        };
+        buffer.accumulate(slot.offset, &gradient, first);
+        if state.is_last_micro_batch {
+            state.missing[slot.bucket] -= 1;
+            while state.launched < state.buckets.len() && state.missing[state.launched] == 0 {
+                state.launch_next();
+            }
+        }
+    }
+}
+
+impl State {
+    fn launch_next(&mut self) {
+        let number = self.launched;
+        let Bucket::Filling(buffer) = std::mem::replace(&mut self.buckets[number], Bucket::Away) else {
+            unreachable!("a bucket is launched once");
+        };
+        self.buckets[number] = Bucket::Reducing(buffer.all_reduce_start(self.op, &self.group));
+        self.launched += 1;
+    }
+
+    /// Buffers are reused: what received nothing still holds the last step's gradient.
+    fn clear_missing(&mut self) {
+        for (slot, received) in self.layout.slots().iter().zip(&self.received) {
+            if let (false, Bucket::Filling(buffer)) = (received, &mut self.buckets[slot.bucket]) {
+                buffer.clear(slot.offset, slot.len);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reducer")
+            .field("buckets", &self.layout.lengths())
+            .field("dtype", &self.dtype)
+            .field("group", &self.group)
+            .field("launched", &self.launched)
+            .finish()
+    }
+}

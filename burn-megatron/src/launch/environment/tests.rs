@@ -1,0 +1,173 @@
+//! Tests of the environment parser: every rule, and that messages name variable, value, rule and valid values.
+
+use std::collections::HashMap;
+
+use super::*;
+
+/// Rank 1 of 4, two ranks per host, under torchrun; with `changes` (`None` removes a variable).
+fn parse(changes: &[(&str, Option<&str>)]) -> Result<Option<Environment>, String> {
+    let mut values: HashMap<&str, &str> = HashMap::from([
+        ("RANK", "1"),
+        ("WORLD_SIZE", "4"),
+        ("LOCAL_RANK", "1"),
+        ("LOCAL_WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "node0"),
+        ("MASTER_PORT", "29500"),
+    ]);
+    for (name, value) in changes {
+        match value {
+            Some(value) => values.insert(name, value),
+            None => values.remove(name),
+        };
+    }
+    Environment::from_lookup(|name| values.get(name).map(|value| value.to_string())).map_err(|error| error.to_string())
+}
+
+#[test]
+fn torchrun_variables_are_read() {
+    let environment = parse(&[("TORCHELASTIC_RUN_ID", Some("abc"))]).unwrap().unwrap();
+    assert_eq!((environment.rank, environment.world_size), (1, 4));
+    assert_eq!((environment.local_rank, environment.local_world_size), (1, 2));
+    assert_eq!(
+        (environment.master_addr.as_str(), environment.master_port),
+        ("node0", 29500)
+    );
+    assert_eq!(
+        (environment.job_id.as_ref(), environment.job_token.as_ref()),
+        (None, None)
+    );
+    assert!(!environment.store_hosted_elsewhere);
+    assert_eq!(environment.store_port().unwrap(), 29501);
+    assert_eq!(environment.token(), JobToken::derived("abc", 29500, ""));
+}
+
+#[test]
+fn own_launcher_variables_are_read() {
+    let environment = parse(&[
+        ("BURN_MEGATRON_JOB_ID", Some("0123456789abcdef")),
+        ("BURN_MEGATRON_JOB_TOKEN", Some("a secret of enough bytes")),
+        ("BURN_MEGATRON_STORE_HOSTED", Some("1")),
+        ("BURN_MEGATRON_HOST", Some("pretended")),
+    ])
+    .unwrap()
+    .unwrap();
+    assert_eq!(environment.job_id.as_deref(), Some("0123456789abcdef"));
+    assert_eq!(environment.token(), JobToken::from_text("a secret of enough bytes"));
+    assert_eq!(environment.store_port().unwrap(), 29500);
+    assert_eq!(environment.host.as_deref(), Some("pretended"));
+}
+
+#[test]
+fn no_rank_means_no_launcher() {
+    assert_eq!(parse(&[("RANK", None)]), Ok(None));
+}
+
+#[test]
+fn each_missing_partner_is_named() {
+    for name in [
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+    ] {
+        let message = parse(&[(name, None)]).unwrap_err();
+        assert!(
+            message.starts_with(&format!("environment variable {name} is not set although RANK is")),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn each_invalid_value_is_named_with_its_rule() {
+    let cases = [
+        (
+            "RANK",
+            "4",
+            "environment variable RANK=\"4\": must be below WORLD_SIZE=4; valid: 0 to 3",
+        ),
+        (
+            "RANK",
+            "one",
+            "environment variable RANK=\"one\": must be a whole number; valid: 0 to 3",
+        ),
+        (
+            "RANK",
+            "-1",
+            "environment variable RANK=\"-1\": must be a whole number; valid: 0 to 3",
+        ),
+        (
+            "WORLD_SIZE",
+            "0",
+            "environment variable WORLD_SIZE=\"0\": must be at least 1; valid: 1 or more",
+        ),
+        (
+            "WORLD_SIZE",
+            "",
+            "environment variable WORLD_SIZE=\"\": must be a whole number; valid: 1 or more",
+        ),
+        (
+            "LOCAL_RANK",
+            "2",
+            "environment variable LOCAL_RANK=\"2\": must be below LOCAL_WORLD_SIZE=2; valid: 0 to 1",
+        ),
+        (
+            "LOCAL_WORLD_SIZE",
+            "5",
+            "environment variable LOCAL_WORLD_SIZE=\"5\": must be at most WORLD_SIZE=4; valid: 1 to 4",
+        ),
+        (
+            "MASTER_PORT",
+            "0",
+            "environment variable MASTER_PORT=\"0\": must be a port number; valid: 1 to 65535",
+        ),
+        (
+            "MASTER_PORT",
+            "70000",
+            "environment variable MASTER_PORT=\"70000\": must be a port number; valid: 1 to 65535",
+        ),
+        (
+            "BURN_MEGATRON_STORE_HOSTED",
+            "yes",
+            "BURN_MEGATRON_STORE_HOSTED=\"yes\": must be a switch; valid: 0 or 1",
+        ),
+        (
+            "BURN_MEGATRON_JOB_ID",
+            "../../etc/passwd",
+            "must be 16 hexadecimal digits in lower case",
+        ),
+        (
+            "MASTER_ADDR",
+            "",
+            "environment variable MASTER_ADDR=\"\": must be the name or address of the host of rank 0",
+        ),
+        (
+            "MASTER_PORT",
+            "65535",
+            "valid: at most 65534, or set BURN_MEGATRON_STORE_PORT",
+        ),
+    ];
+    for (name, value, expected) in cases {
+        let message = parse(&[(name, Some(value))]).unwrap_err();
+        assert!(message.contains(expected), "{name}={value}: {message}");
+    }
+}
+
+#[test]
+fn store_port_can_be_chosen() {
+    let changes = [
+        ("MASTER_PORT", Some("65535")),
+        ("BURN_MEGATRON_STORE_PORT", Some("4000")),
+    ];
+    assert_eq!(parse(&changes).unwrap().unwrap().store_port().unwrap(), 4000);
+}
+
+#[test]
+fn refused_token_is_not_shown() {
+    let message = parse(&[("BURN_MEGATRON_JOB_TOKEN", Some("hunter2"))]).unwrap_err();
+    assert!(
+        message.contains("(7 bytes)") && !message.contains("hunter2"),
+        "{message}"
+    );
+}

@@ -1,0 +1,185 @@
+//! [`LaunchError`]: what can go wrong from reading the environment to leaving the job.
+
+use std::io;
+use std::time::Duration;
+
+use super::failure::PeerFailure;
+use super::list_ranks;
+
+/// Why a process could not find, join or talk to its job.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// An environment variable holds a value that breaks a rule.
+    #[error("environment variable {name}={value:?}: {rule}")]
+    InvalidVariable {
+        /// Name of the variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// The rule, and what would be valid.
+        rule: String,
+    },
+
+    /// RANK is set, so a launcher started this process, but a variable that goes with it is not.
+    #[error(
+        "environment variable {name} is not set although RANK is: a launcher sets {all}; \
+         unset RANK to let this program start its ranks itself"
+    )]
+    MissingVariable {
+        /// Name of the missing variable.
+        name: &'static str,
+        /// All variables that belong together.
+        all: String,
+    },
+
+    /// A launcher was asked for a job of no ranks.
+    #[error("the world size is 0: a job has at least 1 rank")]
+    EmptyWorld,
+
+    /// The port of the rendezvous store belongs to another process.
+    #[error(
+        "the rendezvous store cannot listen on {address}: the port is taken by another process; \
+         end that process, choose another port in {variable}, or (with the local launcher) unset it for a free one"
+    )]
+    PortTaken {
+        /// Address and port.
+        address: String,
+        /// The environment variable that chooses the port.
+        variable: &'static str,
+    },
+
+    /// The rendezvous store could not be started for another reason.
+    #[error("the rendezvous store cannot listen on {address}: {source}")]
+    Listen {
+        /// Address and port.
+        address: String,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+
+    /// A rank's process could not be started.
+    #[error("rank {rank} of {world_size} could not be started: {source}")]
+    Spawn {
+        /// The rank.
+        rank: usize,
+        /// Number of ranks of the job.
+        world_size: usize,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+
+    /// Ranks survive SIGKILL, as a process in an uninterruptible system call does.
+    #[error(
+        "rank(s) {} did not end within {waited:?} of SIGKILL (uninterruptible system call?); pid(s) {pids:?}",
+        list_ranks(ranks)
+    )]
+    RanksStuck {
+        /// The ranks that are still there.
+        ranks: Vec<usize>,
+        /// Their process ids.
+        pids: Vec<u32>,
+        /// How long the launcher waited.
+        waited: Duration,
+    },
+
+    /// The operating system refused something that this module needs.
+    #[error("{action}: {source}")]
+    System {
+        /// What was being done.
+        action: String,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+
+    /// Nothing that answers was found at the store's address.
+    #[error(
+        "cannot reach the rendezvous store at {address} within {waited:?}: {reason}; \
+         is the launcher (or rank 0) running, and does a firewall let this port through?"
+    )]
+    Unreachable {
+        /// The store's address.
+        address: String,
+        /// How long this rank tried.
+        waited: Duration,
+        /// The last attempt's reason.
+        reason: String,
+    },
+
+    /// What listens at the store's address speaks another protocol.
+    #[error(
+        "the service at {address} is not a burn-megatron store: is another program (a web server, PyTorch's TCPStore) \
+         using this port?"
+    )]
+    NotAStore {
+        /// The address.
+        address: String,
+    },
+
+    /// The store does not know this job's token, or does not know it itself.
+    #[error("job token not accepted by the store at {address}: is another job using this port?")]
+    TokenRefused {
+        /// The store's address.
+        address: String,
+    },
+
+    /// The store knows the job but does not take this rank.
+    #[error("the store at {address} refused rank {rank}: {reason}")]
+    RegistrationRefused {
+        /// The store's address.
+        address: String,
+        /// This process's rank.
+        rank: usize,
+        /// Both sides of the contradiction.
+        reason: String,
+    },
+
+    /// Some ranks never came.
+    #[error(
+        "rendezvous at {address} timed out after {timeout:?}: waiting for {} {} of {world_size}",
+        if missing.len() == 1 { "rank" } else { "ranks" },
+        list_ranks(missing)
+    )]
+    RendezvousTimeout {
+        /// The store's address.
+        address: String,
+        /// How long this rank waited.
+        timeout: Duration,
+        /// The ranks that had not registered.
+        missing: Vec<usize>,
+        /// Number of ranks of the job.
+        world_size: usize,
+    },
+
+    /// A key was not set in time.
+    #[error("key {key:?} was not set in the store within {timeout:?}")]
+    WaitTimeout {
+        /// The key.
+        key: String,
+        /// How long this rank waited.
+        timeout: Duration,
+    },
+
+    /// The store refused a request, for a reason of limits or of kind.
+    #[error("the store refused {operation}: {reason}")]
+    StoreRefused {
+        /// The operation and its key.
+        operation: String,
+        /// The rule and the values.
+        reason: String,
+    },
+
+    /// The connection to the store broke, or the store did not answer in time.
+    #[error("lost the store at {address} during {operation}: {reason}")]
+    StoreLost {
+        /// The store's address.
+        address: String,
+        /// The operation and its key.
+        operation: String,
+        /// The operating system's reason, or the unexpected answer.
+        reason: String,
+    },
+
+    /// Another rank failed, so what this rank waits for will never come.
+    #[error("{0}")]
+    PeerFailed(PeerFailure),
+}

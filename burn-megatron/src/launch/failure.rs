@@ -1,0 +1,336 @@
+//! The job's first failure, as one rank sees it: [`PeerFailure`] says who and what, [`FailureSignal`] tells every wait
+//! loop of this process to stop waiting.
+//!
+//! Raised by the monitor thread of [`World`](super::World), by `collectives`, and by a rank that fails itself;
+//! looked at by every loop that waits for another rank.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::identity::host_name;
+use super::world::World;
+use super::{SECONDARY_FAILURE_EXIT_CODE, lock, say};
+
+/// Longest wait for an announcement that another thread is sending, before this process ends.
+const SETTLE_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long a rank with an error looks whether another rank failed first.
+///
+/// A dead peer closes its connection to the store and its connections to this rank at the same moment; the store's
+/// news takes one hop more.
+const CAUSE_LIMIT: Duration = Duration::from_millis(300);
+
+/// What the store says of a rank whose connection closed without a goodbye.
+pub(super) const CONNECTION_LOST: &str = "connection lost (killed?)";
+
+/// Which rank failed, where, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerFailure {
+    /// The rank that failed.
+    pub rank: usize,
+    /// Identity of its host, as [`World::host_of`] gives it.
+    pub host: String,
+    /// What happened, in words.
+    pub what: String,
+}
+
+impl fmt::Display for PeerFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "rank {} on host {} failed: {}",
+            self.rank,
+            host_name(&self.host),
+            self.what
+        )
+    }
+}
+
+type Callback = Box<dyn Fn() + Send + Sync>;
+type Announcer = Box<dyn Fn(&PeerFailure) + Send + Sync>;
+
+/// Raised once, when some rank is known to have failed. Clones share one state.
+#[derive(Clone, Default)]
+pub struct FailureSignal {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    raised: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Tells the store of a failure that was raised here. Absent in a world of one.
+    announcer: OnceLock<Announcer>,
+}
+
+#[derive(Default)]
+struct State {
+    cause: Option<PeerFailure>,
+    callbacks: Vec<Callback>,
+    announcing: bool,
+}
+
+impl FailureSignal {
+    /// Returns a signal that no store knows of: for a world of one, and for tests.
+    pub fn detached() -> FailureSignal {
+        FailureSignal::default()
+    }
+
+    /// Returns a signal that calls `announcer` with a cause that was raised in this process.
+    pub(super) fn announced_by(announcer: impl Fn(&PeerFailure) + Send + Sync + 'static) -> FailureSignal {
+        let signal = FailureSignal::default();
+        let set = signal.inner.announcer.set(Box::new(announcer));
+        assert!(set.is_ok(), "the announcer of a new signal was already set");
+        signal
+    }
+
+    /// Returns whether some rank has failed. One atomic load, cheap enough for a spin loop.
+    pub fn is_raised(&self) -> bool {
+        self.inner.raised.load(Ordering::Acquire)
+    }
+
+    /// Returns the first failure known to this process.
+    pub fn cause(&self) -> Option<PeerFailure> {
+        lock(&self.inner.state).cause.clone()
+    }
+
+    /// Raises the signal, unless it is raised already: the first cause wins.
+    ///
+    /// Wakes this process's sleepers, then tells the store, so that every other rank learns of it. Returns when the
+    /// store has heard it, or after two seconds.
+    pub fn raise(&self, cause: PeerFailure) {
+        let announcer = self.inner.announcer.get();
+        if !self.raise_locally(&cause, announcer.is_some()) {
+            return;
+        }
+        if let Some(announce) = announcer {
+            announce(&cause);
+            lock(&self.inner.state).announcing = false;
+            self.inner.changed.notify_all();
+        }
+    }
+
+    /// Raises the signal with a cause that the store already knows.
+    pub(super) fn raise_from_store(&self, cause: PeerFailure) {
+        self.raise_locally(&cause, false);
+    }
+
+    /// Calls `wake` once when the signal is raised, or at once if it is raised already.
+    ///
+    /// `wake` runs on the thread that raises: it should only wake sleepers.
+    pub fn on_raise(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        {
+            let mut state = lock(&self.inner.state);
+            if state.cause.is_none() {
+                state.callbacks.push(wake);
+                return;
+            }
+        }
+        wake();
+    }
+
+    /// Waits until the signal is raised, at most for `limit`; returns the cause.
+    pub fn wait_raised(&self, limit: Duration) -> Option<PeerFailure> {
+        self.wait_while(limit, |state| state.cause.is_none());
+        self.cause()
+    }
+
+    /// Waits, for a bounded time, until an announcement that another thread began has reached the store.
+    pub(super) fn settle(&self) {
+        self.wait_while(SETTLE_LIMIT, |state| state.announcing);
+    }
+
+    /// Sets the cause, wakes every sleeper, and returns true; or returns false if there is a cause already.
+    fn raise_locally(&self, cause: &PeerFailure, announcing: bool) -> bool {
+        let callbacks = {
+            let mut state = lock(&self.inner.state);
+            if state.cause.is_some() {
+                return false;
+            }
+            state.cause = Some(cause.clone());
+            state.announcing = announcing;
+            self.inner.raised.store(true, Ordering::Release);
+            std::mem::take(&mut state.callbacks)
+        };
+        self.inner.changed.notify_all();
+        // Outside the lock: a callback may ask for the cause.
+        for wake in callbacks {
+            wake();
+        }
+        true
+    }
+
+    fn wait_while(&self, limit: Duration, mut pending: impl FnMut(&State) -> bool) {
+        let state = lock(&self.inner.state);
+        // A poisoned lock ends the wait early, which is harmless: the caller is about to report a failure anyway.
+        let _ = self
+            .inner
+            .changed
+            .wait_timeout_while(state, limit, |state| pending(state));
+    }
+}
+
+impl fmt::Debug for FailureSignal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("FailureSignal")
+            .field("cause", &self.cause())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Prints `error`, tells every other rank, and ends this process. Never returns.
+///
+/// Exits with code 1 when the error is this rank's own, and with
+/// [`SECONDARY_FAILURE_EXIT_CODE`] when another rank is known to have failed first.
+pub fn report_and_exit(world: &World, error: &dyn Error) -> ! {
+    let what = with_sources(error);
+    let place = format!(
+        "[rank {} on host {}]",
+        world.rank(),
+        host_name(world.host_of(world.rank()))
+    );
+    let first = world
+        .failure()
+        .wait_raised(CAUSE_LIMIT)
+        .filter(|cause| cause.rank != world.rank());
+    let code = match first {
+        Some(cause) => {
+            let here = if what == cause.to_string() {
+                String::new()
+            } else {
+                format!(" (here: {what})")
+            };
+            say(format_args!("{place} ends because {cause}{here}"));
+            SECONDARY_FAILURE_EXIT_CODE
+        }
+        None => {
+            world.fail(&what);
+            say(format_args!("{place} failed: {what}"));
+            1
+        }
+    };
+    world.leave();
+    std::process::exit(code);
+}
+
+/// Makes every panic of this process, on any thread, a failure of this rank that the other ranks learn of at once.
+///
+/// Prints `[rank r on host h] panicked: ...` once per panic, with a backtrace if `RUST_BACKTRACE` asks for one; it
+/// replaces the previous hook, which would print the same again. A panic that is caught counts as a failure, too.
+pub fn install_panic_hook(world: &World) {
+    // The hook lives as long as the process: it must not hold the world, whose end says goodbye.
+    let failure = world.failure().clone();
+    let rank = world.rank();
+    let host = world.host_of(rank).to_string();
+    std::panic::set_hook(Box::new(move |panic| {
+        let message = panic.payload_as_str().unwrap_or("(no message)");
+        let location = panic
+            .location()
+            .map(|location| format!(" at {location}"))
+            .unwrap_or_default();
+        say(format_args!(
+            "[rank {rank} on host {}] panicked: {message}{location}",
+            host_name(&host)
+        ));
+        let backtrace = std::backtrace::Backtrace::capture();
+        if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
+            say(format_args!("{backtrace}"));
+        }
+        failure.raise(PeerFailure {
+            rank,
+            host: host.clone(),
+            what: format!("panicked: {message}{location}"),
+        });
+    }));
+}
+
+/// Returns the error and what caused it, in one line.
+fn with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        // Messages that already quote their source are not repeated.
+        if !text.contains(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        source = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn failure(rank: usize) -> PeerFailure {
+        PeerFailure {
+            rank,
+            host: "node/boot".into(),
+            what: "test".into(),
+        }
+    }
+
+    #[test]
+    fn first_cause_wins_and_is_announced_once() {
+        let announced = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&announced);
+        let signal = FailureSignal::announced_by(move |cause| lock(&heard).push(cause.rank));
+        assert!(!signal.is_raised());
+        signal.raise(failure(2));
+        signal.raise(failure(1));
+        assert!(signal.is_raised());
+        assert_eq!(signal.cause(), Some(failure(2)));
+        assert_eq!(*lock(&announced), [2]);
+    }
+
+    #[test]
+    fn cause_from_the_store_is_not_announced_to_it() {
+        let signal = FailureSignal::announced_by(|_| panic!("announced"));
+        signal.raise_from_store(failure(0));
+        assert!(signal.is_raised());
+    }
+
+    #[test]
+    fn callbacks_run_once_whether_early_or_late() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let signal = FailureSignal::detached();
+        let count = |by: usize| {
+            let calls = Arc::clone(&calls);
+            Box::new(move || {
+                calls.fetch_add(by, Ordering::Relaxed);
+            })
+        };
+        signal.on_raise(count(1));
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
+        signal.raise(failure(0));
+        signal.on_raise(count(10));
+        signal.raise(failure(1));
+        assert_eq!(calls.load(Ordering::Relaxed), 11);
+    }
+
+    #[test]
+    fn waiting_ends_when_raised() {
+        let signal = FailureSignal::detached();
+        assert_eq!(signal.wait_raised(Duration::from_millis(10)), None);
+        let other = signal.clone();
+        let raiser = std::thread::spawn(move || other.raise(failure(3)));
+        assert_eq!(signal.wait_raised(Duration::from_secs(10)), Some(failure(3)));
+        raiser.join().unwrap();
+    }
+
+    #[test]
+    fn message_names_rank_host_and_what() {
+        assert_eq!(failure(2).to_string(), "rank 2 on host node failed: test");
+    }
+}

@@ -1,0 +1,206 @@
+//! [`Launcher`]: starts this executable once per rank on this host, watches over the ranks, and says which failed first.
+//!
+//! Called by a program that finds no rank in its environment and wants more than one.
+//!
+//! - here: what to launch.
+//! - [`children`]: starting, signalling and reaping processes.
+//! - [`output`]: prefixing the ranks' lines.
+//! - [`watch`]: the loop, from the first start to the last end.
+//! - [`summary`]: which rank failed first, and how.
+
+mod children;
+mod output;
+mod summary;
+mod watch;
+
+pub use self::output::Prefix;
+pub use self::summary::{LaunchSummary, RankEnd, RankOutcome};
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use self::children::Children;
+use self::watch::{Event, Watch};
+use super::environment::{port, variables};
+use super::error::LaunchError;
+use super::identity::{JobToken, random_job_id};
+use super::say;
+use super::store::{StoreServer, StoreServerOptions};
+
+/// Starts this executable once per rank and watches over the ranks.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    world_size: usize,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    prefix: Prefix,
+    master_port: Option<u16>,
+    failure_grace: Duration,
+    interrupt_grace: Duration,
+}
+
+impl Launcher {
+    /// Returns a launcher of `world_size` ranks with this process's own arguments.
+    pub fn new(world_size: usize) -> Launcher {
+        Launcher {
+            world_size,
+            arguments: env::args_os().skip(1).collect(),
+            environment: Vec::new(),
+            prefix: Prefix::All,
+            master_port: None,
+            failure_grace: Duration::from_secs(3),
+            interrupt_grace: Duration::from_secs(10),
+        }
+    }
+
+    /// Sets the ranks' arguments, without the program's name.
+    pub fn arguments(mut self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Launcher {
+        self.arguments = arguments.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Adds an environment variable for the ranks; the launcher's own variables win.
+    pub fn environment(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Launcher {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets whose output is prefixed: all of it unless set.
+    pub fn prefix(mut self, prefix: Prefix) -> Launcher {
+        self.prefix = prefix;
+        self
+    }
+
+    /// Sets the store's port: MASTER_PORT, or any free port if that is not set either.
+    pub fn master_port(mut self, port: u16) -> Launcher {
+        self.master_port = Some(port);
+        self
+    }
+
+    /// Sets how long the ranks may take to end on their own when one has failed: 3 s unless set. Then they get
+    /// SIGTERM, and SIGKILL 2 s later.
+    pub fn failure_grace(mut self, grace: Duration) -> Launcher {
+        self.failure_grace = grace;
+        self
+    }
+
+    /// Sets how long the ranks may take to end after Ctrl-C or SIGTERM: 10 s unless set. Then they get SIGKILL.
+    pub fn interrupt_grace(mut self, grace: Duration) -> Launcher {
+        self.interrupt_grace = grace;
+        self
+    }
+
+    /// Runs the ranks until all have ended, and returns how. Prints to stderr which rank failed first, if one did.
+    ///
+    /// Call it from the main thread, or one that lives until it returns: the kernel kills the ranks when the thread
+    /// that started them ends. SIGINT and SIGTERM stay caught afterwards; the caller is expected to exit.
+    ///
+    /// # Errors
+    /// The store's port is taken, a rank cannot be started (those that were are killed), or a rank survives SIGKILL.
+    pub fn run(self) -> Result<LaunchSummary, LaunchError> {
+        if self.world_size == 0 {
+            return Err(LaunchError::EmptyWorld);
+        }
+        let (events, inbox) = mpsc::channel();
+        let job_id = random_job_id()?;
+        let token = JobToken::random()?;
+        let server = self.start_store(&job_id, &token, events.clone())?;
+        let signals = forward_signals(events.clone())?;
+
+        let environment = self.rank_environment(server.address().port(), &job_id, &token);
+        let mut children = Children::new(self.prefix, events);
+        let ended = children
+            .spawn_all(self.world_size, &self.arguments, &environment)
+            .and_then(|()| Watch::new(children, &server, self.failure_grace, self.interrupt_grace).run(&inbox));
+        signals.close();
+        remove_shared_memory(&job_id);
+
+        let (ends, interrupted_by) = ended?;
+        let summary = LaunchSummary::new(self.world_size, ends, server.first_failure(), interrupted_by);
+        if !summary.is_success() {
+            say(format_args!("[launcher] {summary}"));
+        }
+        Ok(summary)
+    }
+
+    fn start_store(
+        &self,
+        job_id: &str,
+        token: &JobToken,
+        events: mpsc::Sender<Event>,
+    ) -> Result<StoreServer, LaunchError> {
+        let chosen_by_hand = env::var(variables::MASTER_PORT).ok();
+        let port = match (self.master_port, chosen_by_hand) {
+            (Some(port), _) => port,
+            (None, Some(value)) => port(variables::MASTER_PORT, value)?,
+            (None, None) => 0,
+        };
+        StoreServer::start(StoreServerOptions {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            port_variable: variables::MASTER_PORT,
+            world_size: self.world_size,
+            job_id: job_id.to_string(),
+            token: token.clone(),
+            // The receiver may be gone already: then all ranks have ended.
+            on_failure: Some(Box::new(move |_| drop(events.send(Event::FailureReported)))),
+        })
+    }
+
+    /// The variables of every rank; [`Children`] adds those that differ from rank to rank.
+    fn rank_environment(&self, port: u16, job_id: &str, token: &JobToken) -> Vec<(OsString, OsString)> {
+        let mut environment = self.environment.clone();
+        let sets_threads = env::var_os("RAYON_NUM_THREADS").is_some()
+            || environment.iter().any(|(name, _)| name == "RAYON_NUM_THREADS");
+        let mut set = |name: &str, value: String| environment.push((name.into(), value.into()));
+        if !sets_threads {
+            let cores = thread::available_parallelism().map_or(1, usize::from);
+            set("RAYON_NUM_THREADS", (cores / self.world_size).max(1).to_string());
+        }
+        set(variables::WORLD_SIZE, self.world_size.to_string());
+        set(variables::LOCAL_WORLD_SIZE, self.world_size.to_string());
+        set(variables::MASTER_ADDR, Ipv4Addr::LOCALHOST.to_string());
+        set(variables::MASTER_PORT, port.to_string());
+        set(variables::JOB_ID, job_id.to_string());
+        set(variables::JOB_TOKEN, token.to_text());
+        set(variables::STORE_HOSTED, "1".into());
+        environment
+    }
+}
+
+/// Turns SIGINT and SIGTERM into events, on a thread that ends when the handle is closed.
+fn forward_signals(events: mpsc::Sender<Event>) -> Result<signal_hook::iterator::Handle, LaunchError> {
+    let failed = |source| LaunchError::System {
+        action: "cannot watch for SIGINT and SIGTERM".into(),
+        source,
+    };
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    let handle = signals.handle();
+    thread::Builder::new()
+        .name("launcher-signals".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                let _ = events.send(Event::Interrupted(signal));
+            }
+        })
+        .map_err(failed)?;
+    Ok(handle)
+}
+
+/// Removes what killed ranks may have left in shared memory: files named after this job.
+fn remove_shared_memory(job_id: &str) {
+    let Ok(files) = fs::read_dir("/dev/shm") else { return };
+    for file in files.flatten() {
+        if file.file_name().to_string_lossy().contains(job_id) {
+            tracing::debug!(path = ?file.path(), "removing shared memory that a rank left");
+            let _ = fs::remove_file(file.path());
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! How a job of many processes comes together, notices that one of them is gone, and ends.
+//!
+//! One operating-system process per rank. The pieces, in the order in which a job meets them:
+//!
+//! - [`Environment`]: who am I? Read from the variables that a launcher set.
+//! - [`Launcher`]: no rank in the environment and a world size above one: start this executable once per rank.
+//! - [`Store`] and [`StoreServer`]: a key-value store over TCP where ranks meet; it also notices deaths.
+//! - [`World`]: this process's membership of the job, from joining to leaving.
+//! - [`FailureSignal`]: raised once when some rank has failed; every wait loop looks at it.
+//! - [`StopFlag`]: set by Ctrl-C or SIGTERM, read once per training step.
+//!
+//! A program that trains looks like this:
+//!
+//! ```no_run
+//! use burn_megatron::launch::{Environment, JoinOptions, LaunchError, Launcher, World};
+//!
+//! fn main() -> Result<(), LaunchError> {
+//!     let Some(environment) = Environment::detect()? else {
+//!         let summary = Launcher::new(4).run()?; // has already printed which rank failed first, if one did
+//!         std::process::exit(summary.exit_code());
+//!     };
+//!     let world = World::join(&environment, &JoinOptions::default())?;
+//!     burn_megatron::launch::install_panic_hook(&world);
+//!     if let Err(error) = train(&world) {
+//!         burn_megatron::launch::report_and_exit(&world, &error);
+//!     }
+//!     Ok(()) // dropping `world` says goodbye
+//! }
+//!
+//! fn train(world: &World) -> Result<(), LaunchError> {
+//!     world.store().set(&format!("hello from {}", world.rank()), b"")
+//! }
+//! ```
+//!
+//! Called by examples and tests (to start), by `collectives` (to find the other ranks and to stop waiting for them).
+
+mod environment;
+mod error;
+mod failure;
+mod identity;
+mod interrupt;
+mod launcher;
+mod store;
+mod world;
+
+pub use environment::{Environment, variables};
+pub use error::LaunchError;
+pub use failure::{FailureSignal, PeerFailure, install_panic_hook, report_and_exit};
+pub use identity::{JobToken, host_identity, host_name};
+pub use interrupt::StopFlag;
+pub use launcher::{LaunchSummary, Launcher, Prefix, RankEnd, RankOutcome};
+pub use store::{
+    FailureCallback, MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store, StoreServer, StoreServerOptions,
+};
+pub use world::{JoinOptions, World};
+
+use std::fmt;
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Exit code of a rank that ends only because another rank failed (`EX_TEMPFAIL` of sysexits.h).
+///
+/// The launcher never names such a rank as the first cause when another rank has a failure of its own.
+pub const SECONDARY_FAILURE_EXIT_CODE: i32 = 75;
+
+/// Locks a mutex even if a thread panicked while holding it.
+///
+/// The state behind these mutexes is changed in single steps, so it stays whole; and a second panic here would hide
+/// the first failure, which is the one worth reporting.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes a line to stderr. Unlike `eprintln!`, it does not panic when nobody reads stderr any more.
+fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Returns `1, 3` for `[1, 3]`, cut short when the list is long.
+fn list_ranks(ranks: &[usize]) -> String {
+    const SHOWN: usize = 16;
+    let mut text = ranks
+        .iter()
+        .take(SHOWN)
+        .map(usize::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if ranks.len() > SHOWN {
+        text.push_str(&format!(", ... ({} ranks)", ranks.len()));
+    }
+    text
+}

@@ -1,0 +1,264 @@
+//! [`StoreConnection`]: a client's end of one connection to the store, blocking, with a deadline on everything.
+//!
+//! Used by the remote [`Store`](super::Store) for its requests, and by `world` for the connection that stands for the
+//! rank's life.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::handshake::{self, HandshakeError};
+use super::protocol::{Reply, Request, read_body};
+use crate::launch::error::LaunchError;
+use crate::launch::identity::JobToken;
+
+/// Longest single attempt to connect.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(5);
+/// First and longest pause between attempts.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+
+/// Where a store is, and the secret that opens it.
+#[derive(Clone, Debug)]
+pub(in crate::launch) struct StoreAddress {
+    host: Arc<str>,
+    port: u16,
+    token: JobToken,
+}
+
+impl StoreAddress {
+    pub(in crate::launch) fn new(host: &str, port: u16, token: JobToken) -> StoreAddress {
+        StoreAddress {
+            host: host.into(),
+            port,
+            token,
+        }
+    }
+}
+
+impl fmt::Display for StoreAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(formatter, "[{}]:{}", self.host, self.port),
+            false => write!(formatter, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// A connection whose handshake is over.
+#[derive(Debug)]
+pub(in crate::launch) struct StoreConnection {
+    stream: TcpStream,
+    address: StoreAddress,
+}
+
+impl StoreConnection {
+    /// Connects, again and again until `timeout` is over: the store may start later than this rank.
+    ///
+    /// # Errors
+    /// Nothing answers in time; or, at once, something answers that is not this job's store.
+    pub(in crate::launch) fn connect(
+        address: &StoreAddress,
+        timeout: Duration,
+    ) -> Result<StoreConnection, LaunchError> {
+        let start = Instant::now();
+        let deadline = deadline_after(timeout);
+        let (mut pause, longest_pause) = PAUSES;
+        loop {
+            let reason = match attempt(address, deadline) {
+                Ok(stream) => {
+                    return Ok(StoreConnection {
+                        stream,
+                        address: address.clone(),
+                    });
+                }
+                Err(HandshakeError::NotAStore) => {
+                    return Err(LaunchError::NotAStore {
+                        address: address.to_string(),
+                    });
+                }
+                Err(HandshakeError::TokenRefused) => {
+                    return Err(LaunchError::TokenRefused {
+                        address: address.to_string(),
+                    });
+                }
+                Err(HandshakeError::Broken(error)) => error.to_string(),
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left <= pause {
+                let waited = timeout.min(start.elapsed().max(Duration::from_millis(1)));
+                return Err(LaunchError::Unreachable {
+                    address: address.to_string(),
+                    waited,
+                    reason,
+                });
+            }
+            thread::sleep(pause);
+            pause = (2 * pause).min(longest_pause);
+        }
+    }
+
+    /// Sends a request and returns the reply, all within `timeout`.
+    pub(in crate::launch) fn call(
+        &mut self,
+        request: &Request,
+        timeout: Duration,
+        operation: &str,
+    ) -> Result<Reply, LaunchError> {
+        let mut stream = BoundedStream {
+            stream: &self.stream,
+            deadline: Some(deadline_after(timeout)),
+        };
+        let reply = stream
+            .write_all(&request.to_frame())
+            .and_then(|()| read_reply(&mut stream));
+        reply.map_err(|error| self.lost(operation, &error))
+    }
+
+    /// Waits for what the store says next, without a limit: the monitor's rest.
+    pub(in crate::launch) fn listen(&mut self) -> Result<Reply, LaunchError> {
+        let mut stream = BoundedStream {
+            stream: &self.stream,
+            deadline: None,
+        };
+        read_reply(&mut stream).map_err(|error| self.lost("watching for failures", &error))
+    }
+
+    /// Returns a second handle to this connection, for a thread that only sends.
+    pub(in crate::launch) fn try_clone(&self) -> Result<StoreConnection, LaunchError> {
+        let stream = self
+            .stream
+            .try_clone()
+            .map_err(|error| self.lost("duplicating its connection", &error))?;
+        Ok(StoreConnection {
+            stream,
+            address: self.address.clone(),
+        })
+    }
+
+    /// Sends a request whose reply another handle receives.
+    pub(in crate::launch) fn send(
+        &self,
+        request: &Request,
+        timeout: Duration,
+        operation: &str,
+    ) -> Result<(), LaunchError> {
+        let mut stream = BoundedStream {
+            stream: &self.stream,
+            deadline: Some(deadline_after(timeout)),
+        };
+        stream
+            .write_all(&request.to_frame())
+            .map_err(|error| self.lost(operation, &error))
+    }
+
+    /// Closes the connection for all its handles, which wakes one that listens.
+    pub(in crate::launch) fn shut_down(&self) {
+        // It may be closed already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Returns this host's address on the interface that reaches the store.
+    pub(in crate::launch) fn local_address(&self) -> Result<IpAddr, LaunchError> {
+        let address = self
+            .stream
+            .local_addr()
+            .map_err(|error| self.lost("reading its own address", &error))?;
+        Ok(address.ip())
+    }
+
+    /// The error of a reply that does not answer the request.
+    pub(in crate::launch) fn unexpected(&self, operation: &str, reply: &Reply) -> LaunchError {
+        let reason = format!("unexpected reply {reply:?}");
+        LaunchError::StoreLost {
+            address: self.address.to_string(),
+            operation: operation.into(),
+            reason,
+        }
+    }
+
+    fn lost(&self, operation: &str, error: &io::Error) -> LaunchError {
+        let reason = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "the store closed the connection".into(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
+            _ => error.to_string(),
+        };
+        LaunchError::StoreLost {
+            address: self.address.to_string(),
+            operation: operation.into(),
+            reason,
+        }
+    }
+}
+
+/// Connects once, to the first address of the name that answers, and proves that both ends know the token.
+fn attempt(address: &StoreAddress, deadline: Instant) -> Result<TcpStream, HandshakeError> {
+    let deadline = deadline.min(deadline_after(ATTEMPT_LIMIT));
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for socket_address in (&*address.host, address.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&socket_address, time_left(deadline)?) {
+            Ok(stream) => {
+                super::set_socket_options(&stream)?;
+                handshake::connect(
+                    &mut BoundedStream {
+                        stream: &stream,
+                        deadline: Some(deadline),
+                    },
+                    &address.token,
+                )?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last.into())
+}
+
+fn read_reply(stream: &mut impl Read) -> io::Result<Reply> {
+    Ok(Reply::from_body(&read_body(stream)?)?)
+}
+
+/// The moment `timeout` from now; a year at most, which every clock can add.
+pub(in crate::launch) fn deadline_after(timeout: Duration) -> Instant {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    Instant::now() + timeout.min(YEAR)
+}
+
+fn time_left(deadline: Instant) -> io::Result<Duration> {
+    match deadline.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+        left => Ok(left),
+    }
+}
+
+/// A stream whose reads and writes, however many, end at one deadline.
+struct BoundedStream<'a> {
+    stream: &'a TcpStream,
+    deadline: Option<Instant>,
+}
+
+impl BoundedStream<'_> {
+    fn time_left(&self) -> io::Result<Option<Duration>> {
+        self.deadline.map(time_left).transpose()
+    }
+}
+
+impl Read for BoundedStream<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.time_left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for BoundedStream<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.time_left()?)?;
+        self.stream.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}

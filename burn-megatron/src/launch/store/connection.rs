@@ -1,0 +1,174 @@
+//! One connection of the server: the handshake, then requests one after the other, or the life of one rank.
+//!
+//! Each connection is a task of its own, so a slow or silent one holds up nobody else.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::handshake;
+use super::job::Job;
+use super::protocol::{Reply, Request, read_body_async};
+use super::server::PendingHandshake;
+use super::table::{TableError, check_entry};
+
+/// Longest handshake.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Serves a connection until it closes. `pending` marks it as a stranger until the handshake is over.
+pub(super) async fn serve(mut stream: TcpStream, job: Arc<Job>, pending: PendingHandshake) {
+    let peer = stream.peer_addr().ok();
+    match timeout(HANDSHAKE_LIMIT, handshake::accept(&mut stream, &job.token)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return tracing::debug!(?peer, ?error, "store: handshake refused"),
+        Err(_) => return tracing::debug!(?peer, "store: handshake took longer than {HANDSHAKE_LIMIT:?}"),
+    }
+    drop(pending);
+    let (mut reader, mut writer) = stream.split();
+    if let Err(error) = answer_requests(&mut reader, &mut writer, &job).await {
+        tracing::debug!(?peer, %error, "store: connection ended");
+    }
+}
+
+async fn read_request(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Request> {
+    Ok(Request::from_body(&read_body_async(reader).await?)?)
+}
+
+/// Answers requests until the connection closes, which is an error here, or becomes a rank's life.
+async fn answer_requests(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    job: &Job,
+) -> io::Result<()> {
+    loop {
+        let frame = match read_request(reader).await? {
+            Request::Hello {
+                rank,
+                world_size,
+                host,
+                timeout,
+            } => {
+                return match job.register(rank, world_size, &host) {
+                    Ok(()) => stand_for_life(reader, writer, job, rank, timeout).await,
+                    Err(refusal) => writer.write_all(&refusal.to_frame()).await,
+                };
+            }
+            Request::Goodbye => Reply::Rejected("goodbye without hello".into()).to_frame(),
+            Request::Set { key, value } => done_or_reason(job.set(&key, value)).to_frame(),
+            Request::Wait { key, timeout } => wait_for_key(job, &key, timeout).await,
+            Request::Add { key, delta } => match job.add(&key, delta) {
+                Ok(count) => Reply::Count(count).to_frame(),
+                Err(error) => Reply::Rejected(error.to_string()).to_frame(),
+            },
+            Request::Delete { key } => {
+                job.delete(&key);
+                Reply::Done.to_frame()
+            }
+            Request::Fail(failure) => {
+                job.fail(failure);
+                Reply::Done.to_frame()
+            }
+        };
+        writer.write_all(&frame).await?;
+    }
+}
+
+fn done_or_reason(result: Result<(), TableError>) -> Reply {
+    match result {
+        Ok(()) => Reply::Done,
+        Err(error) => Reply::Rejected(error.to_string()),
+    }
+}
+
+/// Holds a `Wait` until its key exists, a rank has failed, or its time is up.
+async fn wait_for_key(job: &Job, key: &str, limit: Duration) -> Vec<u8> {
+    if let Err(error) = check_entry(key, &[]) {
+        return Reply::Rejected(error.to_string()).to_frame();
+    }
+    let receiver = match job.value_or_waiter(key) {
+        Ok(value) => return Reply::value_frame(&value),
+        Err(receiver) => receiver,
+    };
+    let mut failure = job.failure.subscribe();
+    let frame = tokio::select! {
+        biased;
+        Ok(value) = receiver => return Reply::value_frame(&value),
+        first = value_of(&mut failure) => Reply::Failed(first).to_frame(),
+        () = sleep(limit) => Reply::TimedOut.to_frame(),
+    };
+    job.forget_waiters(key);
+    frame
+}
+
+/// Waits until there is a value, and returns a copy of it: no lock is held afterwards.
+async fn value_of<T: Clone>(receiver: &mut watch::Receiver<Option<T>>) -> T {
+    let value = receiver
+        .wait_for(Option::is_some)
+        .await
+        .ok()
+        .and_then(|value| value.clone());
+    match value {
+        Some(value) => value,
+        None => std::future::pending().await, // its sender is gone, so there will never be one
+    }
+}
+
+async fn until_set(receiver: &mut watch::Receiver<bool>) {
+    if receiver.wait_for(|set| *set).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Stands for a registered rank: sends it the roster, then the first failure if one comes, until it leaves or dies.
+async fn stand_for_life(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    job: &Job,
+    rank: usize,
+    rendezvous_timeout: Duration,
+) -> io::Result<()> {
+    let mut roster = job.roster.subscribe();
+    let mut failure = job.failure.subscribe();
+    let mut closing = job.closing.subscribe();
+    let (mut roster_due, mut failure_due) = (true, true);
+    let mut rendezvous_end = pin!(sleep(rendezvous_timeout));
+    // One read for the whole life: the only thing a rank still says is goodbye, and the end of the stream is its death.
+    let mut farewell = pin!(read_request(reader));
+    loop {
+        let reply = tokio::select! {
+            biased;
+            farewell = &mut farewell => {
+                if matches!(farewell, Ok(Request::Goodbye)) {
+                    job.left(rank);
+                    return writer.write_all(&Reply::Done.to_frame()).await;
+                }
+                // A rank whose server ends has nobody left to say goodbye to.
+                if !*job.closing.borrow() {
+                    job.lost(rank);
+                }
+                return Err(farewell.err().unwrap_or_else(|| io::ErrorKind::InvalidData.into()));
+            }
+            hosts = value_of(&mut roster), if roster_due => {
+                roster_due = false;
+                Reply::Roster { job_id: job.job_id.clone(), hosts: hosts.to_vec() }
+            }
+            first = value_of(&mut failure), if failure_due => {
+                (roster_due, failure_due) = (false, false);
+                Reply::Failed(first)
+            }
+            () = &mut rendezvous_end, if roster_due => {
+                // The failure that this raises is for the others: this rank gets the full list.
+                (roster_due, failure_due) = (false, false);
+                Reply::Missing(job.rendezvous_timed_out(rendezvous_timeout))
+            }
+            () = until_set(&mut closing) => return writer.write_all(&Reply::Closing.to_frame()).await,
+        };
+        writer.write_all(&reply.to_frame()).await?;
+    }
+}

@@ -1,0 +1,275 @@
+//! The rendezvous store: a key-value store over TCP where the ranks of a job meet, and which notices when one dies.
+//!
+//! - [`Store`] (here): what a rank holds; every clone may be used from any thread.
+//! - [`server`]: accepts connections; one task each in [`connection`]; their common state is [`job`].
+//! - [`client`]: a rank's end of a connection.
+//! - [`handshake`], [`protocol`]: what goes over the wire.
+//! - [`table`]: keys, values and limits.
+//!
+//! A rank has one connection that stands for its life (made by [`World`](super::World)): it registers there, hears
+//! there of the first failure, and says goodbye there. If that connection closes without a goodbye, the rank has died.
+//! Keys travel on further connections, so that a large value never delays the news of a failure.
+
+mod client;
+mod connection;
+mod handshake;
+mod job;
+mod protocol;
+mod server;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use client::{StoreAddress, StoreConnection, deadline_after};
+pub use job::FailureCallback;
+pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub(super) use protocol::{Reply, Request};
+pub use server::{StoreServer, StoreServerOptions};
+pub use table::MAX_STORE_BYTES;
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+
+use self::table::{Table, check_entry};
+use super::error::LaunchError;
+use super::failure::PeerFailure;
+use super::lock;
+
+/// Longest time for a request that the store answers at once.
+const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+/// Longest time for one more connection to a store that was reached before.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How much later than the store a client gives up on a `wait`.
+const WAIT_SLACK: Duration = Duration::from_secs(10);
+/// Longest time for the news of a failure to reach the store, and for the connection that carries it.
+const FAIL_LIMIT: Duration = Duration::from_secs(1);
+/// Connections that are kept for later requests.
+const IDLE_CONNECTIONS: usize = 2;
+
+/// Key-value store of the job: blocking, thread-safe, cheap to clone.
+///
+/// Calls of several threads run at the same time. A world of one keeps its keys in the process.
+#[derive(Clone, Debug)]
+pub struct Store {
+    backing: Arc<Backing>,
+}
+
+#[derive(Debug)]
+enum Backing {
+    InProcess {
+        table: Mutex<Table>,
+        changed: Condvar,
+    },
+    Remote {
+        address: StoreAddress,
+        idle: Mutex<Vec<StoreConnection>>,
+    },
+}
+
+impl Store {
+    /// Returns an empty store of this process alone.
+    pub(super) fn in_process() -> Store {
+        let table = Mutex::new(Table::new(MAX_STORE_BYTES));
+        Store {
+            backing: Arc::new(Backing::InProcess {
+                table,
+                changed: Condvar::new(),
+            }),
+        }
+    }
+
+    /// Returns a client of the store at `address`; connects when it is used.
+    pub(super) fn remote(address: StoreAddress) -> Store {
+        Store {
+            backing: Arc::new(Backing::Remote {
+                address,
+                idle: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Sets a key, new or not.
+    ///
+    /// # Errors
+    /// The key or value is too long, the store is full, or it does not answer.
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<(), LaunchError> {
+        let operation = || format!("set {key:?}");
+        check_entry(key, value).map_err(|error| refused(operation(), error))?;
+        match &*self.backing {
+            Backing::InProcess { table, changed } => {
+                lock(table)
+                    .set(key, value.into())
+                    .map_err(|error| refused(operation(), error))?;
+                changed.notify_all();
+                Ok(())
+            }
+            Backing::Remote { .. } => {
+                let request = Request::Set {
+                    key: key.into(),
+                    value: value.to_vec(),
+                };
+                self.call_for_done(request, REQUEST_LIMIT, operation())
+            }
+        }
+    }
+
+    /// Returns the value of a key, as soon as the key exists.
+    ///
+    /// # Errors
+    /// The key is not set within `timeout`, a rank fails meanwhile ([`LaunchError::PeerFailed`]), or the store does
+    /// not answer.
+    pub fn wait(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, LaunchError> {
+        let operation = || format!("wait {key:?}");
+        check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
+        let timed_out = || LaunchError::WaitTimeout {
+            key: key.into(),
+            timeout,
+        };
+        match &*self.backing {
+            Backing::InProcess { table, changed } => {
+                let absent = |table: &mut Table| table.value(key).is_none();
+                let waited = changed.wait_timeout_while(lock(table), timeout, absent);
+                let (table, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+                table.value(key).map(|value| value.to_vec()).ok_or_else(timed_out)
+            }
+            Backing::Remote { .. } => {
+                let request = Request::Wait {
+                    key: key.into(),
+                    timeout,
+                };
+                self.call(
+                    request,
+                    timeout.saturating_add(WAIT_SLACK),
+                    operation(),
+                    |reply| match reply {
+                        Reply::Value(value) => Ok(Ok(value)),
+                        Reply::TimedOut => Ok(Err(timed_out())),
+                        Reply::Failed(failure) => Ok(Err(LaunchError::PeerFailed(failure))),
+                        other => Err(other),
+                    },
+                )?
+            }
+        }
+    }
+
+    /// Adds to a counter in one step, and returns its new value. A counter begins at 0.
+    ///
+    /// Its value, as [`Store::wait`] gives it, is an `i64` in 8 bytes, little endian.
+    ///
+    /// # Errors
+    /// The key holds something else, the sum overflows, or the store does not answer.
+    pub fn add(&self, key: &str, delta: i64) -> Result<i64, LaunchError> {
+        let operation = || format!("add {key:?}");
+        check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
+        match &*self.backing {
+            Backing::InProcess { table, changed } => {
+                let sum = lock(table)
+                    .add(key, delta)
+                    .map_err(|error| refused(operation(), error))?;
+                changed.notify_all();
+                Ok(sum)
+            }
+            Backing::Remote { .. } => {
+                let request = Request::Add { key: key.into(), delta };
+                self.call(request, REQUEST_LIMIT, operation(), |reply| match reply {
+                    Reply::Count(count) => Ok(count),
+                    other => Err(other),
+                })
+            }
+        }
+    }
+
+    /// Removes a key, if it exists.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub fn delete(&self, key: &str) -> Result<(), LaunchError> {
+        let operation = || format!("delete {key:?}");
+        check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
+        match &*self.backing {
+            Backing::InProcess { table, .. } => {
+                lock(table).delete(key);
+                Ok(())
+            }
+            Backing::Remote { .. } => {
+                self.call_for_done(Request::Delete { key: key.into() }, REQUEST_LIMIT, operation())
+            }
+        }
+    }
+
+    /// Tells the store that a rank has failed; gives up soon, for the caller is about to end.
+    pub(super) fn fail(&self, failure: &PeerFailure) -> Result<(), LaunchError> {
+        match &*self.backing {
+            Backing::InProcess { .. } => Ok(()),
+            Backing::Remote { .. } => {
+                self.call_for_done(Request::Fail(failure.clone()), FAIL_LIMIT, "report a failure".into())
+            }
+        }
+    }
+
+    fn call_for_done(&self, request: Request, timeout: Duration, operation: String) -> Result<(), LaunchError> {
+        self.call(request, timeout, operation, |reply| match reply {
+            Reply::Done => Ok(()),
+            other => Err(other),
+        })
+    }
+
+    /// Sends a request over an idle connection, or a new one; `answer` gives back replies it does not expect.
+    ///
+    /// A connection that broke is dropped, not tried again: an `add` may have been done already.
+    fn call<T>(
+        &self,
+        request: Request,
+        timeout: Duration,
+        operation: String,
+        answer: impl FnOnce(Reply) -> Result<T, Reply>,
+    ) -> Result<T, LaunchError> {
+        let Backing::Remote { address, idle } = &*self.backing else {
+            unreachable!("a store in the process is never called over the network")
+        };
+        let kept = lock(idle).pop();
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => StoreConnection::connect(address, timeout.min(CONNECT_LIMIT))?,
+        };
+        let reply = connection.call(&request, timeout, &operation)?;
+        let result = match answer(reply) {
+            Ok(result) => result,
+            Err(Reply::Rejected(reason)) => return Err(LaunchError::StoreRefused { operation, reason }),
+            Err(other) => return Err(connection.unexpected(&operation, &other)),
+        };
+        let mut idle = lock(idle);
+        if idle.len() < IDLE_CONNECTIONS {
+            idle.push(connection);
+        }
+        Ok(result)
+    }
+}
+
+fn refused(operation: String, error: table::TableError) -> LaunchError {
+    LaunchError::StoreRefused {
+        operation,
+        reason: error.to_string(),
+    }
+}
+
+/// Sets what both ends of a connection need: no delay for small messages, and probes that notice a dead host.
+///
+/// A killed process closes its connections at once. A host that loses power or network does not: the kernel's probes
+/// end the connection after 20 s of silence. They go on while a process is stopped or busy, so neither is taken for
+/// death.
+fn set_socket_options(stream: &impl std::os::fd::AsFd) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    let (time, interval) = (Duration::from_secs(5), Duration::from_secs(5));
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new()
+            .with_time(time)
+            .with_interval(interval)
+            .with_retries(3),
+    )?;
+    socket.set_tcp_nodelay(true)
+}

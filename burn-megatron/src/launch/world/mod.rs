@@ -1,0 +1,232 @@
+//! [`World`]: this process's membership of its job, from joining to leaving.
+//!
+//! Made once at the start of a rank's program and handed to `collectives`, which find the other ranks through its
+//! store and stop waiting when its failure signal is raised.
+
+mod monitor;
+mod rendezvous;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::monitor::Membership;
+use super::environment::Environment;
+use super::error::LaunchError;
+use super::failure::{FailureSignal, PeerFailure};
+use super::identity::{JobToken, host_identity, random_job_id};
+use super::store::Store;
+
+/// How long things may take.
+#[derive(Clone, Debug)]
+pub struct JoinOptions {
+    /// Longest wait for all ranks to come.
+    pub rendezvous_timeout: Duration,
+    /// [`World::timeout`]: longest wait for another rank afterwards.
+    pub timeout: Duration,
+    /// When rank 0 hosts the store: how long its [`World::leave`] waits for the other ranks to leave.
+    pub linger: Duration,
+}
+
+impl Default for JoinOptions {
+    /// Ten minutes for all waits, as Megatron-LM's `--distributed-timeout-minutes`, and one minute to linger.
+    fn default() -> JoinOptions {
+        JoinOptions {
+            rendezvous_timeout: Duration::from_secs(600),
+            timeout: Duration::from_secs(600),
+            linger: Duration::from_secs(60),
+        }
+    }
+}
+
+/// This process's membership of the job. Cheap to clone; the last clone to go says goodbye.
+#[derive(Clone, Debug)]
+pub struct World {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    rank: usize,
+    local_rank: usize,
+    local_world_size: usize,
+    timeout: Duration,
+    /// The host of each rank: as many as there are ranks.
+    hosts: Vec<String>,
+    local_address: IpAddr,
+    job_id: String,
+    job_token: JobToken,
+    store: Store,
+    failure: FailureSignal,
+    /// The connection that stands for this rank's life. None in a world of one.
+    membership: Option<Membership>,
+}
+
+impl World {
+    /// Returns a world of one rank: no sockets and no threads, a store in the process.
+    ///
+    /// # Panics
+    /// The operating system has no random numbers.
+    pub fn single() -> World {
+        World::alone(None, JoinOptions::default().timeout).expect("the operating system has random numbers")
+    }
+
+    /// Joins the job that `environment` describes: finds its store, registers, and waits until all ranks have done so.
+    ///
+    /// Rank 0 first starts the store, unless the launcher hosts it. A world of one needs no store.
+    ///
+    /// # Communication
+    /// Two connections to the store per rank, and a few more at times.
+    ///
+    /// # Errors
+    /// The store cannot be started or reached, or belongs to another job; some ranks do not come in time; two
+    /// processes have the same rank; the ranks disagree on the world size; a rank fails meanwhile.
+    pub fn join(environment: &Environment, options: &JoinOptions) -> Result<World, LaunchError> {
+        if environment.world_size == 1 {
+            return World::alone(Some(environment), options.timeout);
+        }
+        let joined = rendezvous::join(environment, options)?;
+        Ok(World {
+            inner: Arc::new(Inner {
+                rank: environment.rank,
+                local_rank: environment.local_rank,
+                local_world_size: environment.local_world_size,
+                timeout: options.timeout,
+                hosts: joined.hosts,
+                local_address: joined.local_address,
+                job_id: joined.job_id,
+                job_token: environment.token(),
+                store: joined.store,
+                failure: joined.failure,
+                membership: Some(joined.membership),
+            }),
+        })
+    }
+
+    fn alone(environment: Option<&Environment>, timeout: Duration) -> Result<World, LaunchError> {
+        let given_id = environment.and_then(|environment| environment.job_id.clone());
+        let given_token = environment.and_then(|environment| environment.job_token.clone());
+        let given_host = environment.and_then(|environment| environment.host.clone());
+        Ok(World {
+            inner: Arc::new(Inner {
+                rank: 0,
+                local_rank: 0,
+                local_world_size: 1,
+                timeout,
+                hosts: vec![given_host.unwrap_or_else(host_identity)],
+                local_address: Ipv4Addr::LOCALHOST.into(),
+                job_id: given_id.map_or_else(random_job_id, Ok)?,
+                job_token: given_token.map_or_else(JobToken::random, Ok)?,
+                store: Store::in_process(),
+                failure: FailureSignal::detached(),
+                membership: None,
+            }),
+        })
+    }
+
+    /// Returns this process's rank.
+    pub fn rank(&self) -> usize {
+        self.inner.rank
+    }
+
+    /// Returns the number of ranks.
+    pub fn world_size(&self) -> usize {
+        self.inner.hosts.len()
+    }
+
+    /// Returns this process's rank among those of its host.
+    pub fn local_rank(&self) -> usize {
+        self.inner.local_rank
+    }
+
+    /// Returns the number of ranks on this host.
+    pub fn local_world_size(&self) -> usize {
+        self.inner.local_world_size
+    }
+
+    /// Returns the longest time that anything waits for another rank.
+    pub fn timeout(&self) -> Duration {
+        self.inner.timeout
+    }
+
+    /// Returns the identity of a rank's host; two ranks share a node exactly when theirs are equal.
+    ///
+    /// # Panics
+    /// `rank` is not below the world size.
+    pub fn host_of(&self, rank: usize) -> &str {
+        let world_size = self.world_size();
+        assert!(
+            rank < world_size,
+            "rank {rank} is not below the world size {world_size}"
+        );
+        &self.inner.hosts[rank]
+    }
+
+    /// Returns this rank's address on the interface that reaches MASTER_ADDR, where other ranks can reach it.
+    pub fn local_address(&self) -> IpAddr {
+        self.inner.local_address
+    }
+
+    /// Returns the job's id: 16 hexadecimal digits, random per job, the same on all ranks, fit for file names.
+    ///
+    /// The launcher removes files in /dev/shm whose name contains it when all ranks have ended.
+    pub fn job_id(&self) -> &str {
+        &self.inner.job_id
+    }
+
+    /// Returns the secret of the job, for proving membership.
+    pub fn job_token(&self) -> &[u8] {
+        self.inner.job_token.as_bytes()
+    }
+
+    /// Returns the job's key-value store.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// Returns the signal that is raised when some rank has failed.
+    pub fn failure(&self) -> &FailureSignal {
+        &self.inner.failure
+    }
+
+    /// Tells every rank that this one has failed, unless another failed first.
+    pub fn fail(&self, what: &str) {
+        let host = self.host_of(self.rank()).to_string();
+        self.failure().raise(PeerFailure {
+            rank: self.rank(),
+            host,
+            what: what.to_string(),
+        });
+    }
+
+    /// Leaves the job in good order, so that the end of this process is not taken for a death.
+    ///
+    /// The last clone of a world does so when it is dropped; call it before `std::process::exit`. Ranks may leave at
+    /// different times. Takes at most a few seconds; longer only where rank 0 hosts the store, see
+    /// [`JoinOptions::linger`]. The second call does nothing.
+    pub fn leave(&self) {
+        self.inner.leave();
+    }
+}
+
+impl Inner {
+    fn leave(&self) {
+        // Another thread may be about to tell the store why this rank ends.
+        self.failure.settle();
+        if let Some(membership) = &self.membership {
+            membership.leave(&self.failure);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // A rank that unwinds does not leave in good order: its connection just closes.
+        if !std::thread::panicking() {
+            self.leave();
+        }
+    }
+}

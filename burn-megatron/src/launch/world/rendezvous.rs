@@ -1,0 +1,138 @@
+//! How a rank joins: starts or finds the store, registers, and waits for the others. Called by [`World::join`].
+//!
+//! [`World::join`]: super::World::join
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use super::JoinOptions;
+use super::monitor::Membership;
+use crate::launch::environment::{Environment, variables};
+use crate::launch::error::LaunchError;
+use crate::launch::failure::{FailureSignal, PeerFailure};
+use crate::launch::identity::{host_identity, random_job_id};
+use crate::launch::store::{
+    Reply, Request, Store, StoreAddress, StoreConnection, StoreServer, StoreServerOptions, deadline_after,
+};
+
+/// How much later than the store a rank gives up waiting for the others.
+const REPLY_SLACK: Duration = Duration::from_secs(5);
+
+/// What a rank has when all have come.
+pub(super) struct Joined {
+    pub(super) hosts: Vec<String>,
+    pub(super) local_address: IpAddr,
+    pub(super) job_id: String,
+    pub(super) store: Store,
+    pub(super) failure: FailureSignal,
+    pub(super) membership: Membership,
+}
+
+/// Joins the job of `environment`, within `options.rendezvous_timeout`.
+pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<Joined, LaunchError> {
+    let Environment { rank, world_size, .. } = *environment;
+    let timeout = options.rendezvous_timeout;
+    let deadline = deadline_after(timeout);
+    let host = environment.host.clone().unwrap_or_else(host_identity);
+
+    let hosts_store = rank == 0 && !environment.store_hosted_elsewhere;
+    let server = hosts_store.then(|| start_server(environment)).transpose()?;
+    let address = StoreAddress::new(&environment.master_addr, environment.store_port()?, environment.token());
+    let mut connection = StoreConnection::connect(&address, timeout)?;
+
+    let time_left = deadline.saturating_duration_since(Instant::now());
+    let hello = Request::Hello {
+        rank,
+        world_size,
+        host: host.clone(),
+        timeout: time_left,
+    };
+    let reply = connection.call(&hello, time_left.saturating_add(REPLY_SLACK), "rendezvous")?;
+    let (job_id, hosts) = match reply {
+        Reply::Roster { job_id, hosts } if hosts.len() == world_size => (job_id, hosts),
+        Reply::Missing(missing) => {
+            return Err(LaunchError::RendezvousTimeout {
+                address: address.to_string(),
+                timeout,
+                missing,
+                world_size,
+            });
+        }
+        Reply::Rejected(reason) => {
+            return Err(LaunchError::RegistrationRefused {
+                address: address.to_string(),
+                rank,
+                reason,
+            });
+        }
+        Reply::Failed(failure) => return Err(LaunchError::PeerFailed(failure)),
+        other => return Err(connection.unexpected("rendezvous", &other)),
+    };
+
+    let store = Store::remote(address.clone());
+    let announcing_store = store.clone();
+    let failure = FailureSignal::announced_by(move |cause| {
+        if let Err(error) = announcing_store.fail(cause) {
+            tracing::debug!(%error, "could not tell the store of a failure");
+        }
+    });
+    let local_address = connection.local_address()?;
+    let store_lost = if environment.store_hosted_elsewhere {
+        let what = format!("lost the launcher's store at {address} (has the launcher ended or been killed?)");
+        PeerFailure { rank, host, what }
+    } else {
+        let what = format!("lost the store at {address}, which rank 0 hosts (killed?)");
+        PeerFailure {
+            rank: 0,
+            host: hosts[0].clone(),
+            what,
+        }
+    };
+    let membership = Membership::watch(connection, failure.clone(), store_lost, server, options.linger)?;
+    Ok(Joined {
+        hosts,
+        local_address,
+        job_id,
+        store,
+        failure,
+        membership,
+    })
+}
+
+/// Starts the store on rank 0 of a job whose launcher has none.
+fn start_server(environment: &Environment) -> Result<StoreServer, LaunchError> {
+    let port = environment.store_port()?;
+    let listen = listen_address(&environment.master_addr, port)?;
+    if environment.job_token.is_none() && !listen.ip().is_loopback() {
+        tracing::warn!(
+            "the job's token is derived from {}, which others may know: set {} to a secret on shared networks",
+            variables::RUN_ID,
+            variables::JOB_TOKEN
+        );
+    }
+    StoreServer::start(StoreServerOptions {
+        listen,
+        port_variable: variables::STORE_PORT,
+        world_size: environment.world_size,
+        job_id: environment.job_id.clone().map_or_else(random_job_id, Ok)?,
+        token: environment.token(),
+        on_failure: None,
+    })
+}
+
+/// Returns the loopback address if MASTER_ADDR is one, and else all addresses of this host: MASTER_ADDR may be a name
+/// that only others resolve to this host's outer address.
+fn listen_address(master_addr: &str, port: u16) -> Result<SocketAddr, LaunchError> {
+    let resolved = (master_addr, port)
+        .to_socket_addrs()
+        .map_err(|source| LaunchError::System {
+            action: format!("cannot resolve {}={master_addr:?}", variables::MASTER_ADDR),
+            source,
+        })?;
+    let ip = match resolved.map(|address| address.ip()).next() {
+        Some(ip) if ip.is_loopback() => ip,
+        Some(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+        _ => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    Ok(SocketAddr::new(ip, port))
+}

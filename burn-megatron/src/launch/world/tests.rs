@@ -1,0 +1,216 @@
+//! Tests of joining, failing and leaving, with threads as ranks.
+
+use std::net::TcpListener;
+use std::thread;
+use std::time::Instant;
+
+use super::*;
+use crate::launch::StoreServer;
+use crate::launch::store::StoreServerOptions;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// As torchrun would start rank `rank`: rank 0 hosts the store.
+fn environment(rank: usize, world_size: usize, store_port: u16) -> Environment {
+    Environment {
+        rank,
+        world_size,
+        local_rank: rank % 2,
+        local_world_size: 2,
+        master_addr: "127.0.0.1".into(),
+        master_port: 1,
+        job_id: None,
+        job_token: None,
+        store_hosted_elsewhere: false,
+        chosen_store_port: Some(store_port),
+        host: Some(format!("node{}/boot", rank / 2)),
+        run_id: Some("test".into()),
+        restart_count: None,
+    }
+}
+
+fn options(rendezvous_timeout: Duration) -> JoinOptions {
+    JoinOptions {
+        rendezvous_timeout,
+        timeout: LONG,
+        linger: LONG,
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Joins `world_size` ranks, each on a thread.
+fn join_all(world_size: usize, port: u16) -> Vec<World> {
+    let threads: Vec<_> = (0..world_size)
+        .map(|rank| thread::spawn(move || World::join(&environment(rank, world_size, port), &options(LONG)).unwrap()))
+        .collect();
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
+/// Leaves on all ranks at once: rank 0 hosts the store and lingers for the others.
+fn leave_all(worlds: Vec<World>) {
+    let threads: Vec<_> = worlds
+        .into_iter()
+        .map(|world| thread::spawn(move || world.leave()))
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn single_world_needs_nobody() {
+    let world = World::single();
+    assert_eq!(
+        (
+            world.rank(),
+            world.world_size(),
+            world.local_rank(),
+            world.local_world_size()
+        ),
+        (0, 1, 0, 1)
+    );
+    assert_eq!(world.host_of(0), host_identity());
+    assert_eq!(world.job_id().len(), 16);
+    world.store().set("a", b"1").unwrap();
+    assert_eq!(world.store().wait("a", LONG).unwrap(), b"1");
+    world.fail("on its own");
+    assert!(world.failure().is_raised());
+    world.leave();
+}
+
+#[test]
+fn ranks_agree_on_hosts_and_job() {
+    let worlds = join_all(4, free_port());
+    for (rank, world) in worlds.iter().enumerate() {
+        assert_eq!((world.rank(), world.world_size()), (rank, 4));
+        assert_eq!((world.local_rank(), world.local_world_size()), (rank % 2, 2));
+        assert_eq!(
+            (0..4).map(|rank| world.host_of(rank)).collect::<Vec<_>>(),
+            ["node0/boot", "node0/boot", "node1/boot", "node1/boot"]
+        );
+        assert_eq!(world.job_id(), worlds[0].job_id());
+        assert_eq!(world.job_token(), worlds[0].job_token());
+        assert!(world.local_address().is_loopback());
+        world.store().set(&format!("from {rank}"), &[rank as u8]).unwrap();
+        assert_eq!(world.store().wait("from 0", LONG).unwrap(), [0]);
+    }
+    leave_all(worlds);
+}
+
+#[test]
+fn leaving_is_no_failure() {
+    let mut worlds = join_all(3, free_port());
+    drop(worlds.remove(1));
+    worlds.last().unwrap().leave();
+    assert_eq!(worlds[0].failure().wait_raised(Duration::from_millis(100)), None);
+    let start = Instant::now();
+    drop(worlds);
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "lingered for ranks that had left: {:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn failure_reaches_every_rank_with_its_cause() {
+    let worlds = join_all(3, free_port());
+    worlds[2].fail("loss is not finite");
+    for world in &worlds {
+        let cause = world.failure().wait_raised(LONG).unwrap();
+        assert_eq!(cause.to_string(), "rank 2 on host node1 failed: loss is not finite");
+        // What would have waited for a key ends at once.
+        let error = world.store().wait("never", LONG).unwrap_err();
+        assert_eq!(error.to_string(), cause.to_string());
+    }
+    leave_all(worlds);
+}
+
+#[test]
+fn death_of_a_rank_reaches_the_others() {
+    let mut worlds = join_all(3, free_port());
+    let killed = worlds.remove(1);
+    // Unwinding closes the connection without a goodbye, as a kill does.
+    let unwound = thread::spawn(move || {
+        let _killed = killed;
+        std::panic::resume_unwind(Box::new("no hook runs"));
+    });
+    assert!(unwound.join().is_err());
+    for world in &worlds {
+        let cause = world.failure().wait_raised(LONG).unwrap();
+        assert_eq!((cause.rank, cause.what.as_str()), (1, "connection lost (killed?)"));
+    }
+    leave_all(worlds);
+}
+
+#[test]
+fn missing_ranks_are_named() {
+    let port = free_port();
+    let timeout = Duration::from_secs(1);
+    let two = thread::spawn(move || {
+        World::join(&environment(2, 4, port), &options(LONG))
+            .unwrap_err()
+            .to_string()
+    });
+    let zero = World::join(&environment(0, 4, port), &options(timeout))
+        .unwrap_err()
+        .to_string();
+    let expected = format!("rendezvous at 127.0.0.1:{port} timed out after 1s: waiting for ranks 1, 3 of 4");
+    assert_eq!(zero, expected);
+    let two = two.join().unwrap();
+    assert!(two.contains("waiting for rank(s) 1, 3 of 4"), "{two}");
+}
+
+#[test]
+fn store_that_ends_in_good_order_is_no_failure() {
+    let token = JobToken::random().unwrap();
+    let start = || {
+        StoreServer::start(StoreServerOptions {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            port_variable: "MASTER_PORT",
+            world_size: 2,
+            job_id: "0123456789abcdef".into(),
+            token: token.clone(),
+            on_failure: None,
+        })
+        .unwrap()
+    };
+    let server = start();
+    let port = server.address().port();
+    let join = |rank| {
+        let environment = Environment {
+            master_port: port,
+            store_hosted_elsewhere: true,
+            job_token: Some(token.clone()),
+            ..environment(rank, 2, 1)
+        };
+        World::join(&environment, &options(LONG)).unwrap()
+    };
+    let (zero, one) = thread::scope(|scope| {
+        let one = scope.spawn(|| join(1));
+        (join(0), one.join().unwrap())
+    });
+    assert_eq!(one.job_id(), "0123456789abcdef");
+    // In good order: nothing is raised, and leaving stays quick.
+    drop(server);
+    assert_eq!(zero.failure().wait_raised(Duration::from_millis(100)), None);
+    let start = Instant::now();
+    drop((zero, one));
+    assert!(start.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn taken_store_port_names_its_variable() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let error = World::join(&environment(0, 2, port), &options(LONG))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains(&format!("127.0.0.1:{port}: the port is taken")),
+        "{error}"
+    );
+    assert!(error.contains("BURN_MEGATRON_STORE_PORT"), "{error}");
+}

@@ -1,0 +1,21 @@
+//! Tensor, sequence and data parallelism for the [burn](https://burn.dev) deep-learning framework.
+//!
+//! One process per rank. A program describes the layout ([`topology`]), joins the job ([`launch`]), connects its
+//! groups ([`context`]), builds its model from parallel layers ([`tensor_parallel`]) or wraps any burn module
+//! ([`data_parallel`]), and trains ([`training`], [`data`]). Every layout starts from the same bits and trains to the
+//! same loss.
+
+pub mod collectives;
+pub mod context;
+pub mod data;
+pub mod data_parallel;
+pub mod launch;
+pub mod mappings;
+mod mutants;
+pub mod optimizer;
+pub mod parameters;
+pub mod parity;
+pub mod random;
+pub mod tensor_parallel;
+pub mod topology;
+pub mod training;

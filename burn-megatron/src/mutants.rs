@@ -1,0 +1,43 @@
+//! Faults that can be planted to see the parity tests go red. Absent from release builds.
+//!
+//! Asked at the few places where a fault is planted; switched on by the tests through the feature `mutants` and the
+//! environment variable `BURN_MEGATRON_MUTANT`, in builds with debug assertions only.
+
+/// A fault, each of which breaks parity with the one-rank run in its own way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(all(feature = "mutants", debug_assertions)),
+    expect(dead_code, reason = "read by the planted faults only")
+)]
+pub(crate) enum Mutant {
+    /// A row-parallel layer adds its bias on every tensor rank, before the sum.
+    BiasAddedPerRank,
+    /// Gradients are summed, not averaged, over the data-parallel ranks.
+    DataParallelSumForMean,
+    /// The two uses of a tied embedding are not summed: only one reaches the gradient.
+    NoTiedSum,
+    /// Gradients of norms and row biases stay partial under sequence parallelism.
+    SequenceParallelSumMissing,
+    /// The global norm counts parameters that every tensor rank holds once per rank.
+    ReplicaCountedTwice,
+    /// Keys and values change places in a shard.
+    KeyAndValueSwapped,
+    /// Two samples of a batch share their dropout mask.
+    SharedDropoutMask,
+}
+
+/// Whether a fault is planted in this process.
+#[cfg(all(feature = "mutants", debug_assertions))]
+pub(crate) fn is_active(mutant: Mutant) -> bool {
+    use std::sync::OnceLock;
+    static ACTIVE: OnceLock<Option<String>> = OnceLock::new();
+    let active = ACTIVE.get_or_init(|| std::env::var("BURN_MEGATRON_MUTANT").ok());
+    active.as_deref() == Some(format!("{mutant:?}").as_str())
+}
+
+/// Whether a fault is planted in this process: never, in this build.
+#[cfg(not(all(feature = "mutants", debug_assertions)))]
+#[inline(always)]
+pub(crate) const fn is_active(_mutant: Mutant) -> bool {
+    false
+}

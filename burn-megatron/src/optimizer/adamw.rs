@@ -1,0 +1,156 @@
+//! `AdamW` with hyperparameters in f64: what burn's own does in f32, so that training in f64 is f64 throughout.
+//!
+//! A burn `SimpleOptimizer`: works in burn's `OptimizerAdaptor` on any module. Called by the trainer.
+
+use burn::config::Config;
+use burn::module::AutodiffModule;
+use burn::optim::adaptor::OptimizerAdaptor;
+use burn::optim::{LearningRate, SimpleOptimizer};
+use burn::record::Record;
+use burn::tensor::{
+    Tensor,
+    backend::{AutodiffBackend, Backend},
+    ops::Device,
+};
+
+/// Configuration of [`AdamW`]; defaults are Megatron-LM's.
+#[derive(Config, Debug, PartialEq)]
+pub struct AdamWConfig {
+    /// Decay of the mean of gradients.
+    #[config(default = 0.9)]
+    pub beta_1: f64,
+    /// Decay of the mean of squared gradients.
+    #[config(default = 0.999)]
+    pub beta_2: f64,
+    /// Added to the root of the second moment.
+    #[config(default = 1e-8)]
+    pub epsilon: f64,
+    /// The share of a parameter that decays in a step of learning rate 1.
+    #[config(default = 0.01)]
+    pub weight_decay: f64,
+}
+
+/// Adam with decoupled weight decay.
+///
+/// `p ← (1 − lr·λ) p − lr · (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)`
+///
+/// # Reference
+/// Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2.
+#[derive(Clone, Debug)]
+pub struct AdamW {
+    config: AdamWConfig,
+}
+
+/// What AdamW keeps of a parameter.
+#[derive(Record, Clone)]
+pub struct AdamWState<B: Backend, const D: usize> {
+    /// Steps taken.
+    pub time: usize,
+    /// The running mean of gradients.
+    pub moment_1: Tensor<B, D>,
+    /// The running mean of squared gradients.
+    pub moment_2: Tensor<B, D>,
+}
+
+impl AdamWConfig {
+    /// Returns an optimizer of a module's parameters.
+    pub fn init<B: AutodiffBackend, M: AutodiffModule<B>>(&self) -> OptimizerAdaptor<AdamW, M, B> {
+        OptimizerAdaptor::from(AdamW { config: self.clone() })
+    }
+}
+
+impl<B: Backend> SimpleOptimizer<B> for AdamW {
+    type State<const D: usize> = AdamWState<B, D>;
+
+    fn step<const D: usize>(
+        &self,
+        learning_rate: LearningRate,
+        tensor: Tensor<B, D>,
+        gradient: Tensor<B, D>,
+        state: Option<Self::State<D>>,
+    ) -> (Tensor<B, D>, Option<Self::State<D>>) {
+        let AdamWConfig {
+            beta_1,
+            beta_2,
+            epsilon,
+            weight_decay,
+        } = self.config;
+        let fresh_1 = gradient.clone().mul_scalar(1.0 - beta_1);
+        let fresh_2 = (gradient.clone() * gradient).mul_scalar(1.0 - beta_2);
+        let (time, moment_1, moment_2) = match state {
+            None => (1, fresh_1, fresh_2),
+            Some(state) => (
+                state.time + 1,
+                state.moment_1.mul_scalar(beta_1) + fresh_1,
+                state.moment_2.mul_scalar(beta_2) + fresh_2,
+            ),
+        };
+        // Steps beyond 2^31 change no power of a number below 1.
+        let exponent = i32::try_from(time).unwrap_or(i32::MAX);
+        let correction_1 = 1.0 - beta_1.powi(exponent);
+        let correction_2 = 1.0 - beta_2.powi(exponent);
+        let denominator = moment_2
+            .clone()
+            .sqrt()
+            .div_scalar(correction_2.sqrt())
+            .add_scalar(epsilon);
+        let update = moment_1
+            .clone()
+            .mul_scalar(learning_rate / correction_1)
+            .div(denominator);
+        let decayed = match weight_decay {
+            0.0 => tensor,
+            decay => tensor.mul_scalar(1.0 - learning_rate * decay),
+        };
+        let state = AdamWState {
+            time,
+            moment_1,
+            moment_2,
+        };
+        (decayed - update, Some(state))
+    }
+
+    fn to_device<const D: usize>(mut state: Self::State<D>, device: &Device<B>) -> Self::State<D> {
+        state.moment_1 = state.moment_1.to_device(device);
+        state.moment_2 = state.moment_2.to_device(device);
+        state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::Autodiff;
+    use burn::nn::{Linear, LinearConfig};
+    use burn::optim::{GradientsParams, Optimizer};
+    use burn::tensor::Distribution;
+    use burn_flex::Flex;
+
+    use super::*;
+
+    type B = Autodiff<Flex>;
+
+    #[test]
+    fn steps_as_burns_own_adamw() {
+        let device = Default::default();
+        let mut ours: Linear<B> = LinearConfig::new(5, 7).init(&device);
+        let mut theirs = ours.clone();
+        let mut optimizer = AdamWConfig::new().with_weight_decay(0.1).init();
+        let mut reference = burn::optim::AdamWConfig::new()
+            .with_epsilon(1e-8)
+            .with_weight_decay(0.1)
+            .init();
+        for _ in 0..5 {
+            let input = Tensor::<B, 2>::random([3, 5], Distribution::Default, &device);
+            let gradients = |model: &Linear<B>| {
+                let loss = model.forward(input.clone()).powi_scalar(2).mean();
+                GradientsParams::from_grads(loss.backward(), model)
+            };
+            let (mine, its) = (gradients(&ours), gradients(&theirs));
+            ours = optimizer.step(1e-2, ours, mine);
+            theirs = reference.step(1e-2, theirs, its);
+        }
+        // Both compute in f32, in another order of operations.
+        let difference = (ours.weight.val() - theirs.weight.val()).abs().max();
+        assert!(difference.into_scalar() < 1e-5);
+    }
+}

@@ -1,0 +1,87 @@
+//! `ParameterInit`: the values a parameter starts with, the same in every layout of ranks.
+//!
+//! Called by the layers of `tensor_parallel` and by models.
+
+use burn::config::Config;
+
+use super::Placement;
+use crate::random::RandomStream;
+
+/// How a parameter starts.
+#[derive(Config, Debug, Copy, PartialEq)]
+pub enum ParameterInit {
+    /// All zero.
+    Zeros,
+    /// All one.
+    Ones,
+    /// Independent normal numbers around zero.
+    Normal {
+        /// Their standard deviation.
+        deviation: f64,
+    },
+    /// Independent numbers spread evenly over `[-bound, bound)`.
+    Uniform {
+        /// The largest magnitude.
+        bound: f64,
+    },
+}
+
+impl ParameterInit {
+    /// Returns this rank's elements of the parameter `name`, row-major, padding zero.
+    ///
+    /// An element's value depends on the seed, the name and its index in the logical parameter, never on the layout.
+    pub fn values(&self, seed: u64, name: &str, placement: &Placement) -> Vec<f64> {
+        let mut values = vec![0.0; placement.local_len()];
+        let stream = RandomStream::new(seed, name);
+        for run in placement.runs() {
+            let elements = &mut values[run.local..run.local + run.length];
+            match self {
+                ParameterInit::Zeros => {}
+                ParameterInit::Ones => elements.fill(1.0),
+                ParameterInit::Normal { deviation } => {
+                    stream.fill_normal(run.logical as u64, *deviation, elements);
+                }
+                ParameterInit::Uniform { bound } => {
+                    stream.fill_uniform(run.logical as u64, *bound, elements);
+                }
+            }
+        }
+        values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INITS: [ParameterInit; 2] = [
+        ParameterInit::Normal { deviation: 0.02 },
+        ParameterInit::Uniform { bound: 0.1 },
+    ];
+
+    #[test]
+    fn shards_hold_the_numbers_of_the_whole() {
+        let shape = [6, 3, 4, 5];
+        for init in INITS {
+            let whole = init.values(3, "c_attn.weight", &Placement::whole(shape));
+            for (count, index) in [(2, 0), (2, 1), (4, 0), (4, 3)] {
+                let placement = Placement::shard(&shape, 2, index, count);
+                let shard = init.values(3, "c_attn.weight", &placement);
+                for run in placement.runs() {
+                    assert_eq!(
+                        shard[run.local..run.local + run.length],
+                        whole[run.logical..run.logical + run.length]
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn padding_starts_at_zero_and_moves_nothing() {
+        let plain = INITS[0].values(3, "wte.weight", &Placement::whole([5, 4]));
+        let padded = INITS[0].values(3, "wte.weight", &Placement::new([5, 4], [0, 0], [8, 4]));
+        assert_eq!(padded[..20], plain);
+        assert!(padded[20..].iter().all(|&v| v == 0.0));
+    }
+}

@@ -1,0 +1,14 @@
+//! How each parameter is laid out over the ranks: its global name, its logical shape, and which part of it is here.
+//!
+//! Layers declare their parameters at construction ([`ParameterRegistry::declare`]); gradient finalisation, the
+//! global norm, the replica check and checkpoints read the declarations.
+
+mod initialize;
+mod layout;
+mod registry;
+mod visit;
+
+pub use initialize::ParameterInit;
+pub use layout::{Distribution, Placement, Run};
+pub use registry::{Declaration, ParameterRegistry, RegistryError};
+pub use visit::{ParameterEntry, list_parameters, read_host, tensor_from_host};

@@ -1,0 +1,104 @@
+//! `ParameterRegistry`: what this rank's parameters have declared about themselves.
+//!
+//! Filled by layers when they are made, through the [`ParallelContext`](crate::context::ParallelContext); read by
+//! gradient finalisation, the replica check, parity comparisons and checkpoints.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use burn::module::ParamId;
+
+use super::{Distribution, Placement};
+
+/// What a parameter has declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declaration {
+    /// The parameter's name, the same on every rank and in every layout.
+    pub name: String,
+    /// Which part of the logical parameter is here.
+    pub placement: Placement,
+    /// Who else holds it, and what its local gradient is.
+    pub distribution: Distribution,
+}
+
+/// A parameter that cannot be handled as it stands.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// Nothing is known of a parameter where something must be.
+    #[error(
+        "parameter {path} has not declared its layout, which sequence parallelism needs; \
+         declare it with ParallelContext::declare_replicated (its layer sees every token on every rank) \
+         or ParallelContext::declare_norm (its layer sees this rank's tokens only)"
+    )]
+    Undeclared {
+        /// The module path of the parameter.
+        path: String,
+    },
+    /// The tensor is not of the declared shape.
+    #[error("parameter {name} was declared with {declared} elements on this rank but has {actual}")]
+    ShapeChanged {
+        /// The parameter's name.
+        name: String,
+        /// Elements of the declared local shape.
+        declared: usize,
+        /// Elements of the tensor.
+        actual: usize,
+    },
+}
+
+/// The declarations of this rank's parameters. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct ParameterRegistry {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    declarations: HashMap<ParamId, Declaration>,
+    names: HashSet<String>,
+}
+
+impl ParameterRegistry {
+    /// Records a parameter's declaration.
+    pub fn declare(&self, id: ParamId, declaration: Declaration) {
+        self.lock().declarations.insert(id, declaration);
+    }
+
+    /// What a parameter has declared, if it has.
+    pub fn declaration(&self, id: ParamId) -> Option<Declaration> {
+        self.lock().declarations.get(&id).cloned()
+    }
+
+    /// Returns `name`, or, where it has been given out before, `name` with the lowest free ordinal behind it.
+    ///
+    /// Two layers made under one name are two layers: they must not start with the same numbers. All ranks make
+    /// their layers in the same order, so they agree on the ordinal.
+    pub fn reserve_name(&self, name: &str) -> String {
+        let mut inner = self.lock();
+        let mut unique = name.to_owned();
+        let mut ordinal = 1;
+        while !inner.names.insert(unique.clone()) {
+            ordinal += 1;
+            unique = format!("{name}#{ordinal}");
+        }
+        unique
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic while the lock is held leaves whole entries behind, so what is there is still good.
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_given_twice_gets_an_ordinal() {
+        let registry = ParameterRegistry::default();
+        assert_eq!(registry.reserve_name("fc.weight"), "fc.weight");
+        assert_eq!(registry.clone().reserve_name("fc.weight"), "fc.weight#2");
+        assert_eq!(registry.reserve_name("fc.weight"), "fc.weight#3");
+    }
+}

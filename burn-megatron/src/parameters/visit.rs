@@ -1,0 +1,83 @@
+//! Walks over a module's parameters, and the way of a tensor to host memory and back.
+//!
+//! Called by `data_parallel`, the replica check, parity comparisons and checkpoints.
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+
+/// A float parameter of a module, in the order in which the module lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterEntry {
+    /// burn's identifier: random, meaningless on other ranks.
+    pub id: ParamId,
+    /// The path of field names to the parameter.
+    pub path: String,
+    /// Its shape on this rank.
+    pub shape: Vec<usize>,
+    /// Its element type.
+    pub dtype: DType,
+    /// Whether it is trained. Buffers, such as a batch norm's running mean, are not.
+    pub requires_grad: bool,
+}
+
+impl ParameterEntry {
+    /// The number of elements on this rank.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether the parameter has no element on this rank.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Returns a module's float parameters and buffers, in the module's own order. Forces lazy parameters.
+pub fn list_parameters<B: Backend, M: Module<B>>(module: &M) -> Vec<ParameterEntry> {
+    struct Lister {
+        path: Vec<String>,
+        entries: Vec<ParameterEntry>,
+    }
+    impl<B: Backend> ModuleVisitor<B> for Lister {
+        fn enter_module(&mut self, name: &str, _container_type: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container_type: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            let tensor = param.val();
+            self.entries.push(ParameterEntry {
+                id: param.id,
+                path: self.path.join("."),
+                shape: tensor.dims().to_vec(),
+                dtype: tensor.dtype(),
+                requires_grad: tensor.is_require_grad(),
+            });
+        }
+    }
+    let mut lister = Lister {
+        path: Vec::new(),
+        entries: Vec::new(),
+    };
+    module.visit(&mut lister);
+    lister.entries
+}
+
+/// Returns a tensor's elements as f64, exact for every float type.
+pub fn read_host<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f64> {
+    tensor.into_data().iter::<f64>().collect()
+}
+
+/// Returns a tensor of the given type and shape with these elements.
+///
+/// # Panics
+/// When there are not as many elements as the shape has.
+pub fn tensor_from_host<B: Backend, const D: usize>(
+    values: Vec<f64>,
+    shape: [usize; D],
+    dtype: DType,
+    device: &B::Device,
+) -> Tensor<B, D> {
+    Tensor::from_data(TensorData::new(values, shape), (device, dtype))
+}

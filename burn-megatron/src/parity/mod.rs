@@ -1,0 +1,13 @@
+//! Judges whether a sharded run computes what the one-rank run does.
+//!
+//! Tolerances come from here and from nowhere else. Called by `compare_sharding` and by the parity tests.
+
+mod compare;
+mod perturb;
+mod recording;
+mod tolerance;
+
+pub use compare::{Judge, PartDifference, compare_shard};
+pub use perturb::perturb_constants;
+pub use recording::{RecordedStep, RecordedTensor, Recorder, RecordingError, TensorKind, read_step};
+pub use tolerance::Tolerance;

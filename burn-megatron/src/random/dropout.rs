@@ -1,0 +1,266 @@
+//! `Dropout`: which elements fall depends on their place in the model and in the global batch alone.
+//!
+//! Called by the models' blocks in place of burn's `Dropout`, whose process-wide generator would drop different
+//! elements on every tensor-parallel rank.
+
+use burn::config::Config;
+use burn::module::Module;
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+
+use super::StepCoordinates;
+use super::philox::{key_words, philox4x32_10};
+use crate::mutants::{self, Mutant};
+
+/// Which dropout of the model this is: every site has its own number, so no two share a mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DropoutSite {
+    /// The global layer number, counted over all pipeline stages.
+    pub layer: u32,
+    /// The site's number inside its layer.
+    pub number: u32,
+}
+
+/// Configuration of [`Dropout`].
+#[derive(Config, Debug)]
+pub struct DropoutConfig {
+    /// The probability with which an element becomes zero.
+    pub probability: f64,
+}
+
+/// Sets elements to zero with a probability, and scales the others so that the mean is kept.
+#[derive(Module, Clone, Debug)]
+pub struct Dropout {
+    probability: f64,
+    layer: u32,
+    number: u32,
+}
+
+impl DropoutConfig {
+    /// Returns the dropout of a site.
+    ///
+    /// # Panics
+    /// When the probability is outside `[0, 1)`.
+    pub fn init(&self, site: DropoutSite) -> Dropout {
+        assert!(
+            (0.0..1.0).contains(&self.probability),
+            "the dropout probability must lie in [0, 1), got {}",
+            self.probability
+        );
+        Dropout {
+            probability: self.probability,
+            layer: site.layer,
+            number: site.number,
+        }
+    }
+}
+
+impl Dropout {
+    /// Drops elements of an activation; the identity without autodiff, and at probability 0.
+    ///
+    /// # Shapes
+    /// - `input`: `[tokens, d_model]`, a row per token of `step.tokens`
+    /// - output: as `input`
+    ///
+    /// # Communication
+    /// None: every rank computes its own part of the one global mask.
+    ///
+    /// # Panics
+    /// When the rows are not as many as `step.tokens` has.
+    pub fn forward<B: Backend>(&self, input: Tensor<B, 2>, step: &StepCoordinates) -> Tensor<B, 2> {
+        if !self.is_active::<B>(&input.device()) {
+            return input;
+        }
+        let [tokens, d_model] = input.dims();
+        let places = step.tokens.places();
+        assert_eq!(
+            tokens,
+            places.len(),
+            "dropout of {tokens} rows with coordinates of {} tokens",
+            places.len()
+        );
+        let mut mask = vec![0.0f32; tokens * d_model];
+        for (row, place) in mask.chunks_exact_mut(d_model).zip(places) {
+            self.fill_row(row, step, place.sample, place.position, 0);
+        }
+        input.clone() * self.mask_tensor(mask, &input)
+    }
+
+    /// Drops attention probabilities; the identity without autodiff, and at probability 0.
+    ///
+    /// # Shapes
+    /// - `input`: `[batch, heads, seq_query, seq_key]`, this rank's heads, the first of which is `first_head` of the
+    ///   model; `step.tokens` has the `batch * seq_query` queries
+    /// - output: as `input`
+    ///
+    /// # Communication
+    /// None.
+    ///
+    /// # Panics
+    /// When the queries are not as many as `step.tokens` has.
+    pub fn forward_attention<B: Backend>(
+        &self,
+        input: Tensor<B, 4>,
+        step: &StepCoordinates,
+        first_head: usize,
+    ) -> Tensor<B, 4> {
+        if !self.is_active::<B>(&input.device()) {
+            return input;
+        }
+        let [batch, heads, queries, keys] = input.dims();
+        let places = step.tokens.places();
+        assert_eq!(
+            batch * queries,
+            places.len(),
+            "dropout of {batch} * {queries} queries with coordinates of {} tokens",
+            places.len()
+        );
+        let mut mask = vec![0.0f32; batch * heads * queries * keys];
+        for (index, row) in mask.chunks_exact_mut(keys).enumerate() {
+            let (sample, head, query) = (index / (heads * queries), index / queries % heads, index % queries);
+            let place = places[sample * queries + query];
+            self.fill_row(row, step, place.sample, place.position, (first_head + head) as u32);
+        }
+        input.clone() * self.mask_tensor(mask, &input)
+    }
+
+    fn is_active<B: Backend>(&self, device: &B::Device) -> bool {
+        self.probability > 0.0 && B::ad_enabled(device)
+    }
+
+    /// Writes 1 where an element of the row is kept, 0 where it falls.
+    fn fill_row(&self, row: &mut [f32], step: &StepCoordinates, sample: u64, position: u32, head: u32) {
+        /// Bits of the counter's first word that number the blocks of four columns; heads take the rest.
+        const BLOCK_BITS: u32 = 20;
+        assert!(
+            row.len() <= 4 << BLOCK_BITS && head < 1 << (32 - BLOCK_BITS),
+            "dropout addresses rows of at most {} columns and {} heads, got {} and head {head}",
+            4u32 << BLOCK_BITS,
+            1u32 << (32 - BLOCK_BITS),
+            row.len()
+        );
+        let key = site_key(step.seed, self.layer, self.number);
+        // Rounded down: the probability is exact to 2^-32.
+        let threshold = (self.probability * 4_294_967_296.0) as u32;
+        // Samples and iterations wrap after 2^32, where a mask would come a second time.
+        let (sample, iteration) = (step_sample(sample, step) as u32, step.iteration as u32);
+        for (block, columns) in row.chunks_mut(4).enumerate() {
+            let counter = [block as u32 | head << BLOCK_BITS, position, sample, iteration];
+            let words = philox4x32_10(counter, key);
+            for (column, word) in columns.iter_mut().zip(words) {
+                *column = f32::from(u8::from(word >= threshold));
+            }
+        }
+    }
+
+    /// The mask as a tensor of the input's type and shape, scaled by `1 / (1 - probability)`.
+    fn mask_tensor<B: Backend, const D: usize>(&self, mask: Vec<f32>, like: &Tensor<B, D>) -> Tensor<B, D> {
+        let scale = 1.0 / (1.0 - self.probability);
+        let data = TensorData::new(mask, like.shape());
+        let dtype: DType = like.dtype();
+        Tensor::<B, D>::from_data(data, (&like.device(), dtype)).mul_scalar(scale)
+    }
+}
+
+/// The number that stands for the sample: its own, unless the fault is planted that counts from this rank's first.
+fn step_sample(sample: u64, step: &StepCoordinates) -> u64 {
+    if mutants::is_active(Mutant::SharedDropoutMask) {
+        return sample - step.tokens.places()[0].sample;
+    }
+    sample
+}
+
+/// The generator's key for a site: a finaliser that spreads every bit of seed, layer and number over the key.
+fn site_key(seed: u64, layer: u32, number: u32) -> [u32; 2] {
+    let site = u64::from(layer) << 32 | u64::from(number);
+    key_words(mix(seed.wrapping_add(mix(site.wrapping_add(0x9E37_79B9_7F4A_7C15)))))
+}
+
+/// SplitMix64's finaliser (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators").
+fn mix(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::Autodiff;
+    use burn_flex::Flex;
+
+    use super::super::TokenMap;
+    use super::*;
+
+    type B = Autodiff<Flex>;
+
+    fn dropout(number: u32) -> Dropout {
+        DropoutConfig::new(0.3).init(DropoutSite { layer: 2, number })
+    }
+
+    fn step(samples: &[u64]) -> StepCoordinates {
+        StepCoordinates {
+            seed: 5,
+            iteration: 3,
+            tokens: TokenMap::of_samples(samples, 6),
+        }
+    }
+
+    fn hidden(samples: &[u64], number: u32) -> Vec<f32> {
+        let input = Tensor::<B, 2>::ones([samples.len() * 6, 7], &Default::default());
+        let output = dropout(number).forward(input, &step(samples));
+        output.into_data().to_vec().expect("f32")
+    }
+
+    #[test]
+    fn a_shard_of_tokens_drops_what_the_whole_drops() {
+        let whole = hidden(&[4, 9], 0);
+        let step = step(&[4, 9]);
+        for shards in [2, 3, 4] {
+            let joined: Vec<f32> = (0..shards)
+                .flat_map(|index| {
+                    let input = Tensor::<B, 2>::ones([12 / shards, 7], &Default::default());
+                    let output = dropout(0).forward(input, &step.shard(index, shards));
+                    output.into_data().to_vec::<f32>().expect("f32")
+                })
+                .collect();
+            assert_eq!(joined, whole);
+        }
+    }
+
+    #[test]
+    fn a_sample_drops_the_same_whichever_batch_it_is_in() {
+        assert_eq!(hidden(&[4, 9], 0)[42..], hidden(&[9], 0));
+    }
+
+    #[test]
+    fn heads_of_a_shard_drop_what_they_drop_in_the_whole() {
+        let input = |heads| Tensor::<B, 4>::ones([2, heads, 6, 6], &Default::default());
+        let whole = dropout(1).forward_attention(input(4), &step(&[1, 2]), 0);
+        for first in [0, 2] {
+            let part = dropout(1).forward_attention(input(2), &step(&[1, 2]), first);
+            let expected = whole.clone().slice([0..2, first..first + 2]);
+            assert_eq!(part.into_data(), expected.into_data());
+        }
+    }
+
+    #[test]
+    fn sites_samples_and_iterations_have_their_own_masks() {
+        assert_ne!(hidden(&[4], 0), hidden(&[4], 1));
+        assert_ne!(hidden(&[4], 0), hidden(&[5], 0));
+    }
+
+    #[test]
+    fn the_kept_share_and_the_scale_are_right() {
+        let values = hidden(&(0..500).collect::<Vec<_>>(), 0);
+        let kept = values.iter().filter(|&&v| v != 0.0).count() as f64 / values.len() as f64;
+        // Five standard errors of a share of 0.7.
+        assert!((kept - 0.7).abs() < 5.0 * (0.21 / values.len() as f64).sqrt(), "{kept}");
+        assert!(values.iter().all(|&v| v == 0.0 || v == (1.0f64 / 0.7) as f32));
+    }
+
+    #[test]
+    fn without_autodiff_nothing_falls() {
+        let input = Tensor::<Flex, 2>::ones([6, 7], &Default::default());
+        let output = dropout(0).forward(input.clone(), &step(&[1]));
+        assert_eq!(output.into_data(), input.into_data());
+    }
+}

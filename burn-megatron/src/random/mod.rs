@@ -1,0 +1,14 @@
+//! Random numbers by coordinates: what a number is depends on where it is used, never on which rank draws it.
+//!
+//! Initialisation ([`RandomStream`]) is keyed by the seed and the parameter's global name and counted by the element's
+//! index in the logical parameter. Dropout ([`Dropout`]) is keyed by the seed and the site and counted by iteration,
+//! sample, position, head and channel. So every layout of ranks starts from the same bits and drops the same elements.
+
+mod coordinates;
+mod dropout;
+pub mod philox;
+mod stream;
+
+pub use coordinates::{StepCoordinates, TokenMap, TokenPlace};
+pub use dropout::{Dropout, DropoutConfig, DropoutSite};
+pub use stream::RandomStream;

@@ -1,0 +1,197 @@
+//! `ColumnParallelLinear`: a linear layer whose output features are shared out over the tensor-parallel group.
+//!
+//! Called by attention (query, key, value), by the MLP's first layer and by the untied output head.
+
+use burn::config::Config;
+use burn::module::{Module, Param};
+use burn::nn::Linear;
+use burn::tensor::{Tensor, backend::Backend, module::linear};
+
+use super::{linear_init, take_shard};
+use crate::collectives::{CollectiveBackend, ProcessGroup};
+use crate::context::{ParallelContext, ParameterSpec};
+use crate::mappings::{copy_to_tensor_region, gather_from_sequence_region, gather_from_tensor_region};
+use crate::parameters::{Distribution, ParameterInit, Placement};
+use crate::topology::TopologyError;
+
+/// Configuration of [`ColumnParallelLinear`].
+#[derive(Config, Debug)]
+pub struct ColumnParallelLinearConfig {
+    /// The size of the input features.
+    pub d_input: usize,
+    /// The size of the output features, over all ranks.
+    pub d_output: usize,
+    /// Whether a bias is added.
+    #[config(default = true)]
+    pub bias: bool,
+    /// Whether every rank receives all output features; otherwise each keeps its own.
+    #[config(default = false)]
+    pub gather_output: bool,
+    /// How many matrices of equal width lie side by side in the weight, each shared out by itself: 3 for a fused
+    /// query-key-value projection `[Q | K | V]`.
+    #[config(default = 1)]
+    pub fused: usize,
+    /// How the weight starts; burn's default for `Linear` if not given.
+    pub weight_init: Option<ParameterInit>,
+    /// How the bias starts; burn's default for `Linear` if not given.
+    pub bias_init: Option<ParameterInit>,
+}
+
+/// Applies `Y = X W + b`, each rank computing its own columns of `Y`.
+///
+/// # Reference
+/// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
+#[derive(Module, Debug)]
+pub struct ColumnParallelLinear<B: Backend> {
+    /// `[d_input, d_output / tp]`: this rank's columns.
+    pub weight: Param<Tensor<B, 2>>,
+    /// `[d_output / tp]`.
+    pub bias: Option<Param<Tensor<B, 1>>>,
+    gather_output: bool,
+    sequence_parallel: bool,
+    group: ProcessGroup,
+}
+
+impl ColumnParallelLinearConfig {
+    /// Returns a new layer, initialised by its global name: the same numbers in every layout.
+    ///
+    /// # Errors
+    /// When the tensor-parallel size does not divide the width of each fused matrix, or `fused` does not divide
+    /// `d_output`.
+    ///
+    /// # Panics
+    /// When the output of several fused matrices is to be gathered: their shards would interleave.
+    pub fn init<B: Backend>(
+        &self,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<ColumnParallelLinear<B>, TopologyError> {
+        let cut = self.cut(context)?;
+        let weight = context.parameter(
+            "weight",
+            [self.d_input, cut.width],
+            &ParameterSpec {
+                placement: cut.weight,
+                distribution: Distribution::Sharded,
+                init: linear_init(&self.weight_init, self.d_input),
+            },
+            device,
+        );
+        let bias = self.bias.then(|| {
+            context.parameter(
+                "bias",
+                [cut.width],
+                &ParameterSpec {
+                    placement: cut.bias,
+                    distribution: Distribution::Sharded,
+                    init: linear_init(&self.bias_init, self.d_input),
+                },
+                device,
+            )
+        });
+        Ok(self.layer(weight, bias, context))
+    }
+
+    /// Returns this rank's shard of an existing layer, which every rank holds in full.
+    ///
+    /// `bias` and the initialisers of this configuration are not looked at: the layer's own are taken.
+    ///
+    /// # Errors
+    /// As [`init`](Self::init).
+    ///
+    /// # Panics
+    /// When the layer is not `[d_input, d_output]`.
+    pub fn from_linear<B: Backend>(
+        &self,
+        linear: Linear<B>,
+        context: &ParallelContext,
+    ) -> Result<ColumnParallelLinear<B>, TopologyError> {
+        assert_eq!(
+            linear.weight.lazy_shape().to_vec(),
+            [self.d_input, self.d_output],
+            "the linear layer's shape against the configured [d_input, d_output]"
+        );
+        let cut = self.cut(context)?;
+        let weight = take_shard(linear.weight, &cut.weight, [self.d_input, cut.width]);
+        context.declare_sharded("weight", &weight, cut.weight);
+        let bias = linear.bias.map(|bias| {
+            let bias = take_shard(bias, &cut.bias, [cut.width]);
+            context.declare_sharded("bias", &bias, cut.bias);
+            bias
+        });
+        Ok(self.layer(weight, bias, context))
+    }
+
+    fn cut(&self, context: &ParallelContext) -> Result<Cut, TopologyError> {
+        assert!(
+            !(self.gather_output && self.fused > 1),
+            "the output of {} fused matrices cannot be gathered: their shards would interleave",
+            self.fused
+        );
+        let group = context.tensor_group();
+        let matrix = self.d_output / self.fused;
+        crate::topology::check_divides("d_output", self.d_output, "fused", self.fused)?;
+        context
+            .config()
+            .check_tensor_divides("the width of a column-parallel matrix", matrix)?;
+        // The dimension before the last counts the fused matrices; each is cut along the last.
+        let shard = |shape: &[usize]| {
+            Placement::shard(shape, shape.len() - 1, group.rank(), group.size()).with_fused_dimension(shape.len() - 2)
+        };
+        Ok(Cut {
+            width: self.d_output / group.size(),
+            weight: shard(&[self.d_input, self.fused, matrix]),
+            bias: shard(&[self.fused, matrix]),
+        })
+    }
+
+    fn layer<B: Backend>(
+        &self,
+        weight: Param<Tensor<B, 2>>,
+        bias: Option<Param<Tensor<B, 1>>>,
+        context: &ParallelContext,
+    ) -> ColumnParallelLinear<B> {
+        ColumnParallelLinear {
+            weight,
+            bias,
+            gather_output: self.gather_output,
+            sequence_parallel: context.is_sequence_parallel(),
+            group: context.tensor_group().clone(),
+        }
+    }
+}
+
+/// Where the columns of this rank lie.
+struct Cut {
+    width: usize,
+    weight: Placement,
+    bias: Placement,
+}
+
+impl<B: CollectiveBackend> ColumnParallelLinear<B> {
+    /// Applies the layer.
+    ///
+    /// # Shapes
+    /// - `input`: `[..., d_input]`, the same on every tensor-parallel rank; under sequence parallelism
+    ///   `[tokens / tp, ..., d_input]`, this rank's tokens
+    /// - output: `[..., d_output / tp]`, this rank's features of all tokens; `[..., d_output]` if gathered
+    ///
+    /// # Communication
+    /// Forward: none; under sequence parallelism one all-gather of the input over the tensor group. Backward: one
+    /// all-reduce of the input's size; under sequence parallelism one reduce-scatter. If gathered, one all-gather of
+    /// the output in the forward pass besides.
+    ///
+    /// # Panics
+    /// When a collective fails.
+    pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+        let input = match self.sequence_parallel {
+            true => gather_from_sequence_region(input, &self.group),
+            false => copy_to_tensor_region(input, &self.group),
+        };
+        let output = linear(input, self.weight.val(), self.bias.as_ref().map(|bias| bias.val()));
+        match self.gather_output {
+            true => gather_from_tensor_region(output, D - 1, &self.group),
+            false => output,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Cross-entropy over a vocabulary that is shared out over the tensor-parallel group.
+//!
+//! Called by models for their loss.
+
+use burn::module::Module;
+use burn::tensor::{Bool, Int, Tensor, TensorPrimitive, backend::Backend};
+
+use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp, unwrap_or_unwind};
+use crate::mappings::reduce_from_tensor_region;
+
+/// The range of a padded vocabulary that a rank holds.
+#[derive(Module, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VocabShard {
+    start: usize,
+    rows: usize,
+    valid: usize,
+}
+
+impl VocabShard {
+    /// Returns this rank's range of a vocabulary of `size` tokens padded to `padded`, which the group's size divides.
+    pub fn new(size: usize, padded: usize, group: &ProcessGroup) -> Self {
+        let rows = padded / group.size();
+        let start = group.rank() * rows;
+        Self {
+            start,
+            rows,
+            valid: size.saturating_sub(start).min(rows),
+        }
+    }
+
+    /// The first token of the range.
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
+    /// The rows of the range, padding included.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The rows of the range that stand for a token; the others are padding.
+    pub fn valid(&self) -> usize {
+        self.valid
+    }
+
+    /// Returns each token's row in this range, 0 for a token outside it, and whether it lies outside.
+    pub(super) fn localize<B: Backend>(&self, tokens: Tensor<B, 1, Int>) -> (Tensor<B, 1, Int>, Tensor<B, 1, Bool>) {
+        let local = tokens - self.start as i64;
+        let elsewhere = local
+            .clone()
+            .lower_elem(0)
+            .bool_or(local.clone().greater_equal_elem(self.valid as i64));
+        (local.mask_fill(elsewhere.clone(), 0), elsewhere)
+    }
+}
+
+/// Computes each token's cross-entropy, `log Σ_v exp(x_v) − x_target`, without gathering the logits.
+///
+/// The maximum over the whole vocabulary is taken off first, so no exponential overflows. Padding columns count for
+/// nothing and get a gradient of zero, also on a rank that holds nothing else.
+///
+/// # Shapes
+/// - `logits`: `[tokens, rows]`, this rank's columns of the vocabulary
+/// - `targets`: `[tokens]`, the same on every rank, each below the unpadded size of the vocabulary
+/// - output: `[tokens]`, the same on every rank
+///
+/// # Communication
+/// Forward: two all-reduces over `group`, of `tokens` and of `2 * tokens` elements. Backward: none.
+///
+/// # Panics
+/// When the logits are not as wide as the shard, or a collective fails.
+///
+/// # Reference
+/// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
+pub fn vocab_parallel_cross_entropy<B: CollectiveBackend>(
+    logits: Tensor<B, 2>,
+    targets: Tensor<B, 1, Int>,
+    shard: VocabShard,
+    group: &ProcessGroup,
+) -> Tensor<B, 1> {
+    let [tokens, columns] = logits.dims();
+    assert_eq!(
+        columns,
+        shard.rows(),
+        "logits of {columns} columns against a vocabulary shard of {} rows",
+        shard.rows()
+    );
+    // Masked, not cut off: the graph must reach the logits, or a rank of padding alone would skip the collectives of
+    // the backward pass.
+    let logits = match shard.valid() == columns {
+        true => logits,
+        false => {
+            let device = logits.device();
+            let padding =
+                Tensor::<B, 1, Int>::arange(0..columns as i64, &device).greater_equal_elem(shard.valid() as i64);
+            let padding = padding.unsqueeze::<2>().expand([tokens, columns]);
+            logits.mask_fill(padding, f64::NEG_INFINITY)
+        }
+    };
+    let maximum = maximum_over(logits.clone().detach().max_dim(1), group);
+    let shifted = logits - maximum;
+    let sum = shifted.clone().exp().sum_dim(1);
+    let (local, elsewhere) = shard.localize(targets);
+    let target = shifted
+        .gather(1, local.unsqueeze_dim::<2>(1))
+        .mask_fill(elsewhere.unsqueeze_dim::<2>(1), 0.0);
+    // [tokens, 2]: the sum of exponentials and the target's logit travel together.
+    let both = reduce_from_tensor_region(Tensor::cat(vec![sum, target], 1), group);
+    let [sum, target] = [0, 1].map(|column| both.clone().narrow(1, column, 1));
+    (sum.log() - target).squeeze_dim::<1>(1)
+}
+
+/// The element-wise maximum over the group, as a constant.
+fn maximum_over<B: CollectiveBackend>(local: Tensor<B, 2>, group: &ProcessGroup) -> Tensor<B, 2> {
+    if group.size() == 1 {
+        return local;
+    }
+    let reduced = B::all_reduce(local.into_primitive().tensor(), ReduceOp::Max, group);
+    Tensor::from_primitive(TensorPrimitive::Float(unwrap_or_unwind(reduced)))
+}

@@ -1,0 +1,241 @@
+//! `VocabParallelEmbedding`: a token embedding whose vocabulary is shared out over the tensor-parallel group, and
+//! `PositionEmbedding`, which every rank holds.
+//!
+//! Called by models, for their input and, where it is tied, for their output head.
+
+use burn::config::Config;
+use burn::module::{Module, Param};
+use burn::nn::Embedding;
+use burn::tensor::{Int, Tensor, backend::Backend};
+
+use super::{VocabShard, take_shard};
+use crate::collectives::{CollectiveBackend, ProcessGroup};
+use crate::context::{ParallelContext, ParameterSpec};
+use crate::mappings::{copy_to_tensor_region, gather_from_sequence_region, reduce_from_tensor_region};
+use crate::mutants::{self, Mutant};
+use crate::parameters::{Distribution, ParameterInit, Placement};
+use crate::topology::TopologyError;
+
+/// Configuration of [`VocabParallelEmbedding`].
+#[derive(Config, Debug)]
+pub struct VocabParallelEmbeddingConfig {
+    /// The size of the vocabulary, without padding.
+    pub n_embedding: usize,
+    /// The size of each embedding.
+    pub d_model: usize,
+    /// The rows over all ranks, padding included; the next multiple of the tensor-parallel size if not given.
+    pub padded_size: Option<usize>,
+    /// How the rows start; burn's default for `Embedding`, N(0, 1), if not given.
+    pub init: Option<ParameterInit>,
+}
+
+/// Looks tokens up in a table of which each rank holds a range of rows.
+///
+/// # Reference
+/// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
+#[derive(Module, Debug)]
+pub struct VocabParallelEmbedding<B: Backend> {
+    /// `[padded_size / tp, d_model]`: this rank's rows.
+    pub weight: Param<Tensor<B, 2>>,
+    shard: VocabShard,
+    sequence_parallel: bool,
+    group: ProcessGroup,
+}
+
+impl VocabParallelEmbeddingConfig {
+    /// Returns a new embedding, initialised by its global name: the same numbers in every layout, padding zero.
+    ///
+    /// # Errors
+    /// When the tensor-parallel size does not divide `padded_size`.
+    ///
+    /// # Panics
+    /// When `padded_size` is below `n_embedding`.
+    pub fn init<B: Backend>(
+        &self,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<VocabParallelEmbedding<B>, TopologyError> {
+        let shard = self.shard(context)?;
+        let weight = context.parameter(
+            "weight",
+            [shard.rows(), self.d_model],
+            &ParameterSpec {
+                placement: self.placement(shard),
+                distribution: Distribution::Sharded,
+                init: self.init.unwrap_or(ParameterInit::Normal { deviation: 1.0 }),
+            },
+            device,
+        );
+        Ok(Self::layer(weight, shard, context))
+    }
+
+    /// Returns this rank's rows of an existing embedding, which every rank holds in full.
+    ///
+    /// # Errors
+    /// As [`init`](Self::init).
+    ///
+    /// # Panics
+    /// When the embedding is not `[n_embedding, d_model]`.
+    pub fn from_embedding<B: Backend>(
+        &self,
+        embedding: Embedding<B>,
+        context: &ParallelContext,
+    ) -> Result<VocabParallelEmbedding<B>, TopologyError> {
+        assert_eq!(
+            embedding.weight.lazy_shape().to_vec(),
+            [self.n_embedding, self.d_model],
+            "the embedding's shape against the configured [n_embedding, d_model]"
+        );
+        let shard = self.shard(context)?;
+        let placement = self.placement(shard);
+        let weight = take_shard(embedding.weight, &placement, [shard.rows(), self.d_model]);
+        context.declare_sharded("weight", &weight, placement);
+        Ok(Self::layer(weight, shard, context))
+    }
+
+    fn shard(&self, context: &ParallelContext) -> Result<VocabShard, TopologyError> {
+        let group = context.tensor_group();
+        let padded = self
+            .padded_size
+            .unwrap_or(self.n_embedding.next_multiple_of(group.size()));
+        assert!(
+            padded >= self.n_embedding,
+            "a padded vocabulary of {padded} rows cannot hold {} tokens",
+            self.n_embedding
+        );
+        context.config().check_tensor_divides("the padded vocabulary", padded)?;
+        Ok(VocabShard::new(self.n_embedding, padded, group))
+    }
+
+    fn placement(&self, shard: VocabShard) -> Placement {
+        Placement::new(
+            [self.n_embedding, self.d_model],
+            [shard.start(), 0],
+            [shard.rows(), self.d_model],
+        )
+    }
+
+    fn layer<B: Backend>(
+        weight: Param<Tensor<B, 2>>,
+        shard: VocabShard,
+        context: &ParallelContext,
+    ) -> VocabParallelEmbedding<B> {
+        VocabParallelEmbedding {
+            weight,
+            shard,
+            sequence_parallel: context.is_sequence_parallel(),
+            group: context.tensor_group().clone(),
+        }
+    }
+}
+
+impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
+    /// Looks up every token: the rank that holds its row gives it, the others give zeros, and the sum is taken.
+    ///
+    /// # Shapes
+    /// - `tokens`: `[batch * seq]`, the same on every tensor-parallel rank, below `n_embedding`
+    /// - output: `[batch * seq, d_model]`, the same on every tensor-parallel rank, also under sequence parallelism:
+    ///   position embeddings are added to all tokens before the scatter
+    ///
+    /// # Communication
+    /// Forward: one all-reduce of the output over the tensor group. Backward: none.
+    ///
+    /// # Panics
+    /// When the collective fails.
+    pub fn forward(&self, tokens: Tensor<B, 1, Int>) -> Tensor<B, 2> {
+        if self.group.size() == 1 {
+            return self.weight.val().select(0, tokens);
+        }
+        let (local, elsewhere) = self.shard.localize(tokens);
+        let rows = self.weight.val().select(0, local);
+        let rows = rows.mask_fill(elsewhere.unsqueeze_dim::<2>(1), 0.0);
+        reduce_from_tensor_region(rows, &self.group)
+    }
+
+    /// Scores hidden states against every embedding: the tied output head.
+    ///
+    /// # Shapes
+    /// - `hidden`: `[batch * seq, d_model]`, the same on every tensor-parallel rank; under sequence parallelism
+    ///   `[batch * seq / tp, d_model]`, this rank's tokens
+    /// - output: `[batch * seq, padded_size / tp]`, this rank's part of the vocabulary, for
+    ///   [`vocab_parallel_cross_entropy`](super::vocab_parallel_cross_entropy)
+    ///
+    /// # Communication
+    /// As [`ColumnParallelLinear::forward`](super::ColumnParallelLinear::forward).
+    ///
+    /// # Panics
+    /// When a collective fails.
+    pub fn logits(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+        let hidden = match self.sequence_parallel {
+            true => gather_from_sequence_region(hidden, &self.group),
+            false => copy_to_tensor_region(hidden, &self.group),
+        };
+        let weight = match mutants::is_active(Mutant::NoTiedSum) && self.group.size() > 1 {
+            true => self.weight.val().detach(),
+            false => self.weight.val(),
+        };
+        hidden.matmul(weight.transpose())
+    }
+
+    /// The range of the vocabulary that this rank holds.
+    pub fn vocab_shard(&self) -> VocabShard {
+        self.shard
+    }
+}
+
+/// Configuration of [`PositionEmbedding`].
+#[derive(Config, Debug)]
+pub struct PositionEmbeddingConfig {
+    /// The longest sequence.
+    pub max_seq_length: usize,
+    /// The size of each embedding.
+    pub d_model: usize,
+    /// How the rows start.
+    #[config(default = "ParameterInit::Normal { deviation: 0.02 }")]
+    pub init: ParameterInit,
+}
+
+/// Learned embeddings of positions, held by every tensor-parallel rank.
+#[derive(Module, Debug)]
+pub struct PositionEmbedding<B: Backend> {
+    /// `[max_seq_length, d_model]`.
+    pub weight: Param<Tensor<B, 2>>,
+}
+
+impl PositionEmbeddingConfig {
+    /// Returns a new embedding, initialised by its global name.
+    pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> PositionEmbedding<B> {
+        let shape = [self.max_seq_length, self.d_model];
+        let spec = ParameterSpec {
+            placement: Placement::whole(shape),
+            distribution: Distribution::Replicated,
+            init: self.init,
+        };
+        PositionEmbedding {
+            weight: context.parameter("weight", shape, &spec, device),
+        }
+    }
+}
+
+impl<B: Backend> PositionEmbedding<B> {
+    /// Adds each position's embedding to the tokens at it.
+    ///
+    /// # Shapes
+    /// - `input`: `[batch * seq, d_model]`, whole samples of `seq_length` tokens
+    /// - output: as `input`
+    ///
+    /// # Panics
+    /// When `seq_length` is above `max_seq_length` or does not divide the tokens.
+    pub fn forward(&self, input: Tensor<B, 2>, seq_length: usize) -> Tensor<B, 2> {
+        let [tokens, d_model] = input.dims();
+        let [max_seq_length, _] = self.weight.dims();
+        assert!(
+            seq_length <= max_seq_length && tokens.is_multiple_of(seq_length),
+            "{tokens} tokens in samples of {seq_length}, with {max_seq_length} positions"
+        );
+        let positions = self.weight.val().slice(0..seq_length).unsqueeze::<3>();
+        // [batch, seq, d_model] + [1, seq, d_model]
+        let output = input.reshape([tokens / seq_length, seq_length, d_model]) + positions;
+        output.reshape([tokens, d_model])
+    }
+}

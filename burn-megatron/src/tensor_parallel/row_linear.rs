@@ -1,0 +1,185 @@
+//! `RowParallelLinear`: a linear layer whose input features are shared out over the tensor-parallel group.
+//!
+//! Called by attention and the MLP for the projection back to `d_model`.
+
+use burn::config::Config;
+use burn::module::{Module, Param};
+use burn::nn::Linear;
+use burn::tensor::{Tensor, backend::Backend, module::linear};
+
+use super::{linear_init, take_shard};
+use crate::collectives::{CollectiveBackend, ProcessGroup};
+use crate::context::{ParallelContext, ParameterSpec};
+use crate::mappings::{reduce_from_tensor_region, reduce_scatter_to_sequence_region, scatter_to_tensor_region};
+use crate::mutants::{self, Mutant};
+use crate::parameters::{Distribution, ParameterInit, Placement};
+use crate::topology::TopologyError;
+
+/// Configuration of [`RowParallelLinear`].
+#[derive(Config, Debug)]
+pub struct RowParallelLinearConfig {
+    /// The size of the input features, over all ranks.
+    pub d_input: usize,
+    /// The size of the output features.
+    pub d_output: usize,
+    /// Whether a bias is added.
+    #[config(default = true)]
+    pub bias: bool,
+    /// Whether the input comes from a column-parallel layer, each rank holding its own features; otherwise every rank
+    /// holds all of them, and the layer takes its own.
+    #[config(default = true)]
+    pub input_is_parallel: bool,
+    /// How the weight starts; burn's default for `Linear` if not given.
+    pub weight_init: Option<ParameterInit>,
+    /// How the bias starts; burn's default for `Linear` if not given.
+    pub bias_init: Option<ParameterInit>,
+}
+
+/// Applies `Y = Σ X_i W_i + b`, each rank computing one term of the sum; the bias is added once, after it.
+///
+/// # Reference
+/// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
+#[derive(Module, Debug)]
+pub struct RowParallelLinear<B: Backend> {
+    /// `[d_input / tp, d_output]`: this rank's rows.
+    pub weight: Param<Tensor<B, 2>>,
+    /// `[d_output]`, the same on every rank.
+    pub bias: Option<Param<Tensor<B, 1>>>,
+    input_is_parallel: bool,
+    sequence_parallel: bool,
+    group: ProcessGroup,
+}
+
+impl RowParallelLinearConfig {
+    /// Returns a new layer, initialised by its global name: the same numbers in every layout.
+    ///
+    /// # Errors
+    /// When the tensor-parallel size does not divide `d_input`.
+    pub fn init<B: Backend>(
+        &self,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<RowParallelLinear<B>, TopologyError> {
+        let placement = self.cut(context)?;
+        let weight = context.parameter(
+            "weight",
+            [self.local_input(context), self.d_output],
+            &ParameterSpec {
+                placement,
+                distribution: Distribution::Sharded,
+                init: linear_init(&self.weight_init, self.d_input),
+            },
+            device,
+        );
+        let bias = self.bias.then(|| {
+            context.parameter(
+                "bias",
+                [self.d_output],
+                &ParameterSpec {
+                    placement: Placement::whole([self.d_output]),
+                    distribution: context.token_wise_distribution(),
+                    init: linear_init(&self.bias_init, self.d_input),
+                },
+                device,
+            )
+        });
+        Ok(self.layer(weight, bias, context))
+    }
+
+    /// Returns this rank's shard of an existing layer, which every rank holds in full.
+    ///
+    /// `bias` and the initialisers of this configuration are not looked at: the layer's own are taken.
+    ///
+    /// # Errors
+    /// As [`init`](Self::init).
+    ///
+    /// # Panics
+    /// When the layer is not `[d_input, d_output]`.
+    pub fn from_linear<B: Backend>(
+        &self,
+        linear: Linear<B>,
+        context: &ParallelContext,
+    ) -> Result<RowParallelLinear<B>, TopologyError> {
+        assert_eq!(
+            linear.weight.lazy_shape().to_vec(),
+            [self.d_input, self.d_output],
+            "the linear layer's shape against the configured [d_input, d_output]"
+        );
+        let placement = self.cut(context)?;
+        let shape = [self.local_input(context), self.d_output];
+        let weight = take_shard(linear.weight, &placement, shape);
+        context.declare_sharded("weight", &weight, placement);
+        if let Some(bias) = &linear.bias {
+            context.declare_norm("bias", bias);
+        }
+        Ok(self.layer(weight, linear.bias, context))
+    }
+
+    fn cut(&self, context: &ParallelContext) -> Result<Placement, TopologyError> {
+        let group = context.tensor_group();
+        context
+            .config()
+            .check_tensor_divides("the input width of a row-parallel matrix", self.d_input)?;
+        let shape = [self.d_input, self.d_output];
+        Ok(Placement::shard(&shape, 0, group.rank(), group.size()))
+    }
+
+    fn local_input(&self, context: &ParallelContext) -> usize {
+        self.d_input / context.tensor_group().size()
+    }
+
+    fn layer<B: Backend>(
+        &self,
+        weight: Param<Tensor<B, 2>>,
+        bias: Option<Param<Tensor<B, 1>>>,
+        context: &ParallelContext,
+    ) -> RowParallelLinear<B> {
+        RowParallelLinear {
+            weight,
+            bias,
+            input_is_parallel: self.input_is_parallel,
+            sequence_parallel: context.is_sequence_parallel(),
+            group: context.tensor_group().clone(),
+        }
+    }
+}
+
+impl<B: CollectiveBackend> RowParallelLinear<B> {
+    /// Applies the layer.
+    ///
+    /// # Shapes
+    /// - `input`: `[..., d_input / tp]`, this rank's features; `[..., d_input]` if the input is not parallel
+    /// - output: `[..., d_output]`, the same on every tensor-parallel rank; under sequence parallelism
+    ///   `[tokens / tp, ..., d_output]`, this rank's tokens
+    ///
+    /// # Communication
+    /// Forward: one all-reduce of the output over the tensor group; under sequence parallelism one reduce-scatter.
+    /// Backward: none; under sequence parallelism one all-gather. If the input is not parallel, one all-gather of its
+    /// gradient besides.
+    ///
+    /// # Panics
+    /// When a collective fails, or the tensor-parallel size does not divide the tokens under sequence parallelism.
+    pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+        let input = match self.input_is_parallel {
+            true => input,
+            false => scatter_to_tensor_region(input, D - 1, &self.group),
+        };
+        let bias = self.bias.as_ref().map(|bias| bias.val());
+        if self.group.size() == 1 {
+            return linear(input, self.weight.val(), bias);
+        }
+        let (early_bias, bias) = match mutants::is_active(Mutant::BiasAddedPerRank) {
+            true => (bias, None),
+            false => (None, bias),
+        };
+        let partial = linear(input, self.weight.val(), early_bias);
+        let output = match self.sequence_parallel {
+            true => reduce_scatter_to_sequence_region(partial, &self.group),
+            false => reduce_from_tensor_region(partial, &self.group),
+        };
+        match bias {
+            Some(bias) => output + bias.unsqueeze(),
+            None => output,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `ParallelConfig`: the sizes of the three axes of parallelism, validated against the world.
+//!
+//! Called by the command line and by every program that builds a [`RankGrid`].
+
+use serde::{Deserialize, Serialize};
+
+use super::RankGrid;
+
+/// The sizes of the axes of parallelism, and whether tensor-parallel regions shard the sequence.
+///
+/// The data-parallel size is not given: it is what is left of the world,
+/// `world_size / (tensor_parallel_size * pipeline_parallel_size)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParallelConfig {
+    /// Ranks that share each layer.
+    pub tensor_parallel_size: usize,
+    /// Stages that the layers are cut into.
+    pub pipeline_parallel_size: usize,
+    /// Shard the activations between tensor-parallel regions along the tokens.
+    pub sequence_parallel: bool,
+}
+
+/// A configuration that no rank grid fits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopologyError {
+    /// A size of zero.
+    #[error("{name} must be at least 1, got 0")]
+    Zero {
+        /// The size that is zero.
+        name: &'static str,
+    },
+    /// The model-parallel size does not divide the world.
+    #[error(
+        "the world size must be a multiple of tensor_parallel_size * pipeline_parallel_size \
+         = {tensor} * {pipeline} = {model}, got {world_size}; the nearest valid world sizes are {nearest}",
+        model = tensor * pipeline
+    )]
+    WorldSize {
+        /// The tensor-parallel size.
+        tensor: usize,
+        /// The pipeline-parallel size.
+        pipeline: usize,
+        /// The number of ranks.
+        world_size: usize,
+        /// The nearest world sizes that would do, as text.
+        nearest: String,
+    },
+    /// Sequence parallelism without tensor parallelism.
+    #[error(
+        "sequence_parallel needs tensor_parallel_size of at least 2, got 1; \
+         set tensor_parallel_size to 2 or more, or leave sequence_parallel off"
+    )]
+    SequenceWithoutTensor,
+    /// A quantity of the model that an axis does not divide.
+    #[error("{what} must be divisible by {by} = {divisor}, got {value}; the nearest valid values are {nearest}")]
+    Indivisible {
+        /// What is cut.
+        what: String,
+        /// The axis that cuts it.
+        by: &'static str,
+        /// The size of that axis.
+        divisor: usize,
+        /// The value that was given.
+        value: usize,
+        /// The nearest values that would do, as text.
+        nearest: String,
+    },
+}
+
+impl Default for ParallelConfig {
+    /// One rank, no sharding.
+    fn default() -> Self {
+        Self {
+            tensor_parallel_size: 1,
+            pipeline_parallel_size: 1,
+            sequence_parallel: false,
+        }
+    }
+}
+
+impl ParallelConfig {
+    /// Returns the grid of `world_size` ranks with these sizes.
+    ///
+    /// # Errors
+    /// When a size is zero, when the model-parallel size does not divide `world_size`, or when sequence
+    /// parallelism is asked for on a single tensor rank. The message gives the rule, the values and the nearest
+    /// valid ones.
+    pub fn grid(&self, world_size: usize) -> Result<RankGrid, TopologyError> {
+        for (name, size) in [
+            ("tensor_parallel_size", self.tensor_parallel_size),
+            ("pipeline_parallel_size", self.pipeline_parallel_size),
+            ("world_size", world_size),
+        ] {
+            if size == 0 {
+                return Err(TopologyError::Zero { name });
+            }
+        }
+        if self.sequence_parallel && self.tensor_parallel_size == 1 {
+            return Err(TopologyError::SequenceWithoutTensor);
+        }
+        let model = self.tensor_parallel_size.saturating_mul(self.pipeline_parallel_size);
+        if !world_size.is_multiple_of(model) {
+            return Err(TopologyError::WorldSize {
+                tensor: self.tensor_parallel_size,
+                pipeline: self.pipeline_parallel_size,
+                world_size,
+                nearest: nearest_multiples(world_size, model),
+            });
+        }
+        Ok(RankGrid::new(
+            self.tensor_parallel_size,
+            world_size / model,
+            self.pipeline_parallel_size,
+        ))
+    }
+
+    /// Checks that the tensor-parallel size divides `value`, a quantity of the model called `what`.
+    ///
+    /// # Errors
+    /// [`TopologyError::Indivisible`], with the nearest values that would do.
+    pub fn check_tensor_divides(&self, what: &str, value: usize) -> Result<(), TopologyError> {
+        check_divides(what, value, "tensor_parallel_size", self.tensor_parallel_size)
+    }
+}
+
+/// Checks that `divisor`, the size of what `by` names, divides `value`, the size of `what`.
+///
+/// # Errors
+/// [`TopologyError::Indivisible`], with the nearest values that would do.
+pub fn check_divides(what: &str, value: usize, by: &'static str, divisor: usize) -> Result<(), TopologyError> {
+    if value.is_multiple_of(divisor) {
+        return Ok(());
+    }
+    Err(TopologyError::Indivisible {
+        what: what.to_owned(),
+        by,
+        divisor,
+        value,
+        nearest: nearest_multiples(value, divisor),
+    })
+}
+
+/// The positive multiples of `divisor` on either side of `value`, as text.
+fn nearest_multiples(value: usize, divisor: usize) -> String {
+    let below = value / divisor * divisor;
+    let above = below.saturating_add(divisor);
+    if below == 0 {
+        above.to_string()
+    } else {
+        format!("{below} and {above}")
+    }
+}

@@ -1,0 +1,76 @@
+//! Counts the memory that a process has allocated: CPU backends have no figure of their own.
+//!
+//! A training program makes [`CountingAllocator`] its global allocator and asks [`peak_bytes`].
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+static CURRENT: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// A global allocator that counts the bytes another one hands out.
+///
+/// ```
+/// use burn_megatron::training::memory::{CountingAllocator, peak_bytes};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
+///
+/// let numbers = vec![1u8; 1 << 20];
+/// assert!(peak_bytes() >= numbers.len());
+/// ```
+#[derive(Debug, Default)]
+pub struct CountingAllocator<A>(pub A);
+
+/// The most bytes that were allocated at once; 0 where [`CountingAllocator`] is not the global allocator.
+pub fn peak_bytes() -> usize {
+    PEAK.load(Relaxed)
+}
+
+fn add(bytes: usize) {
+    let now = CURRENT.fetch_add(bytes, Relaxed) + bytes;
+    if now > PEAK.load(Relaxed) {
+        PEAK.fetch_max(now, Relaxed);
+    }
+}
+
+fn remove(bytes: usize) {
+    CURRENT.fetch_sub(bytes, Relaxed);
+}
+
+// SAFETY: every call goes to the inner allocator with its arguments unchanged; counting touches two atomics only.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's obligations are the inner allocator's.
+        let pointer = unsafe { self.0.alloc(layout) };
+        if !pointer.is_null() {
+            add(layout.size());
+        }
+        pointer
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's obligations are the inner allocator's.
+        let pointer = unsafe { self.0.alloc_zeroed(layout) };
+        if !pointer.is_null() {
+            add(layout.size());
+        }
+        pointer
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's obligations are the inner allocator's.
+        unsafe { self.0.dealloc(pointer, layout) };
+        remove(layout.size());
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the caller's obligations are the inner allocator's.
+        let moved = unsafe { self.0.realloc(pointer, layout, new_size) };
+        if !moved.is_null() {
+            remove(layout.size());
+            add(new_size);
+        }
+        moved
+    }
+}

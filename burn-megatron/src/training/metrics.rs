@@ -1,0 +1,28 @@
+//! `StepMetrics`: what is logged of a step, one JSON object per line.
+//!
+//! Written by training programs, read by `compare_sharding` and by whoever plots.
+
+use serde::{Deserialize, Serialize};
+
+/// The figures of one optimiser step, over all ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepMetrics {
+    /// The step, counted from 1.
+    pub step: u64,
+    /// Mean cross-entropy over the tokens of the global batch, in nats, before the step.
+    pub loss: f64,
+    /// L2 norm of the gradient over the whole model, before clipping.
+    pub grad_norm: f64,
+    /// Learning rate of the step.
+    pub learning_rate: f64,
+    /// Tokens of the global batch over the step's time.
+    pub tokens_per_second: f64,
+    /// The step's time, the slowest rank's waiting included.
+    pub step_seconds: f64,
+    /// Model FLOPs of the step over its time; attention is not halved for causality.
+    pub model_flops_per_second: f64,
+    /// The most bytes that any rank had allocated at once so far.
+    pub peak_memory_bytes: u64,
+    /// Bytes that all ranks together sent to each other in the step.
+    pub communication_bytes: u64,
+}

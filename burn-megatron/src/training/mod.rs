@@ -1,0 +1,15 @@
+//! The training loop's parts: configuration, step, learning rate, metrics. Called by training programs.
+
+mod config;
+pub mod flops;
+pub mod memory;
+mod metrics;
+mod model;
+mod schedule;
+mod trainer;
+
+pub use config::{TrainingConfig, TrainingConfigError};
+pub use metrics::StepMetrics;
+pub use model::{LanguageModel, TokenBatch};
+pub use schedule::{LearningRateConfig, LearningRateDecay, LearningRateSchedule, ScheduleError};
+pub use trainer::{StepResult, Trainer, TrainingError};

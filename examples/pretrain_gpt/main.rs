@@ -1,0 +1,134 @@
+//! Trains the bundled GPT on text, on one rank or on many.
+//!
+//! ```text
+//! cargo run --release --example pretrain_gpt
+//! cargo run --release --example pretrain_gpt -- --tensor-model-parallel-size 2 --sequence-parallel
+//! cargo run --release --example pretrain_gpt -- --world-size 2
+//! ```
+
+use std::process::ExitCode;
+
+use burn_megatron::collectives::GroupOptions;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::launch::{StopFlag, World, report_and_exit};
+use burn_megatron::training::memory::CountingAllocator;
+use clap::Parser;
+use examples::arguments::TrainingArguments;
+use examples::launching::{Role, enter};
+use examples::progress::{JsonLines, Progress};
+use examples::session::{Session, set_dtype};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
+
+/// Train the bundled GPT.
+///
+/// With no flags: a small GPT on one rank, on the Rust sources that cargo downloaded to build this program. With more
+/// than one rank, this program starts itself once per rank, or joins the ranks that torchrun started.
+#[derive(Parser)]
+struct Arguments {
+    #[command(flatten)]
+    training: TrainingArguments,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().training) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &TrainingArguments) -> anyhow::Result<ExitCode> {
+    validate(arguments)?;
+    let parallel = &arguments.parallel;
+    let asked_for = parallel.world_size.is_some();
+    match enter(parallel.world_size(), asked_for, parallel.timeout()?)? {
+        Role::Launched(code) => Ok(code),
+        Role::Rank(world) => match train(arguments, &world) {
+            Ok(code) => Ok(code),
+            Err(error) => report_and_exit(&world, error.as_ref()),
+        },
+    }
+}
+
+/// Finds what is wrong with the flags before any rank is started.
+fn validate(arguments: &TrainingArguments) -> anyhow::Result<()> {
+    let parallel = arguments.parallel.config();
+    let grid = parallel.grid(arguments.parallel.world_size())?;
+    arguments.model.validate()?;
+    let model = arguments
+        .model
+        .config(burn_megatron::data::ByteTokenizer::VOCABULARY_SIZE);
+    model.validate(&parallel)?;
+    let training = arguments.training_config(model.max_seq_length);
+    training.validate(&grid, parallel.sequence_parallel)?;
+    Ok(())
+}
+
+/// Trains as one rank of the world.
+fn train(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ExitCode> {
+    let stop = StopFlag::install()?;
+    set_dtype(arguments.model.dtype)?;
+    let logging = &arguments.logging;
+    let context = ParallelContext::connect(
+        world,
+        &arguments.parallel.config(),
+        &GroupOptions::default(),
+        u64::from(arguments.optimization.seed),
+    )?;
+    let is_first = world.rank() == 0;
+    let mut log = match &logging.log_jsonl {
+        Some(path) if is_first => Some(JsonLines::create(path)?),
+        _ => None,
+    };
+    let mut session = Session::new(arguments, &context)?;
+    let train_iters = arguments.optimization.train_iters;
+    let progress = is_first.then(|| Progress::new(train_iters, logging.log_interval));
+    if let Some(progress) = &progress {
+        let summary = session.summary();
+        let grid = context.grid();
+        progress.line(&format!(
+            "{} parameters on {} ranks: tensor {} (sequence {}), data {} | {} tokens of {} documents, {} for validation",
+            summary.num_parameters,
+            grid.world_size(),
+            grid.tensor_parallel_size(),
+            if context.is_sequence_parallel() { "sharded" } else { "whole" },
+            grid.data_parallel_size(),
+            summary.num_train_tokens,
+            summary.num_documents.0,
+            summary.num_documents.1,
+        ));
+    }
+    let validates = logging.eval_iters > 0;
+    for step in 1..=train_iters {
+        let metrics = session.step()?;
+        if let Some(log) = &mut log {
+            log.write(&metrics)?;
+        }
+        if let Some(progress) = &progress {
+            progress.step(&metrics);
+        }
+        let is_due = logging.eval_interval > 0 && step.is_multiple_of(logging.eval_interval);
+        if validates && (is_due || step == train_iters) {
+            let loss = session.evaluate()?;
+            if let Some(progress) = &progress {
+                progress.validation(step, loss);
+            }
+        }
+        if session.any_rank_stops(stop.is_set())? {
+            if let Some(progress) = &progress {
+                progress.line(&format!("stopped after step {step}: asked to"));
+                progress.finish();
+            }
+            // 128 + SIGINT, as a shell says of a program that Ctrl-C ended.
+            return Ok(ExitCode::from(130));
+        }
+    }
+    if let Some(progress) = &progress {
+        progress.finish();
+    }
+    Ok(ExitCode::SUCCESS)
+}

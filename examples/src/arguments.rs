@@ -1,0 +1,325 @@
+//! Command-line flags of the training programs, with Megatron-LM's names, grouped by topic in `--help`.
+//!
+//! Parsed by the programs, turned into the library's configurations here.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use burn_megatron::topology::ParallelConfig;
+use burn_megatron::training::{LearningRateDecay, TrainingConfig};
+use clap::{Args, ValueEnum};
+use models::gpt::{GptConfig, GptPreset};
+
+/// Everything a training program takes.
+#[derive(Args, Clone, Debug)]
+pub struct TrainingArguments {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub parallel: ParallelArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub data: DataArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub optimization: OptimizationArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub logging: LoggingArguments,
+}
+
+/// How the ranks share the work.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Parallelism")]
+pub struct ParallelArguments {
+    /// Ranks that share each layer
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub tensor_model_parallel_size: usize,
+    /// Shard the activations between tensor-parallel regions along the tokens
+    #[arg(long)]
+    pub sequence_parallel: bool,
+    /// Ranks in all [default: the tensor-model-parallel size]; those beyond one model see different samples
+    #[arg(long, value_name = "N")]
+    pub world_size: Option<usize>,
+    /// The longest wait for another rank
+    #[arg(long, value_name = "MINUTES", default_value_t = 10.0)]
+    pub distributed_timeout_minutes: f64,
+    /// Elements per gradient bucket [default: the larger of 40000000 and 1000000 per data-parallel rank]
+    #[arg(long, value_name = "N")]
+    pub ddp_bucket_size: Option<usize>,
+}
+
+/// The model's sizes. The defaults are those of a small model that two cores train in minutes.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Model")]
+pub struct ModelArguments {
+    /// A well-known size; the flags below override parts of it
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(GptPreset::ALL.map(|preset| preset.name)))]
+    pub model_size: Option<String>,
+    /// Transformer layers [default: 4]
+    #[arg(long, value_name = "N")]
+    pub num_layers: Option<usize>,
+    /// Size of each token [default: 256]
+    #[arg(long, value_name = "N")]
+    pub hidden_size: Option<usize>,
+    /// Attention heads [default: 4]
+    #[arg(long, value_name = "N")]
+    pub num_attention_heads: Option<usize>,
+    /// Tokens per sample [default: 128, or the preset's]
+    #[arg(long, value_name = "N")]
+    pub seq_length: Option<usize>,
+    /// Rows of the embedding with padding [default: the next multiple of 128 * tensor size]; changes no result
+    #[arg(long, value_name = "N")]
+    pub padded_vocab_size: Option<usize>,
+    /// Give the output head weights of its own
+    #[arg(long)]
+    pub untie_embeddings_and_output_weights: bool,
+    /// Probability with which an element of a hidden state falls
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub hidden_dropout: f64,
+    /// Probability with which an attention weight falls
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub attention_dropout: f64,
+    /// Element type of parameters and arithmetic
+    #[arg(long, value_enum, default_value_t = Dtype::F32)]
+    pub dtype: Dtype,
+}
+
+/// Where the text comes from.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Data")]
+pub struct DataArguments {
+    /// Files or folders of UTF-8 text [default: the Rust sources that cargo downloaded to build this program]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub data_path: Vec<PathBuf>,
+    /// Read at most this much text, a spread of it all: bytes, or with a unit as in 16MiB [default: 16MiB of the
+    /// default sources, all of --data-path]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub data_limit: Option<u64>,
+}
+
+/// How the model is trained.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Optimization")]
+pub struct OptimizationArguments {
+    /// Samples that a rank takes through the model at once
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub micro_batch_size: usize,
+    /// Samples per step over all ranks [default: 16]
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub global_batch_size: usize,
+    /// Optimizer steps
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    pub train_iters: u64,
+    /// Highest learning rate
+    #[arg(long, value_name = "RATE", default_value_t = 2e-3)]
+    pub lr: f64,
+    /// Lowest learning rate
+    #[arg(long, value_name = "RATE", default_value_t = 2e-4)]
+    pub min_lr: f64,
+    /// How the learning rate comes down
+    #[arg(long, value_enum, default_value_t = DecayStyle::Cosine)]
+    pub lr_decay_style: DecayStyle,
+    /// Step at which the decay ends [default: train-iters]
+    #[arg(long, value_name = "N")]
+    pub lr_decay_iters: Option<u64>,
+    /// Steps over which the learning rate rises from zero [default: a twentieth of train-iters]
+    #[arg(long, value_name = "N")]
+    pub lr_warmup_iters: Option<u64>,
+    /// Weight decay; biases and norms do not decay
+    #[arg(long, value_name = "X", default_value_t = 0.1)]
+    pub weight_decay: f64,
+    /// Largest global norm of the gradient; 0 for no limit
+    #[arg(long, value_name = "NORM", default_value_t = 1.0)]
+    pub clip_grad: f64,
+    /// Decay of Adam's mean of gradients
+    #[arg(long, value_name = "X", default_value_t = 0.9)]
+    pub adam_beta1: f64,
+    /// Decay of Adam's mean of squared gradients
+    #[arg(long, value_name = "X", default_value_t = 0.95)]
+    pub adam_beta2: f64,
+    /// Added to the root of Adam's second moment
+    #[arg(long, value_name = "X", default_value_t = 1e-8)]
+    pub adam_eps: f64,
+    /// Seed of initialisation, dropout and sample order
+    #[arg(long, value_name = "N", default_value_t = 1234)]
+    pub seed: u32,
+}
+
+/// What is told of the run, and how often.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Logging and validation")]
+pub struct LoggingArguments {
+    /// Steps between lines of output
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub log_interval: u64,
+    /// Steps between validations; 0 for none but the one at the end
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub eval_interval: u64,
+    /// Global batches per validation; 0 for no validation
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub eval_iters: u64,
+    /// Steps between comparisons of replicated parameters over the ranks; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub check_weight_hash_across_dp_replicas_interval: u64,
+    /// Write one JSON object per step to this file
+    #[arg(long, value_name = "PATH")]
+    pub log_jsonl: Option<PathBuf>,
+}
+
+/// An element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Dtype {
+    /// 32-bit floats.
+    F32,
+    /// 64-bit floats, the sharpest comparison.
+    F64,
+}
+
+/// How the learning rate comes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DecayStyle {
+    /// It does not.
+    Constant,
+    /// Along a line.
+    Linear,
+    /// Along half a cosine.
+    Cosine,
+}
+
+impl ParallelArguments {
+    /// The sizes of the axes.
+    pub fn config(&self) -> ParallelConfig {
+        ParallelConfig {
+            tensor_parallel_size: self.tensor_model_parallel_size,
+            pipeline_parallel_size: 1,
+            sequence_parallel: self.sequence_parallel,
+        }
+    }
+
+    /// The number of ranks.
+    pub fn world_size(&self) -> usize {
+        self.world_size.unwrap_or(self.tensor_model_parallel_size)
+    }
+
+    /// The longest wait for another rank.
+    ///
+    /// # Errors
+    /// When it is not a positive number of minutes, below a year.
+    pub fn timeout(&self) -> anyhow::Result<Duration> {
+        let minutes = self.distributed_timeout_minutes;
+        anyhow::ensure!(
+            minutes > 0.0 && minutes < 60.0 * 24.0 * 366.0,
+            "--distributed-timeout-minutes must lie above 0 and below a year, got {minutes}"
+        );
+        Ok(Duration::from_secs_f64(minutes * 60.0))
+    }
+}
+
+impl ModelArguments {
+    /// The model of these flags for a tokenizer's vocabulary.
+    pub fn config(&self, vocab_size: usize) -> GptConfig {
+        let base = match self.model_size.as_deref().and_then(GptPreset::named) {
+            Some(preset) => preset.config(),
+            None => GptConfig::new(4, 256, 4, 128, vocab_size),
+        };
+        GptConfig {
+            n_layers: self.num_layers.unwrap_or(base.n_layers),
+            d_model: self.hidden_size.unwrap_or(base.d_model),
+            n_heads: self.num_attention_heads.unwrap_or(base.n_heads),
+            max_seq_length: self.seq_length.unwrap_or(base.max_seq_length),
+            vocab_size,
+            padded_vocab_size: self.padded_vocab_size,
+            tied_embeddings: !self.untie_embeddings_and_output_weights,
+            hidden_dropout: self.hidden_dropout,
+            attention_dropout: self.attention_dropout,
+            ..base
+        }
+    }
+
+    /// Checks what the model's own validation does not.
+    ///
+    /// # Errors
+    /// When a probability is outside `[0, 1)`.
+    pub fn validate(&self) -> anyhow::Result<()> {
+        for (flag, value) in [
+            ("--hidden-dropout", self.hidden_dropout),
+            ("--attention-dropout", self.attention_dropout),
+        ] {
+            anyhow::ensure!((0.0..1.0).contains(&value), "{flag} must lie in [0, 1), got {value}");
+        }
+        Ok(())
+    }
+}
+
+impl TrainingArguments {
+    /// The trainer's configuration.
+    pub fn training_config(&self, seq_length: usize) -> TrainingConfig {
+        let flags = &self.optimization;
+        TrainingConfig {
+            seq_length,
+            micro_batch_size: flags.micro_batch_size,
+            global_batch_size: flags.global_batch_size,
+            train_iters: flags.train_iters,
+            lr: flags.lr,
+            min_lr: flags.min_lr,
+            lr_decay_style: match flags.lr_decay_style {
+                DecayStyle::Constant => LearningRateDecay::Constant,
+                DecayStyle::Linear => LearningRateDecay::Linear,
+                DecayStyle::Cosine => LearningRateDecay::Cosine,
+            },
+            lr_decay_iters: flags.lr_decay_iters,
+            lr_warmup_iters: flags.lr_warmup_iters.unwrap_or(flags.train_iters / 20),
+            weight_decay: flags.weight_decay,
+            clip_grad: flags.clip_grad,
+            adam_beta1: flags.adam_beta1,
+            adam_beta2: flags.adam_beta2,
+            adam_eps: flags.adam_eps,
+            seed: u64::from(flags.seed),
+            replica_check_interval: self.logging.check_weight_hash_across_dp_replicas_interval,
+        }
+    }
+}
+
+/// Parses a number of bytes, with or without a unit.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kib" | "k" => 1 << 10,
+        "mib" | "m" => 1 << 20,
+        "gib" | "g" => 1 << 30,
+        "kb" => 1000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        unit => {
+            return Err(format!("unknown unit {unit:?}: use none, KiB, MiB, GiB, KB, MB or GB"));
+        }
+    };
+    let number: u64 = digits
+        .trim()
+        .parse()
+        .map_err(|_| format!("{digits:?} is not a whole number"))?;
+    match number.checked_mul(factor) {
+        Some(0) => Err("the limit must be at least one byte".to_owned()),
+        Some(bytes) => Ok(bytes),
+        None => Err(format!("{text} is more than 2^64 bytes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("1000"), Ok(1000));
+        assert_eq!(parse_size("16MiB"), Ok(16 << 20));
+        assert_eq!(parse_size("2gb"), Ok(2_000_000_000));
+        assert!(parse_size("0").is_err());
+        assert!(parse_size("12 parsecs").is_err());
+        assert!(parse_size("99999999999GiB").is_err());
+    }
+}

@@ -1,0 +1,6 @@
+//! What the example programs share: flags, and a training session on one rank.
+
+pub mod arguments;
+pub mod launching;
+pub mod progress;
+pub mod session;

@@ -1,0 +1,149 @@
+//! Tells a person how training goes: a progress bar on a terminal, plain lines otherwise.
+//!
+//! Used by rank 0 of the training programs.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use burn_megatron::training::StepMetrics;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Where progress goes.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    log_interval: u64,
+    train_iters: u64,
+}
+
+impl Progress {
+    /// Returns the progress of a run of `train_iters` steps that tells of every `log_interval`-th.
+    pub fn new(train_iters: u64, log_interval: u64) -> Self {
+        let bar = std::io::stdout().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed}<{eta} {msg}")
+                .expect("the template is valid");
+            let bar = ProgressBar::new(train_iters).with_style(style);
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        Self {
+            bar,
+            log_interval: log_interval.max(1),
+            train_iters,
+        }
+    }
+
+    /// Tells of a step.
+    pub fn step(&self, metrics: &StepMetrics) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(metrics.step);
+            bar.set_message(format!(
+                "loss {:.4} · {:.0} tokens/s",
+                metrics.loss, metrics.tokens_per_second
+            ));
+        }
+        let is_due = metrics.step.is_multiple_of(self.log_interval);
+        if is_due || metrics.step == 1 || metrics.step == self.train_iters {
+            self.line(&describe(metrics, self.train_iters));
+        }
+    }
+
+    /// Tells of a validation.
+    pub fn validation(&self, step: u64, loss: f64) {
+        self.line(&format!(
+            "step {step} | validation loss {loss:.4} | perplexity {:.2} per byte",
+            loss.exp()
+        ));
+    }
+
+    /// Prints a line, above the bar where there is one.
+    pub fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| println!("{text}")),
+            // Whoever reads may have gone: training goes on.
+            None => drop(writeln!(std::io::stdout(), "{text}")),
+        }
+    }
+
+    /// Takes the bar off the screen.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn describe(metrics: &StepMetrics, train_iters: u64) -> String {
+    format!(
+        "step {}/{train_iters} | loss {:.4} | grad norm {:.3} | lr {:.2e} | {:.0} tokens/s | {:.2} GFLOP/s | \
+         peak {} per rank | sent {}/step",
+        metrics.step,
+        metrics.loss,
+        metrics.grad_norm,
+        metrics.learning_rate,
+        metrics.tokens_per_second,
+        metrics.model_flops_per_second / 1e9,
+        bytes(metrics.peak_memory_bytes),
+        bytes(metrics.communication_bytes),
+    )
+}
+
+/// A number of bytes with a unit that leaves it readable.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{count} B"),
+        _ => format!("{value:.1} {}", UNITS[unit]),
+    }
+}
+
+/// The metrics of every step, as JSON lines in a file.
+pub struct JsonLines {
+    file: std::io::BufWriter<std::fs::File>,
+    path: std::path::PathBuf,
+}
+
+impl JsonLines {
+    /// Creates the file, over one that exists.
+    ///
+    /// # Errors
+    /// When it cannot be created, naming it.
+    pub fn create(path: &Path) -> anyhow::Result<Self> {
+        let file =
+            std::fs::File::create(path).with_context(|| format!("cannot write --log-jsonl {}", path.display()))?;
+        Ok(Self {
+            file: std::io::BufWriter::new(file),
+            path: path.to_owned(),
+        })
+    }
+
+    /// Writes one object, whole, so that a reader sees every finished step.
+    ///
+    /// # Errors
+    /// When the file cannot be written, naming it.
+    pub fn write(&mut self, metrics: &StepMetrics) -> anyhow::Result<()> {
+        let line = serde_json::to_string(metrics).context("metrics are plain numbers")?;
+        writeln!(self.file, "{line}")
+            .and_then(|()| self.file.flush())
+            .with_context(|| format!("cannot write --log-jsonl {}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_readable_units() {
+        assert_eq!(bytes(17), "17 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(3 << 30), "3.0 GiB");
+    }
+}

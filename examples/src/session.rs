@@ -1,0 +1,275 @@
+//! `Session`: one rank's model, data and trainer, made from flags, and the loop over steps.
+//!
+//! Called by `pretrain_gpt` and by the ranks of `compare_sharding`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use burn::backend::Autodiff;
+use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::collectives::ReduceOp;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::data::{
+    ByteTokenizer, Corpus, CorpusConfig, DocumentSplit, GptDataset, GptDatasetConfig, Loader, LoaderConfig, MicroBatch,
+    Sampler, SamplerConfig, SplitWeights, TokenDocuments, split_documents,
+};
+use burn_megatron::data_parallel::{DataParallelConfig, ReducedGradients};
+use burn_megatron::training::flops::GptSize;
+use burn_megatron::training::memory::peak_bytes;
+use burn_megatron::training::{StepMetrics, Trainer, TrainingConfig};
+use models::gpt::{Gpt, GptConfig};
+
+use crate::arguments::{DataArguments, Dtype, TrainingArguments};
+
+/// The backend that the programs train on.
+pub type TrainingBackend = Autodiff<Flex>;
+
+/// One rank of a run.
+pub struct Session {
+    trainer: Trainer<TrainingBackend, Gpt<TrainingBackend>>,
+    context: ParallelContext,
+    model: GptConfig,
+    training: TrainingConfig,
+    loader: Loader,
+    documents: Arc<TokenDocuments>,
+    split: DocumentSplit,
+    num_micro_batches: usize,
+    eval_iters: u64,
+    communicated: u64,
+}
+
+/// What a run is made of, told before it starts.
+#[derive(Clone, Debug)]
+pub struct SessionSummary {
+    /// Parameters of the whole model, padding not counted.
+    pub num_parameters: usize,
+    /// Tokens to train on, one epoch.
+    pub num_train_tokens: usize,
+    /// Documents, and how many of them validate.
+    pub num_documents: (usize, usize),
+}
+
+/// Makes `dtype` the type of all tensors of this process that are not given another. Call it before the first tensor.
+///
+/// # Errors
+/// When tensors have been made already.
+pub fn set_dtype(dtype: Dtype) -> anyhow::Result<()> {
+    let dtype = match dtype {
+        Dtype::F32 => FloatDType::F32,
+        Dtype::F64 => FloatDType::F64,
+    };
+    set_default_dtypes::<Flex>(&FlexDevice, dtype, IntDType::I32)
+        .map_err(|error| anyhow::anyhow!("cannot set the element type: {error:?}"))
+}
+
+impl Session {
+    /// Makes this rank's model, data and trainer.
+    ///
+    /// # Communication
+    /// A comparison of the text over all ranks; the weights of the data-parallel ranks become those of the first.
+    ///
+    /// # Errors
+    /// When the flags do not fit each other or the layout, the text cannot be read or is not the same on every rank.
+    pub fn new(arguments: &TrainingArguments, context: &ParallelContext) -> anyhow::Result<Self> {
+        arguments.model.validate()?;
+        let model = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE);
+        model.validate(context.config())?;
+        let training = arguments.training_config(model.max_seq_length);
+        training.validate(context.grid(), context.is_sequence_parallel())?;
+        let grid = context.grid();
+        let num_micro_batches = training.num_micro_batches(grid.data_parallel_size())?;
+
+        let corpus = Corpus::load(&corpus_config(&arguments.data)?)?;
+        check_same_text(&corpus, context)?;
+        let documents = Arc::new(TokenDocuments::from_corpus(&corpus, &ByteTokenizer));
+        let split = split_documents(documents.len(), &SplitWeights::default())?;
+        let num_samples = training.train_iters * training.global_batch_size as u64;
+        let dataset = GptDataset::new(
+            &GptDatasetConfig {
+                seq_length: training.seq_length,
+                num_samples: num_samples as usize,
+                seed: training.seed as u32,
+            },
+            documents.clone(),
+            split.train.clone(),
+        )?;
+        let loader = start_loader(dataset, &training, context, num_samples)?;
+
+        let device = FlexDevice;
+        let gpt = model.init(&device, context)?;
+        let data_parallel = DataParallelConfig::new().with_bucket_size(arguments.parallel.ddp_bucket_size);
+        let trainer = Trainer::new(gpt, &training, data_parallel, context, &device)?;
+        Ok(Self {
+            trainer,
+            communicated: context.bytes_communicated(),
+            context: context.clone(),
+            model,
+            training,
+            loader,
+            documents,
+            split,
+            num_micro_batches,
+            eval_iters: arguments.logging.eval_iters,
+        })
+    }
+
+    /// What the run is made of.
+    pub fn summary(&self) -> SessionSummary {
+        let tokens = |range: std::ops::Range<usize>| range.map(|index| self.documents.document(index).len()).sum();
+        SessionSummary {
+            num_parameters: self.model.num_parameters(),
+            num_train_tokens: tokens(self.split.train.clone()),
+            num_documents: (self.documents.len(), self.split.validation.len()),
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Gpt<TrainingBackend> {
+        self.trainer.model()
+    }
+
+    /// Runs one step and returns its metrics, the same on every rank.
+    ///
+    /// # Communication
+    /// That of [`Trainer::step`], and two all-reduces of three numbers over the world for the metrics.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`]; when the data end.
+    pub fn step(&mut self) -> anyhow::Result<StepMetrics> {
+        self.step_inspected(|_| {})
+    }
+
+    /// Runs one step, showing its gradients to `inspect` after finalisation and before clipping.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn step_inspected(&mut self, inspect: impl FnOnce(&ReducedGradients)) -> anyhow::Result<StepMetrics> {
+        let started = Instant::now();
+        let micro_batches: Vec<MicroBatch> = self
+            .loader
+            .by_ref()
+            .take(self.num_micro_batches)
+            .collect::<Result<_, _>>()?;
+        ensure!(
+            micro_batches.len() == self.num_micro_batches,
+            "the data ended after {} steps",
+            self.trainer.iteration()
+        );
+        let result = self.trainer.step_inspected(&micro_batches, inspect)?;
+        let seconds = started.elapsed().as_secs_f64();
+
+        let sent = self.context.bytes_communicated();
+        let mut sums = [(sent - self.communicated) as f64];
+        let mut maxima = [seconds, peak_bytes() as f64];
+        let world = self.context.world_group();
+        world.all_reduce(&mut sums, ReduceOp::Sum)?;
+        world.all_reduce(&mut maxima, ReduceOp::Max)?;
+        self.communicated = self.context.bytes_communicated();
+        let [step_seconds, peak_memory] = maxima;
+        let tokens = self.training.global_batch_size * self.training.seq_length;
+        Ok(StepMetrics {
+            step: self.trainer.iteration(),
+            loss: result.loss,
+            grad_norm: result.grad_norm,
+            learning_rate: result.learning_rate,
+            tokens_per_second: tokens as f64 / step_seconds,
+            step_seconds,
+            model_flops_per_second: self.flops_per_step() / step_seconds,
+            peak_memory_bytes: peak_memory as u64,
+            communication_bytes: sums[0] as u64,
+        })
+    }
+
+    /// Returns the mean loss over the first global batches of the validation text; the same batches every time.
+    ///
+    /// # Communication
+    /// As [`Trainer::evaluate`].
+    ///
+    /// # Errors
+    /// As [`Trainer::evaluate`]; when the validation text is too short for one sample.
+    pub fn evaluate(&self) -> anyhow::Result<f64> {
+        let num_samples = self.eval_iters * self.training.global_batch_size as u64;
+        let dataset = GptDataset::new(
+            &GptDatasetConfig {
+                seq_length: self.training.seq_length,
+                num_samples: num_samples as usize,
+                seed: self.training.seed as u32,
+            },
+            self.documents.clone(),
+            self.split.validation.clone(),
+        )
+        .context("the validation text")?;
+        let loader = start_loader(dataset, &self.training, &self.context, num_samples)?;
+        let micro_batches = loader.collect::<Result<Vec<_>, _>>()?;
+        Ok(self.trainer.evaluate(micro_batches)?)
+    }
+
+    /// Whether any rank wants to stop: all ranks learn it at the same step.
+    ///
+    /// # Communication
+    /// One all-reduce of one number over the world.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn any_rank_stops(&self, this_rank_stops: bool) -> anyhow::Result<bool> {
+        let mut stop = [i32::from(this_rank_stops)];
+        self.context.world_group().all_reduce(&mut stop, ReduceOp::Max)?;
+        Ok(stop[0] != 0)
+    }
+
+    /// The model's FLOPs of one step; attention is not halved for causality.
+    fn flops_per_step(&self) -> f64 {
+        GptSize {
+            n_layers: self.model.n_layers as u64,
+            d_model: self.model.d_model as u64,
+            vocabulary_size: self.model.vocab_size as u64,
+            seq_length: self.training.seq_length as u64,
+        }
+        .model_flops_per_iteration(self.training.global_batch_size as u64)
+    }
+}
+
+fn corpus_config(arguments: &DataArguments) -> anyhow::Result<CorpusConfig> {
+    let mut config = match arguments.data_path.is_empty() {
+        true => CorpusConfig::cargo_registry()?,
+        false => CorpusConfig::new(arguments.data_path.clone()),
+    };
+    config.limit_bytes = arguments.data_limit.or(config.limit_bytes);
+    Ok(config)
+}
+
+fn start_loader(
+    dataset: GptDataset,
+    training: &TrainingConfig,
+    context: &ParallelContext,
+    num_samples: u64,
+) -> anyhow::Result<Loader> {
+    let sampler = Sampler::new(SamplerConfig {
+        num_samples,
+        consumed_samples: 0,
+        micro_batch_size: training.micro_batch_size,
+        data_parallel_size: context.grid().data_parallel_size(),
+        data_parallel_rank: context.coordinates().data,
+    })?;
+    Ok(Loader::start(Arc::new(dataset), sampler, LoaderConfig::default())?)
+}
+
+/// Ranks that read different text would train on different samples without a sign of it.
+fn check_same_text(corpus: &Corpus, context: &ParallelContext) -> anyhow::Result<()> {
+    let world = context.world_group();
+    let mine = corpus.hash() as i64;
+    let mut hashes = vec![0; world.size()];
+    world.all_gather(&[mine], &mut hashes)?;
+    let odd = hashes.iter().position(|hash| *hash != hashes[0]);
+    if let Some(odd) = odd {
+        anyhow::bail!(
+            "rank {odd} reads other text than rank 0 (hash {:016x}, not {:016x}): \
+             give every rank the same files with --data-path",
+            hashes[odd],
+            hashes[0]
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Multi-head causal self-attention, each tensor-parallel rank computing its own heads. Called by [`Block`](super::Block).
+
+use burn::config::Config;
+use burn::module::Module;
+use burn::tensor::{Tensor, activation::softmax, backend::Backend};
+use burn_megatron::collectives::CollectiveBackend;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::parameters::ParameterInit;
+use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
+use burn_megatron::tensor_parallel::{
+    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
+};
+use burn_megatron::topology::TopologyError;
+
+use super::TokenContext;
+
+/// Configuration of [`CausalSelfAttention`].
+#[derive(Config, Debug)]
+pub struct CausalSelfAttentionConfig {
+    /// The size of each token.
+    pub d_model: usize,
+    /// The number of heads, which divides `d_model`.
+    pub n_heads: usize,
+    /// The probability with which an attention weight becomes zero.
+    #[config(default = 0.0)]
+    pub dropout: f64,
+    /// How the fused query-key-value projection starts.
+    pub qkv_init: ParameterInit,
+    /// How the output projection starts.
+    pub output_init: ParameterInit,
+}
+
+/// `softmax(Q Kᵀ / √d_head + mask) V`, projected back to `d_model`.
+///
+/// # Reference
+/// Vaswani et al. 2017, arXiv:1706.03762, section 3.2.
+#[derive(Module, Debug)]
+pub struct CausalSelfAttention<B: Backend> {
+    /// `[Q | K | V]`, each shared out by heads.
+    pub c_attn: ColumnParallelLinear<B>,
+    /// The projection back.
+    pub c_proj: RowParallelLinear<B>,
+    dropout: Dropout,
+    n_heads: usize,
+    first_head: usize,
+    d_head: usize,
+}
+
+impl CausalSelfAttentionConfig {
+    /// Returns the attention of a layer; its parameters are named `c_attn` and `c_proj` in the context's scope.
+    ///
+    /// # Errors
+    /// When the heads do not divide `d_model`, or the tensor-parallel size does not divide the heads.
+    pub fn init<B: Backend>(
+        &self,
+        dropout_site: DropoutSite,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<CausalSelfAttention<B>, TopologyError> {
+        let group = context.tensor_group();
+        context
+            .config()
+            .check_tensor_divides("the number of attention heads", self.n_heads)?;
+        assert!(
+            self.d_model.is_multiple_of(self.n_heads),
+            "d_model {} must be a multiple of the {} heads",
+            self.d_model,
+            self.n_heads
+        );
+        let n_heads = self.n_heads / group.size();
+        let c_attn = ColumnParallelLinearConfig::new(self.d_model, 3 * self.d_model)
+            .with_fused(3)
+            .with_weight_init(Some(self.qkv_init))
+            .with_bias_init(Some(ParameterInit::Zeros))
+            .init(device, &context.scope("c_attn"))?;
+        let c_proj = RowParallelLinearConfig::new(self.d_model, self.d_model)
+            .with_weight_init(Some(self.output_init))
+            .with_bias_init(Some(ParameterInit::Zeros))
+            .init(device, &context.scope("c_proj"))?;
+        Ok(CausalSelfAttention {
+            c_attn,
+            c_proj,
+            dropout: DropoutConfig::new(self.dropout).init(dropout_site),
+            n_heads,
+            first_head: group.rank() * n_heads,
+            d_head: self.d_model / self.n_heads,
+        })
+    }
+}
+
+impl<B: CollectiveBackend> CausalSelfAttention<B> {
+    /// Applies attention within each sample.
+    ///
+    /// # Shapes
+    /// - `input`: `[batch * seq, d_model]`, the same on every tensor-parallel rank; this rank's rows under sequence
+    ///   parallelism
+    /// - output: as `input`
+    ///
+    /// # Communication
+    /// That of a column-parallel and of a row-parallel layer.
+    ///
+    /// # Panics
+    /// When a collective fails.
+    pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext<B>) -> Tensor<B, 2> {
+        let qkv = self.c_attn.forward(input);
+        let (seq, heads, d_head) = (tokens.seq_length, self.n_heads, self.d_head);
+        let batch = qkv.dims()[0] / seq;
+        let qkv = qkv.reshape([batch, seq, 3, heads, d_head]);
+        // [batch, heads, seq, d_head]
+        let [query, key, value] =
+            [0, 1, 2].map(|part| qkv.clone().narrow(2, part, 1).squeeze_dim::<4>(2).swap_dims(1, 2));
+        let scale = 1.0 / (d_head as f64).sqrt();
+        let scores = query.mul_scalar(scale).matmul(key.swap_dims(2, 3));
+        let after_query = tokens.after_query.clone().expand([batch, heads, seq, seq]);
+        // [batch, heads, seq, seq]
+        let weights = softmax(scores.mask_fill(after_query, f64::NEG_INFINITY), 3);
+        let weights = self.dropout.forward_attention(weights, &tokens.all, self.first_head);
+        let output = weights
+            .matmul(value)
+            .swap_dims(1, 2)
+            .reshape([batch * seq, heads * d_head]);
+        self.c_proj.forward(output)
+    }
+}

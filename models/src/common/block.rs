@@ -1,0 +1,102 @@
+//! A pre-norm transformer block. Called by the models.
+
+use burn::config::Config;
+use burn::module::Module;
+use burn::nn::{LayerNorm, LayerNormConfig};
+use burn::tensor::{Tensor, backend::Backend};
+use burn_megatron::collectives::CollectiveBackend;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
+use burn_megatron::tensor_parallel::layer_norm;
+use burn_megatron::topology::TopologyError;
+
+use super::{CausalSelfAttention, CausalSelfAttentionConfig, Mlp, MlpConfig, TokenContext};
+
+/// The dropout sites inside a layer: each has its own number, and so its own mask.
+const ATTENTION_WEIGHTS_SITE: u32 = 0;
+const ATTENTION_OUTPUT_SITE: u32 = 1;
+const MLP_OUTPUT_SITE: u32 = 2;
+
+/// Configuration of [`Block`].
+#[derive(Config, Debug)]
+pub struct BlockConfig {
+    /// The attention.
+    pub attention: CausalSelfAttentionConfig,
+    /// The MLP.
+    pub mlp: MlpConfig,
+    /// The number that norms add to the variance.
+    #[config(default = 1e-5)]
+    pub norm_epsilon: f64,
+    /// The probability with which an element of the attention's or the MLP's output becomes zero.
+    #[config(default = 0.0)]
+    pub hidden_dropout: f64,
+}
+
+/// `x + attention(norm(x))`, then `x + mlp(norm(x))`.
+///
+/// # Reference
+/// Radford et al. 2019, "Language models are unsupervised multitask learners", section 2.3.
+#[derive(Module, Debug)]
+pub struct Block<B: Backend> {
+    /// The norm before the attention.
+    pub ln_1: LayerNorm<B>,
+    /// The attention.
+    pub attn: CausalSelfAttention<B>,
+    /// The norm before the MLP.
+    pub ln_2: LayerNorm<B>,
+    /// The MLP.
+    pub mlp: Mlp<B>,
+    attention_dropout: Dropout,
+    mlp_dropout: Dropout,
+}
+
+impl BlockConfig {
+    /// Returns the block of global layer number `layer`, its parameters named in the context's scope.
+    ///
+    /// # Errors
+    /// As the attention's and the MLP's `init`.
+    pub fn init<B: Backend>(
+        &self,
+        layer: usize,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<Block<B>, TopologyError> {
+        let norm = LayerNormConfig::new(self.attention.d_model).with_epsilon(self.norm_epsilon);
+        let site = |number| DropoutSite {
+            layer: layer as u32,
+            number,
+        };
+        let dropout = DropoutConfig::new(self.hidden_dropout);
+        Ok(Block {
+            ln_1: layer_norm(&norm, device, &context.scope("ln_1")),
+            attn: self
+                .attention
+                .init(site(ATTENTION_WEIGHTS_SITE), device, &context.scope("attn"))?,
+            ln_2: layer_norm(&norm, device, &context.scope("ln_2")),
+            mlp: self.mlp.init(device, &context.scope("mlp"))?,
+            attention_dropout: dropout.init(site(ATTENTION_OUTPUT_SITE)),
+            mlp_dropout: dropout.init(site(MLP_OUTPUT_SITE)),
+        })
+    }
+}
+
+impl<B: CollectiveBackend> Block<B> {
+    /// Applies the block.
+    ///
+    /// # Shapes
+    /// - `input`: `[batch * seq, d_model]`; this rank's rows under sequence parallelism
+    /// - output: as `input`
+    ///
+    /// # Communication
+    /// That of the attention and of the MLP: forward two all-reduces of the input's size over the tensor group (under
+    /// sequence parallelism two all-gathers and two reduce-scatters), backward as many.
+    ///
+    /// # Panics
+    /// When a collective fails.
+    pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext<B>) -> Tensor<B, 2> {
+        let attended = self.attn.forward(self.ln_1.forward(input.clone()), tokens);
+        let hidden = input + self.attention_dropout.forward(attended, &tokens.local);
+        let transformed = self.mlp.forward(self.ln_2.forward(hidden.clone()));
+        hidden + self.mlp_dropout.forward(transformed, &tokens.local)
+    }
+}

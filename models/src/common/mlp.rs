@@ -1,0 +1,73 @@
+//! The feed-forward part of a block. Called by [`Block`](super::Block).
+
+use burn::config::Config;
+use burn::module::Module;
+use burn::tensor::{Tensor, backend::Backend};
+use burn_megatron::collectives::CollectiveBackend;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::parameters::ParameterInit;
+use burn_megatron::tensor_parallel::{
+    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
+};
+use burn_megatron::topology::TopologyError;
+
+use super::gelu_tanh;
+
+/// Configuration of [`Mlp`].
+#[derive(Config, Debug)]
+pub struct MlpConfig {
+    /// The size of each token.
+    pub d_model: usize,
+    /// The size of the hidden layer.
+    pub d_hidden: usize,
+    /// How the first layer starts.
+    pub input_init: ParameterInit,
+    /// How the second layer starts.
+    pub output_init: ParameterInit,
+}
+
+/// `GELU(X W_1 + b_1) W_2 + b_2`, the hidden features shared out over the tensor-parallel group.
+#[derive(Module, Debug)]
+pub struct Mlp<B: Backend> {
+    /// `d_model` to `d_hidden`.
+    pub c_fc: ColumnParallelLinear<B>,
+    /// `d_hidden` to `d_model`.
+    pub c_proj: RowParallelLinear<B>,
+}
+
+impl MlpConfig {
+    /// Returns the MLP; its parameters are named `c_fc` and `c_proj` in the context's scope.
+    ///
+    /// # Errors
+    /// When the tensor-parallel size does not divide `d_hidden`.
+    pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> Result<Mlp<B>, TopologyError> {
+        Ok(Mlp {
+            c_fc: ColumnParallelLinearConfig::new(self.d_model, self.d_hidden)
+                .with_weight_init(Some(self.input_init))
+                .with_bias_init(Some(ParameterInit::Zeros))
+                .init(device, &context.scope("c_fc"))?,
+            c_proj: RowParallelLinearConfig::new(self.d_hidden, self.d_model)
+                .with_weight_init(Some(self.output_init))
+                .with_bias_init(Some(ParameterInit::Zeros))
+                .init(device, &context.scope("c_proj"))?,
+        })
+    }
+}
+
+impl<B: CollectiveBackend> Mlp<B> {
+    /// Applies the MLP to each token.
+    ///
+    /// # Shapes
+    /// - `input`: `[tokens, d_model]`, the same on every tensor-parallel rank; this rank's rows under sequence
+    ///   parallelism
+    /// - output: as `input`
+    ///
+    /// # Communication
+    /// That of a column-parallel and of a row-parallel layer.
+    ///
+    /// # Panics
+    /// When a collective fails.
+    pub fn forward(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
+        self.c_proj.forward(gelu_tanh(self.c_fc.forward(input)))
+    }
+}

@@ -1,0 +1,9 @@
+//! GPT-2/3: a decoder-only transformer with learned positions. Called by the examples and by the parity tests.
+//!
+//! Parameter names are those of Hugging Face's GPT-2 (`wte.weight`, `h.0.attn.c_attn.weight`, …).
+
+mod config;
+mod model;
+
+pub use config::{GptConfig, GptPreset};
+pub use model::Gpt;

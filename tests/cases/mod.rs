@@ -1,0 +1,57 @@
+//! All cases: which trials there are, and which function runs each on a rank.
+
+mod faults;
+mod fixtures;
+mod layouts;
+mod plain_burn;
+mod problem;
+mod wrapper;
+
+use burn::backend::Autodiff;
+use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::launch::World;
+use libtest_mimic::Trial;
+
+use crate::harness::Case;
+
+/// The backend of all cases.
+pub type B = Autodiff<Flex>;
+
+/// All trials, in the order in which they are listed.
+pub fn trials() -> Vec<Trial> {
+    [
+        layouts::trials(),
+        fixtures::trials(),
+        plain_burn::trials(),
+        wrapper::trials(),
+        faults::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What a rank of a case does before it joins the job.
+pub fn before_join(case: &Case) -> anyhow::Result<()> {
+    if let Ok(dtype) = case.setting::<String>("dtype") {
+        let dtype = match dtype.as_str() {
+            "f64" => FloatDType::F64,
+            _ => FloatDType::F32,
+        };
+        set_default_dtypes::<Flex>(&FlexDevice, dtype, IntDType::I32).map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    }
+    faults::before_join(case)
+}
+
+/// Runs a case as one rank.
+pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
+    match case.name.as_str() {
+        "layout" => layouts::run(case, world),
+        "fixture" => fixtures::run(case, world),
+        "plain_burn" => plain_burn::run(case, world),
+        "wrapper" => wrapper::run(case, world),
+        "fault" => faults::run(case, world),
+        other => anyhow::bail!("there is no case {other}"),
+    }
+}

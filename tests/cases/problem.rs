@@ -1,0 +1,113 @@
+//! The small training problem that layouts are compared on: a GPT of odd sizes and random tokens.
+//!
+//! Every rank also trains the one-rank model, in the same process, and compares its own shards with it in memory.
+
+use burn_flex::FlexDevice;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::data::MicroBatch;
+use burn_megatron::data_parallel::DataParallelConfig;
+use burn_megatron::parity::perturb_constants;
+use burn_megatron::random::RandomStream;
+use burn_megatron::training::{LearningRateDecay, Trainer, TrainingConfig};
+use models::gpt::{Gpt, GptConfig};
+
+use super::B;
+
+pub const SEED: u64 = 42;
+const VOCAB_SIZE: usize = 61;
+const SEQ_LENGTH: usize = 12;
+
+/// What varies between the cases.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant {
+    pub tied: bool,
+    pub clip: bool,
+    pub dropout: f64,
+}
+
+/// The model: sizes that are multiples of little but the tensor-parallel sizes.
+pub fn model(variant: Variant) -> GptConfig {
+    GptConfig::new(3, 20, 4, SEQ_LENGTH + 3, VOCAB_SIZE)
+        .with_d_hidden(Some(36))
+        .with_padded_vocab_size(Some(68))
+        .with_tied_embeddings(variant.tied)
+        .with_hidden_dropout(variant.dropout)
+        .with_attention_dropout(variant.dropout)
+        // Larger than usual, so that attention is far from uniform and every gradient counts.
+        .with_init_deviation(0.3)
+}
+
+/// Constant learning rate, no warm-up, weight decay on, eight samples a step in micro-batches of two.
+pub fn training(variant: Variant, train_iters: u64) -> TrainingConfig {
+    TrainingConfig {
+        seq_length: SEQ_LENGTH,
+        micro_batch_size: 2,
+        global_batch_size: 8,
+        train_iters,
+        lr: 1e-3,
+        min_lr: 0.0,
+        lr_decay_style: LearningRateDecay::Constant,
+        lr_decay_iters: None,
+        lr_warmup_iters: 0,
+        weight_decay: 0.1,
+        clip_grad: if variant.clip { 1.0 } else { 0.0 },
+        adam_beta1: 0.9,
+        adam_beta2: 0.95,
+        adam_eps: 1e-8,
+        seed: SEED,
+        replica_check_interval: 5,
+    }
+}
+
+/// Makes this rank's part of the model, biases and norms random, and its trainer. Buckets are small, so there are many.
+pub fn trainer(variant: Variant, train_iters: u64, context: &ParallelContext) -> anyhow::Result<Trainer<B, Gpt<B>>> {
+    let gpt = model(variant).init(&FlexDevice, context)?;
+    let gpt = perturb_constants::<B, _>(gpt, 0.2, SEED, context);
+    Ok(Trainer::new(
+        gpt,
+        &training(variant, train_iters),
+        DataParallelConfig::new().with_bucket_size(Some(1500)),
+        context,
+        &FlexDevice,
+    )?)
+}
+
+/// The micro-batches of a step that data-parallel rank `data` of `data_size` takes.
+pub fn micro_batches(step: u64, data: usize, data_size: usize) -> Vec<MicroBatch> {
+    let (micro, global) = (2, 8);
+    let rounds = global / (micro * data_size as u64);
+    (0..rounds)
+        .map(|round| {
+            let first = step * global + (round * data_size as u64 + data as u64) * micro;
+            micro_batch((first..first + micro).collect())
+        })
+        .collect()
+}
+
+/// Random tokens, and a mask that drops some targets, by sample number: the same in every layout.
+fn micro_batch(sample_ids: Vec<u64>) -> MicroBatch {
+    let mut tokens = Vec::new();
+    let mut targets = Vec::new();
+    let mut mask = Vec::new();
+    for &sample in &sample_ids {
+        let mut numbers = [0.0; 2 * SEQ_LENGTH + 1];
+        RandomStream::new(SEED, &format!("sample {sample}")).fill_uniform(0, 1.0, &mut numbers);
+        let (text, drops) = numbers.split_at(SEQ_LENGTH + 1);
+        // The last four tokens of the vocabulary never appear: their embeddings get no gradient.
+        let ids: Vec<i32> = text
+            .iter()
+            .map(|u| ((u + 1.0) / 2.0 * (VOCAB_SIZE - 4) as f64) as i32)
+            .collect();
+        tokens.extend(&ids[..SEQ_LENGTH]);
+        targets.extend(&ids[1..]);
+        mask.extend(drops.iter().map(|u| f32::from(u8::from(*u > -0.8))));
+    }
+    MicroBatch {
+        micro_batch_size: sample_ids.len(),
+        seq_length: SEQ_LENGTH,
+        loss_mask: Some(mask),
+        tokens,
+        targets,
+        sample_ids,
+    }
+}

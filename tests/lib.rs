@@ -1,0 +1,1 @@
+//! Nothing: this package is the test binary `parity`, in `main.rs`.
