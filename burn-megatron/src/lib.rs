@@ -11,7 +11,8 @@ pub mod data;
 pub mod data_parallel;
 pub mod launch;
 pub mod mappings;
-mod mutants;
+#[doc(hidden)]
+pub mod mutants;
 pub mod optimizer;
 pub mod parameters;
 pub mod parity;

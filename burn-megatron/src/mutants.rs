@@ -5,11 +5,7 @@
 
 /// A fault, each of which breaks parity with the one-rank run in its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(all(feature = "mutants", debug_assertions)),
-    expect(dead_code, reason = "read by the planted faults only")
-)]
-pub(crate) enum Mutant {
+pub enum Mutant {
     /// A row-parallel layer adds its bias on every tensor rank, before the sum.
     BiasAddedPerRank,
     /// Gradients are summed, not averaged, over the data-parallel ranks.
@@ -22,13 +18,13 @@ pub(crate) enum Mutant {
     ReplicaCountedTwice,
     /// Keys and values change places in a shard.
     KeyAndValueSwapped,
-    /// Two samples of a batch share their dropout mask.
+    /// All data-parallel ranks drop what the first one drops.
     SharedDropoutMask,
 }
 
 /// Whether a fault is planted in this process.
 #[cfg(all(feature = "mutants", debug_assertions))]
-pub(crate) fn is_active(mutant: Mutant) -> bool {
+pub fn is_active(mutant: Mutant) -> bool {
     use std::sync::OnceLock;
     static ACTIVE: OnceLock<Option<String>> = OnceLock::new();
     let active = ACTIVE.get_or_init(|| std::env::var("BURN_MEGATRON_MUTANT").ok());
@@ -38,6 +34,6 @@ pub(crate) fn is_active(mutant: Mutant) -> bool {
 /// Whether a fault is planted in this process: never, in this build.
 #[cfg(not(all(feature = "mutants", debug_assertions)))]
 #[inline(always)]
-pub(crate) const fn is_active(_mutant: Mutant) -> bool {
+pub const fn is_active(_mutant: Mutant) -> bool {
     false
 }

@@ -100,10 +100,6 @@ impl Reducer {
         state.launched = 0;
     }
 
-    pub(super) fn layout(&self) -> BucketLayout {
-        self.lock().layout.clone()
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state
             .lock()

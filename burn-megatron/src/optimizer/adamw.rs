@@ -132,25 +132,29 @@ mod tests {
     #[test]
     fn steps_as_burns_own_adamw() {
         let device = Default::default();
-        let mut ours: Linear<B> = LinearConfig::new(5, 7).init(&device);
-        let mut theirs = ours.clone();
-        let mut optimizer = AdamWConfig::new().with_weight_decay(0.1).init();
-        let mut reference = burn::optim::AdamWConfig::new()
+        let start: Linear<B> = LinearConfig::new(5, 7).init(&device);
+        // A clone of a lazy parameter would draw other values.
+        start.weight.val();
+        let gradients: Vec<Tensor<Flex, 2>> = (0..5)
+            .map(|_| Tensor::random([5, 7], Distribution::Normal(0.0, 1.0), &device))
+            .collect();
+        let run = |mut step: Box<dyn FnMut(Linear<B>, GradientsParams) -> Linear<B>>| {
+            gradients.iter().fold(start.clone(), |model, gradient| {
+                let mut params = GradientsParams::new();
+                params.register(model.weight.id, gradient.clone());
+                step(model, params)
+            })
+        };
+        let mut ours = AdamWConfig::new().with_weight_decay(0.1).init();
+        let mut theirs = burn::optim::AdamWConfig::new()
             .with_epsilon(1e-8)
             .with_weight_decay(0.1)
             .init();
-        for _ in 0..5 {
-            let input = Tensor::<B, 2>::random([3, 5], Distribution::Default, &device);
-            let gradients = |model: &Linear<B>| {
-                let loss = model.forward(input.clone()).powi_scalar(2).mean();
-                GradientsParams::from_grads(loss.backward(), model)
-            };
-            let (mine, its) = (gradients(&ours), gradients(&theirs));
-            ours = optimizer.step(1e-2, ours, mine);
-            theirs = reference.step(1e-2, theirs, its);
-        }
-        // Both compute in f32, in another order of operations.
+        let ours = run(Box::new(move |model, params| ours.step(1e-2, model, params)));
+        let theirs = run(Box::new(move |model, params| theirs.step(1e-2, model, params)));
+        // burn computes the bias correction 1 - 0.999 in f32, which is off by up to 6e-5, in updates of 1e-2.
         let difference = (ours.weight.val() - theirs.weight.val()).abs().max();
-        assert!(difference.into_scalar() < 1e-5);
+        let difference = difference.into_scalar();
+        assert!(difference < 5.0 * 1e-2 * 6e-5, "{difference}");
     }
 }

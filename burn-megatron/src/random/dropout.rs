@@ -9,7 +9,6 @@ use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 
 use super::StepCoordinates;
 use super::philox::{key_words, philox4x32_10};
-use crate::mutants::{self, Mutant};
 
 /// Which dropout of the model this is: every site has its own number, so no two share a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +141,7 @@ impl Dropout {
         // Rounded down: the probability is exact to 2^-32.
         let threshold = (self.probability * 4_294_967_296.0) as u32;
         // Samples and iterations wrap after 2^32, where a mask would come a second time.
-        let (sample, iteration) = (step_sample(sample, step) as u32, step.iteration as u32);
+        let (sample, iteration) = (sample as u32, step.iteration as u32);
         for (block, columns) in row.chunks_mut(4).enumerate() {
             let counter = [block as u32 | head << BLOCK_BITS, position, sample, iteration];
             let words = philox4x32_10(counter, key);
@@ -159,14 +158,6 @@ impl Dropout {
         let dtype: DType = like.dtype();
         Tensor::<B, D>::from_data(data, (&like.device(), dtype)).mul_scalar(scale)
     }
-}
-
-/// The number that stands for the sample: its own, unless the fault is planted that counts from this rank's first.
-fn step_sample(sample: u64, step: &StepCoordinates) -> u64 {
-    if mutants::is_active(Mutant::SharedDropoutMask) {
-        return sample - step.tokens.places()[0].sample;
-    }
-    sample
 }
 
 /// The generator's key for a site: a finaliser that spreads every bit of seed, layer and number over the key.

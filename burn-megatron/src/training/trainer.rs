@@ -2,6 +2,8 @@
 //!
 //! Called by training programs and by the parity tests.
 
+use std::borrow::Cow;
+
 use burn::module::AutodiffModule;
 use burn::optim::Optimizer;
 use burn::optim::adaptor::OptimizerAdaptor;
@@ -14,6 +16,7 @@ use crate::data::MicroBatch;
 use crate::data_parallel::{
     self, DataParallelConfig, DataParallelError, DistributedDataParallel, HookBackend, ReducedGradients,
 };
+use crate::mutants::{self, Mutant};
 use crate::optimizer::AdamW;
 
 /// What can end training.
@@ -192,6 +195,7 @@ where
                 true => data_parallel::MicroBatch::Last,
                 false => data_parallel::MicroBatch::More,
             };
+            let micro_batch = &self.dropout_numbers(micro_batch);
             let batch = TokenBatch::new(micro_batch, self.config.seed, self.iteration, &self.device);
             let mask = micro_batch.loss_mask.as_deref();
             let device = &self.device;
@@ -212,6 +216,16 @@ where
         }
         self.context.data_group().all_reduce(&mut total, ReduceOp::Sum)?;
         Ok(total[0] / tokens[0])
+    }
+
+    /// The micro-batch itself, unless the fault is planted that numbers samples within their rank.
+    fn dropout_numbers<'a>(&self, micro_batch: &'a MicroBatch) -> Cow<'a, MicroBatch> {
+        let mut numbered = Cow::Borrowed(micro_batch);
+        if mutants::is_active(Mutant::SharedDropoutMask) {
+            let shift = (self.context.coordinates().data * self.config.micro_batch_size) as u64;
+            numbered.to_mut().sample_ids.iter_mut().for_each(|id| *id -= shift);
+        }
+        numbered
     }
 
     fn update(&mut self, gradients: ReducedGradients, learning_rate: f64) {

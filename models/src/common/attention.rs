@@ -5,6 +5,7 @@ use burn::module::Module;
 use burn::tensor::{Tensor, activation::softmax, backend::Backend};
 use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParallelContext;
+use burn_megatron::mutants::{self, Mutant};
 use burn_megatron::parameters::ParameterInit;
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
 use burn_megatron::tensor_parallel::{
@@ -106,9 +107,13 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let (seq, heads, d_head) = (tokens.seq_length, self.n_heads, self.d_head);
         let batch = qkv.dims()[0] / seq;
         let qkv = qkv.reshape([batch, seq, 3, heads, d_head]);
+        let [key_part, value_part] = match mutants::is_active(Mutant::KeyAndValueSwapped) && self.first_head > 0 {
+            true => [2, 1],
+            false => [1, 2],
+        };
         // [batch, heads, seq, d_head]
         let [query, key, value] =
-            [0, 1, 2].map(|part| qkv.clone().narrow(2, part, 1).squeeze_dim::<4>(2).swap_dims(1, 2));
+            [0, key_part, value_part].map(|part| qkv.clone().narrow(2, part, 1).squeeze_dim::<4>(2).swap_dims(1, 2));
         let scale = 1.0 / (d_head as f64).sqrt();
         let scores = query.mul_scalar(scale).matmul(key.swap_dims(2, 3));
         let after_query = tokens.after_query.clone().expand([batch, heads, seq, seq]);
