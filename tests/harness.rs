@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, bail};
 use burn_megatron::launch::{Environment, JoinOptions, Launcher, World, install_panic_hook, report_and_exit};
 use libtest_mimic::{Failed, Trial};
 
@@ -235,7 +235,8 @@ pub fn launch(world_size: usize) -> ExitCode {
 /// Joins the job and runs a case as one of its ranks.
 pub fn run_rank(case: &Case) -> ExitCode {
     let result = crate::cases::before_join(case).and_then(|()| {
-        let environment = Environment::detect()?.context("a rank has an environment")?;
+        let mut environment = Environment::detect()?.context("a rank has an environment")?;
+        crate::cases::change_environment(case, &mut environment);
         let timeout = Duration::from_secs_f64(case.setting("timeout_secs").unwrap_or(60.0));
         let options = JoinOptions {
             rendezvous_timeout: timeout,
@@ -256,10 +257,4 @@ pub fn run_rank(case: &Case) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => report_and_exit(&world, error.as_ref()),
     }
-}
-
-/// Fails unless a condition holds, with the rank's message.
-pub fn check(condition: bool, message: impl FnOnce() -> String) -> anyhow::Result<()> {
-    ensure!(condition, message());
-    Ok(())
 }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{StopFlag, World, report_and_exit};
-use burn_megatron::training::memory::CountingAllocator;
+use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use clap::Parser;
 use examples::arguments::TrainingArguments;
 use examples::launching::{Role, enter};
@@ -32,6 +32,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    keep_freed_memory();
     match run(&Arguments::parse().training) {
         Ok(code) => code,
         Err(error) => {
@@ -42,30 +43,16 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &TrainingArguments) -> anyhow::Result<ExitCode> {
-    validate(arguments)?;
+    arguments.validate()?;
     let parallel = &arguments.parallel;
     let asked_for = parallel.world_size.is_some();
-    match enter(parallel.world_size(), asked_for, parallel.timeout()?)? {
+    match enter(parallel.world_size(), asked_for, parallel.communication.timeout()?)? {
         Role::Launched(code) => Ok(code),
         Role::Rank(world) => match train(arguments, &world) {
             Ok(code) => Ok(code),
             Err(error) => report_and_exit(&world, error.as_ref()),
         },
     }
-}
-
-/// Finds what is wrong with the flags before any rank is started.
-fn validate(arguments: &TrainingArguments) -> anyhow::Result<()> {
-    let parallel = arguments.parallel.config();
-    let grid = parallel.grid(arguments.parallel.world_size())?;
-    arguments.model.validate()?;
-    let model = arguments
-        .model
-        .config(burn_megatron::data::ByteTokenizer::VOCABULARY_SIZE);
-    model.validate(&parallel)?;
-    let training = arguments.training_config(model.max_seq_length);
-    training.validate(&grid, parallel.sequence_parallel)?;
-    Ok(())
 }
 
 /// Trains as one rank of the world.

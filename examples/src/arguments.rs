@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use burn_megatron::data::ByteTokenizer;
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::{LearningRateDecay, TrainingConfig};
 use clap::{Args, ValueEnum};
@@ -43,6 +44,15 @@ pub struct ParallelArguments {
     /// Ranks in all [default: the tensor-model-parallel size]; those beyond one model see different samples
     #[arg(long, value_name = "N")]
     pub world_size: Option<usize>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub communication: CommunicationArguments,
+}
+
+/// How the ranks talk to each other.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Parallelism")]
+pub struct CommunicationArguments {
     /// The longest wait for another rank
     #[arg(long, value_name = "MINUTES", default_value_t = 10.0)]
     pub distributed_timeout_minutes: f64,
@@ -73,6 +83,9 @@ pub struct ModelArguments {
     /// Rows of the embedding with padding [default: the next multiple of 128 * tensor size]; changes no result
     #[arg(long, value_name = "N")]
     pub padded_vocab_size: Option<usize>,
+    /// Standard deviation of the weights at the start
+    #[arg(long, value_name = "X", default_value_t = 0.02)]
+    pub init_method_std: f64,
     /// Give the output head weights of its own
     #[arg(long)]
     pub untie_embeddings_and_output_weights: bool,
@@ -107,7 +120,7 @@ pub struct OptimizationArguments {
     /// Samples that a rank takes through the model at once
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub micro_batch_size: usize,
-    /// Samples per step over all ranks [default: 16]
+    /// Samples per step over all ranks
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub global_batch_size: usize,
     /// Optimizer steps
@@ -203,7 +216,9 @@ impl ParallelArguments {
     pub fn world_size(&self) -> usize {
         self.world_size.unwrap_or(self.tensor_model_parallel_size)
     }
+}
 
+impl CommunicationArguments {
     /// The longest wait for another rank.
     ///
     /// # Errors
@@ -235,6 +250,7 @@ impl ModelArguments {
             tied_embeddings: !self.untie_embeddings_and_output_weights,
             hidden_dropout: self.hidden_dropout,
             attention_dropout: self.attention_dropout,
+            init_deviation: self.init_method_std,
             ..base
         }
     }
@@ -242,7 +258,7 @@ impl ModelArguments {
     /// Checks what the model's own validation does not.
     ///
     /// # Errors
-    /// When a probability is outside `[0, 1)`.
+    /// When a probability is outside `[0, 1)`, or a deviation is negative or not a number.
     pub fn validate(&self) -> anyhow::Result<()> {
         for (flag, value) in [
             ("--hidden-dropout", self.hidden_dropout),
@@ -250,11 +266,32 @@ impl ModelArguments {
         ] {
             anyhow::ensure!((0.0..1.0).contains(&value), "{flag} must lie in [0, 1), got {value}");
         }
+        let deviation = self.init_method_std;
+        anyhow::ensure!(
+            deviation.is_finite() && deviation >= 0.0,
+            "--init-method-std must be finite and not negative, got {deviation}"
+        );
         Ok(())
     }
 }
 
 impl TrainingArguments {
+    /// Finds what is wrong with the flags before any rank is started.
+    ///
+    /// # Errors
+    /// The first rule that is broken, with the values and the nearest valid ones.
+    pub fn validate(&self) -> anyhow::Result<()> {
+        let parallel = self.parallel.config();
+        let grid = parallel.grid(self.parallel.world_size())?;
+        self.parallel.communication.timeout()?;
+        self.model.validate()?;
+        let model = self.model.config(ByteTokenizer::VOCABULARY_SIZE);
+        model.validate(&parallel)?;
+        let training = self.training_config(model.max_seq_length);
+        training.validate(&grid, parallel.sequence_parallel)?;
+        Ok(())
+    }
+
     /// The trainer's configuration.
     pub fn training_config(&self, seq_length: usize) -> TrainingConfig {
         let flags = &self.optimization;

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use burn_megatron::launch::{Environment, JoinOptions, Launcher, Prefix, World, install_panic_hook};
+use burn_megatron::launch::{Environment, JoinOptions, LaunchError, Launcher, Prefix, World, install_panic_hook};
 
 /// What this process is to do.
 pub enum Role {
@@ -31,14 +31,7 @@ pub fn enter(world_size: usize, asked_for: bool, timeout: Duration) -> anyhow::R
              out, or start as many",
             environment.world_size
         );
-        let options = JoinOptions {
-            rendezvous_timeout: timeout,
-            timeout,
-            ..JoinOptions::default()
-        };
-        let world = World::join(&environment, &options)?;
-        install_panic_hook(&world);
-        return Ok(Role::Rank(world));
+        return Ok(Role::Rank(join(&environment, timeout)?));
     }
     if world_size == 1 {
         return Ok(Role::Rank(World::single()));
@@ -46,4 +39,22 @@ pub fn enter(world_size: usize, asked_for: bool, timeout: Duration) -> anyhow::R
     let summary = Launcher::new(world_size).prefix(Prefix::AllButRankZero).run()?;
     let code = u8::try_from(summary.exit_code()).unwrap_or(1);
     Ok(Role::Launched(ExitCode::from(code)))
+}
+
+/// Joins the job that `environment` describes; from now on a panic is a failure that the other ranks learn of.
+///
+/// # Communication
+/// The rendezvous of all ranks.
+///
+/// # Errors
+/// When the ranks do not come together in `timeout`.
+pub fn join(environment: &Environment, timeout: Duration) -> Result<World, LaunchError> {
+    let options = JoinOptions {
+        rendezvous_timeout: timeout,
+        timeout,
+        ..JoinOptions::default()
+    };
+    let world = World::join(environment, &options)?;
+    install_panic_hook(&world);
+    Ok(world)
 }

@@ -117,7 +117,7 @@ impl JsonLines {
     /// When it cannot be created, naming it.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let file =
-            std::fs::File::create(path).with_context(|| format!("cannot write --log-jsonl {}", path.display()))?;
+            std::fs::File::create(path).with_context(|| format!("cannot write metrics to {}", path.display()))?;
         Ok(Self {
             file: std::io::BufWriter::new(file),
             path: path.to_owned(),
@@ -132,7 +132,7 @@ impl JsonLines {
         let line = serde_json::to_string(metrics).context("metrics are plain numbers")?;
         writeln!(self.file, "{line}")
             .and_then(|()| self.file.flush())
-            .with_context(|| format!("cannot write --log-jsonl {}", self.path.display()))
+            .with_context(|| format!("cannot write metrics to {}", self.path.display()))
     }
 }
 

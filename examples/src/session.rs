@@ -3,7 +3,7 @@
 //! Called by `pretrain_gpt` and by the ranks of `compare_sharding`.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use burn::backend::Autodiff;
@@ -73,6 +73,21 @@ impl Session {
     /// # Errors
     /// When the flags do not fit each other or the layout, the text cannot be read or is not the same on every rank.
     pub fn new(arguments: &TrainingArguments, context: &ParallelContext) -> anyhow::Result<Self> {
+        Self::with_prepared_model(arguments, context, |gpt| gpt)
+    }
+
+    /// Makes this rank's model, changed by `prepare` before training, its data and trainer.
+    ///
+    /// # Communication
+    /// As [`new`](Self::new).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_prepared_model(
+        arguments: &TrainingArguments,
+        context: &ParallelContext,
+        prepare: impl FnOnce(Gpt<TrainingBackend>) -> Gpt<TrainingBackend>,
+    ) -> anyhow::Result<Self> {
         arguments.model.validate()?;
         let model = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE);
         model.validate(context.config())?;
@@ -98,8 +113,9 @@ impl Session {
         let loader = start_loader(dataset, &training, context, num_samples)?;
 
         let device = FlexDevice;
-        let gpt = model.init(&device, context)?;
-        let data_parallel = DataParallelConfig::new().with_bucket_size(arguments.parallel.ddp_bucket_size);
+        let gpt = prepare(model.init(&device, context)?);
+        let bucket_size = arguments.parallel.communication.ddp_bucket_size;
+        let data_parallel = DataParallelConfig::new().with_bucket_size(bucket_size);
         let trainer = Trainer::new(gpt, &training, data_parallel, context, &device)?;
         Ok(Self {
             trainer,
@@ -141,7 +157,8 @@ impl Session {
         self.step_inspected(|_| {})
     }
 
-    /// Runs one step, showing its gradients to `inspect` after finalisation and before clipping.
+    /// Runs one step, showing its gradients to `inspect` after finalisation and before clipping. The step's time in
+    /// the metrics is without that of `inspect`.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -157,8 +174,13 @@ impl Session {
             "the data ended after {} steps",
             self.trainer.iteration()
         );
-        let result = self.trainer.step_inspected(&micro_batches, inspect)?;
-        let seconds = started.elapsed().as_secs_f64();
+        let mut inspected = Duration::ZERO;
+        let result = self.trainer.step_inspected(&micro_batches, |gradients| {
+            let started = Instant::now();
+            inspect(gradients);
+            inspected = started.elapsed();
+        })?;
+        let seconds = (started.elapsed() - inspected).as_secs_f64();
 
         let sent = self.context.bytes_communicated();
         let mut sums = [(sent - self.communicated) as f64];

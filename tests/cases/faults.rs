@@ -1,13 +1,185 @@
-//! stub
-use crate::harness::Case;
-use burn_megatron::launch::World;
-use libtest_mimic::Trial;
+//! What goes wrong in mid-run: a rank killed, stopped, out of step, a stranger, a bad configuration.
+//!
+//! Each ends the job on every rank in time, with a message that names the rank. The launcher's own faults are in
+//! `launch.rs`.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use burn_megatron::collectives::{GroupOptions, ProcessGroup, ReduceOp};
+use burn_megatron::context::ParallelContext;
+use burn_megatron::launch::{Environment, JobToken, World};
+use burn_megatron::topology::ParallelConfig;
+use libtest_mimic::{Failed, Trial};
+
+use super::problem::{self, Variant};
+use crate::harness::{Case, Job};
+
+/// How long a job may go on after a rank has died.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
 pub fn trials() -> Vec<Trial> {
-    vec![]
+    let fault = |kind: &str| Case::new("fault").with("kind", kind);
+    let training = |kind: &str, tensor: usize| fault(kind).with("tensor", tensor).with("dtype", "f32");
+    let mismatch = |kind: &str| Job::new(fault(kind).with("timeout_secs", 20), 2);
+    let mut trials = vec![
+        Job::new(fault("stopped_rank").with("timeout_secs", 2), 2)
+            .ends_within(Duration::from_secs(20))
+            .fails_with("stopped_rank_is_named_when_the_timeout_passes", &["still missing: ranks [1]"]),
+        Job::new(fault("absent_rank").with("timeout_secs", 1), 3)
+            .ends_within(Duration::from_secs(20))
+            .fails_with("absent_rank_is_named_at_the_rendezvous", &["waiting for rank"]),
+        Job::new(fault("late_rank"), 2).succeeds("late_rank_is_waited_for"),
+        mismatch("other_operation").fails_with(
+            "another_operation_names_both_ranks_and_calls",
+            &["rank 1 of group world [0, 1] called", "while rank 0 called", "all_gather", "all_reduce"],
+        ),
+        mismatch("other_length").fails_with(
+            "another_length_names_both_ranks_and_lengths",
+            &["rank 1 of group world [0, 1] called all_reduce sum of 4 f32", "rank 0 called all_reduce sum of 3 f32"],
+        ),
+        Job::new(fault("wrong_token").with("timeout_secs", 5), 2)
+            .ends_within(Duration::from_secs(30))
+            .fails_with("wrong_token_is_refused", &["job token"]),
+        Job::new(fault("bad_layout"), 3).fails_with(
+            "layout_that_does_not_fit_the_world_names_valid_sizes",
+            &["the world size must be a multiple", "got 3", "2 and 4"],
+        ),
+        Job::new(training("not_finite", 2), 2)
+            .fails_with("loss_that_is_not_finite_names_step_and_rank", &["the loss of step 2 is NaN on rank"]),
+        Job::new(training("panic", 2), 2)
+            .fails_with("panicking_rank_ends_the_job_with_its_message", &["rank 1", "out of cheese"]),
+    ];
+    for (tensor, ranks, killed) in [(2, 2, 0), (2, 2, 1), (1, 2, 1), (2, 4, 2)] {
+        let case = training("killed", tensor).with("victim", killed);
+        trials.push(killed_rank(Job::new(case, ranks), tensor, ranks, killed));
+    }
+    trials
 }
-pub fn run(_: &Case, _: &World) -> anyhow::Result<()> {
+
+/// A trial in which a training rank kills itself: the launcher names it, everybody ends, nothing is left.
+fn killed_rank(job: Job, tensor: usize, ranks: usize, killed: usize) -> Trial {
+    let name = format!("killed_rank_{killed}_of_{ranks}_ends_training_at_tensor_size_{tensor}");
+    Trial::test(name, move || -> Result<(), Failed> {
+        let end = job.ends_within(3 * END_LIMIT).run()?;
+        let first = format!("rank {killed} (pid ");
+        let facts = [
+            (end.code == 128 + libc::SIGKILL, "the launcher's exit code is the signal's"),
+            (end.output.contains(&first), "the launcher names the rank"),
+            (end.output.contains("killed by signal 9 (SIGKILL)"), "and how it ended"),
+            (end.duration < END_LIMIT, "the job ends in time"),
+            (!anything_left(&end.output), "no process is left"),
+        ];
+        for (holds, fact) in facts {
+            if !holds {
+                return Err(format!("not so: {fact} ({:?})\n{}", end.duration, end.output).into());
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Whether a process whose number the ranks printed is still there.
+fn anything_left(output: &str) -> bool {
+    output
+        .lines()
+        .filter_map(|line| line.split_once("my pid is ")?.1.trim().parse::<i32>().ok())
+        // SAFETY: signal 0 only asks whether the process exists.
+        .any(|pid| unsafe { libc::kill(pid, 0) } == 0)
+}
+
+/// What a rank does before it joins.
+pub fn before_join(case: &Case) -> anyhow::Result<()> {
+    let rank = std::env::var("RANK").unwrap_or_default();
+    match (case.setting::<String>("kind").as_deref(), rank.as_str()) {
+        (Ok("late_rank"), "1") => std::thread::sleep(Duration::from_millis(1500)),
+        (Ok("absent_rank"), "1") => std::thread::sleep(Duration::from_secs(8)),
+        _ => {}
+    }
     Ok(())
 }
-pub fn before_join(_: &Case) -> anyhow::Result<()> {
+
+/// Changes who a rank believes to be.
+pub fn change_environment(case: &Case, environment: &mut Environment) {
+    if matches!(case.setting::<String>("kind").as_deref(), Ok("wrong_token")) && environment.rank == 1 {
+        environment.job_token = Some(JobToken::from_text("not the token of this job"));
+    }
+}
+
+pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
+    let kind: String = case.setting("kind")?;
+    let group = || {
+        let ranks: Vec<usize> = (0..world.world_size()).collect();
+        ProcessGroup::connect(world, "world", &ranks, &GroupOptions::default())
+    };
+    match kind.as_str() {
+        "stopped_rank" => {
+            let group = group()?;
+            if world.rank() == 1 {
+                // SAFETY: stops this very process.
+                unsafe { libc::raise(libc::SIGSTOP) };
+            }
+            group.barrier()?;
+        }
+        "other_operation" => {
+            let group = group()?;
+            match world.rank() {
+                1 => group.all_gather(&[1.0f32], &mut [0.0; 2])?,
+                _ => group.all_reduce(&mut [1.0f32; 3], ReduceOp::Sum)?,
+            }
+        }
+        "other_length" => {
+            let mut buffer = vec![1.0f32; 3 + world.rank()];
+            group()?.all_reduce(&mut buffer, ReduceOp::Sum)?;
+        }
+        "late_rank" => group()?.barrier()?,
+        "bad_layout" => {
+            let config = ParallelConfig {
+                tensor_parallel_size: 2,
+                ..ParallelConfig::default()
+            };
+            ParallelContext::connect(world, &config, &GroupOptions::default(), 0)?;
+        }
+        "killed" | "not_finite" | "panic" => train(case, world, &kind)?,
+        // The rendezvous has failed before this.
+        other => anyhow::bail!("rank {} got as far as {other}", world.rank()),
+    }
+    Ok(())
+}
+
+/// Trains until the fault, which is in step 2 or 3, and no further than step 50.
+fn train(case: &Case, world: &World, kind: &str) -> anyhow::Result<()> {
+    println!("my pid is {}", std::process::id());
+    let config = ParallelConfig {
+        tensor_parallel_size: case.setting("tensor")?,
+        ..ParallelConfig::default()
+    };
+    let victim = case.setting::<usize>("victim").unwrap_or(1);
+    let context = ParallelContext::connect(world, &config, &GroupOptions::default(), problem::SEED)?;
+    let variant = Variant {
+        tied: true,
+        clip: true,
+        dropout: 0.1,
+    };
+    let mut trainer = problem::trainer(variant, 50, &context)?;
+    let data = context.coordinates().data;
+    let data_size = context.grid().data_parallel_size();
+    for step in 0..50 {
+        let mut micro_batches = problem::micro_batches(step, data, data_size);
+        if step == 1 && kind == "not_finite" {
+            let mask = micro_batches[0].loss_mask.as_mut();
+            mask.map(|mask| mask[0] = f32::NAN);
+        }
+        if step == 2 && world.rank() == victim {
+            match kind {
+                // SAFETY: kills this very process.
+                "killed" => drop(unsafe { libc::raise(libc::SIGKILL) }),
+                "panic" => panic!("out of cheese"),
+                _ => {}
+            }
+        }
+        trainer.step(&micro_batches)?;
+    }
+    ensure!(kind.is_empty(), "training went on after the fault");
     Ok(())
 }

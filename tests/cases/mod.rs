@@ -10,7 +10,7 @@ mod wrapper;
 use burn::backend::Autodiff;
 use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
 use burn_flex::{Flex, FlexDevice};
-use burn_megatron::launch::World;
+use burn_megatron::launch::{Environment, World};
 use libtest_mimic::Trial;
 
 use crate::harness::Case;
@@ -42,6 +42,11 @@ pub fn before_join(case: &Case) -> anyhow::Result<()> {
         set_default_dtypes::<Flex>(&FlexDevice, dtype, IntDType::I32).map_err(|error| anyhow::anyhow!("{error:?}"))?;
     }
     faults::before_join(case)
+}
+
+/// Changes who a rank believes to be.
+pub fn change_environment(case: &Case, environment: &mut Environment) {
+    faults::change_environment(case, environment);
 }
 
 /// Runs a case as one rank.

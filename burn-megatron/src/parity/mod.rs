@@ -9,5 +9,5 @@ mod tolerance;
 
 pub use compare::{Judge, PartDifference, compare_shard};
 pub use perturb::perturb_constants;
-pub use recording::{RecordedStep, RecordedTensor, Recorder, RecordingError, TensorKind, read_step};
+pub use recording::{RecordedTensor, Recorder, RecordingError, TensorKind, read_step, remove_step};
 pub use tolerance::Tolerance;

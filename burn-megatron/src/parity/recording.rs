@@ -1,14 +1,17 @@
 //! Recordings of a run: each rank's gradients and parameters of every step, in files.
 //!
-//! Written by the ranks of `compare_sharding`, read by the process that judges. One safetensors file per step and
-//! rank; placements lie in its metadata, so a file can be judged without the model.
+//! Written by the ranks of `compare_sharding`, read by the process that judges. One safetensors file per step, kind and
+//! rank; placements lie in its metadata, so a file can be judged without the model. Tensors are written one by one, so
+//! that recording adds next to nothing to the peak memory of the run that is recorded.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Tensor, backend::Backend};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, View};
 use serde::{Deserialize, Serialize};
 
 use crate::context::ParallelContext;
@@ -38,20 +41,27 @@ pub enum RecordingError {
     },
 }
 
-/// What a recorded tensor is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// What a recording holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TensorKind {
-    /// A gradient after finalisation and before clipping.
+    /// Gradients after finalisation and before clipping.
     Gradient,
-    /// A parameter after the step.
+    /// Parameters after the step.
     Parameter,
 }
 
-/// One rank's tensor.
+impl fmt::Display for TensorKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            TensorKind::Gradient => "gradient",
+            TensorKind::Parameter => "parameter",
+        })
+    }
+}
+
+/// One rank's part of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedTensor {
-    /// What it is.
-    pub kind: TensorKind,
     /// The parameter's global name.
     pub name: String,
     /// Which part of the logical parameter it is.
@@ -60,26 +70,18 @@ pub struct RecordedTensor {
     pub values: Vec<f64>,
 }
 
-/// One rank's tensors of a step.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct RecordedStep {
-    /// Gradients and parameters, in the module's order.
-    pub tensors: Vec<RecordedTensor>,
-}
-
+/// What a recording's metadata says of a tensor; the tensor itself is found by name.
 #[derive(Serialize, Deserialize)]
 struct Entry {
-    kind: TensorKind,
     name: String,
     placement: Placement,
 }
 
-/// Writes one rank's recording.
-#[derive(Debug)]
+/// Writes one rank's recordings.
+#[derive(Clone, Debug)]
 pub struct Recorder {
     folder: PathBuf,
     rank: usize,
-    step: RecordedStep,
 }
 
 impl Recorder {
@@ -88,96 +90,111 @@ impl Recorder {
         Self {
             folder: folder.into(),
             rank,
-            step: RecordedStep::default(),
         }
     }
 
-    /// Takes the gradients of the step at hand.
-    pub fn gradients(&mut self, gradients: &ReducedGradients) {
-        for entry in gradients.entries() {
-            self.step.tensors.push(RecordedTensor {
-                kind: TensorKind::Gradient,
-                name: entry.name.clone(),
-                placement: entry.placement.clone(),
-                values: gradients.values(entry),
-            });
-        }
-    }
-
-    /// Takes the declared parameters after the step at hand.
-    pub fn parameters<B: Backend, M: Module<B>>(&mut self, module: &M, context: &ParallelContext) {
-        let mut values: HashMap<ParamId, Vec<f64>> = HashMap::new();
-        let mut order = Vec::new();
-        struct Reader<'a>(&'a mut HashMap<ParamId, Vec<f64>>, &'a mut Vec<ParamId>);
-        impl<B: Backend> ModuleVisitor<B> for Reader<'_> {
-            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-                self.0.insert(param.id, read_host(param.val()));
-                self.1.push(param.id);
-            }
-        }
-        module.visit(&mut Reader(&mut values, &mut order));
-        for id in order {
-            let declared = context.registry().declaration(id);
-            if let (Some(declaration), Some(values)) = (declared, values.remove(&id)) {
-                self.step.tensors.push(RecordedTensor {
-                    kind: TensorKind::Parameter,
-                    name: declaration.name,
-                    placement: declaration.placement,
-                    values,
-                });
-            }
-        }
-    }
-
-    /// Writes the step and begins the next.
+    /// Writes a step's gradients.
     ///
     /// # Errors
     /// When the file cannot be written, naming it.
-    pub fn finish_step(&mut self, step: u64) -> Result<(), RecordingError> {
-        let recorded = std::mem::take(&mut self.step);
-        let path = step_path(&self.folder, step, self.rank);
-        let entries: Vec<Entry> = recorded
-            .tensors
-            .iter()
-            .map(|tensor| Entry {
-                kind: tensor.kind,
-                name: tensor.name.clone(),
-                placement: tensor.placement.clone(),
-            })
-            .collect();
-        let format = |reason: String| RecordingError::Format {
+    pub fn gradients(&self, step: u64, gradients: &ReducedGradients) -> Result<(), RecordingError> {
+        let tensors = gradients.entries().iter().map(|entry| LazyTensor {
+            entry: Entry {
+                name: entry.name.clone(),
+                placement: entry.placement.clone(),
+            },
+            read: Box::new(|| gradients.values(entry)),
+        });
+        self.write(step, TensorKind::Gradient, tensors.collect())
+    }
+
+    /// Writes the declared parameters as they are after a step; step 0 is the start.
+    ///
+    /// # Errors
+    /// When the file cannot be written, naming it.
+    pub fn parameters<B: Backend, M: Module<B>>(
+        &self,
+        step: u64,
+        module: &M,
+        context: &ParallelContext,
+    ) -> Result<(), RecordingError> {
+        struct Collector<'a>(&'a ParallelContext, Vec<LazyTensor<'static>>);
+        impl<B: Backend> ModuleVisitor<B> for Collector<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+                let Some(declaration) = self.0.registry().declaration(param.id) else {
+                    return;
+                };
+                let tensor = param.val();
+                self.1.push(LazyTensor {
+                    entry: Entry {
+                        name: declaration.name,
+                        placement: declaration.placement,
+                    },
+                    read: Box::new(move || read_host(tensor.clone())),
+                });
+            }
+        }
+        let mut collector = Collector(context, Vec::new());
+        module.visit(&mut collector);
+        self.write(step, TensorKind::Parameter, collector.1)
+    }
+
+    fn write(&self, step: u64, kind: TensorKind, tensors: Vec<LazyTensor<'_>>) -> Result<(), RecordingError> {
+        let path = recording_path(&self.folder, step, kind, self.rank);
+        let entries: Vec<&Entry> = tensors.iter().map(|tensor| &tensor.entry).collect();
+        let metadata = serde_json::to_string(&entries).map_err(|error| RecordingError::Format {
             path: path.clone(),
-            reason,
-        };
-        let metadata = serde_json::to_string(&entries).map_err(|e| format(e.to_string()))?;
-        let bytes: Vec<Vec<u8>> = recorded
-            .tensors
-            .iter()
-            .map(|tensor| tensor.values.iter().flat_map(|v| v.to_le_bytes()).collect())
-            .collect();
-        let views = recorded
-            .tensors
-            .iter()
-            .zip(&bytes)
-            .enumerate()
-            .map(|(index, (tensor, bytes))| {
-                let view = TensorView::new(Dtype::F64, vec![tensor.values.len()], bytes);
-                view.map(|view| (index.to_string(), view))
-            })
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| format(e.to_string()))?;
+            reason: error.to_string(),
+        })?;
+        let views = tensors.iter().map(|tensor| (tensor.entry.name.as_str(), tensor));
         let metadata = HashMap::from([(METADATA_KEY.to_owned(), metadata)]);
-        let serialized = safetensors::serialize(views, Some(metadata)).map_err(|e| format(e.to_string()))?;
-        std::fs::write(&path, serialized).map_err(|source| RecordingError::File { path, source })
+        safetensors::serialize_to_file(views, Some(metadata), &path).map_err(|error| match error {
+            SafeTensorError::IoError(source) => RecordingError::File { path, source },
+            other => RecordingError::Format {
+                path,
+                reason: other.to_string(),
+            },
+        })
     }
 }
 
-/// Reads one rank's recording of a step.
+/// A tensor that is read when its turn to be written comes.
+struct LazyTensor<'a> {
+    entry: Entry,
+    read: Box<dyn Fn() -> Vec<f64> + 'a>,
+}
+
+impl View for &LazyTensor<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F64
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.entry.placement.local_shape()
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let values = (self.read)();
+        assert_eq!(values.len(), self.entry.placement.local_len(), "{}", self.entry.name);
+        Cow::Owned(values.iter().flat_map(|value| value.to_le_bytes()).collect())
+    }
+
+    fn data_len(&self) -> usize {
+        8 * self.entry.placement.local_len()
+    }
+}
+
+/// Reads one rank's recording: its tensors in the module's order.
 ///
 /// # Errors
 /// When the file cannot be read or is not a recording, naming it.
-pub fn read_step(folder: &Path, step: u64, rank: usize) -> Result<RecordedStep, RecordingError> {
-    let path = step_path(folder, step, rank);
+pub fn read_step(
+    folder: &Path,
+    step: u64,
+    kind: TensorKind,
+    rank: usize,
+) -> Result<Vec<RecordedTensor>, RecordingError> {
+    let path = recording_path(folder, step, kind, rank);
     let bytes = std::fs::read(&path).map_err(|source| RecordingError::File {
         path: path.clone(),
         source,
@@ -194,36 +211,75 @@ pub fn read_step(folder: &Path, step: u64, rank: usize) -> Result<RecordedStep, 
         .ok_or_else(|| format(format!("it has no metadata {METADATA_KEY}")))?;
     let entries: Vec<Entry> = serde_json::from_str(entries).map_err(|e| format(e.to_string()))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| format(e.to_string()))?;
-    let tensors = entries
-        .into_iter()
-        .enumerate()
-        .map(|(index, entry)| {
-            let view = file.tensor(&index.to_string()).map_err(|e| format(e.to_string()))?;
-            let values: Vec<f64> = view
-                .data()
-                .chunks_exact(8)
-                .map(|b| f64::from_le_bytes(b.try_into().expect("chunks of eight")))
-                .collect();
-            if view.dtype() != Dtype::F64 || values.len() != entry.placement.local_len() {
-                return Err(format(format!(
-                    "{} has {} elements of {:?}, expected {} of F64",
-                    entry.name,
-                    values.len(),
-                    view.dtype(),
-                    entry.placement.local_len()
-                )));
-            }
-            Ok(RecordedTensor {
-                kind: entry.kind,
-                name: entry.name,
-                placement: entry.placement,
-                values,
-            })
+    let read = |Entry { name, placement }: Entry| {
+        let view = file.tensor(&name).map_err(|e| format(e.to_string()))?;
+        if view.dtype() != Dtype::F64 || view.shape() != placement.local_shape() {
+            return Err(format(format!(
+                "{name} has the shape {:?} in {:?}, expected {:?} in F64",
+                view.shape(),
+                view.dtype(),
+                placement.local_shape()
+            )));
+        }
+        let values = view
+            .data()
+            .chunks_exact(8)
+            .map(|bytes| f64::from_le_bytes(bytes.try_into().expect("chunks of eight")))
+            .collect();
+        Ok(RecordedTensor {
+            name,
+            placement,
+            values,
         })
-        .collect::<Result<_, _>>()?;
-    Ok(RecordedStep { tensors })
+    };
+    entries.into_iter().map(read).collect()
 }
 
-fn step_path(folder: &Path, step: u64, rank: usize) -> PathBuf {
-    folder.join(format!("step-{step}-rank-{rank}.safetensors"))
+/// Removes one rank's recording.
+///
+/// # Errors
+/// When the file cannot be removed, naming it.
+pub fn remove_step(folder: &Path, step: u64, kind: TensorKind, rank: usize) -> Result<(), RecordingError> {
+    let path = recording_path(folder, step, kind, rank);
+    std::fs::remove_file(&path).map_err(|source| RecordingError::File { path, source })
+}
+
+fn recording_path(folder: &Path, step: u64, kind: TensorKind, rank: usize) -> PathBuf {
+    folder.join(format!("step-{step}-{kind}s-rank-{rank}.safetensors"))
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::{Flex, FlexDevice};
+
+    use super::*;
+    use crate::tensor_parallel::ColumnParallelLinearConfig;
+
+    #[test]
+    fn what_is_recorded_is_read_back_bit_for_bit() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = ParallelContext::single(7);
+        let layer = ColumnParallelLinearConfig::new(3, 5).init::<Flex>(&FlexDevice, &context.scope("fc"));
+        let layer = layer.unwrap();
+        let recorder = Recorder::new(folder.path(), 2);
+        recorder.parameters::<Flex, _>(0, &layer, &context).unwrap();
+
+        let tensors = read_step(folder.path(), 0, TensorKind::Parameter, 2).unwrap();
+        assert_eq!(tensors[0].name, "fc.weight");
+        assert_eq!(tensors[0].placement.logical_shape(), [3, 5]);
+        assert_eq!(tensors[0].values, read_host(layer.weight.val()));
+
+        remove_step(folder.path(), 0, TensorKind::Parameter, 2).unwrap();
+        let error = read_step(folder.path(), 0, TensorKind::Parameter, 2).unwrap_err();
+        assert!(error.to_string().contains("step-0-parameters-rank-2"), "{error}");
+    }
+
+    #[test]
+    fn another_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = recording_path(folder.path(), 3, TensorKind::Gradient, 0);
+        std::fs::write(path, b"no safetensors here").unwrap();
+        let error = read_step(folder.path(), 3, TensorKind::Gradient, 0).unwrap_err();
+        assert!(error.to_string().contains("is not a recording"), "{error}");
+    }
 }

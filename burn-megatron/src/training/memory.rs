@@ -1,6 +1,7 @@
-//! Counts the memory that a process has allocated: CPU backends have no figure of their own.
+//! Memory of a process that trains on the CPU: what it has allocated, and how freed memory is kept.
 //!
-//! A training program makes [`CountingAllocator`] its global allocator and asks [`peak_bytes`].
+//! A training program calls [`keep_freed_memory`] first thing, makes [`CountingAllocator`] its global allocator and
+//! asks [`peak_bytes`]: CPU backends have no figure of their own.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,6 +26,24 @@ pub struct CountingAllocator<A>(pub A);
 /// The most bytes that were allocated at once; 0 where [`CountingAllocator`] is not the global allocator.
 pub fn peak_bytes() -> usize {
     PEAK.load(Relaxed)
+}
+
+/// Lets the system allocator keep what is freed, instead of giving it back and asking for it again.
+///
+/// A training step frees and allocates the same large tensors over and over; given back, every page of them is faulted
+/// in and cleared anew. Of the bundled GPT's step that was 40% of the time on two cores. Without effect where the C
+/// library is not glibc.
+pub fn keep_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        const GIB: libc::c_int = 1 << 30;
+        // SAFETY: mallopt has no memory-safety conditions. A value that it refuses leaves the default in force.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, GIB);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
+            libc::mallopt(libc::M_TOP_PAD, 64 << 20);
+        }
+    }
 }
 
 fn add(bytes: usize) {

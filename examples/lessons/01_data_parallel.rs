@@ -1,0 +1,138 @@
+//! Lesson 1: train a burn model that knows nothing of burn-megatron on several ranks.
+//!
+//! ```text
+//! cargo run --release --example 01_data_parallel                      # one rank
+//! cargo run --release --example 01_data_parallel -- --world-size 2    # two: the same losses
+//! ```
+//!
+//! What is new against a single-process burn program is marked with a number: five places.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use burn::backend::Autodiff;
+use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::nn::{Linear, LinearConfig, Relu};
+use burn::optim::{AdamWConfig, Optimizer};
+use burn::prelude::*;
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::collectives::{GroupOptions, ReduceOp};
+use burn_megatron::context::ParallelContext;
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, MicroBatch};
+use burn_megatron::launch::{World, report_and_exit};
+use burn_megatron::topology::ParallelConfig;
+use clap::Parser;
+use examples::launching::{Role, enter};
+
+type B = Autodiff<Flex>;
+
+const IMAGE_SIZE: usize = 8;
+const STEPS: usize = 60;
+const GLOBAL_BATCH: usize = 64;
+const LEARNING_RATE: f64 = 3e-3;
+
+/// A small convolutional classifier, plain burn.
+#[derive(Module, Debug)]
+struct Classifier<B: Backend> {
+    conv: Conv2d<B>,
+    activation: Relu,
+    output: Linear<B>,
+}
+
+impl<B: Backend> Classifier<B> {
+    fn new(device: &B::Device) -> Self {
+        Self {
+            conv: Conv2dConfig::new([1, 8], [3, 3]).init(device),
+            activation: Relu::new(),
+            output: LinearConfig::new(8 * (IMAGE_SIZE - 2) * (IMAGE_SIZE - 2), 4).init(device),
+        }
+    }
+
+    fn loss(&self, images: Tensor<B, 4>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+        let features = self.activation.forward(self.conv.forward(images)).flatten(1, 3);
+        CrossEntropyLossConfig::new()
+            .init(&labels.device())
+            .forward(self.output.forward(features), labels)
+    }
+}
+
+/// Trains a small burn model on one rank or on several.
+#[derive(Parser)]
+struct Arguments {
+    /// Ranks that share each batch
+    #[arg(long, default_value_t = 1)]
+    world_size: usize,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let world_size = Arguments::parse().world_size;
+    anyhow::ensure!(
+        world_size > 0 && GLOBAL_BATCH.is_multiple_of(world_size),
+        "--world-size must divide the {GLOBAL_BATCH} images of a batch, got {world_size}"
+    );
+    // (1) This process becomes a rank, or starts one process per rank and waits for them.
+    match enter(world_size, true, Duration::from_secs(60))? {
+        Role::Launched(code) => Ok(code),
+        Role::Rank(world) => match train(&world) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(error) => report_and_exit(&world, error.as_ref()),
+        },
+    }
+}
+
+fn train(world: &World) -> anyhow::Result<()> {
+    let device = FlexDevice;
+    // (2) The ranks of this job: all of them data-parallel.
+    let context = ParallelContext::connect(world, &ParallelConfig::default(), &GroupOptions::default(), 0)?;
+    let ranks = context.data_group();
+
+    B::seed(&device, 1);
+    let model = Classifier::<B>::new(&device);
+    // (3) Every rank takes the weights of the first.
+    let mut model = DistributedDataParallel::<B, _>::new(model, &context, DataParallelConfig::new())?;
+    let mut optimizer = AdamWConfig::new().init();
+
+    for step in 1..=STEPS {
+        // Each rank sees its own part of the global batch.
+        let share = GLOBAL_BATCH / ranks.size();
+        let first = step * GLOBAL_BATCH + ranks.rank() * share;
+        let (images, labels) = batch(first, share, &device);
+        // (4) Forward and backward; gradients are averaged over the ranks while the backward pass goes on.
+        let loss = model.backward(MicroBatch::Last, |model| model.loss(images, labels))?;
+        let gradients = model.gradients()?.into_params::<B, _>(model.module());
+        model.update(|model| optimizer.step(LEARNING_RATE, model, gradients));
+
+        // (5) A figure over all ranks is a collective.
+        let mut mean = [loss.into_scalar()];
+        ranks.all_reduce(&mut mean, ReduceOp::Mean)?;
+        if world.rank() == 0 && step.is_multiple_of(10) {
+            println!("step {step:3} | loss {:.4}", mean[0]);
+        }
+    }
+    model.check_replicas()?;
+    if world.rank() == 0 {
+        println!("all {} ranks hold the same parameters", ranks.size());
+    }
+    Ok(())
+}
+
+/// Images of noise with a bright spot in one of four quarters, by number: the label is the quarter.
+fn batch(first: usize, count: usize, device: &FlexDevice) -> (Tensor<B, 4>, Tensor<B, 1, Int>) {
+    let mut pixels = vec![0.0; count * IMAGE_SIZE * IMAGE_SIZE];
+    let mut labels = Vec::with_capacity(count);
+    for (number, image) in (first..).zip(pixels.chunks_exact_mut(IMAGE_SIZE * IMAGE_SIZE)) {
+        let noise = burn_megatron::random::RandomStream::new(7, &format!("image {number}"));
+        noise.fill_normal(0, 1.0, image);
+        let mut place = [0.0; 2];
+        noise.fill_uniform(1000, (IMAGE_SIZE / 2) as f64, &mut place);
+        let [x, y] = place.map(|p| (p + IMAGE_SIZE as f64 / 2.0) as usize);
+        image[y * IMAGE_SIZE + x] += 6.0;
+        labels.push((2 * (y / (IMAGE_SIZE / 2)) + x / (IMAGE_SIZE / 2)) as i32);
+    }
+    let images = TensorData::new(pixels, [count, 1, IMAGE_SIZE, IMAGE_SIZE]);
+    (
+        Tensor::from_data(images, (device, burn::tensor::DType::F32)),
+        Tensor::from_data(TensorData::new(labels, [count]), device),
+    )
+}

@@ -1,0 +1,317 @@
+//! What the layer, plain-burn and fixture cases share: a rank's place and numbers, passes with a given output
+//! gradient, and comparisons of a rank's part with the whole.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, ensure};
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn_flex::FlexDevice;
+use burn_megatron::collectives::{GroupOptions, ProcessGroup, ReduceOp};
+use burn_megatron::context::ParallelContext;
+use burn_megatron::launch::World;
+use burn_megatron::parameters::{Declaration, Distribution, Placement, read_host, tensor_from_host};
+use burn_megatron::parity::{Tolerance, compare_shard};
+use burn_megatron::random::RandomStream;
+use burn_megatron::topology::ParallelConfig;
+
+use super::B;
+use crate::harness::Case;
+
+pub const SEED: u64 = 42;
+pub type Gradients = <B as AutodiffBackend>::Gradients;
+
+/// How the ranks of a case are laid out, by its name in the list of trials.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    pub name: &'static str,
+    pub tensor: usize,
+    pub sequence: bool,
+    pub data: usize,
+}
+
+pub const ONE: Layout = layout("one_rank", 1, false, 1);
+pub const TP2: Layout = layout("tp2", 2, false, 1);
+pub const TP4: Layout = layout("tp4", 4, false, 1);
+pub const TP2SP: Layout = layout("tp2sp", 2, true, 1);
+pub const TP4SP: Layout = layout("tp4sp", 4, true, 1);
+pub const DP2: Layout = layout("dp2", 1, false, 2);
+pub const DP4: Layout = layout("dp4", 1, false, 4);
+
+const fn layout(name: &'static str, tensor: usize, sequence: bool, data: usize) -> Layout {
+    Layout {
+        name,
+        tensor,
+        sequence,
+        data,
+    }
+}
+
+impl Layout {
+    /// Adds what [`Scene::new`] reads to a case.
+    pub fn describe(&self, case: Case, dtype: &str) -> Case {
+        case.with("tensor", self.tensor)
+            .with("sequence", self.sequence)
+            .with("dtype", dtype)
+    }
+
+    pub fn world_size(&self) -> usize {
+        self.tensor * self.data
+    }
+}
+
+/// This rank's place in a case, and its comparisons.
+pub struct Scene {
+    pub context: ParallelContext,
+    pub dtype: DType,
+    worst: Cell<f64>,
+}
+
+/// An output, and the gradients that a given gradient of it led to.
+pub struct Pass {
+    pub output: Vec<f64>,
+    pub input_gradient: Vec<f64>,
+    pub gradients: Gradients,
+}
+
+/// A whole parameter's values and its gradient, by name.
+pub type WholeParameters = BTreeMap<String, (Vec<f64>, Vec<f64>)>;
+
+impl Scene {
+    pub fn new(case: &Case, world: &World) -> anyhow::Result<Self> {
+        let config = ParallelConfig {
+            tensor_parallel_size: case.setting("tensor")?,
+            pipeline_parallel_size: 1,
+            sequence_parallel: case.setting("sequence")?,
+        };
+        Ok(Self {
+            context: ParallelContext::connect(world, &config, &GroupOptions::default(), SEED)?,
+            dtype: match case.setting::<String>("dtype")?.as_str() {
+                "f64" => DType::F64,
+                _ => DType::F32,
+            },
+            worst: Cell::new(0.0),
+        })
+    }
+
+    pub fn group(&self) -> &ProcessGroup {
+        self.context.tensor_group()
+    }
+
+    pub fn size(&self) -> usize {
+        self.group().size()
+    }
+
+    /// The largest accepted difference so far, over the norm of what was compared.
+    pub fn worst(&self) -> f64 {
+        self.worst.get()
+    }
+
+    /// N(0, 1) numbers by name: the same on every rank, exact in f32.
+    pub fn random(&self, name: &str, len: usize) -> Vec<f64> {
+        let mut values = vec![0.0; len];
+        RandomStream::new(SEED, name).fill_normal(0, 1.0, &mut values);
+        values.iter().map(|&value| f64::from(value as f32)).collect()
+    }
+
+    /// Whole numbers from -8 to 8 by name: their sums are exact in any order.
+    pub fn integers(&self, name: &str, len: usize) -> Vec<f64> {
+        let mut values = vec![0.0; len];
+        RandomStream::new(SEED, name).fill_uniform(0, 8.5, &mut values);
+        values.iter().map(|value| value.round()).collect()
+    }
+
+    /// A tensor of the case's type.
+    pub fn tensor<const D: usize>(&self, values: Vec<f64>, shape: [usize; D]) -> Tensor<B, D> {
+        tensor_from_host(values, shape, self.dtype, &FlexDevice)
+    }
+
+    pub fn ids(&self, values: &[i32]) -> Tensor<B, 1, Int> {
+        Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), (&FlexDevice, DType::I32))
+    }
+
+    /// This rank's part of an activation that is cut along a dimension, or the whole of one that is not.
+    pub fn placement(&self, shape: &[usize], cut: Option<usize>) -> Placement {
+        match cut {
+            Some(dimension) => Placement::shard(shape, dimension, self.group().rank(), self.size()),
+            None => Placement::whole(shape),
+        }
+    }
+
+    /// The dimension along which activations between tensor-parallel regions are cut: tokens, or none.
+    pub fn token_cut(&self) -> Option<usize> {
+        self.context.is_sequence_parallel().then_some(0)
+    }
+
+    /// This rank's part of a whole.
+    pub fn part<const D: usize>(&self, whole: &[f64], placement: &Placement, shape: [usize; D]) -> Tensor<B, D> {
+        self.tensor(cut(whole, placement), shape)
+    }
+
+    /// Fails unless this rank's part is that of the whole, up to rounding.
+    pub fn close(&self, what: &str, local: &[f64], whole: &[f64], placement: &Placement) -> anyhow::Result<()> {
+        self.within(Tolerance::of(self.dtype).parameter, what, local, whole, placement)
+    }
+
+    /// Fails unless this rank's part is that of the whole, bit by bit.
+    pub fn exact(&self, what: &str, local: &[f64], whole: &[f64], placement: &Placement) -> anyhow::Result<()> {
+        self.within(0.0, what, local, whole, placement)
+    }
+
+    fn within(
+        &self,
+        tolerance: f64,
+        what: &str,
+        local: &[f64],
+        whole: &[f64],
+        placement: &Placement,
+    ) -> anyhow::Result<()> {
+        for part in compare_shard(what, whole, local, placement) {
+            let allowed = tolerance * part.reference_norm;
+            ensure!(
+                part.difference <= allowed,
+                "rank {}: {} differs by {:.2e} from the whole, of norm {:.2e}",
+                self.context.rank(),
+                part.name,
+                part.difference,
+                part.reference_norm
+            );
+            if part.difference > 0.0 {
+                let ratio = part.difference / part.reference_norm;
+                self.worst.set(self.worst.get().max(ratio));
+            }
+        }
+        ensure!(
+            padding_is_zero(local, placement),
+            "rank {}: the padding of {what} is not zero",
+            self.context.rank()
+        );
+        Ok(())
+    }
+
+    /// Fails unless a module's declared parameters are those of the whole, bit by bit, and their gradients too, up to
+    /// rounding.
+    ///
+    /// A partial gradient is summed over the tensor group first: that is what its declaration says is missing.
+    pub fn parameters<M: Module<B>>(
+        &self,
+        scope: &str,
+        module: &M,
+        gradients: &Gradients,
+        whole: &WholeParameters,
+    ) -> anyhow::Result<()> {
+        let found = self.local_parameters(module, gradients)?;
+        let prefix = format!("{scope}.");
+        ensure!(
+            found.len() == whole.len(),
+            "{scope}: {} parameters against {}",
+            found.len(),
+            whole.len()
+        );
+        for (Declaration { name, placement, .. }, values, gradient) in found {
+            let short = name.strip_prefix(&prefix).unwrap_or(&name);
+            let (expected, expected_gradient) = whole.get(short).with_context(|| format!("no whole {short}"))?;
+            self.exact(&name, &values, expected, &placement)?;
+            self.close(&format!("gradient of {name}"), &gradient, expected_gradient, &placement)?;
+        }
+        Ok(())
+    }
+
+    fn local_parameters<M: Module<B>>(
+        &self,
+        module: &M,
+        gradients: &Gradients,
+    ) -> anyhow::Result<Vec<(Declaration, Vec<f64>, Vec<f64>)>> {
+        struct Reader<'a> {
+            scene: &'a Scene,
+            gradients: &'a Gradients,
+            found: anyhow::Result<Vec<(Declaration, Vec<f64>, Vec<f64>)>>,
+        }
+        impl Reader<'_> {
+            fn read<const D: usize>(
+                &self,
+                param: &Param<Tensor<B, D>>,
+            ) -> anyhow::Result<(Declaration, Vec<f64>, Vec<f64>)> {
+                let declaration = self.scene.context.registry().declaration(param.id);
+                let declaration = declaration.context("a parameter is undeclared")?;
+                let tensor = param.val();
+                let mut gradient = read_host(
+                    tensor
+                        .grad(self.gradients)
+                        .with_context(|| format!("{} has no gradient", declaration.name))?,
+                );
+                if declaration.distribution == Distribution::PartialOverTensor {
+                    self.scene.group().all_reduce(&mut gradient, ReduceOp::Sum)?;
+                }
+                Ok((declaration, read_host(tensor), gradient))
+            }
+        }
+        impl ModuleVisitor<B> for Reader<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+                let read = self.read(param);
+                match (&mut self.found, read) {
+                    (Ok(found), Ok(read)) => found.push(read),
+                    (Ok(_), Err(error)) => self.found = Err(error),
+                    (Err(_), _) => {}
+                }
+            }
+        }
+        let mut reader = Reader {
+            scene: self,
+            gradients,
+            found: Ok(Vec::new()),
+        };
+        module.visit(&mut reader);
+        reader.found
+    }
+}
+
+impl Pass {
+    /// Runs `forward`, and a backward pass in which the output's gradient is `output_gradient`.
+    pub fn run<const D: usize, const E: usize>(
+        input: Tensor<B, D>,
+        output_gradient: Tensor<B, E>,
+        forward: impl FnOnce(Tensor<B, D>) -> Tensor<B, E>,
+    ) -> Self {
+        let input = input.require_grad();
+        let output = forward(input.clone());
+        let gradients = backward(output.clone(), output_gradient);
+        Self {
+            output: read_host(output),
+            input_gradient: read_host(input.grad(&gradients).expect("the output depends on the input")),
+            gradients,
+        }
+    }
+}
+
+/// Runs a backward pass in which the output's gradient is `output_gradient`.
+pub fn backward<const D: usize>(output: Tensor<B, D>, output_gradient: Tensor<B, D>) -> Gradients {
+    assert_eq!(output.dims(), output_gradient.dims(), "the output and its gradient");
+    (output * output_gradient).sum().backward()
+}
+
+/// A parameter of a plain layer with its gradient, as [`WholeParameters`] has it.
+pub fn whole<const D: usize>(param: &Param<Tensor<B, D>>, gradients: &Gradients) -> (Vec<f64>, Vec<f64>) {
+    let gradient = param.val().grad(gradients).expect("every parameter is used");
+    (read_host(param.val()), read_host(gradient))
+}
+
+/// The elements of a whole that a placement covers, in the order of its local array; padding is zero.
+pub fn cut(whole: &[f64], placement: &Placement) -> Vec<f64> {
+    let mut local = vec![0.0; placement.local_len()];
+    for run in placement.runs() {
+        local[run.local..run.local + run.length].copy_from_slice(&whole[run.logical..run.logical + run.length]);
+    }
+    local
+}
+
+/// Whether what lies outside the logical array is zero.
+fn padding_is_zero(values: &[f64], placement: &Placement) -> bool {
+    let mut padding = values.to_vec();
+    for run in placement.runs() {
+        padding[run.local..run.local + run.length].fill(0.0);
+    }
+    padding.iter().all(|&value| value == 0.0)
+}
