@@ -48,10 +48,7 @@ pub enum CollectiveError {
         missing: Vec<usize>,
     },
     /// A rank of the job is known to have failed.
-    #[error(
-        "group {group}: {call} stopped because rank {} on host {} failed: {}",
-        failure.rank, failure.host, failure.what
-    )]
+    #[error("group {group}: {call} stopped because {failure}")]
     PeerFailed {
         /// Name and ranks of the group.
         group: String,

@@ -136,3 +136,51 @@ impl<B: HookBackend> ModuleMapper<B> for Hooker<'_, B> {
         Param::from_mapped_value(id, hooked, mapper)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use burn::nn::{Linear, LinearConfig};
+    use burn_flex::Flex;
+
+    use super::*;
+
+    type B = Autodiff<Flex>;
+
+    #[derive(Debug, Default)]
+    struct Arrivals(Mutex<Vec<usize>>);
+
+    impl GradientSink for Arrivals {
+        fn receive(&self, index: usize, _gradient: TensorData) {
+            self.0.lock().expect("no panic").push(index);
+        }
+    }
+
+    #[test]
+    fn a_gradient_arrives_before_the_backward_pass_reaches_the_layer_below() {
+        let device = Default::default();
+        let model: Vec<Linear<B>> = (0..4).map(|_| LinearConfig::new(3, 3).init(&device)).collect();
+        let arrivals = Arc::new(Arrivals::default());
+        let sink: Arc<dyn GradientSink> = arrivals.clone();
+        let anchors = B::anchors(8, &device);
+        let hooked = hook_module::<B, _>(model, &anchors, &sink);
+        let mut hidden = Tensor::<B, 2>::ones([2, 3], &device).require_grad();
+        for layer in &hooked {
+            // The backward pass runs from the deepest node up: the hooks lie deeper than all that came before.
+            let below = hidden.clone().into_primitive().tensor().node.order;
+            let bias = layer.bias.as_ref().expect("there is one").val();
+            for hook in [
+                layer.weight.val().into_primitive().tensor().node.order,
+                bias.into_primitive().tensor().node.order,
+            ] {
+                assert!(hook > below, "a hook at depth {hook}, the layer below at {below}");
+            }
+            hidden = layer.forward(hidden).tanh();
+        }
+        hidden.sum().backward();
+        let order = arrivals.0.lock().expect("no panic").clone();
+        let layers: Vec<usize> = order.iter().map(|index| index / 2).collect();
+        assert_eq!(layers, [3, 3, 2, 2, 1, 1, 0, 0], "{order:?}");
+    }
+}

@@ -67,6 +67,15 @@ pub enum DataParallelError {
         /// The first rank that differs from it.
         other: usize,
     },
+    /// burn's own dropout in a tensor-parallel model.
+    #[error(
+        "the module has burn's Dropout, which drops other elements on each of the {tensor} tensor-parallel ranks; \
+         use burn_megatron::random::Dropout, which drops the same in every layout"
+    )]
+    ForeignDropout {
+        /// The tensor-parallel size.
+        tensor: usize,
+    },
     /// A module of several element types.
     #[error(
         "all trained parameters must have one element type: {first} is {first_dtype:?} but {other} is {other_dtype:?}"
@@ -110,8 +119,10 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// # Errors
     /// When a parameter has not declared its layout under sequence parallelism, when parameters differ in type, when
-    /// replicas differ and were to be verified, or when a collective fails.
+    /// the module has burn's own `Dropout` and tensor-parallel ranks, when replicas differ and were to be verified, or
+    /// when a collective fails.
     pub fn new(module: M, context: &ParallelContext, config: DataParallelConfig) -> Result<Self, DataParallelError> {
+        refuse_foreign_dropout(&module, context)?;
         let group = context.data_group();
         let parameters = list_parameters::<B, M>(&module);
         let dtype = one_dtype(&parameters)?;
@@ -250,6 +261,20 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         let group = self.context.data_group();
         self.module = Some(broadcast_module::<B, M>(module, Selection::Buffers, group)?);
         Ok(())
+    }
+}
+
+/// Refuses a module that shows burn's `Dropout` when printed, the only place where it can be seen from outside.
+fn refuse_foreign_dropout<M: std::fmt::Debug>(module: &M, context: &ParallelContext) -> Result<(), DataParallelError> {
+    let tensor = context.tensor_group().size();
+    if tensor == 1 {
+        return Ok(());
+    }
+    let printed = format!("{module:?}");
+    let mut probabilities = printed.split("Dropout { prob: ").skip(1);
+    match probabilities.any(|rest| !rest.starts_with("0.0 }")) {
+        true => Err(DataParallelError::ForeignDropout { tensor }),
+        false => Ok(()),
     }
 }
 
