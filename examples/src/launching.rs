@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use burn_megatron::launch::{Environment, JoinOptions, LaunchError, Launcher, Prefix, World, install_panic_hook};
 
+use crate::terminal;
+
 /// What this process is to do.
 pub enum Role {
     /// Train, as this rank.
@@ -36,7 +38,11 @@ pub fn enter(world_size: usize, asked_for: bool, timeout: Duration) -> anyhow::R
     if world_size == 1 {
         return Ok(Role::Rank(World::single()));
     }
-    let summary = Launcher::new(world_size).prefix(Prefix::AllButRankZero).run()?;
+    let mut launcher = Launcher::new(world_size).prefix(Prefix::AllButRankZero);
+    if let Some((name, value)) = terminal::environment() {
+        launcher = launcher.environment(name, value);
+    }
+    let summary = launcher.run()?;
     let code = u8::try_from(summary.exit_code()).unwrap_or(1);
     Ok(Role::Launched(ExitCode::from(code)))
 }

@@ -4,3 +4,4 @@ pub mod arguments;
 pub mod launching;
 pub mod progress;
 pub mod session;
+mod terminal;

@@ -2,13 +2,15 @@
 //!
 //! Used by rank 0 of the training programs.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use burn_megatron::training::StepMetrics;
 use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::terminal::draw_target;
 
 /// Where progress goes.
 pub struct Progress {
@@ -20,10 +22,10 @@ pub struct Progress {
 impl Progress {
     /// Returns the progress of a run of `train_iters` steps that tells of every `log_interval`-th.
     pub fn new(train_iters: u64, log_interval: u64) -> Self {
-        let bar = std::io::stdout().is_terminal().then(|| {
+        let bar = draw_target().map(|target| {
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed}<{eta} {msg}")
                 .expect("the template is valid");
-            let bar = ProgressBar::new(train_iters).with_style(style);
+            let bar = ProgressBar::with_draw_target(Some(train_iters), target).with_style(style);
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });

@@ -284,6 +284,20 @@ impl Pass {
             gradients,
         }
     }
+
+    /// Fails unless this rank's output and input gradient are its parts of the serial pass's, up to rounding.
+    pub fn compare(
+        &self,
+        scene: &Scene,
+        what: &str,
+        serial: &Pass,
+        input: &Placement,
+        output: &Placement,
+    ) -> anyhow::Result<()> {
+        scene.close(&format!("{what}: output"), &self.output, &serial.output, output)?;
+        let name = format!("{what}: input gradient");
+        scene.close(&name, &self.input_gradient, &serial.input_gradient, input)
+    }
 }
 
 /// Runs a backward pass in which the output's gradient is `output_gradient`.

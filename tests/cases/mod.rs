@@ -1,7 +1,9 @@
 //! All cases: which trials there are, and which function runs each on a rank.
 
+mod comparison;
 mod faults;
 mod fixtures;
+mod layers;
 mod layouts;
 mod plain_burn;
 mod problem;
@@ -22,6 +24,7 @@ pub type B = Autodiff<Flex>;
 pub fn trials() -> Vec<Trial> {
     [
         layouts::trials(),
+        layers::trials(),
         fixtures::trials(),
         plain_burn::trials(),
         wrapper::trials(),
@@ -53,6 +56,7 @@ pub fn change_environment(case: &Case, environment: &mut Environment) {
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     match case.name.as_str() {
         "layout" => layouts::run(case, world),
+        "layer" => layers::run(case, world),
         "fixture" => fixtures::run(case, world),
         "plain_burn" => plain_burn::run(case, world),
         "wrapper" => wrapper::run(case, world),

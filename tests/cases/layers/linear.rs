@@ -3,8 +3,6 @@
 use burn::module::Param;
 use burn::nn::Linear;
 use burn::tensor::activation::tanh;
-use burn_megatron::mappings::{gather_from_sequence_region, scatter_to_tensor_region};
-use burn_megatron::parameters::Placement;
 use burn_megatron::tensor_parallel::{ColumnParallelLinearConfig, RowParallelLinearConfig};
 
 use super::{ALL, Check, check};
@@ -21,9 +19,7 @@ pub const CHECKS: &[Check] = &[
     check("frozen_weights_stay_frozen_when_sharded", frozen, &[super::TP2]),
 ];
 
-/// Token dimensions, the first of which sequence parallelism cuts: 2-D and 3-D input.
-const FLAT: [usize; 1] = [8];
-const NESTED: [usize; 2] = [4, 3];
+/// Four ranks hold 3 and 5 features each.
 const D_INPUT: usize = 12;
 const D_OUTPUT: usize = 20;
 
@@ -47,47 +43,29 @@ pub fn whole_linear(linear: &Linear<B>, gradients: &Gradients) -> WholeParameter
 }
 
 fn column_kept(scene: &Scene) -> anyhow::Result<()> {
-    for bias in [true, false] {
-        column(scene, "flat", FLAT, &ColumnParallelLinearConfig::new(D_INPUT, D_OUTPUT), bias)?;
-        column(scene, "nested", NESTED, &ColumnParallelLinearConfig::new(D_INPUT, D_OUTPUT), bias)?;
-    }
-    Ok(())
+    column_variants(scene, &ColumnParallelLinearConfig::new(D_INPUT, D_OUTPUT))
 }
 
 fn column_gathered(scene: &Scene) -> anyhow::Result<()> {
     let config = ColumnParallelLinearConfig::new(D_INPUT, D_OUTPUT).with_gather_output(true);
-    for bias in [true, false] {
-        column(scene, "flat", FLAT, &config, bias)?;
-        column(scene, "nested", NESTED, &config, bias)?;
-    }
-    Ok(())
+    column_variants(scene, &config)
 }
 
 fn column_fused(scene: &Scene) -> anyhow::Result<()> {
     let config = ColumnParallelLinearConfig::new(D_INPUT, 3 * D_OUTPUT).with_fused(3);
+    column_variants(scene, &config)
+}
+
+/// With and without bias, of input of two and of three dimensions.
+fn column_variants(scene: &Scene, config: &ColumnParallelLinearConfig) -> anyhow::Result<()> {
     for bias in [true, false] {
-        column(scene, "flat", FLAT, &config, bias)?;
-        column(scene, "nested", NESTED, &config, bias)?;
+        column(scene, "flat", [8, D_INPUT], config, bias)?;
+        column(scene, "nested", [4, 3, D_INPUT], config, bias)?;
     }
     Ok(())
 }
 
-/// `tokens` are the leading dimensions, `D` their number plus one.
-fn column<const L: usize>(
-    scene: &Scene,
-    label: &str,
-    tokens: [usize; L],
-    config: &ColumnParallelLinearConfig,
-    bias: bool,
-) -> anyhow::Result<()> {
-    match tokens[..] {
-        [rows] => column_of(scene, label, [rows, config.d_input], config, bias),
-        [outer, rows] => column_of(scene, label, [outer, rows, config.d_input], config, bias),
-        _ => unreachable!("one or two leading dimensions"),
-    }
-}
-
-fn column_of<const D: usize>(
+fn column<const D: usize>(
     scene: &Scene,
     label: &str,
     shape: [usize; D],
@@ -97,9 +75,9 @@ fn column_of<const D: usize>(
     let (d_output, fused) = (config.d_output, config.fused);
     let scope = format!("{label} bias {bias}");
     let rows: usize = shape[..D - 1].iter().product();
-    let input = scene.random("input", rows * config.d_input);
+    let input = scene.random("input", rows * D_INPUT);
     let output_gradient = scene.random("output gradient", rows * d_output);
-    let linear = plain_linear(scene, "linear", config.d_input, d_output, bias);
+    let linear = plain_linear(scene, "linear", D_INPUT, d_output, bias);
     let serial = Pass::run(
         scene.tensor(input.clone(), shape),
         scene.tensor(output_gradient.clone(), with_last(shape, d_output)),
@@ -109,7 +87,7 @@ fn column_of<const D: usize>(
 
     let layer = config.from_linear(linear, &scene.context.scope(&scope))?;
     let input_placement = scene.placement(&shape, scene.token_cut());
-    // A column shard holds its columns of each fused matrix.
+    // A shard holds its columns of each of the fused matrices.
     let output_cut = (!config.gather_output).then_some(2);
     let output_placement = scene
         .placement(&[rows, fused, d_output / fused], output_cut)
@@ -120,28 +98,23 @@ fn column_of<const D: usize>(
         scene.part(&output_gradient, &output_placement, with_last(shape, width)),
         |input| layer.forward(input),
     );
-    scene.close(&format!("{scope}: output"), &parallel.output, &serial.output, &output_placement)?;
-    scene.close(
-        &format!("{scope}: input gradient"),
-        &parallel.input_gradient,
-        &serial.input_gradient,
-        &input_placement,
-    )?;
+    parallel.compare(scene, &scope, &serial, &input_placement, &output_placement)?;
     scene.parameters(&scope, &layer, &parallel.gradients, &expected)
 }
 
 fn row_parallel(scene: &Scene) -> anyhow::Result<()> {
-    for bias in [true, false] {
-        row(scene, "flat", [FLAT[0], D_INPUT], true, bias)?;
-        row(scene, "nested", [NESTED[0], NESTED[1], D_INPUT], true, bias)?;
-    }
-    Ok(())
+    row_variants(scene, true)
 }
 
 fn row_whole(scene: &Scene) -> anyhow::Result<()> {
+    row_variants(scene, false)
+}
+
+/// With and without bias, of input of two and of three dimensions.
+fn row_variants(scene: &Scene, input_is_parallel: bool) -> anyhow::Result<()> {
     for bias in [true, false] {
-        row(scene, "flat", [FLAT[0], D_INPUT], false, bias)?;
-        row(scene, "nested", [NESTED[0], NESTED[1], D_INPUT], false, bias)?;
+        row(scene, "flat", [8, D_INPUT], input_is_parallel, bias)?;
+        row(scene, "nested", [4, 3, D_INPUT], input_is_parallel, bias)?;
     }
     Ok(())
 }
@@ -176,21 +149,15 @@ fn row<const D: usize>(
         scene.part(&output_gradient, &output_placement, local_shape(scene, output_shape)),
         |input| layer.forward(input),
     );
-    scene.close(&format!("{scope}: output"), &parallel.output, &serial.output, &output_placement)?;
-    scene.close(
-        &format!("{scope}: input gradient"),
-        &parallel.input_gradient,
-        &serial.input_gradient,
-        &input_placement,
-    )?;
+    parallel.compare(scene, &scope, &serial, &input_placement, &output_placement)?;
     scene.parameters(&scope, &layer, &parallel.gradients, &expected)
 }
 
 /// The pair that an MLP and an attention are made of: what lies between the two is never gathered.
 fn column_then_row(scene: &Scene) -> anyhow::Result<()> {
-    let shape = [FLAT[0], D_INPUT];
-    let input = scene.random("input", FLAT[0] * D_INPUT);
-    let output_gradient = scene.random("output gradient", FLAT[0] * D_INPUT);
+    let shape = [8, D_INPUT];
+    let input = scene.random("input", 8 * D_INPUT);
+    let output_gradient = scene.random("output gradient", 8 * D_INPUT);
     let first = plain_linear(scene, "first", D_INPUT, D_OUTPUT, true);
     let second = plain_linear(scene, "second", D_OUTPUT, D_INPUT, true);
     let serial = Pass::run(
@@ -210,8 +177,7 @@ fn column_then_row(scene: &Scene) -> anyhow::Result<()> {
         scene.part(&output_gradient, &placement, local_shape(scene, shape)),
         |input| row.forward(tanh(column.forward(input))),
     );
-    scene.close("output", &parallel.output, &serial.output, &placement)?;
-    scene.close("input gradient", &parallel.input_gradient, &serial.input_gradient, &placement)?;
+    parallel.compare(scene, "column then row", &serial, &placement, &placement)?;
     scene.parameters("first", &column, &parallel.gradients, &expected[0])?;
     scene.parameters("second", &row, &parallel.gradients, &expected[1])
 }

@@ -1,0 +1,183 @@
+//! The command line: `--layouts`, `--output`, and the flags of training with this program's own defaults.
+//!
+//! Called by `main`, in the process run by hand and in every rank.
+
+use std::path::PathBuf;
+
+use clap::builder::ArgPredicate;
+use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
+use examples::arguments::{
+    CommunicationArguments, DataArguments, LoggingArguments, ModelArguments, OptimizationArguments, ParallelArguments,
+    TrainingArguments,
+};
+
+use crate::layout::Layout;
+
+/// Defaults that differ from those of `pretrain_gpt`: DESIGN.md's settings for parity, and a model of odd sizes, small
+/// enough for seconds per layout. 4 ranks divide the heads, the tokens of a micro-batch and the micro-batches of a step.
+const DEFAULTS: [(&str, &str); 16] = [
+    ("num_layers", "3"),
+    ("hidden_size", "96"),
+    ("num_attention_heads", "4"),
+    ("seq_length", "52"),
+    // Attention is far from uniform, so that the gradients of queries and keys count.
+    ("init_method_std", "0.1"),
+    ("hidden_dropout", "0.1"),
+    ("attention_dropout", "0.1"),
+    ("data_limit", "256KiB"),
+    ("micro_batch_size", "3"),
+    ("global_batch_size", "12"),
+    ("train_iters", "20"),
+    ("lr", "1e-3"),
+    ("lr_decay_style", "constant"),
+    ("lr_warmup_iters", "0"),
+    // Many buckets.
+    ("ddp_bucket_size", "50000"),
+    ("seed", "1234"),
+];
+
+/// Those of the defaults above that a `--model-size` replaces.
+const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_attention_heads", "seq_length"];
+
+/// Train the bundled GPT on one rank and in every layout asked for, and compare.
+///
+/// All runs start from the same bits, see the same samples and drop the same elements, so whatever the layout, they
+/// must compute the same: the loss, every gradient and every parameter after every step are compared with those of the
+/// one-rank run. Biases and norms start with random values, since zeros hide errors.
+///
+/// Prints one table, and writes comparison.csv, losses.csv, losses.svg and table.svg to the output folder. Each step's
+/// gradients and parameters lie in the folder for temporary files (TMPDIR) meanwhile: 16 bytes per parameter, rank and
+/// step, of the one-rank run and of one layout at a time.
+///
+/// Exit code: 0 when parity holds in every layout, 1 when it is broken, 2 when a run could not be made.
+#[derive(Parser)]
+#[command(name = "compare_sharding")]
+pub struct Arguments {
+    /// Layouts to compare with one rank: tpN for N tensor-parallel ranks, with sp for sequence parallelism, dpN for N
+    /// data-parallel ranks, or several in one, as in tp2spdp2
+    #[arg(long, value_name = "LAYOUT,...", value_delimiter = ',', default_value = "tp2,tp2sp,dp2,tp2dp2")]
+    pub layouts: Vec<Layout>,
+    /// Folder for the table and the pictures
+    #[arg(long, value_name = "DIR", default_value = "compare_sharding")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    communication: CommunicationArguments,
+    #[command(flatten)]
+    model: ModelArguments,
+    #[command(flatten)]
+    data: DataArguments,
+    #[command(flatten)]
+    optimization: OptimizationArguments,
+    #[command(flatten)]
+    pub worker: WorkerArguments,
+}
+
+/// What the process run by hand tells the ranks that it starts.
+#[derive(Args, Clone, Debug)]
+pub struct WorkerArguments {
+    /// The layout that this rank is part of
+    #[arg(long, hide = true, requires = "worker_folder")]
+    pub worker_layout: Option<Layout>,
+    /// Where recordings go
+    #[arg(long, hide = true)]
+    pub worker_folder: Option<PathBuf>,
+    /// Tell of every step, for a person who watches
+    #[arg(long, hide = true)]
+    pub worker_live: bool,
+}
+
+impl Arguments {
+    /// Parses this process's command line; exits when it is wrong, or asks for help.
+    pub fn parse_command_line() -> Self {
+        let command = command();
+        let parsed = Self::from_arg_matches(&command.clone().get_matches());
+        parsed.unwrap_or_else(|error| error.format(&mut command.clone()).exit())
+    }
+
+    /// The arguments of a run in one layout.
+    pub fn training(&self, layout: &Layout) -> TrainingArguments {
+        TrainingArguments {
+            parallel: ParallelArguments {
+                tensor_model_parallel_size: layout.tensor_parallel_size,
+                sequence_parallel: layout.sequence_parallel,
+                world_size: Some(layout.world_size()),
+                communication: self.communication.clone(),
+            },
+            model: self.model.clone(),
+            data: self.data.clone(),
+            optimization: self.optimization.clone(),
+            // Replicas are compared with the one-rank run after every step, all of them.
+            logging: LoggingArguments {
+                log_interval: 1,
+                eval_interval: 0,
+                eval_iters: 0,
+                check_weight_hash_across_dp_replicas_interval: 0,
+                log_jsonl: None,
+            },
+        }
+    }
+}
+
+/// The command with this program's defaults.
+fn command() -> Command {
+    DEFAULTS.into_iter().fold(Arguments::command(), |command, (id, value)| {
+        command.mut_arg(id, |arg| with_default(arg, value))
+    })
+}
+
+fn with_default(arg: Arg, value: &'static str) -> Arg {
+    // Where a flag of `pretrain_gpt` has a default that depends on others, its help says so in words.
+    let help = arg.get_help().map(|help| help.to_string()).unwrap_or_default();
+    let help = help.split(" [default: ").next().unwrap_or_default().to_owned();
+    let is_size = SIZES.contains(&arg.get_id().as_str());
+    let arg = arg.help(help).default_value(value);
+    match is_size {
+        true => arg.default_value_if("model_size", ArgPredicate::IsPresent, None),
+        false => arg,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Arguments {
+        let matches = command().try_get_matches_from(line.split(' ')).expect(line);
+        Arguments::from_arg_matches(&matches).expect(line)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_layout_of_up_to_four_ranks_fits_the_defaults() {
+        let arguments = parse("compare_sharding --layouts tp2,tp2sp,tp4,tp4sp,dp2,dp4,tp2dp2,tp2spdp2,tp4spdp4");
+        assert_eq!(arguments.layouts.len(), 9);
+        for layout in &arguments.layouts {
+            arguments.training(layout).validate().expect("fits");
+        }
+    }
+
+    #[test]
+    fn a_preset_replaces_the_default_sizes() {
+        let arguments = parse("compare_sharding --model-size gpt2-124m --num-layers 2");
+        let model = arguments.training(&Layout::ONE_RANK).model.config(257);
+        assert_eq!((model.n_layers, model.d_model, model.max_seq_length), (2, 768, 1024));
+        let model = parse("compare_sharding").training(&Layout::ONE_RANK).model.config(257);
+        assert_eq!((model.n_layers, model.d_model, model.max_seq_length), (3, 96, 52));
+    }
+
+    #[test]
+    fn layouts_that_do_not_fit_are_refused_with_neighbours() {
+        let arguments = parse("compare_sharding --layouts tp3,dp5");
+        let messages = arguments.layouts.iter().map(|layout| {
+            let error = arguments.training(layout).validate().expect_err("does not fit");
+            error.to_string()
+        });
+        let messages: Vec<String> = messages.collect();
+        assert!(messages[0].contains("nearest valid values are 3 and 6"), "{messages:?}");
+        assert!(messages[1].contains("nearest valid sizes are 15"), "{messages:?}");
+    }
+}

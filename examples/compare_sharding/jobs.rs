@@ -1,0 +1,142 @@
+//! `Run`: one training run in one layout, as a job of ranks that record, and what they left.
+//!
+//! Made by the process run by hand, one after the other; read by `judge`.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, ensure};
+use burn_megatron::launch::{Launcher, Prefix};
+use burn_megatron::training::StepMetrics;
+
+use crate::arguments::Arguments;
+use crate::interrupt::Interrupt;
+use crate::layout::Layout;
+use crate::report::say;
+use crate::worker;
+
+/// A finished run: metrics in memory, recordings in files.
+pub struct Run {
+    name: String,
+    layout: Layout,
+    folder: PathBuf,
+    /// By rank and step.
+    metrics: Vec<Vec<StepMetrics>>,
+}
+
+/// What is left of a run when its recordings are gone.
+pub struct RunSummary {
+    /// The layout, as a person calls it.
+    pub name: String,
+    /// The number of ranks.
+    pub world_size: usize,
+    /// The metrics of rank 0, step by step.
+    pub metrics: Vec<StepMetrics>,
+}
+
+impl Run {
+    /// Runs a layout's job to its end.
+    ///
+    /// # Errors
+    /// When a rank fails, or this process is asked to stop.
+    pub fn launch(
+        name: &str,
+        layout: Layout,
+        arguments: &Arguments,
+        recordings: &Path,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Self> {
+        interrupt.check()?;
+        let folder = recordings.join(name);
+        std::fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let live = std::io::stdout().is_terminal();
+        let mut rank_arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+        rank_arguments.extend([format!("--worker-layout={layout}").into(), "--worker-folder".into()]);
+        rank_arguments.push(folder.clone().into());
+        rank_arguments.extend(live.then(|| "--worker-live".into()));
+
+        let started = Instant::now();
+        let summary = Launcher::new(layout.world_size())
+            .arguments(rank_arguments)
+            .prefix(Prefix::AllButRankZero)
+            .run()
+            .with_context(|| format!("the run of {name} could not be started"))?;
+        interrupt.check()?;
+        if let Some(first) = summary.first_failure() {
+            return Err(anyhow!("the run of {name} failed: rank {}, {}", first.rank, first.outcome));
+        }
+        let train_iters = arguments.training(&layout).optimization.train_iters;
+        let metrics = (0..layout.world_size())
+            .map(|rank| read_metrics(&worker::metrics_path(&folder, rank), train_iters))
+            .collect::<anyhow::Result<_>>()?;
+        let run = Self {
+            name: name.to_owned(),
+            layout,
+            folder,
+            metrics,
+        };
+        run.tell(started.elapsed(), live);
+        Ok(run)
+    }
+
+    /// The number of ranks.
+    pub fn world_size(&self) -> usize {
+        self.layout.world_size()
+    }
+
+    /// Where the recordings lie.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A rank's metrics, step by step.
+    pub fn metrics(&self, rank: usize) -> &[StepMetrics] {
+        &self.metrics[rank]
+    }
+
+    /// What is left when the recordings are no longer needed.
+    pub fn into_summary(self) -> RunSummary {
+        RunSummary {
+            world_size: self.world_size(),
+            name: self.name,
+            metrics: self.metrics.into_iter().next().expect("a run has a rank 0"),
+        }
+    }
+
+    fn tell(&self, elapsed: Duration, live: bool) {
+        let (name, metrics) = (&self.name, self.metrics(0));
+        let (Some(first), Some(last)) = (metrics.first(), metrics.last()) else {
+            return;
+        };
+        say(&format!(
+            "{}{name}: {} steps on {} in {:.1} s, loss {:.4} to {:.4}",
+            if live { worker::CLEAR_LINE } else { "" },
+            metrics.len(),
+            match self.world_size() {
+                1 => "1 rank".to_owned(),
+                size => format!("{size} ranks"),
+            },
+            elapsed.as_secs_f64(),
+            first.loss,
+            last.loss
+        ));
+    }
+}
+
+fn read_metrics(path: &Path, train_iters: u64) -> anyhow::Result<Vec<StepMetrics>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let metrics: Vec<StepMetrics> = text
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()
+        .with_context(|| format!("{} holds no metrics", path.display()))?;
+    ensure!(
+        metrics.len() as u64 == train_iters,
+        "{} holds {} steps, expected {train_iters}",
+        path.display(),
+        metrics.len()
+    );
+    Ok(metrics)
+}

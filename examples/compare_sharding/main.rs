@@ -1,0 +1,123 @@
+//! Trains the bundled GPT on one rank and in every layout asked for, and says whether they compute the same.
+//!
+//! ```text
+//! cargo run --release --example compare_sharding -- --layouts tp2,tp2sp,dp2,tp2dp2
+//! cargo run --release --example compare_sharding -- --layouts tp4sp --dtype f64
+//! ```
+//!
+//! This process starts one job per layout (`jobs`), whose ranks train and record (`worker`), compares the recordings
+//! (`judge`), and tells (`report`, `table`, `plot`).
+
+mod arguments;
+mod interrupt;
+mod jobs;
+mod judge;
+mod layout;
+mod plot;
+mod report;
+mod table;
+mod worker;
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, ensure};
+use burn_megatron::data::ByteTokenizer;
+use burn_megatron::launch::Environment;
+use burn_megatron::parity::Tolerance;
+use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
+use examples::arguments::Dtype;
+
+use crate::arguments::Arguments;
+use crate::interrupt::{Interrupt, Interrupted};
+use crate::jobs::Run;
+use crate::judge::Rules;
+use crate::layout::Layout;
+use crate::report::{Comparison, OutputFolder, Report, say};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
+
+/// A layout does not compute what one rank does.
+const PARITY_BROKEN: u8 = 1;
+/// A run could not be made.
+const FAILED: u8 = 2;
+
+fn main() -> ExitCode {
+    keep_freed_memory();
+    let arguments = Arguments::parse_command_line();
+    let done = match arguments.worker.worker_layout {
+        Some(layout) => worker::run(&arguments, &layout),
+        None => compare(&arguments),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(error.downcast_ref::<Interrupted>().map_or(FAILED, Interrupted::exit_code))
+    })
+}
+
+/// Runs, judges and reports.
+fn compare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    ensure!(
+        Environment::detect()?.is_none(),
+        "compare_sharding starts its own ranks, a job per layout: run it by itself, not under torchrun (RANK is set)"
+    );
+    validate(arguments)?;
+    let output = OutputFolder::create(&arguments.output)?;
+    let interrupt = Interrupt::install()?;
+    let recordings = tempfile::Builder::new()
+        .prefix("compare_sharding-")
+        .tempdir()
+        .context("cannot make a folder for recordings: set TMPDIR to a folder with space")?;
+
+    let training = arguments.training(&Layout::ONE_RANK);
+    let dtype = training.model.dtype;
+    let rules = Rules {
+        tolerance: Tolerance::of(dtype.into()),
+        num_parameters: training.model.config(ByteTokenizer::VOCABULARY_SIZE).num_parameters(),
+        // Rounding of f64 is far below Adam's epsilon.
+        judges_noise: dtype == Dtype::F64,
+    };
+    let reference = Run::launch("one rank", Layout::ONE_RANK, arguments, recordings.path(), &interrupt)?;
+    let mut comparisons = Vec::new();
+    for &layout in &arguments.layouts {
+        let run = Run::launch(&layout.to_string(), layout, arguments, recordings.path(), &interrupt)?;
+        let verdict = judge::judge(&reference, &run, &rules, &interrupt)?;
+        comparisons.push(Comparison {
+            summary: run.into_summary(),
+            verdict,
+        });
+    }
+    let report = Report {
+        reference: reference.into_summary(),
+        comparisons,
+        tolerance: rules.tolerance,
+        setting: report::describe(&training, rules.num_parameters),
+    };
+    output.write(&report)?;
+    say(&format!("\n{}", report.table().to_text()));
+    say(&format!("\n{}\n{}", report.setting, output.describe()));
+    let broken = report.failures();
+    for message in &broken {
+        eprintln!("error: parity is broken in {message}");
+    }
+    Ok(match broken.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(PARITY_BROKEN),
+    })
+}
+
+/// Finds layouts that do not fit before anything is started.
+fn validate(arguments: &Arguments) -> anyhow::Result<()> {
+    let flags = arguments.training(&Layout::ONE_RANK);
+    flags.validate()?;
+    ensure!(flags.optimization.train_iters > 0, "--train-iters must be at least 1, got 0");
+    for (index, layout) in arguments.layouts.iter().enumerate() {
+        ensure!(
+            !arguments.layouts[..index].contains(layout),
+            "layout {layout} is asked for twice"
+        );
+        let fits = arguments.training(layout).validate();
+        fits.with_context(|| format!("layout {layout} does not fit"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! One rank of a run: trains, and records every step for the process that judges.
+//!
+//! Called by `main` in the processes that `jobs` starts.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use burn_megatron::collectives::GroupOptions;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::launch::{Environment, StopFlag, World, report_and_exit};
+use burn_megatron::parity::{Recorder, perturb_constants};
+use burn_megatron::training::StepMetrics;
+use examples::arguments::TrainingArguments;
+use examples::launching::join;
+use examples::progress::JsonLines;
+use examples::session::{Session, TrainingBackend, set_dtype};
+
+use crate::arguments::Arguments;
+use crate::layout::Layout;
+
+/// Spread of what is added to biases and norms before training: far from zero, far from the end of GELU's bend.
+const PERTURBATION: f64 = 0.2;
+/// Wipes what is left of a live line.
+pub const CLEAR_LINE: &str = "\x1b[K";
+
+/// Where a rank's metrics go, as JSON lines.
+pub fn metrics_path(folder: &Path, rank: usize) -> PathBuf {
+    folder.join(format!("metrics-rank-{rank}.jsonl"))
+}
+
+/// Trains as a rank of a layout.
+///
+/// # Errors
+/// When this process was not started as a rank. What goes wrong later is reported to the job, and ends the process.
+pub fn run(arguments: &Arguments, layout: &Layout) -> anyhow::Result<ExitCode> {
+    let environment = Environment::detect()?.context("--worker-layout is for ranks that this program starts")?;
+    let folder = arguments.worker.worker_folder.as_deref().context("--worker-folder")?;
+    let training = arguments.training(layout);
+    let world = join(&environment, training.parallel.communication.timeout()?)?;
+    let told = (world.rank() == 0 && arguments.worker.worker_live).then(|| layout.to_string());
+    match train(&training, folder, told.as_deref(), &world) {
+        Ok(code) => Ok(code),
+        Err(error) => report_and_exit(&world, error.as_ref()),
+    }
+}
+
+fn train(
+    arguments: &TrainingArguments,
+    folder: &Path,
+    told: Option<&str>,
+    world: &World,
+) -> anyhow::Result<ExitCode> {
+    let stop = StopFlag::install()?;
+    set_dtype(arguments.model.dtype)?;
+    let seed = u64::from(arguments.optimization.seed);
+    let context = ParallelContext::connect(world, &arguments.parallel.config(), &GroupOptions::default(), seed)?;
+    let mut session = Session::with_prepared_model(arguments, &context, |gpt| {
+        perturb_constants::<TrainingBackend, _>(gpt, PERTURBATION, seed, &context)
+    })?;
+    let recorder = Recorder::new(folder, world.rank());
+    let mut log = JsonLines::create(&metrics_path(folder, world.rank()))?;
+    recorder.parameters::<TrainingBackend, _>(0, session.model(), &context)?;
+    let train_iters = arguments.optimization.train_iters;
+    for step in 1..=train_iters {
+        let mut recorded = Ok(());
+        let metrics = session.step_inspected(|gradients| recorded = recorder.gradients(step, gradients))?;
+        recorded?;
+        recorder.parameters::<TrainingBackend, _>(step, session.model(), &context)?;
+        log.write(&metrics)?;
+        if let Some(name) = told {
+            tell(name, &metrics, train_iters);
+        }
+        // Also lets no rank start the next step, and its clock, while another still records this one.
+        if session.any_rank_stops(stop.is_set())? {
+            return Ok(ExitCode::from(130));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Overwrites the line that told of the step before.
+fn tell(name: &str, metrics: &StepMetrics, train_iters: u64) {
+    let (step, loss) = (metrics.step, metrics.loss);
+    let mut out = std::io::stdout();
+    // Whoever reads may have gone: training goes on.
+    let _ = write!(out, "{name}: step {step}/{train_iters}, loss {loss:.4}{CLEAR_LINE}\r");
+    let _ = out.flush();
+}

@@ -1,0 +1,202 @@
+//! What layers start with and what they refuse: the same bits in every layout, sizes that do not divide, parameters
+//! of unknown layout.
+
+use std::collections::HashMap;
+
+use anyhow::{Context as _, ensure};
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::nn::{EmbeddingConfig, LayerNorm, LayerNormConfig, LinearConfig};
+use burn::tensor::{Tensor, backend::Backend};
+use burn_flex::FlexDevice;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+use burn_megatron::parameters::{Declaration, Distribution, ParameterInit, read_host};
+use burn_megatron::tensor_parallel::{
+    ColumnParallelLinear, ColumnParallelLinearConfig, PositionEmbedding, PositionEmbeddingConfig, RowParallelLinear,
+    RowParallelLinearConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig, layer_norm,
+};
+use burn_megatron::topology::TopologyError;
+
+use super::{ALL, Check, SEQUENCE, TENSOR, TP2, TP4, check, check_once};
+use crate::cases::B;
+use crate::cases::comparison::{SEED, Scene};
+
+pub const CHECKS: &[Check] = &[
+    check("layers_start_with_the_bits_of_one_rank", same_bits, ALL),
+    check_once("declarations_say_which_gradients_are_partial", distributions, ALL),
+    check_once("sizes_that_do_not_divide_are_refused_with_neighbours", bad_sizes, &[TP4]),
+    check_once("an_undeclared_parameter_is_refused_under_sequence_parallelism", undeclared, SEQUENCE),
+    check_once("an_undeclared_parameter_is_replicated_without_it", undeclared_is_replicated, TENSOR),
+    check_once("a_parameter_that_changed_its_size_is_refused", changed_size, &[TP2]),
+];
+
+/// One of every layer, made from its configuration.
+#[derive(Module, Debug)]
+struct Layers<B: Backend> {
+    column: ColumnParallelLinear<B>,
+    fused: ColumnParallelLinear<B>,
+    row: RowParallelLinear<B>,
+    vocabulary: VocabParallelEmbedding<B>,
+    padded: VocabParallelEmbedding<B>,
+    positions: PositionEmbedding<B>,
+    norm: LayerNorm<B>,
+}
+
+impl Layers<B> {
+    fn new(context: &ParallelContext) -> Result<Self, TopologyError> {
+        let normal = Some(ParameterInit::Normal { deviation: 0.5 });
+        Ok(Self {
+            column: ColumnParallelLinearConfig::new(7, 12).init(&FlexDevice, &context.scope("column"))?,
+            fused: ColumnParallelLinearConfig::new(5, 36)
+                .with_fused(3)
+                .with_weight_init(normal)
+                .with_bias_init(normal)
+                .init(&FlexDevice, &context.scope("fused"))?,
+            row: RowParallelLinearConfig::new(12, 7).init(&FlexDevice, &context.scope("row"))?,
+            vocabulary: VocabParallelEmbeddingConfig::new(12, 3).init(&FlexDevice, &context.scope("vocabulary"))?,
+            padded: VocabParallelEmbeddingConfig::new(9, 3)
+                .with_padded_size(Some(16))
+                .with_init(normal)
+                .init(&FlexDevice, &context.scope("padded"))?,
+            positions: PositionEmbeddingConfig::new(6, 3).init(&FlexDevice, &context.scope("positions")),
+            norm: layer_norm(&LayerNormConfig::new(7), &FlexDevice, &context.scope("norm")),
+        })
+    }
+}
+
+/// Every declaration of a module with its values.
+fn declared<M: Module<B>>(module: &M, context: &ParallelContext) -> HashMap<String, (Declaration, Vec<f64>)> {
+    struct Reader<'a>(&'a ParallelContext, HashMap<String, (Declaration, Vec<f64>)>);
+    impl<T: Backend> ModuleVisitor<T> for Reader<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<T, D>>) {
+            let declaration = self.0.registry().declaration(param.id).expect("layers declare");
+            let values = read_host(param.val());
+            self.1.insert(declaration.name.clone(), (declaration, values));
+        }
+    }
+    let mut reader = Reader(context, HashMap::new());
+    module.visit(&mut reader);
+    reader.1
+}
+
+fn same_bits(scene: &Scene) -> anyhow::Result<()> {
+    let single = ParallelContext::single(SEED);
+    let whole = declared(&Layers::new(&single)?, &single);
+    let here = declared(&Layers::new(&scene.context)?, &scene.context);
+    ensure!(here.len() == whole.len(), "{} parameters against {}", here.len(), whole.len());
+    for (name, (declaration, values)) in &here {
+        let (declared, expected) = &whole[name];
+        // One rank pads as well: the whole is what is left without it.
+        let expected = expected[..declared.placement.logical_len()].to_vec();
+        scene.exact(name, values, &expected, &declaration.placement)?;
+        let varies = expected.iter().any(|&value| value != expected[0]);
+        ensure!(varies != name.starts_with("norm."), "{name} is {expected:?}");
+    }
+    Ok(())
+}
+
+fn distributions(scene: &Scene) -> anyhow::Result<()> {
+    let between_regions = match scene.context.is_sequence_parallel() {
+        true => Distribution::PartialOverTensor,
+        false => Distribution::Replicated,
+    };
+    for (name, (declaration, _)) in declared(&Layers::new(&scene.context)?, &scene.context) {
+        let expected = match name.as_str() {
+            "row.bias" | "norm.weight" | "norm.bias" => between_regions,
+            "positions.weight" => Distribution::Replicated,
+            _ => Distribution::Sharded,
+        };
+        ensure!(declaration.distribution == expected, "{name} is {:?}", declaration.distribution);
+    }
+    Ok(())
+}
+
+/// Made from a configuration or from an existing layer, the rule is the same.
+fn bad_sizes(scene: &Scene) -> anyhow::Result<()> {
+    let (device, context) = (&FlexDevice, &scene.context);
+    let linear = |d_input, d_output| LinearConfig::new(d_input, d_output).init::<B>(device);
+    let refused = |result: Result<(), TopologyError>, parts: [&str; 2]| {
+        let message = result.expect_err("a size that does not divide").to_string();
+        let complete = parts.iter().all(|part| message.contains(part));
+        ensure!(complete, "{message:?} does not say {parts:?}");
+        Ok(())
+    };
+    let neighbours = "tensor_parallel_size = 4, got 10; the nearest valid values are 8 and 12";
+
+    let column = ColumnParallelLinearConfig::new(6, 10);
+    let what = "the width of a column-parallel matrix";
+    refused(column.init::<B>(device, context).map(drop), [what, neighbours])?;
+    refused(column.from_linear(linear(6, 10), context).map(drop), [what, neighbours])?;
+    let each = ColumnParallelLinearConfig::new(6, 30).with_fused(3);
+    refused(each.init::<B>(device, context).map(drop), [what, neighbours])?;
+    let fused = ColumnParallelLinearConfig::new(6, 40).with_fused(3);
+    let fused_neighbours = "fused = 3, got 40; the nearest valid values are 39 and 42";
+    refused(fused.init::<B>(device, context).map(drop), ["d_output", fused_neighbours])?;
+    refused(fused.from_linear(linear(6, 40), context).map(drop), ["d_output", fused_neighbours])?;
+
+    let row = RowParallelLinearConfig::new(10, 6);
+    let what = "the input width of a row-parallel matrix";
+    refused(row.init::<B>(device, context).map(drop), [what, neighbours])?;
+    refused(row.from_linear(linear(10, 6), context).map(drop), [what, neighbours])?;
+
+    let vocabulary = VocabParallelEmbeddingConfig::new(9, 6).with_padded_size(Some(10));
+    let embedding = EmbeddingConfig::new(9, 6).init::<B>(device);
+    let what = "the padded vocabulary";
+    refused(vocabulary.init::<B>(device, context).map(drop), [what, neighbours])?;
+    refused(vocabulary.from_embedding(embedding, context).map(drop), [what, neighbours])?;
+
+    let small = RowParallelLinearConfig::new(3, 6).init::<B>(device, context);
+    refused(small.map(drop), ["got 3", "the nearest valid values are 4"])
+}
+
+/// A parallel layer with a norm that nobody declared.
+#[derive(Module, Debug)]
+struct HalfDeclared<B: Backend> {
+    row: RowParallelLinear<B>,
+    norms: Vec<LayerNorm<B>>,
+}
+
+impl HalfDeclared<B> {
+    fn new(context: &ParallelContext) -> anyhow::Result<Self> {
+        let norm = LayerNormConfig::new(7);
+        Ok(Self {
+            row: RowParallelLinearConfig::new(12, 7).init(&FlexDevice, &context.scope("row"))?,
+            norms: vec![
+                layer_norm(&norm, &FlexDevice, &context.scope("norms.0")),
+                norm.init(&FlexDevice),
+            ],
+        })
+    }
+}
+
+fn wrap(module: HalfDeclared<B>, scene: &Scene) -> anyhow::Result<DistributedDataParallel<B, HalfDeclared<B>>> {
+    Ok(DistributedDataParallel::new(module, &scene.context, DataParallelConfig::new())?)
+}
+
+fn undeclared(scene: &Scene) -> anyhow::Result<()> {
+    let error = wrap(HalfDeclared::new(&scene.context)?, scene).err();
+    let message = error.context("an undeclared parameter was accepted")?.to_string();
+    ensure!(
+        message.contains("norms.1.gamma has not declared its layout"),
+        "{message:?} does not name the parameter"
+    );
+    Ok(())
+}
+
+fn undeclared_is_replicated(scene: &Scene) -> anyhow::Result<()> {
+    let mut wrapped = wrap(HalfDeclared::new(&scene.context)?, scene)?;
+    let gradients = wrapped.gradients()?;
+    let entry = gradients.entries().iter().find(|entry| entry.name == "norms.1.gamma");
+    let entry = entry.context("it has no gradient")?;
+    ensure!(entry.distribution == Distribution::Replicated, "{:?}", entry.distribution);
+    Ok(())
+}
+
+fn changed_size(scene: &Scene) -> anyhow::Result<()> {
+    let mut module = HalfDeclared::new(&scene.context)?;
+    module.norms[0].gamma = module.norms[0].gamma.clone().map(|_| scene.tensor(vec![1.0; 5], [5]).require_grad());
+    let message = wrap(module, scene).err().context("it was accepted")?.to_string();
+    let expected = "parameter norms.0.weight was declared with 7 elements on this rank but has 5";
+    ensure!(message.contains(expected), "{message:?}");
+    Ok(())
+}
