@@ -5,11 +5,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use burn::tensor::DType;
 use burn_megatron::data::ByteTokenizer;
+use burn_megatron::launch::Environment;
 use burn_megatron::topology::ParallelConfig;
+use burn_megatron::training::memory::machine_bytes;
 use burn_megatron::training::{LearningRateDecay, TrainingConfig};
 use clap::{Args, ValueEnum};
 use models::gpt::{GptConfig, GptPreset};
+
+use crate::progress::bytes;
 
 /// Everything a training program takes.
 #[derive(Args, Clone, Debug)]
@@ -191,6 +196,15 @@ pub enum Dtype {
     F64,
 }
 
+impl From<Dtype> for DType {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F32 => DType::F32,
+            Dtype::F64 => DType::F64,
+        }
+    }
+}
+
 /// How the learning rate comes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DecayStyle {
@@ -289,6 +303,29 @@ impl TrainingArguments {
         model.validate(&parallel)?;
         let training = self.training_config(model.max_seq_length);
         training.validate(&grid, parallel.sequence_parallel)?;
+        self.check_memory(&model, grid.world_size())
+    }
+
+    /// Refuses a model that cannot fit this machine, before an allocation does it without a word.
+    fn check_memory(&self, model: &GptConfig, world_size: usize) -> anyhow::Result<()> {
+        let local_ranks = match Environment::detect()? {
+            Some(environment) => environment.local_world_size,
+            None => world_size,
+        };
+        let element_bytes = match self.model.dtype {
+            Dtype::F32 => 4,
+            Dtype::F64 => 8,
+        };
+        let micro_batch_size = self.optimization.micro_batch_size;
+        let rank = model.memory_bytes(&self.parallel.config(), micro_batch_size, element_bytes);
+        let machine = machine_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
+        anyhow::ensure!(
+            rank * local_ranks as f64 <= machine,
+            "{local_ranks} ranks would need about {} each for parameters, optimizer and activations, and this machine \
+             has {}; use a smaller model, a shorter sequence, a smaller micro-batch or more machines",
+            bytes(rank as u64),
+            bytes(machine as u64)
+        );
         Ok(())
     }
 

@@ -29,6 +29,16 @@ pub enum TopologyError {
         /// The size that is zero.
         name: &'static str,
     },
+    /// A size below what it has to hold.
+    #[error("{name} must be at least {minimum}, got {value}")]
+    TooSmall {
+        /// The size.
+        name: &'static str,
+        /// What it has to hold.
+        minimum: usize,
+        /// What it is.
+        value: usize,
+    },
     /// The model-parallel size does not divide the world.
     #[error(
         "the world size must be a multiple of tensor_parallel_size * pipeline_parallel_size \

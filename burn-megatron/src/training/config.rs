@@ -108,6 +108,7 @@ impl TrainingConfig {
             ("--seq-length", self.seq_length),
             ("--micro-batch-size", self.micro_batch_size),
             ("--global-batch-size", self.global_batch_size),
+            ("--train-iters", self.train_iters.min(1) as usize),
         ] {
             if value == 0 {
                 return out_of_range(name, "at least 1", 0.0);

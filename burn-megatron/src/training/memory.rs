@@ -28,6 +28,14 @@ pub fn peak_bytes() -> usize {
     PEAK.load(Relaxed)
 }
 
+/// The bytes of memory that this machine has, where the system tells.
+pub fn machine_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 /// Lets the system allocator keep what is freed, instead of giving it back and asking for it again.
 ///
 /// A training step frees and allocates the same large tensors over and over; given back, every page of them is faulted

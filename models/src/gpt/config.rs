@@ -150,10 +150,15 @@ impl GptConfig {
         burn_megatron::topology::check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
         parallel.check_tensor_divides("the number of attention heads", self.n_heads)?;
         parallel.check_tensor_divides("the MLP's hidden size", self.hidden_size())?;
-        parallel.check_tensor_divides(
-            "the padded vocabulary",
-            self.padded_vocab(parallel.tensor_parallel_size),
-        )
+        let padded = self.padded_vocab(parallel.tensor_parallel_size);
+        if padded < self.vocab_size {
+            return Err(TopologyError::TooSmall {
+                name: "the padded vocabulary",
+                minimum: self.vocab_size,
+                value: padded,
+            });
+        }
+        parallel.check_tensor_divides("the padded vocabulary", padded)
     }
 }
 

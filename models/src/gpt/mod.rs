@@ -3,6 +3,7 @@
 //! Parameter names are those of Hugging Face's GPT-2 (`wte.weight`, `h.0.attn.c_attn.weight`, …).
 
 mod config;
+mod memory;
 mod model;
 
 pub use config::{GptConfig, GptPreset};
