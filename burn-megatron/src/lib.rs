@@ -20,3 +20,8 @@ pub mod random;
 pub mod tensor_parallel;
 pub mod topology;
 pub mod training;
+
+/// The README's examples, compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -115,10 +115,9 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let [query, key, value] =
             [0, key_part, value_part].map(|part| qkv.clone().narrow(2, part, 1).squeeze_dim::<4>(2).swap_dims(1, 2));
         let scale = 1.0 / (d_head as f64).sqrt();
-        let scores = query.mul_scalar(scale).matmul(key.swap_dims(2, 3));
-        let after_query = tokens.after_query.clone().expand([batch, heads, seq, seq]);
+        let scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(scale);
         // [batch, heads, seq, seq]
-        let weights = softmax(scores.mask_fill(after_query, f64::NEG_INFINITY), 3);
+        let weights = softmax(scores + tokens.causal_mask.clone(), 3);
         let weights = self.dropout.forward_attention(weights, &tokens.all, self.first_head);
         let output = weights
             .matmul(value)

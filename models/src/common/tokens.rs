@@ -13,8 +13,8 @@ pub struct TokenContext<B: Backend> {
     pub all: StepCoordinates,
     /// The places of this rank's tokens, for what happens between them: a shard under sequence parallelism.
     pub local: StepCoordinates,
-    /// `[1, 1, seq, seq]`, true where the key lies after the query.
-    pub after_query: Tensor<B, 4, Bool>,
+    /// `[1, 1, seq, seq]`, what is added to attention scores: −∞ where the key lies after the query, 0 elsewhere.
+    pub causal_mask: Tensor<B, 4>,
 }
 
 impl<B: Backend> TokenContext<B> {
@@ -41,8 +41,15 @@ impl<B: Backend> TokenContext<B> {
             seq_length,
             all: step.clone(),
             local,
-            // burn's tril mask is false on and below the diagonal.
-            after_query: Tensor::<B, 2, Bool>::tril_mask([seq_length, seq_length], 0, device).unsqueeze(),
+            causal_mask: causal_mask(seq_length, device),
         }
     }
+}
+
+fn causal_mask<B: Backend>(seq_length: usize, device: &B::Device) -> Tensor<B, 4> {
+    // burn's tril mask is false on and below the diagonal.
+    let after_query = Tensor::<B, 2, Bool>::tril_mask([seq_length, seq_length], 0, device);
+    Tensor::<B, 2>::zeros([seq_length, seq_length], device)
+        .mask_fill(after_query, f64::NEG_INFINITY)
+        .unsqueeze()
 }
