@@ -13,9 +13,9 @@ use burn_megatron::training::StepMetrics;
 
 use crate::arguments::Arguments;
 use crate::interrupt::Interrupt;
-use crate::layout::Layout;
 use crate::report::say;
 use crate::worker;
+use examples::layout::Layout;
 
 /// A finished run: metrics in memory, recordings in files.
 pub struct Run {
@@ -65,7 +65,11 @@ impl Run {
             .with_context(|| format!("the run of {name} could not be started"))?;
         interrupt.check()?;
         if let Some(first) = summary.first_failure() {
-            return Err(anyhow!("the run of {name} failed: rank {}, {}", first.rank, first.outcome));
+            return Err(anyhow!(
+                "the run of {name} failed: rank {}, {}",
+                first.rank,
+                first.outcome
+            ));
         }
         let train_iters = arguments.training(&layout).optimization.train_iters;
         let metrics = (0..layout.world_size())

@@ -182,7 +182,10 @@ fn without_padding(values: &[f64], placement: &Placement) -> Vec<f64> {
 
 fn has_other_bits(shard: &RecordedTensor, whole: &[f64]) -> bool {
     shard.placement.runs().iter().any(|run| {
-        let (here, there) = (&shard.values[run.local..][..run.length], &whole[run.logical..][..run.length]);
+        let (here, there) = (
+            &shard.values[run.local..][..run.length],
+            &whole[run.logical..][..run.length],
+        );
         here.iter().zip(there).any(|(a, b)| a.to_bits() != b.to_bits())
     }) || !is_padding_zero(shard)
 }
@@ -219,7 +222,10 @@ mod tests {
     #[test]
     fn one_bit_is_another_start() {
         let whole: Vec<f64> = (0..10).map(f64::from).collect();
-        assert!(!has_other_bits(&shard([8.0, 9.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]), &whole));
+        assert!(!has_other_bits(
+            &shard([8.0, 9.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
+            &whole
+        ));
         assert!(has_other_bits(
             &shard([8.0, 9.0f64.next_up(), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
             &whole
@@ -230,7 +236,7 @@ mod tests {
     #[test]
     fn padding_is_looked_at_on_every_side() {
         let mut tensor = shard([0.0; 8]);
-        // A row of three columns, of which the middle one is real: padding between and behind runs.
+        // Rows of two columns, of which the first is real: padding behind every run.
         tensor.placement = Placement::new([4, 1], [0, 0], [4, 2]);
         assert!(is_padding_zero(&tensor));
         tensor.values[1] = 1.0;

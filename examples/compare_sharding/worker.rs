@@ -18,7 +18,7 @@ use examples::progress::JsonLines;
 use examples::session::{Session, TrainingBackend, set_dtype};
 
 use crate::arguments::Arguments;
-use crate::layout::Layout;
+use examples::layout::Layout;
 
 /// Spread of what is added to biases and norms before training: far from zero, far from the end of GELU's bend.
 const PERTURBATION: f64 = 0.2;
@@ -39,19 +39,14 @@ pub fn run(arguments: &Arguments, layout: &Layout) -> anyhow::Result<ExitCode> {
     let folder = arguments.worker.worker_folder.as_deref().context("--worker-folder")?;
     let training = arguments.training(layout);
     let world = join(&environment, training.parallel.communication.timeout()?)?;
-    let told = (world.rank() == 0 && arguments.worker.worker_live).then(|| layout.to_string());
+    let told = (world.rank() == 0 && arguments.worker.worker_live).then(|| layout.title());
     match train(&training, folder, told.as_deref(), &world) {
         Ok(code) => Ok(code),
         Err(error) => report_and_exit(&world, error.as_ref()),
     }
 }
 
-fn train(
-    arguments: &TrainingArguments,
-    folder: &Path,
-    told: Option<&str>,
-    world: &World,
-) -> anyhow::Result<ExitCode> {
+fn train(arguments: &TrainingArguments, folder: &Path, told: Option<&str>, world: &World) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::install()?;
     set_dtype(arguments.model.dtype)?;
     let seed = u64::from(arguments.optimization.seed);

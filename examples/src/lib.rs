@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod launching;
+pub mod layout;
 pub mod progress;
 pub mod session;
 mod terminal;

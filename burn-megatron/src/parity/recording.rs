@@ -266,7 +266,7 @@ mod tests {
 
         let tensors = read_step(folder.path(), 0, TensorKind::Parameter, 2).unwrap();
         assert_eq!(tensors[0].name, "fc.weight");
-        assert_eq!(tensors[0].placement.logical_shape(), [3, 5]);
+        assert_eq!(tensors[0].placement.logical_len(), 15);
         assert_eq!(tensors[0].values, read_host(layer.weight.val()));
 
         remove_step(folder.path(), 0, TensorKind::Parameter, 2).unwrap();

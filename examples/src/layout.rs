@@ -5,8 +5,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use burn_megatron::topology::ParallelConfig;
-
 /// What may be written, for messages.
 const VALID_FORM: &str = "a layout is made of tpN (N tensor-parallel ranks), sp (sequence parallelism, needs tpN) and \
                           dpN (N data-parallel ranks), each at most once, as in tp2, tp2sp, dp2 or tp2spdp2";
@@ -30,12 +28,11 @@ impl Layout {
         data_parallel_size: 1,
     };
 
-    /// The sizes of the axes.
-    pub fn config(&self) -> ParallelConfig {
-        ParallelConfig {
-            tensor_parallel_size: self.tensor_parallel_size,
-            pipeline_parallel_size: 1,
-            sequence_parallel: self.sequence_parallel,
+    /// What a person calls it.
+    pub fn title(&self) -> String {
+        match self.world_size() {
+            1 => "one rank".to_owned(),
+            _ => self.to_string(),
         }
     }
 
@@ -79,7 +76,12 @@ impl FromStr for Layout {
                 ("sp", None) => (&mut sequence, 1),
                 ("tp" | "dp", None) => return Err(invalid(format!("{} without a number", part.name))),
                 ("sp", Some(_)) => return Err(invalid("sp with a number".to_owned())),
-                ("pp" | "v", _) => return Err(invalid(format!("pipeline parallelism ({}) is not there yet", part.name))),
+                ("pp" | "v", _) => {
+                    return Err(invalid(format!(
+                        "pipeline parallelism ({}) is not there yet",
+                        part.name
+                    )));
+                }
                 (name, _) => return Err(invalid(format!("unknown part {name:?}"))),
             };
             if slot.replace(size).is_some() {

@@ -1,0 +1,219 @@
+//! Measures training speed in several layouts against one rank, in turn: one rank, each layout, one rank, …
+//!
+//! ```text
+//! cargo run --release --example bench_layouts -- --layouts tp2sp,dp2
+//! ```
+//!
+//! All runs have the same model and global batch, and the same cores: the launcher divides them among the ranks.
+//! Machines drift, so a layout is compared with the one-rank run of its own round; medians are printed.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, ensure};
+use burn_megatron::collectives::GroupOptions;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::launch::{Environment, Launcher, World, report_and_exit};
+use burn_megatron::training::StepMetrics;
+use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
+use clap::Parser;
+use examples::arguments::TrainingArguments;
+use examples::launching::join;
+use examples::layout::Layout;
+use examples::progress::{JsonLines, bytes};
+use examples::session::{Session, set_dtype};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
+
+/// Steps at the start of each run that are not counted.
+const WARM_UP_STEPS: usize = 3;
+
+/// Measure training speed in several layouts against one rank.
+#[derive(Parser)]
+struct Arguments {
+    /// Layouts to measure: tpN, with sp for sequence parallelism, dpN, or several in one, as in tp2spdp2
+    #[arg(long, value_name = "LAYOUT,...", value_delimiter = ',', default_value = "tp2sp,dp2")]
+    layouts: Vec<Layout>,
+    /// How often each layout is measured
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// Steps that count in each run
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    steps: usize,
+    #[command(flatten)]
+    training: TrainingArguments,
+    /// Where this rank writes its metrics, set for the ranks that this program starts
+    #[arg(long, hide = true)]
+    worker_log: Option<std::path::PathBuf>,
+}
+
+fn main() -> ExitCode {
+    keep_freed_memory();
+    let arguments = Arguments::parse();
+    let done = match &arguments.worker_log {
+        Some(log) => run_rank(&arguments, log),
+        None => measure(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What one run of a layout gave.
+struct Measurement {
+    tokens_per_second: f64,
+    peak_memory_bytes: u64,
+    communication_bytes: u64,
+}
+
+/// Runs every layout in turn and prints the table.
+fn measure(arguments: &Arguments) -> anyhow::Result<()> {
+    ensure!(
+        Environment::detect()?.is_none(),
+        "bench_layouts starts its own ranks: run it by itself, not under torchrun (RANK is set)"
+    );
+    ensure!(
+        arguments.rounds > 0 && arguments.steps > 0,
+        "--rounds and --steps must be at least 1, got {} and {}",
+        arguments.rounds,
+        arguments.steps
+    );
+    let layouts: Vec<Layout> = [Layout::ONE_RANK]
+        .into_iter()
+        .chain(arguments.layouts.clone())
+        .collect();
+    for layout in &layouts {
+        training(arguments, layout)
+            .validate()
+            .with_context(|| format!("layout {layout} does not fit"))?;
+    }
+    let folder = tempfile::tempdir().context("cannot make a folder for metrics")?;
+    let mut rounds: Vec<Vec<Measurement>> = Vec::new();
+    for round in 1..=arguments.rounds {
+        let measured = layouts
+            .iter()
+            .map(|layout| launch(layout, arguments.steps, folder.path()))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let speeds: Vec<String> = layouts
+            .iter()
+            .zip(&measured)
+            .map(|(layout, m)| format!("{} {:.0}", name(layout), m.tokens_per_second))
+            .collect();
+        println!("round {round}: tokens/s {}", speeds.join(", "));
+        rounds.push(measured);
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!(
+        "\nmedians of {} rounds of {} steps on {cores} cores",
+        arguments.rounds, arguments.steps
+    );
+    println!("layout      ranks  tokens/s  ratio to one rank  peak memory per rank  sent per step");
+    for (column, layout) in layouts.iter().enumerate() {
+        let of = |figure: &dyn Fn(&[Measurement]) -> f64| median(rounds.iter().map(|round| figure(round)).collect());
+        println!(
+            "{:<10}  {:>5}  {:>8.0}  {:>17.3}  {:>20}  {:>13}",
+            name(layout),
+            layout.world_size(),
+            of(&|round| round[column].tokens_per_second),
+            of(&|round| round[column].tokens_per_second / round[0].tokens_per_second),
+            bytes(of(&|round| round[column].peak_memory_bytes as f64) as u64),
+            bytes(of(&|round| round[column].communication_bytes as f64) as u64),
+        );
+    }
+    Ok(())
+}
+
+/// Runs one layout as a job of ranks, and returns the medians of its steps.
+fn launch(layout: &Layout, steps: usize, folder: &Path) -> anyhow::Result<Measurement> {
+    let log = folder.join("metrics.jsonl");
+    let mut rank_arguments: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
+    // The last of two wins: these come behind what the person gave.
+    rank_arguments.extend([
+        format!("--layouts={layout}").into(),
+        "--worker-log".into(),
+        log.clone().into(),
+    ]);
+    let summary = Launcher::new(layout.world_size()).arguments(rank_arguments).run()?;
+    ensure!(summary.is_success(), "the run of {} failed", name(layout));
+    let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    let metrics: Vec<StepMetrics> = text
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()
+        .context("a rank wrote no metrics")?;
+    ensure!(
+        metrics.len() == WARM_UP_STEPS + steps,
+        "{} made {} steps, not {}",
+        name(layout),
+        metrics.len(),
+        WARM_UP_STEPS + steps
+    );
+    let counted = &metrics[WARM_UP_STEPS..];
+    Ok(Measurement {
+        tokens_per_second: median(counted.iter().map(|m| m.tokens_per_second).collect()),
+        peak_memory_bytes: counted.iter().map(|m| m.peak_memory_bytes).max().unwrap_or(0),
+        communication_bytes: counted[0].communication_bytes,
+    })
+}
+
+/// Trains as a rank of the layout that stands first.
+fn run_rank(arguments: &Arguments, log: &Path) -> anyhow::Result<()> {
+    let environment = Environment::detect()?.context("--worker-log is for ranks that this program starts")?;
+    let layout = arguments.layouts.first().context("a rank has a layout")?;
+    let training = training(arguments, layout);
+    let world = join(&environment, training.parallel.communication.timeout()?)?;
+    match train(&training, log, &world) {
+        Ok(()) => Ok(()),
+        Err(error) => report_and_exit(&world, error.as_ref()),
+    }
+}
+
+fn train(arguments: &TrainingArguments, log: &Path, world: &World) -> anyhow::Result<()> {
+    set_dtype(arguments.model.dtype)?;
+    let seed = u64::from(arguments.optimization.seed);
+    let context = ParallelContext::connect(world, &arguments.parallel.config(), &GroupOptions::default(), seed)?;
+    let mut session = Session::new(arguments, &context)?;
+    let mut log = match world.rank() {
+        0 => Some(JsonLines::create(log)?),
+        _ => None,
+    };
+    for _ in 0..arguments.optimization.train_iters {
+        let metrics = session.step()?;
+        if let Some(log) = &mut log {
+            log.write(&metrics)?;
+        }
+    }
+    Ok(())
+}
+
+/// The flags of a run in one layout.
+fn training(arguments: &Arguments, layout: &Layout) -> TrainingArguments {
+    let mut training = arguments.training.clone();
+    training.parallel.tensor_model_parallel_size = layout.tensor_parallel_size;
+    training.parallel.sequence_parallel = layout.sequence_parallel;
+    training.parallel.world_size = Some(layout.world_size());
+    training.optimization.train_iters = (WARM_UP_STEPS + arguments.steps) as u64;
+    training
+}
+
+fn name(layout: &Layout) -> String {
+    match layout {
+        &Layout::ONE_RANK => "one rank".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// The middle value, or the mean of the two in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len().is_multiple_of(2) {
+        true if middle > 0 => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values.get(middle).copied().unwrap_or(f64::NAN),
+    }
+}
