@@ -7,7 +7,7 @@
 //! All runs have the same model and global batch, and the same cores: the launcher divides them among the ranks.
 //! Machines drift, so a layout is compared with the one-rank run of its own round; medians are printed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
@@ -43,17 +43,20 @@ struct Arguments {
     steps: usize,
     #[command(flatten)]
     training: TrainingArguments,
-    /// Where this rank writes its metrics, set for the ranks that this program starts
-    #[arg(long, hide = true)]
-    worker_log: Option<std::path::PathBuf>,
+    /// The layout that this rank is part of, set for the ranks that this program starts
+    #[arg(long, hide = true, requires = "worker_log")]
+    worker_layout: Option<Layout>,
+    /// Where rank 0 writes its metrics, likewise
+    #[arg(long, hide = true, requires = "worker_layout")]
+    worker_log: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     keep_freed_memory();
     let arguments = Arguments::parse();
-    let done = match &arguments.worker_log {
-        Some(log) => run_rank(&arguments, log),
-        None => measure(&arguments),
+    let done = match (&arguments.worker_layout, &arguments.worker_log) {
+        (Some(layout), Some(log)) => run_rank(&training(&arguments, layout), log),
+        _ => measure(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -132,9 +135,8 @@ fn measure(arguments: &Arguments) -> anyhow::Result<()> {
 fn launch(layout: &Layout, steps: usize, folder: &Path) -> anyhow::Result<Measurement> {
     let log = folder.join("metrics.jsonl");
     let mut rank_arguments: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
-    // The last of two wins: these come behind what the person gave.
     rank_arguments.extend([
-        format!("--layouts={layout}").into(),
+        format!("--worker-layout={layout}").into(),
         "--worker-log".into(),
         log.clone().into(),
     ]);
@@ -161,13 +163,11 @@ fn launch(layout: &Layout, steps: usize, folder: &Path) -> anyhow::Result<Measur
     })
 }
 
-/// Trains as a rank of the layout that stands first.
-fn run_rank(arguments: &Arguments, log: &Path) -> anyhow::Result<()> {
+/// Trains as a rank of a layout.
+fn run_rank(training: &TrainingArguments, log: &Path) -> anyhow::Result<()> {
     let environment = Environment::detect()?.context("--worker-log is for ranks that this program starts")?;
-    let layout = arguments.layouts.first().context("a rank has a layout")?;
-    let training = training(arguments, layout);
     let world = join(&environment, training.parallel.communication.timeout()?)?;
-    match train(&training, log, &world) {
+    match train(training, log, &world) {
         Ok(()) => Ok(()),
         Err(error) => report_and_exit(&world, error.as_ref()),
     }
