@@ -2,12 +2,15 @@
 //!
 //! Made once per process and handed to every layer's `init`; it holds this rank's process groups.
 
-use burn::module::{Param, ParamId};
+use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Tensor, backend::Backend, get_device_settings};
 
 use crate::collectives::{CollectiveError, GroupOptions, ProcessGroup};
 use crate::launch::World;
-use crate::parameters::{Declaration, Distribution, ParameterInit, ParameterRegistry, Placement, tensor_from_host};
+use crate::parameters::{
+    Declaration, Distribution, ParameterEntry, ParameterInit, ParameterRegistry, Placement, list_parameters,
+    tensor_from_host,
+};
 use crate::topology::{Coordinates, GroupKind, ParallelConfig, RankGrid, TopologyError};
 
 /// This rank's process groups and parameter declarations. Clones share them.
@@ -174,6 +177,27 @@ impl ParallelContext {
         }
     }
 
+    /// Returns a module with a record's values, each parameter keeping the declaration of its path.
+    ///
+    /// burn gives a loaded parameter the identifier that was recorded; what was declared under the old one would be lost.
+    pub fn load_record<B: Backend, M: Module<B>>(&self, module: M, record: M::Record) -> M {
+        let before = list_parameters::<B, M>(&module);
+        let module = module.load_record(record);
+        self.transfer_declarations(&before, &list_parameters::<B, M>(&module));
+        module
+    }
+
+    /// Declares each parameter of `after` that has no declaration as the one of the same path in `before`.
+    pub(crate) fn transfer_declarations(&self, before: &[ParameterEntry], after: &[ParameterEntry]) {
+        for new in after {
+            let old = before.iter().find(|old| old.path == new.path && old.id != new.id);
+            let declared = old.and_then(|old| self.registry.declaration(old.id));
+            if let (Some(declaration), None) = (declared, self.registry.declaration(new.id)) {
+                self.registry.declare(new.id, declaration);
+            }
+        }
+    }
+
     /// Returns the distribution of a parameter that every tensor rank holds and that sees this rank's tokens only.
     ///
     /// Under sequence parallelism its gradient is partial; otherwise every rank sees every token.
@@ -212,8 +236,9 @@ impl ParallelContext {
         self.declare_whole(name, param, Distribution::Replicated);
     }
 
-    /// Declares the parameter of a layer that sees this rank's tokens only, such as a norm between parallel regions.
-    pub fn declare_norm<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
+    /// Declares the parameter of a layer that is applied to each token between parallel regions, such as a norm or the
+    /// bias behind a row-parallel matrix: under sequence parallelism it sees this rank's tokens only.
+    pub fn declare_token_wise<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
         self.declare_whole(name, param, self.token_wise_distribution());
     }
 

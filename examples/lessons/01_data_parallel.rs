@@ -8,22 +8,20 @@
 //! What is new against a single-process burn program is marked with a number: five places.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use burn::backend::Autodiff;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{Linear, LinearConfig, Relu};
-use burn::optim::{AdamWConfig, Optimizer};
+use burn::optim::AdamWConfig;
 use burn::prelude::*;
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::{GroupOptions, ReduceOp};
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, MicroBatch};
-use burn_megatron::launch::{World, report_and_exit};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
+use burn_megatron::launch::{JoinOptions, Launcher, Role, World, enter, report_and_exit};
 use burn_megatron::topology::ParallelConfig;
 use clap::Parser;
-use examples::launching::{Role, enter};
 
 type B = Autodiff<Flex>;
 
@@ -72,8 +70,8 @@ fn main() -> anyhow::Result<ExitCode> {
         "--world-size must divide the {GLOBAL_BATCH} images of a batch, got {world_size}"
     );
     // (1) This process becomes a rank, or starts one process per rank and waits for them.
-    match enter(world_size, true, Duration::from_secs(60))? {
-        Role::Launched(code) => Ok(code),
+    match enter(Launcher::new(world_size), &JoinOptions::default())? {
+        Role::Launched(summary) => Ok(summary.into()),
         Role::Rank(world) => match train(&world) {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(error) => report_and_exit(&world, error.as_ref()),
@@ -99,9 +97,9 @@ fn train(world: &World) -> anyhow::Result<()> {
         let first = step * GLOBAL_BATCH + ranks.rank() * share;
         let (images, labels) = batch(first, share, &device);
         // (4) Forward and backward; gradients are averaged over the ranks while the backward pass goes on.
-        let loss = model.backward(MicroBatch::Last, |model| model.loss(images, labels))?;
-        let gradients = model.gradients()?.into_params::<B, _>(model.module());
-        model.update(|model| optimizer.step(LEARNING_RATE, model, gradients));
+        let loss = model.backward(StepPart::Last, |model| model.loss(images, labels))?;
+        let gradients = model.gradients()?;
+        model.step(LEARNING_RATE, &mut optimizer, gradients)?;
 
         // (5) A figure over all ranks is a collective.
         let mut mean = [loss.into_scalar()];

@@ -8,7 +8,6 @@
 //! The model computes what it did: the program compares the loss and a gradient with the model it started from.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use burn::backend::Autodiff;
 use burn::nn::{Gelu, Linear, LinearConfig};
@@ -17,13 +16,12 @@ use burn::tensor::Distribution;
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::{CollectiveBackend, GroupOptions};
 use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{World, report_and_exit};
+use burn_megatron::launch::{JoinOptions, Launcher, Role, World, enter, report_and_exit};
 use burn_megatron::tensor_parallel::{
     ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
 };
 use burn_megatron::topology::{ParallelConfig, TopologyError};
 use clap::Parser;
-use examples::launching::{Role, enter};
 
 type B = Autodiff<Flex>;
 
@@ -95,8 +93,8 @@ fn main() -> anyhow::Result<ExitCode> {
         ..ParallelConfig::default()
     };
     config.check_tensor_divides("the hidden size", D_HIDDEN)?;
-    match enter(world_size, true, Duration::from_secs(60))? {
-        Role::Launched(code) => Ok(code),
+    match enter(Launcher::new(world_size), &JoinOptions::default())? {
+        Role::Launched(summary) => Ok(summary.into()),
         Role::Rank(world) => match compare(&world, &config) {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(error) => report_and_exit(&world, error.as_ref()),

@@ -10,11 +10,11 @@ use std::process::ExitCode;
 
 use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{StopFlag, World, report_and_exit};
+use burn_megatron::launch::{Role, StopFlag, World, report_and_exit};
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use clap::Parser;
 use examples::arguments::TrainingArguments;
-use examples::launching::{Role, enter};
+use examples::launching::enter;
 use examples::progress::{JsonLines, Progress};
 use examples::session::{Session, set_dtype};
 
@@ -47,7 +47,7 @@ fn run(arguments: &TrainingArguments) -> anyhow::Result<ExitCode> {
     let parallel = &arguments.parallel;
     let asked_for = parallel.world_size.is_some();
     match enter(parallel.world_size(), asked_for, parallel.communication.timeout()?)? {
-        Role::Launched(code) => Ok(code),
+        Role::Launched(summary) => Ok(summary.into()),
         Role::Rank(world) => match train(arguments, &world) {
             Ok(code) => Ok(code),
             Err(error) => report_and_exit(&world, error.as_ref()),

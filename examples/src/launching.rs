@@ -1,66 +1,48 @@
-//! Finds out what this process is: a rank of a job, a job of its own, or the one that starts the ranks.
+//! What the programs do before they train: logging to the terminal, the number of ranks, the launcher's terminal.
 //!
 //! Called first thing by every training program.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
-use burn_megatron::launch::{Environment, JoinOptions, LaunchError, Launcher, Prefix, World, install_panic_hook};
+use burn_megatron::launch::{self, JoinOptions, Launcher, Prefix, Role};
 
 use crate::terminal;
 
-/// What this process is to do.
-pub enum Role {
-    /// Train, as this rank.
-    Rank(World),
-    /// Exit: the ranks were started, and have ended.
-    Launched(ExitCode),
-}
-
-/// Joins the job that the environment describes, starts `world_size` ranks of this program, or is a job of one.
+/// Becomes a rank of the job around this process, or starts `world_size` ranks of this program.
+///
+/// `is_asked_for` says whether a person gave the number of ranks: then a job of another number is an error.
 ///
 /// # Communication
 /// The rendezvous of all ranks.
 ///
 /// # Errors
-/// When the environment is not what a launcher makes, it has another number of ranks than was asked for, the ranks
-/// cannot be started, or they do not come together in `timeout`.
-pub fn enter(world_size: usize, asked_for: bool, timeout: Duration) -> anyhow::Result<Role> {
-    if let Some(environment) = Environment::detect()? {
-        anyhow::ensure!(
-            !asked_for || environment.world_size == world_size,
-            "--world-size {world_size} was asked for, but the launcher started {} ranks (WORLD_SIZE); leave the flag \
-             out, or start as many",
-            environment.world_size
-        );
-        return Ok(Role::Rank(join(&environment, timeout)?));
-    }
-    if world_size == 1 {
-        return Ok(Role::Rank(World::single()));
-    }
+/// As [`launch::enter`]; when the job around this process has not the number of ranks that was asked for.
+pub fn enter(world_size: usize, is_asked_for: bool, timeout: Duration) -> anyhow::Result<Role> {
+    show_warnings();
     let mut launcher = Launcher::new(world_size).prefix(Prefix::AllButRankZero);
     if let Some((name, value)) = terminal::environment() {
         launcher = launcher.environment(name, value);
     }
-    let summary = launcher.run()?;
-    let code = u8::try_from(summary.exit_code()).unwrap_or(1);
-    Ok(Role::Launched(ExitCode::from(code)))
+    let role = launch::enter(launcher, &JoinOptions::with_timeout(timeout))?;
+    if let Role::Rank(world) = &role {
+        anyhow::ensure!(
+            !is_asked_for || world.world_size() == world_size,
+            "--world-size {world_size} was asked for, but the launcher started {} ranks (WORLD_SIZE); leave the flag \
+             out, or start as many",
+            world.world_size()
+        );
+    }
+    Ok(role)
 }
 
-/// Joins the job that `environment` describes; from now on a panic is a failure that the other ranks learn of.
-///
-/// # Communication
-/// The rendezvous of all ranks.
-///
-/// # Errors
-/// When the ranks do not come together in `timeout`.
-pub fn join(environment: &Environment, timeout: Duration) -> Result<World, LaunchError> {
-    let options = JoinOptions {
-        rendezvous_timeout: timeout,
-        timeout,
-        ..JoinOptions::default()
-    };
-    let world = World::join(environment, &options)?;
-    install_panic_hook(&world);
-    Ok(world)
+/// Prints the library's warnings to stderr; `RUST_LOG` asks for more or less.
+pub fn show_warnings() {
+    let filter = tracing_subscriber::EnvFilter::builder()
+        .with_default_directive(tracing::Level::WARN.into())
+        .from_env_lossy();
+    // Fails when a subscriber is there already, which then shows them.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .try_init();
 }

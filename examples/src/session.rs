@@ -26,6 +26,9 @@ use crate::arguments::{DataArguments, Dtype, TrainingArguments};
 /// The backend that the programs train on.
 pub type TrainingBackend = Autodiff<Flex>;
 
+/// Fewer documents than this are cut into pieces, so that some can be set aside for validation.
+const MIN_DOCUMENTS: usize = 40;
+
 /// One rank of a run.
 pub struct Session {
     trainer: Trainer<TrainingBackend, Gpt<TrainingBackend>>,
@@ -37,7 +40,6 @@ pub struct Session {
     split: DocumentSplit,
     num_micro_batches: usize,
     eval_iters: u64,
-    communicated: u64,
 }
 
 /// What a run is made of, told before it starts.
@@ -98,6 +100,8 @@ impl Session {
 
         let corpus = Corpus::load(&corpus_config(&arguments.data)?)?;
         check_same_text(&corpus, context)?;
+        // One book must be split for validation, too.
+        let corpus = corpus.with_documents(MIN_DOCUMENTS);
         let documents = Arc::new(TokenDocuments::from_corpus(&corpus, &ByteTokenizer));
         let split = split_documents(documents.len(), &SplitWeights::default())?;
         let num_samples = training.train_iters * training.global_batch_size as u64;
@@ -119,7 +123,6 @@ impl Session {
         let trainer = Trainer::new(gpt, &training, data_parallel, context, &device)?;
         Ok(Self {
             trainer,
-            communicated: context.bytes_communicated(),
             context: context.clone(),
             model,
             training,
@@ -164,6 +167,7 @@ impl Session {
     /// As [`step`](Self::step).
     pub fn step_inspected(&mut self, inspect: impl FnOnce(&ReducedGradients)) -> anyhow::Result<StepMetrics> {
         let started = Instant::now();
+        let sent_before = self.context.bytes_communicated();
         let micro_batches: Vec<MicroBatch> = self
             .loader
             .by_ref()
@@ -182,13 +186,12 @@ impl Session {
         })?;
         let seconds = (started.elapsed() - inspected).as_secs_f64();
 
-        let sent = self.context.bytes_communicated();
-        let mut sums = [(sent - self.communicated) as f64];
+        let sent = self.context.bytes_communicated() - sent_before;
+        let mut sums = [sent as f64];
         let mut maxima = [seconds, peak_bytes() as f64];
         let world = self.context.world_group();
         world.all_reduce(&mut sums, ReduceOp::Sum)?;
         world.all_reduce(&mut maxima, ReduceOp::Max)?;
-        self.communicated = self.context.bytes_communicated();
         let [step_seconds, peak_memory] = maxima;
         let tokens = self.training.global_batch_size * self.training.seq_length;
         Ok(StepMetrics {

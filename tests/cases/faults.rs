@@ -28,7 +28,7 @@ pub fn trials() -> Vec<Trial> {
             .fails_with("stopped_rank_is_named_when_the_timeout_passes", &["still missing: ranks [1]"]),
         Job::new(fault("absent_rank").with("timeout_secs", 1), 3)
             .ends_within(Duration::from_secs(20))
-            .fails_with("absent_rank_is_named_at_the_rendezvous", &["waiting for rank"]),
+            .fails_with("absent_rank_is_named_at_the_rendezvous", &["waiting for rank 1 of 3"]),
         Job::new(fault("late_rank"), 2).succeeds("late_rank_is_waited_for"),
         mismatch("other_operation").fails_with(
             "another_operation_names_both_ranks_and_calls",

@@ -79,19 +79,28 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
                 true => noisy.push(part),
                 false => judge.gradient(1, &part, norms[0]),
             })?;
-            for PartDifference { name, difference, len, .. } in noisy {
+            for PartDifference {
+                name, difference, len, ..
+            } in noisy
+            {
                 // Below this, the judge takes a gradient for none.
                 let floor = 1e-3 * norms[0] * (len as f64 / num_parameters as f64).sqrt();
                 ensure!(difference <= floor, "the gradient of {name} is off by {difference}");
             }
         }
-        judge.scalars(step as u64 + 1, [result.loss, losses[step]], [result.grad_norm, norms[step]]);
+        judge.scalars(
+            step as u64 + 1,
+            [result.loss, losses[step]],
+            [result.grad_norm, norms[step]],
+        );
     }
     // In f32 the fixture has the clipped run's parameters only.
     if clipping == "clipped" || scene.dtype == DType::F64 {
         let last = config.train_iters;
         let parameters = parameters(trainer.model(), &scene.context)?;
-        truth.compare(&format!("{clipping}.final."), &parameters, |part| judge.parameter(last, &part))?;
+        truth.compare(&format!("{clipping}.final."), &parameters, |part| {
+            judge.parameter(last, &part)
+        })?;
     }
     ensure!(
         judge.failures().is_empty(),
@@ -140,7 +149,9 @@ impl Fixture {
     /// A tensor's elements, row-major; every type of the fixtures is exact in f64.
     fn values(&self, name: &str) -> anyhow::Result<Vec<f64>> {
         let file = SafeTensors::deserialize(&self.bytes)?;
-        let tensor = file.tensor(name).with_context(|| format!("the fixture has no {name}"))?;
+        let tensor = file
+            .tensor(name)
+            .with_context(|| format!("the fixture has no {name}"))?;
         fn numbers<const N: usize>(bytes: &[u8], number: fn([u8; N]) -> f64) -> Vec<f64> {
             let (chunks, rest) = bytes.as_chunks::<N>();
             assert!(rest.is_empty(), "whole elements");
@@ -155,12 +166,7 @@ impl Fixture {
     }
 
     /// Compares local tensors with those of the file whose names start with `prefix`, all of them.
-    fn compare(
-        &self,
-        prefix: &str,
-        local: &LocalTensors,
-        mut judge: impl FnMut(PartDifference),
-    ) -> anyhow::Result<()> {
+    fn compare(&self, prefix: &str, local: &LocalTensors, mut judge: impl FnMut(PartDifference)) -> anyhow::Result<()> {
         let file = SafeTensors::deserialize(&self.bytes)?;
         let names = file.names().into_iter().filter_map(|name| name.strip_prefix(prefix));
         let names: Vec<&str> = names.collect();
@@ -173,14 +179,18 @@ impl Fixture {
         for name in names {
             let (placement, values) = local.get(name).with_context(|| format!("we have no {name}"))?;
             let expected = self.values(&format!("{prefix}{name}"))?;
-            compare_shard(name, &expected, values, placement).into_iter().for_each(&mut judge);
+            compare_shard(name, &expected, values, placement)
+                .into_iter()
+                .for_each(&mut judge);
         }
         Ok(())
     }
 }
 
 fn number(meta: &serde_json::Value, key: &str) -> f64 {
-    meta[key].as_f64().unwrap_or_else(|| panic!("the metadata has no number {key}"))
+    meta[key]
+        .as_f64()
+        .unwrap_or_else(|| panic!("the metadata has no number {key}"))
 }
 
 fn size(meta: &serde_json::Value, key: &str) -> usize {
@@ -281,7 +291,11 @@ fn load(model: Gpt<B>, weights: &Fixture, scene: &Scene) -> anyhow::Result<Gpt<B
         fn local(&self, id: burn::module::ParamId) -> anyhow::Result<Vec<f64>> {
             let declaration = self.scene.context.registry().declaration(id).context("undeclared")?;
             let whole = self.weights.values(&declaration.name)?;
-            ensure!(whole.len() == declaration.placement.logical_len(), "{}", declaration.name);
+            ensure!(
+                whole.len() == declaration.placement.logical_len(),
+                "{}",
+                declaration.name
+            );
             Ok(cut(&whole, &declaration.placement))
         }
     }

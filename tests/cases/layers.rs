@@ -26,6 +26,8 @@ pub struct Check {
 const ALL: &[Layout] = &[ONE, TP2, TP4, TP2SP, TP4SP];
 const TENSOR: &[Layout] = &[ONE, TP2, TP4];
 const SEQUENCE: &[Layout] = &[TP2SP, TP4SP];
+/// Where several ranks share each layer.
+const SHARED: &[Layout] = &[TP2, TP4, TP2SP, TP4SP];
 const BOTH_TYPES: &[&str] = &["f64", "f32"];
 
 const fn check(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, layouts: &'static [Layout]) -> Check {

@@ -5,30 +5,25 @@
 
 mod model;
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context as _, ensure};
 use burn::module::Param;
 use burn::nn::{Embedding, LayerNorm, Linear};
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use burn_flex::FlexDevice;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, MicroBatch};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
 use burn_megatron::launch::World;
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
 use burn_megatron::random::{StepCoordinates, TokenMap};
-use burn_megatron::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
-    VocabParallelEmbedding, VocabParallelEmbeddingConfig,
-};
+use burn_megatron::tensor_parallel::{ColumnParallelLinear, ColumnParallelLinearConfig, PositionEmbeddingConfig, RowParallelLinear, RowParallelLinearConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig, from_layer_norm};
 use burn_megatron::topology::TopologyError;
 use libtest_mimic::Trial;
 use models::gpt::{Gpt, GptConfig};
 
 use self::model::{PlainAttention, PlainGpt, Sizes};
 use super::B;
-use super::comparison::{Gradients, ONE, Scene, TP2, TP2SP, backward, whole};
+use super::comparison::{Gradients, ONE, Scene, TP2, TP2SP, WholeParameters, backward, whole};
 use crate::harness::{Case, Job};
 
 const SIZES: Sizes = Sizes {
@@ -80,7 +75,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         tokens: TokenMap::of_samples(&[0, 1, 2, 3], SEQ_LENGTH),
     };
     let mut losses = Vec::new();
-    wrapped.backward(MicroBatch::Last, |gpt| {
+    wrapped.backward(StepPart::Last, |gpt| {
         let token_losses = gpt.token_losses(tokens, targets, &step);
         losses = read_host(token_losses.clone());
         (token_losses * weights).sum()
@@ -131,8 +126,8 @@ fn norm<'a>(values: impl Iterator<Item = &'a f64>) -> f64 {
 }
 
 /// The plain model's parameters and their gradients, by the names and in the shapes of the parallel one.
-fn parameters(plain: &PlainGpt<B>, gradients: &Gradients) -> BTreeMap<String, (Vec<f64>, Vec<f64>)> {
-    let mut found = BTreeMap::new();
+fn parameters(plain: &PlainGpt<B>, gradients: &Gradients) -> WholeParameters {
+    let mut found = WholeParameters::new();
     let mut add = |name: String, parameter| {
         assert!(found.insert(name, parameter).is_none(), "names are unique");
     };
@@ -183,15 +178,22 @@ fn parameters(plain: &PlainGpt<B>, gradients: &Gradients) -> BTreeMap<String, (V
 
 /// Matrices of `rows` rows as one, row by row.
 fn side_by_side(parts: &[(Vec<f64>, Vec<f64>); 3], rows: usize) -> (Vec<f64>, Vec<f64>) {
-    let join = |select: fn(&(Vec<f64>, Vec<f64>)) -> &Vec<f64>| {
-        let parts = parts.each_ref().map(select);
+    let join = |parts: [&Vec<f64>; 3]| {
         let width = parts[0].len() / rows;
         (0..rows)
-            .flat_map(|row| parts.into_iter().flat_map(move |part| &part[row * width..(row + 1) * width]))
+            .flat_map(|row| {
+                parts
+                    .into_iter()
+                    .flat_map(move |part| &part[row * width..(row + 1) * width])
+            })
             .copied()
             .collect()
     };
-    (join(|(values, _)| values), join(|(_, gradient)| gradient))
+    let [values, gradients] = [
+        parts.each_ref().map(|(values, _)| values),
+        parts.each_ref().map(|(_, gradient)| gradient),
+    ];
+    (join(values), join(gradients))
 }
 
 /// The bundled GPT with every layer made from the plain model's.
@@ -209,20 +211,20 @@ fn parallel(plain: PlainGpt<B>, tied: bool, context: &ParallelContext) -> Result
     // Its own parameters are all replaced; their names must not take those of the new ones.
     let mut gpt = config.init(&FlexDevice, &context.scope("replaced"))?;
     gpt.wte = vocabulary(plain.wte, &context.scope("wte"))?;
-    gpt.wpe.weight = plain.wpe.weight;
-    context.scope("wpe").declare_replicated("weight", &gpt.wpe.weight);
+    gpt.wpe = PositionEmbeddingConfig::new(SIZES.max_seq_length, SIZES.d_model)
+        .from_embedding(plain.wpe, &context.scope("wpe"));
     for (number, (block, plain)) in gpt.h.iter_mut().zip(plain.h).enumerate() {
         let scope = |name: &str| context.scope(format!("h.{number}.{name}"));
-        block.ln_1 = declared(plain.ln_1, &scope("ln_1"));
+        block.ln_1 = from_layer_norm(plain.ln_1, &scope("ln_1"));
         block.attn.c_attn = ColumnParallelLinearConfig::new(SIZES.d_model, 3 * SIZES.d_model)
             .with_fused(3)
             .from_linear(joined_qkv(&plain.attn), &scope("attn.c_attn"))?;
         block.attn.c_proj = row(plain.attn.output, &scope("attn.c_proj"))?;
-        block.ln_2 = declared(plain.ln_2, &scope("ln_2"));
+        block.ln_2 = from_layer_norm(plain.ln_2, &scope("ln_2"));
         block.mlp.c_fc = column(plain.mlp_input, &scope("mlp.c_fc"))?;
         block.mlp.c_proj = row(plain.mlp_output, &scope("mlp.c_proj"))?;
     }
-    gpt.ln_f = declared(plain.ln_f, &context.scope("ln_f"));
+    gpt.ln_f = from_layer_norm(plain.ln_f, &context.scope("ln_f"));
     if let Some(head) = plain.lm_head {
         let weight = Param::from_tensor(Tensor::from_inner(head.weight.val().inner().transpose()));
         gpt.lm_head = Some(vocabulary(Embedding { weight }, &context.scope("lm_head"))?);
@@ -241,10 +243,7 @@ fn joined_qkv(attention: &PlainAttention<B>) -> Linear<B> {
     }
 }
 
-fn vocabulary(
-    embedding: Embedding<B>,
-    context: &ParallelContext,
-) -> Result<VocabParallelEmbedding<B>, TopologyError> {
+fn vocabulary(embedding: Embedding<B>, context: &ParallelContext) -> Result<VocabParallelEmbedding<B>, TopologyError> {
     VocabParallelEmbeddingConfig::new(SIZES.vocab_size, SIZES.d_model)
         .with_padded_size(Some(SIZES.vocab_size + 3))
         .from_embedding(embedding, context)
@@ -258,12 +257,4 @@ fn column(linear: Linear<B>, context: &ParallelContext) -> Result<ColumnParallel
 fn row(linear: Linear<B>, context: &ParallelContext) -> Result<RowParallelLinear<B>, TopologyError> {
     let [d_input, d_output] = linear.weight.dims();
     RowParallelLinearConfig::new(d_input, d_output).from_linear(linear, context)
-}
-
-fn declared(norm: LayerNorm<B>, context: &ParallelContext) -> LayerNorm<B> {
-    context.declare_norm("weight", &norm.gamma);
-    if let Some(beta) = &norm.beta {
-        context.declare_norm("bias", beta);
-    }
-    norm
 }

@@ -81,10 +81,7 @@ pub fn trials() -> Vec<Trial> {
         }
     }
     for Failure {
-        name,
-        layout,
-        messages,
-        ..
+        name, layout, messages, ..
     } in failures()
     {
         let case = layout.describe(Case::new("wrapper").with("check", name), "f64");

@@ -165,6 +165,30 @@ impl Corpus {
         }
     }
 
+    /// Returns the same text in about `min_documents` documents or more, cutting long ones at the ends of lines.
+    ///
+    /// A corpus of enough documents stays as it is. Lines are never cut, so a text of few lines gives few pieces.
+    pub fn with_documents(self, min_documents: usize) -> Self {
+        if self.documents.len() >= min_documents {
+            return self;
+        }
+        let piece_bytes = (self.num_bytes() / min_documents).max(1);
+        let documents = self
+            .documents
+            .iter()
+            .flat_map(|document| {
+                cut_at_lines(&document.text, piece_bytes)
+                    .into_iter()
+                    .enumerate()
+                    .map(|(number, piece)| Document {
+                        path: format!("{}#{number}", document.path),
+                        text: piece.to_owned(),
+                    })
+            })
+            .collect();
+        Self { documents, ..self }
+    }
+
     /// Returns the documents.
     pub fn documents(&self) -> &[Document] {
         &self.documents
@@ -284,6 +308,24 @@ fn read_text(path: &Path, limit_bytes: u64) -> io::Result<Option<ReadText>> {
         }
     }
     Ok(String::from_utf8(bytes).ok().map(|text| ReadText { text, cut }))
+}
+
+/// Cuts a text behind the lines that fill `piece_bytes`.
+fn cut_at_lines(text: &str, piece_bytes: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    let mut end = 0;
+    for line in text.split_inclusive('\n') {
+        end += line.len();
+        if end - start >= piece_bytes {
+            pieces.push(&text[start..end]);
+            start = end;
+        }
+    }
+    if start < text.len() {
+        pieces.push(&text[start..]);
+    }
+    pieces
 }
 
 #[cfg(test)]

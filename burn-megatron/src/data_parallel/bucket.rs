@@ -11,6 +11,9 @@ pub struct BucketSlot {
     pub offset: usize,
     /// The number of elements.
     pub len: usize,
+    /// The element, behind all gradients of the bucket, that says whether there is one: above zero where some
+    /// data-parallel rank has received it.
+    pub flag: usize,
 }
 
 /// The slots of all parameters, and the lengths of the buckets.
@@ -39,8 +42,14 @@ impl BucketLayout {
                 bucket,
                 offset: lengths[bucket],
                 len,
+                flag: 0,
             });
             lengths[bucket] += len;
+        }
+        let mut flags = lengths.clone();
+        for slot in &mut slots {
+            slot.flag = flags[slot.bucket];
+            flags[slot.bucket] += 1;
         }
         slots.reverse();
         Self { slots, lengths }
@@ -51,9 +60,15 @@ impl BucketLayout {
         &self.slots
     }
 
-    /// The number of elements of each bucket.
+    /// The number of gradient elements of each bucket.
     pub fn lengths(&self) -> &[usize] {
         &self.lengths
+    }
+
+    /// Returns the number of elements of each bucket, flags included.
+    pub fn lengths_with_flags(&self) -> Vec<usize> {
+        let flags = self.parameters_per_bucket();
+        self.lengths.iter().zip(flags).map(|(len, flags)| len + flags).collect()
     }
 
     /// Returns how many parameters each bucket waits for.
@@ -79,12 +94,12 @@ mod tests {
         ) {
             let layout = BucketLayout::new(&lengths, bucket_size);
             let mut covered: Vec<Vec<bool>> =
-                layout.lengths().iter().map(|&len| vec![false; len]).collect();
+                layout.lengths_with_flags().iter().map(|&len| vec![false; len]).collect();
             for (slot, &len) in layout.slots().iter().zip(&lengths) {
                 prop_assert_eq!(slot.len, len);
-                for element in &mut covered[slot.bucket][slot.offset..slot.offset + len] {
-                    prop_assert!(!*element);
-                    *element = true;
+                for element in (slot.offset..slot.offset + len).chain([slot.flag]) {
+                    prop_assert!(!covered[slot.bucket][element]);
+                    covered[slot.bucket][element] = true;
                 }
             }
             prop_assert!(covered.iter().flatten().all(|&c| c));

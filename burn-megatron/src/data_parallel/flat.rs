@@ -62,6 +62,22 @@ impl FlatBuffer {
         with_values!(self, values => values[offset..offset + len].fill(0.0));
     }
 
+    /// Sets one element.
+    pub(super) fn set(&mut self, index: usize, value: f32) {
+        match self {
+            FlatBuffer::F32(values) => values[index] = value,
+            FlatBuffer::F64(values) => values[index] = f64::from(value),
+        }
+    }
+
+    /// Whether one element is above zero.
+    pub(super) fn is_positive(&self, index: usize) -> bool {
+        match self {
+            FlatBuffer::F32(values) => values[index] > 0.0,
+            FlatBuffer::F64(values) => values[index] > 0.0,
+        }
+    }
+
     /// Starts the reduction of the whole buffer over a group.
     pub(super) fn all_reduce_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingFlat {
         match self {

@@ -141,14 +141,32 @@ impl ReducedGradients {
         }
     }
 
-    /// Returns the gradients for burn's own optimizers, and makes the buckets ready for the next step.
+    /// Whether some data-parallel rank has received a gradient of the parameter; it is zero otherwise.
+    pub fn is_present(&self, entry: &GradientEntry) -> bool {
+        self.buckets[entry.slot.bucket].is_positive(entry.slot.flag)
+    }
+
+    /// Whether there are parameters, and none has received a gradient on any data-parallel rank.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.entries.is_empty() && !self.entries.iter().any(|entry| self.is_present(entry))
+    }
+
+    /// Returns the gradients for burn's own optimizers.
+    ///
+    /// A parameter that no data-parallel rank used is left out, as burn leaves it out: it neither decays nor moves.
+    ///
+    /// # Panics
+    /// When the module has not the parameters that it was wrapped with.
     pub fn into_params<B: AutodiffBackend, M: AutodiffModule<B>>(self, module: &M) -> GradientsParams {
         let [all, _] = self.into_split_params(module, |_| true);
         all
     }
 
     /// Returns the gradients of the parameters that `belongs` says yes to, and those of the others, as for two groups
-    /// of weight decay; makes the buckets ready for the next step.
+    /// of weight decay.
+    ///
+    /// # Panics
+    /// When the module has not the parameters that it was wrapped with.
     pub fn into_split_params<B: AutodiffBackend, M: AutodiffModule<B>>(
         self,
         module: &M,
@@ -157,6 +175,7 @@ impl ReducedGradients {
         let by_id: HashMap<ParamId, (&GradientEntry, usize)> = self
             .entries
             .iter()
+            .filter(|entry| self.is_present(entry))
             .map(|entry| (entry.id, (entry, usize::from(!belongs(entry)))))
             .collect();
         let mut collector = Collector {
@@ -165,9 +184,9 @@ impl ReducedGradients {
             params: [GradientsParams::new(), GradientsParams::new()],
         };
         module.visit(&mut collector);
-        let params = collector.params;
-        self.reducer.restart(self.buckets);
-        params
+        let missed: Vec<&str> = collector.by_id.values().map(|(entry, _)| entry.name.as_str()).collect();
+        assert!(missed.is_empty(), "the module has no parameters {missed:?}, which have gradients");
+        collector.params
     }
 
     fn sum_partial(&mut self, context: &ParallelContext, dtype: DType) -> Result<(), CollectiveError> {
@@ -195,6 +214,13 @@ impl ReducedGradients {
     }
 }
 
+impl Drop for ReducedGradients {
+    /// Makes the buckets ready for the next step, whether or not the gradients were used.
+    fn drop(&mut self) {
+        self.reducer.restart(std::mem::take(&mut self.buckets));
+    }
+}
+
 /// Makes a tensor of each parameter's slice.
 struct Collector<'a> {
     buckets: &'a [FlatBuffer],
@@ -204,14 +230,14 @@ struct Collector<'a> {
 
 impl<B: AutodiffBackend> ModuleVisitor<B> for Collector<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        let Some((entry, group)) = self.by_id.get(&param.id) else {
+        let Some((entry, group)) = self.by_id.remove(&param.id) else {
             return;
         };
         let value = param.val();
         let (device, dtype) = (value.device(), value.dtype());
         let data = self.buckets[entry.slot.bucket].tensor_data(entry.slot.offset, entry.shape.clone());
         let gradient = from_data::<B::InnerBackend, D>(data, &device, dtype);
-        self.params[*group].register(param.id, gradient);
+        self.params[group].register(param.id, gradient);
     }
 }
 

@@ -23,9 +23,11 @@ use burn::tensor::{
     try_read_sync,
 };
 
+use super::binding::Binding;
 use crate::collectives::CollectiveBackend;
 
-/// Depths between the anchors of neighbouring parameters: more than the operations between two uses of parameters.
+/// Depths between the anchors of neighbouring parameters. Where more operations lie between two uses of parameters, the
+/// hook of the second fires late, and is right all the same.
 const ANCHOR_STRIDE: usize = 32;
 
 /// What receives a parameter's gradient in the backward pass.
@@ -104,34 +106,32 @@ impl<B: Backend> Backward<B, 2> for LeadGradient {
     }
 }
 
-/// Returns a clone of the module, for one forward pass, whose trained parameters are hooked.
+/// Returns a clone of the module, for one forward pass, whose bound parameters are hooked.
 pub(super) fn hook_module<B: HookBackend, M: Module<B>>(
     module: M,
-    anchors: &[FloatTensor<B>],
+    binding: &Binding<B>,
     sink: &Arc<dyn GradientSink>,
 ) -> M {
-    module.map(&mut Hooker::<B> { anchors, sink, next: 0 })
+    module.map(&mut Hooker { binding, sink })
 }
 
 struct Hooker<'a, B: HookBackend> {
-    anchors: &'a [FloatTensor<B>],
+    binding: &'a Binding<B>,
     sink: &'a Arc<dyn GradientSink>,
-    next: usize,
 }
 
 impl<B: HookBackend> ModuleMapper<B> for Hooker<'_, B> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
         let (id, tensor, mapper) = param.consume();
-        if !tensor.is_require_grad() {
+        let Some(&number) = self.binding.numbers.get(&id) else {
             return Param::from_mapped_value(id, tensor, mapper);
-        }
+        };
         let hooked = B::hook(
             tensor.into_primitive().tensor(),
-            &self.anchors[self.next],
+            &self.binding.anchors[number],
             self.sink.clone(),
-            self.next,
+            number,
         );
-        self.next += 1;
         let hooked = Tensor::from_primitive(TensorPrimitive::Float(hooked));
         Param::from_mapped_value(id, hooked, mapper)
     }
@@ -145,6 +145,8 @@ mod tests {
     use burn_flex::Flex;
 
     use super::*;
+    use crate::context::ParallelContext;
+    use crate::parameters::list_parameters;
 
     type B = Autodiff<Flex>;
 
@@ -163,8 +165,9 @@ mod tests {
         let model: Vec<Linear<B>> = (0..4).map(|_| LinearConfig::new(3, 3).init(&device)).collect();
         let arrivals = Arc::new(Arrivals::default());
         let sink: Arc<dyn GradientSink> = arrivals.clone();
-        let anchors = B::anchors(8, &device);
-        let hooked = hook_module::<B, _>(model, &anchors, &sink);
+        let parameters = list_parameters::<B, _>(&model);
+        let binding = Binding::new(parameters, 1, &ParallelContext::single(0), &device).expect("plain layers");
+        let hooked = hook_module::<B, _>(model, &binding, &sink);
         let mut hidden = Tensor::<B, 2>::ones([2, 3], &device).require_grad();
         for layer in &hooked {
             // The backward pass runs from the deepest node up: the hooks lie deeper than all that came before.

@@ -4,10 +4,14 @@
 //! autodiff graph the moment it is complete and is added to a flat bucket; on the last micro-batch, full buckets are
 //! reduced while the backward pass goes on. Called by the trainer and by programs that train a model of their own.
 
+mod binding;
 mod bucket;
+mod buffers;
+mod error;
 mod flat;
 mod gradients;
 mod hook;
+mod partial;
 mod reducer;
 mod replica_check;
 mod sync;
@@ -15,8 +19,10 @@ mod sync;
 mod wrapper;
 
 pub use bucket::{BucketLayout, BucketSlot};
+pub use error::DataParallelError;
 pub use gradients::{GradientEntry, ReducedGradients};
-pub use hook::HookBackend;
+pub use hook::{GradientSink, HookBackend};
+pub use partial::sum_partial_gradients;
 pub use replica_check::check_replicas;
 pub use sync::WeightSync;
-pub use wrapper::{DataParallelConfig, DataParallelError, DistributedDataParallel, MicroBatch};
+pub use wrapper::{DataParallelConfig, DistributedDataParallel, StepPart};

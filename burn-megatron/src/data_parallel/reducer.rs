@@ -3,7 +3,7 @@
 //! Fed by the hooks during the backward pass, drained by [`DistributedDataParallel`](super::DistributedDataParallel)
 //! after it.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{DType, TensorData};
 
@@ -43,9 +43,9 @@ enum Bucket {
 impl Reducer {
     pub(super) fn new(layout: BucketLayout, dtype: DType, group: ProcessGroup, op: ReduceOp) -> Self {
         let buckets = layout
-            .lengths()
-            .iter()
-            .map(|&len| Bucket::Filling(FlatBuffer::zeros(len, dtype)))
+            .lengths_with_flags()
+            .into_iter()
+            .map(|len| Bucket::Filling(FlatBuffer::zeros(len, dtype)))
             .collect();
         Self {
             state: Mutex::new(State {
@@ -67,16 +67,27 @@ impl Reducer {
         self.lock().is_last_micro_batch = true;
     }
 
-    /// Launches what has not been launched, zero-filling parameters without a gradient, and waits for all buckets.
-    ///
-    /// # Errors
-    /// When a reduction failed.
-    pub(super) fn finish(&self) -> Result<Vec<FlatBuffer>, CollectiveError> {
+    /// Whether the step's buckets have been launched and not yet been given back.
+    pub(super) fn is_launched(&self) -> bool {
+        self.lock().launched > 0
+    }
+
+    /// Launches what has not been launched, zero-filling parameters without a gradient.
+    pub(super) fn launch_rest(&self) {
         let mut state = self.lock();
         state.clear_missing();
         while state.launched < state.buckets.len() {
             state.launch_next();
         }
+    }
+
+    /// Waits for all buckets, launching those that have not been.
+    ///
+    /// # Errors
+    /// When a reduction failed.
+    pub(super) fn finish(&self) -> Result<Vec<FlatBuffer>, CollectiveError> {
+        self.launch_rest();
+        let mut state = self.lock();
         let pending: Vec<PendingFlat> = state
             .buckets
             .iter_mut()
@@ -101,9 +112,8 @@ impl Reducer {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .expect("no panic happens while the reducer is locked, save a bug")
+        // A step that panicked is lost, and `restart` begins a whole new one.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,6 +136,7 @@ impl GradientSink for Reducer {
             );
         };
         buffer.accumulate(slot.offset, &gradient, first);
+        buffer.set(slot.flag, 1.0);
         if state.is_last_micro_batch {
             state.missing[slot.bucket] -= 1;
             while state.launched < state.buckets.len() && state.missing[state.launched] == 0 {
@@ -150,6 +161,7 @@ impl State {
         for (slot, received) in self.layout.slots().iter().zip(&self.received) {
             if let (false, Bucket::Filling(buffer)) = (received, &mut self.buckets[slot.bucket]) {
                 buffer.clear(slot.offset, slot.len);
+                buffer.set(slot.flag, 0.0);
             }
         }
     }

@@ -13,7 +13,10 @@ use crate::collectives::ProcessGroup;
 use crate::context::ParallelContext;
 use crate::parameters::{Distribution, ParameterEntry, list_parameters};
 
-/// Compares every parameter over the data-parallel group, and those that all tensor ranks hold over the tensor group.
+/// Compares every trained parameter over the data-parallel group, and those that all tensor ranks hold over the tensor
+/// group.
+///
+/// Buffers, such as a batch norm's running mean, are left out: each rank's follow its own samples within a step.
 ///
 /// # Communication
 /// One all-gather of 8 bytes per parameter over each of the two groups.
@@ -25,24 +28,48 @@ pub fn check_replicas<B: Backend, M: Module<B>>(
     module: &M,
     context: &ParallelContext,
 ) -> Result<(), DataParallelError> {
+    for group in [context.data_group(), context.tensor_group()] {
+        compare_replicas::<B, M>(module, Compared::Trained, context, group)?;
+    }
+    Ok(())
+}
+
+/// Which parameters to compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compared {
+    /// Trained parameters and buffers.
+    Everything,
+    /// Trained parameters.
+    Trained,
+}
+
+/// Compares what the ranks of the data-parallel or of the tensor group should all hold.
+pub(super) fn compare_replicas<B: Backend, M: Module<B>>(
+    module: &M,
+    compared: Compared,
+    context: &ParallelContext,
+    group: &ProcessGroup,
+) -> Result<(), DataParallelError> {
+    if group.size() == 1 {
+        return Ok(());
+    }
+    let is_data_group = group.ranks() == context.data_group().ranks();
     let entries = list_parameters::<B, M>(module);
-    let hashes = hash_parameters::<B, M>(module);
-    let named: Vec<(String, i64)> = entries
+    let is_compared: Vec<bool> = entries
         .iter()
-        .map(|entry| display_name(entry, context))
+        .map(|entry| {
+            let declared = context.registry().declaration(entry.id);
+            let is_shared = declared.is_none_or(|d| d.distribution != Distribution::Sharded);
+            (is_data_group || is_shared) && (entry.requires_grad || compared == Compared::Everything)
+        })
+        .collect();
+    let names = entries.iter().zip(&is_compared).filter(|(_, is)| **is);
+    let hashes = hash_parameters::<B, M>(module, |index| is_compared[index]);
+    let named: Vec<(String, i64)> = names
+        .map(|(entry, _)| display_name(entry, context))
         .zip(hashes)
         .collect();
-    compare(&named, context.data_group())?;
-    let replicated: Vec<(String, i64)> = named
-        .into_iter()
-        .zip(&entries)
-        .filter(|(_, entry)| {
-            let declared = context.registry().declaration(entry.id);
-            declared.is_none_or(|d| d.distribution != Distribution::Sharded)
-        })
-        .map(|(hash, _)| hash)
-        .collect();
-    compare(&replicated, context.tensor_group())
+    compare(&named, group)
 }
 
 fn display_name(entry: &ParameterEntry, context: &ParallelContext) -> String {
@@ -74,17 +101,28 @@ fn compare(named: &[(String, i64)], group: &ProcessGroup) -> Result<(), DataPara
     Ok(())
 }
 
-/// A 64-bit hash of each parameter's bytes, in the module's order.
-fn hash_parameters<B: Backend, M: Module<B>>(module: &M) -> Vec<i64> {
-    struct Hashes(Vec<i64>);
-    impl<B: Backend> ModuleVisitor<B> for Hashes {
+/// A 64-bit hash of the bytes of each parameter whose number in the module's order is selected.
+pub(super) fn hash_parameters<B: Backend, M: Module<B>>(module: &M, is_selected: impl Fn(usize) -> bool) -> Vec<i64> {
+    struct Hashes<'a> {
+        is_selected: &'a dyn Fn(usize) -> bool,
+        next: usize,
+        hashes: Vec<i64>,
+    }
+    impl<B: Backend> ModuleVisitor<B> for Hashes<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            let mut hasher = DefaultHasher::new();
-            hasher.write(param.val().into_data().as_bytes());
-            self.0.push(hasher.finish() as i64);
+            if (self.is_selected)(self.next) {
+                let mut hasher = DefaultHasher::new();
+                hasher.write(param.val().into_data().as_bytes());
+                self.hashes.push(hasher.finish() as i64);
+            }
+            self.next += 1;
         }
     }
-    let mut hashes = Hashes(Vec::new());
+    let mut hashes = Hashes {
+        is_selected: &is_selected,
+        next: 0,
+        hashes: Vec::new(),
+    };
     module.visit(&mut hashes);
-    hashes.0
+    hashes.hashes
 }

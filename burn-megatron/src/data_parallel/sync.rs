@@ -1,7 +1,7 @@
 //! Makes the replicas of a module equal, or checks that they are.
 //!
-//! Called by [`DistributedDataParallel`](super::DistributedDataParallel) when a module is wrapped, and for its buffers
-//! in every step.
+//! Called by [`DistributedDataParallel`](super::DistributedDataParallel) when a module is wrapped, and by `buffers` in
+//! every step.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, TensorPrimitive};
@@ -18,28 +18,21 @@ pub enum WeightSync {
     Verify,
 }
 
-/// Which parameters of a module to send.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Selection {
-    All,
-    /// Those that are not trained, such as a batch norm's running mean.
-    Buffers,
-}
-
-/// Returns the module with the selected parameters of the group's first rank.
+/// Returns the module with those parameters of the group's first rank whose number in the module's order is selected.
 ///
 /// # Communication
 /// One broadcast per selected parameter.
 pub(super) fn broadcast_module<B: CollectiveBackend, M: Module<B>>(
     module: M,
-    selection: Selection,
+    is_selected: impl Fn(usize) -> bool,
     group: &ProcessGroup,
 ) -> Result<M, CollectiveError> {
     if group.size() == 1 {
         return Ok(module);
     }
     let mut broadcaster = Broadcaster {
-        selection,
+        is_selected: &is_selected,
+        next: 0,
         group,
         error: None,
     };
@@ -51,7 +44,8 @@ pub(super) fn broadcast_module<B: CollectiveBackend, M: Module<B>>(
 }
 
 struct Broadcaster<'a> {
-    selection: Selection,
+    is_selected: &'a dyn Fn(usize) -> bool,
+    next: usize,
     group: &'a ProcessGroup,
     error: Option<CollectiveError>,
 }
@@ -60,7 +54,9 @@ impl<B: CollectiveBackend> ModuleMapper<B> for Broadcaster<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
         let (id, tensor, mapper) = param.consume();
         let trained = tensor.is_require_grad();
-        if self.error.is_some() || (trained && self.selection == Selection::Buffers) {
+        let number = self.next;
+        self.next += 1;
+        if self.error.is_some() || !(self.is_selected)(number) {
             return Param::from_mapped_value(id, tensor, mapper);
         }
         let primitive = tensor.clone().into_primitive().tensor();

@@ -2,172 +2,96 @@
 //!
 //! Called by the trainer and by programs that train a model of their own.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use burn::config::Config;
 use burn::module::AutodiffModule;
-use burn::tensor::{DType, Tensor, ops::FloatTensor};
+use burn::optim::{LearningRate, Optimizer};
+use burn::tensor::Tensor;
 
-use super::bucket::BucketLayout;
-use super::gradients::{GradientEntry, ReducedGradients};
+use super::binding::Binding;
+use super::buffers::BufferSync;
+use super::error::DataParallelError;
+use super::gradients::ReducedGradients;
 use super::hook::{GradientSink, HookBackend, hook_module};
-use super::reducer::Reducer;
-use super::replica_check::check_replicas;
-use super::sync::{Selection, WeightSync, broadcast_module};
-use crate::collectives::{CollectiveError, ReduceOp, catch_collective_error};
+use super::replica_check::{Compared, check_replicas, compare_replicas};
+use super::sync::{WeightSync, broadcast_module};
+use crate::collectives::catch_collective_error;
 use crate::context::ParallelContext;
-use crate::mutants::{self, Mutant};
-use crate::parameters::{Declaration, Distribution, ParameterEntry, Placement, RegistryError, list_parameters};
+use crate::parameters::{ParameterEntry, list_parameters};
 
 /// Configuration of [`DistributedDataParallel`].
 #[derive(Config, Debug)]
 pub struct DataParallelConfig {
     /// Elements per bucket; Megatron's default, the larger of 40 million and 1 million per data-parallel rank, if not
-    /// given.
+    /// given. A model that fits one bucket is reduced after its backward pass, not during it.
     pub bucket_size: Option<usize>,
     /// What happens to weights and buffers at wrapping.
     #[config(default = "WeightSync::Broadcast")]
     pub weight_sync: WeightSync,
     /// Whether buffers, such as a batch norm's running mean, are taken from the first rank at the start of each step.
+    /// A float parameter that is not trained counts as a buffer if the first step changes it, and as frozen if not.
     #[config(default = true)]
     pub broadcast_buffers: bool,
 }
 
-/// Which micro-batch of a step a backward pass is for.
+/// Which part of a step a backward pass is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MicroBatch {
-    /// Others follow: gradients are only accumulated.
+pub enum StepPart {
+    /// Other micro-batches follow: gradients are only accumulated.
     More,
-    /// The step's last: full buckets are reduced while the backward pass goes on.
+    /// The step's last micro-batch: full buckets are reduced while the backward pass goes on.
     Last,
-}
-
-/// What can go wrong in data-parallel training.
-#[derive(Debug, thiserror::Error)]
-pub enum DataParallelError {
-    /// A collective failed.
-    #[error(transparent)]
-    Collective(#[from] CollectiveError),
-    /// A parameter's layout is not known, or not what was declared.
-    #[error(transparent)]
-    Registry(#[from] RegistryError),
-    /// Ranks that should hold the same do not.
-    #[error(
-        "parameter {name} differs between rank {first} and rank {other}, which should hold the same \
-         (group {group}); they were initialised differently, or one of them computed something else"
-    )]
-    ReplicasDiffer {
-        /// The parameter's name.
-        name: String,
-        /// The group whose members differ.
-        group: String,
-        /// The rank compared with.
-        first: usize,
-        /// The first rank that differs from it.
-        other: usize,
-    },
-    /// burn's own dropout in a tensor-parallel model.
-    #[error(
-        "the module has burn's Dropout, which drops other elements on each of the {tensor} tensor-parallel ranks; \
-         use burn_megatron::random::Dropout, which drops the same in every layout"
-    )]
-    ForeignDropout {
-        /// The tensor-parallel size.
-        tensor: usize,
-    },
-    /// A module of several element types.
-    #[error(
-        "all trained parameters must have one element type: {first} is {first_dtype:?} but {other} is {other_dtype:?}"
-    )]
-    MixedTypes {
-        /// A parameter's path.
-        first: String,
-        /// Its type.
-        first_dtype: DType,
-        /// Another parameter's path.
-        other: String,
-        /// Its type.
-        other_dtype: DType,
-    },
 }
 
 /// A module whose gradients are accumulated over micro-batches and averaged over the data-parallel group.
 ///
-/// One step: [`backward`](Self::backward) for each micro-batch, [`gradients`](Self::gradients), the optimizer's step in
-/// [`update`](Self::update).
+/// One step: [`backward`](Self::backward) for each micro-batch, [`gradients`](Self::gradients), and
+/// [`step`](Self::step) or [`update`](Self::update).
 #[derive(Debug)]
 pub struct DistributedDataParallel<B: HookBackend, M> {
     /// There is always one, save inside `update`.
     module: Option<M>,
     context: ParallelContext,
-    config: DataParallelConfig,
-    entries: Arc<[GradientEntry]>,
-    dtype: DType,
-    has_buffers: bool,
-    anchors: Vec<FloatTensor<B>>,
-    reducer: Arc<Reducer>,
+    bucket_size: usize,
+    binding: Binding<B>,
+    /// None where buffers are left alone.
+    buffers: Option<BufferSync>,
     is_step_begun: bool,
-    backend: PhantomData<B>,
 }
 
 impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Wraps a module. Lazy parameters are initialised.
     ///
     /// # Communication
-    /// Over the data-parallel group, one broadcast per parameter or, to verify, as [`check_replicas`].
+    /// Over the data-parallel group, one broadcast per parameter or, to verify, as [`check_replicas`]. Over the tensor
+    /// group, one all-gather of 8 bytes per parameter that its ranks all hold.
     ///
     /// # Errors
-    /// When a parameter has not declared its layout under sequence parallelism, when parameters differ in type, when
-    /// the module has burn's own `Dropout` and tensor-parallel ranks, when replicas differ and were to be verified, or
-    /// when a collective fails.
+    /// When a parameter has not declared its layout and there are tensor-parallel ranks, when parameters differ in type
+    /// or one is there twice, when the module has burn's own `Dropout` and there are tensor-parallel ranks, when
+    /// replicas differ that are not broadcast, or when a collective fails.
     pub fn new(module: M, context: &ParallelContext, config: DataParallelConfig) -> Result<Self, DataParallelError> {
         refuse_foreign_dropout(&module, context)?;
         let group = context.data_group();
-        let parameters = list_parameters::<B, M>(&module);
-        let dtype = one_dtype(&parameters)?;
+        let bucket_size = config.bucket_size.unwrap_or(40_000_000.max(1_000_000 * group.size()));
+        let device = module.devices().first().cloned().unwrap_or_default();
+        let binding = Binding::new(list_parameters::<B, M>(&module), bucket_size, context, &device)?;
         let module = match config.weight_sync {
-            WeightSync::Broadcast => broadcast_module::<B, M>(module, Selection::All, group)?,
+            WeightSync::Broadcast => broadcast_module::<B, M>(module, |_| true, group)?,
             WeightSync::Verify => {
-                check_replicas::<B, M>(&module, context)?;
+                compare_replicas::<B, M>(&module, Compared::Everything, context, group)?;
                 module
             }
         };
-        let trained: Vec<&ParameterEntry> = parameters.iter().filter(|p| p.requires_grad).collect();
-        let lengths: Vec<usize> = trained.iter().map(|p| p.len()).collect();
-        let bucket_size = config.bucket_size.unwrap_or(40_000_000.max(1_000_000 * group.size()));
-        let layout = BucketLayout::new(&lengths, bucket_size);
-        let entries = trained
-            .iter()
-            .zip(layout.slots())
-            .map(|(parameter, &slot)| {
-                let declaration = declaration_of(parameter, context)?;
-                Ok(GradientEntry {
-                    id: parameter.id,
-                    name: declaration.name,
-                    shape: parameter.shape.clone(),
-                    placement: declaration.placement,
-                    distribution: declaration.distribution,
-                    slot,
-                })
-            })
-            .collect::<Result<Arc<[_]>, RegistryError>>()?;
-        let op = match mutants::is_active(Mutant::DataParallelSumForMean) {
-            true => ReduceOp::Sum,
-            false => ReduceOp::Mean,
-        };
-        let device = module.devices().first().cloned().unwrap_or_default();
+        compare_replicas::<B, M>(&module, Compared::Everything, context, context.tensor_group())?;
         Ok(Self {
-            anchors: B::anchors(entries.len(), &device),
-            reducer: Arc::new(Reducer::new(layout, dtype, group.clone(), op)),
-            has_buffers: parameters.iter().any(|p| !p.requires_grad),
+            buffers: config.broadcast_buffers.then(|| BufferSync::new::<B, M>(&module)),
             module: Some(module),
             context: context.clone(),
-            config,
-            entries,
-            dtype,
+            bucket_size,
+            binding,
             is_step_begun: false,
-            backend: PhantomData,
         })
     }
 
@@ -187,80 +111,123 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// this rank's part of the step, divided by the number of micro-batches. The gradient is added to the step's.
     ///
     /// # Communication
-    /// What `forward` does; on the last micro-batch the start of one all-reduce (mean) per full bucket over the
-    /// data-parallel group. On the first of a step, one broadcast per buffer of the module.
+    /// What `forward` does; on the last micro-batch the start of one all-reduce (mean) per bucket over the
+    /// data-parallel group, each as soon as it is full. On the first of a step, one broadcast per buffer of the module.
     ///
     /// # Errors
-    /// When a collective fails. The step is lost.
+    /// When a collective fails: the step is lost. When the gradients of the step before have not been taken.
     ///
     /// # Panics
     /// When `forward` does.
     pub fn backward(
         &mut self,
-        micro_batch: MicroBatch,
+        part: StepPart,
         forward: impl FnOnce(M) -> Tensor<B, 1>,
     ) -> Result<Tensor<B::InnerBackend, 1>, DataParallelError> {
+        let reducer = &self.binding.reducer;
+        if reducer.is_launched() {
+            return Err(DataParallelError::StepNotTaken);
+        }
         if !self.is_step_begun {
             self.is_step_begun = true;
-            self.sync_buffers()?;
+            if let Some(buffers) = &mut self.buffers {
+                let module = self.module.as_ref().expect("absent inside `update` only");
+                self.module = Some(buffers.sync::<B, M>(module, self.context.data_group())?);
+            }
         }
-        if micro_batch == MicroBatch::Last {
-            self.reducer.expect_last_micro_batch();
+        if part == StepPart::Last {
+            reducer.expect_last_micro_batch();
         }
-        let sink: Arc<dyn GradientSink> = self.reducer.clone();
-        let hooked = hook_module::<B, M>(self.module().clone(), &self.anchors, &sink);
-        Ok(catch_collective_error(|| {
+        let sink: Arc<dyn GradientSink> = reducer.clone();
+        let hooked = hook_module::<B, M>(self.module().clone(), &self.binding, &sink);
+        let value = catch_collective_error(|| {
             let loss = forward(hooked);
             let value = loss.clone().inner();
             loss.backward();
             value
-        })?)
+        })?;
+        if part == StepPart::Last {
+            // Now, not when the gradients are asked for: whatever the caller communicates in between, all ranks have
+            // launched all buckets before it.
+            self.binding.reducer.launch_rest();
+        }
+        Ok(value)
     }
 
     /// Waits for the reductions and returns the step's gradients: averaged over the data-parallel group, partial ones
-    /// summed over the tensor group. Parameters that got no gradient have zeros.
+    /// summed over the tensor group.
     ///
     /// # Communication
-    /// The rest of the buckets over the data-parallel group; under sequence parallelism one all-reduce of the partial
-    /// gradients over the tensor group.
+    /// Waits for the buckets; under sequence parallelism one all-reduce of the partial gradients over the tensor group.
     ///
     /// # Errors
-    /// When a collective fails.
+    /// When a collective fails, or no parameter received a gradient on any data-parallel rank.
     pub fn gradients(&mut self) -> Result<ReducedGradients, DataParallelError> {
         self.is_step_begun = false;
-        let buckets = self.reducer.finish()?;
-        Ok(ReducedGradients::new(
-            self.entries.clone(),
+        let binding = &self.binding;
+        let buckets = binding.reducer.finish()?;
+        let gradients = ReducedGradients::new(
+            binding.entries.clone(),
             buckets,
-            self.reducer.clone(),
+            binding.reducer.clone(),
             &self.context,
-            self.dtype,
-        )?)
+            binding.dtype,
+        )?;
+        match gradients.is_empty() {
+            true => Err(DataParallelError::NoGradients),
+            false => Ok(gradients),
+        }
     }
 
-    /// Replaces the module by what `update` makes of it, such as an optimizer's step.
-    pub fn update(&mut self, update: impl FnOnce(M) -> M) {
+    /// Updates the module by a burn optimizer with the step's gradients.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn step(
+        &mut self,
+        learning_rate: LearningRate,
+        optimizer: &mut impl Optimizer<M, B>,
+        gradients: ReducedGradients,
+    ) -> Result<(), DataParallelError> {
+        let params = gradients.into_params::<B, M>(self.module());
+        self.update(|module| optimizer.step(learning_rate, module, params))
+    }
+
+    /// Replaces the module by what `update` makes of it.
+    ///
+    /// That may be anything with the same fields: an optimizer's step, a loaded record, parameters frozen or thawed. A
+    /// parameter that comes back with another identifier, as from a record, keeps the declaration of its path. What the
+    /// step has accumulated so far is lost if the trained parameters change.
+    ///
+    /// # Errors
+    /// When the module's parameters have become such that it could not be wrapped.
+    pub fn update(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
         self.module = self.module.take().map(update);
+        let parameters = list_parameters::<B, M>(self.module());
+        if self.binding.fits(&parameters) {
+            return Ok(());
+        }
+        self.context.transfer_declarations(&self.binding.parameters, &parameters);
+        let device = self.module().devices().first().cloned().unwrap_or_default();
+        self.binding = Binding::new(parameters, self.bucket_size, &self.context, &device)?;
+        self.is_step_begun = false;
+        if let Some(buffers) = &mut self.buffers {
+            *buffers = BufferSync::new::<B, M>(self.module.as_ref().expect("absent inside `update` only"));
+        }
+        Ok(())
     }
 
-    /// Compares the replicas of the module: see [`check_replicas`].
+    /// The parameters and buffers of the module, as they are bound.
+    pub fn parameters(&self) -> &[ParameterEntry] {
+        &self.binding.parameters
+    }
+
+    /// Compares the replicas of the module's trained parameters: see [`check_replicas`].
     ///
     /// # Errors
     /// As [`check_replicas`].
     pub fn check_replicas(&self) -> Result<(), DataParallelError> {
         check_replicas::<B, M>(self.module(), &self.context)
-    }
-
-    fn sync_buffers(&mut self) -> Result<(), DataParallelError> {
-        if !self.has_buffers || !self.config.broadcast_buffers {
-            return Ok(());
-        }
-        let module = self.module.take().expect("absent inside `update` only");
-        // A record takes in what the last forward pass left pending in a batch norm's running state.
-        drop(module.clone().into_record());
-        let group = self.context.data_group();
-        self.module = Some(broadcast_module::<B, M>(module, Selection::Buffers, group)?);
-        Ok(())
     }
 }
 
@@ -270,48 +237,32 @@ fn refuse_foreign_dropout<M: std::fmt::Debug>(module: &M, context: &ParallelCont
     if tensor == 1 {
         return Ok(());
     }
-    let printed = format!("{module:?}");
-    let mut probabilities = printed.split("Dropout { prob: ").skip(1);
-    match probabilities.any(|rest| !rest.starts_with("0.0 }")) {
+    match shows_active_dropout(&format!("{module:?}")) {
         true => Err(DataParallelError::ForeignDropout { tensor }),
         false => Ok(()),
     }
 }
 
-/// The one element type of the trained parameters.
-fn one_dtype(parameters: &[ParameterEntry]) -> Result<DType, DataParallelError> {
-    let mut trained = parameters.iter().filter(|p| p.requires_grad);
-    let Some(first) = trained.next() else {
-        return Ok(DType::F32);
-    };
-    match trained.find(|p| p.dtype != first.dtype) {
-        None => Ok(first.dtype),
-        Some(other) => Err(DataParallelError::MixedTypes {
-            first: first.path.clone(),
-            first_dtype: first.dtype,
-            other: other.path.clone(),
-            other_dtype: other.dtype,
-        }),
-    }
+/// Whether a printed module has a `Dropout { prob: p }` with p above zero; `AlphaDropout` is another type.
+fn shows_active_dropout(printed: &str) -> bool {
+    const NAME: &str = "Dropout { prob: ";
+    printed.match_indices(NAME).any(|(at, _)| {
+        let continues_a_name = printed[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        !continues_a_name && !printed[at + NAME.len()..].starts_with("0.0 }")
+    })
 }
 
-/// What a parameter has declared; a parameter of a plain burn layer is taken as replicated, which is right unless
-/// the sequence is sharded.
-fn declaration_of(parameter: &ParameterEntry, context: &ParallelContext) -> Result<Declaration, RegistryError> {
-    match context.registry().declaration(parameter.id) {
-        Some(declaration) if declaration.placement.local_len() == parameter.len() => Ok(declaration),
-        Some(declaration) => Err(RegistryError::ShapeChanged {
-            name: declaration.name,
-            declared: declaration.placement.local_len(),
-            actual: parameter.len(),
-        }),
-        None if context.is_sequence_parallel() => Err(RegistryError::Undeclared {
-            path: parameter.path.clone(),
-        }),
-        None => Ok(Declaration {
-            name: parameter.path.clone(),
-            placement: Placement::whole(parameter.shape.clone()),
-            distribution: Distribution::Replicated,
-        }),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn burns_dropout_is_seen_by_its_name_and_probability() {
+        assert!(shows_active_dropout("Net { fc: Linear, drop: Dropout { prob: 0.1 } }"));
+        assert!(!shows_active_dropout("Net { drop: Dropout { prob: 0.0 } }"));
+        assert!(!shows_active_dropout("Net { drop: AlphaDropout { prob: 0.1 } }"));
+        assert!(!shows_active_dropout(
+            "Net { drop: Dropout { probability: 0.1, layer: 0 } }"
+        ));
     }
 }

@@ -12,19 +12,18 @@
 //! A program that trains looks like this:
 //!
 //! ```no_run
-//! use burn_megatron::launch::{Environment, JoinOptions, LaunchError, Launcher, World};
+//! use std::process::ExitCode;
 //!
-//! fn main() -> Result<(), LaunchError> {
-//!     let Some(environment) = Environment::detect()? else {
-//!         let summary = Launcher::new(4).run()?; // has already printed which rank failed first, if one did
-//!         std::process::exit(summary.exit_code());
-//!     };
-//!     let world = World::join(&environment, &JoinOptions::default())?;
-//!     burn_megatron::launch::install_panic_hook(&world);
-//!     if let Err(error) = train(&world) {
-//!         burn_megatron::launch::report_and_exit(&world, &error);
+//! use burn_megatron::launch::{JoinOptions, LaunchError, Launcher, Role, World, enter, report_and_exit};
+//!
+//! fn main() -> Result<ExitCode, LaunchError> {
+//!     match enter(Launcher::new(4), &JoinOptions::default())? {
+//!         Role::Launched(summary) => Ok(summary.into()), // has already printed which rank failed first, if one did
+//!         Role::Rank(world) => match train(&world) {
+//!             Ok(()) => Ok(ExitCode::SUCCESS), // dropping `world` says goodbye
+//!             Err(error) => report_and_exit(&world, &error),
+//!         },
 //!     }
-//!     Ok(()) // dropping `world` says goodbye
 //! }
 //!
 //! fn train(world: &World) -> Result<(), LaunchError> {
@@ -40,6 +39,7 @@ mod failure;
 mod identity;
 mod interrupt;
 mod launcher;
+mod role;
 mod store;
 mod world;
 
@@ -49,6 +49,7 @@ pub use failure::{FailureSignal, PeerFailure, install_panic_hook, report_and_exi
 pub use identity::{JobToken, host_identity, host_name};
 pub use interrupt::StopFlag;
 pub use launcher::{LaunchSummary, Launcher, Prefix, RankEnd, RankOutcome};
+pub use role::{Role, enter, join};
 pub use store::{
     FailureCallback, MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store, StoreServer, StoreServerOptions,
 };

@@ -129,6 +129,9 @@ impl ColumnParallelLinearConfig {
             self.fused
         );
         let group = context.tensor_group();
+        if self.fused == 0 {
+            return Err(TopologyError::Zero { name: "fused" });
+        }
         let matrix = self.d_output / self.fused;
         crate::topology::check_divides("d_output", self.d_output, "fused", self.fused)?;
         context

@@ -11,6 +11,7 @@ use crate::mappings::reduce_from_tensor_region;
 /// The range of a padded vocabulary that a rank holds.
 #[derive(Module, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VocabShard {
+    size: usize,
     start: usize,
     rows: usize,
     valid: usize,
@@ -22,10 +23,16 @@ impl VocabShard {
         let rows = padded / group.size();
         let start = group.rank() * rows;
         Self {
+            size,
             start,
             rows,
             valid: size.saturating_sub(start).min(rows),
         }
+    }
+
+    /// The tokens of the whole vocabulary, without padding.
+    pub fn size(&self) -> usize {
+        self.size
     }
 
     /// The first token of the range.

@@ -177,6 +177,11 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
         hidden.matmul(weight.transpose())
     }
 
+    /// The number of tokens, without padding.
+    pub fn vocab_size(&self) -> usize {
+        self.shard.size()
+    }
+
     /// The range of the vocabulary that this rank holds.
     pub fn vocab_shard(&self) -> VocabShard {
         self.shard
@@ -213,6 +218,28 @@ impl PositionEmbeddingConfig {
         };
         PositionEmbedding {
             weight: context.parameter("weight", shape, &spec, device),
+        }
+    }
+}
+
+impl PositionEmbeddingConfig {
+    /// Returns an existing embedding, which every rank holds in full.
+    ///
+    /// # Panics
+    /// When the embedding is not `[max_seq_length, d_model]`.
+    pub fn from_embedding<B: Backend>(
+        &self,
+        embedding: Embedding<B>,
+        context: &ParallelContext,
+    ) -> PositionEmbedding<B> {
+        assert_eq!(
+            embedding.weight.lazy_shape().to_vec(),
+            [self.max_seq_length, self.d_model],
+            "the embedding's shape against the configured [max_seq_length, d_model]"
+        );
+        context.declare_replicated("weight", &embedding.weight);
+        PositionEmbedding {
+            weight: embedding.weight,
         }
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! Each has a `Config` with `.init(&device, &context)`, a way to shard an existing burn layer, and behaves as burn's
 //! own layer in a group of one. Called by models.
+//!
+//! Under sequence parallelism the gradients of norms and row-parallel biases are partial sums until the step is
+//! finished: [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) sums them by itself; a program
+//! that trains without it calls [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients).
 
 mod column_linear;
 mod cross_entropy;
@@ -12,7 +16,7 @@ mod row_linear;
 pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig};
 pub use cross_entropy::{VocabShard, vocab_parallel_cross_entropy};
 pub use embedding::{PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
-pub use norm::layer_norm;
+pub use norm::{from_layer_norm, layer_norm};
 pub use row_linear::{RowParallelLinear, RowParallelLinearConfig};
 
 use burn::module::Param;

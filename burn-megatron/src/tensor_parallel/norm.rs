@@ -10,10 +10,15 @@ use crate::context::ParallelContext;
 
 /// Returns burn's layer norm with its weight and bias declared under the context's scope.
 pub fn layer_norm<B: Backend>(config: &LayerNormConfig, device: &B::Device, context: &ParallelContext) -> LayerNorm<B> {
-    let norm = config.init(device);
-    context.declare_norm("weight", &norm.gamma);
+    from_layer_norm(config.init(device), context)
+}
+
+/// Returns an existing layer norm, which every rank holds in full, with its weight and bias declared under the context's
+/// scope.
+pub fn from_layer_norm<B: Backend>(norm: LayerNorm<B>, context: &ParallelContext) -> LayerNorm<B> {
+    context.declare_token_wise("weight", &norm.gamma);
     if let Some(beta) = &norm.beta {
-        context.declare_norm("bias", beta);
+        context.declare_token_wise("bias", beta);
     }
     norm
 }

@@ -110,7 +110,7 @@ impl RowParallelLinearConfig {
         let weight = take_shard(linear.weight, &placement, shape);
         context.declare_sharded("weight", &weight, placement);
         if let Some(bias) = &linear.bias {
-            context.declare_norm("bias", bias);
+            context.declare_token_wise("bias", bias);
         }
         Ok(self.layer(weight, linear.bias, context))
     }

@@ -128,6 +128,10 @@ impl TrainingConfig {
                 return out_of_range(name, "in [0, 1)", value);
             }
         }
+        if self.train_iters.checked_mul(self.global_batch_size as u64).is_none_or(|n| n >= 1 << 32) {
+            let rule = "such that train-iters * global-batch-size is below 2^32";
+            return out_of_range("--train-iters", rule, self.train_iters as f64);
+        }
         self.num_micro_batches(grid.data_parallel_size())?;
         let (tensor, tokens) = (grid.tensor_parallel_size(), self.micro_batch_size * self.seq_length);
         if sequence_parallel && !tokens.is_multiple_of(tensor) {
@@ -169,7 +173,7 @@ impl TrainingConfig {
     /// # Errors
     /// When the rates or the lengths are not in order.
     pub fn schedule(&self) -> Result<LearningRateSchedule, ScheduleError> {
-        let samples = |iterations: u64| iterations * self.global_batch_size as u64;
+        let samples = |iterations: u64| iterations.saturating_mul(self.global_batch_size as u64);
         LearningRateSchedule::new(LearningRateConfig {
             decay: self.lr_decay_style,
             init: 0.0,

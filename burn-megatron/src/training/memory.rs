@@ -45,11 +45,16 @@ pub fn keep_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         const GIB: libc::c_int = 1 << 30;
+        /// The largest that older versions of glibc take.
+        const LARGEST_OF_OLD: libc::c_int = 32 << 20;
         // SAFETY: mallopt has no memory-safety conditions. A value that it refuses leaves the default in force.
         unsafe {
-            libc::mallopt(libc::M_MMAP_THRESHOLD, GIB);
-            libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
-            libc::mallopt(libc::M_TOP_PAD, 64 << 20);
+            let is_set = libc::mallopt(libc::M_MMAP_THRESHOLD, GIB) == 1
+                || libc::mallopt(libc::M_MMAP_THRESHOLD, LARGEST_OF_OLD) == 1;
+            if is_set {
+                libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
+                libc::mallopt(libc::M_TOP_PAD, 64 << 20);
+            }
         }
     }
 }

@@ -15,6 +15,9 @@ pub trait LanguageModel<B: Backend> {
     /// - `batch.tokens` and `batch.targets`: `[batch, seq]`
     /// - output: `[batch * seq]`, the same on every tensor-parallel rank
     fn token_losses(&self, batch: TokenBatch<B>) -> Tensor<B, 1>;
+
+    /// The number of tokens that the model knows, without padding: tokens are below it.
+    fn vocab_size(&self) -> usize;
 }
 
 /// One micro-batch as tensors, with what dropout must know of it.

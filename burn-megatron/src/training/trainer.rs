@@ -14,7 +14,7 @@ use crate::collectives::{CollectiveError, ReduceOp, catch_collective_error};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
 use crate::data_parallel::{
-    self, DataParallelConfig, DataParallelError, DistributedDataParallel, HookBackend, ReducedGradients,
+    DataParallelConfig, DataParallelError, DistributedDataParallel, HookBackend, ReducedGradients, StepPart,
 };
 use crate::mutants::{self, Mutant};
 use crate::optimizer::AdamW;
@@ -31,6 +31,20 @@ pub enum TrainingError {
     /// A collective outside the backward pass failed.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
+    /// A token that the model does not know.
+    #[error("token {token} is none of the {vocab_size} that the model knows, 0 to {}", vocab_size - 1)]
+    UnknownToken {
+        /// The token.
+        token: i32,
+        /// The size of the vocabulary, without padding.
+        vocab_size: usize,
+    },
+    /// A global batch without a token that counts.
+    #[error("every token of step {step} is masked: there is nothing to learn")]
+    NoTokens {
+        /// The step, counted from 1.
+        step: u64,
+    },
     /// A loss or a gradient is infinite or not a number.
     #[error(
         "the {what} of step {step} is {value} on rank {rank}{parameter}; \
@@ -118,11 +132,12 @@ where
     ///
     /// # Communication
     /// That of the model, forward and backward; gradients as [`DistributedDataParallel::backward`] and
-    /// [`DistributedDataParallel::gradients`]; one all-reduce of two numbers over the data-parallel group and one of
-    /// one number over the model group.
+    /// [`DistributedDataParallel::gradients`]; two all-reduces of one number over the data-parallel group and one over
+    /// the model group.
     ///
     /// # Errors
-    /// When a collective fails, the replicas differ, or loss or gradient are not finite.
+    /// When a token is none of the model's, every token is masked, a collective fails, the replicas differ, or loss or
+    /// gradient are not finite.
     pub fn step(&mut self, micro_batches: &[MicroBatch]) -> Result<StepResult, TrainingError> {
         self.step_inspected(micro_batches, |_| {})
     }
@@ -136,8 +151,11 @@ where
         micro_batches: &[MicroBatch],
         inspect: impl FnOnce(&ReducedGradients),
     ) -> Result<StepResult, TrainingError> {
-        let loss = self.backward(micro_batches)?;
+        let (local_loss, tokens) = self.backward(micro_batches)?;
         let mut gradients = self.ddp.gradients()?;
+        let mut loss = [local_loss];
+        self.context.data_group().all_reduce(&mut loss, ReduceOp::Sum)?;
+        let loss = loss[0] / tokens;
         let grad_norm = gradients.global_norm(&self.context)?;
         self.check_finite("loss", loss, None)?;
         self.check_finite("gradient norm", grad_norm, Some(&gradients))?;
@@ -146,7 +164,7 @@ where
             gradients.clip(grad_norm, self.config.clip_grad);
         }
         let learning_rate = self.schedule.learning_rate(self.consumed_samples);
-        self.update(gradients, learning_rate);
+        self.update(gradients, learning_rate)?;
         self.iteration += 1;
         self.consumed_samples += self.config.global_batch_size as u64;
         let interval = self.config.replica_check_interval;
@@ -182,18 +200,27 @@ where
         Ok(total[0] / total[1])
     }
 
-    /// Runs every micro-batch forward and backward, and returns the loss of the global batch.
-    fn backward(&mut self, micro_batches: &[MicroBatch]) -> Result<f64, TrainingError> {
+    /// Runs every micro-batch forward and backward; returns the sum of this rank's losses and the number of tokens of
+    /// the global batch.
+    fn backward(&mut self, micro_batches: &[MicroBatch]) -> Result<(f64, f64), TrainingError> {
+        for micro_batch in micro_batches {
+            self.check_tokens(micro_batch)?;
+        }
         let data_group = self.context.data_group();
         let mut tokens = [micro_batches.iter().map(num_unmasked).sum::<f64>()];
         data_group.all_reduce(&mut tokens, ReduceOp::Sum)?;
+        if tokens[0] == 0.0 {
+            return Err(TrainingError::NoTokens {
+                step: self.iteration + 1,
+            });
+        }
         // The wrapper averages over the data-parallel ranks; the global sum is wanted.
         let scale = data_group.size() as f64 / tokens[0];
-        let mut total = [0.0];
+        let mut total = 0.0;
         for (number, micro_batch) in micro_batches.iter().enumerate() {
             let turn = match number + 1 == micro_batches.len() {
-                true => data_parallel::MicroBatch::Last,
-                false => data_parallel::MicroBatch::More,
+                true => StepPart::Last,
+                false => StepPart::More,
             };
             let micro_batch = &self.dropout_numbers(micro_batch);
             let batch = TokenBatch::new(micro_batch, self.config.seed, self.iteration, &self.device);
@@ -212,10 +239,20 @@ where
                 };
                 counted.sum().mul_scalar(scale)
             })?;
-            total[0] += masked_sum(&losses, mask).0;
+            total += masked_sum(&losses, mask).0;
         }
-        self.context.data_group().all_reduce(&mut total, ReduceOp::Sum)?;
-        Ok(total[0] / tokens[0])
+        Ok((total, tokens[0]))
+    }
+
+    /// Refuses tokens that the model does not know: on a sharded vocabulary they would pass for zeros.
+    fn check_tokens(&self, micro_batch: &MicroBatch) -> Result<(), TrainingError> {
+        let vocab_size = self.ddp.module().vocab_size();
+        let is_known = |token: &&i32| usize::try_from(**token).is_ok_and(|token| token < vocab_size);
+        let mut all = micro_batch.tokens.iter().chain(&micro_batch.targets);
+        match all.find(|token| !is_known(token)) {
+            None => Ok(()),
+            Some(&token) => Err(TrainingError::UnknownToken { token, vocab_size }),
+        }
     }
 
     /// The micro-batch itself, unless the fault is planted that numbers samples within their rank.
@@ -228,11 +265,12 @@ where
         numbered
     }
 
-    fn update(&mut self, gradients: ReducedGradients, learning_rate: f64) {
+    fn update(&mut self, gradients: ReducedGradients, learning_rate: f64) -> Result<(), TrainingError> {
         let params = gradients.into_split_params(self.ddp.module(), |entry| entry.dimensions() > 1);
         for (optimizer, params) in self.optimizers.iter_mut().zip(params) {
-            self.ddp.update(|model| optimizer.step(learning_rate, model, params));
+            self.ddp.update(|model| optimizer.step(learning_rate, model, params))?;
         }
+        Ok(())
     }
 
     fn check_finite(

@@ -159,4 +159,8 @@ impl<B: CollectiveBackend> LanguageModel<B> for Gpt<B> {
     fn token_losses(&self, batch: TokenBatch<B>) -> Tensor<B, 1> {
         Gpt::token_losses(self, batch.tokens, batch.targets, &batch.step)
     }
+
+    fn vocab_size(&self) -> usize {
+        self.wte.vocab_size()
+    }
 }

@@ -1,5 +1,7 @@
 //! `Dropout` on every rank's part against dropout of the whole.
 
+use std::collections::HashSet;
+
 use anyhow::ensure;
 use burn::tensor::Tensor;
 use burn_megatron::random::{DropoutConfig, DropoutSite, StepCoordinates, TokenMap};
@@ -27,7 +29,7 @@ fn step(seq_length: usize) -> StepCoordinates {
 
 /// Between tensor-parallel regions: a rank's tokens, whose shards end in the middle of a sample.
 fn tokens(scene: &Scene) -> anyhow::Result<()> {
-    let (seq_length, d_model) = (4, 9);
+    let (seq_length, d_model) = (4, 33);
     let shape = [SAMPLES.len() * seq_length, d_model];
     let input = scene.random("input", shape[0] * d_model);
     let output_gradient = scene.random("output gradient", shape[0] * d_model);
@@ -37,7 +39,7 @@ fn tokens(scene: &Scene) -> anyhow::Result<()> {
         scene.tensor(output_gradient.clone(), shape),
         |input| dropout.forward(input, &step(seq_length)),
     );
-    some_fall(&whole)?;
+    every_row_has_its_own_mask(&whole, d_model)?;
     let placement = scene.placement(&shape, scene.token_cut());
     let group = scene.group();
     let part = Pass::run(
@@ -46,13 +48,18 @@ fn tokens(scene: &Scene) -> anyhow::Result<()> {
         |input| dropout.forward(input, &step(seq_length).shard(group.rank(), group.size())),
     );
     scene.exact("output", &part.output, &whole.output, &placement)?;
-    scene.exact("input gradient", &part.input_gradient, &whole.input_gradient, &placement)
+    scene.exact(
+        "input gradient",
+        &part.input_gradient,
+        &whole.input_gradient,
+        &placement,
+    )
 }
 
 /// Inside a tensor-parallel region: all tokens, a rank's heads.
 fn heads(scene: &Scene) -> anyhow::Result<()> {
-    let (seq_length, n_heads) = (5, 4);
-    let shape = [SAMPLES.len(), n_heads, seq_length, seq_length];
+    let (seq_length, keys, n_heads) = (4, 41, 4);
+    let shape = [SAMPLES.len(), n_heads, seq_length, keys];
     let len = shape.iter().product();
     let (input, output_gradient) = (scene.random("input", len), scene.random("output gradient", len));
     let dropout = DropoutConfig::new(0.3).init(SITE);
@@ -66,20 +73,30 @@ fn heads(scene: &Scene) -> anyhow::Result<()> {
         scene.tensor(output_gradient.clone(), shape),
         0,
     );
-    some_fall(&whole)?;
+    every_row_has_its_own_mask(&whole, keys)?;
     let placement = scene.placement(&shape, Some(1));
-    let local = [shape[0], n_heads / scene.size(), seq_length, seq_length];
+    let local = [shape[0], n_heads / scene.size(), seq_length, keys];
     let part = run(
         scene.part(&input, &placement, local),
         scene.part(&output_gradient, &placement, local),
         placement.offset()[1],
     );
     scene.exact("output", &part.output, &whole.output, &placement)?;
-    scene.exact("input gradient", &part.input_gradient, &whole.input_gradient, &placement)
+    scene.exact(
+        "input gradient",
+        &part.input_gradient,
+        &whole.input_gradient,
+        &placement,
+    )
 }
 
-/// Dropout that does nothing would pass every comparison.
-fn some_fall(whole: &Pass) -> anyhow::Result<()> {
+/// Dropout that does nothing, or the same everywhere, would pass every comparison.
+fn every_row_has_its_own_mask(whole: &Pass, columns: usize) -> anyhow::Result<()> {
+    let masks = whole.output.chunks_exact(columns);
+    let masks = masks.map(|row| row.iter().map(|&value| value == 0.0).collect::<Vec<_>>());
+    let different: HashSet<Vec<bool>> = masks.collect();
+    let rows = whole.output.len() / columns;
+    ensure!(different.len() == rows, "{} masks for {rows} rows", different.len());
     let fallen = whole.output.iter().filter(|&&value| value == 0.0).count();
     ensure!(0 < fallen && fallen < whole.output.len() / 2, "{fallen} elements fell");
     Ok(())

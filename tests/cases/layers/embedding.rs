@@ -8,7 +8,7 @@ use burn::nn::Embedding;
 use burn::tensor::Tensor;
 use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::parameters::{Placement, read_host};
-use burn_megatron::tensor_parallel::{PositionEmbedding, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
+use burn_megatron::tensor_parallel::{PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
 
 use super::linear::local_shape;
 use super::{ALL, Check, check};
@@ -19,7 +19,11 @@ pub const CHECKS: &[Check] = &[
     check("vocabulary_embedding_looks_up_the_same_bits", look_up, ALL),
     check("embedding_logits_match_a_plain_product", logits, ALL),
     check("a_tied_embedding_gets_both_gradients", tied, ALL),
-    check("position_embedding_gets_its_whole_gradient_on_every_rank", positions, ALL),
+    check(
+        "position_embedding_gets_its_whole_gradient_on_every_rank",
+        positions,
+        ALL,
+    ),
 ];
 
 const D_MODEL: usize = 5;
@@ -75,8 +79,8 @@ fn plain_look_up(embedding: &Embedding<B>, scene: &Scene, ids: &[i32]) -> Tensor
 
 /// Only data moves, and the gradients of a row are added in the order of the tokens on any rank: equal to the bit.
 fn look_up(scene: &Scene) -> anyhow::Result<()> {
-    variants(scene, |scope, embedding, Layer { layer, size }| {
-        let ids = Layer { layer: layer.clone(), size: *size }.ids();
+    variants(scene, |scope, embedding, layer| {
+        let (ids, Layer { layer, size }) = (layer.ids(), layer);
         let output_gradient = scene.random("output gradient", TOKENS * D_MODEL);
         let output_gradient = || scene.tensor(output_gradient.clone(), [TOKENS, D_MODEL]);
         let expected = plain_look_up(&embedding, scene, &ids);
@@ -89,12 +93,19 @@ fn look_up(scene: &Scene) -> anyhow::Result<()> {
         let (_, whole_gradient) = whole(&embedding.weight, &expected_gradients);
         let absent = (size - 2) * D_MODEL;
         ensure!(
-            whole_gradient[absent..absent + D_MODEL].iter().all(|&value| value == 0.0),
+            whole_gradient[absent..absent + D_MODEL]
+                .iter()
+                .all(|&value| value == 0.0),
             "{scope}: the token that never appears has a gradient"
         );
         let declaration = scene.context.registry().declaration(layer.weight.id).expect("declared");
         let gradient = read_host(layer.weight.val().grad(&gradients).expect("a gradient"));
-        scene.exact(&format!("{scope}: gradient"), &gradient, &whole_gradient, &declaration.placement)?;
+        scene.exact(
+            &format!("{scope}: gradient"),
+            &gradient,
+            &whole_gradient,
+            &declaration.placement,
+        )?;
         scene.parameters(scope, layer, &gradients, &weight_of(&embedding, &expected_gradients))
     })
 }
@@ -143,7 +154,12 @@ fn tied(scene: &Scene) -> anyhow::Result<()> {
         let output_gradient = scene.part(&output_gradient, &placement, output.dims());
         let gradients = backward(output.clone(), output_gradient);
         scene.close(scope, &read_host(output), &read_host(expected), &placement)?;
-        scene.parameters(scope, &layer.layer, &gradients, &weight_of(&embedding, &expected_gradients))
+        scene.parameters(
+            scope,
+            &layer.layer,
+            &gradients,
+            &weight_of(&embedding, &expected_gradients),
+        )
     })
 }
 
@@ -152,9 +168,11 @@ fn positions(scene: &Scene) -> anyhow::Result<()> {
     let (max_seq_length, seq_length) = (7, 4);
     let shape = [TOKENS, D_MODEL];
     let numbers = scene.random("positions", max_seq_length * D_MODEL);
-    let weight = || Param::from_tensor(scene.tensor(numbers.clone(), [max_seq_length, D_MODEL]));
-    let (plain, layer) = (Embedding { weight: weight() }, PositionEmbedding { weight: weight() });
-    scene.context.scope("wpe").declare_replicated("weight", &layer.weight);
+    let plain = Embedding {
+        weight: Param::from_tensor(scene.tensor(numbers, [max_seq_length, D_MODEL])),
+    };
+    let layer = PositionEmbeddingConfig::new(max_seq_length, D_MODEL)
+        .from_embedding(plain.clone(), &scene.context.scope("wpe"));
     let input = scene.random("input", TOKENS * D_MODEL);
     let output_gradient = scene.random("output gradient", TOKENS * D_MODEL);
 
@@ -183,5 +201,10 @@ fn positions(scene: &Scene) -> anyhow::Result<()> {
         gradient[seq_length * D_MODEL..].iter().all(|&value| value == 0.0),
         "positions beyond the sequence have a gradient"
     );
-    scene.parameters("wpe", &layer, &parallel.gradients, &weight_of(&plain, &serial.gradients))
+    scene.parameters(
+        "wpe",
+        &layer,
+        &parallel.gradients,
+        &weight_of(&plain, &serial.gradients),
+    )
 }

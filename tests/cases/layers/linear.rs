@@ -1,5 +1,6 @@
 //! `ColumnParallelLinear` and `RowParallelLinear` against burn's `Linear`.
 
+use anyhow::ensure;
 use burn::module::Param;
 use burn::nn::Linear;
 use burn::tensor::activation::tanh;
@@ -196,8 +197,14 @@ fn frozen(scene: &Scene) -> anyhow::Result<()> {
         ("row", &row.weight, &row.bias),
     ] {
         let bias = bias.as_ref().expect("it has a bias");
-        anyhow::ensure!(!weight.val().is_require_grad(), "the weight of the {name} layer is trained");
-        anyhow::ensure!(bias.val().is_require_grad(), "the bias of the {name} layer is not trained");
+        ensure!(
+            !weight.val().is_require_grad(),
+            "the weight of the {name} layer is trained"
+        );
+        ensure!(
+            bias.val().is_require_grad(),
+            "the bias of the {name} layer is not trained"
+        );
     }
     Ok(())
 }

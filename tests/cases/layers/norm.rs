@@ -1,58 +1,102 @@
-//! `layer_norm` against burn's `LayerNorm` on all tokens.
+//! `from_layer_norm` against burn's `LayerNorm` on all tokens.
 
 use std::collections::BTreeMap;
 
+use anyhow::Context as _;
 use burn::module::Param;
 use burn::nn::{LayerNorm, LayerNormConfig};
+use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use burn_flex::FlexDevice;
-use burn_megatron::tensor_parallel::layer_norm;
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::data_parallel::sum_partial_gradients;
+use burn_megatron::parameters::{Placement, read_host};
+use burn_megatron::tensor_parallel::from_layer_norm;
 
 use super::linear::local_shape;
 use super::{ALL, Check, check};
 use crate::cases::B;
-use crate::cases::comparison::{Pass, Scene, whole};
+use crate::cases::comparison::{Pass, Scene, WholeParameters, whole};
 
-pub const CHECKS: &[Check] = &[check("layer_norm_matches_burn", norm, ALL)];
+pub const CHECKS: &[Check] = &[
+    check("layer_norm_matches_burn", norm, ALL),
+    check("partial_gradients_can_be_summed_without_the_wrapper", summed, ALL),
+];
 
 const D_MODEL: usize = 7;
 
-/// Under sequence parallelism each rank normalises its own tokens, and the parts of the gradient add up to the whole.
-fn norm(scene: &Scene) -> anyhow::Result<()> {
-    let shape = [8, D_MODEL];
-    let config = LayerNormConfig::new(D_MODEL).with_epsilon(1e-3);
-    let plain = with_numbers(scene, config.init(&FlexDevice));
-    let layer = layer_norm::<B>(&config, &FlexDevice, &scene.context.scope("norm"));
-    // The mapped parameters keep the identifiers that were declared.
-    let layer = with_numbers(scene, layer);
-    let input = scene.random("input", 8 * D_MODEL);
-    let output_gradient = scene.random("output gradient", 8 * D_MODEL);
-    let serial = Pass::run(
-        scene.tensor(input.clone(), shape),
-        scene.tensor(output_gradient.clone(), shape),
-        |input| plain.forward(input),
-    );
-    let placement = scene.placement(&shape, scene.token_cut());
-    let parallel = Pass::run(
-        scene.part(&input, &placement, local_shape(scene, shape)),
-        scene.part(&output_gradient, &placement, local_shape(scene, shape)),
-        |input| layer.forward(input),
-    );
-    parallel.compare(scene, "norm", &serial, &placement, &placement)?;
-    let beta = plain.beta.as_ref().expect("it has a bias");
-    let expected = BTreeMap::from([
-        ("weight".to_owned(), whole(&plain.gamma, &serial.gradients)),
-        ("bias".to_owned(), whole(beta, &serial.gradients)),
-    ]);
-    scene.parameters("norm", &layer, &parallel.gradients, &expected)
+/// Eight tokens on one rank and on this rank's part of them, with a norm made from burn's.
+struct Norms {
+    plain: LayerNorm<B>,
+    layer: LayerNorm<B>,
+    serial: Pass,
+    parallel: Pass,
 }
 
-fn with_numbers(scene: &Scene, mut norm: LayerNorm<B>) -> LayerNorm<B> {
-    let set = |param: Param<Tensor<B, 1>>, name| {
-        let numbers = scene.tensor(scene.random(name, D_MODEL), [D_MODEL]);
-        param.map(|_| numbers.require_grad())
-    };
-    norm.gamma = set(norm.gamma, "gamma");
-    norm.beta = norm.beta.map(|beta| set(beta, "beta"));
+impl Norms {
+    fn run(scene: &Scene) -> anyhow::Result<Self> {
+        let shape = [8, D_MODEL];
+        let plain = numbered(scene);
+        let layer = from_layer_norm(numbered(scene), &scene.context.scope("norm"));
+        let input = scene.random("input", 8 * D_MODEL);
+        let output_gradient = scene.random("output gradient", 8 * D_MODEL);
+        let serial = Pass::run(
+            scene.tensor(input.clone(), shape),
+            scene.tensor(output_gradient.clone(), shape),
+            |input| plain.forward(input),
+        );
+        let placement = scene.placement(&shape, scene.token_cut());
+        let parallel = Pass::run(
+            scene.part(&input, &placement, local_shape(scene, shape)),
+            scene.part(&output_gradient, &placement, local_shape(scene, shape)),
+            |input| layer.forward(input),
+        );
+        parallel.compare(scene, "norm", &serial, &placement, &placement)?;
+        Ok(Self {
+            plain,
+            layer,
+            serial,
+            parallel,
+        })
+    }
+
+    fn beta(norm: &LayerNorm<B>) -> &Param<Tensor<B, 1>> {
+        norm.beta.as_ref().expect("it has a bias")
+    }
+
+    fn expected(&self) -> WholeParameters {
+        BTreeMap::from([
+            ("weight".to_owned(), whole(&self.plain.gamma, &self.serial.gradients)),
+            ("bias".to_owned(), whole(Self::beta(&self.plain), &self.serial.gradients)),
+        ])
+    }
+}
+
+/// Under sequence parallelism each rank normalises its own tokens, and the parts of the gradient add up to the whole.
+fn norm(scene: &Scene) -> anyhow::Result<()> {
+    let norms = Norms::run(scene)?;
+    scene.parameters("norm", &norms.layer, &norms.parallel.gradients, &norms.expected())
+}
+
+/// As a program does that trains by hand.
+fn summed(scene: &Scene) -> anyhow::Result<()> {
+    let norms = Norms::run(scene)?;
+    let expected = norms.expected();
+    let Norms { layer, parallel, .. } = norms;
+    let mut params = GradientsParams::from_grads(parallel.gradients, &layer);
+    sum_partial_gradients::<B, _>(&mut params, &layer, &scene.context)?;
+    for (name, param) in [("weight", &layer.gamma), ("bias", Norms::beta(&layer))] {
+        let gradient = params.get::<Flex, 1>(param.id).context("every parameter has a gradient")?;
+        let (_, expected) = &expected[name];
+        scene.close(name, &read_host(gradient), expected, &Placement::whole([D_MODEL]))?;
+    }
+    Ok(())
+}
+
+/// A norm whose numbers are neither ones nor zeros.
+fn numbered(scene: &Scene) -> LayerNorm<B> {
+    let numbers = |name| Param::from_tensor(scene.tensor(scene.random(name, D_MODEL), [D_MODEL]));
+    let mut norm = LayerNormConfig::new(D_MODEL).with_epsilon(1e-3).init(&FlexDevice);
+    norm.gamma = numbers("gamma");
+    norm.beta = Some(numbers("beta"));
     norm
 }

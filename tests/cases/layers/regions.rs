@@ -17,8 +17,16 @@ pub const CHECKS: &[Check] = &[
     check("reduce_sums_forward_and_keeps_backward", reduce, TENSOR),
     check("scatter_splits_forward_and_gathers_backward", scatter, TENSOR),
     check("gather_gathers_forward_and_splits_backward", gather, TENSOR),
-    check("sequence_gather_gathers_forward_and_reduce_scatters_backward", gather_sequence, TENSOR),
-    check("sequence_reduce_scatter_sums_forward_and_gathers_backward", reduce_scatter_sequence, TENSOR),
+    check(
+        "sequence_gather_gathers_forward_and_reduce_scatters_backward",
+        gather_sequence,
+        TENSOR,
+    ),
+    check(
+        "sequence_reduce_scatter_sums_forward_and_gathers_backward",
+        reduce_scatter_sequence,
+        TENSOR,
+    ),
 ];
 
 /// The name of the case in which a region must refuse its input.
@@ -123,7 +131,10 @@ impl Ranks {
             self.output_gradients[rank].tensor(scene),
             |input| region(input, scene.group()),
         );
-        ensure!(pass.output == output.values, "rank {rank}: the output is not as defined");
+        ensure!(
+            pass.output == output.values,
+            "rank {rank}: the output is not as defined"
+        );
         let same = pass.input_gradient == input_gradient.values;
         ensure!(same, "rank {rank}: the input's gradient is not as defined");
         Ok(())
@@ -140,14 +151,14 @@ fn copy(scene: &Scene) -> anyhow::Result<()> {
     let ranks = Ranks::new(scene, SHAPE, SHAPE);
     let sum = Array::sum(&ranks.output_gradients);
     let own = &ranks.inputs[scene.group().rank()];
-    ranks.check(scene, own, &sum, |input, group| copy_to_tensor_region(input, group))
+    ranks.check(scene, own, &sum, copy_to_tensor_region)
 }
 
 fn reduce(scene: &Scene) -> anyhow::Result<()> {
     let ranks = Ranks::new(scene, SHAPE, SHAPE);
     let sum = Array::sum(&ranks.inputs);
     let own = &ranks.output_gradients[scene.group().rank()];
-    ranks.check(scene, &sum, own, |input, group| reduce_from_tensor_region(input, group))
+    ranks.check(scene, &sum, own, reduce_from_tensor_region)
 }
 
 fn scatter(scene: &Scene) -> anyhow::Result<()> {
@@ -181,7 +192,7 @@ fn gather_sequence(scene: &Scene) -> anyhow::Result<()> {
     let ranks = Ranks::new(scene, SHAPE, with_length(0, size, 1));
     let joined = Array::join(&ranks.inputs, 0);
     let part = Array::sum(&ranks.output_gradients).part(0, rank, size);
-    ranks.check(scene, &joined, &part, |input, group| gather_from_sequence_region(input, group))
+    ranks.check(scene, &joined, &part, gather_from_sequence_region)
 }
 
 fn reduce_scatter_sequence(scene: &Scene) -> anyhow::Result<()> {
@@ -189,7 +200,7 @@ fn reduce_scatter_sequence(scene: &Scene) -> anyhow::Result<()> {
     let ranks = Ranks::new(scene, SHAPE, with_length(0, 1, size));
     let part = Array::sum(&ranks.inputs).part(0, rank, size);
     let joined = Array::join(&ranks.output_gradients, 0);
-    ranks.check(scene, &part, &joined, |input, group| reduce_scatter_to_sequence_region(input, group))
+    ranks.check(scene, &part, &joined, reduce_scatter_to_sequence_region)
 }
 
 /// Five rows over two ranks: panics.

@@ -70,9 +70,22 @@ pub(crate) fn connect(
     let choice = choice.map_err(no_agreement)?;
     agreement.map_err(no_agreement)?;
     Ok(match choice {
-        EngineChoice::SharedMemory => Arc::new(shared_memory::connect(world, health, &rendezvous)?),
+        EngineChoice::SharedMemory => match shared_memory::connect(world, health, &rendezvous) {
+            Ok(engine) => Arc::new(engine),
+            // One host by its name, but two containers, say. All ranks have come to the same verdict.
+            Err(CollectiveError::NoAgreement { what, .. }) if is_auto(options.engine, variable.as_deref()) => {
+                tracing::warn!("group {label} goes over TCP: {what}");
+                Arc::new(tcp::connect(world, health, &rendezvous)?)
+            }
+            Err(error) => return Err(error),
+        },
         _ => Arc::new(tcp::connect(world, health, &rendezvous)?),
     })
+}
+
+/// Whether nobody asked for an engine.
+fn is_auto(option: EngineChoice, variable: Option<&str>) -> bool {
+    option == EngineChoice::Auto && variable.is_none_or(|text| text == "auto")
 }
 
 /// Returns `SharedMemory` or `Tcp`, from the option, the environment variable and the hosts of the

@@ -5,11 +5,11 @@
 
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
-use crate::launch::{Store, World};
+use crate::launch::{LaunchError, Store, World};
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Write};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The longest single wait in the store, after which the failure signal is looked at.
 const WAIT_SLICE: Duration = Duration::from_secs(1);
@@ -85,14 +85,21 @@ impl Rendezvous {
         let patience = self.health.patience(None);
         loop {
             let slice = patience.slice(WAIT_SLICE);
-            let start = Instant::now();
             match self.store.wait(&self.key(key), slice) {
                 Ok(value) => return Ok(value),
                 Err(source) => {
                     patience.check(|| vec![from])?;
-                    // An error long before its time is no timeout: the store itself has failed.
-                    if start.elapsed() < slice / 2 {
-                        return Err(self.store_failed(source));
+                    match source {
+                        // The slice is over, the patience is not.
+                        LaunchError::WaitTimeout { .. } => {}
+                        LaunchError::PeerFailed(failure) => {
+                            return Err(CollectiveError::PeerFailed {
+                                group: self.health.label.to_string(),
+                                call: "connect".to_owned(),
+                                failure,
+                            });
+                        }
+                        source => return Err(self.store_failed(source)),
                     }
                 }
             }

@@ -235,3 +235,20 @@ fn default_corpus_loads_quickly() {
         );
     }
 }
+
+#[test]
+fn one_long_text_becomes_many_documents_with_the_same_content() {
+    let text: String = (0..1000).map(|i| format!("line {i}\n")).collect();
+    let whole = Corpus::from_documents(vec![Document {
+        path: "book.txt".into(),
+        text: text.clone(),
+    }]);
+    let pieces = whole.with_documents(40);
+    let count = pieces.documents().len();
+    assert!((36..=40).contains(&count), "{count}");
+    let joined: String = pieces.documents().iter().map(|d| d.text.as_str()).collect();
+    assert_eq!(joined, text);
+    assert!(pieces.documents().iter().all(|d| d.text.ends_with('\n')));
+    // Enough documents stay as they are.
+    assert_eq!(pieces.clone().with_documents(20), pieces);
+}

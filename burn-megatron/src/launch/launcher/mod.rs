@@ -61,6 +61,11 @@ impl Launcher {
         }
     }
 
+    /// The number of ranks.
+    pub fn world_size(&self) -> usize {
+        self.world_size
+    }
+
     /// Sets the ranks' arguments, without the program's name.
     pub fn arguments(mut self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Launcher {
         self.arguments = arguments.into_iter().map(Into::into).collect();

@@ -42,6 +42,17 @@ impl Default for JoinOptions {
     }
 }
 
+impl JoinOptions {
+    /// Returns options with one bound for the rendezvous and for all later waits.
+    pub fn with_timeout(timeout: Duration) -> JoinOptions {
+        JoinOptions {
+            rendezvous_timeout: timeout,
+            timeout,
+            ..JoinOptions::default()
+        }
+    }
+}
+
 /// This process's membership of the job. Cheap to clone; the last clone to go says goodbye.
 #[derive(Clone, Debug)]
 pub struct World {

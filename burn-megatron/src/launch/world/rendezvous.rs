@@ -102,7 +102,8 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
 /// Starts the store on rank 0 of a job whose launcher has none.
 fn start_server(environment: &Environment) -> Result<StoreServer, LaunchError> {
     let port = environment.store_port()?;
-    let listen = listen_address(&environment.master_addr, port)?;
+    let is_one_host = environment.local_world_size == environment.world_size;
+    let listen = listen_address(&environment.master_addr, port, is_one_host)?;
     if environment.job_token.is_none() && !listen.ip().is_loopback() {
         tracing::warn!(
             "the job's token is derived from {}, which others may know: set {} to a secret on shared networks",
@@ -120,9 +121,9 @@ fn start_server(environment: &Environment) -> Result<StoreServer, LaunchError> {
     })
 }
 
-/// Returns the loopback address if MASTER_ADDR is one, and else all addresses of this host: MASTER_ADDR may be a name
+/// Returns the loopback address if MASTER_ADDR is one and all ranks are on this host, and else all addresses of this host: MASTER_ADDR may be a name
 /// that only others resolve to this host's outer address.
-fn listen_address(master_addr: &str, port: u16) -> Result<SocketAddr, LaunchError> {
+fn listen_address(master_addr: &str, port: u16, is_one_host: bool) -> Result<SocketAddr, LaunchError> {
     let resolved = (master_addr, port)
         .to_socket_addrs()
         .map_err(|source| LaunchError::System {
@@ -130,7 +131,7 @@ fn listen_address(master_addr: &str, port: u16) -> Result<SocketAddr, LaunchErro
             source,
         })?;
     let ip = match resolved.map(|address| address.ip()).next() {
-        Some(ip) if ip.is_loopback() => ip,
+        Some(ip) if ip.is_loopback() && is_one_host => ip,
         Some(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
         _ => Ipv4Addr::UNSPECIFIED.into(),
     };

@@ -1,0 +1,121 @@
+//! `Binding`: a module's trained parameters as they stand, each with its number, its slot and its layout.
+//!
+//! Made when a module is wrapped, and anew when an update has changed which parameters there are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use burn::module::ParamId;
+use burn::tensor::{DType, ops::FloatTensor};
+
+use super::bucket::BucketLayout;
+use super::error::DataParallelError;
+use super::gradients::GradientEntry;
+use super::hook::HookBackend;
+use super::reducer::Reducer;
+use crate::collectives::ReduceOp;
+use crate::context::ParallelContext;
+use crate::mutants::{self, Mutant};
+use crate::parameters::{Declaration, Distribution, ParameterEntry, Placement, RegistryError};
+
+/// The trained parameters of a module, bound to buckets.
+#[derive(Debug)]
+pub(super) struct Binding<B: HookBackend> {
+    /// Every float parameter and buffer of the module, as it was listed.
+    pub(super) parameters: Vec<ParameterEntry>,
+    /// The trained ones, in the module's order.
+    pub(super) entries: Arc<[GradientEntry]>,
+    /// The number of each among them.
+    pub(super) numbers: HashMap<ParamId, usize>,
+    /// An anchor for each.
+    pub(super) anchors: Vec<FloatTensor<B>>,
+    pub(super) reducer: Arc<Reducer>,
+    pub(super) dtype: DType,
+}
+
+impl<B: HookBackend> Binding<B> {
+    /// Binds parameters to new, empty buckets of about `bucket_size` elements.
+    pub(super) fn new(
+        parameters: Vec<ParameterEntry>,
+        bucket_size: usize,
+        context: &ParallelContext,
+        device: &B::Device,
+    ) -> Result<Self, DataParallelError> {
+        let trained: Vec<&ParameterEntry> = parameters.iter().filter(|p| p.requires_grad).collect();
+        let dtype = one_dtype(&trained)?;
+        let lengths: Vec<usize> = trained.iter().map(|p| p.len()).collect();
+        let layout = BucketLayout::new(&lengths, bucket_size);
+        let mut numbers = HashMap::new();
+        let mut entries = Vec::with_capacity(trained.len());
+        for (number, (parameter, &slot)) in trained.iter().zip(layout.slots()).enumerate() {
+            if let Some(first) = numbers.insert(parameter.id, number) {
+                return Err(DataParallelError::SharedParameter {
+                    first: trained[first].path.clone(),
+                    second: parameter.path.clone(),
+                });
+            }
+            let declaration = declaration_of(parameter, context)?;
+            entries.push(GradientEntry {
+                id: parameter.id,
+                name: declaration.name,
+                shape: parameter.shape.clone(),
+                placement: declaration.placement,
+                distribution: declaration.distribution,
+                slot,
+            });
+        }
+        let op = match mutants::is_active(Mutant::DataParallelSumForMean) {
+            true => ReduceOp::Sum,
+            false => ReduceOp::Mean,
+        };
+        Ok(Self {
+            anchors: B::anchors(entries.len(), device),
+            reducer: Arc::new(Reducer::new(layout, dtype, context.data_group().clone(), op)),
+            entries: entries.into(),
+            numbers,
+            dtype,
+            parameters,
+        })
+    }
+
+    /// Whether a module with these parameters is bound as it stands.
+    pub(super) fn fits(&self, parameters: &[ParameterEntry]) -> bool {
+        self.parameters == parameters
+    }
+}
+
+/// The one element type of the trained parameters.
+fn one_dtype(trained: &[&ParameterEntry]) -> Result<DType, DataParallelError> {
+    let Some(first) = trained.first() else {
+        return Ok(DType::F32);
+    };
+    match trained.iter().find(|p| p.dtype != first.dtype) {
+        None => Ok(first.dtype),
+        Some(other) => Err(DataParallelError::MixedTypes {
+            first: first.path.clone(),
+            first_dtype: first.dtype,
+            other: other.path.clone(),
+            other_dtype: other.dtype,
+        }),
+    }
+}
+
+/// What a parameter has declared. Without tensor-parallel ranks nothing need be declared: every parameter is whole.
+fn declaration_of(parameter: &ParameterEntry, context: &ParallelContext) -> Result<Declaration, RegistryError> {
+    match context.registry().declaration(parameter.id) {
+        Some(declaration) if declaration.placement.local_len() == parameter.len() => Ok(declaration),
+        Some(declaration) => Err(RegistryError::ShapeChanged {
+            name: declaration.name,
+            declared: declaration.placement.local_len(),
+            actual: parameter.len(),
+        }),
+        None if context.tensor_group().size() > 1 => Err(RegistryError::Undeclared {
+            path: parameter.path.clone(),
+        }),
+        None => Ok(Declaration {
+            name: parameter.path.clone(),
+            placement: Placement::whole(parameter.shape.clone()),
+            distribution: Distribution::Replicated,
+        }),
+    }
+}

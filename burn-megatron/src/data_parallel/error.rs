@@ -1,0 +1,75 @@
+//! What can go wrong in data-parallel training. Raised throughout this room.
+
+use burn::tensor::DType;
+
+use crate::collectives::CollectiveError;
+use crate::parameters::RegistryError;
+
+/// What can go wrong in data-parallel training.
+#[derive(Debug, thiserror::Error)]
+pub enum DataParallelError {
+    /// A collective failed.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+    /// A parameter's layout is not known, or not what was declared.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// Ranks that should hold the same do not.
+    #[error(
+        "parameter {name} differs between rank {first} and rank {other}, which should hold the same \
+         (group {group}); they were initialised differently, or one of them computed something else"
+    )]
+    ReplicasDiffer {
+        /// The parameter's name.
+        name: String,
+        /// The group whose members differ.
+        group: String,
+        /// The rank compared with.
+        first: usize,
+        /// The first rank that differs from it.
+        other: usize,
+    },
+    /// burn's own dropout in a tensor-parallel model.
+    #[error(
+        "the module has burn's Dropout, which drops other elements on each of the {tensor} tensor-parallel ranks; \
+         use burn_megatron::random::Dropout, which drops the same in every layout"
+    )]
+    ForeignDropout {
+        /// The tensor-parallel size.
+        tensor: usize,
+    },
+    /// A module of several element types.
+    #[error(
+        "all trained parameters must have one element type: {first} is {first_dtype:?} but {other} is {other_dtype:?}"
+    )]
+    MixedTypes {
+        /// A parameter's path.
+        first: String,
+        /// Its type.
+        first_dtype: DType,
+        /// Another parameter's path.
+        other: String,
+        /// Its type.
+        other_dtype: DType,
+    },
+    /// One parameter in two places of a module.
+    #[error(
+        "parameters {first} and {second} are clones of one parameter; hold it once and use it twice, as a tied \
+         embedding does, or the second would hide the gradient of the first"
+    )]
+    SharedParameter {
+        /// A parameter's path.
+        first: String,
+        /// The other's path.
+        second: String,
+    },
+    /// A backward pass that reached no parameter on any rank.
+    #[error(
+        "no parameter received a gradient in this step: the loss must be computed with the module that the closure \
+         is given, not with one it captured"
+    )]
+    NoGradients,
+    /// A backward pass between a step's last one and the taking of its gradients.
+    #[error("the step's last micro-batch has been through: take its gradients before the next step begins")]
+    StepNotTaken,
+}

@@ -1,0 +1,63 @@
+//! [`enter`]: finds out what this process is: a rank of a job, a job of its own, or the one that starts the ranks.
+//!
+//! Called first thing by a program that trains.
+
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+
+use super::environment::Environment;
+use super::error::LaunchError;
+use super::failure::install_panic_hook;
+use super::launcher::{LaunchSummary, Launcher};
+use super::world::{JoinOptions, World};
+
+/// What this process is to do.
+#[derive(Debug)]
+pub enum Role {
+    /// Train, as this rank.
+    Rank(World),
+    /// Exit: the ranks were started, and have ended.
+    Launched(LaunchSummary),
+}
+
+/// Joins the job that the environment describes; without one, starts the launcher's ranks and waits for them, or is a
+/// job of one rank.
+///
+/// # Communication
+/// The rendezvous of all ranks.
+///
+/// # Errors
+/// As [`join`] and [`Launcher::run`].
+pub fn enter(launcher: Launcher, options: &JoinOptions) -> Result<Role, LaunchError> {
+    match Environment::detect()? {
+        Some(environment) => join(&environment, options).map(Role::Rank),
+        None if launcher.world_size() == 1 => Ok(Role::Rank(World::single())),
+        None => launcher.run().map(Role::Launched),
+    }
+}
+
+/// Joins the job that `environment` describes. From now on a panic is a failure that the other ranks learn of, and this
+/// process computes on its share of the machine's cores, unless `RAYON_NUM_THREADS` is set.
+///
+/// # Communication
+/// The rendezvous of all ranks.
+///
+/// # Errors
+/// When the ranks do not come together in time, or do not agree on who they are.
+pub fn join(environment: &Environment, options: &JoinOptions) -> Result<World, LaunchError> {
+    let world = World::join(environment, options)?;
+    install_panic_hook(&world);
+    if std::env::var_os("RAYON_NUM_THREADS").is_none() {
+        let cores = available_parallelism().map_or(1, usize::from);
+        let share = (cores / world.local_world_size()).max(1);
+        // Fails when the pool is there already: then the program has chosen.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(share).build_global();
+    }
+    Ok(world)
+}
+
+impl From<LaunchSummary> for ExitCode {
+    fn from(summary: LaunchSummary) -> ExitCode {
+        ExitCode::from(u8::try_from(summary.exit_code()).unwrap_or(1))
+    }
+}

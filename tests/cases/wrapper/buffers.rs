@@ -1,0 +1,78 @@
+//! Buffers, such as a batch norm's running statistics: those of the first rank at the start of each step.
+
+use anyhow::ensure;
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
+use burn_megatron::parameters::read_host;
+
+use super::nets::{ConvNet, Net, micro_batches_of, wrap, wrapped_step};
+use super::{ALL, Check, check_bits};
+use crate::cases::B;
+use crate::cases::comparison::Scene;
+
+pub const CHECKS: &[Check] = &[
+    check_bits("running_statistics_are_the_first_ranks_when_a_step_begins", shared, ALL),
+    check_bits("running_statistics_stay_each_ranks_own_without_broadcast", own, ALL),
+    check_bits(
+        "a_step_of_several_micro_batches_leaves_replicas_that_pass_the_check",
+        replicas,
+        ALL,
+    ),
+];
+
+const STEPS: usize = 3;
+
+fn statistics(net: &ConvNet<B>) -> [Vec<f64>; 2] {
+    [&net.norm.running_mean, &net.norm.running_var].map(|state| read_host(state.value_sync()))
+}
+
+fn shared(scene: &Scene) -> anyhow::Result<()> {
+    follow(scene, true, 0)
+}
+
+fn own(scene: &Scene) -> anyhow::Result<()> {
+    follow(scene, false, scene.context.rank())
+}
+
+/// Compares the statistics that each step begins with to those of a plain model that sees `rank`'s samples only.
+fn follow(scene: &Scene, broadcast: bool, rank: usize) -> anyhow::Result<()> {
+    let plain = ConvNet::new(scene, "net");
+    let config = DataParallelConfig::new().with_broadcast_buffers(broadcast);
+    let mut wrapped = DistributedDataParallel::<B, _>::new(ConvNet::new(scene, "net"), &scene.context, config)?;
+    for step in 0..STEPS {
+        let mine = micro_batches_of(scene, step, scene.context.rank());
+        let mut begins_with = None;
+        for (round, &micro_batch) in mine.iter().enumerate() {
+            let part = match round + 1 == mine.len() {
+                true => StepPart::Last,
+                false => StepPart::More,
+            };
+            wrapped.backward(part, |net: ConvNet<B>| {
+                begins_with.get_or_insert_with(|| statistics(&net));
+                net.loss(scene, micro_batch)
+            })?;
+        }
+        wrapped.gradients()?;
+        ensure!(
+            begins_with == Some(statistics(&plain)),
+            "step {step} does not begin with the statistics of rank {rank}"
+        );
+        for micro_batch in micro_batches_of(scene, step, rank) {
+            plain.loss(scene, micro_batch);
+        }
+    }
+    let [mean, variance] = statistics(&plain);
+    ensure!(mean[0] != 0.0 && variance[0] != 1.0, "nothing was ever updated");
+    Ok(())
+}
+
+/// Ranks see other samples, so their statistics differ until the next step begins. That is no drift of replicas.
+fn replicas(scene: &Scene) -> anyhow::Result<()> {
+    let mut wrapped = wrap(ConvNet::new(scene, "net"), scene, 40)?;
+    for step in 0..2 {
+        wrapped_step(&mut wrapped, scene, step)?;
+        // As a checkpoint would read it.
+        statistics(wrapped.module());
+        wrapped.check_replicas()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Misuse and mishaps: a hooked module used twice, a forward pass that panics, types that do not mix.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use anyhow::{Context as _, ensure};
+use burn::tensor::DType;
+use burn_megatron::data_parallel::StepPart;
+
+use super::gradients::by_name;
+use super::nets::{ConvNet, Net, OddNet, micro_batches_of, named, plain_step, same_values, wrap, wrapped_step};
+use super::{ALL, Check, DP2, Failure, ONE, check};
+use crate::cases::B;
+use crate::cases::comparison::{Closeness, Scene};
+
+pub const CHECKS: &[Check] = &[
+    check("a_hooked_module_gives_nothing_to_a_second_pass", second_pass, ALL),
+    check(
+        "a_step_without_a_last_micro_batch_is_reduced_all_the_same",
+        no_last,
+        ALL,
+    ),
+    check(
+        "gradients_that_are_dropped_leave_room_for_the_next_step",
+        dropped_gradients,
+        ALL,
+    ),
+    check("a_module_of_two_types_is_refused_by_names", mixed_types, &[ONE]),
+];
+
+pub const FAILURES: &[Failure] = &[
+    Failure {
+        name: "a_forward_that_panics_ends_the_job_with_its_message",
+        run: panicking_forward,
+        layout: DP2,
+        messages: &["this forward pass fails on purpose", "because rank 1"],
+    },
+    Failure {
+        name: "a_backward_pass_behind_the_last_one_is_refused",
+        run: pass_behind_the_last,
+        layout: DP2,
+        messages: &["take its gradients before the next step begins"],
+    },
+];
+
+/// A hooked clone that outlives its pass: the gradients of the step are those of the pass that it was made for.
+fn second_pass(scene: &Scene) -> anyhow::Result<()> {
+    let net = OddNet::new(scene, "net");
+    let mut wrapped = wrap(OddNet::new(scene, "net"), scene, 40)?;
+    let mine = micro_batches_of(scene, 0, scene.context.rank());
+    let mut outcomes = Vec::new();
+    for (round, &micro_batch) in mine.iter().enumerate() {
+        let part = match round + 1 == mine.len() {
+            true => StepPart::Last,
+            false => StepPart::More,
+        };
+        let mut kept = None;
+        wrapped.backward(part, |net: OddNet<B>| {
+            kept = Some(net.clone());
+            net.loss(scene, micro_batch).mul_scalar(1.0 / mine.len() as f64)
+        })?;
+        let kept = kept.expect("forward ran");
+        let again = catch_unwind(AssertUnwindSafe(|| {
+            kept.loss(scene, micro_batch).backward();
+        }));
+        outcomes.push(again.is_ok());
+    }
+    let reduced = wrapped.gradients()?;
+    let mut gradients = by_name(&reduced);
+    gradients.retain(|name, _| !name.starts_with("never."));
+    let expected = named(&net, Some(&plain_step(&net, scene, 0))).gradients;
+    println!("second passes that did not panic: {outcomes:?}");
+    same_values(scene, Closeness::Pass, &gradients, &expected)
+}
+
+fn pass_behind_the_last(scene: &Scene) -> anyhow::Result<()> {
+    let mut wrapped = wrap(OddNet::new(scene, "net"), scene, 40)?;
+    for micro_batch in [0, 1] {
+        wrapped.backward(StepPart::Last, |net| net.loss(scene, micro_batch))?;
+    }
+    Ok(())
+}
+
+/// As when a step is skipped because its gradients are not finite.
+fn dropped_gradients(scene: &Scene) -> anyhow::Result<()> {
+    let net = ConvNet::new(scene, "net");
+    let mut wrapped = wrap(ConvNet::new(scene, "net"), scene, 40)?;
+    drop(wrapped_step(&mut wrapped, scene, 0)?);
+    let gradients = by_name(&wrapped_step(&mut wrapped, scene, 1)?);
+    let expected = named(&net, Some(&plain_step(&net, scene, 1))).gradients;
+    same_values(scene, Closeness::Pass, &gradients, &expected)
+}
+
+/// Nothing is reduced during the backward passes then, and everything behind them.
+fn no_last(scene: &Scene) -> anyhow::Result<()> {
+    let net = ConvNet::new(scene, "net");
+    let mut wrapped = wrap(ConvNet::new(scene, "net"), scene, 40)?;
+    let mine = micro_batches_of(scene, 0, scene.context.rank());
+    for &micro_batch in &mine {
+        let share = 1.0 / mine.len() as f64;
+        wrapped.backward(StepPart::More, |net| net.loss(scene, micro_batch).mul_scalar(share))?;
+    }
+    let expected = named(&net, Some(&plain_step(&net, scene, 0))).gradients;
+    same_values(scene, Closeness::Pass, &by_name(&wrapped.gradients()?), &expected)
+}
+
+fn mixed_types(scene: &Scene) -> anyhow::Result<()> {
+    let mut net = ConvNet::new(scene, "net");
+    net.conv.weight = net
+        .conv
+        .weight
+        .map(|weight| weight.cast(DType::F32).detach().require_grad());
+    let error = wrap(net, scene, 40)
+        .err()
+        .context("a module of two types was accepted")?;
+    let message = format!("{error:#}");
+    let named = message.contains("head.weight is F64") && message.contains("conv.weight is F32");
+    ensure!(named, "{message:?} does not name the parameters");
+    Ok(())
+}
+
+/// After a step that went well, so that the other rank waits in the middle of its work.
+fn panicking_forward(scene: &Scene) -> anyhow::Result<()> {
+    let mut wrapped = wrap(ConvNet::new(scene, "net"), scene, 40)?;
+    wrapped_step(&mut wrapped, scene, 0)?;
+    wrapped.backward(StepPart::Last, |net: ConvNet<B>| {
+        assert!(scene.context.rank() != 1, "this forward pass fails on purpose");
+        net.loss(scene, 4)
+    })?;
+    wrapped.gradients()?;
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! The trainer with a model that uses a parameter for some samples only, so that ranks fill different buckets.
+
+use anyhow::ensure;
+use burn::module::{Module, Param};
+use burn::tensor::{Tensor, backend::Backend};
+use burn_flex::FlexDevice;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::data::MicroBatch;
+use burn_megatron::data_parallel::DataParallelConfig;
+use burn_megatron::training::{LanguageModel, LearningRateDecay, TokenBatch, Trainer, TrainingConfig};
+
+use super::nets::{named, same_values};
+use super::{ALL, Check, check};
+use crate::cases::B;
+use crate::cases::comparison::{Closeness, SEED, Scene};
+
+pub const CHECKS: &[Check] = &[check(
+    "the_trainer_takes_a_parameter_that_some_ranks_do_not_use",
+    train,
+    ALL,
+)];
+
+const VOCABULARY: usize = 5;
+const GLOBAL_BATCH: u64 = 4;
+
+/// A table of losses; tokens of even samples get an offset besides.
+#[derive(Module, Debug)]
+struct SometimesOffset<B: Backend> {
+    table: Param<Tensor<B, 1>>,
+    offset: Param<Tensor<B, 1>>,
+}
+
+impl SometimesOffset<B> {
+    fn new(scene: &Scene) -> Self {
+        let numbers = |name, len| Param::from_tensor(scene.tensor(scene.random(name, len), [len]));
+        Self {
+            table: numbers("table", VOCABULARY),
+            offset: numbers("offset", 1),
+        }
+    }
+}
+
+impl<B: Backend> LanguageModel<B> for SometimesOffset<B> {
+    fn token_losses(&self, batch: TokenBatch<B>) -> Tensor<B, 1> {
+        let [samples, seq_length] = batch.tokens.dims();
+        let losses = self.table.val().select(0, batch.tokens.reshape([samples * seq_length]));
+        let losses = match batch.step.tokens.places()[0].sample % 2 {
+            0 => losses + self.offset.val(),
+            _ => losses,
+        };
+        losses.clone() * losses
+    }
+
+    fn vocab_size(&self) -> usize {
+        VOCABULARY
+    }
+}
+
+fn trainer(scene: &Scene, context: &ParallelContext) -> anyhow::Result<Trainer<B, SometimesOffset<B>>> {
+    let config = TrainingConfig {
+        seq_length: 3,
+        micro_batch_size: 1,
+        global_batch_size: GLOBAL_BATCH as usize,
+        train_iters: 3,
+        lr: 1e-2,
+        min_lr: 0.0,
+        lr_decay_style: LearningRateDecay::Constant,
+        lr_decay_iters: None,
+        lr_warmup_iters: 0,
+        weight_decay: 0.0,
+        clip_grad: 0.0,
+        adam_beta1: 0.9,
+        adam_beta2: 0.95,
+        adam_eps: 1e-8,
+        seed: SEED,
+        replica_check_interval: 1,
+    };
+    // A bucket per parameter.
+    let data_parallel = DataParallelConfig::new().with_bucket_size(Some(1));
+    let net = SometimesOffset::new(scene);
+    Ok(Trainer::new(net, &config, data_parallel, context, &FlexDevice)?)
+}
+
+fn micro_batch(sample: u64) -> MicroBatch {
+    let token = |shift: u64| ((sample * 3 + shift) % VOCABULARY as u64) as i32;
+    MicroBatch {
+        tokens: (0..3).map(token).collect(),
+        targets: (1..4).map(token).collect(),
+        loss_mask: None,
+        sample_ids: vec![sample],
+        micro_batch_size: 1,
+        seq_length: 3,
+    }
+}
+
+fn train(scene: &Scene) -> anyhow::Result<()> {
+    let (data, size) = (
+        scene.context.coordinates().data as u64,
+        scene.context.grid().data_parallel_size(),
+    );
+    let mut wrapped = trainer(scene, &scene.context)?;
+    let mut alone = trainer(scene, &ParallelContext::single(SEED))?;
+    for step in 0..3 {
+        let samples = step * GLOBAL_BATCH..(step + 1) * GLOBAL_BATCH;
+        let mine: Vec<_> = samples
+            .clone()
+            .skip(data as usize)
+            .step_by(size)
+            .map(micro_batch)
+            .collect();
+        let all: Vec<_> = samples.map(micro_batch).collect();
+        let (part, whole) = (wrapped.step(&mine)?, alone.step(&all)?);
+        ensure!(
+            (part.loss - whole.loss).abs() <= 1e-12 * whole.loss.abs(),
+            "step {step}: loss {} against {}",
+            part.loss,
+            whole.loss
+        );
+    }
+    let expected = named(alone.model(), None).values;
+    same_values(
+        scene,
+        Closeness::Training,
+        &named(wrapped.model(), None).values,
+        &expected,
+    )
+}

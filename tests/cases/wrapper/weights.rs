@@ -1,0 +1,111 @@
+//! What happens to weights when a model is wrapped: all ranks take the first one's, or a difference is refused.
+
+use anyhow::ensure;
+use burn::tensor::Tensor;
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, WeightSync};
+use burn_megatron::parameters::{list_parameters, read_host};
+
+use super::nets::{ConvNet, Net, OddNet, Wrapped, named, same_values, wrap, wrapped_step};
+use super::{ALL, Check, DP2, DP4, Failure, SEVERAL, check_bits};
+use crate::cases::B;
+use crate::cases::comparison::{Closeness, Scene};
+
+pub const CHECKS: &[Check] = &[
+    check_bits(
+        "all_ranks_start_from_the_weights_of_the_first",
+        broadcast::<ConvNet<B>>,
+        SEVERAL,
+    ),
+    check_bits(
+        "frozen_parameters_start_from_those_of_the_first_too",
+        broadcast::<OddNet<B>>,
+        SEVERAL,
+    ),
+    check_bits("equal_weights_are_verified_and_kept", verify, ALL),
+];
+
+pub const FAILURES: &[Failure] = &[
+    Failure {
+        name: "a_different_weight_is_refused_by_name",
+        run: verify_different_bias,
+        layout: DP2,
+        messages: &["parameter head.bias differs between rank 0 and rank 1"],
+    },
+    Failure {
+        name: "the_rank_with_the_different_weight_is_named",
+        run: verify_different_bias,
+        layout: DP4,
+        messages: &["parameter head.bias differs between rank 0 and rank 2"],
+    },
+    Failure {
+        name: "replicas_that_drift_apart_are_refused_by_name",
+        run: drift,
+        layout: DP2,
+        messages: &["parameter twice.weight differs between rank 0 and rank 1"],
+    },
+];
+
+fn broadcast<M: Net>(scene: &Scene) -> anyhow::Result<()> {
+    let rank = scene.context.rank();
+    let start = M::new(scene, &format!("net of rank {rank}"));
+    let trained = |net: &M| -> Vec<bool> {
+        let parameters = list_parameters::<B, M>(net);
+        parameters.iter().map(|parameter| parameter.requires_grad).collect()
+    };
+    let expected_trained = trained(&start);
+    let wrapped = wrap(start, scene, 40)?;
+    let first = M::new(scene, "net of rank 0");
+    let expected = named(&first, None).values;
+    same_values(scene, Closeness::Bits, &named(wrapped.module(), None).values, &expected)?;
+    ensure!(
+        trained(wrapped.module()) == expected_trained,
+        "wrapping changed what is trained"
+    );
+    wrapped.check_replicas()?;
+    Ok(())
+}
+
+fn verified<M: Net>(net: M, scene: &Scene) -> anyhow::Result<Wrapped<M>> {
+    let config = DataParallelConfig::new().with_weight_sync(WeightSync::Verify);
+    Ok(DistributedDataParallel::new(net, &scene.context, config)?)
+}
+
+fn verify(scene: &Scene) -> anyhow::Result<()> {
+    let net = ConvNet::new(scene, "net");
+    let expected = named(&net, None).values;
+    let wrapped = verified(net, scene)?;
+    same_values(scene, Closeness::Bits, &named(wrapped.module(), None).values, &expected)
+}
+
+/// One bit of one bias differs, on one rank, neither the first nor, of four, the last.
+fn verify_different_bias(scene: &Scene) -> anyhow::Result<()> {
+    let mut net = ConvNet::new(scene, "net");
+    let size = scene.context.data_group().size();
+    if scene.context.rank() == size / 2 {
+        net.head.bias = net.head.bias.map(|bias| bias.map(|tensor| nudge(scene, tensor)));
+    }
+    verified(net, scene)?;
+    Ok(())
+}
+
+fn drift(scene: &Scene) -> anyhow::Result<()> {
+    let mut wrapped = wrap(OddNet::new(scene, "net"), scene, 40)?;
+    wrapped_step(&mut wrapped, scene, 0)?;
+    wrapped.check_replicas()?;
+    if scene.context.rank() == 1 {
+        wrapped.update(|mut net| {
+            net.twice.weight = net.twice.weight.map(|tensor| nudge(scene, tensor));
+            net
+        })?;
+    }
+    wrapped.check_replicas()?;
+    Ok(())
+}
+
+/// The tensor with the last bit of its first element turned.
+fn nudge<const D: usize>(scene: &Scene, tensor: Tensor<B, D>) -> Tensor<B, D> {
+    let shape = tensor.dims();
+    let mut values = read_host(tensor);
+    values[0] = f64::from_bits(values[0].to_bits() ^ 1);
+    scene.tensor(values, shape).require_grad()
+}
