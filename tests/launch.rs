@@ -64,8 +64,16 @@ fn act_as_rank(case: &str, environment: &Environment) {
         "two_writers" => return write_many_lines(rank),
         _ => {}
     }
-    let rendezvous_timeout = if case == "never_joins" { Duration::from_millis(500) } else { LONG };
-    let options = JoinOptions { rendezvous_timeout, timeout: LONG, ..JoinOptions::default() };
+    let rendezvous_timeout = if case == "never_joins" {
+        Duration::from_millis(500)
+    } else {
+        LONG
+    };
+    let options = JoinOptions {
+        rendezvous_timeout,
+        timeout: LONG,
+        ..JoinOptions::default()
+    };
     let world = match World::join(environment, &options) {
         Ok(world) => world,
         Err(error) => {
@@ -89,7 +97,11 @@ fn play(case: &str, world: &World) -> Result<(), Box<dyn Error>> {
             for other in 0..world.world_size() {
                 world.store().wait(&format!("here-{other}"), LONG)?;
             }
-            println!("hello from {rank} of {}, {}", world.world_size(), std::env::var("SPECIAL")?);
+            println!(
+                "hello from {rank} of {}, {}",
+                world.world_size(),
+                std::env::var("SPECIAL")?
+            );
         }
         ("exit_three", 1) => std::process::exit(3),
         ("own_error", 1) => return Err("loss is not finite".into()),
@@ -154,19 +166,34 @@ fn run_tests() {
         test("all_ranks_succeed", all_ranks_succeed),
         test("sixteen_ranks_meet", sixteen_ranks_meet),
         test("late_rank_is_waited_for", late_rank_is_waited_for),
-        test("lines_stay_whole_and_rank_zero_can_be_plain", lines_stay_whole_and_rank_zero_can_be_plain),
-        test("exit_code_of_the_first_failure_is_kept", exit_code_of_the_first_failure_is_kept),
+        test(
+            "lines_stay_whole_and_rank_zero_can_be_plain",
+            lines_stay_whole_and_rank_zero_can_be_plain,
+        ),
+        test(
+            "exit_code_of_the_first_failure_is_kept",
+            exit_code_of_the_first_failure_is_kept,
+        ),
         test("own_error_is_reported_everywhere", own_error_is_reported_everywhere),
         test("panic_is_reported_everywhere", panic_is_reported_everywhere),
-        test("killed_rank_is_named_and_nothing_is_left", killed_rank_is_named_and_nothing_is_left),
+        test(
+            "killed_rank_is_named_and_nothing_is_left",
+            killed_rank_is_named_and_nothing_is_left,
+        ),
         test("ranks_die_with_their_launcher", ranks_die_with_their_launcher),
         test("rank_that_never_joins_is_named", rank_that_never_joins_is_named),
-        test("rank_that_ends_without_joining_is_named", rank_that_ends_without_joining_is_named),
+        test(
+            "rank_that_ends_without_joining_is_named",
+            rank_that_ends_without_joining_is_named,
+        ),
         test("rank_that_does_not_end_is_killed", rank_that_does_not_end_is_killed),
         test("interrupt_ends_ranks_in_good_order", interrupt_ends_ranks_in_good_order),
         test("second_interrupt_kills", second_interrupt_kills),
         test("second_signal_ends_a_rank_at_once", second_signal_ends_a_rank_at_once),
-        test("hosting_rank_that_is_killed_is_named", hosting_rank_that_is_killed_is_named),
+        test(
+            "hosting_rank_that_is_killed_is_named",
+            hosting_rank_that_is_killed_is_named,
+        ),
         test("taken_port_is_an_error", taken_port_is_an_error),
     ];
     libtest_mimic::run(&Arguments::from_args(), tests).exit();
@@ -198,7 +225,9 @@ fn lines_stay_whole_and_rank_zero_can_be_plain() -> Result<(), Failed> {
     for (rank, prefix) in [(0, ""), (1, "[rank 1] ")] {
         let end = format!("rank {rank}");
         let lines: Vec<_> = ended.stdout.lines().filter(|line| line.ends_with(&end)).collect();
-        let expected: Vec<_> = (0..2000).map(|line| format!("{prefix}line {line} of rank {rank}")).collect();
+        let expected: Vec<_> = (0..2000)
+            .map(|line| format!("{prefix}line {line} of rank {rank}"))
+            .collect();
         expect(lines == expected, &format!("rank {rank}: {} lines", lines.len()))?;
     }
     Ok(())
@@ -207,7 +236,10 @@ fn lines_stay_whole_and_rank_zero_can_be_plain() -> Result<(), Failed> {
 fn exit_code_of_the_first_failure_is_kept() -> Result<(), Failed> {
     let ended = Job::start("exit_three")?.end()?;
     ended.expect_code(3)?;
-    ended.expect_line(&format!("[launcher] rank 1 (pid {}) failed first: exit code 3; then rank ", ended.pid(1)?))?;
+    ended.expect_line(&format!(
+        "[launcher] rank 1 (pid {}) failed first: exit code 3; then rank ",
+        ended.pid(1)?
+    ))?;
     ended.expect_line("exit code 75 (because another rank failed)")
 }
 
@@ -217,7 +249,10 @@ fn own_error_is_reported_everywhere() -> Result<(), Failed> {
     ended.expect_line("failed first: exit code 1 (loss is not finite); then rank ")?;
     for rank in [0, 2] {
         let line = ended.line(&format!("[rank {rank}] [rank {rank} on host "))?;
-        expect(line.contains("ends because rank 1 on host ") && line.contains("loss is not finite"), line)?;
+        expect(
+            line.contains("ends because rank 1 on host ") && line.contains("loss is not finite"),
+            line,
+        )?;
     }
     Ok(())
 }
@@ -225,7 +260,10 @@ fn own_error_is_reported_everywhere() -> Result<(), Failed> {
 fn panic_is_reported_everywhere() -> Result<(), Failed> {
     let ended = Job::start("panic")?.end()?;
     ended.expect_code(101)?;
-    let printed = ended.stderr.lines().filter(|line| line.starts_with("[rank 1]") && line.contains("panicked: "));
+    let printed = ended
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("[rank 1]") && line.contains("panicked: "));
     expect(printed.count() == 1, &ended.stderr)?;
     ended.expect_line("failed first: exit code 101 (panicked: index out of range at ")
 }
@@ -237,17 +275,27 @@ fn killed_rank_is_named_and_nothing_is_left() -> Result<(), Failed> {
     let start = Instant::now();
     send(pid, libc::SIGKILL);
     let ended = job.end()?;
-    expect(start.elapsed() < Duration::from_secs(10), &format!("took {:?}", start.elapsed()))?;
+    expect(
+        start.elapsed() < Duration::from_secs(10),
+        &format!("took {:?}", start.elapsed()),
+    )?;
     ended.expect_code(137)?;
-    ended.expect_line(&format!("[launcher] rank 2 (pid {pid}) failed first: killed by signal 9 (SIGKILL); then "))?;
+    ended.expect_line(&format!(
+        "[launcher] rank 2 (pid {pid}) failed first: killed by signal 9 (SIGKILL); then "
+    ))?;
     ended.expect_line("ends because rank 2 on host ")?;
-    expect(shared_memory.iter().all(|path| !Path::new(path).exists()), "files are left in /dev/shm")
+    expect(
+        shared_memory.iter().all(|path| !Path::new(path).exists()),
+        "files are left in /dev/shm",
+    )
 }
 
 fn ranks_die_with_their_launcher() -> Result<(), Failed> {
     let mut job = Job::start("launcher_killed")?;
     let shared_memory = job.wait_until_ready(3)?;
-    let ranks: Vec<_> = (0..3).map(|rank| job.pid(&format!("pid-{rank}"))).collect::<Result<_, _>>()?;
+    let ranks: Vec<_> = (0..3)
+        .map(|rank| job.pid(&format!("pid-{rank}")))
+        .collect::<Result<_, _>>()?;
     job.launcher.kill()?;
     job.launcher.wait()?;
     let all_gone = wait_until(Duration::from_secs(5), || !ranks.iter().any(|&pid| is_alive(pid)));
@@ -276,7 +324,10 @@ fn rank_that_does_not_end_is_killed() -> Result<(), Failed> {
     let start = Instant::now();
     let ended = Job::start("stubborn_rank")?.end()?;
     ended.expect_code(4)?;
-    expect(start.elapsed() < Duration::from_secs(10), &format!("took {:?}", start.elapsed()))?;
+    expect(
+        start.elapsed() < Duration::from_secs(10),
+        &format!("took {:?}", start.elapsed()),
+    )?;
     ended.expect_line("failed first: exit code 4; then rank 0: killed by signal 9 (SIGKILL) by the launcher")
 }
 
@@ -287,7 +338,10 @@ fn interrupt_ends_ranks_in_good_order() -> Result<(), Failed> {
         send(job.launcher.id(), signal);
         let ended = job.end()?;
         ended.expect_code(code)?;
-        expect(ended.stdout.matches("stopped in good order").count() == 3, &ended.stdout)?;
+        expect(
+            ended.stdout.matches("stopped in good order").count() == 3,
+            &ended.stdout,
+        )?;
         ended.expect_line("all 3 ranks have ended")?;
         expect(!ended.stderr.contains("failed"), &ended.stderr)?;
     }
@@ -303,7 +357,10 @@ fn second_interrupt_kills() -> Result<(), Failed> {
     send(job.launcher.id(), libc::SIGINT);
     let ended = job.end()?;
     ended.expect_code(130)?;
-    expect(start.elapsed() < Duration::from_secs(5), &format!("took {:?}", start.elapsed()))?;
+    expect(
+        start.elapsed() < Duration::from_secs(5),
+        &format!("took {:?}", start.elapsed()),
+    )?;
     ended.expect_line("interrupted by signal 2 (SIGINT); all 2 ranks have ended, 2 of them killed")
 }
 
@@ -327,12 +384,19 @@ fn hosting_rank_that_is_killed_is_named() -> Result<(), Failed> {
     let start = |rank: usize| {
         let mut command = Command::new(std::env::current_exe()?);
         command.env(CASE, "hosting_rank_killed").env(FOLDER, folder.path());
-        for (name, value) in [("WORLD_SIZE", 3), ("LOCAL_WORLD_SIZE", 3), ("RANK", rank), ("LOCAL_RANK", rank)] {
+        for (name, value) in [
+            ("WORLD_SIZE", 3),
+            ("LOCAL_WORLD_SIZE", 3),
+            ("RANK", rank),
+            ("LOCAL_RANK", rank),
+        ] {
             command.env(name, value.to_string());
         }
         command.env("MASTER_ADDR", "localhost").env("MASTER_PORT", "1");
         command.env("BURN_MEGATRON_STORE_PORT", store_port.to_string());
-        command.stderr(File::create(folder.path().join(format!("stderr-{rank}")))?).spawn()
+        command
+            .stderr(File::create(folder.path().join(format!("stderr-{rank}")))?)
+            .spawn()
     };
     let mut ranks = [start(0)?, start(1)?, start(2)?];
     let ready = |rank: usize| folder.path().join(format!("ready-{rank}")).exists();
@@ -342,9 +406,15 @@ fn hosting_rank_that_is_killed_is_named() -> Result<(), Failed> {
     for rank in [1, 2] {
         let code = ranks[rank].wait()?.code();
         let stderr = fs::read_to_string(folder.path().join(format!("stderr-{rank}")))?;
-        expect(code == Some(SECONDARY_FAILURE_EXIT_CODE), &format!("{code:?}: {stderr}"))?;
+        expect(
+            code == Some(SECONDARY_FAILURE_EXIT_CODE),
+            &format!("{code:?}: {stderr}"),
+        )?;
         let cause = format!("failed: lost the store at localhost:{store_port}, which rank 0 hosts (killed?)");
-        expect(stderr.contains("ends because rank 0 on host ") && stderr.contains(&cause), &stderr)?;
+        expect(
+            stderr.contains("ends because rank 0 on host ") && stderr.contains(&cause),
+            &stderr,
+        )?;
     }
     Ok(())
 }
@@ -354,7 +424,9 @@ fn taken_port_is_an_error() -> Result<(), Failed> {
     let port = taken.local_addr()?.port().to_string();
     let ended = Job::start_with("success", &[("MASTER_PORT", &port)])?.end()?;
     ended.expect_code(99)?;
-    ended.expect_line(&format!("the rendezvous store cannot listen on 127.0.0.1:{port}: the port is taken"))
+    ended.expect_line(&format!(
+        "the rendezvous store cannot listen on 127.0.0.1:{port}: the port is taken"
+    ))
 }
 
 /// A launcher that runs, with its ranks.
@@ -393,8 +465,13 @@ impl Job {
     /// Waits until each rank has said that it is ready; returns what they said.
     fn wait_until_ready(&self, ranks: usize) -> Result<Vec<String>, Failed> {
         let file = |rank: usize| self.folder.path().join(format!("ready-{rank}"));
-        expect(wait_until(LONG, || (0..ranks).all(|rank| file(rank).exists())), "the ranks are not ready")?;
-        Ok((0..ranks).map(|rank| fs::read_to_string(file(rank))).collect::<Result<_, _>>()?)
+        expect(
+            wait_until(LONG, || (0..ranks).all(|rank| file(rank).exists())),
+            "the ranks are not ready",
+        )?;
+        Ok((0..ranks)
+            .map(|rank| fs::read_to_string(file(rank)))
+            .collect::<Result<_, _>>()?)
     }
 
     fn pid(&self, name: &str) -> Result<u32, Failed> {
@@ -417,18 +494,29 @@ impl Job {
             if name.starts_with("pid-") {
                 // A grandchild got SIGKILL, and its new parent may take a moment to reap it.
                 let pid = self.pid(&name)?;
-                expect(wait_until(Duration::from_secs(1), || !is_alive(pid)), &format!("{name} is left running"))?;
+                expect(
+                    wait_until(Duration::from_secs(1), || !is_alive(pid)),
+                    &format!("{name} is left running"),
+                )?;
             }
         }
         let read = |name: &str| fs::read_to_string(self.folder.path().join(name));
         let (stdout, stderr) = (read("stdout")?, read("stderr")?);
-        Ok(Ended { folder: self.folder, status, stdout, stderr })
+        Ok(Ended {
+            folder: self.folder,
+            status,
+            stdout,
+            stderr,
+        })
     }
 }
 
 impl Ended {
     fn expect_code(&self, code: i32) -> Result<(), Failed> {
-        expect(self.status.code() == Some(code), &format!("{} instead of {code}\n{}", self.status, self.stderr))
+        expect(
+            self.status.code() == Some(code),
+            &format!("{} instead of {code}\n{}", self.status, self.stderr),
+        )
     }
 
     /// The first line of stderr that contains `text`.
@@ -465,9 +553,14 @@ fn wait_until(limit: Duration, mut claim: impl FnMut() -> bool) -> bool {
 
 /// Whether a process exists and is more than a zombie that nobody has reaped.
 fn is_alive(pid: u32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
     // The state follows the program's name, which stands in parentheses.
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.trim_start().chars().next());
     !matches!(state, Some('Z' | 'X'))
 }
 

@@ -73,7 +73,7 @@ fn train(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ExitCod
     };
     let mut session = Session::new(arguments, &context)?;
     let train_iters = arguments.optimization.train_iters;
-    let progress = is_first.then(|| Progress::new(train_iters, logging.log_interval));
+    let mut progress = is_first.then(|| Progress::new(train_iters, logging.log_interval));
     if let Some(progress) = &progress {
         let summary = session.summary();
         let grid = context.grid();
@@ -95,7 +95,7 @@ fn train(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ExitCod
         if let Some(log) = &mut log {
             log.write(&metrics)?;
         }
-        if let Some(progress) = &progress {
+        if let Some(progress) = &mut progress {
             progress.step(&metrics);
         }
         let is_due = logging.eval_interval > 0 && step.is_multiple_of(logging.eval_interval);

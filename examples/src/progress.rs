@@ -17,6 +17,8 @@ pub struct Progress {
     bar: Option<ProgressBar>,
     log_interval: u64,
     train_iters: u64,
+    /// Losses of the steps since the last line.
+    losses: Vec<f64>,
 }
 
 impl Progress {
@@ -33,11 +35,13 @@ impl Progress {
             bar,
             log_interval: log_interval.max(1),
             train_iters,
+            losses: Vec::new(),
         }
     }
 
-    /// Tells of a step.
-    pub fn step(&self, metrics: &StepMetrics) {
+    /// Tells of a step; a line has the mean loss of the steps since the line before.
+    pub fn step(&mut self, metrics: &StepMetrics) {
+        self.losses.push(metrics.loss);
         if let Some(bar) = &self.bar {
             bar.set_position(metrics.step);
             bar.set_message(format!(
@@ -47,7 +51,9 @@ impl Progress {
         }
         let is_due = metrics.step.is_multiple_of(self.log_interval);
         if is_due || metrics.step == 1 || metrics.step == self.train_iters {
-            self.line(&describe(metrics, self.train_iters));
+            let mean_loss = self.losses.iter().sum::<f64>() / self.losses.len() as f64;
+            self.losses.clear();
+            self.line(&describe(metrics, mean_loss, self.train_iters));
         }
     }
 
@@ -76,12 +82,12 @@ impl Progress {
     }
 }
 
-fn describe(metrics: &StepMetrics, train_iters: u64) -> String {
+fn describe(metrics: &StepMetrics, mean_loss: f64, train_iters: u64) -> String {
     format!(
         "step {}/{train_iters} | loss {:.4} | grad norm {:.3} | lr {:.2e} | {:.0} tokens/s | {:.2} GFLOP/s | \
          peak {} per rank | sent {}/step",
         metrics.step,
-        metrics.loss,
+        mean_loss,
         metrics.grad_norm,
         metrics.learning_rate,
         metrics.tokens_per_second,

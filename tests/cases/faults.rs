@@ -25,18 +25,29 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
         Job::new(fault("stopped_rank").with("timeout_secs", 2), 2)
             .ends_within(Duration::from_secs(20))
-            .fails_with("stopped_rank_is_named_when_the_timeout_passes", &["still missing: ranks [1]"]),
+            .fails_with(
+                "stopped_rank_is_named_when_the_timeout_passes",
+                &["still missing: ranks [1]"],
+            ),
         Job::new(fault("absent_rank").with("timeout_secs", 1), 3)
             .ends_within(Duration::from_secs(20))
             .fails_with("absent_rank_is_named_at_the_rendezvous", &["waiting for rank 1 of 3"]),
         Job::new(fault("late_rank"), 2).succeeds("late_rank_is_waited_for"),
         mismatch("other_operation").fails_with(
             "another_operation_names_both_ranks_and_calls",
-            &["rank 1 of group world [0, 1] called", "while rank 0 called", "all_gather", "all_reduce"],
+            &[
+                "rank 1 of group world [0, 1] called",
+                "while rank 0 called",
+                "all_gather",
+                "all_reduce",
+            ],
         ),
         mismatch("other_length").fails_with(
             "another_length_names_both_ranks_and_lengths",
-            &["rank 1 of group world [0, 1] called all_reduce sum of 4 f32", "rank 0 called all_reduce sum of 3 f32"],
+            &[
+                "rank 1 of group world [0, 1] called all_reduce sum of 4 f32",
+                "rank 0 called all_reduce sum of 3 f32",
+            ],
         ),
         Job::new(fault("wrong_token").with("timeout_secs", 5), 2)
             .ends_within(Duration::from_secs(30))
@@ -45,10 +56,14 @@ pub fn trials() -> Vec<Trial> {
             "layout_that_does_not_fit_the_world_names_valid_sizes",
             &["the world size must be a multiple", "got 3", "2 and 4"],
         ),
-        Job::new(training("not_finite", 2), 2)
-            .fails_with("loss_that_is_not_finite_names_step_and_rank", &["the loss of step 2 is NaN on rank"]),
-        Job::new(training("panic", 2), 2)
-            .fails_with("panicking_rank_ends_the_job_with_its_message", &["rank 1", "out of cheese"]),
+        Job::new(training("not_finite", 2), 2).fails_with(
+            "loss_that_is_not_finite_names_step_and_rank",
+            &["the loss of step 2 is NaN on rank"],
+        ),
+        Job::new(training("panic", 2), 2).fails_with(
+            "panicking_rank_ends_the_job_with_its_message",
+            &["rank 1", "out of cheese"],
+        ),
     ];
     for (tensor, ranks, killed) in [(2, 2, 0), (2, 2, 1), (1, 2, 1), (2, 4, 2)] {
         let case = training("killed", tensor).with("victim", killed);
@@ -64,7 +79,10 @@ fn killed_rank(job: Job, tensor: usize, ranks: usize, killed: usize) -> Trial {
         let end = job.ends_within(3 * END_LIMIT).run()?;
         let first = format!("rank {killed} (pid ");
         let facts = [
-            (end.code == 128 + libc::SIGKILL, "the launcher's exit code is the signal's"),
+            (
+                end.code == 128 + libc::SIGKILL,
+                "the launcher's exit code is the signal's",
+            ),
             (end.output.contains(&first), "the launcher names the rank"),
             (end.output.contains("killed by signal 9 (SIGKILL)"), "and how it ended"),
             (end.duration < END_LIMIT, "the job ends in time"),
@@ -166,9 +184,8 @@ fn train(case: &Case, world: &World, kind: &str) -> anyhow::Result<()> {
     let data_size = context.grid().data_parallel_size();
     for step in 0..50 {
         let mut micro_batches = problem::micro_batches(step, data, data_size);
-        if step == 1 && kind == "not_finite" {
-            let mask = micro_batches[0].loss_mask.as_mut();
-            mask.map(|mask| mask[0] = f32::NAN);
+        if let ("not_finite", 1, Some(mask)) = (kind, step, &mut micro_batches[0].loss_mask) {
+            mask[0] = f32::NAN;
         }
         if step == 2 && world.rank() == victim {
             match kind {

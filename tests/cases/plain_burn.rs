@@ -16,7 +16,10 @@ use burn_megatron::launch::World;
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
 use burn_megatron::random::{StepCoordinates, TokenMap};
-use burn_megatron::tensor_parallel::{ColumnParallelLinear, ColumnParallelLinearConfig, PositionEmbeddingConfig, RowParallelLinear, RowParallelLinearConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig, from_layer_norm};
+use burn_megatron::tensor_parallel::{
+    ColumnParallelLinear, ColumnParallelLinearConfig, PositionEmbeddingConfig, RowParallelLinear,
+    RowParallelLinearConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig, from_layer_norm,
+};
 use burn_megatron::topology::TopologyError;
 use libtest_mimic::Trial;
 use models::gpt::{Gpt, GptConfig};

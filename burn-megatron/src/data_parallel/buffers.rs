@@ -22,7 +22,10 @@ pub(super) enum BufferSync {
 impl BufferSync {
     /// Looks at a module that has just been made equal on all ranks.
     pub(super) fn new<B: CollectiveBackend, M: Module<B>>(module: &M) -> Self {
-        let untrained: Vec<bool> = list_parameters::<B, M>(module).iter().map(|p| !p.requires_grad).collect();
+        let untrained: Vec<bool> = list_parameters::<B, M>(module)
+            .iter()
+            .map(|p| !p.requires_grad)
+            .collect();
         match untrained.contains(&true) {
             true => BufferSync::Unknown(untrained_hashes::<B, M>(module, &untrained)),
             false => BufferSync::Known(vec![false; untrained.len()]),

@@ -185,7 +185,10 @@ impl ReducedGradients {
         };
         module.visit(&mut collector);
         let missed: Vec<&str> = collector.by_id.values().map(|(entry, _)| entry.name.as_str()).collect();
-        assert!(missed.is_empty(), "the module has no parameters {missed:?}, which have gradients");
+        assert!(
+            missed.is_empty(),
+            "the module has no parameters {missed:?}, which have gradients"
+        );
         collector.params
     }
 

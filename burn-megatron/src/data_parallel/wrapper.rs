@@ -207,7 +207,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         if self.binding.fits(&parameters) {
             return Ok(());
         }
-        self.context.transfer_declarations(&self.binding.parameters, &parameters);
+        self.context
+            .transfer_declarations(&self.binding.parameters, &parameters);
         let device = self.module().devices().first().cloned().unwrap_or_default();
         self.binding = Binding::new(parameters, self.bucket_size, &self.context, &device)?;
         self.is_step_begun = false;

@@ -130,9 +130,9 @@ impl Placement {
         let mut index = vec![0; last];
         for _ in 0..rows {
             let (mut local, mut logical) = (0, 0);
-            for d in 0..last {
-                local = local * self.local_shape[d] + index[d];
-                logical = logical * self.logical_shape[d] + index[d] + self.offset[d];
+            for (d, i) in index.iter().enumerate() {
+                local = local * self.local_shape[d] + i;
+                logical = logical * self.logical_shape[d] + i + self.offset[d];
             }
             let run = Run {
                 local: local * self.local_shape[last],

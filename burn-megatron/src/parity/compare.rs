@@ -172,8 +172,7 @@ impl Judge {
     }
 
     fn check(&mut self, step: u64, what: &str, difference: f64, tolerance: f64, detail: std::fmt::Arguments<'_>) {
-        // Written so that a NaN fails.
-        if !(difference <= tolerance) {
+        if difference.is_nan() || difference > tolerance {
             self.failures.push(format!(
                 "step {step}: {what} {detail} differs by {difference:.2e}, allowed {tolerance:.0e}"
             ));

@@ -128,7 +128,11 @@ impl TrainingConfig {
                 return out_of_range(name, "in [0, 1)", value);
             }
         }
-        if self.train_iters.checked_mul(self.global_batch_size as u64).is_none_or(|n| n >= 1 << 32) {
+        if self
+            .train_iters
+            .checked_mul(self.global_batch_size as u64)
+            .is_none_or(|n| n >= 1 << 32)
+        {
             let rule = "such that train-iters * global-batch-size is below 2^32";
             return out_of_range("--train-iters", rule, self.train_iters as f64);
         }

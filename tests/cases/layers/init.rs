@@ -223,7 +223,10 @@ fn different_bias(scene: &Scene) -> anyhow::Result<()> {
     let mut module = HalfDeclared::new(context)?;
     module.norms[1] = from_layer_norm(module.norms[1].clone(), &context.scope("norms.1"));
     let rank = context.rank() as f64;
-    module.row.bias = module.row.bias.map(|bias| bias.map(|_| scene.tensor(vec![rank; 7], [7]).require_grad()));
+    module.row.bias = module
+        .row
+        .bias
+        .map(|bias| bias.map(|_| scene.tensor(vec![rank; 7], [7]).require_grad()));
     let message = wrap(module, scene).err().context("it was accepted")?.to_string();
     let expected = "parameter row.bias differs between rank 0 and rank 1";
     ensure!(message.contains(expected), "{message:?}");

@@ -66,7 +66,10 @@ impl Norms {
     fn expected(&self) -> WholeParameters {
         BTreeMap::from([
             ("weight".to_owned(), whole(&self.plain.gamma, &self.serial.gradients)),
-            ("bias".to_owned(), whole(Self::beta(&self.plain), &self.serial.gradients)),
+            (
+                "bias".to_owned(),
+                whole(Self::beta(&self.plain), &self.serial.gradients),
+            ),
         ])
     }
 }
@@ -85,7 +88,9 @@ fn summed(scene: &Scene) -> anyhow::Result<()> {
     let mut params = GradientsParams::from_grads(parallel.gradients, &layer);
     sum_partial_gradients::<B, _>(&mut params, &layer, &scene.context)?;
     for (name, param) in [("weight", &layer.gamma), ("bias", Norms::beta(&layer))] {
-        let gradient = params.get::<Flex, 1>(param.id).context("every parameter has a gradient")?;
+        let gradient = params
+            .get::<Flex, 1>(param.id)
+            .context("every parameter has a gradient")?;
         let (_, expected) = &expected[name];
         scene.close(name, &read_host(gradient), expected, &Placement::whole([D_MODEL]))?;
     }

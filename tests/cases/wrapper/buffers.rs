@@ -4,8 +4,8 @@ use anyhow::ensure;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
 use burn_megatron::parameters::read_host;
 
-use super::nets::{ConvNet, Net, micro_batches_of, wrap, wrapped_step};
-use super::{ALL, Check, check_bits};
+use super::nets::{ConvNet, Net, OddNet, micro_batches_of, wrap, wrapped_step};
+use super::{ALL, Check, SEVERAL, check, check_bits};
 use crate::cases::B;
 use crate::cases::comparison::Scene;
 
@@ -17,6 +17,7 @@ pub const CHECKS: &[Check] = &[
         replicas,
         ALL,
     ),
+    check("frozen_parameters_do_not_travel_in_every_step", frozen, SEVERAL),
 ];
 
 const STEPS: usize = 3;
@@ -74,5 +75,21 @@ fn replicas(scene: &Scene) -> anyhow::Result<()> {
         statistics(wrapped.module());
         wrapped.check_replicas()?;
     }
+    Ok(())
+}
+
+/// From the third step on, the first rank, which owns what is broadcast, sends no more than the others.
+fn frozen(scene: &Scene) -> anyhow::Result<()> {
+    let mut wrapped = wrap(OddNet::new(scene, "net"), scene, 40)?;
+    for step in 0..2 {
+        wrapped_step(&mut wrapped, scene, step)?;
+    }
+    let group = scene.context.data_group();
+    let before = group.bytes_communicated();
+    wrapped_step(&mut wrapped, scene, 2)?;
+    let sent = (group.bytes_communicated() - before) as i64;
+    let mut all = vec![0; group.size()];
+    group.all_gather(&[sent], &mut all)?;
+    ensure!(all.iter().all(|&other| other == sent), "ranks sent {all:?} bytes");
     Ok(())
 }

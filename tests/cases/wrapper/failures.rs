@@ -24,6 +24,12 @@ pub const CHECKS: &[Check] = &[
         dropped_gradients,
         ALL,
     ),
+    check("a_loss_of_a_captured_module_is_refused", captured_module, ALL),
+    check(
+        "a_parameter_in_two_places_is_refused_by_paths",
+        shared_parameter,
+        &[ONE],
+    ),
     check("a_module_of_two_types_is_refused_by_names", mixed_types, &[ONE]),
 ];
 
@@ -101,6 +107,28 @@ fn no_last(scene: &Scene) -> anyhow::Result<()> {
     }
     let expected = named(&net, Some(&plain_step(&net, scene, 0))).gradients;
     same_values(scene, Closeness::Pass, &by_name(&wrapped.gradients()?), &expected)
+}
+
+/// As when the closure computes its loss with the wrapper's own module instead of the one that it is given.
+fn captured_module(scene: &Scene) -> anyhow::Result<()> {
+    let mut wrapped = wrap(OddNet::new(scene, "net"), scene, 40)?;
+    let captured = wrapped.module().clone();
+    wrapped.backward(StepPart::Last, |_| captured.loss(scene, 0))?;
+    let message = wrapped.gradients().err().context("it was accepted")?.to_string();
+    let expected = "no parameter received a gradient in this step";
+    ensure!(message.contains(expected), "{message:?}");
+    // The wrapper goes on from there.
+    wrapped_step(&mut wrapped, scene, 0)?;
+    Ok(())
+}
+
+fn shared_parameter(scene: &Scene) -> anyhow::Result<()> {
+    let mut net = OddNet::new(scene, "net");
+    net.head.bias = net.sometimes.bias.clone();
+    let message = wrap(net, scene, 40).err().context("it was accepted")?.to_string();
+    let expected = "sometimes.bias and head.bias are clones of one parameter";
+    ensure!(message.contains(expected), "{message:?}");
+    Ok(())
 }
 
 fn mixed_types(scene: &Scene) -> anyhow::Result<()> {

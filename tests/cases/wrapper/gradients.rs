@@ -11,6 +11,7 @@ use crate::cases::B;
 use crate::cases::comparison::{Closeness, Scene};
 
 pub const CHECKS: &[Check] = &[
+    check("a_thawed_parameter_gets_its_gradient", thawed, ALL),
     check(
         "gradients_of_a_conv_net_are_the_mean_over_all_samples",
         mean::<ConvNet<B>>,
@@ -69,6 +70,23 @@ fn odd(scene: &Scene) -> anyhow::Result<()> {
         same_values(scene, Closeness::Pass, &gradients, &expected)?;
     }
     Ok(())
+}
+
+/// A frozen parameter that an update makes a trained one.
+fn thawed(scene: &Scene) -> anyhow::Result<()> {
+    let thaw = |mut net: OddNet<B>| {
+        net.frozen.weight = net.frozen.weight.set_require_grad(true);
+        net
+    };
+    let net = thaw(OddNet::new(scene, "net"));
+    let mut wrapped = wrap(OddNet::new(scene, "net"), scene, 40)?;
+    wrapped_step(&mut wrapped, scene, 0)?;
+    wrapped.update(thaw)?;
+    let mut gradients = by_name(&wrapped_step(&mut wrapped, scene, 1)?);
+    gradients.retain(|name, _| !name.starts_with("never."));
+    let expected = named(&net, Some(&plain_step(&net, scene, 1))).gradients;
+    ensure!(expected.contains_key("frozen.weight") && !expected.contains_key("frozen.bias"));
+    same_values(scene, Closeness::Pass, &gradients, &expected)
 }
 
 fn buckets<M: Net>(scene: &Scene) -> anyhow::Result<()> {

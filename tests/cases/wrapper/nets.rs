@@ -11,7 +11,7 @@ use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::tensor::activation::tanh;
 use burn::tensor::{Tensor, backend::Backend};
 use burn_flex::FlexDevice;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart, ReducedGradients};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ReducedGradients, StepPart};
 use burn_megatron::parameters::{Placement, read_host};
 
 use crate::cases::B;

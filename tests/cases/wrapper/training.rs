@@ -62,8 +62,8 @@ fn train<M: Net, O: Optimizer<M, B>>(scene: &Scene, optimizer: impl Fn() -> O) -
         let params = GradientsParams::from_grads(plain_step(&plain, scene, step), &plain);
         plain = plain_optimizer.step(learning_rate, plain, params);
 
-        let params = wrapped_step(&mut wrapped, scene, step)?.into_params(wrapped.module());
-        wrapped.update(|net| wrapped_optimizer.step(learning_rate, net, params))?;
+        let gradients = wrapped_step(&mut wrapped, scene, step)?;
+        wrapped.step(learning_rate, &mut wrapped_optimizer, gradients)?;
         wrapped.check_replicas()?;
     }
     let trained = |module: &M| {

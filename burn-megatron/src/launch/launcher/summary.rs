@@ -187,7 +187,8 @@ impl fmt::Display for LaunchSummary {
             if killed > 0 {
                 write!(formatter, ", {killed} of them killed")?;
             }
-            let is_answer = |end: &RankEnd| end.is_killed_by_launcher() || end.outcome == RankOutcome::Exited(128 + signal);
+            let is_answer =
+                |end: &RankEnd| end.is_killed_by_launcher() || end.outcome == RankOutcome::Exited(128 + signal);
             return self.write_failures(formatter, "; ", is_answer);
         }
         let Some(first) = self.first_failure() else {
