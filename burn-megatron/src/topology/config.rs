@@ -151,7 +151,7 @@ pub fn check_divides(what: &str, value: usize, by: &'static str, divisor: usize)
 }
 
 /// The positive multiples of `divisor` on either side of `value`, as text.
-fn nearest_multiples(value: usize, divisor: usize) -> String {
+pub(crate) fn nearest_multiples(value: usize, divisor: usize) -> String {
     let below = value / divisor * divisor;
     let above = below.saturating_add(divisor);
     if below == 0 {

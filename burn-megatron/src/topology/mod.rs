@@ -8,5 +8,6 @@ mod grid;
 mod tests;
 
 pub use config::check_divides;
+pub(crate) use config::nearest_multiples;
 pub use config::{ParallelConfig, TopologyError};
 pub use grid::{Coordinates, GroupKind, RankGrid};

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LearningRateConfig, LearningRateDecay, LearningRateSchedule, ScheduleError};
 use crate::optimizer::AdamWConfig;
+use crate::topology::nearest_multiples;
 
 /// The settings of a run. Names are those of Megatron-LM's flags.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -159,16 +160,11 @@ impl TrainingConfig {
         if per_round > 0 && self.global_batch_size.is_multiple_of(per_round) {
             return Ok(self.global_batch_size / per_round);
         }
-        let below = self.global_batch_size / per_round.max(1) * per_round;
-        let above = below + per_round;
         Err(TrainingConfigError::GlobalBatch {
             global: self.global_batch_size,
             micro: self.micro_batch_size,
             data: data_parallel_size,
-            nearest: match below {
-                0 => above.to_string(),
-                _ => format!("{below} and {above}"),
-            },
+            nearest: nearest_multiples(self.global_batch_size, per_round.max(1)),
         })
     }
 

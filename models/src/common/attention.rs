@@ -11,7 +11,7 @@ use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
 use burn_megatron::tensor_parallel::{
     ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
 };
-use burn_megatron::topology::TopologyError;
+use burn_megatron::topology::{TopologyError, check_divides};
 
 use super::TokenContext;
 
@@ -51,7 +51,7 @@ impl CausalSelfAttentionConfig {
     /// Returns the attention of a layer; its parameters are named `c_attn` and `c_proj` in the context's scope.
     ///
     /// # Errors
-    /// When the heads do not divide `d_model`, or the tensor-parallel size does not divide the heads.
+    /// When the number of heads does not divide `d_model`, or the tensor-parallel size does not divide the heads.
     pub fn init<B: Backend>(
         &self,
         dropout_site: DropoutSite,
@@ -62,12 +62,7 @@ impl CausalSelfAttentionConfig {
         context
             .config()
             .check_tensor_divides("the number of attention heads", self.n_heads)?;
-        assert!(
-            self.d_model.is_multiple_of(self.n_heads),
-            "d_model {} must be a multiple of the {} heads",
-            self.d_model,
-            self.n_heads
-        );
+        check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
         let n_heads = self.n_heads / group.size();
         let c_attn = ColumnParallelLinearConfig::new(self.d_model, 3 * self.d_model)
             .with_fused(3)
