@@ -17,7 +17,6 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use std::fs::File;
 use std::io::{self, Read, Write};
 
 /// Size of a challenge.
@@ -42,7 +41,7 @@ pub(super) type Proof = [u8; PROOF_BYTES];
 /// When the system has no random numbers.
 pub(super) fn new_challenge() -> io::Result<Challenge> {
     let mut challenge = [0; CHALLENGE_BYTES];
-    File::open("/dev/urandom")?.read_exact(&mut challenge)?;
+    getrandom::fill(&mut challenge)?;
     Ok(challenge)
 }
 
