@@ -339,7 +339,7 @@ pub fn cut(whole: &[f64], placement: &Placement) -> Vec<f64> {
 }
 
 /// Whether what lies outside the logical array is zero.
-fn padding_is_zero(values: &[f64], placement: &Placement) -> bool {
+pub fn padding_is_zero(values: &[f64], placement: &Placement) -> bool {
     let mut padding = values.to_vec();
     for run in placement.runs() {
         padding[run.local..run.local + run.length].fill(0.0);

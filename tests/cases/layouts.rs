@@ -13,6 +13,7 @@ use burn_megatron::parity::{Judge, Tolerance, compare_shard};
 use burn_megatron::topology::ParallelConfig;
 use libtest_mimic::Trial;
 
+use super::comparison::padding_is_zero;
 use super::{B, problem};
 use crate::harness::{Case, Job};
 
@@ -244,12 +245,4 @@ fn unpad(values: &[f64], placement: &Placement) -> Vec<f64> {
         logical[run.logical..run.logical + run.length].copy_from_slice(&values[run.local..run.local + run.length]);
     }
     logical
-}
-
-fn padding_is_zero(values: &[f64], placement: &Placement) -> bool {
-    let mut padding = values.to_vec();
-    for run in placement.runs() {
-        padding[run.local..run.local + run.length].fill(0.0);
-    }
-    padding.iter().all(|&value| value == 0.0)
 }

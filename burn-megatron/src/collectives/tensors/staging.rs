@@ -40,13 +40,11 @@ pub(super) fn all_reduce<B: Backend>(
     op: ReduceOp,
     group: &ProcessGroup,
 ) -> Result<FloatTensor<B>, CollectiveError> {
-    if group.size() == 1 {
-        return Ok(tensor);
-    }
-    let device = B::float_device(&tensor);
-    let mut data = read::<B>(tensor);
-    with_float!(data.dtype, T => group.all_reduce(elements_mut::<T>(&mut data), op)?);
-    Ok(B::float_from_data(data, &device))
+    in_place::<B>(
+        tensor,
+        group,
+        |data| with_float!(data.dtype, T => group.all_reduce(elements_mut::<T>(data), op)),
+    )
 }
 
 /// Returns the tensor of the rank with index `root`.
@@ -55,12 +53,25 @@ pub(super) fn broadcast<B: Backend>(
     root: usize,
     group: &ProcessGroup,
 ) -> Result<FloatTensor<B>, CollectiveError> {
+    in_place::<B>(
+        tensor,
+        group,
+        |data| with_float!(data.dtype, T => group.broadcast(elements_mut::<T>(data), root)),
+    )
+}
+
+/// Lets a collective change a tensor's elements; in a group of one there is nothing to change.
+fn in_place<B: Backend>(
+    tensor: FloatTensor<B>,
+    group: &ProcessGroup,
+    collective: impl FnOnce(&mut TensorData) -> Result<(), CollectiveError>,
+) -> Result<FloatTensor<B>, CollectiveError> {
     if group.size() == 1 {
         return Ok(tensor);
     }
     let device = B::float_device(&tensor);
     let mut data = read::<B>(tensor);
-    with_float!(data.dtype, T => group.broadcast(elements_mut::<T>(&mut data), root)?);
+    collective(&mut data)?;
     Ok(B::float_from_data(data, &device))
 }
 
