@@ -147,6 +147,11 @@ impl GptConfig {
                 return Err(TopologyError::Zero { name });
             }
         }
+        if parallel.pipeline_parallel_size > 1 {
+            return Err(TopologyError::NoStages {
+                pipeline: parallel.pipeline_parallel_size,
+            });
+        }
         burn_megatron::topology::check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
         parallel.check_tensor_divides("the number of attention heads", self.n_heads)?;
         parallel.check_tensor_divides("the MLP's hidden size", self.hidden_size())?;
