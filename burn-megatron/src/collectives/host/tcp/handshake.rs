@@ -222,3 +222,85 @@ impl Side {
         self.mac(token, hello, challenge).verify_slice(proof).is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TOKEN: &[u8] = b"the token of the job";
+
+    fn hello(challenge: Challenge) -> Hello {
+        Hello {
+            group: [7; 32],
+            from: 2,
+            to: 0,
+            channel: 1,
+            challenge,
+        }
+    }
+
+    /// Feeds bytes in pieces of these lengths; what the acceptor did about each whole message.
+    fn feed(acceptance: &mut Acceptance, mut bytes: &[u8], pieces: &[usize], answers: &mut Vec<Next>) {
+        let mut pieces = pieces.iter().cycle();
+        while !bytes.is_empty() {
+            let buffer = acceptance.buffer();
+            let count = (*pieces.next().expect("a cycle"))
+                .clamp(1, buffer.len())
+                .min(bytes.len());
+            buffer[..count].copy_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            match acceptance.advance(count, TOKEN, |_| true) {
+                Next::Wait => {}
+                Next::Drop(why) => return answers.push(Next::Drop(why)),
+                next => answers.push(next),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_stranger_sends_is_never_welcomed(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            speaks_the_protocol in any::<bool>(),
+            pieces in proptest::collection::vec(1usize..64, 1..8),
+        ) {
+            let mut message = match speaks_the_protocol {
+                true => hello([3; CHALLENGE_BYTES]).to_bytes().to_vec(),
+                false => Vec::new(),
+            };
+            message.extend(bytes);
+            let mut answers = Vec::new();
+            feed(&mut Acceptance::new(), &message, &pieces, &mut answers);
+            prop_assert!(answers.iter().all(|next| !matches!(next, Next::Welcome(_))));
+        }
+
+        #[test]
+        fn a_member_is_welcomed_however_its_bytes_are_cut(
+            challenge in any::<[u8; CHALLENGE_BYTES]>(),
+            pieces in proptest::collection::vec(1usize..64, 1..8),
+        ) {
+            let hello = hello(challenge);
+            let mut acceptance = Acceptance::new();
+            let mut answers = Vec::new();
+            feed(&mut acceptance, &hello.to_bytes(), &pieces, &mut answers);
+            let Some(Next::Answer(answer)) = answers.pop() else {
+                return Err(TestCaseError::fail("no answer to a hello"));
+            };
+            let (theirs, proof) = answer.split_at(CHALLENGE_BYTES);
+            prop_assert!(Side::Acceptor.verify(TOKEN, &hello, theirs, proof));
+            // The acceptor's own proof, sent back to it, is no proof of the other side.
+            prop_assert!(!Side::Initiator.verify(TOKEN, &hello, theirs, proof));
+            feed(&mut acceptance, &Side::Initiator.prove(TOKEN, &hello, theirs), &pieces, &mut answers);
+            prop_assert!(matches!(answers.pop(), Some(Next::Welcome(welcomed)) if welcomed == hello));
+        }
+    }
+
+    #[test]
+    fn another_token_is_no_proof() {
+        let hello = hello([3; CHALLENGE_BYTES]);
+        let proof = Side::Initiator.prove(b"another token", &hello, &[5; CHALLENGE_BYTES]);
+        assert!(!Side::Initiator.verify(TOKEN, &hello, &[5; CHALLENGE_BYTES], &proof));
+    }
+}
