@@ -47,7 +47,7 @@ struct Arguments {
     /// Type of the elements: f32, f64, f16, bf16, i32, i64, u8
     #[arg(long, value_name = "TYPE", value_parser = element_type, default_value = "f32")]
     element_type: ElementType,
-    /// Calls per size that count [default: as many as take 0.3 s, from 5 to 2000]
+    /// Calls per size that count [default: as many as take 0.3 s, from 5 to 5000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeats: Option<u32>,
     /// How often everything is measured; medians over the rounds are compared

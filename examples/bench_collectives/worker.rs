@@ -22,6 +22,10 @@ pub const ENGINE_VARIABLE: &str = "BENCH_COLLECTIVES_ENGINE";
 const WARM_UP_CALLS: usize = 3;
 /// How long the calls of one size take in all, unless the number of calls is given.
 const SECONDS_PER_SIZE: f64 = 0.3;
+/// Calls between two looks at the time.
+const CALLS_PER_BATCH: usize = 5;
+/// Calls that are enough, however short.
+const MAX_CALLS: usize = 5000;
 
 /// Measures as a rank of the job around this process; rank 0 writes the results to `log`.
 pub fn run_rank(arguments: &Arguments, log: &Path) -> anyhow::Result<()> {
@@ -115,19 +119,25 @@ impl<'a, T: CollectiveElement + From<u8>> Task<'a, T> {
     ///
     /// Calls follow each other without a barrier, as in a training step.
     fn measure(&mut self, repeats: Option<u32>) -> Result<f64, CollectiveError> {
-        let mut estimate = f64::INFINITY;
         for _ in 0..WARM_UP_CALLS {
-            estimate = estimate.min(self.call()?);
+            self.call()?;
         }
-        let mut estimate = [estimate];
-        self.group.all_reduce(&mut estimate, ReduceOp::Max)?;
-        let repeats = match repeats {
-            Some(repeats) => repeats as usize,
-            None => (SECONDS_PER_SIZE / estimate[0]).clamp(5.0, 2000.0) as usize,
-        };
-        let mut seconds = Vec::with_capacity(repeats);
-        for _ in 0..repeats {
-            seconds.push(self.call()?);
+        let mut seconds = Vec::new();
+        let start = Instant::now();
+        loop {
+            let batch = match repeats {
+                Some(repeats) => repeats as usize,
+                None => CALLS_PER_BATCH,
+            };
+            for _ in 0..batch {
+                seconds.push(self.call()?);
+            }
+            // All ranks come to the same decision.
+            let mut elapsed = [start.elapsed().as_secs_f64()];
+            self.group.all_reduce(&mut elapsed, ReduceOp::Max)?;
+            if repeats.is_some() || elapsed[0] >= SECONDS_PER_SIZE || seconds.len() >= MAX_CALLS {
+                break;
+            }
         }
         self.group.all_reduce(&mut seconds, ReduceOp::Max)?;
         Ok(median(seconds))
