@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use burn_megatron::training::StepMetrics;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
 use crate::terminal::draw_target;
 
@@ -112,7 +113,7 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
-/// The metrics of every step, as JSON lines in a file.
+/// Metrics, of every step say, as JSON lines in a file.
 pub struct JsonLines {
     file: std::io::BufWriter<std::fs::File>,
     path: std::path::PathBuf,
@@ -136,7 +137,7 @@ impl JsonLines {
     ///
     /// # Errors
     /// When the file cannot be written, naming it.
-    pub fn write(&mut self, metrics: &StepMetrics) -> anyhow::Result<()> {
+    pub fn write(&mut self, metrics: &impl Serialize) -> anyhow::Result<()> {
         let line = serde_json::to_string(metrics).context("metrics are plain numbers")?;
         writeln!(self.file, "{line}")
             .and_then(|()| self.file.flush())

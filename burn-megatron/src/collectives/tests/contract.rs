@@ -199,6 +199,19 @@ fn four_ranks_match_the_model() {
     every_type(4);
 }
 
+/// Between hosts an all-reduce over TCP is not cut into chunks, yet adds in the same order.
+#[test]
+fn ranks_on_two_hosts_match_the_model() {
+    let worlds = join_worlds_on(&[Some("here"), Some("here"), Some("there")], TIMEOUT);
+    run_worlds(worlds, |world| {
+        let group = connect_all(&world, EngineChoice::Auto);
+        assert_eq!(group.engine_name(), "tcp");
+        every_length::<f32>(&group);
+        every_length::<bf16>(&group);
+        every_length::<u8>(&group);
+    });
+}
+
 /// One element gets the same sum wherever it lies in a message, however long that is.
 #[test]
 fn sums_do_not_depend_on_chunk_boundaries() {

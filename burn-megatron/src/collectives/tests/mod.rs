@@ -12,7 +12,7 @@ use super::{EngineChoice, GroupOptions, ProcessGroup};
 use crate::launch::{PeerFailure, World};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
-use worlds::join_worlds;
+use worlds::{join_worlds, join_worlds_on};
 
 /// The bound of waits that are not meant to run out.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,7 +25,11 @@ pub(super) const ENGINES: [EngineChoice; 2] = [EngineChoice::SharedMemory, Engin
 /// Runs `body` on `n` ranks at the same time and returns what each returned, by rank. A rank that
 /// panics raises the failure signal of the others, then the whole test fails.
 pub(super) fn run_ranks<R: Send>(n: usize, timeout: Duration, body: impl Fn(World) -> R + Sync) -> Vec<R> {
-    let worlds = join_worlds(n, timeout);
+    run_worlds(join_worlds(n, timeout), body)
+}
+
+/// Like [`run_ranks`], in worlds that are there already.
+pub(super) fn run_worlds<R: Send>(worlds: Vec<World>, body: impl Fn(World) -> R + Sync) -> Vec<R> {
     let signals: Vec<_> = worlds.iter().map(|world| world.failure().clone()).collect();
     let run = |world: World| {
         let rank = world.rank();

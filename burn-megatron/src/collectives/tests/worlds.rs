@@ -6,6 +6,12 @@ use std::net::TcpListener;
 
 /// Returns the worlds of a new job, by rank. Rank 0 hosts the store; all ranks share this host.
 pub(super) fn join_worlds(n: usize, timeout: Duration) -> Vec<World> {
+    join_worlds_on(&vec![None; n], timeout)
+}
+
+/// Like [`join_worlds`], with ranks that take themselves to be on the `hosts`.
+pub(super) fn join_worlds_on(hosts: &[Option<&str>], timeout: Duration) -> Vec<World> {
+    let n = hosts.len();
     // A port that was free a moment ago.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -27,7 +33,7 @@ pub(super) fn join_worlds(n: usize, timeout: Duration) -> Vec<World> {
             job_token: None,
             store_hosted_elsewhere: false,
             chosen_store_port: Some(port),
-            host: None,
+            host: hosts[rank].map(str::to_owned),
             run_id: Some("collectives".into()),
             restart_count: None,
         };

@@ -3,8 +3,8 @@
 //! # Spinning, then sleeping
 //!
 //! A waiter first looks at the counter again and again, because the other rank is usually about to
-//! raise it and a system call costs more than that takes. Then it yields, then it sleeps on a
-//! futex. The futex is not PRIVATE: the ranks are different processes.
+//! raise it and a sleep costs more than that takes. In between it yields, and at last it sleeps on
+//! a futex. The futex is not PRIVATE: the ranks are different processes.
 //!
 //! A wake-up is a system call, so it is made only when somebody sleeps. Both sides use
 //! sequentially consistent operations in opposite order,
@@ -71,37 +71,34 @@ fn has_reached(value: u32, target: u32) -> bool {
 /// How long a waiter looks before it sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spinning {
-    /// Looks with a pause instruction between them.
-    pub spins: u32,
-    /// Looks with the processor yielded between them.
-    pub yields: u32,
+    /// Rounds of [`LOOKS`] looks, after each of which the processor is yielded.
+    rounds: u32,
 }
+
+/// Looks with a pause instruction between them: about a microsecond. Not more in one go, even with
+/// a core for each rank: when another program takes a core, both ranks share the other, and the one
+/// that looks keeps the one waited for from running.
+const LOOKS: u32 = 20;
 
 impl Spinning {
     /// Returns what suits `ranks` ranks on this node: with a core for each, the one waited for
-    /// runs; with fewer cores it may need this one.
+    /// runs; with fewer cores it may need this one for longer than it pays to look.
     pub fn for_ranks(ranks: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        if ranks <= cores {
-            // About 50 to 100 µs, more than a chunk takes.
-            Spinning { spins: 2000, yields: 4 }
-        } else {
-            Spinning { spins: 20, yields: 20 }
-        }
+        // 60 are about 60 to 100 µs, more than a chunk takes.
+        let rounds = if ranks <= cores { 60 } else { 20 };
+        Spinning { rounds }
     }
 
     /// Looks at the counter until it has reached `target` or it is time to sleep; returns whether
     /// it has.
     pub fn wait(&self, flag: &Flag, target: u32) -> bool {
-        for _ in 0..self.spins {
-            if flag.has_reached(target) {
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        for _ in 0..self.yields {
-            if flag.has_reached(target) {
-                return true;
+        for _ in 0..self.rounds {
+            for _ in 0..LOOKS {
+                if flag.has_reached(target) {
+                    return true;
+                }
+                std::hint::spin_loop();
             }
             std::thread::yield_now();
         }

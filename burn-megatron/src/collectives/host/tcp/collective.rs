@@ -8,6 +8,10 @@
 //! a rank that is ahead is not read until the others have caught up, so memory stays bounded. A
 //! large all-reduce is such a reduction of one segment per rank, then a gather of the segments; in
 //! a small one every rank reduces everything, which saves a round trip.
+//!
+//! Between ranks of one host the processors copy everything, so their caches decide: the buffer is
+//! reduced and gathered a chunk at a time, and what one rank writes is still in the cache when the
+//! other reads it. Between hosts it is one chunk, because the network would wait between chunks.
 
 use super::super::super::call::CallDescriptor;
 use super::super::super::error::CollectiveError;
@@ -19,6 +23,8 @@ use std::sync::PoisonError;
 
 /// Up to this size every rank of an all-reduce adds up everything.
 const SMALL_BYTES: usize = 8 * 1024;
+/// What each rank reduces of a chunk of an all-reduce between ranks of one host; whole elements.
+pub(super) const NEAR_SEGMENT_BYTES: usize = 128 * 1024;
 /// What of each rank's contribution is received before it is reduced; whole elements.
 const PIECE_BYTES: usize = 256 * 1024;
 
@@ -31,10 +37,29 @@ impl TcpEngine {
 
     /// Replaces `buffer` by its reduction over all ranks.
     pub(super) fn all_reduce_buffer(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        let header = call.to_bytes();
         if buffer.len() <= SMALL_BYTES {
             let contribution = buffer.to_vec();
-            return self.reduce(call, buffer, |_| &contribution);
+            let round = Round::open(self, call, &header, |_| &contribution)?;
+            return self.reduce(call, buffer, round);
         }
+        let chunk_bytes = self.segment_bytes.saturating_mul(self.health.label.size());
+        for (index, chunk) in buffer.chunks_mut(chunk_bytes).enumerate() {
+            // The first chunk brings the descriptors.
+            let header = (index == 0).then_some(&header);
+            self.all_reduce_chunk(call, chunk, header)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces `buffer`, a chunk of the caller's, by its reduction; begins the call if it is given
+    /// a `header`.
+    fn all_reduce_chunk(
+        &self,
+        call: &CallDescriptor,
+        buffer: &mut [u8],
+        header: Option<&[u8; CallDescriptor::BYTES]>,
+    ) -> Result<(), CollectiveError> {
         let rank = self.health.label.rank;
         let segment = |peer| self.segment(call, buffer.len(), peer);
         let segments: Vec<Range<usize>> = (0..self.health.label.size()).map(segment).collect();
@@ -42,13 +67,18 @@ impl TcpEngine {
         let (before, rest) = buffer.split_at_mut(own.start);
         let (own, after) = rest.split_at_mut(own.len());
         let after_start = segments[rank].end;
-        self.reduce(call, own, |peer| {
+        let part = |peer: usize| {
             let Range { start, end } = segments[peer].clone();
             match peer < rank {
                 true => &before[start..end],
                 false => &after[start - after_start..end - after_start],
             }
-        })?;
+        };
+        let round = match header {
+            Some(header) => Round::open(self, call, header, part)?,
+            None => Round::resume(self, call, part),
+        };
+        self.reduce(call, own, round)?;
         // Descriptors have been compared; the segments follow in the same streams.
         let mut round = Round::resume(self, call, |_| own);
         let mut incoming = Vec::new();
@@ -73,7 +103,8 @@ impl TcpEngine {
         let length = shard.len();
         let part = |peer: usize| &input[peer * length..(peer + 1) * length];
         shard.copy_from_slice(part(self.health.label.rank));
-        self.reduce(call, shard, part)
+        let header = call.to_bytes();
+        self.reduce(call, shard, Round::open(self, call, &header, part)?)
     }
 
     /// Fills `output` with the shards of all ranks.
@@ -112,17 +143,10 @@ impl TcpEngine {
         round.finish()
     }
 
-    /// Sends each rank its `part`, and reduces what comes for this rank into `own`, which holds
-    /// this rank's own contribution.
-    fn reduce<'part>(
-        &self,
-        call: &CallDescriptor,
-        own: &mut [u8],
-        part: impl Fn(usize) -> &'part [u8],
-    ) -> Result<(), CollectiveError> {
+    /// Reduces what comes for this rank in a round that sends each rank its part into `own`, which
+    /// holds this rank's own contribution.
+    fn reduce(&self, call: &CallDescriptor, own: &mut [u8], mut round: Round<'_>) -> Result<(), CollectiveError> {
         let label = &self.health.label;
-        let header = call.to_bytes();
-        let mut round = Round::open(self, call, &header, |peer| part(peer))?;
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         scratch.resize(label.size() * PIECE_BYTES / size_of::<u64>(), 0);
         let scratch: &mut [u8] = bytemuck::cast_slice_mut(&mut scratch);

@@ -39,6 +39,8 @@ pub(super) struct TcpEngine {
     collectives: Links,
     /// For send and recv, by group index.
     transfers: Links,
+    /// How much of an all-reduce each rank reduces before the results go round; the same on all.
+    segment_bytes: usize,
     /// Where contributions wait for each other; words, to be aligned for every element.
     scratch: Mutex<Vec<u64>>,
     bytes_communicated: AtomicU64,
@@ -54,11 +56,19 @@ pub(super) fn connect(
     rendezvous: &Rendezvous,
 ) -> Result<TcpEngine, CollectiveError> {
     let [collectives, transfers] = mesh::connect(world, health, rendezvous)?;
+    let mut hosts = health.label.ranks.iter().map(|&rank| world.host_of(rank));
+    let first_host = hosts.next();
+    let is_one_host = hosts.all(|host| Some(host) == first_host);
     Ok(TcpEngine {
         health: health.clone(),
         rendezvous: rendezvous.clone(),
         collectives,
         transfers,
+        segment_bytes: if is_one_host {
+            collective::NEAR_SEGMENT_BYTES
+        } else {
+            usize::MAX
+        },
         scratch: Mutex::new(Vec::new()),
         bytes_communicated: AtomicU64::new(0),
     })
