@@ -20,14 +20,16 @@ pub enum LaunchError {
         rule: String,
     },
 
-    /// RANK is set, so a launcher started this process, but a variable that goes with it is not.
+    /// A launcher started this process, but a variable that it should have set is not there.
     #[error(
-        "environment variable {name} is not set although RANK is: a launcher sets {all}; \
-         unset RANK to let this program start its ranks itself"
+        "environment variable {name} is not set although {sign} is: a launcher sets {all}; \
+         unset {sign} to let this program start its ranks itself"
     )]
     MissingVariable {
         /// Name of the missing variable.
         name: &'static str,
+        /// The variable by which the launcher was recognised.
+        sign: &'static str,
         /// All variables that belong together.
         all: String,
     },

@@ -106,8 +106,8 @@ fn start_server(environment: &Environment) -> Result<StoreServer, LaunchError> {
     let listen = listen_address(&environment.master_addr, port, is_one_host)?;
     if environment.job_token.is_none() && !listen.ip().is_loopback() {
         tracing::warn!(
-            "the job's token is derived from {}, which others may know: set {} to a secret on shared networks",
-            variables::RUN_ID,
+            "the job's token is derived from the launcher's id of the job, which others may know: set {} to a secret on \
+             shared networks",
             variables::JOB_TOKEN
         );
     }
