@@ -12,7 +12,7 @@ mod slurm_lists;
 use std::env;
 
 use self::reader::Reader;
-pub(super) use self::reader::port;
+pub(super) use self::reader::{job_token, port};
 use super::error::LaunchError;
 use super::identity::JobToken;
 
@@ -139,6 +139,11 @@ impl Environment {
             JobToken::derived(&text(&self.run_id), self.master_port, &text(&self.restart_count))
         })
     }
+}
+
+/// Returns whether torchrun or our own launcher started this process.
+pub(super) fn has_torchrun_rank() -> bool {
+    environment_variable(names::RANK).is_some()
 }
 
 fn environment_variable(name: &str) -> Option<String> {

@@ -172,7 +172,7 @@ pub(in crate::launch) fn port(name: &'static str, value: String) -> Result<u16, 
 }
 
 /// Returns the job's secret that `value` is.
-fn job_token(value: String) -> Result<JobToken, LaunchError> {
+pub(in crate::launch) fn job_token(value: String) -> Result<JobToken, LaunchError> {
     if value.len() >= MIN_TOKEN_BYTES {
         return Ok(JobToken::from_text(&value));
     }

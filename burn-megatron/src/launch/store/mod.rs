@@ -211,6 +211,21 @@ impl Store {
         }
     }
 
+    /// Tells the store that a rank's process has ended; gives up soon, as above.
+    pub(super) fn process_ended(&self, rank: usize, host: &str, what: &str) -> Result<(), LaunchError> {
+        match &*self.backing {
+            Backing::InProcess { .. } => Ok(()),
+            Backing::Remote { .. } => {
+                let request = Request::Ended {
+                    rank,
+                    host: host.into(),
+                    what: what.into(),
+                };
+                self.call_for_done(request, FAIL_LIMIT, "report an end".into())
+            }
+        }
+    }
+
     fn call_for_done(&self, request: Request, timeout: Duration, operation: String) -> Result<(), LaunchError> {
         self.call(request, timeout, operation, |reply| match reply {
             Reply::Done => Ok(()),
