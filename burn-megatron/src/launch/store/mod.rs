@@ -97,6 +97,11 @@ impl Store {
     /// # Errors
     /// The key or value is too long, the store is full, or it does not answer.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), LaunchError> {
+        self.set_within(key, value, REQUEST_LIMIT)
+    }
+
+    /// Sets a key, and gives up after `limit`: for a process that is about to end.
+    pub(crate) fn set_within(&self, key: &str, value: &[u8], limit: Duration) -> Result<(), LaunchError> {
         let operation = || format!("set {key:?}");
         check_entry(key, value).map_err(|error| refused(operation(), error))?;
         match &*self.backing {
@@ -112,7 +117,7 @@ impl Store {
                     key: key.into(),
                     value: value.to_vec(),
                 };
-                self.call_for_done(request, REQUEST_LIMIT, operation())
+                self.call_for_done(request, limit, operation())
             }
         }
     }
