@@ -7,20 +7,25 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use burn_megatron::launch::{
-    Environment, JoinOptions, Launcher, Prefix, SECONDARY_FAILURE_EXIT_CODE, StopFlag, World, install_panic_hook,
-    report_and_exit,
+    Environment, JoinOptions, Launcher, Nodes, Prefix, SECONDARY_FAILURE_EXIT_CODE, StopFlag, World,
+    install_panic_hook, report_and_exit,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use tempfile::TempDir;
 
 const CASE: &str = "LAUNCH_TEST_CASE";
 const FOLDER: &str = "LAUNCH_TEST_FOLDER";
+/// `node count master-port`, for a launcher of one of several nodes.
+const NODE: &str = "LAUNCH_TEST_NODE";
+/// Where node 0 of several listens: not the address that one node takes.
+const NODE_ZERO: &str = "127.0.0.2";
 const LONG: Duration = Duration::from_secs(60);
 
 fn main() {
@@ -43,6 +48,10 @@ fn act_as_launcher(case: &str) {
         "crowd" => Launcher::new(16),
         _ => Launcher::new(3),
     };
+    let launcher = match std::env::var(NODE) {
+        Ok(node) => on_one_of_several_nodes(&node),
+        Err(_) => launcher,
+    };
     match launcher.environment("SPECIAL", "given").run() {
         Ok(summary) => std::process::exit(summary.exit_code()),
         Err(error) => {
@@ -50,6 +59,25 @@ fn act_as_launcher(case: &str) {
             std::process::exit(99);
         }
     }
+}
+
+/// Two ranks on each node.
+fn on_one_of_several_nodes(node: &str) -> Launcher {
+    let numbers: Vec<usize> = node
+        .split(' ')
+        .map(|number| number.parse().expect("the test writes numbers"))
+        .collect();
+    let [rank, count, port] = numbers[..] else {
+        panic!("the test writes three numbers, not {node:?}")
+    };
+    Launcher::new(4)
+        .rendezvous_timeout(Duration::from_secs(10))
+        .nodes(Nodes {
+            count,
+            rank,
+            master_addr: NODE_ZERO.into(),
+            master_port: port as u16,
+        })
 }
 
 // ---------------------------------------------------------------------------------------------------- a rank's role
@@ -60,6 +88,7 @@ fn act_as_rank(case: &str, environment: &Environment) {
     match case {
         "never_joins" if rank == 1 => sleep(LONG),
         "ends_without_joining" if rank == 1 => return,
+        "ends_without_joining_elsewhere" if rank == 3 => return,
         "late_rank" if rank == 1 => sleep(Duration::from_millis(700)),
         "two_writers" => return write_many_lines(rank),
         _ => {}
@@ -118,7 +147,7 @@ fn play(case: &str, world: &World) -> Result<(), Box<dyn Error>> {
             wait_in_vain()?;
         }
         ("stubborn_rank", 1) => std::process::exit(4),
-        ("hosting_rank_killed", _) => {
+        ("hosting_rank_killed" | "waiting", _) => {
             note(&format!("ready-{rank}"), "");
             wait_in_vain()?;
         }
@@ -195,6 +224,21 @@ fn run_tests() {
             hosting_rank_that_is_killed_is_named,
         ),
         test("taken_port_is_an_error", taken_port_is_an_error),
+        test("ranks_of_two_nodes_meet", ranks_of_two_nodes_meet),
+        test("killed_rank_is_named_on_both_nodes", killed_rank_is_named_on_both_nodes),
+        test(
+            "killed_rank_of_node_zero_is_named_on_both_nodes",
+            killed_rank_of_node_zero_is_named_on_both_nodes,
+        ),
+        test(
+            "killed_launcher_of_node_zero_is_named",
+            killed_launcher_of_node_zero_is_named,
+        ),
+        test(
+            "rank_that_ends_without_joining_is_named_on_its_node",
+            rank_that_ends_without_joining_is_named_on_its_node,
+        ),
+        test("nodes_that_do_not_fit_are_refused", nodes_that_do_not_fit_are_refused),
     ];
     libtest_mimic::run(&Arguments::from_args(), tests).exit();
 }
@@ -429,6 +473,117 @@ fn taken_port_is_an_error() -> Result<(), Failed> {
     ))
 }
 
+fn ranks_of_two_nodes_meet() -> Result<(), Failed> {
+    for (node, job) in start_two_nodes("success")?.into_iter().enumerate() {
+        let ended = job.end()?;
+        ended.expect_code(0)?;
+        let mut lines: Vec<_> = ended.stdout.lines().collect();
+        lines.sort_unstable();
+        let expected = [2 * node, 2 * node + 1].map(|rank| format!("[rank {rank}] hello from {rank} of 4, given"));
+        expect(lines == expected, &ended.stdout)?;
+        expect(ended.stderr.is_empty(), &ended.stderr)?;
+    }
+    Ok(())
+}
+
+fn killed_rank_is_named_on_both_nodes() -> Result<(), Failed> {
+    let [zero, one] = start_two_nodes("killed")?;
+    zero.wait_until_ranks_are_ready(0..2)?;
+    let shared_memory = one.wait_until_ranks_are_ready(2..4)?;
+    let pid = one.pid("pid-3")?;
+    let start = Instant::now();
+    send(pid, libc::SIGKILL);
+    let (zero, one) = (zero.end()?, one.end()?);
+    let time = start.elapsed();
+    expect(time < Duration::from_secs(10), &format!("took {time:?}"))?;
+    one.expect_code(137)?;
+    one.expect_line(&format!(
+        "[launcher] rank 3 (pid {pid}) failed first: killed by signal 9 (SIGKILL); then rank 2: exit code 75"
+    ))?;
+    zero.expect_code(SECONDARY_FAILURE_EXIT_CODE)?;
+    let line = zero.line("[launcher] rank 3 on host node1 (another node) failed first: ")?;
+    expect(line.contains("; here rank ") && line.contains("exit code 75"), line)?;
+    expect(
+        shared_memory.iter().all(|path| !Path::new(path).exists()),
+        "files are left in /dev/shm",
+    )
+}
+
+fn killed_rank_of_node_zero_is_named_on_both_nodes() -> Result<(), Failed> {
+    let [zero, one] = start_two_nodes("killed")?;
+    zero.wait_until_ranks_are_ready(0..2)?;
+    one.wait_until_ranks_are_ready(2..4)?;
+    send(zero.pid("pid-0")?, libc::SIGKILL);
+    let (zero, one) = (zero.end()?, one.end()?);
+    zero.expect_code(137)?;
+    one.expect_code(SECONDARY_FAILURE_EXIT_CODE)?;
+    one.expect_line("[launcher] rank 0 on host node0 (another node) failed first: ")
+}
+
+fn killed_launcher_of_node_zero_is_named() -> Result<(), Failed> {
+    let [mut zero, one] = start_two_nodes("waiting")?;
+    zero.wait_until_ranks_are_ready(0..2)?;
+    one.wait_until_ranks_are_ready(2..4)?;
+    zero.launcher.kill()?;
+    zero.launcher.wait()?;
+    let one = one.end()?;
+    one.expect_code(SECONDARY_FAILURE_EXIT_CODE)?;
+    one.expect_line("(another node) failed first: lost the store at 127.0.0.2:")?;
+    one.expect_line("ends because rank 0 on host node0 failed: lost the store at 127.0.0.2:")
+}
+
+fn rank_that_ends_without_joining_is_named_on_its_node() -> Result<(), Failed> {
+    let [zero, one] = start_two_nodes("ends_without_joining_elsewhere")?;
+    let (zero, one) = (zero.end()?, one.end()?);
+    zero.expect_code(SECONDARY_FAILURE_EXIT_CODE)?;
+    zero.expect_line("rank 3 on host node1 (another node) failed first: ended without joining the job: exit code 0")?;
+    one.expect_code(SECONDARY_FAILURE_EXIT_CODE)
+}
+
+fn nodes_that_do_not_fit_are_refused() -> Result<(), Failed> {
+    let refused = |node: &str, token: &str, expected: &str| -> Result<(), Failed> {
+        let ended = Job::start_with("success", &[(NODE, node), ("BURN_MEGATRON_JOB_TOKEN", token)])?.end()?;
+        ended.expect_code(99)?;
+        ended.expect_line(expected)
+    };
+    let token = "a secret of enough bytes";
+    refused(
+        "2 2 1",
+        token,
+        "node rank=2: must be below the number of nodes, 2; valid: 0 to 1",
+    )?;
+    refused(
+        "0 3 1",
+        token,
+        "world size=4: must be a multiple of the number of nodes, 3; nearest valid: 3 and 6",
+    )?;
+    refused(
+        "0 2 1",
+        "short",
+        "BURN_MEGATRON_JOB_TOKEN=\"(5 bytes)\": must be a secret of at least 16 bytes",
+    )?;
+    let ended = Job::start_with("success", &[(NODE, "0 2 1")])?.end()?;
+    ended.expect_code(99)?;
+    ended.expect_line("BURN_MEGATRON_JOB_TOKEN is not set, and the launchers of 2 nodes need a common secret")
+}
+
+/// Starts the launchers of two nodes, which are two hosts by name; node 1 first, so that it has to wait.
+fn start_two_nodes(case: &str) -> Result<[Job; 2], Failed> {
+    let port = TcpListener::bind((NODE_ZERO, 0))?.local_addr()?.port();
+    let start = |node: usize| {
+        Job::start_with(
+            case,
+            &[
+                (NODE, &format!("{node} 2 {port}")),
+                ("BURN_MEGATRON_HOST", &format!("node{node}/boot")),
+                ("BURN_MEGATRON_JOB_TOKEN", "a secret of enough bytes"),
+            ],
+        )
+    };
+    let one = start(1)?;
+    Ok([start(0)?, one])
+}
+
 /// A launcher that runs, with its ranks.
 struct Job {
     folder: TempDir,
@@ -464,12 +619,16 @@ impl Job {
 
     /// Waits until each rank has said that it is ready; returns what they said.
     fn wait_until_ready(&self, ranks: usize) -> Result<Vec<String>, Failed> {
+        self.wait_until_ranks_are_ready(0..ranks)
+    }
+
+    fn wait_until_ranks_are_ready(&self, ranks: Range<usize>) -> Result<Vec<String>, Failed> {
         let file = |rank: usize| self.folder.path().join(format!("ready-{rank}"));
         expect(
-            wait_until(LONG, || (0..ranks).all(|rank| file(rank).exists())),
+            wait_until(LONG, || ranks.clone().all(|rank| file(rank).exists())),
             "the ranks are not ready",
         )?;
-        Ok((0..ranks)
+        Ok(ranks
             .map(|rank| fs::read_to_string(file(rank)))
             .collect::<Result<_, _>>()?)
     }

@@ -150,6 +150,18 @@ impl ParallelContext {
         &self.model
     }
 
+    /// This rank's group of a kind, if it is in one.
+    pub fn group(&self, kind: GroupKind) -> Option<&ProcessGroup> {
+        match kind {
+            GroupKind::World => Some(&self.world),
+            GroupKind::Tensor => Some(&self.tensor),
+            GroupKind::Data => Some(&self.data),
+            GroupKind::Pipeline => Some(&self.pipeline),
+            GroupKind::Embedding => self.embedding.as_ref(),
+            GroupKind::Model => Some(&self.model),
+        }
+    }
+
     /// Whether activations between tensor-parallel regions are sharded along the tokens.
     pub fn is_sequence_parallel(&self) -> bool {
         self.config.sequence_parallel

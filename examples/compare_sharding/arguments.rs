@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::builder::ArgPredicate;
 use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
 use examples::arguments::{
-    CommunicationArguments, DataArguments, LoggingArguments, ModelArguments, OptimizationArguments, ParallelArguments,
-    TrainingArguments,
+    CommunicationArguments, DataArguments, LoggingArguments, ModelArguments, NodeArguments, OptimizationArguments,
+    ParallelArguments, TrainingArguments,
 };
 
 use examples::layout::Layout;
@@ -103,6 +103,7 @@ impl Arguments {
     pub fn training(&self, layout: &Layout) -> TrainingArguments {
         TrainingArguments {
             parallel: ParallelArguments {
+                nodes: NodeArguments::default(),
                 tensor_model_parallel_size: layout.tensor_parallel_size,
                 sequence_parallel: layout.sequence_parallel,
                 world_size: Some(layout.world_size()),

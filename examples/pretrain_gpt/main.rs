@@ -12,6 +12,7 @@ use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Role, StopFlag, World, report_and_exit};
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
+use burn_megatron::training::preflight;
 use clap::Parser;
 use examples::arguments::TrainingArguments;
 use examples::launching::enter;
@@ -24,16 +25,19 @@ static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std:
 /// Train the bundled GPT.
 ///
 /// With no flags: a small GPT on one rank, on the Rust sources that cargo downloaded to build this program. With more
-/// than one rank, this program starts itself once per rank, or joins the ranks that torchrun started.
+/// than one rank, this program starts itself once per rank, or joins the ranks that torchrun, Slurm or Open MPI started.
 #[derive(Parser)]
 struct Arguments {
     #[command(flatten)]
     training: TrainingArguments,
+    /// Compare version, flags and text of all ranks, measure every group, print one table, and end
+    #[arg(long)]
+    preflight: bool,
 }
 
 fn main() -> ExitCode {
     keep_freed_memory();
-    match run(&Arguments::parse().training) {
+    match run(&Arguments::parse()) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -42,21 +46,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &TrainingArguments) -> anyhow::Result<ExitCode> {
+fn run(
+    Arguments {
+        training: arguments,
+        preflight,
+    }: &Arguments,
+) -> anyhow::Result<ExitCode> {
     arguments.validate()?;
-    let parallel = &arguments.parallel;
-    let asked_for = parallel.world_size.is_some();
-    match enter(parallel.world_size(), asked_for, parallel.communication.timeout()?)? {
+    match enter(&arguments.parallel)? {
         Role::Launched(summary) => Ok(summary.into()),
-        Role::Rank(world) => match train(arguments, &world) {
+        Role::Rank(world) => match train(arguments, *preflight, &world) {
             Ok(code) => Ok(code),
             Err(error) => report_and_exit(&world, error.as_ref()),
         },
     }
 }
 
-/// Trains as one rank of the world.
-fn train(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ExitCode> {
+/// Trains as one rank of the world; or ends before the first step, when only the preflight was asked for.
+fn train(arguments: &TrainingArguments, preflight_only: bool, world: &World) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::install()?;
     set_dtype(arguments.model.dtype)?;
     let logging = &arguments.logging;
@@ -66,7 +73,19 @@ fn train(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ExitCod
         &GroupOptions::default(),
         u64::from(arguments.optimization.seed),
     )?;
+    preflight::check(&context, &[arguments.statement()])?;
     let is_first = world.rank() == 0;
+    if preflight_only {
+        Session::new(arguments, &context)?; // compares the text
+        let report = preflight::measure(&context)?;
+        if is_first {
+            println!(
+                "{} ranks agree on version, configuration and data\n{report}",
+                world.world_size()
+            );
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut log = match &logging.log_jsonl {
         Some(path) if is_first => Some(JsonLines::create(path)?),
         _ => None,

@@ -5,11 +5,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use burn::tensor::DType;
 use burn_megatron::data::ByteTokenizer;
-use burn_megatron::launch::Environment;
+use burn_megatron::launch::{Environment, Nodes};
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::memory::machine_bytes;
+use burn_megatron::training::preflight::Statement;
 use burn_megatron::training::{LearningRateDecay, TrainingConfig};
 use clap::{Args, ValueEnum};
 use models::gpt::{GptConfig, GptPreset};
@@ -52,6 +54,27 @@ pub struct ParallelArguments {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub communication: CommunicationArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub nodes: NodeArguments,
+}
+
+/// One launcher per node, for a job on several that no other launcher starts.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Several nodes (with BURN_MEGATRON_JOB_TOKEN the same secret on each)")]
+pub struct NodeArguments {
+    /// Nodes; this program is started once on each, and starts its share of the ranks
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub nnodes: usize,
+    /// This node's number, from 0
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub node_rank: usize,
+    /// Name or address of node 0, by which every node reaches it
+    #[arg(long, value_name = "HOST")]
+    pub master_addr: Option<String>,
+    /// Port on node 0 where the ranks meet
+    #[arg(long, value_name = "PORT", default_value_t = 29500, value_parser = clap::value_parser!(u16).range(1..))]
+    pub master_port: u16,
 }
 
 /// How the ranks talk to each other.
@@ -232,6 +255,42 @@ impl ParallelArguments {
     }
 }
 
+impl Default for NodeArguments {
+    /// One node.
+    fn default() -> Self {
+        Self {
+            nnodes: 1,
+            node_rank: 0,
+            master_addr: None,
+            master_port: 29500,
+        }
+    }
+}
+
+impl NodeArguments {
+    /// This launcher's place among those of all nodes; `None` for one node.
+    ///
+    /// # Errors
+    /// When there are several nodes and no address of node 0.
+    pub fn nodes(&self) -> anyhow::Result<Option<Nodes>> {
+        if self.nnodes == 1 && self.node_rank == 0 {
+            return Ok(None);
+        }
+        let address = self.master_addr.clone().with_context(|| {
+            format!(
+                "--nnodes {} needs --master-addr: the name or address of node 0",
+                self.nnodes
+            )
+        })?;
+        Ok(Some(Nodes {
+            count: self.nnodes,
+            rank: self.node_rank,
+            master_addr: address,
+            master_port: self.master_port,
+        }))
+    }
+}
+
 impl CommunicationArguments {
     /// The longest wait for another rank.
     ///
@@ -310,7 +369,7 @@ impl TrainingArguments {
     fn check_memory(&self, model: &GptConfig, world_size: usize) -> anyhow::Result<()> {
         let local_ranks = match Environment::detect()? {
             Some(environment) => environment.local_world_size,
-            None => world_size,
+            None => world_size / self.parallel.nodes.nnodes.max(1),
         };
         let element_bytes = match self.model.dtype {
             Dtype::F32 => 4,
@@ -327,6 +386,19 @@ impl TrainingArguments {
             bytes(machine as u64)
         );
         Ok(())
+    }
+
+    /// What must be the same on every rank: all flags but those that say where a rank is, what it writes, and where the
+    /// text lies, for the text itself is compared.
+    pub fn statement(&self) -> Statement {
+        let mut common = self.clone();
+        common.parallel.nodes = NodeArguments::default();
+        common.data.data_path.clear();
+        common.logging.log_jsonl = None;
+        Statement {
+            what: "configuration",
+            value: format!("{common:#?}"),
+        }
     }
 
     /// The trainer's configuration.

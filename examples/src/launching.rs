@@ -2,32 +2,36 @@
 //!
 //! Called first thing by every training program.
 
-use std::time::Duration;
-
 use burn_megatron::launch::{self, JoinOptions, Launcher, Prefix, Role};
 
+use crate::arguments::ParallelArguments;
 use crate::terminal;
 
-/// Becomes a rank of the job around this process, or starts `world_size` ranks of this program.
-///
-/// `is_asked_for` says whether a person gave the number of ranks: then a job of another number is an error.
+/// Becomes a rank of the job around this process, or starts the ranks of this program that the flags ask for.
 ///
 /// # Communication
 /// The rendezvous of all ranks.
 ///
 /// # Errors
-/// As [`launch::enter`]; when the job around this process has not the number of ranks that was asked for.
-pub fn enter(world_size: usize, is_asked_for: bool, timeout: Duration) -> anyhow::Result<Role> {
+/// As [`launch::enter`]; when the job around this process has not the number of ranks that a person asked for.
+pub fn enter(parallel: &ParallelArguments) -> anyhow::Result<Role> {
     show_warnings();
-    let mut launcher = Launcher::new(world_size).prefix(Prefix::AllButRankZero);
+    let world_size = parallel.world_size();
+    let timeout = parallel.communication.timeout()?;
+    let mut launcher = Launcher::new(world_size)
+        .prefix(Prefix::AllButRankZero)
+        .rendezvous_timeout(timeout);
+    if let Some(nodes) = parallel.nodes.nodes()? {
+        launcher = launcher.nodes(nodes);
+    }
     if let Some((name, value)) = terminal::environment() {
         launcher = launcher.environment(name, value);
     }
     let role = launch::enter(launcher, &JoinOptions::with_timeout(timeout))?;
     if let Role::Rank(world) = &role {
         anyhow::ensure!(
-            !is_asked_for || world.world_size() == world_size,
-            "--world-size {world_size} was asked for, but the launcher started {} ranks (WORLD_SIZE); leave the flag \
+            parallel.world_size.is_none() || world.world_size() == world_size,
+            "--world-size {world_size} was asked for, but the launcher started {} ranks; leave the flag \
              out, or start as many",
             world.world_size()
         );

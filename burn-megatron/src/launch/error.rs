@@ -20,14 +20,16 @@ pub enum LaunchError {
         rule: String,
     },
 
-    /// RANK is set, so a launcher started this process, but a variable that goes with it is not.
+    /// A launcher started this process, but a variable that it should have set is not there.
     #[error(
-        "environment variable {name} is not set although RANK is: a launcher sets {all}; \
-         unset RANK to let this program start its ranks itself"
+        "environment variable {name} is not set although {sign} is: a launcher sets {all}; \
+         unset {sign} to let this program start its ranks itself"
     )]
     MissingVariable {
         /// Name of the missing variable.
         name: &'static str,
+        /// The variable by which the launcher was recognised.
+        sign: &'static str,
         /// All variables that belong together.
         all: String,
     },
@@ -35,6 +37,42 @@ pub enum LaunchError {
     /// A launcher was asked for a job of no ranks.
     #[error("the world size is 0: a job has at least 1 rank")]
     EmptyWorld,
+
+    /// The numbers of a job on several nodes do not fit each other.
+    #[error("{what}={value}: {rule}")]
+    InvalidNodes {
+        /// Which number.
+        what: &'static str,
+        /// Its value.
+        value: usize,
+        /// The rule, and what would be valid.
+        rule: String,
+    },
+
+    /// Launchers on several nodes have no common secret.
+    #[error(
+        "environment variable {variable} is not set, and the launchers of {nodes} nodes need a common secret: set it to \
+         the same text of {min_bytes} bytes or more on every node, such as 64 random hexadecimal digits"
+    )]
+    NoCommonToken {
+        /// The variable.
+        variable: &'static str,
+        /// Number of nodes.
+        nodes: usize,
+        /// The shortest secret that is taken.
+        min_bytes: usize,
+    },
+
+    /// The store knows the job but does not take this node's launcher.
+    #[error("the store at {address} refused the launcher of node {node_rank}: {reason}")]
+    NodeRefused {
+        /// The store's address.
+        address: String,
+        /// This node's number.
+        node_rank: usize,
+        /// Both sides of the contradiction.
+        reason: String,
+    },
 
     /// The port of the rendezvous store belongs to another process.
     #[error(

@@ -7,6 +7,7 @@ use std::fs;
 
 use sha2::{Digest, Sha256};
 
+use super::environment::variables;
 use super::error::LaunchError;
 
 /// Shortest token that is taken from the environment, in bytes.
@@ -74,6 +75,12 @@ pub fn host_identity() -> String {
         Some(boot) => format!("{name}/{boot}"),
         None => name,
     }
+}
+
+/// Returns this host's identity, or the one that `BURN_MEGATRON_HOST` gives it.
+pub(super) fn own_host() -> String {
+    let chosen = std::env::var(variables::HOST).ok();
+    chosen.filter(|host| !host.is_empty()).unwrap_or_else(host_identity)
 }
 
 /// Returns the part of a host identity that people know: the host's name.

@@ -48,7 +48,7 @@ pub use error::LaunchError;
 pub use failure::{FailureSignal, PeerFailure, install_panic_hook, report_and_exit};
 pub use identity::{JobToken, host_identity, host_name};
 pub use interrupt::StopFlag;
-pub use launcher::{LaunchSummary, Launcher, Prefix, RankEnd, RankOutcome};
+pub use launcher::{LaunchSummary, Launcher, Nodes, Prefix, RankEnd, RankOutcome};
 pub use role::{Role, enter, join};
 pub use store::{
     FailureCallback, MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store, StoreServer, StoreServerOptions,

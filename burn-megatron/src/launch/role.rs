@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use std::thread::available_parallelism;
 
-use super::environment::Environment;
+use super::environment::{Environment, has_torchrun_rank};
 use super::error::LaunchError;
 use super::failure::install_panic_hook;
 use super::launcher::{LaunchSummary, Launcher};
@@ -29,7 +29,12 @@ pub enum Role {
 /// # Errors
 /// As [`join`] and [`Launcher::run`].
 pub fn enter(launcher: Launcher, options: &JoinOptions) -> Result<Role, LaunchError> {
-    match Environment::detect()? {
+    // Who asks for several nodes starts one launcher on each, maybe with srun or mpirun: then it is no rank itself.
+    let environment = match launcher.spans_nodes() && !has_torchrun_rank() {
+        true => None,
+        false => Environment::detect()?,
+    };
+    match environment {
         Some(environment) => join(&environment, options).map(Role::Rank),
         None if launcher.world_size() == 1 => Ok(Role::Rank(World::single())),
         None => launcher.run().map(Role::Launched),

@@ -5,6 +5,7 @@ pub mod flops;
 pub mod memory;
 mod metrics;
 mod model;
+pub mod preflight;
 mod schedule;
 mod trainer;
 

@@ -15,6 +15,8 @@ use std::time::Duration;
 const WAIT_SLICE: Duration = Duration::from_secs(1);
 /// How long to look for what a rank said when it left; the connection to it is already gone.
 const FAREWELL_WAIT: Duration = Duration::from_millis(250);
+/// How long the words of a rank that leaves may take to reach the store, which may be cut off.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 
 /// The keys of one group in the store.
 #[derive(Clone)]
@@ -141,8 +143,8 @@ impl Rendezvous {
 
     /// Publishes why this rank gives the group up. Does what it can: the store may be gone too.
     pub fn say_farewell(&self, cause: &str) {
-        let key = format!("farewell/{}", self.health.label.rank);
-        let _ = self.publish(&key, cause.as_bytes());
+        let key = self.key(&format!("farewell/{}", self.health.label.rank));
+        let _ = self.store.set_within(&key, cause.as_bytes(), FAREWELL_LIMIT);
     }
 
     /// Returns what a rank said when it gave the group up, if it said anything.

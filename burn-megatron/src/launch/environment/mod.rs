@@ -1,14 +1,24 @@
-//! [`Environment`]: what a launcher told this process about its place in the job, in torchrun's variables.
+//! [`Environment`]: what a launcher told this process about its place in the job.
 //!
-//! Called first thing by every program; its absence means that the program is to launch its ranks itself.
+//! Called first thing by every program; its absence means that the program is to launch its ranks itself. Three
+//! dialects are read, the first that is there: torchrun's names (which our own launcher speaks, too), those of
+//! [`open_mpi`], and those of [`slurm`], whose lists of hosts [`slurm_lists`] takes apart; all through a [`reader`].
+
+mod open_mpi;
+mod reader;
+mod slurm;
+mod slurm_lists;
 
 use std::env;
-use std::str::FromStr;
 
+use self::reader::Reader;
+pub(super) use self::reader::{job_token, port};
 use super::error::LaunchError;
-use super::identity::{JobToken, MIN_TOKEN_BYTES, is_job_id};
+use super::identity::JobToken;
 
-/// Names of the environment variables that this module reads; the local launcher sets all of them but the last four.
+/// Names of the environment variables that this module reads; our own launcher sets all of them but the last four.
+///
+/// Those of Open MPI and Slurm stand in the files that read them.
 pub mod variables {
     /// This process's rank in the job.
     pub const RANK: &str = "RANK";
@@ -40,16 +50,6 @@ pub mod variables {
 
 use variables as names;
 
-/// Variables that a launcher sets together.
-const PARTNERS: [&str; 6] = [
-    names::RANK,
-    names::WORLD_SIZE,
-    names::LOCAL_RANK,
-    names::LOCAL_WORLD_SIZE,
-    names::MASTER_ADDR,
-    names::MASTER_PORT,
-];
-
 /// This process's place in the job, as its launcher gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
@@ -76,19 +76,23 @@ pub struct Environment {
     pub chosen_store_port: Option<u16>,
     /// The host identity to use instead of this host's own.
     pub host: Option<String>,
-    /// torchrun's id of the run.
+    /// The launcher's id of the run: torchrun's, or one made of the ids of Open MPI's or Slurm's job.
     pub run_id: Option<String>,
-    /// torchrun's count of restarts.
+    /// How many times torchrun has restarted the ranks, or Slurm has queued the job again.
     pub restart_count: Option<String>,
 }
 
 impl Environment {
-    /// Returns this process's place in the job, or `None` when RANK is not set: no launcher started this process.
+    /// Returns this process's place in the job, or `None` when no launcher started this process.
+    ///
+    /// RANK is the sign of torchrun and of our own launcher, OMPI_COMM_WORLD_RANK that of Open MPI, a SLURM_STEP_ID of
+    /// `srun` that of Slurm, in this order: `mpirun` in a Slurm job sets the variables of both. An Open MPI job or a
+    /// Slurm step of one process counts as no launcher: such a process may start its ranks itself.
     ///
     /// # Errors
-    /// RANK is set, and a partner variable is missing or a value breaks a rule.
+    /// A sign is there, and a variable that goes with it is missing or a value breaks a rule.
     pub fn detect() -> Result<Option<Environment>, LaunchError> {
-        Environment::from_lookup(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+        Environment::from_lookup(environment_variable)
     }
 
     /// Like [`Environment::detect`], with `lookup` in place of the process's environment.
@@ -96,49 +100,13 @@ impl Environment {
     /// # Errors
     /// The same.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Environment>, LaunchError> {
-        if lookup(names::RANK).is_none() {
-            return Ok(None);
+        match from_torchrun(&lookup)? {
+            Some(environment) => Ok(Some(environment)),
+            None => match open_mpi::read(&lookup)? {
+                Some(environment) => Ok(Some(environment)),
+                None => slurm::read(&lookup),
+            },
         }
-        let world_size = at_least_one(names::WORLD_SIZE, &lookup)?;
-        let rank = index_below(names::RANK, (names::WORLD_SIZE, world_size), &lookup)?;
-        let local_world_size = at_least_one(names::LOCAL_WORLD_SIZE, &lookup)?;
-        if local_world_size > world_size {
-            return Err(invalid(
-                names::LOCAL_WORLD_SIZE,
-                local_world_size,
-                format!("must be at most WORLD_SIZE={world_size}; valid: 1 to {world_size}"),
-            ));
-        }
-        let local_rank = index_below(names::LOCAL_RANK, (names::LOCAL_WORLD_SIZE, local_world_size), &lookup)?;
-        let master_addr = required(names::MASTER_ADDR, &lookup)?;
-        if master_addr.is_empty() {
-            return Err(invalid(
-                names::MASTER_ADDR,
-                "",
-                "must be the name or address of the host of rank 0",
-            ));
-        }
-        let master_port = port(names::MASTER_PORT, required(names::MASTER_PORT, &lookup)?)?;
-        let chosen_store_port = lookup(names::STORE_PORT)
-            .map(|value| port(names::STORE_PORT, value))
-            .transpose()?;
-        let environment = Environment {
-            rank,
-            world_size,
-            local_rank,
-            local_world_size,
-            master_addr,
-            master_port,
-            job_id: lookup(names::JOB_ID).map(job_id).transpose()?,
-            job_token: lookup(names::JOB_TOKEN).map(job_token).transpose()?,
-            store_hosted_elsewhere: flag(names::STORE_HOSTED, &lookup)?,
-            chosen_store_port,
-            host: lookup(names::HOST).map(host).transpose()?,
-            run_id: lookup(names::RUN_ID),
-            restart_count: lookup(names::RESTART_COUNT),
-        };
-        environment.store_port()?; // says at once that there is no port above 65535
-        Ok(Some(environment))
     }
 
     /// Returns the port of this crate's store.
@@ -155,7 +123,7 @@ impl Environment {
         self.chosen_store_port
             .or_else(|| self.master_port.checked_add(1))
             .ok_or_else(|| {
-                invalid(
+                reader::invalid(
                     names::MASTER_PORT,
                     self.master_port,
                     "the store's port, MASTER_PORT + 1, would be above 65535; valid: at most 65534, \
@@ -164,7 +132,7 @@ impl Environment {
             })
     }
 
-    /// Returns the job's secret: BURN_MEGATRON_JOB_TOKEN, or else [`JobToken::derived`] from torchrun's variables.
+    /// Returns the job's secret: BURN_MEGATRON_JOB_TOKEN, or else [`JobToken::derived`] from what the launcher gave.
     pub fn token(&self) -> JobToken {
         self.job_token.clone().unwrap_or_else(|| {
             let text = |value: &Option<String>| value.clone().unwrap_or_default();
@@ -173,99 +141,48 @@ impl Environment {
     }
 }
 
-/// Returns the port that `value` names; also used by the launcher, for a MASTER_PORT set by hand.
-pub(super) fn port(name: &'static str, value: String) -> Result<u16, LaunchError> {
-    match value.parse::<u16>() {
-        Ok(port) if port > 0 => Ok(port),
-        _ => Err(invalid(name, value, "must be a port number; valid: 1 to 65535")),
+/// Returns whether torchrun or our own launcher started this process.
+pub(super) fn has_torchrun_rank() -> bool {
+    environment_variable(names::RANK).is_some()
+}
+
+fn environment_variable(name: &str) -> Option<String> {
+    env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+fn from_torchrun(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Environment>, LaunchError> {
+    let reader = Reader {
+        lookup,
+        sign: names::RANK,
+        partners: &[
+            names::RANK,
+            names::WORLD_SIZE,
+            names::LOCAL_RANK,
+            names::LOCAL_WORLD_SIZE,
+            names::MASTER_ADDR,
+            names::MASTER_PORT,
+        ],
+    };
+    if reader.optional(names::RANK).is_none() {
+        return Ok(None);
     }
-}
-
-fn invalid(name: &'static str, value: impl ToString, rule: impl Into<String>) -> LaunchError {
-    LaunchError::InvalidVariable {
-        name,
-        value: value.to_string(),
-        rule: rule.into(),
-    }
-}
-
-fn required(name: &'static str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, LaunchError> {
-    lookup(name).ok_or_else(|| LaunchError::MissingVariable {
-        name,
-        all: PARTNERS.join(", "),
-    })
-}
-
-fn number<T: FromStr>(name: &'static str, value: &str, valid: &str) -> Result<T, LaunchError> {
-    value
-        .parse()
-        .map_err(|_| invalid(name, value, format!("must be a whole number; valid: {valid}")))
-}
-
-fn at_least_one(name: &'static str, lookup: impl Fn(&str) -> Option<String>) -> Result<usize, LaunchError> {
-    let value = required(name, lookup)?;
-    match number(name, &value, "1 or more")? {
-        0 => Err(invalid(name, value, "must be at least 1; valid: 1 or more")),
-        count => Ok(count),
-    }
-}
-
-fn index_below(
-    name: &'static str,
-    (bound_name, bound): (&str, usize),
-    lookup: impl Fn(&str) -> Option<String>,
-) -> Result<usize, LaunchError> {
-    let value = required(name, lookup)?;
-    let valid = format!("0 to {}", bound - 1);
-    let index: usize = number(name, &value, &valid)?;
-    if index >= bound {
-        return Err(invalid(
-            name,
-            value,
-            format!("must be below {bound_name}={bound}; valid: {valid}"),
-        ));
-    }
-    Ok(index)
-}
-
-fn flag(name: &'static str, lookup: impl Fn(&str) -> Option<String>) -> Result<bool, LaunchError> {
-    match lookup(name).as_deref() {
-        None | Some("" | "0") => Ok(false),
-        Some("1") => Ok(true),
-        Some(value) => Err(invalid(name, value, "must be a switch; valid: 0 or 1")),
-    }
-}
-
-fn job_id(value: String) -> Result<String, LaunchError> {
-    if is_job_id(&value) {
-        return Ok(value);
-    }
-    Err(invalid(
-        names::JOB_ID,
-        value,
-        "must be 16 hexadecimal digits in lower case; valid: 0123456789abcdef",
-    ))
-}
-
-fn job_token(value: String) -> Result<JobToken, LaunchError> {
-    if value.len() >= MIN_TOKEN_BYTES {
-        return Ok(JobToken::from_text(&value));
-    }
-    // The value is a secret: the message gives its length only.
-    let shown = format!("({} bytes)", value.len());
-    let rule = format!("must be a secret of at least {MIN_TOKEN_BYTES} bytes; valid: 64 random hexadecimal digits");
-    Err(invalid(names::JOB_TOKEN, shown, rule))
-}
-
-fn host(value: String) -> Result<String, LaunchError> {
-    if value.is_empty() || value.len() > 255 {
-        return Err(invalid(
-            names::HOST,
-            value,
-            "must be a host identity; valid: 1 to 255 bytes",
-        ));
-    }
-    Ok(value)
+    let place = reader.place(reader::PlaceNames {
+        rank: names::RANK,
+        world_size: names::WORLD_SIZE,
+        local_rank: names::LOCAL_RANK,
+        local_world_size: names::LOCAL_WORLD_SIZE,
+    })?;
+    let master_addr = reader.required(names::MASTER_ADDR)?;
+    let master_port = port(names::MASTER_PORT, reader.required(names::MASTER_PORT)?)?;
+    reader
+        .environment(reader::Job {
+            place,
+            master_addr,
+            master_port,
+            run_id: reader.optional(names::RUN_ID),
+            restart_count: reader.optional(names::RESTART_COUNT),
+        })
+        .map(Some)
 }
 
 #[cfg(test)]

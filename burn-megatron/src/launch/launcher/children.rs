@@ -9,6 +9,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -35,6 +36,7 @@ pub(super) struct Children {
 
 #[derive(Debug)]
 struct RankProcess {
+    rank: usize,
     child: Child,
     /// The signal that the launcher sent last.
     signal_sent: Option<i32>,
@@ -51,14 +53,15 @@ impl Children {
         }
     }
 
-    /// Starts all ranks, in order. If one cannot be started, those before it are killed when `self` is dropped.
+    /// Starts the ranks of this node, in order. If one cannot be started, those before it are killed when `self` is dropped.
     pub(super) fn spawn_all(
         &mut self,
+        ranks: Range<usize>,
         world_size: usize,
         arguments: &[OsString],
         environment: &[(OsString, OsString)],
     ) -> Result<(), LaunchError> {
-        for rank in 0..world_size {
+        for rank in ranks {
             self.spawn(rank, arguments, environment)
                 .map_err(|source| LaunchError::Spawn {
                     rank,
@@ -76,7 +79,7 @@ impl Children {
             .args(arguments)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .env(variables::RANK, rank.to_string())
-            .env(variables::LOCAL_RANK, rank.to_string())
+            .env(variables::LOCAL_RANK, self.ranks.len().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -89,6 +92,7 @@ impl Children {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         // From here on, the child is known, and killed if anything goes wrong.
         self.ranks.push(RankProcess {
+            rank,
             child,
             signal_sent: None,
             reaped: false,
@@ -111,8 +115,8 @@ impl Children {
 
     /// Returns the process ids of the ranks that have not been reaped.
     pub(super) fn running(&self) -> Vec<(usize, u32)> {
-        let unreaped = self.ranks.iter().enumerate().filter(|(_, process)| !process.reaped);
-        unreaped.map(|(rank, process)| (rank, process.child.id())).collect()
+        let unreaped = self.ranks.iter().filter(|process| !process.reaped);
+        unreaped.map(|process| (process.rank, process.child.id())).collect()
     }
 
     /// Asks every running rank to end.
@@ -133,7 +137,11 @@ impl Children {
 
     /// Reaps a rank that has ended, kills what it left running, and returns how it ended.
     pub(super) fn reap(&mut self, rank: usize) -> RankEnd {
-        let process = &mut self.ranks[rank];
+        let process = self
+            .ranks
+            .iter_mut()
+            .find(|process| process.rank == rank)
+            .expect("only ranks that were started end");
         let pid = process.child.id();
         // Before the rank is reaped, while its process group cannot be anybody else's.
         send_signal(-(pid as libc::pid_t), libc::SIGKILL);

@@ -1,14 +1,17 @@
 //! [`Launcher`]: starts this executable once per rank on this host, watches over the ranks, and says which failed first.
+//! A job on several nodes has one launcher on each; that of node 0 hosts the store.
 //!
 //! Called by a program that finds no rank in its environment and wants more than one.
 //!
 //! - here: what to launch.
 //! - [`children`]: starting, signalling and reaping processes.
+//! - [`job_store`]: the job's store, here or on node 0.
 //! - [`output`]: prefixing the ranks' lines.
 //! - [`watch`]: the loop, from the first start to the last end.
 //! - [`summary`]: which rank failed first, and how.
 
 mod children;
+mod job_store;
 mod output;
 mod summary;
 mod watch;
@@ -20,6 +23,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -28,12 +32,26 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::children::Children;
+use self::job_store::{JobStore, common_token, node_zero_address};
 use self::watch::{Event, Watch};
 use super::environment::{port, variables};
 use super::error::LaunchError;
 use super::identity::{JobToken, random_job_id};
 use super::say;
 use super::store::{StoreServer, StoreServerOptions};
+
+/// A launcher's place among those of a job on several nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nodes {
+    /// Number of nodes, at least 1; the ranks are divided evenly among them.
+    pub count: usize,
+    /// This node's number, below `count`. Node k has the ranks from `k * world_size / count` on.
+    pub rank: usize,
+    /// Name or address of node 0, by which every node reaches it.
+    pub master_addr: String,
+    /// The store's port on node 0.
+    pub master_port: u16,
+}
 
 /// Starts this executable once per rank and watches over the ranks.
 #[derive(Clone, Debug)]
@@ -43,6 +61,8 @@ pub struct Launcher {
     environment: Vec<(OsString, OsString)>,
     prefix: Prefix,
     master_port: Option<u16>,
+    nodes: Option<Nodes>,
+    rendezvous_timeout: Duration,
     failure_grace: Duration,
     interrupt_grace: Duration,
 }
@@ -56,6 +76,8 @@ impl Launcher {
             environment: Vec::new(),
             prefix: Prefix::All,
             master_port: None,
+            nodes: None,
+            rendezvous_timeout: Duration::from_secs(600),
             failure_grace: Duration::from_secs(3),
             interrupt_grace: Duration::from_secs(10),
         }
@@ -90,6 +112,24 @@ impl Launcher {
         self
     }
 
+    /// Makes this the launcher of one of several nodes; each starts its share of the ranks. `BURN_MEGATRON_JOB_TOKEN`
+    /// must hold the same secret on all. One node is the same as none.
+    pub fn nodes(mut self, nodes: Nodes) -> Launcher {
+        self.nodes = (nodes.count != 1 || nodes.rank != 0).then_some(nodes);
+        self
+    }
+
+    /// Returns whether this is the launcher of one of several nodes.
+    pub fn spans_nodes(&self) -> bool {
+        self.nodes.is_some()
+    }
+
+    /// Sets how long to wait for node 0's store: 10 minutes unless set.
+    pub fn rendezvous_timeout(mut self, timeout: Duration) -> Launcher {
+        self.rendezvous_timeout = timeout;
+        self
+    }
+
     /// Sets how long the ranks may take to end on their own when one has failed: 3 s unless set. Then they get
     /// SIGTERM, and SIGKILL 2 s later.
     pub fn failure_grace(mut self, grace: Duration) -> Launcher {
@@ -109,31 +149,82 @@ impl Launcher {
     /// that started them ends. SIGINT and SIGTERM stay caught afterwards; the caller is expected to exit.
     ///
     /// # Errors
-    /// The store's port is taken, a rank cannot be started (those that were are killed), or a rank survives SIGKILL.
+    /// The nodes' numbers do not fit, they have no common secret, node 0's store cannot be reached or refuses this node;
+    /// the store's port is taken, a rank cannot be started (those that were are killed), or a rank survives SIGKILL.
     pub fn run(self) -> Result<LaunchSummary, LaunchError> {
         if self.world_size == 0 {
             return Err(LaunchError::EmptyWorld);
         }
+        let ranks = self.local_ranks()?;
         let (events, inbox) = mpsc::channel();
-        let job_id = random_job_id()?;
-        let token = JobToken::random()?;
-        let server = self.start_store(&job_id, &token, events.clone())?;
+        let token = match &self.nodes {
+            Some(nodes) => common_token(nodes.count)?,
+            None => JobToken::random()?,
+        };
+        // Until node 0 is there, signals end this process as any other: nothing has been started.
+        let (store, master, job_id) = match &self.nodes {
+            Some(nodes) if nodes.rank > 0 => {
+                let timeout = self.rendezvous_timeout;
+                let (store, job_id) = JobStore::join(nodes, self.world_size, &token, timeout, events.clone())?;
+                (store, (nodes.master_addr.clone(), nodes.master_port), job_id)
+            }
+            nodes => {
+                let job_id = random_job_id()?;
+                let server = self.start_store(&job_id, &token, events.clone())?;
+                let address = server.address();
+                let host = nodes
+                    .as_ref()
+                    .map_or(address.ip().to_string(), |nodes| nodes.master_addr.clone());
+                (JobStore::Hosted(server), (host, address.port()), job_id)
+            }
+        };
         let signals = forward_signals(events.clone())?;
 
-        let environment = self.rank_environment(server.address().port(), &job_id, &token);
+        let environment = self.rank_environment(&master, ranks.len(), &job_id, &token);
         let mut children = Children::new(self.prefix, events);
         let ended = children
-            .spawn_all(self.world_size, &self.arguments, &environment)
-            .and_then(|()| Watch::new(children, &server, self.failure_grace, self.interrupt_grace).run(&inbox));
+            .spawn_all(ranks.clone(), self.world_size, &self.arguments, &environment)
+            .and_then(|()| Watch::new(children, &store, self.failure_grace, self.interrupt_grace).run(&inbox));
         signals.close();
         remove_shared_memory(&job_id);
 
         let (ends, interrupted_by) = ended?;
-        let summary = LaunchSummary::new(self.world_size, ends, server.first_failure(), interrupted_by);
+        if self.nodes.is_some() {
+            store.leave();
+        }
+        let summary = LaunchSummary::new(ranks, ends, store.first_failure(), interrupted_by);
         if !summary.is_success() {
             say(format_args!("[launcher] {summary}"));
         }
         Ok(summary)
+    }
+
+    /// The ranks of this node.
+    fn local_ranks(&self) -> Result<Range<usize>, LaunchError> {
+        let Some(Nodes { count, rank, .. }) = self.nodes else {
+            return Ok(0..self.world_size);
+        };
+        let invalid = |what, value, rule| Err(LaunchError::InvalidNodes { what, value, rule });
+        if count == 0 {
+            return invalid("number of nodes", count, "must be at least 1; valid: 1 or more".into());
+        }
+        if rank >= count {
+            let rule = format!("must be below the number of nodes, {count}; valid: 0 to {}", count - 1);
+            return invalid("node rank", rank, rule);
+        }
+        if !self.world_size.is_multiple_of(count) {
+            let below = self.world_size / count * count;
+            let rule = match below {
+                0 => format!("must be a multiple of the number of nodes, {count}; valid: {count}"),
+                _ => format!(
+                    "must be a multiple of the number of nodes, {count}; nearest valid: {below} and {}",
+                    below + count
+                ),
+            };
+            return invalid("world size", self.world_size, rule);
+        }
+        let local = self.world_size / count;
+        Ok(rank * local..(rank + 1) * local)
     }
 
     fn start_store(
@@ -143,13 +234,15 @@ impl Launcher {
         events: mpsc::Sender<Event>,
     ) -> Result<StoreServer, LaunchError> {
         let chosen_by_hand = env::var(variables::MASTER_PORT).ok();
-        let port = match (self.master_port, chosen_by_hand) {
-            (Some(port), _) => port,
-            (None, Some(value)) => port(variables::MASTER_PORT, value)?,
-            (None, None) => 0,
+        let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let listen = match (&self.nodes, self.master_port, chosen_by_hand) {
+            (Some(nodes), _, _) => node_zero_address(nodes)?,
+            (None, Some(port), _) => loopback(port),
+            (None, None, Some(value)) => loopback(port(variables::MASTER_PORT, value)?),
+            (None, None, None) => loopback(0),
         };
         StoreServer::start(StoreServerOptions {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            listen,
             port_variable: variables::MASTER_PORT,
             world_size: self.world_size,
             job_id: job_id.to_string(),
@@ -160,19 +253,25 @@ impl Launcher {
     }
 
     /// The variables of every rank; [`Children`] adds those that differ from rank to rank.
-    fn rank_environment(&self, port: u16, job_id: &str, token: &JobToken) -> Vec<(OsString, OsString)> {
+    fn rank_environment(
+        &self,
+        (master_addr, master_port): &(String, u16),
+        local_world_size: usize,
+        job_id: &str,
+        token: &JobToken,
+    ) -> Vec<(OsString, OsString)> {
         let mut environment = self.environment.clone();
         let sets_threads = env::var_os("RAYON_NUM_THREADS").is_some()
             || environment.iter().any(|(name, _)| name == "RAYON_NUM_THREADS");
         let mut set = |name: &str, value: String| environment.push((name.into(), value.into()));
         if !sets_threads {
             let cores = thread::available_parallelism().map_or(1, usize::from);
-            set("RAYON_NUM_THREADS", (cores / self.world_size).max(1).to_string());
+            set("RAYON_NUM_THREADS", (cores / local_world_size).max(1).to_string());
         }
         set(variables::WORLD_SIZE, self.world_size.to_string());
-        set(variables::LOCAL_WORLD_SIZE, self.world_size.to_string());
-        set(variables::MASTER_ADDR, Ipv4Addr::LOCALHOST.to_string());
-        set(variables::MASTER_PORT, port.to_string());
+        set(variables::LOCAL_WORLD_SIZE, local_world_size.to_string());
+        set(variables::MASTER_ADDR, master_addr.clone());
+        set(variables::MASTER_PORT, master_port.to_string());
         set(variables::JOB_ID, job_id.to_string());
         set(variables::JOB_TOKEN, token.to_text());
         set(variables::STORE_HOSTED, "1".into());

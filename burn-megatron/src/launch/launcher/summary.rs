@@ -1,11 +1,13 @@
 //! [`LaunchSummary`]: how all ranks ended, which failed first, and with which code the launcher exits.
 
 use std::fmt;
+use std::ops::Range;
 
 use signal_hook::low_level::signal_name;
 
 use crate::launch::SECONDARY_FAILURE_EXIT_CODE;
 use crate::launch::failure::{CONNECTION_LOST, PeerFailure};
+use crate::launch::identity::host_name;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +87,8 @@ impl fmt::Display for RankEnd {
 /// How a job ended. Its `Display` is the line that the launcher prints.
 #[derive(Clone, Debug)]
 pub struct LaunchSummary {
-    world_size: usize,
+    /// The ranks of this node.
+    ranks: Range<usize>,
     ends: Vec<RankEnd>,
     reported: Option<PeerFailure>,
     interrupted_by: Option<i32>,
@@ -94,13 +97,13 @@ pub struct LaunchSummary {
 impl LaunchSummary {
     /// `ends` in the order of time; `reported` is the first failure that the store learned of.
     pub(super) fn new(
-        world_size: usize,
+        ranks: Range<usize>,
         ends: Vec<RankEnd>,
         reported: Option<PeerFailure>,
         interrupted_by: Option<i32>,
     ) -> LaunchSummary {
         LaunchSummary {
-            world_size,
+            ranks,
             ends,
             reported,
             interrupted_by,
@@ -117,12 +120,22 @@ impl LaunchSummary {
         self.reported.as_ref()
     }
 
-    /// Returns whether all ranks exited with code 0, and nobody interrupted them.
-    pub fn is_success(&self) -> bool {
-        self.interrupted_by.is_none() && self.ends.iter().all(|end| end.outcome.is_success())
+    /// Returns the first failure of the job if it was that of a rank on another node.
+    pub fn failure_elsewhere(&self) -> Option<&PeerFailure> {
+        self.reported
+            .as_ref()
+            .filter(|failure| !self.ranks.contains(&failure.rank))
     }
 
-    /// Returns the rank that failed first.
+    /// Returns whether all ranks exited with code 0, and nobody interrupted them; on other nodes, none is known to have
+    /// failed.
+    pub fn is_success(&self) -> bool {
+        self.interrupted_by.is_none()
+            && self.failure_elsewhere().is_none()
+            && self.ends.iter().all(|end| end.outcome.is_success())
+    }
+
+    /// Returns the rank of this node that failed first.
     ///
     /// Ends within milliseconds of each other are seen in any order; the store's evidence decides between ranks that
     /// failed on their own. A rank that failed because of another is named only if no rank failed on its own.
@@ -140,10 +153,12 @@ impl LaunchSummary {
             .or_else(|| self.ends.iter().find(|end| !end.outcome.is_success()))
     }
 
-    /// Returns the launcher's exit code: 128 + signal if interrupted, else that of the rank that failed first, else 0.
+    /// Returns the launcher's exit code: 128 + signal if interrupted, else that of the rank that failed first, or
+    /// [`SECONDARY_FAILURE_EXIT_CODE`] if that was on another node, else 0.
     pub fn exit_code(&self) -> i32 {
         match self.interrupted_by {
             Some(signal) => 128 + signal,
+            None if self.failure_elsewhere().is_some() => SECONDARY_FAILURE_EXIT_CODE,
             None => self.first_failure().map_or(0, |end| end.outcome.exit_code()),
         }
     }
@@ -177,7 +192,7 @@ impl fmt::Display for LaunchSummary {
                 formatter,
                 "interrupted by {}; all {} ranks have ended",
                 signal_text(signal),
-                self.world_size
+                self.ranks.len()
             )?;
             let killed = self
                 .ends
@@ -191,8 +206,18 @@ impl fmt::Display for LaunchSummary {
                 |end: &RankEnd| end.is_killed_by_launcher() || end.outcome == RankOutcome::Exited(128 + signal);
             return self.write_failures(formatter, "; ", is_answer);
         }
+        if let Some(failure) = self.failure_elsewhere() {
+            write!(
+                formatter,
+                "rank {} on host {} (another node) failed first: {}",
+                failure.rank,
+                host_name(&failure.host),
+                failure.what
+            )?;
+            return self.write_failures(formatter, "; here ", |_| false);
+        }
         let Some(first) = self.first_failure() else {
-            return write!(formatter, "all {} ranks succeeded", self.world_size);
+            return write!(formatter, "all {} ranks succeeded", self.ranks.len());
         };
         write!(
             formatter,
@@ -248,7 +273,7 @@ mod tests {
             end(3, RankOutcome::Exited(0)),
             end(1, RankOutcome::Exited(1)),
         ];
-        let summary = LaunchSummary::new(4, ends, reported(2, CONNECTION_LOST), None);
+        let summary = LaunchSummary::new(0..4, ends, reported(2, CONNECTION_LOST), None);
         assert_eq!(
             summary.to_string(),
             "rank 2 (pid 1002) failed first: killed by signal 9 (SIGKILL); then rank 0: exit code 1, rank 1: exit code 1"
@@ -262,8 +287,8 @@ mod tests {
             end(0, RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)),
             end(1, RankOutcome::Exited(3)),
         ];
-        assert_eq!(LaunchSummary::new(2, ends.clone(), None, None).exit_code(), 3);
-        let summary = LaunchSummary::new(2, ends, reported(1, "loss is not finite"), None);
+        assert_eq!(LaunchSummary::new(0..2, ends.clone(), None, None).exit_code(), 3);
+        let summary = LaunchSummary::new(0..2, ends, reported(1, "loss is not finite"), None);
         assert_eq!(summary.first_failure().unwrap().rank, 1);
         assert_eq!(summary.exit_code(), 3);
         assert_eq!(
@@ -276,9 +301,12 @@ mod tests {
     #[test]
     fn store_decides_between_ends_at_the_same_time() {
         let ends = vec![end(0, RankOutcome::Exited(1)), end(1, RankOutcome::Killed(11))];
-        let summary = LaunchSummary::new(2, ends.clone(), reported(1, CONNECTION_LOST), None);
+        let summary = LaunchSummary::new(0..2, ends.clone(), reported(1, CONNECTION_LOST), None);
         assert_eq!(summary.first_failure().unwrap().rank, 1);
-        assert_eq!(LaunchSummary::new(2, ends, None, None).first_failure().unwrap().rank, 0);
+        assert_eq!(
+            LaunchSummary::new(0..2, ends, None, None).first_failure().unwrap().rank,
+            0
+        );
     }
 
     #[test]
@@ -287,7 +315,7 @@ mod tests {
             signal_sent: Some(15),
             ..end(0, RankOutcome::Killed(15))
         };
-        let summary = LaunchSummary::new(2, vec![hung, end(1, RankOutcome::Exited(3))], None, None);
+        let summary = LaunchSummary::new(0..2, vec![hung, end(1, RankOutcome::Exited(3))], None, None);
         assert_eq!(
             summary.to_string(),
             "rank 1 (pid 1001) failed first: exit code 3; then rank 0: killed by signal 15 (SIGTERM) by the launcher"
@@ -295,16 +323,35 @@ mod tests {
     }
 
     #[test]
+    fn failure_on_another_node_is_named_and_has_the_secondary_code() {
+        let ends = vec![
+            end(3, RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)),
+            end(2, RankOutcome::Exited(0)),
+        ];
+        let summary = LaunchSummary::new(2..4, ends, reported(1, "loss is not finite"), None);
+        assert_eq!(
+            summary.to_string(),
+            "rank 1 on host node (another node) failed first: loss is not finite; here rank 3: exit code 75 (because \
+             another rank failed)"
+        );
+        assert_eq!((summary.exit_code(), summary.is_success()), (75, false));
+        // Also where all ranks of this node had ended before.
+        let ends = vec![end(2, RankOutcome::Exited(0)), end(3, RankOutcome::Exited(0))];
+        let summary = LaunchSummary::new(2..4, ends, reported(1, "loss is not finite"), None);
+        assert_eq!(summary.exit_code(), 75);
+    }
+
+    #[test]
     fn interruption_has_its_own_exit_code() {
         let ends = vec![end(0, RankOutcome::Exited(0)), end(1, RankOutcome::Exited(0))];
-        let summary = LaunchSummary::new(2, ends.clone(), None, Some(2));
+        let summary = LaunchSummary::new(0..2, ends.clone(), None, Some(2));
         assert_eq!((summary.exit_code(), summary.is_success()), (130, false));
         assert_eq!(
             summary.to_string(),
             "interrupted by signal 2 (SIGINT); all 2 ranks have ended"
         );
         assert_eq!(
-            LaunchSummary::new(2, ends, None, None).to_string(),
+            LaunchSummary::new(0..2, ends, None, None).to_string(),
             "all 2 ranks succeeded"
         );
 
@@ -317,7 +364,7 @@ mod tests {
             sent(end(1, RankOutcome::Killed(15))),
         ];
         assert_eq!(
-            LaunchSummary::new(2, ends, None, Some(15)).to_string(),
+            LaunchSummary::new(0..2, ends, None, Some(15)).to_string(),
             "interrupted by signal 15 (SIGTERM); all 2 ranks have ended; rank 0: exit code 1"
         );
     }

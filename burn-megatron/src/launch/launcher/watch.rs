@@ -6,12 +6,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::children::Children;
+use super::job_store::JobStore;
 use super::summary::{RankEnd, signal_text};
 use crate::launch::error::LaunchError;
 use crate::launch::failure::PeerFailure;
-use crate::launch::identity::host_identity;
+use crate::launch::identity::own_host;
 use crate::launch::say;
-use crate::launch::store::{StoreServer, deadline_after};
+use crate::launch::store::deadline_after;
 
 /// Time between SIGTERM and SIGKILL when a rank has failed.
 const TERMINATE_LIMIT: Duration = Duration::from_secs(2);
@@ -47,7 +48,7 @@ enum Phase {
 /// The launcher's loop.
 pub(super) struct Watch<'a> {
     children: Children,
-    server: &'a StoreServer,
+    store: &'a JobStore,
     failure_grace: Duration,
     interrupt_grace: Duration,
     phase: Phase,
@@ -58,13 +59,13 @@ pub(super) struct Watch<'a> {
 impl<'a> Watch<'a> {
     pub(super) fn new(
         children: Children,
-        server: &'a StoreServer,
+        store: &'a JobStore,
         failure_grace: Duration,
         interrupt_grace: Duration,
     ) -> Watch<'a> {
         Watch {
             children,
-            server,
+            store,
             failure_grace,
             interrupt_grace,
             phase: Phase::Running,
@@ -106,12 +107,12 @@ impl<'a> Watch<'a> {
 
     fn ended(&mut self, rank: usize) {
         let end = self.children.reap(rank);
-        self.server.process_ended(rank, &end.outcome.to_string());
+        self.store.process_ended(rank, end.outcome);
         // A rank that says it ends only because of another is no news to the store.
         if end.is_primary_failure() {
-            self.server.fail(PeerFailure {
+            self.store.fail(PeerFailure {
                 rank,
-                host: host_identity(),
+                host: own_host(),
                 what: end.outcome.to_string(),
             });
         }

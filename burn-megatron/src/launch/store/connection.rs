@@ -59,6 +59,22 @@ async fn answer_requests(
                     Err(refusal) => writer.write_all(&refusal.to_frame()).await,
                 };
             }
+            Request::Watch {
+                node_rank,
+                world_size,
+                host,
+            } => {
+                if let Err(refusal) = job.launcher_came(node_rank, world_size, &host) {
+                    return writer.write_all(&refusal.to_frame()).await;
+                }
+                let result = stand_for_launcher(reader, writer, job).await;
+                job.launcher_left(node_rank);
+                return result;
+            }
+            Request::Ended { rank, host, what } => {
+                job.process_ended(rank, &host, &what);
+                Reply::Done.to_frame()
+            }
             Request::Goodbye => Reply::Rejected("goodbye without hello".into()).to_frame(),
             Request::Set { key, value } => done_or_reason(job.set(&key, value)).to_frame(),
             Request::Wait { key, timeout } => wait_for_key(job, &key, timeout).await,
@@ -166,6 +182,35 @@ async fn stand_for_life(
                 // The failure that this raises is for the others: this rank gets the full list.
                 (roster_due, failure_due) = (false, false);
                 Reply::Missing(job.rendezvous_timed_out(rendezvous_timeout))
+            }
+            () = until_set(&mut closing) => return writer.write_all(&Reply::Closing.to_frame()).await,
+        };
+        writer.write_all(&reply.to_frame()).await?;
+    }
+}
+
+/// Stands for the launcher of a further node: sends it the first failure if one comes, until it leaves or dies.
+async fn stand_for_launcher(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    job: &Job,
+) -> io::Result<()> {
+    let job_id = job.job_id.clone();
+    writer.write_all(&Reply::Welcome { job_id }.to_frame()).await?;
+    let mut failure = job.failure.subscribe();
+    let mut closing = job.closing.subscribe();
+    let mut failure_due = true;
+    let mut farewell = pin!(read_request(reader));
+    loop {
+        let reply = tokio::select! {
+            biased;
+            farewell = &mut farewell => return match farewell? {
+                Request::Goodbye => writer.write_all(&Reply::Done.to_frame()).await,
+                _ => Err(io::ErrorKind::InvalidData.into()),
+            },
+            first = value_of(&mut failure), if failure_due => {
+                failure_due = false;
+                Reply::Failed(first)
             }
             () = until_set(&mut closing) => return writer.write_all(&Reply::Closing.to_frame()).await,
         };

@@ -31,7 +31,7 @@ pub(super) struct Job {
     pub(super) closing: watch::Sender<bool>,
     on_failure: Option<FailureCallback>,
     state: Mutex<State>,
-    /// Told whenever a rank leaves or is lost.
+    /// Told whenever a rank or a launcher leaves or is lost.
     departure: Condvar,
 }
 
@@ -39,6 +39,8 @@ struct State {
     table: Table,
     waiting: HashMap<String, Vec<oneshot::Sender<Arc<[u8]>>>>,
     members: Vec<Member>,
+    /// The host of each further node's launcher that is there, by the node's number.
+    launchers: HashMap<usize, String>,
 }
 
 /// A rank, as the store sees it.
@@ -51,7 +53,7 @@ enum Member {
     /// Said goodbye, or its connection closed.
     Gone { host: String },
     /// Its process ended without ever registering.
-    NeverCame { what: String },
+    NeverCame { host: String, what: String },
 }
 
 impl Job {
@@ -73,6 +75,7 @@ impl Job {
                 table: Table::new(MAX_STORE_BYTES),
                 waiting: HashMap::new(),
                 members: vec![Member::Absent; world_size],
+                launchers: HashMap::new(),
             }),
             departure: Condvar::new(),
         })
@@ -153,7 +156,7 @@ impl Job {
                     host_name(first)
                 )));
             }
-            Member::NeverCame { what } => {
+            Member::NeverCame { what, .. } => {
                 return Err(Reply::Rejected(format!(
                     "the process of rank {rank} has already ended: {what}"
                 )));
@@ -224,10 +227,13 @@ impl Job {
     /// Notes that a rank's process ended, which only the launcher can see.
     ///
     /// A rank that ends without having registered leaves the others waiting for it in vain.
-    pub(super) fn process_ended(&self, rank: usize, what: &str) {
+    pub(super) fn process_ended(&self, rank: usize, host: &str, what: &str) {
         let mut state = lock(&self.state);
-        if state.members[rank] == Member::Absent {
-            state.members[rank] = Member::NeverCame { what: what.to_string() };
+        if let Some(member @ Member::Absent) = state.members.get_mut(rank) {
+            *member = Member::NeverCame {
+                host: host.to_string(),
+                what: what.to_string(),
+            };
         }
         let never_came = state.never_came();
         drop(state);
@@ -253,11 +259,47 @@ impl Job {
         self.failure.borrow().clone()
     }
 
-    /// Waits until no rank is present, at most for `limit`.
+    /// Registers the launcher of a further node; the error is the reply that refuses it.
+    pub(super) fn launcher_came(&self, node_rank: usize, world_size: usize, host: &str) -> Result<(), Reply> {
+        let here = host_name(host);
+        if world_size != self.world_size {
+            return Err(Reply::Rejected(format!(
+                "the launcher of node {node_rank} on host {here} has world size {world_size}, but the job has world \
+                 size {}",
+                self.world_size
+            )));
+        }
+        // As many nodes as ranks at most.
+        if node_rank == 0 || node_rank >= world_size {
+            return Err(Reply::Rejected(format!(
+                "node {node_rank} is no further node of a job of {world_size} ranks"
+            )));
+        }
+        if let Some(failure) = self.first_failure() {
+            return Err(Reply::Failed(failure));
+        }
+        let mut state = lock(&self.state);
+        if let Some(first) = state.launchers.get(&node_rank) {
+            return Err(Reply::Rejected(format!(
+                "two launchers are node {node_rank}: one on host {}, and one on host {here}",
+                host_name(first)
+            )));
+        }
+        state.launchers.insert(node_rank, host.to_string());
+        Ok(())
+    }
+
+    /// Notes that a launcher has left. If it died, its ranks have died with it, and tell so by their connections.
+    pub(super) fn launcher_left(&self, node_rank: usize) {
+        lock(&self.state).launchers.remove(&node_rank);
+        self.departure.notify_all();
+    }
+
+    /// Waits until no rank and no launcher is present, at most for `limit`.
     pub(super) fn wait_until_empty(&self, limit: Duration) {
         let is_present = |member: &Member| matches!(member, Member::Present { .. });
         let state = lock(&self.state);
-        let present = |state: &mut State| state.members.iter().any(is_present);
+        let present = |state: &mut State| !state.launchers.is_empty() || state.members.iter().any(is_present);
         let _ = self.departure.wait_timeout_while(state, limit, present);
     }
 }
@@ -294,9 +336,9 @@ impl State {
             return None;
         }
         self.members.iter().enumerate().find_map(|(rank, member)| match member {
-            Member::NeverCame { what } => Some(PeerFailure {
+            Member::NeverCame { host, what } => Some(PeerFailure {
                 rank,
-                host: "localhost".into(),
+                host: host.clone(),
                 what: format!("ended without joining the job: {what}"),
             }),
             _ => None,

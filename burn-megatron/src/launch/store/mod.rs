@@ -97,6 +97,11 @@ impl Store {
     /// # Errors
     /// The key or value is too long, the store is full, or it does not answer.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), LaunchError> {
+        self.set_within(key, value, REQUEST_LIMIT)
+    }
+
+    /// Sets a key, and gives up after `limit`: for a process that is about to end.
+    pub(crate) fn set_within(&self, key: &str, value: &[u8], limit: Duration) -> Result<(), LaunchError> {
         let operation = || format!("set {key:?}");
         check_entry(key, value).map_err(|error| refused(operation(), error))?;
         match &*self.backing {
@@ -112,7 +117,7 @@ impl Store {
                     key: key.into(),
                     value: value.to_vec(),
                 };
-                self.call_for_done(request, REQUEST_LIMIT, operation())
+                self.call_for_done(request, limit, operation())
             }
         }
     }
@@ -207,6 +212,21 @@ impl Store {
             Backing::InProcess { .. } => Ok(()),
             Backing::Remote { .. } => {
                 self.call_for_done(Request::Fail(failure.clone()), FAIL_LIMIT, "report a failure".into())
+            }
+        }
+    }
+
+    /// Tells the store that a rank's process has ended; gives up soon, as above.
+    pub(super) fn process_ended(&self, rank: usize, host: &str, what: &str) -> Result<(), LaunchError> {
+        match &*self.backing {
+            Backing::InProcess { .. } => Ok(()),
+            Backing::Remote { .. } => {
+                let request = Request::Ended {
+                    rank,
+                    host: host.into(),
+                    what: what.into(),
+                };
+                self.call_for_done(request, FAIL_LIMIT, "report an end".into())
             }
         }
     }

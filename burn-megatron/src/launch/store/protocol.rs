@@ -46,6 +46,14 @@ pub(in crate::launch) enum Request {
     Delete { key: String },
     /// Reports the failure of a rank.
     Fail(PeerFailure),
+    /// Registers the launcher of a further node; from now on this connection stands for its life.
+    Watch {
+        node_rank: usize,
+        world_size: usize,
+        host: String,
+    },
+    /// Says that a rank's process has ended, which only its launcher can see.
+    Ended { rank: usize, host: String, what: String },
 }
 
 /// What the store says.
@@ -69,6 +77,8 @@ pub(in crate::launch) enum Reply {
     Missing(Vec<usize>),
     /// The store ends in good order.
     Closing,
+    /// A launcher is registered: the job's id.
+    Welcome { job_id: String },
 }
 
 /// A body that is not a message.
@@ -103,6 +113,16 @@ impl Request {
             Request::Add { key, delta } => Encoder::new(5).text(key).number(*delta as u64).frame(),
             Request::Delete { key } => Encoder::new(6).text(key).frame(),
             Request::Fail(failure) => Encoder::new(7).failure(failure).frame(),
+            Request::Watch {
+                node_rank,
+                world_size,
+                host,
+            } => Encoder::new(8)
+                .number(*node_rank as u64)
+                .number(*world_size as u64)
+                .text(host)
+                .frame(),
+            Request::Ended { rank, host, what } => Encoder::new(9).number(*rank as u64).text(host).text(what).frame(),
         }
     }
 
@@ -133,6 +153,16 @@ impl Request {
                 key: fields.text(MAX_KEY_BYTES)?,
             },
             7 => Request::Fail(fields.failure()?),
+            8 => Request::Watch {
+                node_rank: fields.index()?,
+                world_size: fields.index()?,
+                host: fields.text(MAX_TEXT_BYTES)?,
+            },
+            9 => Request::Ended {
+                rank: fields.index()?,
+                host: fields.text(MAX_TEXT_BYTES)?,
+                what: fields.text(MAX_TEXT_BYTES)?,
+            },
             _ => return Err(Malformed("unknown kind of request")),
         };
         fields.end()?;
@@ -162,6 +192,7 @@ impl Reply {
                     .frame()
             }
             Reply::Closing => Encoder::new(9).frame(),
+            Reply::Welcome { job_id } => Encoder::new(10).text(job_id).frame(),
         }
     }
 
@@ -186,6 +217,9 @@ impl Reply {
             },
             8 => Reply::Missing(fields.indices()?),
             9 => Reply::Closing,
+            10 => Reply::Welcome {
+                job_id: fields.text(MAX_TEXT_BYTES)?,
+            },
             _ => return Err(Malformed("unknown kind of reply")),
         };
         fields.end()?;

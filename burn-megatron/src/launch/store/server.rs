@@ -116,12 +116,12 @@ impl StoreServer {
         self.job.missing()
     }
 
-    /// Notes that a rank's process has ended, for those that wait for it to register.
+    /// Notes that a rank's process has ended on this host, for those that wait for it to register.
     pub(in crate::launch) fn process_ended(&self, rank: usize, what: &str) {
-        self.job.process_ended(rank, what);
+        self.job.process_ended(rank, "localhost", what);
     }
 
-    /// Waits until every registered rank has left, at most for `limit`.
+    /// Waits until every registered rank and launcher has left, at most for `limit`.
     pub(in crate::launch) fn wait_until_empty(&self, limit: Duration) {
         self.job.wait_until_empty(limit);
     }

@@ -4,7 +4,7 @@
 //! store and stop waiting when its failure signal is raised.
 
 mod monitor;
-mod rendezvous;
+pub(super) mod rendezvous;
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::monitor::Membership;
+pub(super) use self::monitor::Membership;
 use super::environment::Environment;
 use super::error::LaunchError;
 use super::failure::{FailureSignal, PeerFailure};

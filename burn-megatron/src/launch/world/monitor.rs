@@ -1,4 +1,5 @@
-//! The connection that stands for a rank's life, and the thread that listens on it for the first failure.
+//! The connection that stands for the life of a rank, or of a further node's launcher, and the thread that listens on it
+//! for the first failure.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver};
@@ -17,7 +18,7 @@ const FAILED_LINGER: Duration = Duration::from_secs(1);
 
 /// This rank's place in the store's list of the living, until it leaves.
 #[derive(Debug)]
-pub(super) struct Membership {
+pub(in crate::launch) struct Membership {
     state: Mutex<Option<Present>>,
     linger: Duration,
 }
@@ -35,7 +36,7 @@ impl Membership {
     /// Starts the monitor thread on a connection whose rank is registered.
     ///
     /// `store_lost` is the failure to raise when the store itself goes.
-    pub(super) fn watch(
+    pub(in crate::launch) fn watch(
         connection: StoreConnection,
         failure: FailureSignal,
         store_lost: PeerFailure,
@@ -66,7 +67,7 @@ impl Membership {
     }
 
     /// Says goodbye, once; bounded.
-    pub(super) fn leave(&self, failure: &FailureSignal) {
+    pub(in crate::launch) fn leave(&self, failure: &FailureSignal) {
         let Some(present) = lock(&self.state).take() else {
             return;
         };

@@ -77,7 +77,13 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
         }
     });
     let local_address = connection.local_address()?;
-    let store_lost = if environment.store_hosted_elsewhere {
+    let store_lost = if environment.store_hosted_elsewhere && host != hosts[0] {
+        PeerFailure {
+            rank: 0,
+            host: hosts[0].clone(),
+            what: lost_store_of_node_zero(&address),
+        }
+    } else if environment.store_hosted_elsewhere {
         let what = format!("lost the launcher's store at {address} (has the launcher ended or been killed?)");
         PeerFailure { rank, host, what }
     } else {
@@ -99,6 +105,11 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
     })
 }
 
+/// What happened when a process on another node loses the store.
+pub(in crate::launch) fn lost_store_of_node_zero(address: &StoreAddress) -> String {
+    format!("lost the store at {address}, on this rank's node (launcher ended or killed, or the network between cut?)")
+}
+
 /// Starts the store on rank 0 of a job whose launcher has none.
 fn start_server(environment: &Environment) -> Result<StoreServer, LaunchError> {
     let port = environment.store_port()?;
@@ -106,8 +117,8 @@ fn start_server(environment: &Environment) -> Result<StoreServer, LaunchError> {
     let listen = listen_address(&environment.master_addr, port, is_one_host)?;
     if environment.job_token.is_none() && !listen.ip().is_loopback() {
         tracing::warn!(
-            "the job's token is derived from {}, which others may know: set {} to a secret on shared networks",
-            variables::RUN_ID,
+            "the job's token is derived from the launcher's id of the job, which others may know: set {} to a secret on \
+             shared networks",
             variables::JOB_TOKEN
         );
     }
@@ -123,7 +134,11 @@ fn start_server(environment: &Environment) -> Result<StoreServer, LaunchError> {
 
 /// Returns the loopback address if MASTER_ADDR is one and all ranks are on this host, and else all addresses of this host: MASTER_ADDR may be a name
 /// that only others resolve to this host's outer address.
-fn listen_address(master_addr: &str, port: u16, is_one_host: bool) -> Result<SocketAddr, LaunchError> {
+pub(in crate::launch) fn listen_address(
+    master_addr: &str,
+    port: u16,
+    is_one_host: bool,
+) -> Result<SocketAddr, LaunchError> {
     let resolved = (master_addr, port)
         .to_socket_addrs()
         .map_err(|source| LaunchError::System {

@@ -28,6 +28,12 @@ fn requests() -> impl Strategy<Value = Request> {
         (".{0,40}", any::<i64>()).prop_map(|(key, delta)| Request::Add { key, delta }),
         ".{0,40}".prop_map(|key| Request::Delete { key }),
         failures().prop_map(Request::Fail),
+        (any::<usize>(), any::<usize>(), ".{0,20}").prop_map(|(node_rank, world_size, host)| Request::Watch {
+            node_rank,
+            world_size,
+            host,
+        }),
+        failures().prop_map(|PeerFailure { rank, host, what }| Request::Ended { rank, host, what }),
     ]
 }
 
@@ -39,9 +45,11 @@ fn replies() -> impl Strategy<Value = Reply> {
         Just(Reply::TimedOut),
         ".{0,40}".prop_map(Reply::Rejected),
         failures().prop_map(Reply::Failed),
-        (".{0,20}", prop::collection::vec(".{0,20}", 0..9)).prop_map(|(job_id, hosts)| Reply::Roster { job_id, hosts }),
+        (".{0,20}", prop::collection::vec(".{0,20}", 0..9))
+            .prop_map(|(job_id, hosts)| Reply::Roster { job_id, hosts }),
         any::<Vec<usize>>().prop_map(Reply::Missing),
         Just(Reply::Closing),
+        ".{0,20}".prop_map(|job_id| Reply::Welcome { job_id }),
     ]
 }
 

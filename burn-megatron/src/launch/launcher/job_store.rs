@@ -1,0 +1,147 @@
+//! [`JobStore`]: the store as a launcher sees it: its own, or that of the launcher on node 0.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::watch::Event;
+use super::{Nodes, summary};
+use crate::launch::environment::variables;
+use crate::launch::error::LaunchError;
+use crate::launch::failure::{FailureSignal, PeerFailure};
+use crate::launch::identity::{JobToken, own_host};
+use crate::launch::store::{Reply, Request, Store, StoreAddress, StoreConnection, StoreServer};
+use crate::launch::world::Membership;
+use crate::launch::world::rendezvous::{listen_address, lost_store_of_node_zero};
+
+/// Longest wait for the store's answer to a launcher that registers.
+const REGISTER_LIMIT: Duration = Duration::from_secs(10);
+/// How long the store stays for the ranks of other nodes when those of its own have succeeded.
+const LINGER: Duration = Duration::from_secs(60);
+/// The same when a rank has failed: enough for the news to reach the others.
+const FAILED_LINGER: Duration = Duration::from_secs(1);
+
+/// The job's store.
+pub(super) enum JobStore {
+    /// This launcher hosts it.
+    Hosted(StoreServer),
+    /// The launcher of node 0 hosts it.
+    Remote {
+        store: Store,
+        failure: FailureSignal,
+        membership: Membership,
+    },
+}
+
+impl JobStore {
+    /// Registers at the store of node 0, which may start later; returns it and the job's id.
+    pub(super) fn join(
+        nodes: &Nodes,
+        world_size: usize,
+        token: &JobToken,
+        timeout: Duration,
+        events: mpsc::Sender<Event>,
+    ) -> Result<(JobStore, String), LaunchError> {
+        let address = StoreAddress::new(&nodes.master_addr, nodes.master_port, token.clone());
+        let mut connection = StoreConnection::connect(&address, timeout)?;
+        let request = Request::Watch {
+            node_rank: nodes.rank,
+            world_size,
+            host: own_host(),
+        };
+        let job_id = match connection.call(&request, REGISTER_LIMIT, "registering a launcher")? {
+            Reply::Welcome { job_id } => job_id,
+            Reply::Failed(failure) => return Err(LaunchError::PeerFailed(failure)),
+            Reply::Rejected(reason) => {
+                return Err(LaunchError::NodeRefused {
+                    address: address.to_string(),
+                    node_rank: nodes.rank,
+                    reason,
+                });
+            }
+            other => return Err(connection.unexpected("registering a launcher", &other)),
+        };
+        let store = Store::remote(address.clone());
+        let announcing_store = store.clone();
+        let failure = FailureSignal::announced_by(move |cause| {
+            if let Err(error) = announcing_store.fail(cause) {
+                tracing::debug!(%error, "could not tell the store of a failure");
+            }
+        });
+        // The receiver may be gone already: then all ranks have ended.
+        failure.on_raise(Box::new(move || drop(events.send(Event::FailureReported))));
+        let store_lost = PeerFailure {
+            rank: 0,
+            host: nodes.master_addr.clone(),
+            what: lost_store_of_node_zero(&address),
+        };
+        let membership = Membership::watch(connection, failure.clone(), store_lost, None, Duration::ZERO)?;
+        let joined = JobStore::Remote {
+            store,
+            failure,
+            membership,
+        };
+        Ok((joined, job_id))
+    }
+
+    /// Notes how a rank's process ended, for those that wait for it to register.
+    pub(super) fn process_ended(&self, rank: usize, outcome: summary::RankOutcome) {
+        let what = outcome.to_string();
+        match self {
+            JobStore::Hosted(server) => server.process_ended(rank, &what),
+            JobStore::Remote { store, failure, .. } if !failure.is_raised() => {
+                if let Err(error) = store.process_ended(rank, &own_host(), &what) {
+                    tracing::debug!(%error, "could not tell the store of an end");
+                }
+            }
+            JobStore::Remote { .. } => {}
+        }
+    }
+
+    /// Reports a failure to every rank; the first one wins.
+    pub(super) fn fail(&self, cause: PeerFailure) {
+        match self {
+            JobStore::Hosted(server) => server.fail(cause),
+            JobStore::Remote { failure, .. } => failure.raise(cause),
+        }
+    }
+
+    /// Returns the job's first failure.
+    pub(super) fn first_failure(&self) -> Option<PeerFailure> {
+        match self {
+            JobStore::Hosted(server) => server.first_failure(),
+            JobStore::Remote { failure, .. } => failure.cause(),
+        }
+    }
+
+    /// Says goodbye, or waits for a bounded time until the other nodes have.
+    pub(super) fn leave(&self) {
+        match self {
+            JobStore::Hosted(server) if server.first_failure().is_some() => server.wait_until_empty(FAILED_LINGER),
+            JobStore::Hosted(server) => server.wait_until_empty(LINGER),
+            JobStore::Remote {
+                failure, membership, ..
+            } => membership.leave(failure),
+        }
+    }
+}
+
+/// Returns where node 0 listens: at the address that the other nodes are given, or on all if they are given a name,
+/// which may mean another one to them.
+pub(super) fn node_zero_address(nodes: &Nodes) -> Result<SocketAddr, LaunchError> {
+    match nodes.master_addr.parse::<IpAddr>() {
+        Ok(address) => Ok(SocketAddr::new(address, nodes.master_port)),
+        Err(_) => listen_address(&nodes.master_addr, nodes.master_port, false),
+    }
+}
+
+/// Returns the secret that the launchers of several nodes share.
+pub(super) fn common_token(nodes: usize) -> Result<JobToken, LaunchError> {
+    use crate::launch::{environment::job_token, identity::MIN_TOKEN_BYTES};
+    let value = std::env::var(variables::JOB_TOKEN).map_err(|_| LaunchError::NoCommonToken {
+        variable: variables::JOB_TOKEN,
+        nodes,
+        min_bytes: MIN_TOKEN_BYTES,
+    })?;
+    job_token(value)
+}
