@@ -23,12 +23,42 @@ pub fn trials() -> Vec<Trial> {
     let training = |kind: &str, tensor: usize| fault(kind).with("tensor", tensor).with("dtype", "f32");
     let mismatch = |kind: &str| Job::new(fault(kind).with("timeout_secs", 20), 2);
     let mut trials = vec![
-        Job::new(fault("stopped_rank").with("timeout_secs", 2), 2)
-            .ends_within(Duration::from_secs(20))
-            .fails_with(
-                "stopped_rank_is_named_when_the_timeout_passes",
-                &["still missing: ranks [1]"],
-            ),
+        first_cause(
+            Job::new(fault("stopped_rank").with("timeout_secs", 2), 2),
+            "stopped_rank_is_the_first_cause",
+            128 + libc::SIGKILL,
+            &[
+                ") failed first: killed by signal 9 (SIGKILL) by the launcher (did not come to barrier (call 0) \
+                 of group world [0, 1]; rank 0 on host ",
+                " waited 2 s for it at tests/cases/faults.rs:",
+                "still missing: ranks [1]); then rank 0: exit code 75 (because another rank failed)",
+                " ends because rank 1 on host ",
+            ],
+        ),
+        first_cause(
+            Job::new(fault("stopped_rank_behind_others").with("timeout_secs", 4), 4),
+            "stopped_rank_is_the_first_cause_for_those_that_wait_for_others_that_wait_for_it",
+            128 + libc::SIGKILL,
+            &[
+                "[launcher] rank 3 (pid ",
+                ") failed first: killed by signal 9 (SIGKILL) by the launcher (",
+                "of group pair [2, 3]",
+                "rank 0: exit code 75",
+                "rank 1: exit code 75",
+                "rank 2: exit code 75",
+            ],
+        ),
+        first_cause(
+            mismatch("other_operation"),
+            "rank_out_of_step_is_the_first_cause_and_both_calls_are_told",
+            1,
+            &[
+                "[launcher] rank 1 (pid ",
+                ") failed first: exit code 1 (out of step: rank 1 of group world [0, 1] called all_gather of 1 f32 \
+                 (call 0) while rank 0 called all_reduce sum of 3 f32 (call 0)",
+                "then rank 0: exit code 75 (because another rank failed)",
+            ],
+        ),
         Job::new(fault("absent_rank").with("timeout_secs", 1), 3)
             .ends_within(Duration::from_secs(20))
             .fails_with("absent_rank_is_named_at_the_rendezvous", &["waiting for rank 1 of 3"]),
@@ -70,6 +100,21 @@ pub fn trials() -> Vec<Trial> {
         trials.push(killed_rank(Job::new(case, ranks), tensor, ranks, killed));
     }
     trials
+}
+
+/// A trial that passes when the launcher's exit code and messages tell one rank as the first cause.
+fn first_cause(job: Job, name: &'static str, code: i32, messages: &'static [&'static str]) -> Trial {
+    Trial::test(name, move || -> Result<(), Failed> {
+        let end = job.ends_within(2 * END_LIMIT).run()?;
+        let missing = messages.iter().find(|message| !end.output.contains(**message));
+        if let Some(message) = missing {
+            return Err(format!("nobody said {message:?}\n{}", end.output).into());
+        }
+        if end.code != code {
+            return Err(format!("exit code {}, not {code}\n{}", end.code, end.output).into());
+        }
+        Ok(())
+    })
 }
 
 /// A trial in which a training rank kills itself: the launcher names it, everybody ends, nothing is left.
@@ -138,6 +183,22 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
                 unsafe { libc::raise(libc::SIGSTOP) };
             }
             group.barrier()?;
+        }
+        // Each rank waits for the next one; the last hangs. The first begins to wait before the others, and so is the
+        // first whose time is over.
+        "stopped_rank_behind_others" => {
+            let last = world.world_size() - 1;
+            let pair =
+                |first: usize| ProcessGroup::connect(world, "pair", &[first, first + 1], &GroupOptions::default());
+            let below = (world.rank() > 0).then(|| pair(world.rank() - 1)).transpose()?;
+            let above = (world.rank() < last).then(|| pair(world.rank())).transpose()?;
+            std::thread::sleep(Duration::from_millis(500) * world.rank() as u32);
+            match above {
+                Some(above) => above.barrier()?,
+                // SAFETY: stops this very process.
+                None => drop(unsafe { libc::raise(libc::SIGSTOP) }),
+            }
+            below.map_or(Ok(()), |below| below.barrier())?;
         }
         "other_operation" => {
             let group = group()?;

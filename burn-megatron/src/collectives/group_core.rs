@@ -9,6 +9,7 @@ use super::error::CollectiveError;
 use super::health::GroupHealth;
 use super::lane::Lane;
 use super::pending::Pending;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,15 +44,19 @@ impl GroupCore {
     }
 
     /// Runs a call on this thread, after the calls of its lane made before it.
+    #[track_caller]
     pub fn run<R>(
         &self,
         call: CallDescriptor,
         operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
-        self.lane(&call).run(|ticket| self.perform(ticket, call, operate))
+        let called_at = Location::caller();
+        self.lane(&call)
+            .run(|ticket| self.perform(ticket, call, called_at, operate))
     }
 
     /// Starts a call on the lane's thread; in a group of one runs it at once.
+    #[track_caller]
     pub fn start<O: Send + 'static>(
         self: &Arc<Self>,
         call: CallDescriptor,
@@ -60,6 +65,7 @@ impl GroupCore {
         if self.health.label.size() == 1 {
             return Pending::ready(self.run(call, operate));
         }
+        let called_at = Location::caller();
         let label = &self.health.label;
         let (pending, completion) = Pending::new(CollectiveError::Poisoned {
             group: label.to_string(),
@@ -67,15 +73,18 @@ impl GroupCore {
             first: "the communication thread panicked".to_string(),
         });
         let core = self.clone();
-        let job = move |ticket| completion.complete(core.perform(ticket, call, operate));
+        let job = move |ticket| completion.complete(core.perform(ticket, call, called_at, operate));
         let thread_name = format!("collectives {}", label.name);
         match self.lane(&call).submit(&thread_name, Box::new(job)) {
             Ok(()) => pending,
-            Err(source) => Pending::ready(Err(self.fail(CollectiveError::Setup {
-                group: label.to_string(),
-                what: "start the communication thread".to_string(),
-                source,
-            }))),
+            Err(source) => {
+                let error = CollectiveError::Setup {
+                    group: label.to_string(),
+                    what: "start the communication thread".to_string(),
+                    source,
+                };
+                Pending::ready(Err(self.fail(error, called_at)))
+            }
         }
     }
 
@@ -117,6 +126,7 @@ impl GroupCore {
         &self,
         ticket: u64,
         mut call: CallDescriptor,
+        called_at: &'static Location<'static>,
         operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
         call.sequence = ticket;
@@ -124,14 +134,15 @@ impl GroupCore {
         self.health
             .check(Some(&call))
             .and_then(|()| operate(&*self.engine, &call))
-            .map_err(|error| self.fail(error))
+            .map_err(|error| self.fail(error, called_at))
     }
 
     /// Poisons the group with `error`, unless it is already.
-    fn fail(&self, error: CollectiveError) -> CollectiveError {
+    fn fail(&self, error: CollectiveError, called_at: &Location<'_>) -> CollectiveError {
         let cause = error.to_string();
         if self.health.poison(&cause) {
             self.engine.leave(&cause);
+            self.health.suspect(&error, called_at);
         }
         error
     }

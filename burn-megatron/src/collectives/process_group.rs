@@ -13,6 +13,7 @@ use super::pending::Pending;
 use super::single::SingleEngine;
 use crate::launch::World;
 use bytemuck::{cast_slice, cast_slice_mut};
+use std::panic::Location;
 use std::sync::Arc;
 
 /// The longest name of a group: it becomes part of file names and store keys.
@@ -59,6 +60,7 @@ impl ProcessGroup {
     /// # Errors
     /// When the arguments are wrong, when the ranks do not agree, when some do not come within
     /// [`World::timeout`], when one of them fails.
+    #[track_caller]
     pub fn connect(
         world: &World,
         name: &str,
@@ -69,7 +71,10 @@ impl ProcessGroup {
         let health = Arc::new(GroupHealth::new(label, world));
         let engine: Arc<dyn Engine> = match ranks.len() {
             1 => Arc::new(SingleEngine),
-            _ => host::connect(world, &health, options)?,
+            _ => {
+                let called_at = Location::caller();
+                host::connect(world, &health, options).inspect_err(|error| health.suspect(error, called_at))?
+            }
         };
         tracing::debug!(group = %health.label, engine = engine.name(), "connected");
         Ok(Self::new(health, engine))
@@ -128,6 +133,7 @@ impl ProcessGroup {
     /// # Errors
     /// A wrong argument on this rank; different calls on different ranks; a rank that fails, or
     /// does not come in time; an earlier error of this group. The same holds for every call below.
+    #[track_caller]
     pub fn all_reduce<T: CollectiveElement>(&self, buffer: &mut [T], op: ReduceOp) -> Result<(), CollectiveError> {
         let call = self.reduction::<T>(Operation::AllReduce, buffer.len(), op)?;
         self.core()
@@ -135,6 +141,7 @@ impl ProcessGroup {
     }
 
     /// Starts [`all_reduce`](Self::all_reduce); the handle returns the reduced buffer.
+    #[track_caller]
     pub fn all_reduce_start<T: CollectiveElement>(&self, mut buffer: Vec<T>, op: ReduceOp) -> Pending<Vec<T>> {
         let call = self.reduction::<T>(Operation::AllReduce, buffer.len(), op);
         self.start(call, move |engine, call| {
@@ -149,6 +156,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
+    #[track_caller]
     pub fn all_gather<T: CollectiveElement>(&self, shard: &[T], output: &mut [T]) -> Result<(), CollectiveError> {
         self.check_shards(Operation::AllGather, "output", shard.len(), output.len())?;
         let call = describe::<T>(Operation::AllGather, shard.len());
@@ -158,6 +166,7 @@ impl ProcessGroup {
     }
 
     /// Starts [`all_gather`](Self::all_gather); the handle returns the output.
+    #[track_caller]
     pub fn all_gather_start<T: CollectiveElement>(&self, shard: Vec<T>) -> Pending<Vec<T>> {
         let call = describe::<T>(Operation::AllGather, shard.len());
         let mut output = vec![T::zeroed(); shard.len() * self.size()];
@@ -173,6 +182,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
+    #[track_caller]
     pub fn reduce_scatter<T: CollectiveElement>(
         &self,
         input: &[T],
@@ -187,6 +197,7 @@ impl ProcessGroup {
     }
 
     /// Starts [`reduce_scatter`](Self::reduce_scatter); the handle returns the shard.
+    #[track_caller]
     pub fn reduce_scatter_start<T: CollectiveElement>(&self, input: Vec<T>, op: ReduceOp) -> Pending<Vec<T>> {
         let length = input.len() / self.size();
         let call = self
@@ -203,6 +214,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
+    #[track_caller]
     pub fn broadcast<T: CollectiveElement>(&self, buffer: &mut [T], root: usize) -> Result<(), CollectiveError> {
         let call = self.with_root::<T>(buffer.len(), root)?;
         self.core()
@@ -210,6 +222,7 @@ impl ProcessGroup {
     }
 
     /// Starts [`broadcast`](Self::broadcast); the handle returns the root's buffer.
+    #[track_caller]
     pub fn broadcast_start<T: CollectiveElement>(&self, mut buffer: Vec<T>, root: usize) -> Pending<Vec<T>> {
         let call = self.with_root::<T>(buffer.len(), root);
         self.start(call, move |engine, call| {
@@ -223,6 +236,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
+    #[track_caller]
     pub fn send<T: CollectiveElement>(&self, buffer: &[T], to: usize) -> Result<(), CollectiveError> {
         let call = self.transfer::<T>(Operation::Send, buffer.len(), to)?;
         self.core()
@@ -230,6 +244,7 @@ impl ProcessGroup {
     }
 
     /// Starts [`send`](Self::send); the handle returns the buffer.
+    #[track_caller]
     pub fn send_start<T: CollectiveElement>(&self, buffer: Vec<T>, to: usize) -> Pending<Vec<T>> {
         let call = self.transfer::<T>(Operation::Send, buffer.len(), to);
         self.start(call, move |engine, call| {
@@ -242,6 +257,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
+    #[track_caller]
     pub fn recv<T: CollectiveElement>(&self, buffer: &mut [T], from: usize) -> Result<(), CollectiveError> {
         let call = self.transfer::<T>(Operation::Recv, buffer.len(), from)?;
         self.core()
@@ -249,6 +265,7 @@ impl ProcessGroup {
     }
 
     /// Starts [`recv`](Self::recv) of `length` elements; the handle returns them.
+    #[track_caller]
     pub fn recv_start<T: CollectiveElement>(&self, length: usize, from: usize) -> Pending<Vec<T>> {
         let call = self.transfer::<T>(Operation::Recv, length, from);
         let mut buffer = vec![T::zeroed(); length];
@@ -262,6 +279,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
+    #[track_caller]
     pub fn barrier(&self) -> Result<(), CollectiveError> {
         let call = describe::<u8>(Operation::Barrier, 0);
         self.core().run(call, |engine, call| engine.barrier(call))
@@ -275,6 +293,7 @@ impl ProcessGroup {
         &self.core().health.label
     }
 
+    #[track_caller]
     fn start<T: CollectiveElement>(
         &self,
         call: Result<CallDescriptor, CollectiveError>,
