@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{Environment, JoinOptions, StopFlag, World, join, report_and_exit};
+use burn_megatron::launch::{Environment, StopFlag, World, join, report_and_exit};
 use burn_megatron::parity::{Recorder, perturb_constants};
 use burn_megatron::training::StepMetrics;
 use examples::arguments::TrainingArguments;
@@ -37,8 +37,7 @@ pub fn run(arguments: &Arguments, layout: &Layout) -> anyhow::Result<ExitCode> {
     let environment = Environment::detect()?.context("--worker-layout is for ranks that this program starts")?;
     let folder = arguments.worker.worker_folder.as_deref().context("--worker-folder")?;
     let training = arguments.training(layout);
-    let timeout = training.parallel.communication.timeout()?;
-    let world = join(&environment, &JoinOptions::with_timeout(timeout))?;
+    let world = join(&environment, &training.parallel.communication.join_options()?)?;
     let told = (world.rank() == 0 && arguments.worker.worker_live).then(|| layout.title());
     match train(&training, folder, told.as_deref(), &world) {
         Ok(code) => Ok(code),

@@ -46,7 +46,11 @@ fn run(arguments: &TrainingArguments) -> anyhow::Result<ExitCode> {
     arguments.validate()?;
     let parallel = &arguments.parallel;
     let asked_for = parallel.world_size.is_some();
-    match enter(parallel.world_size(), asked_for, parallel.communication.timeout()?)? {
+    match enter(
+        parallel.world_size(),
+        asked_for,
+        &parallel.communication.join_options()?,
+    )? {
         Role::Launched(summary) => Ok(summary.into()),
         Role::Rank(world) => match train(arguments, &world) {
             Ok(code) => Ok(code),

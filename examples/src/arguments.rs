@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use burn::tensor::DType;
 use burn_megatron::data::ByteTokenizer;
-use burn_megatron::launch::Environment;
+use burn_megatron::launch::{Environment, JoinOptions};
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::memory::machine_bytes;
 use burn_megatron::training::{LearningRateDecay, TrainingConfig};
@@ -64,6 +64,9 @@ pub struct CommunicationArguments {
     /// Elements per gradient bucket [default: the larger of 40000000 and 1000000 per data-parallel rank]
     #[arg(long, value_name = "N")]
     pub ddp_bucket_size: Option<usize>,
+    /// Write each rank's last collectives to this folder on failure and on SIGUSR1, for the example flight_recorder
+    #[arg(long, value_name = "DIR")]
+    pub flight_recorder: Option<PathBuf>,
 }
 
 /// The model's sizes. The defaults are those of a small model that two cores train in minutes.
@@ -233,6 +236,17 @@ impl ParallelArguments {
 }
 
 impl CommunicationArguments {
+    /// How this process joins its job.
+    ///
+    /// # Errors
+    /// As [`timeout`](Self::timeout).
+    pub fn join_options(&self) -> anyhow::Result<JoinOptions> {
+        Ok(JoinOptions {
+            flight_recorder_folder: self.flight_recorder.clone(),
+            ..JoinOptions::with_timeout(self.timeout()?)
+        })
+    }
+
     /// The longest wait for another rank.
     ///
     /// # Errors

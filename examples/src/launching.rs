@@ -2,8 +2,6 @@
 //!
 //! Called first thing by every training program.
 
-use std::time::Duration;
-
 use burn_megatron::launch::{self, JoinOptions, Launcher, Prefix, Role};
 
 use crate::terminal;
@@ -17,13 +15,13 @@ use crate::terminal;
 ///
 /// # Errors
 /// As [`launch::enter`]; when the job around this process has not the number of ranks that was asked for.
-pub fn enter(world_size: usize, is_asked_for: bool, timeout: Duration) -> anyhow::Result<Role> {
+pub fn enter(world_size: usize, is_asked_for: bool, options: &JoinOptions) -> anyhow::Result<Role> {
     show_warnings();
     let mut launcher = Launcher::new(world_size).prefix(Prefix::AllButRankZero);
     if let Some((name, value)) = terminal::environment() {
         launcher = launcher.environment(name, value);
     }
-    let role = launch::enter(launcher, &JoinOptions::with_timeout(timeout))?;
+    let role = launch::enter(launcher, options)?;
     if let Role::Rank(world) = &role {
         anyhow::ensure!(
             !is_asked_for || world.world_size() == world_size,

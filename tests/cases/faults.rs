@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use burn_megatron::collectives::{GroupOptions, ProcessGroup, ReduceOp};
 use burn_megatron::context::ParallelContext;
+use burn_megatron::flight_recorder::{Report, read_folder};
 use burn_megatron::launch::{Environment, JobToken, World};
 use burn_megatron::topology::ParallelConfig;
 use libtest_mimic::{Failed, Trial};
@@ -48,6 +49,8 @@ pub fn trials() -> Vec<Trial> {
                 "rank 2: exit code 75",
             ],
         ),
+        flight_record("stopped_rank_is_named_by_the_flight_recorder", "stopped_rank"),
+        flight_record("record_of_a_signal_says_who_is_behind", "asked_for_records"),
         first_cause(
             mismatch("other_operation"),
             "rank_out_of_step_is_the_first_cause_and_both_calls_are_told",
@@ -117,6 +120,43 @@ fn first_cause(job: Job, name: &'static str, code: i32, messages: &'static [&'st
     })
 }
 
+/// A trial in which rank 1 does not come to the barrier that rank 0 waits in, and the flight records say so.
+fn flight_record(name: &'static str, kind: &'static str) -> Trial {
+    Trial::test(name, move || -> Result<(), Failed> {
+        let folder = tempfile::tempdir()?;
+        let case = Case::new("fault")
+            .with("kind", kind)
+            .with("timeout_secs", 2)
+            .with("records", folder.path().display());
+        let end = Job::new(case, 2).ends_within(2 * END_LIMIT).run()?;
+        let report = Report::new(&read_folder(folder.path())?);
+        let behind = report
+            .behind
+            .first()
+            .ok_or_else(|| format!("nobody is behind\n{}", end.output))?;
+        let facts = [
+            (report.culprits == [1], "rank 1 is the culprit"),
+            (report.behind.len() == 1 && behind.waiting == [0], "rank 0 waits for it"),
+            (behind.awaited.operation == "barrier", "in a barrier"),
+            (behind.awaited.sequence == Some(2), "with its number"),
+            (
+                behind.awaited.called_at.starts_with("tests/cases/faults.rs:"),
+                "and its line",
+            ),
+            (
+                behind.has_record == (kind == "asked_for_records"),
+                "a stopped rank writes nothing",
+            ),
+        ];
+        for (holds, fact) in facts {
+            if !holds {
+                return Err(format!("not so: {fact}\n{report}\n{}", end.output).into());
+            }
+        }
+        Ok(())
+    })
+}
+
 /// A trial in which a training rank kills itself: the launcher names it, everybody ends, nothing is left.
 fn killed_rank(job: Job, tensor: usize, ranks: usize, killed: usize) -> Trial {
     let name = format!("killed_rank_{killed}_of_{ranks}_ends_training_at_tensor_size_{tensor}");
@@ -176,8 +216,42 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         ProcessGroup::connect(world, "world", &ranks, &GroupOptions::default())
     };
     match kind.as_str() {
+        "asked_for_records" => {
+            let group = group()?;
+            group.barrier()?;
+            group.all_reduce(&mut [1.0f32; 3], ReduceOp::Sum)?;
+            if world.rank() == 1 {
+                // While rank 0 waits below, both are asked.
+                std::thread::sleep(Duration::from_millis(300));
+                for pid in [
+                    world.store().wait("pid", world.timeout())?,
+                    std::process::id().to_le_bytes().to_vec(),
+                ] {
+                    let pid = i32::from_le_bytes(pid.try_into().unwrap_or_default());
+                    // SAFETY: asks rank 0 and this process, which both handle the signal.
+                    unsafe { libc::kill(pid, libc::SIGUSR1) };
+                }
+                std::thread::sleep(Duration::from_millis(300));
+                world.leave();
+                std::process::exit(0);
+            }
+            world.store().set("pid", &std::process::id().to_le_bytes())?;
+            // Ends before rank 1 is missed: a failure would replace the record that the signal asked for.
+            let here = world.clone();
+            let end = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(1200));
+                here.leave();
+                std::process::exit(0)
+            });
+            group.barrier()?;
+            drop(end);
+        }
         "stopped_rank" => {
             let group = group()?;
+            if case.setting::<String>("records").is_ok() {
+                group.barrier()?;
+                group.all_reduce(&mut [1.0f32; 3], ReduceOp::Sum)?;
+            }
             if world.rank() == 1 {
                 // SAFETY: stops this very process.
                 unsafe { libc::raise(libc::SIGSTOP) };

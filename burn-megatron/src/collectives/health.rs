@@ -6,6 +6,7 @@
 
 use super::call::{CallDescriptor, GroupLabel};
 use super::error::CollectiveError;
+use crate::flight_recorder::{FlightRecorder, GroupRecorder};
 use crate::launch::{FailureSignal, PeerFailure, Store, World, host_name, suspicion_key};
 use std::cell::Cell;
 use std::panic::Location;
@@ -18,6 +19,9 @@ pub(crate) struct GroupHealth {
     pub label: GroupLabel,
     failure: Option<FailureSignal>,
     notes: Option<Notes>,
+    pub flight_recorder: FlightRecorder,
+    /// This group's part of it.
+    pub recorder: Arc<GroupRecorder>,
     pub timeout: Duration,
     first_cause: OnceLock<String>,
 }
@@ -25,7 +29,10 @@ pub(crate) struct GroupHealth {
 impl GroupHealth {
     /// Returns the health of a group of `world`.
     pub fn new(label: GroupLabel, world: &World) -> Self {
+        let flight_recorder = world.flight_recorder().clone();
         Self {
+            recorder: flight_recorder.group(&label.name, &label.ranks),
+            flight_recorder,
             label,
             failure: Some(world.failure().clone()),
             notes: Some(Notes::new(world)),
@@ -36,7 +43,10 @@ impl GroupHealth {
 
     /// Returns the health of a group of one that belongs to no world.
     pub fn alone(label: GroupLabel) -> Self {
+        let flight_recorder = FlightRecorder::detached();
         Self {
+            recorder: flight_recorder.group(&label.name, &label.ranks),
+            flight_recorder,
             label,
             failure: None,
             notes: None,

@@ -15,6 +15,7 @@ use crate::launch::World;
 use bytemuck::{cast_slice, cast_slice_mut};
 use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The longest name of a group: it becomes part of file names and store keys.
 const MAX_NAME_BYTES: usize = 64;
@@ -39,6 +40,8 @@ pub struct GroupOptions {
 #[derive(Clone, Debug)]
 pub struct ProcessGroup {
     membership: Arc<Membership>,
+    /// What the calls of this clone are called in the flight recorder.
+    note: Option<Arc<str>>,
 }
 
 /// Ends the group when the last clone is dropped. Calls on their way hold the core, not this.
@@ -73,7 +76,10 @@ impl ProcessGroup {
             1 => Arc::new(SingleEngine),
             _ => {
                 let called_at = Location::caller();
-                host::connect(world, &health, options).inspect_err(|error| health.suspect(error, called_at))?
+                host::connect(world, &health, options).inspect_err(|error| {
+                    health.suspect(error, called_at);
+                    health.flight_recorder.write_failure(&error.to_string());
+                })?
             }
         };
         tracing::debug!(group = %health.label, engine = engine.name(), "connected");
@@ -94,7 +100,21 @@ impl ProcessGroup {
         let core = Arc::new(GroupCore::new(health, engine));
         ProcessGroup {
             membership: Arc::new(Membership { core }),
+            note: None,
         }
+    }
+
+    /// Returns this group with a name for the calls that are made through it, as the flight recorder shows them.
+    pub fn labelled(&self, label: &str) -> ProcessGroup {
+        ProcessGroup {
+            membership: self.membership.clone(),
+            note: Some(label.into()),
+        }
+    }
+
+    /// Returns the time that callers on this rank have spent in blocking calls and in waiting for started ones.
+    pub fn time_blocked(&self) -> Duration {
+        self.core().blocked.total()
     }
 
     /// Returns the name that the group was connected with.
@@ -136,8 +156,7 @@ impl ProcessGroup {
     #[track_caller]
     pub fn all_reduce<T: CollectiveElement>(&self, buffer: &mut [T], op: ReduceOp) -> Result<(), CollectiveError> {
         let call = self.reduction::<T>(Operation::AllReduce, buffer.len(), op)?;
-        self.core()
-            .run(call, |engine, call| engine.all_reduce(call, cast_slice_mut(buffer)))
+        self.run(call, |engine, call| engine.all_reduce(call, cast_slice_mut(buffer)))
     }
 
     /// Starts [`all_reduce`](Self::all_reduce); the handle returns the reduced buffer.
@@ -160,7 +179,7 @@ impl ProcessGroup {
     pub fn all_gather<T: CollectiveElement>(&self, shard: &[T], output: &mut [T]) -> Result<(), CollectiveError> {
         self.check_shards(Operation::AllGather, "output", shard.len(), output.len())?;
         let call = describe::<T>(Operation::AllGather, shard.len());
-        self.core().run(call, |engine, call| {
+        self.run(call, |engine, call| {
             engine.all_gather(call, cast_slice(shard), cast_slice_mut(output))
         })
     }
@@ -191,7 +210,7 @@ impl ProcessGroup {
     ) -> Result<(), CollectiveError> {
         self.check_shards(Operation::ReduceScatter, "input", shard.len(), input.len())?;
         let call = self.reduction::<T>(Operation::ReduceScatter, shard.len(), op)?;
-        self.core().run(call, |engine, call| {
+        self.run(call, |engine, call| {
             engine.reduce_scatter(call, cast_slice(input), cast_slice_mut(shard))
         })
     }
@@ -217,8 +236,7 @@ impl ProcessGroup {
     #[track_caller]
     pub fn broadcast<T: CollectiveElement>(&self, buffer: &mut [T], root: usize) -> Result<(), CollectiveError> {
         let call = self.with_root::<T>(buffer.len(), root)?;
-        self.core()
-            .run(call, |engine, call| engine.broadcast(call, cast_slice_mut(buffer)))
+        self.run(call, |engine, call| engine.broadcast(call, cast_slice_mut(buffer)))
     }
 
     /// Starts [`broadcast`](Self::broadcast); the handle returns the root's buffer.
@@ -239,8 +257,7 @@ impl ProcessGroup {
     #[track_caller]
     pub fn send<T: CollectiveElement>(&self, buffer: &[T], to: usize) -> Result<(), CollectiveError> {
         let call = self.transfer::<T>(Operation::Send, buffer.len(), to)?;
-        self.core()
-            .run(call, |engine, call| engine.send(call, cast_slice(buffer)))
+        self.run(call, |engine, call| engine.send(call, cast_slice(buffer)))
     }
 
     /// Starts [`send`](Self::send); the handle returns the buffer.
@@ -260,8 +277,7 @@ impl ProcessGroup {
     #[track_caller]
     pub fn recv<T: CollectiveElement>(&self, buffer: &mut [T], from: usize) -> Result<(), CollectiveError> {
         let call = self.transfer::<T>(Operation::Recv, buffer.len(), from)?;
-        self.core()
-            .run(call, |engine, call| engine.recv(call, cast_slice_mut(buffer)))
+        self.run(call, |engine, call| engine.recv(call, cast_slice_mut(buffer)))
     }
 
     /// Starts [`recv`](Self::recv) of `length` elements; the handle returns them.
@@ -282,7 +298,7 @@ impl ProcessGroup {
     #[track_caller]
     pub fn barrier(&self) -> Result<(), CollectiveError> {
         let call = describe::<u8>(Operation::Barrier, 0);
-        self.core().run(call, |engine, call| engine.barrier(call))
+        self.run(call, |engine, call| engine.barrier(call))
     }
 
     fn core(&self) -> &Arc<GroupCore> {
@@ -294,13 +310,22 @@ impl ProcessGroup {
     }
 
     #[track_caller]
+    fn run(
+        &self,
+        call: CallDescriptor,
+        operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<(), CollectiveError>,
+    ) -> Result<(), CollectiveError> {
+        self.core().run(call, self.note.as_ref(), operate)
+    }
+
+    #[track_caller]
     fn start<T: CollectiveElement>(
         &self,
         call: Result<CallDescriptor, CollectiveError>,
         operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<Vec<T>, CollectiveError> + Send + 'static,
     ) -> Pending<Vec<T>> {
         match call {
-            Ok(call) => self.core().start(call, operate),
+            Ok(call) => self.core().start(call, self.note.as_ref(), operate),
             Err(error) => Pending::ready(Err(error)),
         }
     }

@@ -211,6 +211,7 @@ impl fmt::Debug for FailureSignal {
 /// this rank met: one that did not come to a collective, say. Then the other ranks are told of that one.
 pub fn report_and_exit(world: &World, error: &dyn Error) -> ! {
     let what = with_sources(error);
+    world.flight_recorder().write_failure(&what);
     let place = format!(
         "[rank {} on host {}]",
         world.rank(),
@@ -275,6 +276,7 @@ pub(crate) fn suspicion_key(rank: usize) -> String {
 pub fn install_panic_hook(world: &World) {
     // The hook lives as long as the process: it must not hold the world, whose end says goodbye.
     let failure = world.failure().clone();
+    let recorder = world.flight_recorder().clone();
     let rank = world.rank();
     let host = world.host_of(rank).to_string();
     std::panic::set_hook(Box::new(move |panic| {
@@ -296,6 +298,7 @@ pub fn install_panic_hook(world: &World) {
             host: host.clone(),
             what: format!("panicked: {message}{location}"),
         });
+        recorder.write_failure(&format!("panicked: {message}{location}"));
     }));
 }
 

@@ -14,6 +14,7 @@ pub(super) fn join_worlds(n: usize, timeout: Duration) -> Vec<World> {
         rendezvous_timeout: TIMEOUT,
         timeout,
         linger: TIMEOUT,
+        ..JoinOptions::default()
     };
     let join = |rank: usize| {
         let environment = Environment {
