@@ -14,7 +14,7 @@ use burn_megatron::parity::{Recorder, perturb_constants};
 use burn_megatron::training::StepMetrics;
 use examples::arguments::TrainingArguments;
 use examples::progress::JsonLines;
-use examples::session::{Session, TrainingBackend, set_dtype};
+use examples::session::{Session, StopReason, TrainingBackend, set_dtype};
 
 use crate::arguments::Arguments;
 use examples::layout::Layout;
@@ -67,7 +67,8 @@ fn train(arguments: &TrainingArguments, folder: &Path, told: Option<&str>, world
             tell(name, &metrics, train_iters);
         }
         // Also lets no rank start the next step, and its clock, while another still records this one.
-        if session.any_rank_stops(stop.is_set())? {
+        let asked = stop.is_set().then_some(StopReason::Asked);
+        if session.agree_to_stop(asked)?.is_some() {
             return Ok(ExitCode::from(130));
         }
     }

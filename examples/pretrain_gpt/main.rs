@@ -7,6 +7,7 @@
 //! ```
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
@@ -16,7 +17,7 @@ use clap::Parser;
 use examples::arguments::TrainingArguments;
 use examples::launching::enter;
 use examples::progress::{JsonLines, Progress};
-use examples::session::{Session, set_dtype};
+use examples::session::{Session, StopReason, set_dtype};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
@@ -32,8 +33,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    let started = Instant::now();
     keep_freed_memory();
-    match run(&Arguments::parse().training) {
+    match run(&Arguments::parse().training, started) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &TrainingArguments) -> anyhow::Result<ExitCode> {
+fn run(arguments: &TrainingArguments, started: Instant) -> anyhow::Result<ExitCode> {
     arguments.validate()?;
     let parallel = &arguments.parallel;
     let asked_for = parallel.world_size.is_some();
@@ -52,15 +54,15 @@ fn run(arguments: &TrainingArguments) -> anyhow::Result<ExitCode> {
         &parallel.communication.join_options()?,
     )? {
         Role::Launched(summary) => Ok(summary.into()),
-        Role::Rank(world) => match train(arguments, &world) {
+        Role::Rank(world) => match train(arguments, &world, started) {
             Ok(code) => Ok(code),
             Err(error) => report_and_exit(&world, error.as_ref()),
         },
     }
 }
 
-/// Trains as one rank of the world.
-fn train(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ExitCode> {
+/// Trains as one rank of the world, in a process that has been there since `started`.
+fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::install()?;
     set_dtype(arguments.model.dtype)?;
     let logging = &arguments.logging;
@@ -102,6 +104,12 @@ fn train(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ExitCod
         if let Some(progress) = &mut progress {
             progress.step(&metrics);
         }
+        if logging.log_stragglers && step.is_multiple_of(logging.log_interval.max(1)) {
+            let stragglers = session.stragglers(logging.straggler_share)?;
+            if let Some(progress) = &progress {
+                progress.line(&format!("step {step} | {stragglers}"));
+            }
+        }
         let is_due = logging.eval_interval > 0 && step.is_multiple_of(logging.eval_interval);
         if validates && (is_due || step == train_iters) {
             let loss = session.evaluate()?;
@@ -109,13 +117,22 @@ fn train(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ExitCod
                 progress.validation(step, loss);
             }
         }
-        if session.any_rank_stops(stop.is_set())? {
+        let is_over = logging.exit_duration().is_some_and(|limit| started.elapsed() >= limit);
+        let reason = match stop.is_set() {
+            true => Some(StopReason::Asked),
+            false => is_over.then_some(StopReason::TimeIsOver),
+        };
+        if let Some(reason) = session.agree_to_stop(reason)? {
+            // 128 + SIGINT, as a shell says of a program that Ctrl-C ended.
+            let (why, code) = match reason {
+                StopReason::Asked => ("asked to", ExitCode::from(130)),
+                StopReason::TimeIsOver => ("--exit-duration-in-mins is over", ExitCode::SUCCESS),
+            };
             if let Some(progress) = &progress {
-                progress.line(&format!("stopped after step {step}: asked to"));
+                progress.line(&format!("stopped after step {step}: {why}"));
                 progress.finish();
             }
-            // 128 + SIGINT, as a shell says of a program that Ctrl-C ended.
-            return Ok(ExitCode::from(130));
+            return Ok(code);
         }
     }
     if let Some(progress) = &progress {

@@ -3,7 +3,7 @@
 //! Each ends the job on every rank in time, with a message that names the rank. The launcher's own faults are in
 //! `launch.rs`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use burn_megatron::collectives::{GroupOptions, ProcessGroup, ReduceOp};
@@ -11,6 +11,7 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::flight_recorder::{Report, read_folder};
 use burn_megatron::launch::{Environment, JobToken, World};
 use burn_megatron::topology::ParallelConfig;
+use burn_megatron::training::{RankTime, StragglerReport};
 use libtest_mimic::{Failed, Trial};
 
 use super::problem::{self, Variant};
@@ -51,6 +52,7 @@ pub fn trials() -> Vec<Trial> {
         ),
         flight_record("stopped_rank_is_named_by_the_flight_recorder", "stopped_rank"),
         flight_record("record_of_a_signal_says_who_is_behind", "asked_for_records"),
+        Job::new(fault("straggler"), 3).succeeds("slow_rank_is_named_as_the_straggler"),
         first_cause(
             mismatch("other_operation"),
             "rank_out_of_step_is_the_first_cause_and_both_calls_are_told",
@@ -216,6 +218,30 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         ProcessGroup::connect(world, "world", &ranks, &GroupOptions::default())
     };
     match kind.as_str() {
+        "straggler" => {
+            let context = ParallelContext::connect(
+                world,
+                &ParallelConfig::default(),
+                &GroupOptions::default(),
+                problem::SEED,
+            )?;
+            let (before, started) = (context.time_blocked(), Instant::now());
+            for _ in 0..5 {
+                std::thread::sleep(Duration::from_millis(if world.rank() == 1 { 80 } else { 20 }));
+                let pending = context.data_group().all_reduce_start(vec![1.0f32; 10], ReduceOp::Sum);
+                context.world_group().barrier()?;
+                pending.wait()?;
+            }
+            let waiting = context.time_blocked() - before;
+            let compute = started.elapsed().saturating_sub(waiting);
+            let report = StragglerReport::gather(RankTime { compute, waiting }, 0.5, context.world_group())?;
+            ensure!(report.slowest() == Some(1), "{report}");
+            let waited = |rank: usize| report.ranks()[rank].waiting;
+            ensure!(
+                waited(0) > Duration::from_millis(200) && waited(2) > Duration::from_millis(200),
+                "{report}"
+            );
+        }
         "asked_for_records" => {
             let group = group()?;
             group.barrier()?;

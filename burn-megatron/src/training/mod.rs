@@ -6,10 +6,12 @@ pub mod memory;
 mod metrics;
 mod model;
 mod schedule;
+mod stragglers;
 mod trainer;
 
 pub use config::{TrainingConfig, TrainingConfigError};
 pub use metrics::StepMetrics;
 pub use model::{LanguageModel, TokenBatch};
 pub use schedule::{LearningRateConfig, LearningRateDecay, LearningRateSchedule, ScheduleError};
+pub use stragglers::{RankTime, StragglerReport};
 pub use trainer::{StepResult, Trainer, TrainingError};
