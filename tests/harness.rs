@@ -241,6 +241,7 @@ pub fn run_rank(case: &Case) -> ExitCode {
         let options = JoinOptions {
             rendezvous_timeout: timeout,
             timeout,
+            flight_recorder_folder: case.setting("records").ok(),
             ..JoinOptions::default()
         };
         Ok(World::join(&environment, &options)?)

@@ -2,6 +2,8 @@
 //!
 //! Made once per process and handed to every layer's `init`; it holds this rank's process groups.
 
+use std::time::Duration;
+
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Tensor, backend::Backend, get_device_settings};
 
@@ -173,6 +175,16 @@ impl ParallelContext {
             .into_iter()
             .chain(&self.embedding)
             .map(ProcessGroup::bytes_communicated)
+            .sum()
+    }
+
+    /// The time that this rank has spent in blocking collectives of its groups, and in waiting for started ones.
+    pub fn time_blocked(&self) -> Duration {
+        [&self.world, &self.tensor, &self.data, &self.pipeline, &self.model]
+            .into_iter()
+            .chain(&self.embedding)
+            .filter(|group| group.size() > 1)
+            .map(ProcessGroup::time_blocked)
             .sum()
     }
 

@@ -9,6 +9,7 @@ pub mod collectives;
 pub mod context;
 pub mod data;
 pub mod data_parallel;
+pub mod flight_recorder;
 pub mod launch;
 pub mod mappings;
 #[doc(hidden)]

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, ensure};
 use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{Environment, JoinOptions, Launcher, World, join, report_and_exit};
+use burn_megatron::launch::{Environment, Launcher, World, join, report_and_exit};
 use burn_megatron::training::StepMetrics;
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use clap::Parser;
@@ -165,8 +165,7 @@ fn launch(layout: &Layout, steps: usize, folder: &Path) -> anyhow::Result<Measur
 /// Trains as a rank of a layout.
 fn run_rank(training: &TrainingArguments, log: &Path) -> anyhow::Result<()> {
     let environment = Environment::detect()?.context("--worker-log is for ranks that this program starts")?;
-    let timeout = training.parallel.communication.timeout()?;
-    let world = join(&environment, &JoinOptions::with_timeout(timeout))?;
+    let world = join(&environment, &training.parallel.communication.join_options()?)?;
     match train(training, log, &world) {
         Ok(()) => Ok(()),
         Err(error) => report_and_exit(&world, error.as_ref()),

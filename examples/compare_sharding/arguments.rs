@@ -119,6 +119,9 @@ impl Arguments {
                 eval_iters: 0,
                 check_weight_hash_across_dp_replicas_interval: 0,
                 log_jsonl: None,
+                log_stragglers: false,
+                straggler_share: 0.0,
+                exit_duration_in_mins: None,
             },
         }
     }

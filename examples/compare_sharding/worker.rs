@@ -9,12 +9,12 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{Environment, JoinOptions, StopFlag, World, join, report_and_exit};
+use burn_megatron::launch::{Environment, StopFlag, World, join, report_and_exit};
 use burn_megatron::parity::{Recorder, perturb_constants};
 use burn_megatron::training::StepMetrics;
 use examples::arguments::TrainingArguments;
 use examples::progress::JsonLines;
-use examples::session::{Session, TrainingBackend, set_dtype};
+use examples::session::{Session, StopReason, TrainingBackend, set_dtype};
 
 use crate::arguments::Arguments;
 use examples::layout::Layout;
@@ -37,8 +37,7 @@ pub fn run(arguments: &Arguments, layout: &Layout) -> anyhow::Result<ExitCode> {
     let environment = Environment::detect()?.context("--worker-layout is for ranks that this program starts")?;
     let folder = arguments.worker.worker_folder.as_deref().context("--worker-folder")?;
     let training = arguments.training(layout);
-    let timeout = training.parallel.communication.timeout()?;
-    let world = join(&environment, &JoinOptions::with_timeout(timeout))?;
+    let world = join(&environment, &training.parallel.communication.join_options()?)?;
     let told = (world.rank() == 0 && arguments.worker.worker_live).then(|| layout.title());
     match train(&training, folder, told.as_deref(), &world) {
         Ok(code) => Ok(code),
@@ -68,7 +67,8 @@ fn train(arguments: &TrainingArguments, folder: &Path, told: Option<&str>, world
             tell(name, &metrics, train_iters);
         }
         // Also lets no rank start the next step, and its clock, while another still records this one.
-        if session.any_rank_stops(stop.is_set())? {
+        let asked = stop.is_set().then_some(StopReason::Asked);
+        if session.agree_to_stop(asked)?.is_some() {
             return Ok(ExitCode::from(130));
         }
     }

@@ -7,6 +7,7 @@
 //! ```
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
@@ -17,7 +18,7 @@ use clap::Parser;
 use examples::arguments::TrainingArguments;
 use examples::launching::enter;
 use examples::progress::{JsonLines, Progress};
-use examples::session::{Session, set_dtype};
+use examples::session::{Session, StopReason, set_dtype};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
@@ -36,8 +37,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    let started = Instant::now();
     keep_freed_memory();
-    match run(&Arguments::parse()) {
+    match run(&Arguments::parse(), started) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -51,22 +53,24 @@ fn run(
         training: arguments,
         preflight,
     }: &Arguments,
+    started: Instant,
 ) -> anyhow::Result<ExitCode> {
     arguments.validate()?;
     match enter(&arguments.parallel)? {
         Role::Launched(summary) => Ok(summary.into()),
-        Role::Rank(world) => match train(arguments, *preflight, &world) {
-            Ok(code) => Ok(code),
-            Err(error) => report_and_exit(&world, error.as_ref()),
-        },
+        Role::Rank(world) => {
+            let done = match preflight {
+                true => examine(arguments, &world),
+                false => train(arguments, &world, started),
+            };
+            done.or_else(|error| report_and_exit(&world, error.as_ref()))
+        }
     }
 }
 
-/// Trains as one rank of the world; or ends before the first step, when only the preflight was asked for.
-fn train(arguments: &TrainingArguments, preflight_only: bool, world: &World) -> anyhow::Result<ExitCode> {
-    let stop = StopFlag::install()?;
+/// Connects this rank's groups and compares what the ranks are about to do.
+fn connect(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ParallelContext> {
     set_dtype(arguments.model.dtype)?;
-    let logging = &arguments.logging;
     let context = ParallelContext::connect(
         world,
         &arguments.parallel.config(),
@@ -74,18 +78,29 @@ fn train(arguments: &TrainingArguments, preflight_only: bool, world: &World) -> 
         u64::from(arguments.optimization.seed),
     )?;
     preflight::check(&context, &[arguments.statement()])?;
-    let is_first = world.rank() == 0;
-    if preflight_only {
-        Session::new(arguments, &context)?; // compares the text
-        let report = preflight::measure(&context)?;
-        if is_first {
-            println!(
-                "{} ranks agree on version, configuration and data\n{report}",
-                world.world_size()
-            );
-        }
-        return Ok(ExitCode::SUCCESS);
+    Ok(context)
+}
+
+/// Compares the text too, measures every group and prints one table.
+fn examine(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ExitCode> {
+    let context = connect(arguments, world)?;
+    Session::new(arguments, &context)?; // compares the text
+    let report = preflight::measure(&context)?;
+    if world.rank() == 0 {
+        println!(
+            "{} ranks agree on version, configuration and data\n{report}",
+            world.world_size()
+        );
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Trains as one rank of the world, in a process that has been there since `started`.
+fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyhow::Result<ExitCode> {
+    let stop = StopFlag::install()?;
+    let logging = &arguments.logging;
+    let context = connect(arguments, world)?;
+    let is_first = world.rank() == 0;
     let mut log = match &logging.log_jsonl {
         Some(path) if is_first => Some(JsonLines::create(path)?),
         _ => None,
@@ -117,6 +132,12 @@ fn train(arguments: &TrainingArguments, preflight_only: bool, world: &World) -> 
         if let Some(progress) = &mut progress {
             progress.step(&metrics);
         }
+        if logging.log_stragglers && step.is_multiple_of(logging.log_interval.max(1)) {
+            let stragglers = session.stragglers(logging.straggler_share)?;
+            if let Some(progress) = &progress {
+                progress.line(&format!("step {step} | {stragglers}"));
+            }
+        }
         let is_due = logging.eval_interval > 0 && step.is_multiple_of(logging.eval_interval);
         if validates && (is_due || step == train_iters) {
             let loss = session.evaluate()?;
@@ -124,13 +145,22 @@ fn train(arguments: &TrainingArguments, preflight_only: bool, world: &World) -> 
                 progress.validation(step, loss);
             }
         }
-        if session.any_rank_stops(stop.is_set())? {
+        let is_over = logging.exit_duration().is_some_and(|limit| started.elapsed() >= limit);
+        let reason = match stop.is_set() {
+            true => Some(StopReason::Asked),
+            false => is_over.then_some(StopReason::TimeIsOver),
+        };
+        if let Some(reason) = session.agree_to_stop(reason)? {
+            // 128 + SIGINT, as a shell says of a program that Ctrl-C ended.
+            let (why, code) = match reason {
+                StopReason::Asked => ("asked to", ExitCode::from(130)),
+                StopReason::TimeIsOver => ("--exit-duration-in-mins is over", ExitCode::SUCCESS),
+            };
             if let Some(progress) = &progress {
-                progress.line(&format!("stopped after step {step}: asked to"));
+                progress.line(&format!("stopped after step {step}: {why}"));
                 progress.finish();
             }
-            // 128 + SIGINT, as a shell says of a program that Ctrl-C ended.
-            return Ok(ExitCode::from(130));
+            return Ok(code);
         }
     }
     if let Some(progress) = &progress {

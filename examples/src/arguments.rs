@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use burn::tensor::DType;
 use burn_megatron::data::ByteTokenizer;
-use burn_megatron::launch::{Environment, Nodes};
+use burn_megatron::launch::{Environment, JoinOptions, Nodes};
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::memory::machine_bytes;
 use burn_megatron::training::preflight::Statement;
@@ -87,6 +87,9 @@ pub struct CommunicationArguments {
     /// Elements per gradient bucket [default: the larger of 40000000 and 1000000 per data-parallel rank]
     #[arg(long, value_name = "N")]
     pub ddp_bucket_size: Option<usize>,
+    /// Write each rank's last collectives to this folder on failure and on SIGUSR1, for the example flight_recorder
+    #[arg(long, value_name = "DIR")]
+    pub flight_recorder: Option<PathBuf>,
 }
 
 /// The model's sizes. The defaults are those of a small model that two cores train in minutes.
@@ -208,6 +211,15 @@ pub struct LoggingArguments {
     /// Write one JSON object per step to this file
     #[arg(long, value_name = "PATH")]
     pub log_jsonl: Option<PathBuf>,
+    /// Tell each rank's time in compute and in waiting with every line of output, and name the slowest
+    #[arg(long)]
+    pub log_stragglers: bool,
+    /// How much longer than the median a rank must compute to be named a straggler, as a share of the median
+    #[arg(long, value_name = "X", default_value_t = 0.1)]
+    pub straggler_share: f64,
+    /// Stop all ranks after the step at which this time since the start is over; the exit code is 0
+    #[arg(long, value_name = "MINUTES")]
+    pub exit_duration_in_mins: Option<f64>,
 }
 
 /// An element type.
@@ -237,6 +249,33 @@ pub enum DecayStyle {
     Linear,
     /// Along half a cosine.
     Cosine,
+}
+
+impl LoggingArguments {
+    /// How long a run may take, if a person said so.
+    pub fn exit_duration(&self) -> Option<Duration> {
+        self.exit_duration_in_mins
+            .map(|minutes| Duration::from_secs_f64(minutes * 60.0))
+    }
+
+    /// Checks the values that a type does not.
+    ///
+    /// # Errors
+    /// When a time or a share is negative or not a number, or a time is no less than a year.
+    pub fn validate(&self) -> anyhow::Result<()> {
+        let share = self.straggler_share;
+        anyhow::ensure!(
+            share.is_finite() && share >= 0.0,
+            "--straggler-share must be finite and not negative, got {share}"
+        );
+        if let Some(minutes) = self.exit_duration_in_mins {
+            anyhow::ensure!(
+                minutes > 0.0 && minutes < 60.0 * 24.0 * 366.0,
+                "--exit-duration-in-mins must lie above 0 and below a year, got {minutes}"
+            );
+        }
+        Ok(())
+    }
 }
 
 impl ParallelArguments {
@@ -292,6 +331,17 @@ impl NodeArguments {
 }
 
 impl CommunicationArguments {
+    /// How this process joins its job.
+    ///
+    /// # Errors
+    /// As [`timeout`](Self::timeout).
+    pub fn join_options(&self) -> anyhow::Result<JoinOptions> {
+        Ok(JoinOptions {
+            flight_recorder_folder: self.flight_recorder.clone(),
+            ..JoinOptions::with_timeout(self.timeout()?)
+        })
+    }
+
     /// The longest wait for another rank.
     ///
     /// # Errors
@@ -357,6 +407,7 @@ impl TrainingArguments {
         let parallel = self.parallel.config();
         let grid = parallel.grid(self.parallel.world_size())?;
         self.parallel.communication.timeout()?;
+        self.logging.validate()?;
         self.model.validate()?;
         let model = self.model.config(ByteTokenizer::VOCABULARY_SIZE);
         model.validate(&parallel)?;

@@ -2,7 +2,7 @@
 //!
 //! Called first thing by every training program.
 
-use burn_megatron::launch::{self, JoinOptions, Launcher, Prefix, Role};
+use burn_megatron::launch::{self, Launcher, Prefix, Role};
 
 use crate::arguments::ParallelArguments;
 use crate::terminal;
@@ -17,17 +17,17 @@ use crate::terminal;
 pub fn enter(parallel: &ParallelArguments) -> anyhow::Result<Role> {
     show_warnings();
     let world_size = parallel.world_size();
-    let timeout = parallel.communication.timeout()?;
+    let options = parallel.communication.join_options()?;
     let mut launcher = Launcher::new(world_size)
         .prefix(Prefix::AllButRankZero)
-        .rendezvous_timeout(timeout);
+        .rendezvous_timeout(options.rendezvous_timeout);
     if let Some(nodes) = parallel.nodes.nodes()? {
         launcher = launcher.nodes(nodes);
     }
     if let Some((name, value)) = terminal::environment() {
         launcher = launcher.environment(name, value);
     }
-    let role = launch::enter(launcher, &JoinOptions::with_timeout(timeout))?;
+    let role = launch::enter(launcher, &options)?;
     if let Role::Rank(world) = &role {
         anyhow::ensure!(
             parallel.world_size.is_none() || world.world_size() == world_size,

@@ -18,7 +18,7 @@ use burn_megatron::data::{
 use burn_megatron::data_parallel::{DataParallelConfig, ReducedGradients};
 use burn_megatron::training::flops::GptSize;
 use burn_megatron::training::memory::peak_bytes;
-use burn_megatron::training::{StepMetrics, Trainer, TrainingConfig};
+use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, TrainingConfig};
 use models::gpt::{Gpt, GptConfig};
 
 use crate::arguments::{DataArguments, Dtype, TrainingArguments};
@@ -40,6 +40,17 @@ pub struct Session {
     split: DocumentSplit,
     num_micro_batches: usize,
     eval_iters: u64,
+    /// Since the last report.
+    time: RankTime,
+}
+
+/// Why a run stops before its last step. Of several ranks' reasons the last of these counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StopReason {
+    /// The time that a person gave is over.
+    TimeIsOver = 1,
+    /// A person asked for it, by Ctrl-C say.
+    Asked = 2,
 }
 
 /// What a run is made of, told before it starts.
@@ -131,6 +142,7 @@ impl Session {
             split,
             num_micro_batches,
             eval_iters: arguments.logging.eval_iters,
+            time: RankTime::default(),
         })
     }
 
@@ -168,6 +180,7 @@ impl Session {
     pub fn step_inspected(&mut self, inspect: impl FnOnce(&ReducedGradients)) -> anyhow::Result<StepMetrics> {
         let started = Instant::now();
         let sent_before = self.context.bytes_communicated();
+        let blocked_before = self.context.time_blocked();
         let micro_batches: Vec<MicroBatch> = self
             .loader
             .by_ref()
@@ -184,7 +197,11 @@ impl Session {
             inspect(gradients);
             inspected = started.elapsed();
         })?;
-        let seconds = (started.elapsed() - inspected).as_secs_f64();
+        let elapsed = started.elapsed() - inspected;
+        let waiting = self.context.time_blocked() - blocked_before;
+        self.time.waiting += waiting;
+        self.time.compute += elapsed.saturating_sub(waiting);
+        let seconds = elapsed.as_secs_f64();
 
         let sent = self.context.bytes_communicated() - sent_before;
         let mut sums = [sent as f64];
@@ -231,17 +248,31 @@ impl Session {
         Ok(self.trainer.evaluate(micro_batches)?)
     }
 
-    /// Whether any rank wants to stop: all ranks learn it at the same step.
+    /// Returns how all ranks spent the time of the steps since the last report, validation left out. A rank is a
+    /// straggler when it computes longer than the median by more than `share` of it.
+    ///
+    /// # Communication
+    /// One all-gather of two numbers over the world.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn stragglers(&mut self, share: f64) -> anyhow::Result<StragglerReport> {
+        let mine = std::mem::take(&mut self.time);
+        Ok(StragglerReport::gather(mine, share, self.context.world_group())?)
+    }
+
+    /// Why the ranks stop, if any wants to: all ranks learn it at the same step.
     ///
     /// # Communication
     /// One all-reduce of one number over the world.
     ///
     /// # Errors
     /// When that fails.
-    pub fn any_rank_stops(&self, this_rank_stops: bool) -> anyhow::Result<bool> {
-        let mut stop = [i32::from(this_rank_stops)];
+    pub fn agree_to_stop(&self, of_this_rank: Option<StopReason>) -> anyhow::Result<Option<StopReason>> {
+        let mut stop = [of_this_rank.map_or(0, |reason| reason as i32)];
         self.context.world_group().all_reduce(&mut stop, ReduceOp::Max)?;
-        Ok(stop[0] != 0)
+        let reasons = [StopReason::TimeIsOver, StopReason::Asked];
+        Ok(reasons.into_iter().find(|reason| *reason as i32 == stop[0]))
     }
 
     /// The model's FLOPs of one step; attention is not halved for causality.

@@ -3,13 +3,15 @@
 //! Each ends the job on every rank in time, with a message that names the rank. The launcher's own faults are in
 //! `launch.rs`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use burn_megatron::collectives::{GroupOptions, ProcessGroup, ReduceOp};
 use burn_megatron::context::ParallelContext;
+use burn_megatron::flight_recorder::{Report, read_folder};
 use burn_megatron::launch::{Environment, JobToken, World};
 use burn_megatron::topology::ParallelConfig;
+use burn_megatron::training::{RankTime, StragglerReport};
 use libtest_mimic::{Failed, Trial};
 
 use super::problem::{self, Variant};
@@ -23,12 +25,45 @@ pub fn trials() -> Vec<Trial> {
     let training = |kind: &str, tensor: usize| fault(kind).with("tensor", tensor).with("dtype", "f32");
     let mismatch = |kind: &str| Job::new(fault(kind).with("timeout_secs", 20), 2);
     let mut trials = vec![
-        Job::new(fault("stopped_rank").with("timeout_secs", 2), 2)
-            .ends_within(Duration::from_secs(20))
-            .fails_with(
-                "stopped_rank_is_named_when_the_timeout_passes",
-                &["still missing: ranks [1]"],
-            ),
+        first_cause(
+            Job::new(fault("stopped_rank").with("timeout_secs", 2), 2),
+            "stopped_rank_is_the_first_cause",
+            128 + libc::SIGKILL,
+            &[
+                ") failed first: killed by signal 9 (SIGKILL) by the launcher (did not come to barrier (call 0) \
+                 of group world [0, 1]; rank 0 on host ",
+                " waited 2 s for it at tests/cases/faults.rs:",
+                "still missing: ranks [1]); then rank 0: exit code 75 (because another rank failed)",
+                " ends because rank 1 on host ",
+            ],
+        ),
+        first_cause(
+            Job::new(fault("stopped_rank_behind_others").with("timeout_secs", 4), 4),
+            "stopped_rank_is_the_first_cause_for_those_that_wait_for_others_that_wait_for_it",
+            128 + libc::SIGKILL,
+            &[
+                "[launcher] rank 3 (pid ",
+                ") failed first: killed by signal 9 (SIGKILL) by the launcher (",
+                "of group pair [2, 3]",
+                "rank 0: exit code 75",
+                "rank 1: exit code 75",
+                "rank 2: exit code 75",
+            ],
+        ),
+        flight_record("stopped_rank_is_named_by_the_flight_recorder", "stopped_rank"),
+        flight_record("record_of_a_signal_says_who_is_behind", "asked_for_records"),
+        Job::new(fault("straggler"), 3).succeeds("slow_rank_is_named_as_the_straggler"),
+        first_cause(
+            mismatch("other_operation"),
+            "rank_out_of_step_is_the_first_cause_and_both_calls_are_told",
+            1,
+            &[
+                "[launcher] rank 1 (pid ",
+                ") failed first: exit code 1 (out of step: rank 1 of group world [0, 1] called all_gather of 1 f32 \
+                 (call 0) while rank 0 called all_reduce sum of 3 f32 (call 0)",
+                "then rank 0: exit code 75 (because another rank failed)",
+            ],
+        ),
         Job::new(fault("absent_rank").with("timeout_secs", 1), 3)
             .ends_within(Duration::from_secs(20))
             .fails_with("absent_rank_is_named_at_the_rendezvous", &["waiting for rank 1 of 3"]),
@@ -70,6 +105,58 @@ pub fn trials() -> Vec<Trial> {
         trials.push(killed_rank(Job::new(case, ranks), tensor, ranks, killed));
     }
     trials
+}
+
+/// A trial that passes when the launcher's exit code and messages tell one rank as the first cause.
+fn first_cause(job: Job, name: &'static str, code: i32, messages: &'static [&'static str]) -> Trial {
+    Trial::test(name, move || -> Result<(), Failed> {
+        let end = job.ends_within(2 * END_LIMIT).run()?;
+        let missing = messages.iter().find(|message| !end.output.contains(**message));
+        if let Some(message) = missing {
+            return Err(format!("nobody said {message:?}\n{}", end.output).into());
+        }
+        if end.code != code {
+            return Err(format!("exit code {}, not {code}\n{}", end.code, end.output).into());
+        }
+        Ok(())
+    })
+}
+
+/// A trial in which rank 1 does not come to the barrier that rank 0 waits in, and the flight records say so.
+fn flight_record(name: &'static str, kind: &'static str) -> Trial {
+    Trial::test(name, move || -> Result<(), Failed> {
+        let folder = tempfile::tempdir()?;
+        let case = Case::new("fault")
+            .with("kind", kind)
+            .with("timeout_secs", 2)
+            .with("records", folder.path().display());
+        let end = Job::new(case, 2).ends_within(2 * END_LIMIT).run()?;
+        let report = Report::new(&read_folder(folder.path())?);
+        let behind = report
+            .behind
+            .first()
+            .ok_or_else(|| format!("nobody is behind\n{}", end.output))?;
+        let facts = [
+            (report.culprits == [1], "rank 1 is the culprit"),
+            (report.behind.len() == 1 && behind.waiting == [0], "rank 0 waits for it"),
+            (behind.awaited.operation == "barrier", "in a barrier"),
+            (behind.awaited.sequence == Some(2), "with its number"),
+            (
+                behind.awaited.called_at.starts_with("tests/cases/faults.rs:"),
+                "and its line",
+            ),
+            (
+                behind.has_record == (kind == "asked_for_records"),
+                "a stopped rank writes nothing",
+            ),
+        ];
+        for (holds, fact) in facts {
+            if !holds {
+                return Err(format!("not so: {fact}\n{report}\n{}", end.output).into());
+            }
+        }
+        Ok(())
+    })
 }
 
 /// A trial in which a training rank kills itself: the launcher names it, everybody ends, nothing is left.
@@ -131,13 +218,87 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         ProcessGroup::connect(world, "world", &ranks, &GroupOptions::default())
     };
     match kind.as_str() {
+        "straggler" => {
+            let context = ParallelContext::connect(
+                world,
+                &ParallelConfig::default(),
+                &GroupOptions::default(),
+                problem::SEED,
+            )?;
+            let (before, started) = (context.time_blocked(), Instant::now());
+            for _ in 0..5 {
+                std::thread::sleep(Duration::from_millis(if world.rank() == 1 { 80 } else { 20 }));
+                let pending = context.data_group().all_reduce_start(vec![1.0f32; 10], ReduceOp::Sum);
+                context.world_group().barrier()?;
+                pending.wait()?;
+            }
+            let waiting = context.time_blocked() - before;
+            let compute = started.elapsed().saturating_sub(waiting);
+            let report = StragglerReport::gather(RankTime { compute, waiting }, 0.5, context.world_group())?;
+            ensure!(report.slowest() == Some(1), "{report}");
+            let waited = |rank: usize| report.ranks()[rank].waiting;
+            ensure!(
+                waited(0) > Duration::from_millis(200) && waited(2) > Duration::from_millis(200),
+                "{report}"
+            );
+        }
+        "asked_for_records" => {
+            let group = group()?;
+            group.barrier()?;
+            group.all_reduce(&mut [1.0f32; 3], ReduceOp::Sum)?;
+            if world.rank() == 1 {
+                // While rank 0 waits below, both are asked.
+                std::thread::sleep(Duration::from_millis(300));
+                for pid in [
+                    world.store().wait("pid", world.timeout())?,
+                    std::process::id().to_le_bytes().to_vec(),
+                ] {
+                    let pid = i32::from_le_bytes(pid.try_into().unwrap_or_default());
+                    // SAFETY: asks rank 0 and this process, which both handle the signal.
+                    unsafe { libc::kill(pid, libc::SIGUSR1) };
+                }
+                std::thread::sleep(Duration::from_millis(300));
+                world.leave();
+                std::process::exit(0);
+            }
+            world.store().set("pid", &std::process::id().to_le_bytes())?;
+            // Ends before rank 1 is missed: a failure would replace the record that the signal asked for.
+            let here = world.clone();
+            let end = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(1200));
+                here.leave();
+                std::process::exit(0)
+            });
+            group.barrier()?;
+            drop(end);
+        }
         "stopped_rank" => {
             let group = group()?;
+            if case.setting::<String>("records").is_ok() {
+                group.barrier()?;
+                group.all_reduce(&mut [1.0f32; 3], ReduceOp::Sum)?;
+            }
             if world.rank() == 1 {
                 // SAFETY: stops this very process.
                 unsafe { libc::raise(libc::SIGSTOP) };
             }
             group.barrier()?;
+        }
+        // Each rank waits for the next one; the last hangs. The first begins to wait before the others, and so is the
+        // first whose time is over.
+        "stopped_rank_behind_others" => {
+            let last = world.world_size() - 1;
+            let pair =
+                |first: usize| ProcessGroup::connect(world, "pair", &[first, first + 1], &GroupOptions::default());
+            let below = (world.rank() > 0).then(|| pair(world.rank() - 1)).transpose()?;
+            let above = (world.rank() < last).then(|| pair(world.rank())).transpose()?;
+            std::thread::sleep(Duration::from_millis(500) * world.rank() as u32);
+            match above {
+                Some(above) => above.barrier()?,
+                // SAFETY: stops this very process.
+                None => drop(unsafe { libc::raise(libc::SIGSTOP) }),
+            }
+            below.map_or(Ok(()), |below| below.barrier())?;
         }
         "other_operation" => {
             let group = group()?;

@@ -18,13 +18,20 @@ pub enum ReduceOp {
     Max,
 }
 
-impl fmt::Display for ReduceOp {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
+impl ReduceOp {
+    /// Returns the name, as messages have it.
+    pub fn name(self) -> &'static str {
+        match self {
             ReduceOp::Sum => "sum",
             ReduceOp::Mean => "mean",
             ReduceOp::Max => "max",
-        })
+        }
+    }
+}
+
+impl fmt::Display for ReduceOp {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
     }
 }
 
@@ -59,9 +66,10 @@ impl Operation {
     ];
 }
 
-impl fmt::Display for Operation {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
+impl Operation {
+    /// Returns the name, as messages have it.
+    pub fn name(self) -> &'static str {
+        match self {
             Operation::AllReduce => "all_reduce",
             Operation::AllGather => "all_gather",
             Operation::ReduceScatter => "reduce_scatter",
@@ -69,7 +77,13 @@ impl fmt::Display for Operation {
             Operation::Send => "send",
             Operation::Recv => "recv",
             Operation::Barrier => "barrier",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
     }
 }
 

@@ -53,9 +53,10 @@ impl ElementType {
     }
 }
 
-impl fmt::Display for ElementType {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
+impl ElementType {
+    /// Returns the name, as messages have it.
+    pub fn name(self) -> &'static str {
+        match self {
             ElementType::F32 => "f32",
             ElementType::F64 => "f64",
             ElementType::F16 => "f16",
@@ -63,7 +64,13 @@ impl fmt::Display for ElementType {
             ElementType::I32 => "i32",
             ElementType::I64 => "i64",
             ElementType::U8 => "u8",
-        })
+        }
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
     }
 }
 

@@ -9,7 +9,10 @@ use super::error::CollectiveError;
 use super::health::GroupHealth;
 use super::lane::Lane;
 use super::pending::Pending;
+use crate::flight_recorder::CallNote;
+use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long the drop of a group waits for calls that were started and not waited for.
@@ -17,11 +20,35 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// How long it then waits for a call that was told to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
+/// The time that callers have spent in blocking calls and in waiting for started ones.
+#[derive(Debug, Default)]
+pub(crate) struct BlockedTime {
+    nanos: AtomicU64,
+}
+
+impl BlockedTime {
+    pub fn add(&self, time: Duration) {
+        self.nanos.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    pub fn total(&self) -> Duration {
+        Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
+    }
+}
+
+/// A call in the flight recorder, and who made it.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    number: u64,
+    at: &'static Location<'static>,
+}
+
 /// The engine of a group and the calls on their way to it.
 #[derive(Debug)]
 pub(crate) struct GroupCore {
     pub health: Arc<GroupHealth>,
     pub engine: Arc<dyn Engine>,
+    pub blocked: Arc<BlockedTime>,
     collectives: Arc<Lane>,
     /// By group index of the receiver.
     sends: Vec<Arc<Lane>>,
@@ -37,45 +64,62 @@ impl GroupCore {
             collectives: Lane::new(),
             sends: lanes(),
             receives: lanes(),
+            blocked: Arc::default(),
             health,
             engine,
         }
     }
 
-    /// Runs a call on this thread, after the calls of its lane made before it.
+    /// Runs a call on this thread, after the calls of its lane made before it. `note` is what the caller calls it.
+    #[track_caller]
     pub fn run<R>(
         &self,
         call: CallDescriptor,
+        note: Option<&Arc<str>>,
         operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
-        self.lane(&call).run(|ticket| self.perform(ticket, call, operate))
+        let started = Instant::now();
+        let made = self.record(&call, note, Location::caller());
+        let result = self.lane(&call).run(|ticket| self.perform(ticket, call, made, operate));
+        self.blocked.add(started.elapsed());
+        result
     }
 
     /// Starts a call on the lane's thread; in a group of one runs it at once.
+    #[track_caller]
     pub fn start<O: Send + 'static>(
         self: &Arc<Self>,
         call: CallDescriptor,
+        note: Option<&Arc<str>>,
         operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<O, CollectiveError> + Send + 'static,
     ) -> Pending<O> {
         if self.health.label.size() == 1 {
-            return Pending::ready(self.run(call, operate));
+            return Pending::ready(self.run(call, note, operate));
         }
+        let made = self.record(&call, note, Location::caller());
         let label = &self.health.label;
-        let (pending, completion) = Pending::new(CollectiveError::Poisoned {
+        let abandoned = CollectiveError::Poisoned {
             group: label.to_string(),
             call: label.describe(&call),
             first: "the communication thread panicked".to_string(),
-        });
+        };
+        let (pending, completion) = Pending::new(abandoned, self.blocked.clone());
         let core = self.clone();
-        let job = move |ticket| completion.complete(core.perform(ticket, call, operate));
+        let job = move |ticket| completion.complete(core.perform(ticket, call, made, operate));
         let thread_name = format!("collectives {}", label.name);
         match self.lane(&call).submit(&thread_name, Box::new(job)) {
-            Ok(()) => pending,
-            Err(source) => Pending::ready(Err(self.fail(CollectiveError::Setup {
-                group: label.to_string(),
-                what: "start the communication thread".to_string(),
-                source,
-            }))),
+            Ok(ticket) => {
+                self.health.recorder.numbered(made.number, ticket);
+                pending
+            }
+            Err(source) => {
+                let error = CollectiveError::Setup {
+                    group: label.to_string(),
+                    what: "start the communication thread".to_string(),
+                    source,
+                };
+                Pending::ready(Err(self.fail(error, made)))
+            }
         }
     }
 
@@ -117,23 +161,45 @@ impl GroupCore {
         &self,
         ticket: u64,
         mut call: CallDescriptor,
+        made: Made,
         operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
         call.sequence = ticket;
         let _guard = PanicGuard { core: self };
-        self.health
-            .check(Some(&call))
-            .and_then(|()| operate(&*self.engine, &call))
-            .map_err(|error| self.fail(error))
+        let recorder = &self.health.recorder;
+        if let Err(error) = self.health.check(Some(&call)) {
+            recorder.numbered(made.number, ticket);
+            return Err(self.fail(error, made));
+        }
+        recorder.started(made.number, ticket);
+        let result = operate(&*self.engine, &call).map_err(|error| self.fail(error, made))?;
+        recorder.done(made.number);
+        Ok(result)
     }
 
     /// Poisons the group with `error`, unless it is already.
-    fn fail(&self, error: CollectiveError) -> CollectiveError {
+    fn fail(&self, error: CollectiveError, made: Made) -> CollectiveError {
         let cause = error.to_string();
+        self.health.recorder.failed(made.number, &cause);
         if self.health.poison(&cause) {
             self.engine.leave(&cause);
+            self.health.suspect(&error, made.at);
+            self.health.flight_recorder.write_failure(&cause);
         }
         error
+    }
+
+    /// Enters a call into the flight recorder.
+    fn record(&self, call: &CallDescriptor, note: Option<&Arc<str>>, at: &'static Location<'static>) -> Made {
+        let described = CallNote {
+            operation: call.operation.name(),
+            reduce_op: call.reduce_op.map(|op| op.name()),
+            element_type: call.element_type.name(),
+            length: call.length,
+            peer: call.peer.map(|peer| self.health.label.ranks[peer]),
+        };
+        let number = self.health.recorder.queued(described, at, note.cloned());
+        Made { number, at }
     }
 }
 

@@ -6,8 +6,11 @@
 
 use super::call::{CallDescriptor, GroupLabel};
 use super::error::CollectiveError;
-use crate::launch::{FailureSignal, World};
-use std::sync::OnceLock;
+use crate::flight_recorder::{FlightRecorder, GroupRecorder};
+use crate::launch::{FailureSignal, PeerFailure, Store, World, host_name, suspicion_key};
+use std::cell::Cell;
+use std::panic::Location;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Whether a group can still be used, and why not.
@@ -15,6 +18,10 @@ use std::time::{Duration, Instant};
 pub(crate) struct GroupHealth {
     pub label: GroupLabel,
     failure: Option<FailureSignal>,
+    notes: Option<Notes>,
+    pub flight_recorder: FlightRecorder,
+    /// This group's part of it.
+    pub recorder: Arc<GroupRecorder>,
     pub timeout: Duration,
     first_cause: OnceLock<String>,
 }
@@ -22,9 +29,13 @@ pub(crate) struct GroupHealth {
 impl GroupHealth {
     /// Returns the health of a group of `world`.
     pub fn new(label: GroupLabel, world: &World) -> Self {
+        let flight_recorder = world.flight_recorder().clone();
         Self {
+            recorder: flight_recorder.group(&label.name, &label.ranks),
+            flight_recorder,
             label,
             failure: Some(world.failure().clone()),
+            notes: Some(Notes::new(world)),
             timeout: world.timeout(),
             first_cause: OnceLock::new(),
         }
@@ -32,9 +43,13 @@ impl GroupHealth {
 
     /// Returns the health of a group of one that belongs to no world.
     pub fn alone(label: GroupLabel) -> Self {
+        let flight_recorder = FlightRecorder::detached();
         Self {
+            recorder: flight_recorder.group(&label.name, &label.ranks),
+            flight_recorder,
             label,
             failure: None,
+            notes: None,
             timeout: Duration::MAX,
             first_cause: OnceLock::new(),
         }
@@ -44,6 +59,20 @@ impl GroupHealth {
     /// this is the first cause; later ones are dropped.
     pub fn poison(&self, cause: &str) -> bool {
         self.first_cause.set(cause.to_string()).is_ok()
+    }
+
+    /// Notes which rank is responsible for `error`, if it says so, here and where the other ranks can read it:
+    /// should the program end with this error, that rank is told as the first cause and this one as secondary.
+    pub fn suspect(&self, error: &CollectiveError, called_at: &Location<'_>) {
+        let (Some(failure), Some(notes)) = (&self.failure, &self.notes) else {
+            return;
+        };
+        let Some(suspicion) = notes.suspicion(error, called_at) else {
+            return;
+        };
+        if !failure.is_raised() && failure.suspect(&suspicion) {
+            notes.leave(&suspicion);
+        }
     }
 
     /// Checks that nothing has failed so far. Two loads: cheap enough for a spin loop.
@@ -77,6 +106,7 @@ impl GroupHealth {
             health: self,
             call,
             since: Instant::now(),
+            note: Cell::new(Note::NotYet),
         }
     }
 
@@ -91,12 +121,113 @@ impl GroupHealth {
     }
 }
 
+/// How this rank tells the others, through the store, whom it waits for.
+#[derive(Debug)]
+struct Notes {
+    store: Store,
+    rank: usize,
+    hosts: Arc<[String]>,
+}
+
+impl Notes {
+    fn new(world: &World) -> Self {
+        Self {
+            store: world.store().clone(),
+            rank: world.rank(),
+            hosts: (0..world.world_size())
+                .map(|rank| world.host_of(rank).to_string())
+                .collect(),
+        }
+    }
+
+    fn failure_of(&self, rank: usize, what: String) -> Option<PeerFailure> {
+        let host = self.hosts.get(rank)?.clone();
+        Some(PeerFailure { rank, host, what })
+    }
+
+    /// Whom `error` accuses, and of what. Nobody when the cause is known already, or lies in this rank alone.
+    fn suspicion(&self, error: &CollectiveError, called_at: &Location<'_>) -> Option<PeerFailure> {
+        let (me, here) = (self.rank, host_name(&self.hosts[self.rank]));
+        match error {
+            CollectiveError::Timeout {
+                group,
+                call,
+                timeout_secs,
+                missing,
+            } => {
+                let what = format!(
+                    "did not come to {call} of group {group}; rank {me} on host {here} waited {timeout_secs} s for it \
+                     at {called_at}, still missing: ranks {missing:?}"
+                );
+                self.failure_of(*missing.first()?, what)
+            }
+            CollectiveError::Mismatch { rank, .. } => {
+                let place = match *rank == me {
+                    true => format!("; at {called_at}"),
+                    false => String::new(),
+                };
+                self.failure_of(*rank, format!("out of step: {error}{place}"))
+            }
+            CollectiveError::PeerLeft {
+                group,
+                call,
+                rank,
+                cause,
+            } => {
+                let what = format!("gave group {group} up before {call} of rank {me} at {called_at}: {cause}");
+                self.failure_of(*rank, what)
+            }
+            CollectiveError::ConnectionLost {
+                group,
+                call,
+                rank,
+                what,
+            } => {
+                let what = format!(
+                    "its connection to rank {me} on host {here} broke in {call} of group {group} at {called_at}: {what}"
+                );
+                self.failure_of(*rank, what)
+            }
+            _ => None,
+        }
+    }
+
+    fn leave(&self, suspicion: &PeerFailure) {
+        // Only makes a message better: its loss must not hide the error that is on its way.
+        let written = serde_json::to_vec(suspicion).expect("a failure is plain text");
+        if let Err(error) = self.store.leave_note(&suspicion_key(self.rank), &written) {
+            tracing::debug!(%error, "cannot note a suspicion");
+        }
+    }
+
+    fn remove(&self) {
+        if let Err(error) = self.store.remove_note(&suspicion_key(self.rank)) {
+            tracing::debug!(%error, "cannot remove a note");
+        }
+    }
+}
+
+/// What the other ranks can read of a wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Note {
+    /// It is too young.
+    NotYet,
+    /// Whom it waits for.
+    Left,
+    /// The same, and it stays: the wait has failed.
+    Kept,
+}
+
 /// How long one wait may still go on.
+///
+/// A wait that has used up a quarter of its time leaves a note of whom it waits for, so that a rank that waits for
+/// this one, and gives up first, does not take it for the one that hangs.
 #[derive(Debug)]
 pub(crate) struct Patience<'a> {
     pub health: &'a GroupHealth,
     pub call: Option<&'a CallDescriptor>,
     since: Instant,
+    note: Cell<Note>,
 }
 
 impl Patience<'_> {
@@ -116,10 +247,44 @@ impl Patience<'_> {
     /// # Errors
     /// As [`GroupHealth::check`], or [`CollectiveError::Timeout`].
     pub fn check(&self, missing: impl FnOnce() -> Vec<usize>) -> Result<(), CollectiveError> {
-        self.health.check(self.call)?;
-        if self.since.elapsed() < self.health.timeout {
+        if let Err(error) = self.health.check(self.call) {
+            self.keep_note();
+            return Err(error);
+        }
+        let waited = self.since.elapsed();
+        if waited < self.health.timeout {
+            if self.note.get() == Note::NotYet && waited > self.health.timeout / 4 {
+                self.leave_note(&missing());
+            }
             return Ok(());
         }
+        self.keep_note();
         Err(self.health.timed_out(self.call, &missing()))
+    }
+
+    fn leave_note(&self, missing: &[usize]) {
+        let label = &self.health.label;
+        if let (Some(notes), Some(peer)) = (&self.health.notes, missing.first()) {
+            let call = label.describe_activity(self.call);
+            let what = format!("rank {} waits for it in {call} of group {label}", notes.rank);
+            if let Some(suspicion) = notes.failure_of(label.ranks[*peer], what) {
+                notes.leave(&suspicion);
+            }
+        }
+        self.note.set(Note::Left);
+    }
+
+    fn keep_note(&self) {
+        if self.note.get() == Note::Left {
+            self.note.set(Note::Kept);
+        }
+    }
+}
+
+impl Drop for Patience<'_> {
+    fn drop(&mut self) {
+        if let (Note::Left, Some(notes)) = (self.note.get(), &self.health.notes) {
+            notes.remove();
+        }
     }
 }

@@ -79,11 +79,11 @@ impl Lane {
         operate(ticket)
     }
 
-    /// Leaves a call for the lane's thread, which runs it after all calls made before it.
+    /// Leaves a call for the lane's thread, which runs it after all calls made before it; returns its ticket.
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn submit(self: &Arc<Self>, thread_name: &str, job: Job) -> io::Result<()> {
+    pub fn submit(self: &Arc<Self>, thread_name: &str, job: Job) -> io::Result<u64> {
         let mut state = self.lock();
         if !state.has_thread {
             let lane = self.clone();
@@ -95,7 +95,7 @@ impl Lane {
         let ticket = state.take_ticket();
         state.jobs.push_back((ticket, job));
         self.changed.notify_all();
-        Ok(())
+        Ok(ticket)
     }
 
     /// Waits until every call has run, at most until `deadline`; returns whether they have.

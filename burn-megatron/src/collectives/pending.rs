@@ -2,8 +2,10 @@
 //! runs the call.
 
 use super::error::CollectiveError;
+use super::group_core::BlockedTime;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// A call that was started; [`wait`](Self::wait) gives its buffer back.
 ///
@@ -11,6 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[must_use = "the buffer comes back from `wait`"]
 pub struct Pending<O> {
     slot: Arc<Slot<O>>,
+    /// Counts the time spent in `wait`.
+    blocked: Option<Arc<BlockedTime>>,
 }
 
 struct Slot<O> {
@@ -32,12 +36,13 @@ impl<O> Pending<O> {
                 result: Mutex::new(Some(result)),
                 completed: Condvar::new(),
             }),
+            blocked: None,
         }
     }
 
     /// Returns a handle and the other end, which completes it. `abandoned` is the error when the
-    /// other end is dropped without a result.
-    pub(crate) fn new(abandoned: CollectiveError) -> (Self, Completion<O>) {
+    /// other end is dropped without a result; `blocked` counts the time spent waiting.
+    pub(crate) fn new(abandoned: CollectiveError, blocked: Arc<BlockedTime>) -> (Self, Completion<O>) {
         let slot = Arc::new(Slot {
             result: Mutex::new(None),
             completed: Condvar::new(),
@@ -46,7 +51,8 @@ impl<O> Pending<O> {
             slot: slot.clone(),
             abandoned: Some(abandoned),
         };
-        (Pending { slot }, completion)
+        let blocked = Some(blocked);
+        (Pending { slot, blocked }, completion)
     }
 
     /// Waits for the call and returns its buffer. Bounded, because every wait of the call is.
@@ -55,12 +61,19 @@ impl<O> Pending<O> {
     /// The error of the call.
     pub fn wait(self) -> Result<O, CollectiveError> {
         let mut result = self.slot.lock();
+        if let Some(result) = result.take() {
+            return result;
+        }
+        let started = Instant::now();
         loop {
-            if let Some(result) = result.take() {
-                return result;
-            }
             let waited = self.slot.completed.wait(result);
             result = waited.unwrap_or_else(PoisonError::into_inner);
+            if let Some(result) = result.take() {
+                if let Some(blocked) = &self.blocked {
+                    blocked.add(started.elapsed());
+                }
+                return result;
+            }
         }
     }
 

@@ -13,7 +13,9 @@ use super::pending::Pending;
 use super::single::SingleEngine;
 use crate::launch::World;
 use bytemuck::{cast_slice, cast_slice_mut};
+use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The longest name of a group: it becomes part of file names and store keys.
 const MAX_NAME_BYTES: usize = 64;
@@ -38,6 +40,8 @@ pub struct GroupOptions {
 #[derive(Clone, Debug)]
 pub struct ProcessGroup {
     membership: Arc<Membership>,
+    /// What the calls of this clone are called in the flight recorder.
+    note: Option<Arc<str>>,
 }
 
 /// Ends the group when the last clone is dropped. Calls on their way hold the core, not this.
@@ -59,6 +63,7 @@ impl ProcessGroup {
     /// # Errors
     /// When the arguments are wrong, when the ranks do not agree, when some do not come within
     /// [`World::timeout`], when one of them fails.
+    #[track_caller]
     pub fn connect(
         world: &World,
         name: &str,
@@ -69,7 +74,13 @@ impl ProcessGroup {
         let health = Arc::new(GroupHealth::new(label, world));
         let engine: Arc<dyn Engine> = match ranks.len() {
             1 => Arc::new(SingleEngine),
-            _ => host::connect(world, &health, options)?,
+            _ => {
+                let called_at = Location::caller();
+                host::connect(world, &health, options).inspect_err(|error| {
+                    health.suspect(error, called_at);
+                    health.flight_recorder.write_failure(&error.to_string());
+                })?
+            }
         };
         tracing::debug!(group = %health.label, engine = engine.name(), "connected");
         Ok(Self::new(health, engine))
@@ -89,7 +100,21 @@ impl ProcessGroup {
         let core = Arc::new(GroupCore::new(health, engine));
         ProcessGroup {
             membership: Arc::new(Membership { core }),
+            note: None,
         }
+    }
+
+    /// Returns this group with a name for the calls that are made through it, as the flight recorder shows them.
+    pub fn labelled(&self, label: &str) -> ProcessGroup {
+        ProcessGroup {
+            membership: self.membership.clone(),
+            note: Some(label.into()),
+        }
+    }
+
+    /// Returns the time that callers on this rank have spent in blocking calls and in waiting for started ones.
+    pub fn time_blocked(&self) -> Duration {
+        self.core().blocked.total()
     }
 
     /// Returns the name that the group was connected with.
@@ -128,13 +153,14 @@ impl ProcessGroup {
     /// # Errors
     /// A wrong argument on this rank; different calls on different ranks; a rank that fails, or
     /// does not come in time; an earlier error of this group. The same holds for every call below.
+    #[track_caller]
     pub fn all_reduce<T: CollectiveElement>(&self, buffer: &mut [T], op: ReduceOp) -> Result<(), CollectiveError> {
         let call = self.reduction::<T>(Operation::AllReduce, buffer.len(), op)?;
-        self.core()
-            .run(call, |engine, call| engine.all_reduce(call, cast_slice_mut(buffer)))
+        self.run(call, |engine, call| engine.all_reduce(call, cast_slice_mut(buffer)))
     }
 
     /// Starts [`all_reduce`](Self::all_reduce); the handle returns the reduced buffer.
+    #[track_caller]
     pub fn all_reduce_start<T: CollectiveElement>(&self, mut buffer: Vec<T>, op: ReduceOp) -> Pending<Vec<T>> {
         let call = self.reduction::<T>(Operation::AllReduce, buffer.len(), op);
         self.start(call, move |engine, call| {
@@ -149,15 +175,17 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
+    #[track_caller]
     pub fn all_gather<T: CollectiveElement>(&self, shard: &[T], output: &mut [T]) -> Result<(), CollectiveError> {
         self.check_shards(Operation::AllGather, "output", shard.len(), output.len())?;
         let call = describe::<T>(Operation::AllGather, shard.len());
-        self.core().run(call, |engine, call| {
+        self.run(call, |engine, call| {
             engine.all_gather(call, cast_slice(shard), cast_slice_mut(output))
         })
     }
 
     /// Starts [`all_gather`](Self::all_gather); the handle returns the output.
+    #[track_caller]
     pub fn all_gather_start<T: CollectiveElement>(&self, shard: Vec<T>) -> Pending<Vec<T>> {
         let call = describe::<T>(Operation::AllGather, shard.len());
         let mut output = vec![T::zeroed(); shard.len() * self.size()];
@@ -173,6 +201,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
+    #[track_caller]
     pub fn reduce_scatter<T: CollectiveElement>(
         &self,
         input: &[T],
@@ -181,12 +210,13 @@ impl ProcessGroup {
     ) -> Result<(), CollectiveError> {
         self.check_shards(Operation::ReduceScatter, "input", shard.len(), input.len())?;
         let call = self.reduction::<T>(Operation::ReduceScatter, shard.len(), op)?;
-        self.core().run(call, |engine, call| {
+        self.run(call, |engine, call| {
             engine.reduce_scatter(call, cast_slice(input), cast_slice_mut(shard))
         })
     }
 
     /// Starts [`reduce_scatter`](Self::reduce_scatter); the handle returns the shard.
+    #[track_caller]
     pub fn reduce_scatter_start<T: CollectiveElement>(&self, input: Vec<T>, op: ReduceOp) -> Pending<Vec<T>> {
         let length = input.len() / self.size();
         let call = self
@@ -203,13 +233,14 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
+    #[track_caller]
     pub fn broadcast<T: CollectiveElement>(&self, buffer: &mut [T], root: usize) -> Result<(), CollectiveError> {
         let call = self.with_root::<T>(buffer.len(), root)?;
-        self.core()
-            .run(call, |engine, call| engine.broadcast(call, cast_slice_mut(buffer)))
+        self.run(call, |engine, call| engine.broadcast(call, cast_slice_mut(buffer)))
     }
 
     /// Starts [`broadcast`](Self::broadcast); the handle returns the root's buffer.
+    #[track_caller]
     pub fn broadcast_start<T: CollectiveElement>(&self, mut buffer: Vec<T>, root: usize) -> Pending<Vec<T>> {
         let call = self.with_root::<T>(buffer.len(), root);
         self.start(call, move |engine, call| {
@@ -223,13 +254,14 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
+    #[track_caller]
     pub fn send<T: CollectiveElement>(&self, buffer: &[T], to: usize) -> Result<(), CollectiveError> {
         let call = self.transfer::<T>(Operation::Send, buffer.len(), to)?;
-        self.core()
-            .run(call, |engine, call| engine.send(call, cast_slice(buffer)))
+        self.run(call, |engine, call| engine.send(call, cast_slice(buffer)))
     }
 
     /// Starts [`send`](Self::send); the handle returns the buffer.
+    #[track_caller]
     pub fn send_start<T: CollectiveElement>(&self, buffer: Vec<T>, to: usize) -> Pending<Vec<T>> {
         let call = self.transfer::<T>(Operation::Send, buffer.len(), to);
         self.start(call, move |engine, call| {
@@ -242,13 +274,14 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
+    #[track_caller]
     pub fn recv<T: CollectiveElement>(&self, buffer: &mut [T], from: usize) -> Result<(), CollectiveError> {
         let call = self.transfer::<T>(Operation::Recv, buffer.len(), from)?;
-        self.core()
-            .run(call, |engine, call| engine.recv(call, cast_slice_mut(buffer)))
+        self.run(call, |engine, call| engine.recv(call, cast_slice_mut(buffer)))
     }
 
     /// Starts [`recv`](Self::recv) of `length` elements; the handle returns them.
+    #[track_caller]
     pub fn recv_start<T: CollectiveElement>(&self, length: usize, from: usize) -> Pending<Vec<T>> {
         let call = self.transfer::<T>(Operation::Recv, length, from);
         let mut buffer = vec![T::zeroed(); length];
@@ -262,9 +295,10 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
+    #[track_caller]
     pub fn barrier(&self) -> Result<(), CollectiveError> {
         let call = describe::<u8>(Operation::Barrier, 0);
-        self.core().run(call, |engine, call| engine.barrier(call))
+        self.run(call, |engine, call| engine.barrier(call))
     }
 
     fn core(&self) -> &Arc<GroupCore> {
@@ -275,13 +309,23 @@ impl ProcessGroup {
         &self.core().health.label
     }
 
+    #[track_caller]
+    fn run(
+        &self,
+        call: CallDescriptor,
+        operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<(), CollectiveError>,
+    ) -> Result<(), CollectiveError> {
+        self.core().run(call, self.note.as_ref(), operate)
+    }
+
+    #[track_caller]
     fn start<T: CollectiveElement>(
         &self,
         call: Result<CallDescriptor, CollectiveError>,
         operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<Vec<T>, CollectiveError> + Send + 'static,
     ) -> Pending<Vec<T>> {
         match call {
-            Ok(call) => self.core().start(call, operate),
+            Ok(call) => self.core().start(call, self.note.as_ref(), operate),
             Err(error) => Pending::ready(Err(error)),
         }
     }

@@ -152,7 +152,8 @@ impl State {
         let Bucket::Filling(buffer) = std::mem::replace(&mut self.buckets[number], Bucket::Away) else {
             unreachable!("a bucket is launched once");
         };
-        self.buckets[number] = Bucket::Reducing(buffer.all_reduce_start(self.op, &self.group));
+        self.buckets[number] =
+            Bucket::Reducing(buffer.all_reduce_start(self.op, &self.group.labelled(&format!("bucket {number}"))));
         self.launched += 1;
     }
 

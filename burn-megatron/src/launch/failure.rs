@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::error::LaunchError;
 use super::identity::host_name;
 use super::world::World;
 use super::{SECONDARY_FAILURE_EXIT_CODE, lock, say};
@@ -72,6 +73,8 @@ struct Inner {
 #[derive(Default)]
 struct State {
     cause: Option<PeerFailure>,
+    /// Whom this rank holds responsible for the first error that it met.
+    suspicion: Option<PeerFailure>,
     callbacks: Vec<Callback>,
     announcing: bool,
 }
@@ -119,6 +122,22 @@ impl FailureSignal {
     /// Raises the signal with a cause that the store already knows.
     pub(super) fn raise_from_store(&self, cause: PeerFailure) {
         self.raise_locally(&cause, false);
+    }
+
+    /// Notes whom this rank holds responsible for an error that it met; the first note stays. Returns whether it is.
+    ///
+    /// Raises nothing: a program may get over the error. One that does not ends with [`report_and_exit`], which looks
+    /// at it.
+    pub(crate) fn suspect(&self, suspicion: &PeerFailure) -> bool {
+        let mut state = lock(&self.inner.state);
+        let is_first = state.suspicion.is_none();
+        state.suspicion.get_or_insert_with(|| suspicion.clone());
+        is_first
+    }
+
+    /// Returns whom this rank holds responsible, if it has met such an error.
+    pub fn suspicion(&self) -> Option<PeerFailure> {
+        lock(&self.inner.state).suspicion.clone()
     }
 
     /// Calls `wake` once when the signal is raised, or at once if it is raised already.
@@ -188,17 +207,19 @@ impl fmt::Debug for FailureSignal {
 /// Prints `error`, tells every other rank, and ends this process. Never returns.
 ///
 /// Exits with code 1 when the error is this rank's own, and with
-/// [`SECONDARY_FAILURE_EXIT_CODE`] when another rank is known to have failed first.
+/// [`SECONDARY_FAILURE_EXIT_CODE`] when another rank is known to have failed first, or is held responsible for what
+/// this rank met: one that did not come to a collective, say. Then the other ranks are told of that one.
 pub fn report_and_exit(world: &World, error: &dyn Error) -> ! {
     let what = with_sources(error);
+    world.flight_recorder().write_failure(&what);
     let place = format!(
         "[rank {} on host {}]",
         world.rank(),
         host_name(world.host_of(world.rank()))
     );
-    let first = world
-        .failure()
-        .wait_raised(CAUSE_LIMIT)
+    let known = world.failure().wait_raised(CAUSE_LIMIT);
+    let first = known
+        .or_else(|| blame(world))
         .filter(|cause| cause.rank != world.rank());
     let code = match first {
         Some(cause) => {
@@ -220,6 +241,34 @@ pub fn report_and_exit(world: &World, error: &dyn Error) -> ! {
     std::process::exit(code);
 }
 
+/// Returns who failed first, if this rank suspects another one, and tells every rank.
+///
+/// A rank that did not come may itself wait for a third: each rank leaves a note of whom it waits for or suspects, and
+/// the notes are followed to a rank that has left none, as a hung one has not, or to one that was met before.
+fn blame(world: &World) -> Option<PeerFailure> {
+    let mut culprit = world.failure().suspicion()?;
+    let mut met = vec![world.rank()];
+    while !met.contains(&culprit.rank) {
+        met.push(culprit.rank);
+        let next = match world.store().wait(&suspicion_key(culprit.rank), CAUSE_LIMIT) {
+            Ok(note) => serde_json::from_slice::<PeerFailure>(&note).ok(),
+            Err(LaunchError::PeerFailed(first)) => return Some(first),
+            Err(_) => None,
+        };
+        match next {
+            Some(next) if !met.contains(&next.rank) => culprit = next,
+            _ => break,
+        }
+    }
+    world.failure().raise(culprit);
+    world.failure().cause()
+}
+
+/// The key of the store under which a rank notes whom it suspects, or has long been waiting for.
+pub(crate) fn suspicion_key(rank: usize) -> String {
+    format!("suspicion/{rank}")
+}
+
 /// Makes every panic of this process, on any thread, a failure of this rank that the other ranks learn of at once.
 ///
 /// Prints `[rank r on host h] panicked: ...` once per panic, with a backtrace if `RUST_BACKTRACE` asks for one; it
@@ -227,6 +276,7 @@ pub fn report_and_exit(world: &World, error: &dyn Error) -> ! {
 pub fn install_panic_hook(world: &World) {
     // The hook lives as long as the process: it must not hold the world, whose end says goodbye.
     let failure = world.failure().clone();
+    let recorder = world.flight_recorder().clone();
     let rank = world.rank();
     let host = world.host_of(rank).to_string();
     std::panic::set_hook(Box::new(move |panic| {
@@ -248,6 +298,7 @@ pub fn install_panic_hook(world: &World) {
             host: host.clone(),
             what: format!("panicked: {message}{location}"),
         });
+        recorder.write_failure(&format!("panicked: {message}{location}"));
     }));
 }
 

@@ -45,6 +45,7 @@ mod world;
 
 pub use environment::{Environment, variables};
 pub use error::LaunchError;
+pub(crate) use failure::suspicion_key;
 pub use failure::{FailureSignal, PeerFailure, install_panic_hook, report_and_exit};
 pub use identity::{JobToken, host_identity, host_name};
 pub use interrupt::StopFlag;

@@ -28,6 +28,7 @@ use crate::collectives::{CollectiveBackend, Movement, ProcessGroup};
 ///
 /// # Reference
 /// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
+#[track_caller]
 pub fn copy_to_tensor_region<B: CollectiveBackend, const D: usize>(
     input: Tensor<B, D>,
     group: &ProcessGroup,
@@ -47,6 +48,7 @@ pub fn copy_to_tensor_region<B: CollectiveBackend, const D: usize>(
 ///
 /// # Reference
 /// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
+#[track_caller]
 pub fn reduce_from_tensor_region<B: CollectiveBackend, const D: usize>(
     input: Tensor<B, D>,
     group: &ProcessGroup,
@@ -63,6 +65,7 @@ pub fn reduce_from_tensor_region<B: CollectiveBackend, const D: usize>(
 ///
 /// # Panics
 /// When the group's size does not divide the dimension, or the backward collective fails.
+#[track_caller]
 pub fn scatter_to_tensor_region<B: CollectiveBackend, const D: usize>(
     input: Tensor<B, D>,
     dimension: usize,
@@ -83,6 +86,7 @@ pub fn scatter_to_tensor_region<B: CollectiveBackend, const D: usize>(
 ///
 /// # Panics
 /// When the collective fails.
+#[track_caller]
 pub fn gather_from_tensor_region<B: CollectiveBackend, const D: usize>(
     input: Tensor<B, D>,
     dimension: usize,
@@ -108,6 +112,7 @@ pub fn gather_from_tensor_region<B: CollectiveBackend, const D: usize>(
 ///
 /// # Reference
 /// Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2.
+#[track_caller]
 pub fn gather_from_sequence_region<B: CollectiveBackend, const D: usize>(
     input: Tensor<B, D>,
     group: &ProcessGroup,
@@ -132,6 +137,7 @@ pub fn gather_from_sequence_region<B: CollectiveBackend, const D: usize>(
 ///
 /// # Reference
 /// Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2.
+#[track_caller]
 pub fn reduce_scatter_to_sequence_region<B: CollectiveBackend, const D: usize>(
     input: Tensor<B, D>,
     group: &ProcessGroup,
@@ -144,6 +150,7 @@ pub fn reduce_scatter_to_sequence_region<B: CollectiveBackend, const D: usize>(
     )
 }
 
+#[track_caller]
 fn region<B: CollectiveBackend, const D: usize>(
     input: Tensor<B, D>,
     forward: Movement,

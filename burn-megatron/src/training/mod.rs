@@ -7,10 +7,12 @@ mod metrics;
 mod model;
 pub mod preflight;
 mod schedule;
+mod stragglers;
 mod trainer;
 
 pub use config::{TrainingConfig, TrainingConfigError};
 pub use metrics::StepMetrics;
 pub use model::{LanguageModel, TokenBatch};
 pub use schedule::{LearningRateConfig, LearningRateDecay, LearningRateSchedule, ScheduleError};
+pub use stragglers::{RankTime, StragglerReport};
 pub use trainer::{StepResult, Trainer, TrainingError};

@@ -14,6 +14,7 @@ use super::{CollectiveBackend, Movement, unwrap_or_unwind};
 use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
 
 impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff<B, C> {
+    #[track_caller]
     fn move_data(
         tensor: FloatTensor<Self>,
         movement: Movement,
@@ -26,6 +27,7 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff
         )?))
     }
 
+    #[track_caller]
     fn all_reduce(
         tensor: FloatTensor<Self>,
         op: ReduceOp,
@@ -34,6 +36,7 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff
         Ok(FloatTensor::<Self>::new(B::all_reduce(tensor.primitive, op, group)?))
     }
 
+    #[track_caller]
     fn broadcast(
         tensor: FloatTensor<Self>,
         root: usize,
@@ -42,6 +45,7 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff
         Ok(FloatTensor::<Self>::new(B::broadcast(tensor.primitive, root, group)?))
     }
 
+    #[track_caller]
     fn move_differentiable(
         tensor: FloatTensor<Self>,
         forward: Movement,

@@ -43,6 +43,7 @@ pub trait CollectiveBackend: Backend {
     ///
     /// # Panics
     /// When `Split` or `ReduceScatter` is asked of a dimension that the group's size does not divide.
+    #[track_caller]
     fn move_data(
         tensor: FloatTensor<Self>,
         movement: Movement,
@@ -53,6 +54,7 @@ pub trait CollectiveBackend: Backend {
     ///
     /// # Errors
     /// As [`ProcessGroup::all_reduce`].
+    #[track_caller]
     fn all_reduce(
         tensor: FloatTensor<Self>,
         op: ReduceOp,
@@ -63,6 +65,7 @@ pub trait CollectiveBackend: Backend {
     ///
     /// # Errors
     /// As [`ProcessGroup::broadcast`].
+    #[track_caller]
     fn broadcast(
         tensor: FloatTensor<Self>,
         root: usize,
@@ -74,6 +77,7 @@ pub trait CollectiveBackend: Backend {
     /// # Panics
     /// When a collective fails, with the [`CollectiveError`] as payload: neither a layer's forward nor a backward
     /// step can return an error. [`catch_collective_error`](super::catch_collective_error) turns it back into one.
+    #[track_caller]
     fn move_differentiable(
         tensor: FloatTensor<Self>,
         forward: Movement,

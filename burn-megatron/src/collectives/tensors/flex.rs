@@ -7,6 +7,7 @@ use super::{CollectiveBackend, Movement, staging, unwrap_or_unwind};
 use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
 
 impl CollectiveBackend for Flex {
+    #[track_caller]
     fn move_data(
         tensor: FloatTensor<Self>,
         movement: Movement,
@@ -15,6 +16,7 @@ impl CollectiveBackend for Flex {
         staging::move_data::<Self>(tensor, movement, group)
     }
 
+    #[track_caller]
     fn all_reduce(
         tensor: FloatTensor<Self>,
         op: ReduceOp,
@@ -23,6 +25,7 @@ impl CollectiveBackend for Flex {
         staging::all_reduce::<Self>(tensor, op, group)
     }
 
+    #[track_caller]
     fn broadcast(
         tensor: FloatTensor<Self>,
         root: usize,
@@ -31,6 +34,7 @@ impl CollectiveBackend for Flex {
         staging::broadcast::<Self>(tensor, root, group)
     }
 
+    #[track_caller]
     fn move_differentiable(
         tensor: FloatTensor<Self>,
         forward: Movement,

@@ -35,6 +35,7 @@ macro_rules! with_float {
 }
 
 /// Returns the tensor reduced element by element over the group.
+#[track_caller]
 pub(super) fn all_reduce<B: Backend>(
     tensor: FloatTensor<B>,
     op: ReduceOp,
@@ -48,6 +49,7 @@ pub(super) fn all_reduce<B: Backend>(
 }
 
 /// Returns the tensor of the rank with index `root`.
+#[track_caller]
 pub(super) fn broadcast<B: Backend>(
     tensor: FloatTensor<B>,
     root: usize,
@@ -76,6 +78,7 @@ fn in_place<B: Backend>(
 }
 
 /// Returns the tensor moved over the group.
+#[track_caller]
 pub(super) fn move_data<B: Backend>(
     tensor: FloatTensor<B>,
     movement: Movement,
@@ -106,6 +109,7 @@ fn split<B: Backend>(tensor: FloatTensor<B>, dimension: usize, group: &ProcessGr
     B::float_slice(tensor, &slices)
 }
 
+#[track_caller]
 fn gather_leading<B: Backend>(tensor: FloatTensor<B>, group: &ProcessGroup) -> Result<FloatTensor<B>, CollectiveError> {
     let device = B::float_device(&tensor);
     let data = read::<B>(tensor);
@@ -121,6 +125,7 @@ fn gather_leading<B: Backend>(tensor: FloatTensor<B>, group: &ProcessGroup) -> R
 }
 
 /// Gathers along a dimension other than the first: the parts arrive one behind the other and are then joined.
+#[track_caller]
 fn gather_inner<B: Backend>(
     tensor: FloatTensor<B>,
     dimension: usize,
@@ -142,6 +147,7 @@ fn gather_inner<B: Backend>(
     Ok(B::float_cat(parts, dimension))
 }
 
+#[track_caller]
 fn reduce_scatter<B: Backend>(tensor: FloatTensor<B>, group: &ProcessGroup) -> Result<FloatTensor<B>, CollectiveError> {
     let device = B::float_device(&tensor);
     let data = read::<B>(tensor);

@@ -43,3 +43,14 @@ fn speed_of_all_reduce() {
         });
     }
 }
+
+/// In turn with `BURN_MEGATRON_FLIGHT_RECORDER_LEN=0`: what the flight recorder costs a small all-reduce.
+#[test]
+#[ignore = "a measurement"]
+fn speed_of_small_all_reduces() {
+    with_groups(2, TIMEOUT, |_, group| {
+        for _ in 0..3 {
+            measure::<f32>(&group, 4 << 10, 20_000);
+        }
+    });
+}

@@ -20,6 +20,7 @@ pub(super) fn join_worlds_on(hosts: &[Option<&str>], timeout: Duration) -> Vec<W
         rendezvous_timeout: TIMEOUT,
         timeout,
         linger: TIMEOUT,
+        ..JoinOptions::default()
     };
     let join = |rank: usize| {
         let environment = Environment {

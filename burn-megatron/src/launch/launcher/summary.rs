@@ -224,6 +224,9 @@ impl fmt::Display for LaunchSummary {
             "rank {} (pid {}) failed first: {}",
             first.rank, first.pid, first.outcome
         )?;
+        if first.is_killed_by_launcher() {
+            formatter.write_str(" by the launcher")?;
+        }
         match &self.reported {
             Some(reported) if reported.rank != first.rank => write!(formatter, " (reported before: {reported})")?,
             // What the launcher sees of a dead process says more than that its connection closed.
@@ -339,6 +342,22 @@ mod tests {
         let ends = vec![end(2, RankOutcome::Exited(0)), end(3, RankOutcome::Exited(0))];
         let summary = LaunchSummary::new(2..4, ends, reported(1, "loss is not finite"), None);
         assert_eq!(summary.exit_code(), 75);
+    }
+
+    #[test]
+    fn hung_rank_that_the_others_report_is_first_though_the_launcher_killed_it() {
+        let hung = RankEnd {
+            signal_sent: Some(9),
+            ..end(1, RankOutcome::Killed(9))
+        };
+        let ends = vec![end(0, RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)), hung];
+        let summary = LaunchSummary::new(0..2, ends, reported(1, "did not come to barrier (call 0)"), None);
+        assert_eq!(
+            summary.to_string(),
+            "rank 1 (pid 1001) failed first: killed by signal 9 (SIGKILL) by the launcher (did not come to barrier \
+             (call 0)); then rank 0: exit code 75 (because another rank failed)"
+        );
+        assert_eq!(summary.exit_code(), 137);
     }
 
     #[test]

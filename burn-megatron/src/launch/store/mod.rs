@@ -206,6 +206,31 @@ impl Store {
         }
     }
 
+    /// Sets a key for others to find should things go wrong; gives up soon, for the caller has other things to do.
+    pub(crate) fn leave_note(&self, key: &str, value: &[u8]) -> Result<(), LaunchError> {
+        match &*self.backing {
+            Backing::InProcess { .. } => self.set(key, value),
+            Backing::Remote { .. } => {
+                let request = Request::Set {
+                    key: key.into(),
+                    value: value.to_vec(),
+                };
+                self.call_for_done(request, FAIL_LIMIT, format!("leave note {key:?}"))
+            }
+        }
+    }
+
+    /// Removes a note; gives up soon.
+    pub(crate) fn remove_note(&self, key: &str) -> Result<(), LaunchError> {
+        match &*self.backing {
+            Backing::InProcess { .. } => self.delete(key),
+            Backing::Remote { .. } => {
+                let request = Request::Delete { key: key.into() };
+                self.call_for_done(request, FAIL_LIMIT, format!("remove note {key:?}"))
+            }
+        }
+    }
+
     /// Tells the store that a rank has failed; gives up soon, for the caller is about to end.
     pub(super) fn fail(&self, failure: &PeerFailure) -> Result<(), LaunchError> {
         match &*self.backing {

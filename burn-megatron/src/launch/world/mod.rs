@@ -10,6 +10,7 @@ pub(super) mod rendezvous;
 mod tests;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,9 @@ pub(super) use self::monitor::Membership;
 use super::environment::Environment;
 use super::error::LaunchError;
 use super::failure::{FailureSignal, PeerFailure};
-use super::identity::{JobToken, host_identity, random_job_id};
+use super::identity::{JobToken, host_identity, host_name, random_job_id};
 use super::store::Store;
+use crate::flight_recorder::{FlightRecorder, RankIdentity};
 
 /// How long things may take.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct JoinOptions {
     pub timeout: Duration,
     /// When rank 0 hosts the store: how long its [`World::leave`] waits for the other ranks to leave.
     pub linger: Duration,
+    /// Folder for the ranks' flight records; none: where `BURN_MEGATRON_FLIGHT_RECORDER_DIR` says, if it does.
+    pub flight_recorder_folder: Option<PathBuf>,
 }
 
 impl Default for JoinOptions {
@@ -38,6 +42,7 @@ impl Default for JoinOptions {
             rendezvous_timeout: Duration::from_secs(600),
             timeout: Duration::from_secs(600),
             linger: Duration::from_secs(60),
+            flight_recorder_folder: None,
         }
     }
 }
@@ -72,6 +77,7 @@ struct Inner {
     job_token: JobToken,
     store: Store,
     failure: FailureSignal,
+    flight_recorder: FlightRecorder,
     /// The connection that stands for this rank's life. None in a world of one.
     membership: Option<Membership>,
 }
@@ -82,7 +88,7 @@ impl World {
     /// # Panics
     /// The operating system has no random numbers.
     pub fn single() -> World {
-        World::alone(None, JoinOptions::default().timeout).expect("the operating system has random numbers")
+        World::alone(None, &JoinOptions::default()).expect("the operating system has random numbers")
     }
 
     /// Joins the job that `environment` describes: finds its store, registers, and waits until all ranks have done so.
@@ -97,9 +103,15 @@ impl World {
     /// processes have the same rank; the ranks disagree on the world size; a rank fails meanwhile.
     pub fn join(environment: &Environment, options: &JoinOptions) -> Result<World, LaunchError> {
         if environment.world_size == 1 {
-            return World::alone(Some(environment), options.timeout);
+            return World::alone(Some(environment), options);
         }
         let joined = rendezvous::join(environment, options)?;
+        let identity = RankIdentity {
+            rank: environment.rank,
+            world_size: environment.world_size,
+            host: host_name(&joined.hosts[environment.rank]).to_owned(),
+            job_id: joined.job_id.clone(),
+        };
         Ok(World {
             inner: Arc::new(Inner {
                 rank: environment.rank,
@@ -112,27 +124,37 @@ impl World {
                 job_token: environment.token(),
                 store: joined.store,
                 failure: joined.failure,
+                flight_recorder: start_recorder(identity, options)?,
                 membership: Some(joined.membership),
             }),
         })
     }
 
-    fn alone(environment: Option<&Environment>, timeout: Duration) -> Result<World, LaunchError> {
+    fn alone(environment: Option<&Environment>, options: &JoinOptions) -> Result<World, LaunchError> {
         let given_id = environment.and_then(|environment| environment.job_id.clone());
         let given_token = environment.and_then(|environment| environment.job_token.clone());
         let given_host = environment.and_then(|environment| environment.host.clone());
+        let host = given_host.unwrap_or_else(host_identity);
+        let job_id = given_id.map_or_else(random_job_id, Ok)?;
+        let identity = RankIdentity {
+            rank: 0,
+            world_size: 1,
+            host: host_name(&host).to_owned(),
+            job_id: job_id.clone(),
+        };
         Ok(World {
             inner: Arc::new(Inner {
                 rank: 0,
                 local_rank: 0,
                 local_world_size: 1,
-                timeout,
-                hosts: vec![given_host.unwrap_or_else(host_identity)],
+                timeout: options.timeout,
+                hosts: vec![host],
                 local_address: Ipv4Addr::LOCALHOST.into(),
-                job_id: given_id.map_or_else(random_job_id, Ok)?,
+                job_id,
                 job_token: given_token.map_or_else(JobToken::random, Ok)?,
                 store: Store::in_process(),
                 failure: FailureSignal::detached(),
+                flight_recorder: start_recorder(identity, options)?,
                 membership: None,
             }),
         })
@@ -203,6 +225,11 @@ impl World {
         &self.inner.failure
     }
 
+    /// Returns the recorder of this rank's collectives.
+    pub fn flight_recorder(&self) -> &FlightRecorder {
+        &self.inner.flight_recorder
+    }
+
     /// Tells every rank that this one has failed, unless another failed first.
     pub fn fail(&self, what: &str) {
         let host = self.host_of(self.rank()).to_string();
@@ -221,6 +248,14 @@ impl World {
     pub fn leave(&self) {
         self.inner.leave();
     }
+}
+
+fn start_recorder(identity: RankIdentity, options: &JoinOptions) -> Result<FlightRecorder, LaunchError> {
+    let folder = options.flight_recorder_folder.clone();
+    FlightRecorder::from_environment(identity, folder).map_err(|source| LaunchError::System {
+        action: "cannot start the flight recorder".into(),
+        source,
+    })
 }
 
 impl Inner {

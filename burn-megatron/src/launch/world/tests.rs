@@ -34,6 +34,7 @@ fn options(rendezvous_timeout: Duration) -> JoinOptions {
         rendezvous_timeout,
         timeout: LONG,
         linger: LONG,
+        ..JoinOptions::default()
     }
 }
 

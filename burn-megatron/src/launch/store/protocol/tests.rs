@@ -45,8 +45,7 @@ fn replies() -> impl Strategy<Value = Reply> {
         Just(Reply::TimedOut),
         ".{0,40}".prop_map(Reply::Rejected),
         failures().prop_map(Reply::Failed),
-        (".{0,20}", prop::collection::vec(".{0,20}", 0..9))
-            .prop_map(|(job_id, hosts)| Reply::Roster { job_id, hosts }),
+        (".{0,20}", prop::collection::vec(".{0,20}", 0..9)).prop_map(|(job_id, hosts)| Reply::Roster { job_id, hosts }),
         any::<Vec<usize>>().prop_map(Reply::Missing),
         Just(Reply::Closing),
         ".{0,20}".prop_map(|job_id| Reply::Welcome { job_id }),

@@ -1,0 +1,173 @@
+//! Rings, files and reports without processes; with processes in the repository's `tests/cases/faults.rs`.
+
+use std::fs;
+use std::panic::Location;
+use std::path::Path;
+
+use super::*;
+
+const CALL: CallNote = CallNote {
+    operation: "all_reduce",
+    reduce_op: Some("sum"),
+    element_type: "f32",
+    length: 3,
+    peer: None,
+};
+
+fn recorder(rank: usize, length: usize, folder: Option<&Path>) -> FlightRecorder {
+    let identity = RankIdentity {
+        rank,
+        world_size: 3,
+        host: "node".into(),
+        job_id: "0123456789abcdef".into(),
+    };
+    FlightRecorder::new(identity, length, folder.map(Path::to_owned))
+}
+
+/// Makes so many calls that end, and one more that only begins if `begins`.
+fn play(group: &GroupRecorder, done: u64, begins: bool) {
+    for sequence in 0..done {
+        let number = group.queued(CALL, Location::caller(), None);
+        group.started(number, sequence);
+        group.done(number);
+    }
+    if begins {
+        let number = group.queued(CALL, Location::caller(), Some("last".into()));
+        group.started(number, done);
+    }
+}
+
+#[test]
+fn a_ring_keeps_the_last_calls_and_their_states() {
+    let recorder = recorder(0, 4, None);
+    let group = recorder.group("world", &[0, 1, 2]);
+    play(&group, 9, true);
+    let queued = group.queued(CALL, Location::caller(), None);
+    group.numbered(queued, 10);
+    let early = 0;
+    group.failed(early, "long gone: changes nothing");
+    let record = recorder.record();
+    let calls = &record.groups[0].calls;
+    let states: Vec<_> = calls.iter().map(|call| (call.sequence, call.state)).collect();
+    let expected = [
+        (Some(7), State::Done),
+        (Some(8), State::Done),
+        (Some(9), State::Running),
+        (Some(10), State::Queued),
+    ];
+    assert_eq!(states, expected);
+    assert!(calls[0].queued <= calls[0].started.unwrap() && calls[0].started <= calls[0].ended);
+    assert!(calls[2].called_at.contains("flight_recorder/tests.rs"));
+    assert_eq!(calls[2].label.as_deref(), Some("last"));
+}
+
+#[test]
+fn a_recorder_of_no_calls_keeps_none() {
+    let recorder = recorder(0, 0, None);
+    play(&recorder.group("world", &[0, 1, 2]), 3, true);
+    assert!(recorder.record().groups[0].calls.is_empty());
+}
+
+#[test]
+fn files_keep_the_first_failure_and_survive_reading() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = recorder(1, 8, Some(folder.path()));
+    play(&recorder.group("world", &[0, 1, 2]), 2, true);
+    recorder.write_failure("first");
+    recorder.write_failure("second");
+    let records = read_folder(folder.path()).unwrap();
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].failure.as_deref(), Some("first"));
+    assert_eq!(records[0].groups, recorder.record().groups);
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "no temporary file is left"
+    );
+}
+
+#[test]
+fn the_rank_without_a_record_that_others_wait_for_is_the_culprit() {
+    let ranks = [recorder(0, 8, None), recorder(1, 8, None)];
+    for recorder in &ranks {
+        play(&recorder.group("world", &[0, 1, 2]), 4, true);
+    }
+    let report = Report::new(&ranks.map(|recorder| recorder.record()));
+    assert_eq!(
+        (report.missing.as_slice(), report.culprits.as_slice()),
+        (&[2][..], &[2][..])
+    );
+    assert_eq!(report.behind.len(), 1);
+    assert_eq!(report.behind[0].awaited.sequence, Some(4));
+    assert_eq!(report.behind[0].waiting, [0, 1]);
+}
+
+#[test]
+fn a_rank_that_waits_itself_is_behind_but_no_culprit() {
+    let ranks = [recorder(0, 8, None), recorder(1, 8, None), recorder(2, 8, None)];
+    play(&ranks[0].group("data", &[0, 1]), 2, true);
+    play(&ranks[1].group("data", &[0, 1]), 2, false);
+    play(&ranks[1].group("tensor", &[1, 2]), 7, true);
+    play(&ranks[2].group("tensor", &[1, 2]), 7, false);
+    let report = Report::new(&ranks.map(|recorder| recorder.record()));
+    let behind: Vec<_> = report.behind.iter().map(|behind| behind.rank).collect();
+    assert_eq!(behind, [1, 2]);
+    assert_eq!(report.culprits, [2]);
+    let last = report.behind[1].last.as_ref().unwrap();
+    assert_eq!(last.sequence, Some(6));
+}
+
+#[test]
+fn different_calls_of_one_number_are_out_of_step() {
+    let ranks = [recorder(0, 8, None), recorder(1, 8, None)];
+    for (rank, recorder) in ranks.iter().enumerate() {
+        let group = recorder.group("world", &[0, 1]);
+        play(&group, 2, false);
+        let note = CallNote {
+            length: 3 + rank,
+            ..CALL
+        };
+        let number = group.queued(note, Location::caller(), None);
+        group.started(number, 2);
+        group.failed(number, "mismatch");
+    }
+    let report = Report::new(&ranks.map(|recorder| recorder.record()));
+    assert_eq!(report.out_of_step.len(), 1);
+    assert_eq!(report.out_of_step[0].other.1.length, 4);
+    assert!(report.behind.is_empty(), "{report}");
+}
+
+#[test]
+fn unusable_folders_say_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |path: &Path| read_folder(path).unwrap_err().to_string();
+    assert!(error(&folder.path().join("none")).starts_with("cannot read "));
+    assert!(error(folder.path()).starts_with("no flight records in "));
+    recorder(0, 8, Some(folder.path())).write().unwrap();
+    let file = folder.path().join("flight-record-rank-1.json");
+    fs::write(&file, "{\"version\": 1, ").unwrap();
+    let text = error(folder.path());
+    assert!(
+        text.contains("flight-record-rank-1.json is no flight record: EOF"),
+        "{text}"
+    );
+    let mut record = recorder(1, 8, None).record();
+    record.version = 2;
+    fs::write(&file, serde_json::to_vec(&record).unwrap()).unwrap();
+    assert!(error(folder.path()).contains("version 2, expected 1"));
+    (record.version, record.job_id) = (1, "another".into());
+    fs::write(&file, serde_json::to_vec(&record).unwrap()).unwrap();
+    assert!(error(folder.path()).contains("use one folder per job"));
+}
+
+/// `cargo test --release -- --ignored --nocapture cost_of_a_recorded_call`
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_recorded_call() {
+    let group = recorder(0, 256, None).group("world", &[0, 1, 2]);
+    for _ in 0..3 {
+        let start = std::time::Instant::now();
+        play(&group, 1_000_000, false);
+        println!("{:.0} ns per call", start.elapsed().as_secs_f64() * 1e3);
+    }
+}
