@@ -250,7 +250,7 @@ fn blame(world: &World) -> Option<PeerFailure> {
     let mut met = vec![world.rank()];
     while !met.contains(&culprit.rank) {
         met.push(culprit.rank);
-        let next = match world.store().wait(&suspicion_key(culprit.rank), CAUSE_LIMIT) {
+        let next = match world.store().read_note(&suspicion_key(culprit.rank), CAUSE_LIMIT) {
             Ok(note) => serde_json::from_slice::<PeerFailure>(&note).ok(),
             Err(LaunchError::PeerFailed(first)) => return Some(first),
             Err(_) => None,

@@ -128,6 +128,17 @@ impl Store {
     /// The key is not set within `timeout`, a rank fails meanwhile ([`LaunchError::PeerFailed`]), or the store does
     /// not answer.
     pub fn wait(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, LaunchError> {
+        self.wait_with_slack(key, timeout, WAIT_SLACK)
+    }
+
+    /// Returns the value of a note, as [`wait`](Self::wait) does: for a process that is about to end, which does not
+    /// wait long for a store that it may not reach any more.
+    pub(crate) fn read_note(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, LaunchError> {
+        self.wait_with_slack(key, timeout, FAIL_LIMIT)
+    }
+
+    /// Waits for a key; the store has `slack` to say that the time is over.
+    fn wait_with_slack(&self, key: &str, timeout: Duration, slack: Duration) -> Result<Vec<u8>, LaunchError> {
         let operation = || format!("wait {key:?}");
         check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
         let timed_out = || LaunchError::WaitTimeout {
@@ -148,7 +159,7 @@ impl Store {
                 };
                 self.call(
                     request,
-                    timeout.saturating_add(WAIT_SLACK),
+                    timeout.saturating_add(slack),
                     operation(),
                     |reply| match reply {
                         Reply::Value(value) => Ok(Ok(value)),
