@@ -5,9 +5,9 @@
 //! (`BURN_MEGATRON_FLIGHT_RECORDER_DIR`, or [`JoinOptions`](crate::launch::JoinOptions)) a rank writes its rings there
 //! when a collective fails, when it panics or ends with an error, and on SIGUSR1: one JSON file per rank.
 //!
-//! - [`recorder`]: the rings.
-//! - [`file`](mod@file): the files, written and read.
-//! - [`report`]: puts the files of all ranks side by side and says who is behind; `examples/flight_recorder` prints it.
+//! - `recorder`: the rings.
+//! - `file`(mod@file): the files, written and read.
+//! - `report`: puts the files of all ranks side by side and says who is behind; `examples/flight_recorder` prints it.
 
 mod file;
 mod recorder;
