@@ -171,21 +171,20 @@ impl ParallelContext {
 
     /// The bytes that this rank has sent to others through its groups so far.
     pub fn bytes_communicated(&self) -> u64 {
-        [&self.world, &self.tensor, &self.data, &self.pipeline, &self.model]
-            .into_iter()
-            .chain(&self.embedding)
-            .map(ProcessGroup::bytes_communicated)
-            .sum()
+        self.groups().map(ProcessGroup::bytes_communicated).sum()
     }
 
     /// The time that this rank has spent in blocking collectives of its groups, and in waiting for started ones.
     pub fn time_blocked(&self) -> Duration {
-        [&self.world, &self.tensor, &self.data, &self.pipeline, &self.model]
-            .into_iter()
-            .chain(&self.embedding)
+        self.groups()
             .filter(|group| group.size() > 1)
             .map(ProcessGroup::time_blocked)
             .sum()
+    }
+
+    /// This rank's groups, one of each kind that it is in.
+    fn groups(&self) -> impl Iterator<Item = &ProcessGroup> {
+        GroupKind::ALL.into_iter().filter_map(|kind| self.group(kind))
     }
 
     /// What this rank's parameters have declared.

@@ -40,7 +40,7 @@ pub const TP4SP: Layout = layout("tp4sp", 4, true, 1);
 pub const DP2: Layout = layout("dp2", 1, false, 2);
 pub const DP4: Layout = layout("dp4", 1, false, 4);
 
-const fn layout(name: &'static str, tensor: usize, sequence: bool, data: usize) -> Layout {
+pub const fn layout(name: &'static str, tensor: usize, sequence: bool, data: usize) -> Layout {
     Layout {
         name,
         tensor,

@@ -13,7 +13,7 @@ use burn_megatron::parity::{Judge, Tolerance, compare_shard};
 use burn_megatron::topology::ParallelConfig;
 use libtest_mimic::Trial;
 
-use super::comparison::padding_is_zero;
+use super::comparison::{DP2, DP4, Layout, TP2, TP2SP, TP4, TP4SP, layout, padding_is_zero};
 use super::{B, problem};
 use crate::harness::{Case, Job};
 
@@ -21,44 +21,20 @@ const STEPS: u64 = 20;
 /// Said by a rank whose run is not the one-rank run.
 const PARITY_BROKEN: &str = "parity is broken";
 
-/// A layout by its name in the list of trials.
-#[derive(Clone, Copy)]
-struct Layout {
-    name: &'static str,
-    tensor: usize,
-    sequence: bool,
-    data: usize,
-}
+const TP2DP2: Layout = layout("tp2dp2", 2, false, 2);
+const TP2SPDP2: Layout = layout("tp2spdp2", 2, true, 2);
 
-const fn layout(name: &'static str, tensor: usize, sequence: bool, data: usize) -> Layout {
-    Layout {
-        name,
-        tensor,
-        sequence,
-        data,
-    }
-}
-
-const LAYOUTS: [Layout; 8] = [
-    layout("tp2", 2, false, 1),
-    layout("tp2sp", 2, true, 1),
-    layout("tp4", 4, false, 1),
-    layout("tp4sp", 4, true, 1),
-    layout("dp2", 1, false, 2),
-    layout("dp4", 1, false, 4),
-    layout("tp2dp2", 2, false, 2),
-    layout("tp2spdp2", 2, true, 2),
-];
+const LAYOUTS: [Layout; 8] = [TP2, TP2SP, TP4, TP4SP, DP2, DP4, TP2DP2, TP2SPDP2];
 
 /// Each fault, and a layout in which it must show.
 const MUTANTS: [(&str, Layout); 7] = [
-    ("BiasAddedPerRank", LAYOUTS[0]),
-    ("DataParallelSumForMean", LAYOUTS[4]),
-    ("NoTiedSum", LAYOUTS[0]),
-    ("SequenceParallelSumMissing", LAYOUTS[1]),
-    ("ReplicaCountedTwice", LAYOUTS[0]),
-    ("KeyAndValueSwapped", LAYOUTS[0]),
-    ("SharedDropoutMask", LAYOUTS[4]),
+    ("BiasAddedPerRank", TP2),
+    ("DataParallelSumForMean", DP2),
+    ("NoTiedSum", TP2),
+    ("SequenceParallelSumMissing", TP2SP),
+    ("ReplicaCountedTwice", TP2),
+    ("KeyAndValueSwapped", TP2),
+    ("SharedDropoutMask", DP2),
 ];
 
 pub fn trials() -> Vec<Trial> {
@@ -90,15 +66,13 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn job(layout: Layout, dtype: &str, tied: bool, clip: bool, dropout: f64, steps: u64) -> Job {
-    let case = Case::new("layout")
-        .with("tensor", layout.tensor)
-        .with("sequence", layout.sequence)
-        .with("dtype", dtype)
+    let case = layout
+        .describe(Case::new("layout"), dtype)
         .with("tied", tied)
         .with("clip", clip)
         .with("dropout", dropout)
         .with("steps", steps);
-    Job::new(case, layout.tensor * layout.data)
+    Job::new(case, layout.world_size())
 }
 
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {

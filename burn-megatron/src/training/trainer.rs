@@ -267,9 +267,15 @@ where
 
     fn update(&mut self, gradients: ReducedGradients, learning_rate: f64) -> Result<(), TrainingError> {
         let params = gradients.into_split_params(self.ddp.module(), |entry| entry.dimensions() > 1);
-        for (optimizer, params) in self.optimizers.iter_mut().zip(params) {
-            self.ddp.update(|model| optimizer.step(learning_rate, model, params))?;
-        }
+        let optimizers = &mut self.optimizers;
+        self.ddp.update(|model| {
+            optimizers
+                .iter_mut()
+                .zip(params)
+                .fold(model, |model, (optimizer, params)| {
+                    optimizer.step(learning_rate, model, params)
+                })
+        })?;
         Ok(())
     }
 

@@ -84,13 +84,12 @@ fn hash(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
+    use super::super::tests::parse_changed;
     use super::*;
 
-    /// Rank 2 of 4 on two hosts; with `changes` (`None` removes a variable).
-    fn parse(changes: &[(&'static str, Option<&'static str>)]) -> Result<Option<Environment>, String> {
-        let mut values = HashMap::from([
+    /// Rank 2 of 4 on two hosts, with changes.
+    fn parse(changes: &[(&str, Option<&str>)]) -> Result<Option<Environment>, String> {
+        let variables = [
             (RANK, "2"),
             (WORLD_SIZE, "4"),
             (LOCAL_RANK, "0"),
@@ -100,15 +99,8 @@ mod tests {
             // mpirun within a Slurm job: Open MPI wins.
             ("SLURM_STEP_ID", "0"),
             ("SLURM_PROCID", "1"),
-        ]);
-        for (name, value) in changes {
-            match value {
-                Some(value) => values.insert(name, value),
-                None => values.remove(name),
-            };
-        }
-        Environment::from_lookup(|name| values.get(name).map(|value| value.to_string()))
-            .map_err(|error| error.to_string())
+        ];
+        parse_changed(&variables, changes)
     }
 
     #[test]

@@ -111,13 +111,12 @@ fn present(reader: &Reader<'_>, names: [&'static str; 2]) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
+    use super::super::tests::parse_changed;
     use super::*;
 
-    /// Task 7 of 7 on four nodes; with `changes` (`None` removes a variable).
-    fn parse(changes: &[(&'static str, Option<&'static str>)]) -> Result<Option<Environment>, String> {
-        let mut values = HashMap::from([
+    /// Task 7 of 7 on four nodes, with changes.
+    fn parse(changes: &[(&str, Option<&str>)]) -> Result<Option<Environment>, String> {
+        let variables = [
             (STEP_ID, "3"),
             (JOB_ID, "421337"),
             (RANK, "6"),
@@ -127,15 +126,8 @@ mod tests {
             ("SLURM_STEP_NUM_TASKS", "7"),
             ("SLURM_NTASKS", "8"),
             ("SLURM_STEP_TASKS_PER_NODE", "2(x3),1"),
-        ]);
-        for (name, value) in changes {
-            match value {
-                Some(value) => values.insert(name, value),
-                None => values.remove(name),
-            };
-        }
-        Environment::from_lookup(|name| values.get(name).map(|value| value.to_string()))
-            .map_err(|error| error.to_string())
+        ];
+        parse_changed(&variables, changes)
     }
 
     #[test]

@@ -4,16 +4,12 @@ use std::collections::HashMap;
 
 use super::*;
 
-/// Rank 1 of 4, two ranks per host, under torchrun; with `changes` (`None` removes a variable).
-fn parse(changes: &[(&str, Option<&str>)]) -> Result<Option<Environment>, String> {
-    let mut values: HashMap<&str, &str> = HashMap::from([
-        ("RANK", "1"),
-        ("WORLD_SIZE", "4"),
-        ("LOCAL_RANK", "1"),
-        ("LOCAL_WORLD_SIZE", "2"),
-        ("MASTER_ADDR", "node0"),
-        ("MASTER_PORT", "29500"),
-    ]);
+/// Parses the variables of a launcher; with `changes` (`None` removes a variable).
+pub(super) fn parse_changed(
+    variables: &[(&str, &str)],
+    changes: &[(&str, Option<&str>)],
+) -> Result<Option<Environment>, String> {
+    let mut values: HashMap<&str, &str> = variables.iter().copied().collect();
     for (name, value) in changes {
         match value {
             Some(value) => values.insert(name, value),
@@ -21,6 +17,19 @@ fn parse(changes: &[(&str, Option<&str>)]) -> Result<Option<Environment>, String
         };
     }
     Environment::from_lookup(|name| values.get(name).map(|value| value.to_string())).map_err(|error| error.to_string())
+}
+
+/// Rank 1 of 4, two ranks per host, under torchrun, with changes.
+fn parse(changes: &[(&str, Option<&str>)]) -> Result<Option<Environment>, String> {
+    let variables = [
+        ("RANK", "1"),
+        ("WORLD_SIZE", "4"),
+        ("LOCAL_RANK", "1"),
+        ("LOCAL_WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "node0"),
+        ("MASTER_PORT", "29500"),
+    ];
+    parse_changed(&variables, changes)
 }
 
 #[test]
