@@ -255,7 +255,13 @@ fn shows_active_dropout(printed: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use burn::backend::Autodiff;
+    use burn::module::Module;
+    use burn::optim::SgdConfig;
+    use burn_flex::Flex;
+
     use super::*;
+    use crate::tensor_parallel::{ColumnParallelLinear, ColumnParallelLinearConfig};
 
     #[test]
     fn burns_dropout_is_seen_by_its_name_and_probability() {
@@ -265,5 +271,44 @@ mod tests {
         assert!(!shows_active_dropout(
             "Net { drop: Dropout { probability: 0.1, layer: 0 } }"
         ));
+    }
+
+    type B = Autodiff<Flex>;
+
+    fn column(context: &ParallelContext) -> ColumnParallelLinear<B> {
+        let config = ColumnParallelLinearConfig::new(3, 4);
+        config.init(&Default::default(), context).expect("no size to divide")
+    }
+
+    fn names(wrapped: &DistributedDataParallel<B, ColumnParallelLinear<B>>) -> Vec<&str> {
+        wrapped
+            .binding
+            .entries
+            .iter()
+            .map(|entry| entry.name.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn a_loaded_record_keeps_its_declarations_and_is_trained() {
+        let context = ParallelContext::single(1);
+        let record = || column(&ParallelContext::single(2)).into_record();
+        let layer = context.load_record::<B, _>(column(&context.scope("fc")), record());
+        let mut wrapped = DistributedDataParallel::new(layer, &context, DataParallelConfig::new()).expect("declared");
+        assert_eq!(names(&wrapped), ["fc.weight", "fc.bias"]);
+
+        wrapped
+            .update(|layer| layer.load_record(record()))
+            .expect("the same fields");
+        assert_eq!(names(&wrapped), ["fc.weight", "fc.bias"]);
+        let before = wrapped.module().weight.val().into_data();
+        let input = Tensor::<B, 2>::ones([2, 3], &Default::default());
+        wrapped
+            .backward(StepPart::Last, |layer| layer.forward(input).sum())
+            .expect("one rank");
+        let gradients = wrapped.gradients().expect("one rank");
+        let mut optimizer = SgdConfig::new().init();
+        wrapped.step(0.1, &mut optimizer, gradients).expect("the same fields");
+        assert_ne!(wrapped.module().weight.val().into_data(), before);
     }
 }
