@@ -17,6 +17,7 @@ pub mod mutants;
 pub mod optimizer;
 pub mod parameters;
 pub mod parity;
+pub mod pipeline_parallel;
 pub mod random;
 pub mod tensor_parallel;
 pub mod topology;

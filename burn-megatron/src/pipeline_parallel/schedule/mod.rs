@@ -1,0 +1,118 @@
+//! Schedules as data: what each stage of a pipeline does in one step, as a list of [`Action`]s per stage.
+//!
+//! Pure integers, no tensors. A schedule is made by [`ScheduleKind::schedule`], proven by [`Schedule::check`], timed by
+//! [`Schedule::simulate`], drawn by programs, and run by the executor.
+//!
+//! # Words
+//!
+//! A pipeline has `p` stages, one per rank of the pipeline group. Each holds `v` chunks of the model. Chunk `c` of stage
+//! `s` is virtual stage `c * p + s`: a micro-batch passes the virtual stages in ascending order, and its gradient comes
+//! back in descending order.
+//!
+//! # What the lists mean
+//!
+//! A stage carries its list out from the first action to the last. A message goes through a channel, one per (sending
+//! stage, receiving stage, [`Direction`]), which hands messages over in the order in which they were sent. A channel
+//! has a *capacity*: how many messages it takes before their receiver has come to the matching receive. A send into a
+//! full channel blocks; at capacity zero sender and receiver meet. An [`Action::Exchange`] does all its transfers at
+//! the same time, and ends when all have. A list that is free of deadlock under these rules is so under gentler ones,
+//! such as the executor's, whose sends never block and whose receives are posted early.
+
+use std::fmt;
+
+/// Which way a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// An activation, to the next virtual stage.
+    Forward,
+    /// The gradient of an activation, to the virtual stage before.
+    Backward,
+}
+
+/// One micro-batch in one chunk of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Task {
+    /// The micro-batch, counted from 0 in each step.
+    pub micro_batch: usize,
+    /// The chunk of the stage.
+    pub chunk: usize,
+}
+
+/// A message between two stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Message {
+    /// Which way it goes.
+    pub direction: Direction,
+    /// The micro-batch.
+    pub micro_batch: usize,
+    /// The virtual stage that made what is sent.
+    pub from: usize,
+    /// The other stage: the receiver of what is sent here, the sender of what is received here.
+    pub peer: usize,
+}
+
+/// What a stage does next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Runs a chunk forward.
+    Forward(Task),
+    /// Runs a chunk backward.
+    Backward(Task),
+    /// Sends what a chunk has made.
+    Send(Message),
+    /// Receives what a chunk needs.
+    Recv(Message),
+    /// Sends and receives at the same time: one after the other, two stages that both begin with a send would wait for
+    /// each other where sends block.
+    Exchange {
+        /// What is sent, each into a channel of its own.
+        sends: Vec<Message>,
+        /// What is received, each from a channel of its own.
+        recvs: Vec<Message>,
+    },
+}
+
+/// The lists of all stages for one step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Chunks per stage: v.
+    pub num_chunks: usize,
+    /// Micro-batches of the step: m.
+    pub num_micro_batches: usize,
+    /// Whether there are forward passes only, as in validation.
+    pub is_forward_only: bool,
+    /// The actions of each stage, in order; as many lists as there are stages.
+    pub stages: Vec<Vec<Action>>,
+}
+
+impl Schedule {
+    /// The number of stages: p.
+    pub fn num_stages(&self) -> usize {
+        self.stages.len()
+    }
+}
+
+impl Message {
+    /// The virtual stage that consumes it; none where a gradient leaves the first one.
+    pub fn to(&self) -> Option<usize> {
+        match self.direction {
+            Direction::Forward => self.from.checked_add(1),
+            Direction::Backward => self.from.checked_sub(1),
+        }
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Direction::Forward => "activation",
+            Direction::Backward => "gradient",
+        })
+    }
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "micro-batch {}, chunk {}", self.micro_batch, self.chunk)
+    }
+}
