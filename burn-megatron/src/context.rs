@@ -25,6 +25,7 @@ pub struct ParallelContext {
     tensor: ProcessGroup,
     data: ProcessGroup,
     pipeline: ProcessGroup,
+    pipeline_backward: ProcessGroup,
     embedding: Option<ProcessGroup>,
     model: ProcessGroup,
     registry: ParameterRegistry,
@@ -56,6 +57,7 @@ impl ParallelContext {
             tensor: group.clone(),
             data: group.clone(),
             pipeline: group.clone(),
+            pipeline_backward: group.clone(),
             embedding: Some(group.clone()),
             model: group,
             registry: ParameterRegistry::default(),
@@ -85,6 +87,10 @@ impl ParallelContext {
                 Some(ranks) => ProcessGroup::connect(world, kind.name(), &ranks, options).map(Some),
             }
         };
+        let backward = match grid.group(GroupKind::Pipeline, world.rank()) {
+            Some(ranks) if ranks.len() > 1 => ProcessGroup::connect(world, "pipeline-backward", &ranks, options)?,
+            _ => ProcessGroup::single(),
+        };
         let required = |kind| connect(kind).map(|group| group.expect("every rank has one"));
         Ok(Self {
             config: *config,
@@ -94,6 +100,7 @@ impl ParallelContext {
             tensor: required(GroupKind::Tensor)?,
             data: required(GroupKind::Data)?,
             pipeline: required(GroupKind::Pipeline)?,
+            pipeline_backward: backward,
             embedding: connect(GroupKind::Embedding)?,
             model: required(GroupKind::Model)?,
             registry: ParameterRegistry::default(),
@@ -142,6 +149,12 @@ impl ParallelContext {
         &self.pipeline
     }
 
+    /// The stages of this rank's pipeline once more: gradients come back through a group of their own, so that the order
+    /// of activations and that of gradients are independent.
+    pub fn pipeline_backward_group(&self) -> &ProcessGroup {
+        &self.pipeline_backward
+    }
+
     /// The first and the last stage of this rank's pipeline, if this rank is one of them.
     pub fn embedding_group(&self) -> Option<&ProcessGroup> {
         self.embedding.as_ref()
@@ -182,9 +195,10 @@ impl ParallelContext {
             .sum()
     }
 
-    /// This rank's groups, one of each kind that it is in.
+    /// This rank's groups, one of each kind that it is in, and the pipeline's second.
     fn groups(&self) -> impl Iterator<Item = &ProcessGroup> {
-        GroupKind::ALL.into_iter().filter_map(|kind| self.group(kind))
+        let of_kinds = GroupKind::ALL.into_iter().filter_map(|kind| self.group(kind));
+        of_kinds.chain([&self.pipeline_backward])
     }
 
     /// What this rank's parameters have declared.
@@ -276,6 +290,16 @@ impl ParallelContext {
         self.declare(param.id, name, placement, Distribution::Sharded);
     }
 
+    /// Declares a parameter, declared already, as tied: the model uses it at its start and at its end, as an embedding
+    /// that is the output head too. With several pipeline stages the first and the last each have a copy under the same
+    /// name; their gradients are summed, and it counts once in the norm.
+    ///
+    /// # Panics
+    /// When the parameter has not been declared.
+    pub fn declare_tied<B: Backend, const D: usize>(&self, param: &Param<Tensor<B, D>>) {
+        self.registry.declare_tied(param.id);
+    }
+
     fn declare_whole<B: Backend, const D: usize>(
         &self,
         name: &str,
@@ -294,6 +318,7 @@ impl ParallelContext {
                 name,
                 placement,
                 distribution,
+                is_tied: false,
             },
         );
     }

@@ -12,6 +12,10 @@ pub enum Mutant {
     DataParallelSumForMean,
     /// The two uses of a tied embedding are not summed: only one reaches the gradient.
     NoTiedSum,
+    /// The gradients of a tied embedding's copies on the first and on the last stage are not summed.
+    NoTiedStageSum,
+    /// The global norm counts both copies of a tied embedding.
+    TiedCopyCountedTwice,
     /// Gradients of norms and row biases stay partial under sequence parallelism.
     SequenceParallelSumMissing,
     /// The global norm counts parameters that every tensor rank holds once per rank.

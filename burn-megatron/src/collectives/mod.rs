@@ -48,4 +48,4 @@ pub use error::CollectiveError;
 pub use host::EngineChoice;
 pub use pending::Pending;
 pub use process_group::{GroupOptions, ProcessGroup};
-pub use tensors::{CollectiveBackend, Movement, catch_collective_error, unwrap_or_unwind};
+pub use tensors::{CollectiveBackend, Movement, PendingReceive, PendingSend, catch_collective_error, unwrap_or_unwind};

@@ -18,12 +18,13 @@ pub struct Pending<O> {
 }
 
 struct Slot<O> {
-    result: Mutex<Option<Result<O, CollectiveError>>>,
+    /// With the moment at which it was there.
+    result: Mutex<Option<(Result<O, CollectiveError>, Instant)>>,
     completed: Condvar,
 }
 
 impl<O> Slot<O> {
-    fn lock(&self) -> MutexGuard<'_, Option<Result<O, CollectiveError>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<(Result<O, CollectiveError>, Instant)>> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -33,7 +34,7 @@ impl<O> Pending<O> {
     pub(crate) fn ready(result: Result<O, CollectiveError>) -> Self {
         Pending {
             slot: Arc::new(Slot {
-                result: Mutex::new(Some(result)),
+                result: Mutex::new(Some((result, Instant::now()))),
                 completed: Condvar::new(),
             }),
             blocked: None,
@@ -61,14 +62,14 @@ impl<O> Pending<O> {
     /// The error of the call.
     pub fn wait(self) -> Result<O, CollectiveError> {
         let mut result = self.slot.lock();
-        if let Some(result) = result.take() {
+        if let Some((result, _)) = result.take() {
             return result;
         }
         let started = Instant::now();
         loop {
             let waited = self.slot.completed.wait(result);
             result = waited.unwrap_or_else(PoisonError::into_inner);
-            if let Some(result) = result.take() {
+            if let Some((result, _)) = result.take() {
                 if let Some(blocked) = &self.blocked {
                     blocked.add(started.elapsed());
                 }
@@ -80,6 +81,11 @@ impl<O> Pending<O> {
     /// Returns whether [`wait`](Self::wait) would return at once.
     pub fn is_done(&self) -> bool {
         self.slot.lock().is_some()
+    }
+
+    /// Returns the moment at which the call was done, if it is.
+    pub fn finished_at(&self) -> Option<Instant> {
+        self.slot.lock().as_ref().map(|(_, finished)| *finished)
     }
 }
 
@@ -107,7 +113,7 @@ impl<O> Completion<O> {
     }
 
     fn fill(&self, result: Result<O, CollectiveError>) {
-        *self.slot.lock() = Some(result);
+        *self.slot.lock() = Some((result, Instant::now()));
         self.slot.completed.notify_all();
     }
 }

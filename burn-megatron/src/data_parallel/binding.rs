@@ -43,25 +43,29 @@ impl<B: HookBackend> Binding<B> {
     ) -> Result<Self, DataParallelError> {
         let trained: Vec<&ParameterEntry> = parameters.iter().filter(|p| p.requires_grad).collect();
         let dtype = one_dtype(&trained)?;
+        let declarations = trained
+            .iter()
+            .map(|parameter| declaration_of(parameter, context))
+            .collect::<Result<Vec<_>, _>>()?;
         let lengths: Vec<usize> = trained.iter().map(|p| p.len()).collect();
-        let layout = BucketLayout::new(&lengths, bucket_size);
+        let layout = BucketLayout::new(&lengths, bucket_size, |number| declarations[number].is_tied);
         let mut numbers = HashMap::new();
         let mut entries = Vec::with_capacity(trained.len());
-        for (number, (parameter, &slot)) in trained.iter().zip(layout.slots()).enumerate() {
+        for (number, (parameter, declaration)) in trained.iter().zip(declarations).enumerate() {
             if let Some(first) = numbers.insert(parameter.id, number) {
                 return Err(DataParallelError::SharedParameter {
                     first: trained[first].path.clone(),
                     second: parameter.path.clone(),
                 });
             }
-            let declaration = declaration_of(parameter, context)?;
             entries.push(GradientEntry {
                 id: parameter.id,
                 name: declaration.name,
                 shape: parameter.shape.clone(),
                 placement: declaration.placement,
                 distribution: declaration.distribution,
-                slot,
+                is_tied: declaration.is_tied,
+                slot: layout.slots()[number],
             });
         }
         let op = match mutants::is_active(Mutant::DataParallelSumForMean) {
@@ -116,6 +120,7 @@ fn declaration_of(parameter: &ParameterEntry, context: &ParallelContext) -> Resu
             name: parameter.path.clone(),
             placement: Placement::whole(parameter.shape.clone()),
             distribution: Distribution::Replicated,
+            is_tied: false,
         }),
     }
 }

@@ -1,7 +1,7 @@
 //! `ReducedGradients`: a step's gradients after reduction, on their way to the optimizer.
 //!
 //! Finalisation has one order: data-parallel reduction (done before this is made), sum over the tensor group of the
-//! partial ones, norm over unique owners, clipping. Called by [`DistributedDataParallel`](super::DistributedDataParallel)
+//! partial ones, sum of tied copies over the embedding group, norm over unique owners, clipping. Called by [`DistributedDataParallel`](super::DistributedDataParallel)
 //! and by the trainer.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use burn::tensor::{
 use super::bucket::BucketSlot;
 use super::flat::FlatBuffer;
 use super::reducer::Reducer;
-use crate::collectives::{CollectiveError, ReduceOp};
+use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
 use crate::mutants::{self, Mutant};
 use crate::parameters::{Distribution, Placement};
@@ -35,6 +35,8 @@ pub struct GradientEntry {
     pub placement: Placement,
     /// Who else holds it.
     pub distribution: Distribution,
+    /// Whether the first and the last pipeline stage each have a copy.
+    pub is_tied: bool,
     pub(super) slot: BucketSlot,
 }
 
@@ -54,10 +56,12 @@ pub struct ReducedGradients {
 }
 
 impl ReducedGradients {
-    /// Takes the reduced buckets and sums the partial gradients over the tensor group.
+    /// Takes the reduced buckets, sums the partial gradients over the tensor group, and those of tied copies over the
+    /// embedding group.
     ///
     /// # Communication
-    /// One all-reduce of all partial gradients over the tensor group, if there are any.
+    /// One all-reduce of all partial gradients over the tensor group, and one of all tied ones over the embedding group,
+    /// where there are any.
     pub(super) fn new(
         entries: Arc<[GradientEntry]>,
         buckets: Vec<FlatBuffer>,
@@ -71,7 +75,14 @@ impl ReducedGradients {
             reducer,
         };
         if !mutants::is_active(Mutant::SequenceParallelSumMissing) {
-            gradients.sum_partial(context, dtype)?;
+            gradients.sum_over(context.tensor_group(), dtype, |entry| {
+                entry.distribution == Distribution::PartialOverTensor
+            })?;
+        }
+        if let Some(group) = context.embedding_group()
+            && !mutants::is_active(Mutant::NoTiedStageSum)
+        {
+            gradients.sum_over(group, dtype, |entry| entry.is_tied)?;
         }
         Ok(gradients)
     }
@@ -97,15 +108,18 @@ impl ReducedGradients {
     /// # Errors
     /// When that fails.
     pub fn global_norm(&self, context: &ParallelContext) -> Result<f64, CollectiveError> {
-        let first_tensor_rank = context.tensor_group().rank() == 0;
+        let is_first_tensor_rank = context.tensor_group().rank() == 0;
+        let is_first_stage = context.coordinates().pipeline == 0;
+        let is_owner = |entry: &GradientEntry| {
+            let owns_replica = entry.distribution == Distribution::Sharded || is_first_tensor_rank;
+            let owns_copy = !entry.is_tied || is_first_stage;
+            (owns_replica || mutants::is_active(Mutant::ReplicaCountedTwice))
+                && (owns_copy || mutants::is_active(Mutant::TiedCopyCountedTwice))
+        };
         let squares: f64 = self
             .entries
             .iter()
-            .filter(|entry| {
-                entry.distribution == Distribution::Sharded
-                    || first_tensor_rank
-                    || mutants::is_active(Mutant::ReplicaCountedTwice)
-            })
+            .filter(|entry| is_owner(entry))
             .map(|entry| self.buckets[entry.slot.bucket].sum_of_squares(entry.slot.offset, entry.slot.len))
             .sum();
         let mut total = [squares];
@@ -192,24 +206,25 @@ impl ReducedGradients {
         collector.params
     }
 
-    fn sum_partial(&mut self, context: &ParallelContext, dtype: DType) -> Result<(), CollectiveError> {
-        let group = context.tensor_group();
-        let partial: Vec<BucketSlot> = self
-            .entries
-            .iter()
-            .filter(|entry| entry.distribution == Distribution::PartialOverTensor)
-            .map(|entry| entry.slot)
-            .collect();
-        if group.size() == 1 || partial.is_empty() {
+    /// Sums the gradients of the selected parameters over a group, all in one call.
+    fn sum_over(
+        &mut self,
+        group: &ProcessGroup,
+        dtype: DType,
+        is_selected: impl Fn(&GradientEntry) -> bool,
+    ) -> Result<(), CollectiveError> {
+        let selected = self.entries.iter().filter(|entry| is_selected(entry));
+        let slots: Vec<BucketSlot> = selected.map(|entry| entry.slot).collect();
+        if group.size() == 1 || slots.is_empty() {
             return Ok(());
         }
         let mut together = FlatBuffer::zeros(0, dtype);
-        for slot in &partial {
+        for slot in &slots {
             self.buckets[slot.bucket].append_to(slot.offset, slot.len, &mut together);
         }
         together.all_reduce(ReduceOp::Sum, group)?;
         let mut from = 0;
-        for slot in &partial {
+        for slot in &slots {
             self.buckets[slot.bucket].copy_from(slot.offset, &together, from, slot.len);
             from += slot.len;
         }

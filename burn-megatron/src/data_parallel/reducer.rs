@@ -26,6 +26,8 @@ struct State {
     buckets: Vec<Bucket>,
     /// Whether a parameter has received a gradient in this step.
     received: Vec<bool>,
+    /// Whether a parameter has received a gradient of its last micro-batch.
+    completed: Vec<bool>,
     /// Parameters that each bucket still waits for in the last micro-batch.
     missing: Vec<usize>,
     is_last_micro_batch: bool,
@@ -50,6 +52,7 @@ impl Reducer {
         Self {
             state: Mutex::new(State {
                 received: vec![false; layout.slots().len()],
+                completed: vec![false; layout.slots().len()],
                 missing: layout.parameters_per_bucket(),
                 layout,
                 dtype,
@@ -62,9 +65,10 @@ impl Reducer {
         }
     }
 
-    /// Says that the backward pass that comes is the step's last, so full buckets may go.
-    pub(super) fn expect_last_micro_batch(&self) {
-        self.lock().is_last_micro_batch = true;
+    /// Says whether the backward pass that comes is the step's last for the parameters that it reaches, so that full
+    /// buckets may go.
+    pub(super) fn expect_last_micro_batch(&self, is_last: bool) {
+        self.lock().is_last_micro_batch = is_last;
     }
 
     /// Whether the step's buckets have been launched and not yet been given back.
@@ -106,6 +110,7 @@ impl Reducer {
         let mut state = self.lock();
         state.buckets = buckets.into_iter().map(Bucket::Filling).collect();
         state.received.fill(false);
+        state.completed.fill(false);
         state.missing = state.layout.parameters_per_bucket();
         state.is_last_micro_batch = false;
         state.launched = 0;
@@ -131,15 +136,15 @@ impl GradientSink for Reducer {
         let first = !std::mem::replace(&mut state.received[index], true);
         let Bucket::Filling(buffer) = &mut state.buckets[slot.bucket] else {
             panic!(
-                "a gradient of parameter {index} came after its bucket was reduced: \
-                 a hooked module serves one forward pass only"
+                "a gradient of parameter {index} came after its bucket was reduced: a hooked module serves one forward \
+                 pass only, and a parameter that several segments of a stage use must be declared as tied"
             );
         };
         buffer.accumulate(slot.offset, &gradient, first);
         buffer.set(slot.flag, 1.0);
-        if state.is_last_micro_batch {
+        if state.is_last_micro_batch && !std::mem::replace(&mut state.completed[index], true) {
             state.missing[slot.bucket] -= 1;
-            while state.launched < state.buckets.len() && state.missing[state.launched] == 0 {
+            while state.launched < state.layout.num_early() && state.missing[state.launched] == 0 {
                 state.launch_next();
             }
         }

@@ -13,13 +13,13 @@ use crate::collectives::ProcessGroup;
 use crate::context::ParallelContext;
 use crate::parameters::{Distribution, ParameterEntry, list_parameters};
 
-/// Compares every trained parameter over the data-parallel group, and those that all tensor ranks hold over the tensor
-/// group.
+/// Compares every trained parameter over the data-parallel group, those that all tensor ranks hold over the tensor
+/// group, and tied ones over the embedding group.
 ///
 /// Buffers, such as a batch norm's running mean, are left out: each rank's follow its own samples within a step.
 ///
 /// # Communication
-/// One all-gather of 8 bytes per parameter over each of the two groups.
+/// One all-gather of 8 bytes per parameter over each of the groups.
 ///
 /// # Errors
 /// [`DataParallelError::ReplicasDiffer`] on every rank of a group, naming the first parameter that differs and the
@@ -31,7 +31,26 @@ pub fn check_replicas<B: Backend, M: Module<B>>(
     for group in [context.data_group(), context.tensor_group()] {
         compare_replicas::<B, M>(module, Compared::Trained, context, group)?;
     }
-    Ok(())
+    compare_tied::<B, M>(module, context)
+}
+
+/// Compares the copies of tied parameters on the first and on the last stage.
+pub(super) fn compare_tied<B: Backend, M: Module<B>>(
+    module: &M,
+    context: &ParallelContext,
+) -> Result<(), DataParallelError> {
+    let Some(group) = context.embedding_group().filter(|group| group.size() > 1) else {
+        return Ok(());
+    };
+    let entries = list_parameters::<B, M>(module);
+    let is_tied = |entry: &ParameterEntry| {
+        let declared = context.registry().declaration(entry.id);
+        declared.is_some_and(|declaration| declaration.is_tied)
+    };
+    let hashes = hash_parameters::<B, M>(module, |index| is_tied(&entries[index]));
+    let names = entries.iter().filter(|entry| is_tied(entry));
+    let named: Vec<(String, i64)> = names.map(|entry| display_name(entry, context)).zip(hashes).collect();
+    compare(&named, group)
 }
 
 /// Which parameters to compare.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use burn::config::Config;
-use burn::module::AutodiffModule;
+use burn::module::{AutodiffModule, Module};
 use burn::optim::{LearningRate, Optimizer};
 use burn::tensor::Tensor;
 
@@ -14,7 +14,7 @@ use super::buffers::BufferSync;
 use super::error::DataParallelError;
 use super::gradients::ReducedGradients;
 use super::hook::{GradientSink, HookBackend, hook_module};
-use super::replica_check::{Compared, check_replicas, compare_replicas};
+use super::replica_check::{Compared, check_replicas, compare_replicas, compare_tied};
 use super::sync::{WeightSync, broadcast_module};
 use crate::collectives::catch_collective_error;
 use crate::context::ParallelContext;
@@ -65,7 +65,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// # Communication
     /// Over the data-parallel group, one broadcast per parameter or, to verify, as [`check_replicas`]. Over the tensor
-    /// group, one all-gather of 8 bytes per parameter that its ranks all hold.
+    /// group, one all-gather of 8 bytes per parameter that its ranks all hold; over the embedding group, one per tied
+    /// parameter.
     ///
     /// # Errors
     /// When a parameter has not declared its layout and there are tensor-parallel ranks, when parameters differ in type
@@ -85,6 +86,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             }
         };
         compare_replicas::<B, M>(&module, Compared::Everything, context, context.tensor_group())?;
+        compare_tied::<B, M>(&module, context)?;
         Ok(Self {
             buffers: config.broadcast_buffers.then(|| BufferSync::new::<B, M>(&module)),
             module: Some(module),
@@ -124,8 +126,32 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         part: StepPart,
         forward: impl FnOnce(M) -> Tensor<B, 1>,
     ) -> Result<Tensor<B::InnerBackend, 1>, DataParallelError> {
-        let reducer = &self.binding.reducer;
-        if reducer.is_launched() {
+        self.begin()?;
+        self.expect(part);
+        let hooked = self.hooked(self.module().clone());
+        let value = catch_collective_error(|| {
+            let loss = forward(hooked);
+            let value = loss.clone().inner();
+            loss.backward();
+            value
+        })?;
+        if part == StepPart::Last {
+            self.launch();
+        }
+        Ok(value)
+    }
+
+    /// Begins a step, unless it has been: for callers that run forward and backward passes by themselves, as a pipeline
+    /// does. They then call [`hooked`](Self::hooked) for each graph, [`expect`](Self::expect) before each backward
+    /// pass, and [`launch`](Self::launch) behind the last.
+    ///
+    /// # Communication
+    /// On the first call of a step, one broadcast per buffer of the module.
+    ///
+    /// # Errors
+    /// When a collective fails; when the gradients of the step before have not been taken.
+    pub fn begin(&mut self) -> Result<(), DataParallelError> {
+        if self.binding.reducer.is_launched() {
             return Err(DataParallelError::StepNotTaken);
         }
         if !self.is_step_begun {
@@ -135,23 +161,28 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
                 self.module = Some(buffers.sync::<B, M>(module, self.context.data_group())?);
             }
         }
-        if part == StepPart::Last {
-            reducer.expect_last_micro_batch();
-        }
-        let sink: Arc<dyn GradientSink> = reducer.clone();
-        let hooked = hook_module::<B, M>(self.module().clone(), &self.binding, &sink);
-        let value = catch_collective_error(|| {
-            let loss = forward(hooked);
-            let value = loss.clone().inner();
-            loss.backward();
-            value
-        })?;
-        if part == StepPart::Last {
-            // Now, not when the gradients are asked for: whatever the caller communicates in between, all ranks have
-            // launched all buckets before it.
-            self.binding.reducer.launch_rest();
-        }
-        Ok(value)
+        Ok(())
+    }
+
+    /// Returns a part of the module, or all of it, good for one graph, whose gradients go to the step's.
+    pub fn hooked<P: Module<B>>(&self, part: P) -> P {
+        let sink: Arc<dyn GradientSink> = self.binding.reducer.clone();
+        hook_module::<B, P>(part, &self.binding, &sink)
+    }
+
+    /// Says which part of the step the next backward pass is, for the parameters that it reaches.
+    ///
+    /// Behind the last one that reaches a parameter no other may follow in the step, unless the parameter is tied.
+    pub fn expect(&self, part: StepPart) {
+        self.binding.reducer.expect_last_micro_batch(part == StepPart::Last);
+    }
+
+    /// Launches what has not been launched of the step's reductions.
+    ///
+    /// Called right behind the last backward pass, not when the gradients are asked for: whatever the caller
+    /// communicates in between, all ranks have launched all buckets before it.
+    pub fn launch(&self) {
+        self.binding.reducer.launch_rest();
     }
 
     /// Waits for the reductions and returns the step's gradients: averaged over the data-parallel group, partial ones
@@ -256,7 +287,6 @@ fn shows_active_dropout(printed: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use burn::backend::Autodiff;
-    use burn::module::Module;
     use burn::optim::SgdConfig;
     use burn_flex::Flex;
 

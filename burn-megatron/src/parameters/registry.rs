@@ -19,6 +19,9 @@ pub struct Declaration {
     pub placement: Placement,
     /// Who else holds it, and what its local gradient is.
     pub distribution: Distribution,
+    /// Whether the model uses it at its start and at its end: the first and the last pipeline stage each have a copy,
+    /// whose gradients are summed.
+    pub is_tied: bool,
 }
 
 /// A parameter that cannot be handled as it stands.
@@ -63,6 +66,16 @@ impl ParameterRegistry {
     /// Records a parameter's declaration.
     pub fn declare(&self, id: ParamId, declaration: Declaration) {
         self.lock().declarations.insert(id, declaration);
+    }
+
+    /// Adds to a parameter's declaration that it is tied.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub fn declare_tied(&self, id: ParamId) {
+        let mut inner = self.lock();
+        let declaration = inner.declarations.get_mut(&id).expect("declared when it was made");
+        declaration.is_tied = true;
     }
 
     /// What a parameter has declared, if it has.

@@ -1,5 +1,30 @@
 //! Pipeline parallelism: a model cut into stages, one or more per rank, that pass activations on and gradients back.
 //!
-//! [`schedule`] says, without a tensor, what each rank does in which order.
+//! From what is decided to what is done:
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`schedule`] | what each rank does in which order, without a tensor |
+//! | `layer_layout` | which layers of a transformer each stage has |
+//! | `stage` | [`PipelineStage`], what is asked of a part of a model |
+//! | `executor` | [`PipelineExecutor`], which carries a list out |
+//! | `work`, `pass`, `segment` | a task; one micro-batch through one chunk; one graph |
+//! | `traffic`, `boundary` | what comes and goes; how it crosses |
+//! | `timeline` | what happened when, measured |
 
+mod boundary;
+mod error;
+mod executor;
+mod pass;
 pub mod schedule;
+mod segment;
+mod stage;
+mod timeline;
+mod traffic;
+mod work;
+
+pub use error::PipelineError;
+pub use executor::PipelineExecutor;
+pub use segment::{GradientSlot, PipelineBackend};
+pub use stage::{PipelineStage, StageOutput};
+pub use timeline::{Activity, Timeline, TimelineEvent, TimelineLabel};

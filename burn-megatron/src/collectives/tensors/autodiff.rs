@@ -9,8 +9,9 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
 use burn::tensor::ops::FloatTensor;
+use burn::tensor::{DType, Shape};
 
-use super::{CollectiveBackend, Movement, unwrap_or_unwind};
+use super::{CollectiveBackend, Movement, PendingReceive, PendingSend, unwrap_or_unwind};
 use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
 
 impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff<B, C> {
@@ -43,6 +44,22 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff
         group: &ProcessGroup,
     ) -> Result<FloatTensor<Self>, CollectiveError> {
         Ok(FloatTensor::<Self>::new(B::broadcast(tensor.primitive, root, group)?))
+    }
+
+    #[track_caller]
+    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> PendingSend {
+        B::send_start(tensor.primitive, to, group)
+    }
+
+    #[track_caller]
+    fn recv_start(
+        shape: Shape,
+        dtype: DType,
+        device: &Self::Device,
+        from: usize,
+        group: &ProcessGroup,
+    ) -> PendingReceive<Self> {
+        B::recv_start(shape, dtype, device, from, group).map(FloatTensor::<Self>::new)
     }
 
     #[track_caller]

@@ -3,8 +3,9 @@
 //! Called by `mappings` (inside the autodiff graph) and by `data_parallel` and the replica check (outside it).
 //! Each backend has an implementation of its own; those whose tensors live in host memory share `staging`.
 
-use burn::tensor::{backend::Backend, ops::FloatTensor};
+use burn::tensor::{DType, Shape, backend::Backend, ops::FloatTensor};
 
+use super::{PendingReceive, PendingSend};
 use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
 
 /// A movement of a tensor's data between the ranks of a group. Dimension counts from 0.
@@ -30,7 +31,7 @@ pub enum Movement {
 
 /// A backend whose tensors can take part in collectives.
 ///
-/// The movements keep the element type. On [`Autodiff`](burn::backend::Autodiff) the first three are not tracked: their
+/// The movements keep the element type. On [`Autodiff`](burn::backend::Autodiff) all but the last are not tracked: their
 /// result is a constant. [`move_differentiable`](CollectiveBackend::move_differentiable) is tracked.
 pub trait CollectiveBackend: Backend {
     /// Returns the tensor moved over the group.
@@ -71,6 +72,23 @@ pub trait CollectiveBackend: Backend {
         root: usize,
         group: &ProcessGroup,
     ) -> Result<FloatTensor<Self>, CollectiveError>;
+
+    /// Starts to send the tensor to the rank with index `to` in the group. Its memory is free once that is done, if
+    /// nothing else holds the tensor.
+    ///
+    /// The other rank must receive with the same number of elements and the same type.
+    #[track_caller]
+    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> PendingSend;
+
+    /// Starts to receive a tensor from the rank with index `from` in the group.
+    #[track_caller]
+    fn recv_start(
+        shape: Shape,
+        dtype: DType,
+        device: &Self::Device,
+        from: usize,
+        group: &ProcessGroup,
+    ) -> PendingReceive<Self>;
 
     /// Returns the tensor moved by `forward`; its gradient will be moved by `backward`.
     ///

@@ -1,9 +1,10 @@
 //! `CollectiveBackend` for burn's CPU backend, whose tensors are in host memory.
 
 use burn::tensor::ops::FloatTensor;
+use burn::tensor::{DType, Shape};
 use burn_flex::Flex;
 
-use super::{CollectiveBackend, Movement, staging, unwrap_or_unwind};
+use super::{CollectiveBackend, Movement, PendingReceive, PendingSend, staging, unwrap_or_unwind};
 use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
 
 impl CollectiveBackend for Flex {
@@ -32,6 +33,22 @@ impl CollectiveBackend for Flex {
         group: &ProcessGroup,
     ) -> Result<FloatTensor<Self>, CollectiveError> {
         staging::broadcast::<Self>(tensor, root, group)
+    }
+
+    #[track_caller]
+    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> PendingSend {
+        staging::send_start::<Self>(tensor, to, group)
+    }
+
+    #[track_caller]
+    fn recv_start(
+        shape: Shape,
+        dtype: DType,
+        device: &Self::Device,
+        from: usize,
+        group: &ProcessGroup,
+    ) -> PendingReceive<Self> {
+        staging::recv_start::<Self>(shape, dtype, device, from, group)
     }
 
     #[track_caller]

@@ -3,8 +3,10 @@
 mod autodiff;
 mod backend;
 mod flex;
+mod pending;
 mod staging;
 mod unwind;
 
 pub use backend::{CollectiveBackend, Movement};
+pub use pending::{PendingReceive, PendingSend};
 pub use unwind::{catch_collective_error, unwrap_or_unwind};

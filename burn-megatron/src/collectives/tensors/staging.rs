@@ -3,10 +3,10 @@
 //! The implementation behind `CollectiveBackend for Flex`, whose tensors are in host memory already: a tensor that
 //! nobody shares is reduced in place.
 
-use burn::tensor::{DType, TensorData, TensorMetadata, backend::Backend, ops::FloatTensor, try_read_sync};
+use burn::tensor::{DType, Shape, TensorData, TensorMetadata, backend::Backend, ops::FloatTensor, try_read_sync};
 use half::{bf16, f16};
 
-use super::Movement;
+use super::{Movement, PendingReceive, PendingSend};
 use crate::collectives::{CollectiveElement, CollectiveError, ProcessGroup, ReduceOp};
 
 /// Calls `$body` with `$T` bound to the Rust type of a float `DType`.
@@ -60,6 +60,31 @@ pub(super) fn broadcast<B: Backend>(
         group,
         |data| with_float!(data.dtype, T => group.broadcast(elements_mut::<T>(data), root)),
     )
+}
+
+/// Starts to send a tensor's elements to the rank with index `to`.
+#[track_caller]
+pub(super) fn send_start<B: Backend>(tensor: FloatTensor<B>, to: usize, group: &ProcessGroup) -> PendingSend {
+    let data = read::<B>(tensor);
+    with_float!(data.dtype, T => {
+        let elements = data.into_vec::<T>().expect("matched on the element type");
+        PendingSend::new(group.send_start(elements, to))
+    })
+}
+
+/// Starts to receive a tensor of a shape and a type from the rank with index `from`.
+#[track_caller]
+pub(super) fn recv_start<B: Backend>(
+    shape: Shape,
+    dtype: DType,
+    device: &B::Device,
+    from: usize,
+    group: &ProcessGroup,
+) -> PendingReceive<B> {
+    with_float!(dtype, T => {
+        let pending = group.recv_start::<T>(shape.num_elements(), from);
+        PendingReceive::new(pending, shape, device.clone())
+    })
 }
 
 /// Lets a collective change a tensor's elements; in a group of one there is nothing to change.

@@ -1,0 +1,225 @@
+//! [`PipelineExecutor`]: carries one rank's list of actions out.
+//!
+//! The one place where schedules meet tensors. Called by the trainer, and by programs that pipeline a model of their
+//! own. What the schedule allows at a channel capacity of zero is allowed here too, and more: sends never block, and
+//! receives are posted before they are needed, so that transfers overlap with what is computed.
+
+use std::collections::HashMap;
+
+use burn::module::{AutodiffModule, Module};
+use burn::tensor::{DType, Tensor};
+
+use super::boundary::Boundary;
+use super::error::PipelineError;
+use super::schedule::{Action, Direction, Schedule, Task};
+use super::segment::PipelineBackend;
+use super::stage::PipelineStage;
+use super::timeline::{Activity, Timeline, TimelineLabel};
+use super::traffic::Traffic;
+use super::work::{Evaluation, Training, Work};
+use crate::collectives::{CollectiveBackend, catch_collective_error};
+use crate::context::ParallelContext;
+use crate::data_parallel::DistributedDataParallel;
+use crate::parameters::list_parameters;
+
+/// Runs a schedule on this rank's stage.
+#[derive(Clone, Debug)]
+pub struct PipelineExecutor {
+    schedule: Schedule,
+    context: ParallelContext,
+    boundary: Boundary,
+    timeline: Timeline,
+}
+
+impl PipelineExecutor {
+    /// Returns the executor of a schedule, which is checked first.
+    ///
+    /// # Errors
+    /// When the schedule is wrong, or not for this pipeline.
+    pub fn new(schedule: Schedule, context: &ParallelContext) -> Result<Self, PipelineError> {
+        schedule.check(0)?;
+        let ranks = context.pipeline_group().size();
+        if schedule.num_stages() != ranks {
+            return Err(PipelineError::Stages {
+                rank: context.rank(),
+                scheduled: schedule.num_stages(),
+                ranks,
+            });
+        }
+        Ok(Self {
+            schedule,
+            context: context.clone(),
+            boundary: Boundary::new(context),
+            timeline: Timeline::default(),
+        })
+    }
+
+    /// Returns the executor with a timeline to record to.
+    pub fn with_timeline(mut self, timeline: &Timeline) -> Self {
+        self.timeline = timeline.clone();
+        self
+    }
+
+    /// The schedule.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Runs all micro-batches of a step forward and backward; the gradients are those of the wrapped chunks.
+    ///
+    /// `objective` gets the number of a micro-batch and its losses, on the last stage only, and returns what is to be
+    /// differentiated, one element: the mean over this rank's part of the step, divided by the number of micro-batches.
+    ///
+    /// # Communication
+    /// That of the chunks; per micro-batch and chunk an activation from the stage before and its gradient back to it;
+    /// the reduction of gradients as [`DistributedDataParallel::backward`].
+    ///
+    /// # Errors
+    /// When the schedule is not for these chunks and micro-batches, or a collective fails: the step is lost.
+    pub fn train<B, M, const D: usize>(
+        &self,
+        stages: &mut DistributedDataParallel<B, Vec<M>>,
+        micro_batches: &[M::MicroBatch],
+        objective: impl Fn(usize, Tensor<B, 1>) -> Tensor<B, 1>,
+    ) -> Result<(), PipelineError>
+    where
+        B: PipelineBackend,
+        M: AutodiffModule<B> + PipelineStage<B, D>,
+    {
+        self.check_sizes(stages.module().len(), micro_batches.len())?;
+        stages.begin()?;
+        let kind = kind_of::<B, Vec<M>>(stages.module());
+        let mut last_backward = vec![None; self.schedule.num_chunks];
+        for action in self.actions() {
+            if let Action::Backward(task) = action {
+                last_backward[task.chunk] = Some(task.micro_batch);
+            }
+        }
+        let mut work = Training {
+            stages,
+            micro_batches,
+            objective,
+            last_backward,
+            passes: HashMap::new(),
+        };
+        catch_collective_error(|| self.run::<B::InnerBackend, D>(&mut work, kind))??;
+        stages.launch();
+        Ok(())
+    }
+
+    /// Runs all micro-batches forward with the chunks of a model without autodiff; calls `losses` on the last stage with
+    /// the number of each micro-batch and its losses.
+    ///
+    /// # Communication
+    /// That of the chunks; per micro-batch and chunk an activation from the stage before.
+    ///
+    /// # Errors
+    /// As [`train`](Self::train).
+    pub fn evaluate<B, M, const D: usize>(
+        &self,
+        stages: &Vec<M>,
+        micro_batches: &[M::MicroBatch],
+        losses: impl FnMut(usize, Tensor<B, 1>),
+    ) -> Result<(), PipelineError>
+    where
+        B: CollectiveBackend,
+        M: Module<B> + PipelineStage<B, D>,
+    {
+        self.check_sizes(stages.len(), micro_batches.len())?;
+        let kind = kind_of::<B, Vec<M>>(stages);
+        let mut work = Evaluation {
+            stages,
+            micro_batches,
+            losses,
+        };
+        catch_collective_error(|| self.run::<B, D>(&mut work, kind))?
+    }
+
+    fn check_sizes(&self, chunks: usize, micro_batches: usize) -> Result<(), PipelineError> {
+        let rank = self.context.rank();
+        if chunks != self.schedule.num_chunks {
+            return Err(PipelineError::Chunks {
+                rank,
+                scheduled: self.schedule.num_chunks,
+                given: chunks,
+            });
+        }
+        if micro_batches != self.schedule.num_micro_batches {
+            return Err(PipelineError::MicroBatches {
+                rank,
+                scheduled: self.schedule.num_micro_batches,
+                given: micro_batches,
+            });
+        }
+        Ok(())
+    }
+
+    fn actions(&self) -> &[Action] {
+        &self.schedule.stages[self.context.coordinates().pipeline]
+    }
+
+    fn run<B: CollectiveBackend, const D: usize>(
+        &self,
+        work: &mut impl Work<B, D>,
+        (dtype, device): (DType, B::Device),
+    ) -> Result<(), PipelineError> {
+        let mut traffic = Traffic::<B, D>::new(self.actions(), &self.boundary, &self.timeline, dtype, device);
+        for action in self.actions() {
+            traffic.post_receives(|message| {
+                let consumer = message.to().expect("a checked schedule");
+                let task = Task {
+                    micro_batch: message.micro_batch,
+                    chunk: consumer / self.schedule.num_stages(),
+                };
+                work.shape(message.direction, task)
+            });
+            match action {
+                Action::Forward(task) => self.compute(Direction::Forward, *task, work, &mut traffic),
+                Action::Backward(task) => self.compute(Direction::Backward, *task, work, &mut traffic),
+                Action::Send(message) => traffic.send(message)?,
+                Action::Recv(message) => traffic.receive(message)?,
+                Action::Exchange { sends, recvs } => {
+                    sends.iter().try_for_each(|message| traffic.send(message))?;
+                    recvs.iter().try_for_each(|message| traffic.receive(message))?;
+                }
+            }
+        }
+        Ok(traffic.finish()?)
+    }
+
+    /// Runs a task on what has come in for it, and leaves what it makes to be sent.
+    fn compute<B: CollectiveBackend, const D: usize>(
+        &self,
+        direction: Direction,
+        task: Task,
+        work: &mut impl Work<B, D>,
+        traffic: &mut Traffic<'_, B, D>,
+    ) {
+        let here = task.chunk * self.schedule.num_stages() + self.context.coordinates().pipeline;
+        let (activity, maker) = match direction {
+            Direction::Forward => (Activity::Forward, here.checked_sub(1)),
+            Direction::Backward => (Activity::Backward, Some(here + 1)),
+        };
+        let input = maker.and_then(|maker| traffic.take((direction, task.micro_batch, maker)));
+        let label = TimelineLabel {
+            micro_batch: Some(task.micro_batch),
+            chunk: Some(task.chunk),
+            peer: None,
+        };
+        let output = self
+            .timeline
+            .measure(activity, label, || work.run(direction, task, input));
+        // An evaluation's backward pass, and a gradient of the model's input: neither goes anywhere.
+        if let Some(output) = output {
+            traffic.put((direction, task.micro_batch, here), output);
+        }
+    }
+}
+
+/// The element type and the device of what passes between stages: those of the parameters.
+fn kind_of<B: burn::tensor::backend::Backend, M: Module<B>>(module: &M) -> (DType, B::Device) {
+    let device = module.devices().first().cloned().unwrap_or_default();
+    let parameters = list_parameters::<B, M>(module);
+    let default = burn::tensor::get_device_settings::<B>(&device).float_dtype.into();
+    (parameters.first().map_or(default, |parameter| parameter.dtype), device)
+}

@@ -1,0 +1,135 @@
+//! One micro-batch through one chunk: forward, segment by segment, and back.
+//!
+//! Called by the executor, which holds a [`Pass`] from a chunk's forward to its backward.
+
+use burn::module::AutodiffModule;
+use burn::tensor::{Tensor, TensorPrimitive};
+
+use super::segment::{PipelineBackend, Segment};
+use super::stage::{PipelineStage, StageOutput};
+
+/// What a chunk holds of a micro-batch between forward and backward.
+pub(super) struct Pass<B: PipelineBackend, const D: usize> {
+    segments: Vec<Held<B, D>>,
+}
+
+/// What is held of a segment.
+enum Held<B: PipelineBackend, const D: usize> {
+    /// Its graph.
+    Graph(Segment<B>),
+    /// Its input, of which the graph will be made again; none where the segment starts the model.
+    Input(Option<Tensor<B::InnerBackend, D>>),
+}
+
+/// A chunk with what is needed to run it for training.
+pub(super) struct Chunk<'a, M, H, O> {
+    /// The module.
+    pub(super) module: &'a M,
+    /// Returns a clone of a module whose gradients go to the step's, good for one graph.
+    pub(super) hook: H,
+    /// Makes the number to be differentiated of the last stage's losses.
+    pub(super) objective: O,
+}
+
+impl<M, H, O> Chunk<'_, M, H, O> {
+    /// Runs the chunk forward. Returns what is held for the backward pass, and the activation that goes on; none where
+    /// the chunk ends in the loss.
+    pub(super) fn forward<B: PipelineBackend, const D: usize>(
+        &self,
+        mut input: Option<Tensor<B::InnerBackend, D>>,
+        micro_batch: &M::MicroBatch,
+    ) -> (Pass<B, D>, Option<Tensor<B::InnerBackend, D>>)
+    where
+        M: AutodiffModule<B> + PipelineStage<B, D>,
+        H: Fn(M) -> M,
+        O: Fn(Tensor<B, 1>) -> Tensor<B, 1>,
+    {
+        let count = self.module.num_segments();
+        let mut segments = Vec::with_capacity(count);
+        for segment in 0..count {
+            let (held, output) = match self.module.is_recomputed(segment) {
+                true => self.run_without_graph(segment, input, micro_batch),
+                false => self.run_with_graph(segment, input, micro_batch),
+            };
+            segments.push(held);
+            assert!(
+                output.is_some() || segment + 1 == count,
+                "segment {segment} of {count} gave losses: only the last may"
+            );
+            input = output;
+        }
+        (Pass { segments }, input)
+    }
+
+    /// Runs the chunk backward and returns the gradient of its input, if it had one. `gradient` is that of its output;
+    /// none where the chunk ends in the loss.
+    pub(super) fn backward<B: PipelineBackend, const D: usize>(
+        &self,
+        pass: Pass<B, D>,
+        gradient: Option<Tensor<B::InnerBackend, D>>,
+        micro_batch: &M::MicroBatch,
+    ) -> Option<Tensor<B::InnerBackend, D>>
+    where
+        M: AutodiffModule<B> + PipelineStage<B, D>,
+        H: Fn(M) -> M,
+        O: Fn(Tensor<B, 1>) -> Tensor<B, 1>,
+    {
+        let mut gradient = gradient.map(|gradient| gradient.into_primitive().tensor());
+        for (segment, held) in pass.segments.into_iter().enumerate().rev() {
+            let graph = match held {
+                Held::Graph(graph) => graph,
+                Held::Input(input) => match self.run_with_graph(segment, input, micro_batch).0 {
+                    Held::Graph(graph) => graph,
+                    Held::Input(_) => unreachable!("run with a graph"),
+                },
+            };
+            gradient = graph.backward(gradient);
+        }
+        gradient.map(|gradient| Tensor::from_primitive(TensorPrimitive::Float(gradient)))
+    }
+
+    fn run_with_graph<B: PipelineBackend, const D: usize>(
+        &self,
+        segment: usize,
+        input: Option<Tensor<B::InnerBackend, D>>,
+        micro_batch: &M::MicroBatch,
+    ) -> (Held<B, D>, Option<Tensor<B::InnerBackend, D>>)
+    where
+        M: AutodiffModule<B> + PipelineStage<B, D>,
+        H: Fn(M) -> M,
+        O: Fn(Tensor<B, 1>) -> Tensor<B, 1>,
+    {
+        let hooked = (self.hook)(self.module.clone());
+        let (input, slot) = input.map(Segment::<B>::enter).unzip();
+        match hooked.forward_segment(segment, input, micro_batch) {
+            StageOutput::Activation(output) => {
+                let (graph, output) = Segment::leave(output, slot);
+                (Held::Graph(graph), Some(output))
+            }
+            StageOutput::Losses(losses) => {
+                let graph = Segment::of_loss((self.objective)(losses), slot);
+                (Held::Graph(graph), None)
+            }
+        }
+    }
+
+    /// Runs a segment that will be run again. Dropout is on, as the second time: only the graph is missing.
+    fn run_without_graph<B: PipelineBackend, const D: usize>(
+        &self,
+        segment: usize,
+        input: Option<Tensor<B::InnerBackend, D>>,
+        micro_batch: &M::MicroBatch,
+    ) -> (Held<B, D>, Option<Tensor<B::InnerBackend, D>>)
+    where
+        M: AutodiffModule<B> + PipelineStage<B, D>,
+    {
+        let untracked = self.module.clone().no_grad();
+        let tensor = input.clone().map(Tensor::from_inner);
+        let output = match untracked.forward_segment(segment, tensor, micro_batch) {
+            StageOutput::Activation(output) => Some(output.inner()),
+            // They come from the second run.
+            StageOutput::Losses(_) => None,
+        };
+        (Held::Input(input), output)
+    }
+}

@@ -1,0 +1,237 @@
+//! A segment: a stretch of a stage with a graph of its own, from an input that came from elsewhere to an output that
+//! goes elsewhere.
+//!
+//! The gradient of the output is not known when the forward pass ends, and may come while other micro-batches are under
+//! way. So the graph ends in a root of ONE element, whose backward step puts the gradient in once it is there, and the
+//! output itself can be sent and freed at once. The input is a leaf behind a tap that catches its gradient, so that
+//! nothing but what the backward pass needs keeps the input alive.
+//!
+//! Called by `pass`. A `backward()` inside a backward step hangs in burn 0.21, which keeps one table of graphs per
+//! process: so recomputation, too, is a segment, run again by `pass` before its backward pass, and not a step in a graph.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::FloatTensor;
+use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
+
+use crate::collectives::CollectiveBackend;
+use crate::data_parallel::HookBackend;
+
+/// Where a gradient waits on its way into a graph or out of it.
+#[derive(Debug)]
+pub struct GradientSlot<B: Backend>(Arc<Mutex<Option<FloatTensor<B>>>>);
+
+impl<B: Backend> Clone for GradientSlot<B> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<B: Backend> Default for GradientSlot<B> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<B: Backend> GradientSlot<B> {
+    /// Puts a gradient in.
+    pub fn put(&self, gradient: FloatTensor<B>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(gradient);
+    }
+
+    /// Takes the gradient out, if it is there.
+    pub fn take(&self) -> Option<FloatTensor<B>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// An autodiff backend whose graphs can be cut into segments.
+pub trait PipelineBackend: HookBackend {
+    /// Returns the start of a graph: `input`, whose gradient goes to `slot`.
+    fn enter(input: FloatTensor<Self::InnerBackend>, slot: &GradientSlot<Self::InnerBackend>) -> FloatTensor<Self>;
+
+    /// Returns the end of a graph: one element, whose backward pass begins with the gradient in `slot` as that of
+    /// `output`. It does not keep `output`'s elements.
+    fn leave(output: FloatTensor<Self>, slot: &GradientSlot<Self::InnerBackend>) -> FloatTensor<Self>;
+
+    /// Whether a tensor depends on something that wants a gradient.
+    fn is_tracked(tensor: &FloatTensor<Self>) -> bool;
+}
+
+impl<B: CollectiveBackend, C: CheckpointStrategy> PipelineBackend for Autodiff<B, C> {
+    fn enter(input: FloatTensor<B>, slot: &GradientSlot<B>) -> FloatTensor<Self> {
+        let leaf = FloatTensor::<Self>::new(input).require_grad();
+        match CatchGradient.prepare::<C>([leaf.node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish(slot.clone(), leaf.primitive),
+            OpsKind::UnTracked(_) => unreachable!("the leaf is tracked"),
+        }
+    }
+
+    fn leave(output: FloatTensor<Self>, slot: &GradientSlot<B>) -> FloatTensor<Self> {
+        let device = B::float_device(&output.primitive);
+        let one = B::float_zeros(Shape::new([1]), &device, output.primitive.dtype().into());
+        match PutGradient.prepare::<C>([output.node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish(slot.clone(), one),
+            OpsKind::UnTracked(prep) => prep.finish(one),
+        }
+    }
+
+    fn is_tracked(tensor: &FloatTensor<Self>) -> bool {
+        tensor.is_tracked()
+    }
+}
+
+/// The backward step of a segment's input.
+#[derive(Debug)]
+struct CatchGradient;
+
+impl<B: Backend> Backward<B, 1> for CatchGradient {
+    type State = GradientSlot<B>;
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        ops.state.put(grads.consume::<B>(&ops.node));
+    }
+}
+
+/// The backward step of a segment's root.
+#[derive(Debug)]
+struct PutGradient;
+
+impl<B: Backend> Backward<B, 1> for PutGradient {
+    type State = GradientSlot<B>;
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        grads.consume::<B>(&ops.node);
+        let gradient = ops.state.take().expect("put there before the backward pass");
+        let [parent] = ops.parents;
+        if let Some(parent) = parent {
+            grads.register::<B>(parent.id, gradient);
+        }
+    }
+}
+
+/// A segment between its forward and its backward pass.
+pub(super) struct Segment<B: PipelineBackend> {
+    root: Tensor<B, 1>,
+    /// None where the root is a loss.
+    output_gradient: Option<GradientSlot<B::InnerBackend>>,
+    /// None where the segment has no input from elsewhere.
+    input_gradient: Option<GradientSlot<B::InnerBackend>>,
+}
+
+impl<B: PipelineBackend> Segment<B> {
+    /// Returns the input as the start of a new graph, and where its gradient will be.
+    pub(super) fn enter<const D: usize>(
+        input: Tensor<B::InnerBackend, D>,
+    ) -> (Tensor<B, D>, GradientSlot<B::InnerBackend>) {
+        let slot = GradientSlot::default();
+        let entered = B::enter(input.into_primitive().tensor(), &slot);
+        (Tensor::from_primitive(TensorPrimitive::Float(entered)), slot)
+    }
+
+    /// Ends a graph in an output; returns the segment and the output's elements, which it does not keep.
+    pub(super) fn leave<const D: usize>(
+        output: Tensor<B, D>,
+        input_gradient: Option<GradientSlot<B::InnerBackend>>,
+    ) -> (Self, Tensor<B::InnerBackend, D>) {
+        let slot = GradientSlot::default();
+        let root = B::leave(output.clone().into_primitive().tensor(), &slot);
+        let segment = Self {
+            root: Tensor::from_primitive(TensorPrimitive::Float(root)),
+            output_gradient: Some(slot),
+            input_gradient,
+        };
+        (segment, output.inner())
+    }
+
+    /// Returns the segment of a graph that ends in a loss of one element.
+    pub(super) fn of_loss(loss: Tensor<B, 1>, input_gradient: Option<GradientSlot<B::InnerBackend>>) -> Self {
+        Self {
+            root: loss,
+            output_gradient: None,
+            input_gradient,
+        }
+    }
+
+    /// Runs the backward pass, which frees the graph, and returns the gradient of the input, if there is an input.
+    ///
+    /// `gradient` is that of the output; none where the segment ends in a loss.
+    ///
+    /// # Panics
+    /// When there is no gradient for an output.
+    pub(super) fn backward(
+        self,
+        gradient: Option<FloatTensor<B::InnerBackend>>,
+    ) -> Option<FloatTensor<B::InnerBackend>> {
+        if let Some(slot) = &self.output_gradient {
+            slot.put(gradient.expect("an output has a gradient"));
+        }
+        // A segment without a tracked parameter and without an input has nothing to compute.
+        if B::is_tracked(&self.root.clone().into_primitive().tensor()) {
+            self.root.backward();
+        }
+        self.input_gradient
+            .map(|slot| slot.take().expect("the output of a stage depends on its input"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::{Flex, FlexDevice};
+
+    use super::*;
+
+    type B = Autodiff<Flex>;
+
+    fn primitive<const D: usize>(tensor: Tensor<Flex, D>) -> FloatTensor<Flex> {
+        tensor.into_primitive().tensor()
+    }
+
+    fn values<const D: usize>(tensor: Tensor<Flex, D>) -> Vec<f32> {
+        tensor.into_data().to_vec().unwrap()
+    }
+
+    #[test]
+    fn two_segments_give_the_gradients_of_one_graph_while_another_micro_batch_is_under_way() {
+        let device = FlexDevice;
+        let weight = Tensor::<B, 2>::from_floats([[1.0, -2.0], [0.5, 3.0]], &device).require_grad();
+        let inputs = [[[1.0, 2.0]], [[-3.0, 0.25]]].map(|rows| Tensor::<Flex, 2>::from_floats(rows, &device));
+        let run = |input: &Tensor<Flex, 2>| {
+            let (entered, slot) = Segment::<B>::enter(input.clone());
+            let (first, middle) = Segment::leave(entered.matmul(weight.clone()).tanh(), Some(slot));
+            let (entered, slot) = Segment::<B>::enter(middle);
+            let second = Segment::of_loss((entered.clone() * entered).sum(), Some(slot));
+            (first, second)
+        };
+        let passes = [run(&inputs[0]), run(&inputs[1])];
+        // The first micro-batch goes back first.
+        let gradients = passes.map(|(first, second)| {
+            let middle = second.backward(None);
+            first.backward(middle).unwrap()
+        });
+        for (input, gradient) in inputs.into_iter().zip(gradients) {
+            let input = Tensor::<B, 2>::from_inner(input).require_grad();
+            let middle = input.clone().matmul(weight.clone()).tanh();
+            let whole = (middle.clone() * middle).sum().backward();
+            let gradient = Tensor::<Flex, 2>::from_primitive(TensorPrimitive::Float(gradient));
+            assert_eq!(values(gradient), values(input.grad(&whole).unwrap()));
+        }
+    }
+
+    #[test]
+    fn the_root_does_not_keep_the_output() {
+        let device = FlexDevice;
+        let weight = Tensor::<B, 1>::from_floats([2.0, 3.0], &device).require_grad();
+        let (segment, output) = Segment::<B>::leave(weight.clone() + 1.0, None);
+        assert_eq!(segment.root.dims(), [1]);
+        assert_eq!(values(output), [3.0, 4.0]);
+        let gradient = primitive(Tensor::<Flex, 1>::from_floats([5.0, 7.0], &device));
+        assert!(segment.backward(Some(gradient)).is_none());
+    }
+}

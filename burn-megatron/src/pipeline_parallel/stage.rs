@@ -1,0 +1,62 @@
+//! [`PipelineStage`]: what the pipeline asks of a part of a model.
+//!
+//! Implemented by models, one value per chunk; called by `pass`.
+
+use burn::tensor::{Tensor, backend::Backend};
+
+/// What a stage makes of a micro-batch.
+#[derive(Clone, Debug)]
+pub enum StageOutput<B: Backend, const D: usize> {
+    /// The activation that the next stage starts from.
+    Activation(Tensor<B, D>),
+    /// The losses of the last stage, one per token or sample, say: the run's objective makes one number of them.
+    Losses(Tensor<B, 1>),
+}
+
+/// A part of a model that was cut into stages, one behind the other; `D` is the number of dimensions of what they pass
+/// on.
+///
+/// Any burn module can be one. The same type serves as every stage, most easily as an enum or with optional fields.
+pub trait PipelineStage<B: Backend, const D: usize> {
+    /// What every stage is given of a micro-batch besides the activation: the samples for the first stage, the targets
+    /// for the last.
+    type MicroBatch;
+
+    /// The shape of the activation that comes from the stage before. Not asked of the first stage.
+    fn input_shape(&self, micro_batch: &Self::MicroBatch) -> [usize; D];
+
+    /// The shape of the activation that goes to the next stage. Not asked of the last stage.
+    fn output_shape(&self, micro_batch: &Self::MicroBatch) -> [usize; D];
+
+    /// Runs the stage. `input` is none on the first stage.
+    ///
+    /// # Shapes
+    /// - `input`: as [`input_shape`](Self::input_shape) says
+    /// - output: as [`output_shape`](Self::output_shape) says, or the losses
+    fn forward(&self, input: Option<Tensor<B, D>>, micro_batch: &Self::MicroBatch) -> StageOutput<B, D>;
+
+    /// How many segments the stage consists of. Each has a graph of its own; one is enough where nothing is recomputed.
+    fn num_segments(&self) -> usize {
+        1
+    }
+
+    /// Whether a segment keeps its input only, and is run again before its backward pass.
+    fn is_recomputed(&self, segment: usize) -> bool {
+        let _ = segment;
+        false
+    }
+
+    /// Runs one segment. `input` is the output of the segment before, or that of the stage.
+    ///
+    /// A parameter that several segments use must be declared as tied (see
+    /// [`ParallelContext::declare_tied`](crate::context::ParallelContext::declare_tied)).
+    fn forward_segment(
+        &self,
+        segment: usize,
+        input: Option<Tensor<B, D>>,
+        micro_batch: &Self::MicroBatch,
+    ) -> StageOutput<B, D> {
+        assert_eq!(segment, 0, "a stage of several segments says how each is run");
+        self.forward(input, micro_batch)
+    }
+}

@@ -1,0 +1,180 @@
+//! What comes into a stage and goes out of it while its list is carried out.
+//!
+//! Called by the executor.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+use burn::tensor::{DType, Shape, Tensor, TensorPrimitive};
+
+use super::boundary::{Boundary, Incoming};
+use super::schedule::{Action, Direction, Message};
+use super::timeline::{Activity, Timeline, TimelineLabel};
+use crate::collectives::{CollectiveBackend, CollectiveError, PendingSend};
+
+/// How many receives are under way before they are needed: one per direction. Each holds memory for its tensor.
+const RECEIVES_AHEAD: usize = 2;
+
+/// What identifies a tensor between two virtual stages: the direction, the micro-batch, and the virtual stage that
+/// made it.
+pub(super) type Tag = (Direction, usize, usize);
+
+/// The tensors that wait to be consumed or sent, and the transfers under way.
+pub(super) struct Traffic<'a, B: CollectiveBackend, const D: usize> {
+    boundary: &'a Boundary,
+    timeline: &'a Timeline,
+    dtype: DType,
+    device: B::Device,
+    /// What will be received and has not been posted, in the order of the list.
+    unposted: VecDeque<Message>,
+    posted: VecDeque<Posted<B>>,
+    /// What was received or made here and has neither been consumed nor sent.
+    tensors: HashMap<Tag, Tensor<B, D>>,
+    sending: Vec<(PendingSend, TimelineLabel, Instant)>,
+}
+
+struct Posted<B: CollectiveBackend> {
+    message: Message,
+    incoming: Incoming<B>,
+    at: Instant,
+}
+
+impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
+    /// Returns the traffic of a list of actions, before the first.
+    pub(super) fn new(
+        actions: &[Action],
+        boundary: &'a Boundary,
+        timeline: &'a Timeline,
+        dtype: DType,
+        device: B::Device,
+    ) -> Self {
+        let unposted = actions.iter().flat_map(|action| match action {
+            Action::Recv(message) => std::slice::from_ref(message),
+            Action::Exchange { recvs, .. } => recvs,
+            _ => &[],
+        });
+        Self {
+            boundary,
+            timeline,
+            dtype,
+            device,
+            unposted: unposted.copied().collect(),
+            posted: VecDeque::new(),
+            tensors: HashMap::new(),
+            sending: Vec::new(),
+        }
+    }
+
+    /// Posts the receives that come next in the list; `shape` says how large each is.
+    #[track_caller]
+    pub(super) fn post_receives(&mut self, shape: impl Fn(&Message) -> Shape) {
+        while self.posted.len() < RECEIVES_AHEAD
+            && let Some(message) = self.unposted.pop_front()
+        {
+            let incoming = self.boundary.recv_start(
+                shape(&message),
+                self.dtype,
+                &self.device,
+                (message.direction, message.peer),
+                &message.to_string(),
+            );
+            self.posted.push_back(Posted {
+                message,
+                incoming,
+                at: Instant::now(),
+            });
+        }
+    }
+
+    /// Waits for a message.
+    pub(super) fn receive(&mut self, message: &Message) -> Result<(), CollectiveError> {
+        let posted = self
+            .posted
+            .pop_front()
+            .expect("receives are posted in the order of the list");
+        assert_eq!(posted.message, *message, "receives are posted in the order of the list");
+        let started = Instant::now();
+        let label = self.label(message);
+        let arrived = posted.incoming.pending.finished_at();
+        let tensor = self.boundary.finish(posted.incoming)?;
+        let finished = Instant::now();
+        // What waited for nothing is no wait.
+        if arrived.is_none() {
+            self.timeline.record(Activity::Wait, label, started, finished);
+        }
+        self.timeline
+            .record(Activity::Receive, label, posted.at, arrived.unwrap_or(finished));
+        let tag = (message.direction, message.micro_batch, message.from);
+        self.tensors
+            .insert(tag, Tensor::from_primitive(TensorPrimitive::Float(tensor)));
+        Ok(())
+    }
+
+    /// Starts to send what was made.
+    #[track_caller]
+    pub(super) fn send(&mut self, message: &Message) -> Result<(), CollectiveError> {
+        let tag = (message.direction, message.micro_batch, message.from);
+        let tensor = self.take(tag).expect("the schedule sends what was made");
+        let started = Instant::now();
+        let tensor = tensor.into_primitive().tensor();
+        let pending = self
+            .boundary
+            .send_start::<B>(tensor, message.direction, message.peer, &message.to_string())?;
+        self.sending.push((pending, self.label(message), started));
+        self.reap()
+    }
+
+    /// Takes a tensor, if it is there.
+    pub(super) fn take(&mut self, tag: Tag) -> Option<Tensor<B, D>> {
+        self.tensors.remove(&tag)
+    }
+
+    /// Leaves a tensor to be sent, or to be consumed by another chunk of this rank.
+    pub(super) fn put(&mut self, tag: Tag, tensor: Tensor<B, D>) {
+        self.tensors.insert(tag, tensor);
+    }
+
+    /// Waits until everything has been handed over.
+    pub(super) fn finish(mut self) -> Result<(), CollectiveError> {
+        let started = Instant::now();
+        let label = TimelineLabel::default();
+        let was_idle = self.sending.iter().all(|(pending, ..)| pending.finished_at().is_some());
+        for (pending, label, started) in self.sending.drain(..) {
+            let finished = pending.finished_at();
+            pending.wait()?;
+            let finished = finished.unwrap_or_else(Instant::now);
+            self.timeline.record(Activity::Send, label, started, finished);
+        }
+        if !was_idle {
+            self.timeline.record(Activity::Wait, label, started, Instant::now());
+        }
+        assert!(
+            self.tensors.is_empty() && self.posted.is_empty() && self.unposted.is_empty(),
+            "a checked schedule consumes everything, but {:?} are left",
+            self.tensors.keys()
+        );
+        Ok(())
+    }
+
+    /// Ends the sends that are done.
+    fn reap(&mut self) -> Result<(), CollectiveError> {
+        let (done, under_way): (Vec<_>, Vec<_>) = std::mem::take(&mut self.sending)
+            .into_iter()
+            .partition(|(pending, ..)| pending.finished_at().is_some());
+        self.sending = under_way;
+        for (pending, label, started) in done {
+            let finished = pending.finished_at().unwrap_or(started);
+            self.timeline.record(Activity::Send, label, started, finished);
+            pending.wait()?;
+        }
+        Ok(())
+    }
+
+    fn label(&self, message: &Message) -> TimelineLabel {
+        TimelineLabel {
+            micro_batch: Some(message.micro_batch),
+            chunk: None,
+            peer: Some(self.boundary.rank_of(message.peer)),
+        }
+    }
+}

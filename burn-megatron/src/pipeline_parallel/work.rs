@@ -1,0 +1,129 @@
+//! What the executor has done with the micro-batches: training, or evaluation.
+
+use std::collections::HashMap;
+
+use burn::module::{AutodiffModule, Module};
+use burn::tensor::{Shape, Tensor, backend::Backend};
+
+use super::pass::{Chunk, Pass};
+use super::schedule::{Direction, Task};
+use super::segment::PipelineBackend;
+use super::stage::{PipelineStage, StageOutput};
+use crate::data_parallel::{DistributedDataParallel, StepPart};
+
+/// Carries tasks out on tensors without autodiff: what crosses between stages.
+pub(super) trait Work<B: Backend, const D: usize> {
+    /// Runs a task in a direction. `input` is the activation of the stage before or the gradient of the output; returns
+    /// the activation for the next stage or the gradient for the one before.
+    fn run(&mut self, direction: Direction, task: Task, input: Option<Tensor<B, D>>) -> Option<Tensor<B, D>>;
+
+    /// The shape of what comes in for a task from a direction.
+    fn shape(&self, direction: Direction, task: Task) -> Shape;
+}
+
+/// Forward and backward passes of a step.
+pub(super) struct Training<'a, B: PipelineBackend, M: PipelineStage<B, D>, O, const D: usize> {
+    pub(super) stages: &'a mut DistributedDataParallel<B, Vec<M>>,
+    pub(super) micro_batches: &'a [M::MicroBatch],
+    pub(super) objective: O,
+    /// The micro-batch that goes backward through each chunk last.
+    pub(super) last_backward: Vec<Option<usize>>,
+    /// Micro-batches that have gone forward and not yet backward.
+    pub(super) passes: HashMap<Task, Pass<B, D>>,
+}
+
+impl<B, M, O, const D: usize> Work<B::InnerBackend, D> for Training<'_, B, M, O, D>
+where
+    B: PipelineBackend,
+    M: AutodiffModule<B> + PipelineStage<B, D>,
+    O: Fn(usize, Tensor<B, 1>) -> Tensor<B, 1>,
+{
+    fn run(
+        &mut self,
+        direction: Direction,
+        task: Task,
+        input: Option<Tensor<B::InnerBackend, D>>,
+    ) -> Option<Tensor<B::InnerBackend, D>> {
+        let pass = match direction {
+            Direction::Forward => None,
+            Direction::Backward => {
+                let is_last = self.last_backward[task.chunk] == Some(task.micro_batch);
+                self.stages
+                    .expect(if is_last { StepPart::Last } else { StepPart::More });
+                Some(
+                    self.passes
+                        .remove(&task)
+                        .expect("a checked schedule goes forward first"),
+                )
+            }
+        };
+        let stages = &*self.stages;
+        let chunk = Chunk {
+            module: &stages.module()[task.chunk],
+            hook: |module: M| stages.hooked(module),
+            objective: |losses| (self.objective)(task.micro_batch, losses),
+        };
+        let micro_batch = &self.micro_batches[task.micro_batch];
+        match pass {
+            Some(pass) => chunk.backward(pass, input, micro_batch),
+            None => {
+                let (pass, output) = chunk.forward(input, micro_batch);
+                self.passes.insert(task, pass);
+                output
+            }
+        }
+    }
+
+    fn shape(&self, direction: Direction, task: Task) -> Shape {
+        shape_of(
+            &self.stages.module()[task.chunk],
+            direction,
+            &self.micro_batches[task.micro_batch],
+        )
+    }
+}
+
+/// Forward passes without autodiff.
+pub(super) struct Evaluation<'a, M, T, L> {
+    pub(super) stages: &'a [M],
+    pub(super) micro_batches: &'a [T],
+    pub(super) losses: L,
+}
+
+impl<B, M, L, const D: usize> Work<B, D> for Evaluation<'_, M, M::MicroBatch, L>
+where
+    B: Backend,
+    M: Module<B> + PipelineStage<B, D>,
+    L: FnMut(usize, Tensor<B, 1>),
+{
+    fn run(&mut self, direction: Direction, task: Task, mut input: Option<Tensor<B, D>>) -> Option<Tensor<B, D>> {
+        assert_eq!(direction, Direction::Forward, "an evaluation goes forward only");
+        let (stage, micro_batch) = (&self.stages[task.chunk], &self.micro_batches[task.micro_batch]);
+        for segment in 0..stage.num_segments() {
+            match stage.forward_segment(segment, input.take(), micro_batch) {
+                StageOutput::Activation(output) => input = Some(output),
+                StageOutput::Losses(losses) => (self.losses)(task.micro_batch, losses),
+            }
+        }
+        input
+    }
+
+    fn shape(&self, direction: Direction, task: Task) -> Shape {
+        shape_of(
+            &self.stages[task.chunk],
+            direction,
+            &self.micro_batches[task.micro_batch],
+        )
+    }
+}
+
+fn shape_of<B: Backend, M: PipelineStage<B, D>, const D: usize>(
+    stage: &M,
+    direction: Direction,
+    micro_batch: &M::MicroBatch,
+) -> Shape {
+    Shape::new(match direction {
+        Direction::Forward => stage.input_shape(micro_batch),
+        Direction::Backward => stage.output_shape(micro_batch),
+    })
+}
