@@ -7,8 +7,8 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 
-use super::StepCoordinates;
 use super::philox::{key_words, philox4x32_10};
+use super::{StepCoordinates, TokenPlace};
 
 /// Which dropout of the model this is: every site has its own number, so no two share a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +78,9 @@ impl Dropout {
             places.len()
         );
         let mut mask = vec![0.0f32; tokens * d_model];
-        for (row, place) in mask.chunks_exact_mut(d_model).zip(places) {
-            self.fill_row(row, step, place.sample, place.position, 0);
+        for (row, &place) in mask.chunks_exact_mut(d_model).zip(places) {
+            let place = RowPlace { place, head: 0 };
+            self.fill_row(row, step, place, 0.0);
         }
         input.clone() * self.mask_tensor(mask, &input)
     }
@@ -102,34 +103,44 @@ impl Dropout {
         step: &StepCoordinates,
         first_head: usize,
     ) -> Tensor<B, 4> {
-        if !self.is_active::<B>(&input.device()) {
+        let Some(dropout) = self.of_attention::<B>(step, first_head, &input.device()) else {
             return input;
-        }
-        let [batch, heads, queries, keys] = input.dims();
-        let places = step.tokens.places();
-        assert_eq!(
-            batch * queries,
-            places.len(),
-            "dropout of {batch} * {queries} queries with coordinates of {} tokens",
-            places.len()
-        );
-        let mut mask = vec![0.0f32; batch * heads * queries * keys];
-        for (index, row) in mask.chunks_exact_mut(keys).enumerate() {
-            let (sample, head, query) = (index / (heads * queries), index / queries % heads, index % queries);
-            let place = places[sample * queries + query];
-            self.fill_row(row, step, place.sample, place.position, (first_head + head) as u32);
+        };
+        let dims = input.dims();
+        dropout.check(dims);
+        let mut mask = vec![0.0f32; dims.iter().product()];
+        for (row, weights) in mask.chunks_exact_mut(dims[3]).enumerate() {
+            dropout.fill_row(weights, row, dims, 0.0);
         }
         input.clone() * self.mask_tensor(mask, &input)
+    }
+
+    /// Returns this dropout at the coordinates of a step, for an operation that drops attention weights itself.
+    ///
+    /// None without autodiff, and at probability 0: then nothing falls. `first_head` is the number in the model of the
+    /// first of this rank's heads.
+    pub fn of_attention<B: Backend>(
+        &self,
+        step: &StepCoordinates,
+        first_head: usize,
+        device: &B::Device,
+    ) -> Option<AttentionDropout> {
+        self.is_active::<B>(device).then(|| AttentionDropout {
+            dropout: self.clone(),
+            step: step.clone(),
+            first_head,
+        })
     }
 
     fn is_active<B: Backend>(&self, device: &B::Device) -> bool {
         self.probability > 0.0 && B::ad_enabled(device)
     }
 
-    /// Writes 1 where an element of the row is kept, 0 where it falls.
-    fn fill_row(&self, row: &mut [f32], step: &StepCoordinates, sample: u64, position: u32, head: u32) {
+    /// Writes 1 where an element of the row is kept, `fallen` where it falls.
+    fn fill_row(&self, row: &mut [f32], step: &StepCoordinates, place: RowPlace, fallen: f32) {
         /// Bits of the counter's first word that number the blocks of four columns; heads take the rest.
         const BLOCK_BITS: u32 = 20;
+        let (head, position) = (place.head, place.place.position);
         assert!(
             row.len() <= 4 << BLOCK_BITS && head < 1 << (32 - BLOCK_BITS),
             "dropout addresses rows of at most {} columns and {} heads, got {} and head {head}",
@@ -141,22 +152,85 @@ impl Dropout {
         // Rounded down: the probability is exact to 2^-32.
         let threshold = (self.probability * 4_294_967_296.0) as u32;
         // Samples and iterations wrap after 2^32, where a mask would come a second time.
-        let (sample, iteration) = (sample as u32, step.iteration as u32);
+        let (sample, iteration) = (place.place.sample as u32, step.iteration as u32);
         for (block, columns) in row.chunks_mut(4).enumerate() {
             let counter = [block as u32 | head << BLOCK_BITS, position, sample, iteration];
             let words = philox4x32_10(counter, key);
             for (column, word) in columns.iter_mut().zip(words) {
-                *column = f32::from(u8::from(word >= threshold));
+                *column = if word >= threshold { 1.0 } else { fallen };
             }
         }
     }
 
+    /// What kept elements are multiplied by, so that the mean is kept.
+    fn scale(&self) -> f64 {
+        1.0 / (1.0 - self.probability)
+    }
+
     /// The mask as a tensor of the input's type and shape, scaled by `1 / (1 - probability)`.
     fn mask_tensor<B: Backend, const D: usize>(&self, mask: Vec<f32>, like: &Tensor<B, D>) -> Tensor<B, D> {
-        let scale = 1.0 / (1.0 - self.probability);
         let data = TensorData::new(mask, like.shape());
         let dtype: DType = like.dtype();
-        Tensor::<B, D>::from_data(data, (&like.device(), dtype)).mul_scalar(scale)
+        Tensor::<B, D>::from_data(data, (&like.device(), dtype)).mul_scalar(self.scale())
+    }
+}
+
+/// Where a row of elements lies: its token, and its head (0 outside attention).
+#[derive(Clone, Copy)]
+struct RowPlace {
+    place: TokenPlace,
+    head: u32,
+}
+
+/// The dropout of attention weights at the coordinates of a step: made again at any time, it drops the same weights.
+///
+/// Held by an operation that recomputes its weights in the backward pass, instead of a mask.
+#[derive(Clone, Debug)]
+pub struct AttentionDropout {
+    dropout: Dropout,
+    step: StepCoordinates,
+    first_head: usize,
+}
+
+impl AttentionDropout {
+    /// What kept weights are multiplied by: `1 / (1 - probability)`.
+    pub fn scale(&self) -> f64 {
+        self.dropout.scale()
+    }
+
+    /// Checks that weights of this shape are those of the step's tokens.
+    ///
+    /// # Shapes
+    /// - `dims`: `[batch, heads, queries, keys]`
+    ///
+    /// # Panics
+    /// When the queries are not as many as the step has tokens.
+    pub fn check(&self, [batch, _, queries, _]: [usize; 4]) {
+        let tokens = self.step.tokens.places().len();
+        assert_eq!(
+            batch * queries,
+            tokens,
+            "dropout of {batch} * {queries} queries with coordinates of {tokens} tokens"
+        );
+    }
+
+    /// Writes 1 where a weight of a query is kept, −1 where it falls; the first keys where `signs` is shorter.
+    ///
+    /// `row` counts the queries of all heads of all samples, as the weights of shape `dims` have them in order.
+    ///
+    /// # Panics
+    /// When there is no such row, or [`check`](Self::check) fails and the row's token is not there.
+    pub fn fill_signs(&self, signs: &mut [f32], row: usize, dims: [usize; 4]) {
+        self.fill_row(signs, row, dims, -1.0);
+    }
+
+    fn fill_row(&self, weights: &mut [f32], row: usize, [_, heads, queries, _]: [usize; 4], fallen: f32) {
+        let (sample, head, query) = (row / (heads * queries), row / queries % heads, row % queries);
+        let place = RowPlace {
+            place: self.step.tokens.places()[sample * queries + query],
+            head: (self.first_head + head) as u32,
+        };
+        self.dropout.fill_row(weights, &self.step, place, fallen);
     }
 }
 

@@ -10,5 +10,5 @@ pub mod philox;
 mod stream;
 
 pub use coordinates::{StepCoordinates, TokenMap, TokenPlace};
-pub use dropout::{Dropout, DropoutConfig, DropoutSite};
+pub use dropout::{AttentionDropout, Dropout, DropoutConfig, DropoutSite};
 pub use stream::RandomStream;

@@ -28,6 +28,11 @@ pub fn peak_bytes() -> usize {
     PEAK.load(Relaxed)
 }
 
+/// The bytes that are allocated now; 0 where [`CountingAllocator`] is not the global allocator.
+pub fn allocated_bytes() -> usize {
+    CURRENT.load(Relaxed)
+}
+
 /// The bytes of memory that this machine has, where the system tells.
 pub fn machine_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

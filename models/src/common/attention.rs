@@ -2,8 +2,7 @@
 
 use burn::config::Config;
 use burn::module::Module;
-use burn::tensor::{Tensor, activation::softmax, backend::Backend};
-use burn_megatron::collectives::CollectiveBackend;
+use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::mutants::{self, Mutant};
 use burn_megatron::parameters::ParameterInit;
@@ -13,7 +12,7 @@ use burn_megatron::tensor_parallel::{
 };
 use burn_megatron::topology::{TopologyError, check_divides};
 
-use super::TokenContext;
+use super::{AttentionBackend, Recompute, Sight, TokenContext, WeightRule, attention_core};
 
 /// Configuration of [`CausalSelfAttention`].
 #[derive(Config, Debug)]
@@ -25,6 +24,9 @@ pub struct CausalSelfAttentionConfig {
     /// The probability with which an attention weight becomes zero.
     #[config(default = 0.0)]
     pub dropout: f64,
+    /// Whether the backward pass computes the attention weights again, instead of the forward pass keeping them.
+    #[config(default = false)]
+    pub recompute_attention: bool,
     /// How the fused query-key-value projection starts.
     pub qkv_init: ParameterInit,
     /// How the output projection starts.
@@ -42,6 +44,8 @@ pub struct CausalSelfAttention<B: Backend> {
     /// The projection back.
     pub c_proj: RowParallelLinear<B>,
     dropout: Dropout,
+    #[module(skip)]
+    recompute: Recompute,
     n_heads: usize,
     first_head: usize,
     d_head: usize,
@@ -77,6 +81,10 @@ impl CausalSelfAttentionConfig {
             c_attn,
             c_proj,
             dropout: DropoutConfig::new(self.dropout).init(dropout_site),
+            recompute: match self.recompute_attention {
+                true => Recompute::Weights,
+                false => Recompute::Nothing,
+            },
             n_heads,
             first_head: group.rank() * n_heads,
             d_head: self.d_model / self.n_heads,
@@ -84,7 +92,7 @@ impl CausalSelfAttentionConfig {
     }
 }
 
-impl<B: CollectiveBackend> CausalSelfAttention<B> {
+impl<B: AttentionBackend> CausalSelfAttention<B> {
     /// Applies attention within each sample.
     ///
     /// # Shapes
@@ -109,13 +117,13 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         // [batch, heads, seq, d_head]
         let [query, key, value] =
             [0, key_part, value_part].map(|part| qkv.clone().narrow(2, part, 1).squeeze_dim::<4>(2).swap_dims(1, 2));
-        let scale = 1.0 / (d_head as f64).sqrt();
-        let scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(scale);
-        // [batch, heads, seq, seq]
-        let weights = softmax(scores + tokens.causal_mask.clone(), 3);
-        let weights = self.dropout.forward_attention(weights, &tokens.all, self.first_head);
-        let output = weights
-            .matmul(value)
+        let rule = WeightRule {
+            sight: Sight::Causal,
+            dropout: self
+                .dropout
+                .of_attention::<B>(&tokens.all, self.first_head, &query.device()),
+        };
+        let output = attention_core(query, key, value, rule, self.recompute)
             .swap_dims(1, 2)
             .reshape([batch * seq, heads * d_head]);
         self.c_proj.forward(output)

@@ -4,13 +4,12 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig};
 use burn::tensor::{Tensor, backend::Backend};
-use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
 use burn_megatron::tensor_parallel::layer_norm;
 use burn_megatron::topology::TopologyError;
 
-use super::{CausalSelfAttention, CausalSelfAttentionConfig, Mlp, MlpConfig, TokenContext};
+use super::{AttentionBackend, CausalSelfAttention, CausalSelfAttentionConfig, Mlp, MlpConfig, TokenContext};
 
 /// The dropout sites inside a layer: each has its own number, and so its own mask.
 const ATTENTION_WEIGHTS_SITE: u32 = 0;
@@ -80,7 +79,7 @@ impl BlockConfig {
     }
 }
 
-impl<B: CollectiveBackend> Block<B> {
+impl<B: AttentionBackend> Block<B> {
     /// Applies the block.
     ///
     /// # Shapes

@@ -30,6 +30,10 @@ pub struct GptConfig {
     /// The probability with which an attention weight becomes zero.
     #[config(default = 0.0)]
     pub attention_dropout: f64,
+    /// Whether the backward pass computes attention weights again, instead of the forward pass keeping them: Megatron's
+    /// selective recomputation. It changes no bit of the result.
+    #[config(default = false)]
+    pub recompute_attention: bool,
     /// The number that norms add to the variance.
     #[config(default = 1e-5)]
     pub norm_epsilon: f64,

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig};
 use burn::tensor::{Int, Tensor, backend::Backend};
-use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
+use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::parameters::ParameterInit;
@@ -16,7 +16,7 @@ use burn_megatron::topology::TopologyError;
 use burn_megatron::training::{LanguageModel, TokenBatch};
 
 use super::GptConfig;
-use crate::common::{Block, BlockConfig, CausalSelfAttentionConfig, MlpConfig, TokenContext};
+use crate::common::{AttentionBackend, Block, BlockConfig, CausalSelfAttentionConfig, MlpConfig, TokenContext};
 
 /// The number of the embedding's dropout site; its layer is the one behind the last.
 const EMBEDDING_SITE: u32 = 0;
@@ -60,7 +60,8 @@ impl GptConfig {
         let padded = self.padded_vocab(context.config().tensor_parallel_size);
         let block = BlockConfig::new(
             CausalSelfAttentionConfig::new(self.d_model, self.n_heads, init, output_init)
-                .with_dropout(self.attention_dropout),
+                .with_dropout(self.attention_dropout)
+                .with_recompute_attention(self.recompute_attention),
             MlpConfig::new(self.d_model, self.hidden_size(), init, output_init),
         )
         .with_norm_epsilon(self.norm_epsilon)
@@ -98,7 +99,7 @@ impl GptConfig {
     }
 }
 
-impl<B: CollectiveBackend> Gpt<B> {
+impl<B: AttentionBackend> Gpt<B> {
     /// Scores the vocabulary after each token.
     ///
     /// # Shapes
@@ -155,7 +156,7 @@ impl<B: CollectiveBackend> Gpt<B> {
     }
 }
 
-impl<B: CollectiveBackend> LanguageModel<B> for Gpt<B> {
+impl<B: AttentionBackend> LanguageModel<B> for Gpt<B> {
     fn token_losses(&self, batch: TokenBatch<B>) -> Tensor<B, 1> {
         Gpt::token_losses(self, batch.tokens, batch.targets, &batch.step)
     }

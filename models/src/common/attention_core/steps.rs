@@ -1,0 +1,66 @@
+//! The core's forward and backward pass on a backend without autodiff. Called by the backends' `attention_core`.
+
+use burn::tensor::{TensorMetadata, ops::FloatTensor};
+
+use super::{AttentionKernels, WeightRule};
+
+/// Returns the weights, with the signs of dropout.
+pub(super) fn weights<B: AttentionKernels>(
+    query: FloatTensor<B>,
+    key: FloatTensor<B>,
+    rule: &WeightRule,
+) -> FloatTensor<B> {
+    let scale = score_scale::<B>(&query);
+    let scores = B::float_matmul(query, B::float_swap_dims(key, 2, 3));
+    B::attention_weights(scores, rule, scale)
+}
+
+/// Returns the output of given weights.
+pub(super) fn output<B: AttentionKernels>(
+    weights: FloatTensor<B>,
+    value: FloatTensor<B>,
+    rule: &WeightRule,
+) -> FloatTensor<B> {
+    match &rule.dropout {
+        None => B::float_matmul(weights, value),
+        // The output is smaller than the weights, so dropout's scale waits for it.
+        Some(dropout) => B::float_mul_scalar(B::float_matmul(B::relu(weights), value), dropout.scale().into()),
+    }
+}
+
+/// Returns the gradients of query, key and value that are wanted.
+pub(super) fn gradients<B: AttentionKernels>(
+    [query, key, value]: [FloatTensor<B>; 3],
+    weights: FloatTensor<B>,
+    gradient: FloatTensor<B>,
+    rule: &WeightRule,
+    [wants_query, wants_key, wants_value]: [bool; 3],
+) -> [Option<FloatTensor<B>>; 3] {
+    let gradient = match &rule.dropout {
+        None => gradient,
+        Some(dropout) => B::float_mul_scalar(gradient, dropout.scale().into()),
+    };
+    let scores_gradient = (wants_query || wants_key).then(|| {
+        let weights_gradient = B::float_matmul(gradient.clone(), B::float_swap_dims(value, 2, 3));
+        B::scores_gradient(weights.clone(), weights_gradient, rule, score_scale::<B>(&query))
+    });
+    let value_gradient = wants_value.then(|| {
+        let kept = match rule.dropout {
+            None => weights,
+            Some(_) => B::relu(weights),
+        };
+        B::float_matmul(B::float_swap_dims(kept, 2, 3), gradient)
+    });
+    let query_gradient = scores_gradient
+        .clone()
+        .filter(|_| wants_query)
+        .map(|scores| B::float_matmul(scores, key));
+    let key_gradient = scores_gradient
+        .filter(|_| wants_key)
+        .map(|scores| B::float_matmul(B::float_swap_dims(scores, 2, 3), query));
+    [query_gradient, key_gradient, value_gradient]
+}
+
+fn score_scale<B: AttentionKernels>(query: &FloatTensor<B>) -> f64 {
+    1.0 / (query.shape()[3] as f64).sqrt()
+}
