@@ -55,12 +55,6 @@ pub enum TopologyError {
         /// The nearest world sizes that would do, as text.
         nearest: String,
     },
-    /// A model that is not cut into stages, on several.
-    #[error("this model has no pipeline stages: pipeline_parallel_size must be 1, got {pipeline}")]
-    NoStages {
-        /// The pipeline-parallel size.
-        pipeline: usize,
-    },
     /// Sequence parallelism without tensor parallelism.
     #[error(
         "sequence_parallel needs tensor_parallel_size of at least 2, got 1; \

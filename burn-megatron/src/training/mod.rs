@@ -15,4 +15,4 @@ pub use metrics::StepMetrics;
 pub use model::{LanguageModel, TokenBatch};
 pub use schedule::{LearningRateConfig, LearningRateDecay, LearningRateSchedule, ScheduleError};
 pub use stragglers::{RankTime, StragglerReport};
-pub use trainer::{StepResult, Trainer, TrainingError};
+pub use trainer::{StepResult, Trainer, TrainerOptions, TrainingError};

@@ -5,48 +5,64 @@
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 
 use crate::data::MicroBatch;
+use crate::pipeline_parallel::PipelineStage;
 use crate::random::{StepCoordinates, TokenMap};
 
-/// A model that predicts each token's successor.
-pub trait LanguageModel<B: Backend> {
-    /// Returns the cross-entropy of each token's successor, in nats.
-    ///
-    /// # Shapes
-    /// - `batch.tokens` and `batch.targets`: `[batch, seq]`
-    /// - output: `[batch * seq]`, the same on every tensor-parallel rank
-    fn token_losses(&self, batch: TokenBatch<B>) -> Tensor<B, 1>;
-
-    /// The number of tokens that the model knows, without padding: tokens are below it.
+/// A model that predicts each token's successor, or one of the stages that such a model was cut into.
+///
+/// Its losses, as the last [`PipelineStage`], are the cross-entropy of each token's successor in nats: `[batch * seq]`,
+/// the same on every tensor-parallel rank.
+pub trait LanguageModel<B: Backend>: PipelineStage<B, 2, MicroBatch = TokenBatch> {
+    /// The number of tokens that the model knows, without padding: tokens are below it. Every stage says the same.
     fn vocab_size(&self) -> usize;
 }
 
-/// One micro-batch as tensors, with what dropout must know of it.
+/// One micro-batch, with what dropout must know of it.
 #[derive(Clone, Debug)]
-pub struct TokenBatch<B: Backend> {
-    /// `[batch, seq]`.
-    pub tokens: Tensor<B, 2, Int>,
-    /// `[batch, seq]`: the successor of each token.
-    pub targets: Tensor<B, 2, Int>,
+pub struct TokenBatch {
+    tokens: Vec<i32>,
+    targets: Vec<i32>,
+    /// Samples.
+    pub micro_batch_size: usize,
+    /// Tokens per sample.
+    pub seq_length: usize,
     /// The place of each token.
     pub step: StepCoordinates,
 }
 
-impl<B: Backend> TokenBatch<B> {
-    /// Returns the tensors of a micro-batch in step `iteration`; `seed` is that of dropout.
-    pub fn new(micro_batch: &MicroBatch, seed: u64, iteration: u64, device: &B::Device) -> Self {
-        let shape = [micro_batch.micro_batch_size, micro_batch.seq_length];
-        let tensor = |values: &[i32]| {
-            let data = TensorData::new(values.to_vec(), shape);
-            Tensor::from_data(data, (device, DType::I32))
-        };
+impl TokenBatch {
+    /// Returns a micro-batch as it is in step `iteration`; `seed` is that of dropout.
+    pub fn new(micro_batch: &MicroBatch, seed: u64, iteration: u64) -> Self {
         Self {
-            tokens: tensor(&micro_batch.tokens),
-            targets: tensor(&micro_batch.targets),
+            tokens: micro_batch.tokens.clone(),
+            targets: micro_batch.targets.clone(),
+            micro_batch_size: micro_batch.micro_batch_size,
+            seq_length: micro_batch.seq_length,
             step: StepCoordinates {
                 seed,
                 iteration,
                 tokens: TokenMap::of_samples(&micro_batch.sample_ids, micro_batch.seq_length),
             },
         }
+    }
+
+    /// The number of tokens.
+    pub fn num_tokens(&self) -> usize {
+        self.micro_batch_size * self.seq_length
+    }
+
+    /// Returns the tokens, `[batch, seq]`.
+    pub fn tokens<B: Backend>(&self, device: &B::Device) -> Tensor<B, 2, Int> {
+        self.tensor(&self.tokens, device)
+    }
+
+    /// Returns the successor of each token, `[batch, seq]`.
+    pub fn targets<B: Backend>(&self, device: &B::Device) -> Tensor<B, 2, Int> {
+        self.tensor(&self.targets, device)
+    }
+
+    fn tensor<B: Backend>(&self, values: &[i32], device: &B::Device) -> Tensor<B, 2, Int> {
+        let data = TensorData::new(values.to_vec(), [self.micro_batch_size, self.seq_length]);
+        Tensor::from_data(data, (device, DType::I32))
     }
 }

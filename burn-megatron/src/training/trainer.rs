@@ -3,6 +3,7 @@
 //! Called by training programs and by the parity tests.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 use burn::module::AutodiffModule;
 use burn::optim::Optimizer;
@@ -10,14 +11,16 @@ use burn::optim::adaptor::OptimizerAdaptor;
 use burn::tensor::{Tensor, backend::Backend};
 
 use super::{LanguageModel, LearningRateSchedule, TokenBatch, TrainingConfig, TrainingConfigError};
-use crate::collectives::{CollectiveError, ReduceOp, catch_collective_error};
+use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
-use crate::data_parallel::{
-    DataParallelConfig, DataParallelError, DistributedDataParallel, HookBackend, ReducedGradients, StepPart,
-};
+use crate::data_parallel::{DataParallelConfig, DataParallelError, DistributedDataParallel, ReducedGradients};
 use crate::mutants::{self, Mutant};
 use crate::optimizer::AdamW;
+use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
+use crate::pipeline_parallel::{
+    Activity, PipelineBackend, PipelineError, PipelineExecutor, Timeline, TimelineLabel,
+};
 
 /// What can end training.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +31,10 @@ pub enum TrainingError {
     /// A collective failed, or replicas differ.
     #[error(transparent)]
     DataParallel(#[from] DataParallelError),
-    /// A collective outside the backward pass failed.
+    /// The schedule cannot be, or a pass through the pipeline failed.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+    /// A collective outside the passes failed.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
     /// A token that the model does not know.
@@ -75,12 +81,37 @@ pub struct StepResult {
     pub learning_rate: f64,
 }
 
-/// A model with its optimizer, and how far it has come.
-pub struct Trainer<B: HookBackend, M: AutodiffModule<B>> {
-    ddp: DistributedDataParallel<B, M>,
+/// How the trainer uses the layout.
+#[derive(Clone, Debug)]
+pub struct TrainerOptions {
+    /// Buckets and synchronisation of the data-parallel ranks.
+    pub data_parallel: DataParallelConfig,
+    /// The order of the micro-batches; 1F1B, interleaved where stages have several chunks, if not given.
+    pub schedule: Option<ScheduleKind>,
+    /// Where what this rank does is recorded, while it is on.
+    pub timeline: Timeline,
+}
+
+impl Default for TrainerOptions {
+    fn default() -> Self {
+        Self {
+            data_parallel: DataParallelConfig::new(),
+            schedule: None,
+            timeline: Timeline::default(),
+        }
+    }
+}
+
+/// The chunks of this rank's stage of a model, with their optimizer, and how far they have come.
+///
+/// Without pipeline stages, the one chunk is the model.
+pub struct Trainer<B: PipelineBackend, M: AutodiffModule<B>> {
+    ddp: DistributedDataParallel<B, Vec<M>>,
     /// Parameters of two dimensions and more, which decay, and the others: biases and norms.
-    optimizers: [OptimizerAdaptor<AdamW, M, B>; 2],
+    optimizers: [OptimizerAdaptor<AdamW, Vec<M>, B>; 2],
     schedule: LearningRateSchedule,
+    executor: PipelineExecutor,
+    timeline: Timeline,
     config: TrainingConfig,
     context: ParallelContext,
     device: B::Device,
@@ -88,24 +119,35 @@ pub struct Trainer<B: HookBackend, M: AutodiffModule<B>> {
     consumed_samples: u64,
 }
 
-impl<B: HookBackend, M: AutodiffModule<B> + LanguageModel<B>> Trainer<B, M>
+impl<B: PipelineBackend, M: AutodiffModule<B> + LanguageModel<B>> Trainer<B, M>
 where
     M::InnerModule: LanguageModel<B::InnerBackend>,
 {
-    /// Wraps a model for training; the weights of all data-parallel ranks become those of the first.
+    /// Wraps the chunks of this rank's stage for training; the weights of all data-parallel ranks become those of the
+    /// first.
     ///
     /// # Errors
-    /// When the configuration does not fit the layout, or as [`DistributedDataParallel::new`].
+    /// When the configuration does not fit the layout, the schedule does not fit the micro-batches, or as
+    /// [`DistributedDataParallel::new`].
     pub fn new(
-        model: M,
+        chunks: Vec<M>,
         config: &TrainingConfig,
-        data_parallel: DataParallelConfig,
+        options: TrainerOptions,
         context: &ParallelContext,
         device: &B::Device,
     ) -> Result<Self, TrainingError> {
         config.validate(context.grid(), context.is_sequence_parallel())?;
+        let schedule = ScheduleConfig {
+            kind: options.schedule.unwrap_or_else(|| ScheduleKind::for_chunks(chunks.len())),
+            num_stages: context.grid().pipeline_parallel_size(),
+            num_chunks: chunks.len(),
+            num_micro_batches: config.num_micro_batches(context.grid().data_parallel_size())?,
+        };
+        let schedule = schedule.schedule().map_err(PipelineError::from)?;
         Ok(Self {
-            ddp: DistributedDataParallel::new(model, context, data_parallel)?,
+            executor: PipelineExecutor::new(schedule, context)?.with_timeline(&options.timeline),
+            timeline: options.timeline,
+            ddp: DistributedDataParallel::new(chunks, context, options.data_parallel)?,
             optimizers: [config.adamw(config.weight_decay).init(), config.adamw(0.0).init()],
             schedule: config.schedule().map_err(TrainingConfigError::from)?,
             config: config.clone(),
@@ -116,9 +158,14 @@ where
         })
     }
 
-    /// The model.
-    pub fn model(&self) -> &M {
+    /// The chunks of this rank's stage.
+    pub fn model(&self) -> &Vec<M> {
         self.ddp.module()
+    }
+
+    /// The schedule of a step.
+    pub fn executor(&self) -> &PipelineExecutor {
+        &self.executor
     }
 
     /// Steps taken.
@@ -131,9 +178,9 @@ where
     /// The loss is the sum of token losses over the number of tokens of the global batch, whatever the layout.
     ///
     /// # Communication
-    /// That of the model, forward and backward; gradients as [`DistributedDataParallel::backward`] and
-    /// [`DistributedDataParallel::gradients`]; two all-reduces of one number over the data-parallel group and one over
-    /// the model group.
+    /// That of the model, forward and backward, and between its stages; gradients as
+    /// [`DistributedDataParallel::backward`] and [`DistributedDataParallel::gradients`]; two all-reduces of one number
+    /// over the data-parallel group, one over the pipeline group and one over the model group.
     ///
     /// # Errors
     /// When a token is none of the model's, every token is masked, a collective fails, the replicas differ, or loss or
@@ -151,12 +198,20 @@ where
         micro_batches: &[MicroBatch],
         inspect: impl FnOnce(&ReducedGradients),
     ) -> Result<StepResult, TrainingError> {
+        self.timeline.set_step(self.iteration + 1);
         let (local_loss, tokens) = self.backward(micro_batches)?;
-        let mut gradients = self.ddp.gradients()?;
+        let timeline = self.timeline.clone();
+        let label = TimelineLabel::default();
+        let (mut gradients, grad_norm) = timeline.measure(Activity::Reduction, label, || {
+            let gradients = self.ddp.gradients()?;
+            let norm = gradients.global_norm(&self.context)?;
+            Ok::<_, TrainingError>((gradients, norm))
+        })?;
         let mut loss = [local_loss];
         self.context.data_group().all_reduce(&mut loss, ReduceOp::Sum)?;
+        // Only the last stage has one.
+        self.context.pipeline_group().all_reduce(&mut loss, ReduceOp::Sum)?;
         let loss = loss[0] / tokens;
-        let grad_norm = gradients.global_norm(&self.context)?;
         self.check_finite("loss", loss, None)?;
         self.check_finite("gradient norm", grad_norm, Some(&gradients))?;
         inspect(&gradients);
@@ -164,7 +219,7 @@ where
             gradients.clip(grad_norm, self.config.clip_grad);
         }
         let learning_rate = self.schedule.learning_rate(self.consumed_samples);
-        self.update(gradients, learning_rate)?;
+        timeline.measure(Activity::Optimizer, label, || self.update(gradients, learning_rate))?;
         self.iteration += 1;
         self.consumed_samples += self.config.global_batch_size as u64;
         let interval = self.config.replica_check_interval;
@@ -182,26 +237,39 @@ where
     /// ranks, without dropout.
     ///
     /// # Communication
-    /// That of the model, forward; one all-reduce of two numbers over the data-parallel group.
+    /// That of the model, forward, and between its stages; one all-reduce of two numbers over the data-parallel group
+    /// and one over the pipeline group.
     ///
     /// # Errors
-    /// When a collective fails.
+    /// When there are no micro-batches, or a collective fails.
     pub fn evaluate(&self, micro_batches: impl IntoIterator<Item = MicroBatch>) -> Result<f64, TrainingError> {
-        let model = self.ddp.module().valid();
+        let chunks: Vec<M::InnerModule> = self.ddp.module().valid();
+        let micro_batches: Vec<MicroBatch> = micro_batches.into_iter().collect();
+        let batches: Vec<TokenBatch> = micro_batches
+            .iter()
+            .map(|micro_batch| TokenBatch::new(micro_batch, self.config.seed, 0))
+            .collect();
+        let schedule = ScheduleConfig {
+            kind: ScheduleKind::GPipe,
+            num_stages: self.context.grid().pipeline_parallel_size(),
+            num_chunks: chunks.len(),
+            num_micro_batches: batches.len(),
+        };
+        let schedule = schedule.forward_only().map_err(PipelineError::from)?;
         let mut total = [0.0, 0.0];
-        for micro_batch in micro_batches {
-            let batch = TokenBatch::new(&micro_batch, self.config.seed, 0, &self.device);
-            let losses = catch_collective_error(|| host_losses(model.token_losses(batch)))?;
-            let (sum, count) = masked_sum(&losses, micro_batch.loss_mask.as_deref());
+        PipelineExecutor::new(schedule, &self.context)?.evaluate(&chunks, &batches, |number, losses| {
+            let mask = micro_batches[number].loss_mask.as_deref();
+            let (sum, count) = masked_sum(&host_losses(losses), mask);
             total[0] += sum;
             total[1] += count;
-        }
+        })?;
         self.context.data_group().all_reduce(&mut total, ReduceOp::Sum)?;
+        self.context.pipeline_group().all_reduce(&mut total, ReduceOp::Sum)?;
         Ok(total[0] / total[1])
     }
 
-    /// Runs every micro-batch forward and backward; returns the sum of this rank's losses and the number of tokens of
-    /// the global batch.
+    /// Runs every micro-batch forward and backward; returns the sum of this rank's losses, zero but on the last stage,
+    /// and the number of tokens of the global batch.
     fn backward(&mut self, micro_batches: &[MicroBatch]) -> Result<(f64, f64), TrainingError> {
         for micro_batch in micro_batches {
             self.check_tokens(micro_batch)?;
@@ -216,37 +284,33 @@ where
         }
         // The wrapper averages over the data-parallel ranks; the global sum is wanted.
         let scale = data_group.size() as f64 / tokens[0];
-        let mut total = 0.0;
-        for (number, micro_batch) in micro_batches.iter().enumerate() {
-            let turn = match number + 1 == micro_batches.len() {
-                true => StepPart::Last,
-                false => StepPart::More,
+        let batches: Vec<TokenBatch> = micro_batches
+            .iter()
+            .map(|micro_batch| TokenBatch::new(&self.dropout_numbers(micro_batch), self.config.seed, self.iteration))
+            .collect();
+        let sums = RefCell::new(vec![0.0; batches.len()]);
+        let device = &self.device;
+        self.executor.train(&mut self.ddp, &batches, |number, token_losses: Tensor<B, 1>| {
+            let mask = micro_batches[number].loss_mask.as_deref();
+            let losses = host_losses(token_losses.clone().inner());
+            sums.borrow_mut()[number] = masked_sum(&losses, mask).0;
+            let counted = match mask {
+                None => token_losses,
+                Some(mask) => {
+                    let dtype = token_losses.dtype();
+                    token_losses * Tensor::from_data(mask, (device, dtype))
+                }
             };
-            let micro_batch = &self.dropout_numbers(micro_batch);
-            let batch = TokenBatch::new(micro_batch, self.config.seed, self.iteration, &self.device);
-            let mask = micro_batch.loss_mask.as_deref();
-            let device = &self.device;
-            let mut losses = Vec::new();
-            self.ddp.backward(turn, |model| {
-                let token_losses = model.token_losses(batch);
-                losses = host_losses(token_losses.clone().inner());
-                let counted = match mask {
-                    None => token_losses,
-                    Some(mask) => {
-                        let dtype = token_losses.dtype();
-                        token_losses * Tensor::from_data(mask, (device, dtype))
-                    }
-                };
-                counted.sum().mul_scalar(scale)
-            })?;
-            total += masked_sum(&losses, mask).0;
-        }
-        Ok((total, tokens[0]))
+            counted.sum().mul_scalar(scale)
+        })?;
+        Ok((sums.into_inner().iter().sum(), tokens[0]))
     }
 
     /// Refuses tokens that the model does not know: on a sharded vocabulary they would pass for zeros.
     fn check_tokens(&self, micro_batch: &MicroBatch) -> Result<(), TrainingError> {
-        let vocab_size = self.ddp.module().vocab_size();
+        let Some(vocab_size) = self.ddp.module().first().map(|chunk| chunk.vocab_size()) else {
+            return Ok(());
+        };
         let is_known = |token: &&i32| usize::try_from(**token).is_ok_and(|token| token < vocab_size);
         let mut all = micro_batch.tokens.iter().chain(&micro_batch.targets);
         match all.find(|token| !is_known(token)) {

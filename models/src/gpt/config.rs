@@ -3,6 +3,8 @@
 use burn::config::Config;
 use burn_megatron::topology::{ParallelConfig, TopologyError};
 
+use super::LayerRecompute;
+
 /// Configuration of [`Gpt`](super::Gpt).
 #[derive(Config, Debug, PartialEq)]
 pub struct GptConfig {
@@ -34,6 +36,9 @@ pub struct GptConfig {
     /// selective recomputation. It changes no bit of the result.
     #[config(default = false)]
     pub recompute_attention: bool,
+    /// Which blocks keep their input only, and run again before their backward pass. It changes no bit of the result.
+    #[config(default = "LayerRecompute::Nothing")]
+    pub layer_recompute: LayerRecompute,
     /// The number that norms add to the variance.
     #[config(default = 1e-5)]
     pub norm_epsilon: f64,
@@ -41,6 +46,38 @@ pub struct GptConfig {
     /// `√(2 * n_layers)`.
     #[config(default = 0.02)]
     pub init_deviation: f64,
+}
+
+/// A GPT that cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GptError {
+    /// A size that does not divide.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// A whole model was asked for where there are stages.
+    #[error(
+        "a whole model needs pipeline_parallel_size 1, got {pipeline}: make this rank's chunks with \
+         GptConfig::init_stage"
+    )]
+    Stages {
+        /// The pipeline-parallel size.
+        pipeline: usize,
+    },
+    /// A layer layout for something else.
+    #[error(
+        "the layer layout must be for {n_layers} layers on {pipeline} stages, got one for {layout_layers} layers on \
+         {layout_stages} stages"
+    )]
+    LayerLayout {
+        /// The model's layers.
+        n_layers: usize,
+        /// The pipeline-parallel size.
+        pipeline: usize,
+        /// The layout's layers.
+        layout_layers: usize,
+        /// The layout's stages.
+        layout_stages: usize,
+    },
 }
 
 /// A well-known size: GPT-2's four, and those of the table in arXiv:2104.04473.
@@ -150,11 +187,6 @@ impl GptConfig {
             if size == 0 {
                 return Err(TopologyError::Zero { name });
             }
-        }
-        if parallel.pipeline_parallel_size > 1 {
-            return Err(TopologyError::NoStages {
-                pipeline: parallel.pipeline_parallel_size,
-            });
         }
         burn_megatron::topology::check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
         parallel.check_tensor_divides("the number of attention heads", self.n_heads)?;

@@ -5,6 +5,8 @@
 mod config;
 mod memory;
 mod model;
+mod recompute;
 
-pub use config::{GptConfig, GptPreset};
+pub use config::{GptConfig, GptError, GptPreset};
 pub use model::Gpt;
+pub use recompute::LayerRecompute;

@@ -1,4 +1,6 @@
-//! `Gpt`: embeddings, blocks, norm, head and loss.
+//! `Gpt`: embeddings, blocks, norm, head and loss; a whole model, or one of the stages that it was cut into.
+
+use std::ops::Range;
 
 use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig};
@@ -7,6 +9,7 @@ use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::parameters::ParameterInit;
+use burn_megatron::pipeline_parallel::{LayerLayout, PipelineStage, StageOutput};
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, StepCoordinates};
 use burn_megatron::tensor_parallel::{
     PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig, layer_norm,
@@ -15,42 +18,112 @@ use burn_megatron::tensor_parallel::{
 use burn_megatron::topology::TopologyError;
 use burn_megatron::training::{LanguageModel, TokenBatch};
 
-use super::GptConfig;
+use super::recompute::LayerRecompute;
+use super::{GptConfig, GptError};
 use crate::common::{AttentionBackend, Block, BlockConfig, CausalSelfAttentionConfig, MlpConfig, TokenContext};
 
 /// The number of the embedding's dropout site; its layer is the one behind the last.
 const EMBEDDING_SITE: u32 = 0;
 
-/// A GPT, one model for every layout.
+/// A GPT, one model for every layout: all of it, or the part that a chunk of a pipeline stage holds.
+///
+/// The first virtual stage has the embeddings, the last one the final norm and the head; a tied head is a copy of the
+/// token embedding there. Blocks are named by their global numbers.
 ///
 /// Shape legend: `batch` samples of `seq` tokens; activations are `[batch * seq, d_model]`, tokens leading.
 #[derive(Module, Debug)]
 pub struct Gpt<B: Backend> {
-    /// Token embedding, and output head where it is tied.
-    pub wte: VocabParallelEmbedding<B>,
-    /// Position embedding.
-    pub wpe: PositionEmbedding<B>,
-    /// The blocks.
+    /// Token embedding on the first virtual stage; where it is tied, the output head on the last one, too.
+    pub wte: Option<VocabParallelEmbedding<B>>,
+    /// Position embedding, on the first virtual stage.
+    pub wpe: Option<PositionEmbedding<B>>,
+    /// The blocks that are here.
     pub h: Vec<Block<B>>,
-    /// The final norm.
-    pub ln_f: LayerNorm<B>,
-    /// The output head where it is not tied: as the embedding, a row per token of the vocabulary.
+    /// The final norm, on the last virtual stage.
+    pub ln_f: Option<LayerNorm<B>>,
+    /// The output head where it is not tied, on the last virtual stage: as the embedding, a row per token of the
+    /// vocabulary.
     pub lm_head: Option<VocabParallelEmbedding<B>>,
     embedding_dropout: Dropout,
+    #[module(skip)]
+    recompute: LayerRecompute,
+    vocab_size: usize,
+    d_model: usize,
     sequence_parallel: bool,
     tensor_group: ProcessGroup,
 }
 
+/// Which part of the model a chunk is.
+struct Part {
+    /// The blocks, by global number.
+    layers: Range<usize>,
+    is_first: bool,
+    is_last: bool,
+}
+
 impl GptConfig {
-    /// Returns a new GPT, this rank's part of it, initialised by global names: the same numbers in every layout.
+    /// Returns a new, whole GPT, this tensor rank's part of it, initialised by global names: the same numbers in every
+    /// layout.
     ///
     /// Weights and embeddings start as N(0, 0.02²), projections back to `d_model` as N(0, (0.02 / √(2L))²), biases as
     /// 0, norms as 1 and 0.
     ///
     /// # Errors
-    /// When a size does not divide: see [`validate`](Self::validate).
-    pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> Result<Gpt<B>, TopologyError> {
+    /// When a size does not divide: see [`validate`](Self::validate). When the layout has pipeline stages.
+    pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> Result<Gpt<B>, GptError> {
+        let pipeline = context.grid().pipeline_parallel_size();
+        if pipeline > 1 {
+            return Err(GptError::Stages { pipeline });
+        }
         self.validate(context.config())?;
+        let whole = Part {
+            layers: 0..self.n_layers,
+            is_first: true,
+            is_last: true,
+        };
+        Ok(self.init_part(&whole, device, context)?)
+    }
+
+    /// Returns the chunks of this rank's pipeline stage, initialised as [`init`](Self::init) does.
+    ///
+    /// # Errors
+    /// When a size does not divide, or `layers` is not for this model or this layout.
+    pub fn init_stage<B: Backend>(
+        &self,
+        layers: &LayerLayout,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<Vec<Gpt<B>>, GptError> {
+        self.validate(context.config())?;
+        let pipeline = context.grid().pipeline_parallel_size();
+        if (layers.num_layers(), layers.num_stages()) != (self.n_layers, pipeline) {
+            return Err(GptError::LayerLayout {
+                n_layers: self.n_layers,
+                pipeline,
+                layout_layers: layers.num_layers(),
+                layout_stages: layers.num_stages(),
+            });
+        }
+        let stage = context.coordinates().pipeline;
+        let parts = (0..layers.num_chunks()).map(|chunk| chunk * pipeline + stage);
+        parts
+            .map(|virtual_stage| {
+                let part = Part {
+                    layers: layers.range(virtual_stage),
+                    is_first: layers.has_embedding(virtual_stage),
+                    is_last: layers.has_head(virtual_stage),
+                };
+                Ok(self.init_part(&part, device, context)?)
+            })
+            .collect()
+    }
+
+    fn init_part<B: Backend>(
+        &self,
+        part: &Part,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<Gpt<B>, TopologyError> {
         let init = ParameterInit::Normal {
             deviation: self.init_deviation,
         };
@@ -69,19 +142,27 @@ impl GptConfig {
         let embedding = VocabParallelEmbeddingConfig::new(self.vocab_size, self.d_model)
             .with_padded_size(Some(padded))
             .with_init(Some(init));
-        let wte = embedding.init(device, &context.scope("wte"))?;
-        let wpe = PositionEmbeddingConfig::new(self.max_seq_length, self.d_model)
-            .with_init(init)
-            .init(device, &context.scope("wpe"));
-        let h = (0..self.n_layers)
+        let has_wte = part.is_first || (part.is_last && self.tied_embeddings);
+        let wte = has_wte.then(|| embedding.init(device, &context.scope("wte")));
+        let wte = wte.transpose()?;
+        if let (Some(wte), true) = (&wte, self.tied_embeddings) {
+            context.declare_tied(&wte.weight);
+        }
+        let wpe = part.is_first.then(|| {
+            PositionEmbeddingConfig::new(self.max_seq_length, self.d_model)
+                .with_init(init)
+                .init(device, &context.scope("wpe"))
+        });
+        let h = part
+            .layers
+            .clone()
             .map(|layer| block.init(layer, device, &context.scope(format!("h.{layer}"))))
             .collect::<Result<_, _>>()?;
         let norm = LayerNormConfig::new(self.d_model).with_epsilon(self.norm_epsilon);
-        let ln_f = layer_norm(&norm, device, &context.scope("ln_f"));
-        let lm_head = match self.tied_embeddings {
-            true => None,
-            false => Some(embedding.init(device, &context.scope("lm_head"))?),
-        };
+        let ln_f = part.is_last.then(|| layer_norm(&norm, device, &context.scope("ln_f")));
+        let lm_head = (part.is_last && !self.tied_embeddings)
+            .then(|| embedding.init(device, &context.scope("lm_head")))
+            .transpose()?;
         let embedding_site = DropoutSite {
             layer: self.n_layers as u32,
             number: EMBEDDING_SITE,
@@ -93,6 +174,9 @@ impl GptConfig {
             ln_f,
             lm_head,
             embedding_dropout: DropoutConfig::new(self.hidden_dropout).init(embedding_site),
+            recompute: self.layer_recompute,
+            vocab_size: self.vocab_size,
+            d_model: self.d_model,
             sequence_parallel: context.is_sequence_parallel(),
             tensor_group: context.tensor_group().clone(),
         })
@@ -111,25 +195,13 @@ impl<B: AttentionBackend> Gpt<B> {
     /// block as [`Block::forward`]. Backward: one more for the head, and per block as many.
     ///
     /// # Panics
-    /// When `step` has not `batch * seq` tokens, the sequence is longer than the positions, or a collective fails.
+    /// When `step` has not `batch * seq` tokens, the sequence is longer than the positions, a collective fails, or this
+    /// is a stage and not the whole model.
     pub fn logits(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
-        let [batch, seq] = tokens.dims();
-        let device = tokens.device();
-        let sequence_group = self.sequence_parallel.then_some(&self.tensor_group);
-        let context = TokenContext::new(step, seq, sequence_group, &device);
-        let embedded = self.wte.forward(tokens.reshape([batch * seq]));
-        let embedded = self.wpe.forward(embedded, seq);
-        // From here to the head: this rank's tokens only, under sequence parallelism.
-        let hidden = match sequence_group {
-            Some(group) => scatter_to_tensor_region(embedded, 0, group),
-            None => embedded,
-        };
-        let mut hidden = self.embedding_dropout.forward(hidden, &context.local);
-        for block in &self.h {
-            hidden = block.forward(hidden, &context);
-        }
-        let hidden = self.ln_f.forward(hidden);
-        self.lm_head.as_ref().unwrap_or(&self.wte).logits(hidden)
+        let context = self.token_context(step, tokens.dims()[1], &tokens.device());
+        let hidden = self.embed(tokens, &context);
+        let hidden = self.run_blocks(0..self.h.len(), hidden, &context);
+        self.score(hidden)
     }
 
     /// Computes the cross-entropy of each token's successor.
@@ -150,18 +222,118 @@ impl<B: AttentionBackend> Gpt<B> {
         targets: Tensor<B, 2, Int>,
         step: &StepCoordinates,
     ) -> Tensor<B, 1> {
-        let logits = self.logits(tokens, step);
+        self.losses(self.logits(tokens, step), targets)
+    }
+
+    fn token_context(&self, step: &StepCoordinates, seq: usize, device: &B::Device) -> TokenContext<B> {
+        TokenContext::new(step, seq, self.sequence_group(), device)
+    }
+
+    fn sequence_group(&self) -> Option<&ProcessGroup> {
+        self.sequence_parallel.then_some(&self.tensor_group)
+    }
+
+    /// `[batch, seq]` to `[batch * seq, d_model]`: this rank's tokens only, under sequence parallelism.
+    fn embed(&self, tokens: Tensor<B, 2, Int>, context: &TokenContext<B>) -> Tensor<B, 2> {
+        let (Some(wte), Some(wpe)) = (&self.wte, &self.wpe) else {
+            panic!("tokens are embedded by the first virtual stage, and this is another");
+        };
+        let [batch, seq] = tokens.dims();
+        let embedded = wte.forward(tokens.reshape([batch * seq]));
+        let embedded = wpe.forward(embedded, seq);
+        let hidden = match self.sequence_group() {
+            Some(group) => scatter_to_tensor_region(embedded, 0, group),
+            None => embedded,
+        };
+        self.embedding_dropout.forward(hidden, &context.local)
+    }
+
+    fn run_blocks(&self, blocks: Range<usize>, hidden: Tensor<B, 2>, context: &TokenContext<B>) -> Tensor<B, 2> {
+        self.h[blocks]
+            .iter()
+            .fold(hidden, |hidden, block| block.forward(hidden, context))
+    }
+
+    /// `[batch * seq, d_model]` to `[batch * seq, padded_vocab_size / tp]`.
+    fn score(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+        let Some(ln_f) = &self.ln_f else {
+            panic!("the vocabulary is scored by the last virtual stage, and this is another");
+        };
+        self.head().logits(ln_f.forward(hidden))
+    }
+
+    fn losses(&self, logits: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
         let targets = targets.reshape([logits.dims()[0]]);
-        vocab_parallel_cross_entropy(logits, targets, self.wte.vocab_shard(), &self.tensor_group)
+        vocab_parallel_cross_entropy(logits, targets, self.head().vocab_shard(), &self.tensor_group)
+    }
+
+    fn head(&self) -> &VocabParallelEmbedding<B> {
+        let head = self.lm_head.as_ref().or(self.wte.as_ref());
+        head.expect("the last virtual stage has a head")
+    }
+
+    fn segments(&self) -> Vec<super::recompute::GptSegment> {
+        self.recompute
+            .segments(self.h.len(), self.wpe.is_some(), self.ln_f.is_some())
+    }
+}
+
+impl<B: AttentionBackend> PipelineStage<B, 2> for Gpt<B> {
+    type MicroBatch = TokenBatch;
+
+    fn input_shape(&self, batch: &TokenBatch) -> [usize; 2] {
+        let tokens = match self.sequence_group() {
+            Some(group) => batch.num_tokens() / group.size(),
+            None => batch.num_tokens(),
+        };
+        [tokens, self.d_model]
+    }
+
+    fn output_shape(&self, batch: &TokenBatch) -> [usize; 2] {
+        self.input_shape(batch)
+    }
+
+    fn forward(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+        let mut input = input;
+        let count = self.num_segments();
+        for segment in 0..count {
+            match self.forward_segment(segment, input.take(), batch) {
+                StageOutput::Activation(output) => input = Some(output),
+                losses => return losses,
+            }
+        }
+        StageOutput::Activation(input.expect("a stage has a segment at least"))
+    }
+
+    fn num_segments(&self) -> usize {
+        self.segments().len()
+    }
+
+    fn is_recomputed(&self, segment: usize) -> bool {
+        self.segments()[segment].is_recomputed
+    }
+
+    fn forward_segment(&self, segment: usize, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+        let segment = &self.segments()[segment];
+        let device = match &input {
+            Some(input) => input.device(),
+            None => self.devices().first().cloned().unwrap_or_default(),
+        };
+        let context = self.token_context(&batch.step, batch.seq_length, &device);
+        let hidden = match segment.has_embedding {
+            true => self.embed(batch.tokens(&device), &context),
+            false => input.expect("what is not the first segment of the model has an input"),
+        };
+        let hidden = self.run_blocks(segment.blocks.clone(), hidden, &context);
+        match segment.has_head {
+            true => StageOutput::Losses(self.losses(self.score(hidden), batch.targets(&device))),
+            false => StageOutput::Activation(hidden),
+        }
     }
 }
 
 impl<B: AttentionBackend> LanguageModel<B> for Gpt<B> {
-    fn token_losses(&self, batch: TokenBatch<B>) -> Tensor<B, 1> {
-        Gpt::token_losses(self, batch.tokens, batch.targets, &batch.step)
-    }
-
     fn vocab_size(&self) -> usize {
-        self.wte.vocab_size()
+        self.vocab_size
     }
 }
