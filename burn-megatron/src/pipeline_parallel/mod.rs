@@ -15,6 +15,7 @@
 mod boundary;
 mod error;
 mod executor;
+mod layer_layout;
 mod pass;
 pub mod schedule;
 mod segment;
@@ -25,6 +26,7 @@ mod work;
 
 pub use error::PipelineError;
 pub use executor::PipelineExecutor;
+pub use layer_layout::{LayerLayout, LayerLayoutError, LayerSizes};
 pub use segment::{GradientSlot, PipelineBackend};
 pub use stage::{PipelineStage, StageOutput};
 pub use timeline::{Activity, Timeline, TimelineEvent, TimelineLabel};

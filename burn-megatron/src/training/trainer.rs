@@ -18,9 +18,7 @@ use crate::data_parallel::{DataParallelConfig, DataParallelError, DistributedDat
 use crate::mutants::{self, Mutant};
 use crate::optimizer::AdamW;
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
-use crate::pipeline_parallel::{
-    Activity, PipelineBackend, PipelineError, PipelineExecutor, Timeline, TimelineLabel,
-};
+use crate::pipeline_parallel::{Activity, PipelineBackend, PipelineError, PipelineExecutor, Timeline, TimelineLabel};
 
 /// What can end training.
 #[derive(Debug, thiserror::Error)]
@@ -138,7 +136,9 @@ where
     ) -> Result<Self, TrainingError> {
         config.validate(context.grid(), context.is_sequence_parallel())?;
         let schedule = ScheduleConfig {
-            kind: options.schedule.unwrap_or_else(|| ScheduleKind::for_chunks(chunks.len())),
+            kind: options
+                .schedule
+                .unwrap_or_else(|| ScheduleKind::for_chunks(chunks.len())),
             num_stages: context.grid().pipeline_parallel_size(),
             num_chunks: chunks.len(),
             num_micro_batches: config.num_micro_batches(context.grid().data_parallel_size())?,
@@ -290,19 +290,20 @@ where
             .collect();
         let sums = RefCell::new(vec![0.0; batches.len()]);
         let device = &self.device;
-        self.executor.train(&mut self.ddp, &batches, |number, token_losses: Tensor<B, 1>| {
-            let mask = micro_batches[number].loss_mask.as_deref();
-            let losses = host_losses(token_losses.clone().inner());
-            sums.borrow_mut()[number] = masked_sum(&losses, mask).0;
-            let counted = match mask {
-                None => token_losses,
-                Some(mask) => {
-                    let dtype = token_losses.dtype();
-                    token_losses * Tensor::from_data(mask, (device, dtype))
-                }
-            };
-            counted.sum().mul_scalar(scale)
-        })?;
+        self.executor
+            .train(&mut self.ddp, &batches, |number, token_losses: Tensor<B, 1>| {
+                let mask = micro_batches[number].loss_mask.as_deref();
+                let losses = host_losses(token_losses.clone().inner());
+                sums.borrow_mut()[number] = masked_sum(&losses, mask).0;
+                let counted = match mask {
+                    None => token_losses,
+                    Some(mask) => {
+                        let dtype = token_losses.dtype();
+                        token_losses * Tensor::from_data(mask, (device, dtype))
+                    }
+                };
+                counted.sum().mul_scalar(scale)
+            })?;
         Ok((sums.into_inner().iter().sum(), tokens[0]))
     }
 
