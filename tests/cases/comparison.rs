@@ -30,6 +30,10 @@ pub struct Layout {
     pub tensor: usize,
     pub sequence: bool,
     pub data: usize,
+    /// Stages.
+    pub pipeline: usize,
+    /// Chunks per stage.
+    pub chunks: usize,
 }
 
 pub const ONE: Layout = layout("one_rank", 1, false, 1);
@@ -39,6 +43,7 @@ pub const TP2SP: Layout = layout("tp2sp", 2, true, 1);
 pub const TP4SP: Layout = layout("tp4sp", 4, true, 1);
 pub const DP2: Layout = layout("dp2", 1, false, 2);
 pub const DP4: Layout = layout("dp4", 1, false, 4);
+pub const PP2: Layout = layout("pp2", 1, false, 1).stages(2, 1);
 
 pub const fn layout(name: &'static str, tensor: usize, sequence: bool, data: usize) -> Layout {
     Layout {
@@ -46,19 +51,31 @@ pub const fn layout(name: &'static str, tensor: usize, sequence: bool, data: usi
         tensor,
         sequence,
         data,
+        pipeline: 1,
+        chunks: 1,
     }
 }
 
 impl Layout {
+    /// The same on several stages, of several chunks each.
+    pub const fn stages(self, pipeline: usize, chunks: usize) -> Self {
+        Self {
+            pipeline,
+            chunks,
+            ..self
+        }
+    }
+
     /// Adds what [`Scene::new`] reads to a case.
     pub fn describe(&self, case: Case, dtype: &str) -> Case {
         case.with("tensor", self.tensor)
             .with("sequence", self.sequence)
+            .with("pipeline", self.pipeline)
             .with("dtype", dtype)
     }
 
     pub fn world_size(&self) -> usize {
-        self.tensor * self.data
+        self.tensor * self.data * self.pipeline
     }
 }
 
@@ -95,17 +112,9 @@ pub type WholeParameters = BTreeMap<String, (Vec<f64>, Vec<f64>)>;
 
 impl Scene {
     pub fn new(case: &Case, world: &World) -> anyhow::Result<Self> {
-        let config = ParallelConfig {
-            tensor_parallel_size: case.setting("tensor")?,
-            pipeline_parallel_size: 1,
-            sequence_parallel: case.setting("sequence")?,
-        };
         Ok(Self {
-            context: ParallelContext::connect(world, &config, &GroupOptions::default(), SEED)?,
-            dtype: match case.setting::<String>("dtype")?.as_str() {
-                "f64" => DType::F64,
-                _ => DType::F32,
-            },
+            context: connect(case, world)?,
+            dtype: dtype(case)?,
             worst: Cell::new(0.0),
         })
     }
@@ -315,6 +324,29 @@ impl Pass {
         let name = format!("{what}: input gradient");
         scene.close(&name, &self.input_gradient, &serial.input_gradient, input)
     }
+}
+
+/// Connects the groups of a case's layout.
+pub fn connect(case: &Case, world: &World) -> anyhow::Result<ParallelContext> {
+    let config = ParallelConfig {
+        tensor_parallel_size: case.setting("tensor")?,
+        pipeline_parallel_size: case.setting("pipeline")?,
+        sequence_parallel: case.setting("sequence")?,
+    };
+    Ok(ParallelContext::connect(
+        world,
+        &config,
+        &GroupOptions::default(),
+        SEED,
+    )?)
+}
+
+/// The element type of a case.
+pub fn dtype(case: &Case) -> anyhow::Result<DType> {
+    Ok(match case.setting::<String>("dtype")?.as_str() {
+        "f64" => DType::F64,
+        _ => DType::F32,
+    })
 }
 
 /// Runs a backward pass in which the output's gradient is `output_gradient`.

@@ -339,8 +339,10 @@ fn train(case: &Case, world: &World, kind: &str) -> anyhow::Result<()> {
         tied: true,
         clip: true,
         dropout: 0.1,
+        n_layers: 4,
+        recompute: problem::Recompute::Nothing,
     };
-    let mut trainer = problem::trainer(variant, 50, &context)?;
+    let mut trainer = problem::trainer(variant, 50, &problem::Stages::one_chunk(), &context)?;
     let data = context.coordinates().data;
     let data_size = context.grid().data_parallel_size();
     for step in 0..50 {

@@ -5,32 +5,81 @@ use std::collections::HashMap;
 use anyhow::{Context as _, ensure};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Tensor, backend::Backend};
-use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
-use burn_megatron::topology::ParallelConfig;
 use libtest_mimic::Trial;
 
-use super::comparison::{DP2, DP4, Layout, TP2, TP2SP, TP4, TP4SP, layout, padding_is_zero};
+use super::comparison::{DP2, DP4, Layout, PP2, TP2, TP2SP, TP4, TP4SP, connect, dtype, layout, padding_is_zero};
 use super::{B, problem};
 use crate::harness::{Case, Job};
 
-const STEPS: u64 = 20;
 /// Said by a rank whose run is not the one-rank run.
 const PARITY_BROKEN: &str = "parity is broken";
 
 const TP2DP2: Layout = layout("tp2dp2", 2, false, 2);
 const TP2SPDP2: Layout = layout("tp2spdp2", 2, true, 2);
+const PP4: Layout = layout("pp4", 1, false, 1).stages(4, 1);
+const PP2V2: Layout = layout("pp2v2", 1, false, 1).stages(2, 2);
+const TP2PP2: Layout = layout("tp2pp2", 2, false, 1).stages(2, 1);
+const PP2DP2: Layout = layout("pp2dp2", 1, false, 2).stages(2, 1);
+const TP2SPPP2DP2: Layout = layout("tp2sppp2dp2", 2, true, 2).stages(2, 1);
 
-const LAYOUTS: [Layout; 8] = [TP2, TP2SP, TP4, TP4SP, DP2, DP4, TP2DP2, TP2SPDP2];
+/// What varies besides the layout.
+#[derive(Clone, Copy)]
+struct Settings {
+    dtype: &'static str,
+    tied: bool,
+    clip: bool,
+    dropout: f64,
+    steps: u64,
+    n_layers: usize,
+    /// `even`, or as `--pipeline-model-parallel-layout` has it.
+    layers: &'static str,
+    /// `default`, or as `--pipeline-schedule` has it.
+    schedule: &'static str,
+    recompute: &'static str,
+}
+
+const SETTINGS: Settings = Settings {
+    dtype: "f64",
+    tied: true,
+    clip: true,
+    dropout: 0.1,
+    steps: 20,
+    n_layers: 3,
+    layers: "even",
+    schedule: "default",
+    recompute: "none",
+};
+
+/// Layouts without stages.
+const FLAT: [Layout; 8] = [TP2, TP2SP, TP4, TP4SP, DP2, DP4, TP2DP2, TP2SPDP2];
+
+/// Both types in every layout; tied or not, clipped or not, with and without dropout in turn.
+const IN_TURN: [Settings; 3] = [
+    SETTINGS,
+    Settings {
+        tied: false,
+        clip: false,
+        dropout: 0.0,
+        ..SETTINGS
+    },
+    Settings {
+        dtype: "f32",
+        clip: false,
+        ..SETTINGS
+    },
+];
 
 /// Each fault, and a layout in which it must show.
-const MUTANTS: [(&str, Layout); 7] = [
+const MUTANTS: [(&str, Layout); 9] = [
     ("BiasAddedPerRank", TP2),
     ("DataParallelSumForMean", DP2),
     ("NoTiedSum", TP2),
+    ("NoTiedStageSum", PP2),
+    ("TiedCopyCountedTwice", PP2),
     ("SequenceParallelSumMissing", TP2SP),
     ("ReplicaCountedTwice", TP2),
     ("KeyAndValueSwapped", TP2),
@@ -39,25 +88,18 @@ const MUTANTS: [(&str, Layout); 7] = [
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for layout in LAYOUTS {
-        // Both types in every layout; tied or not, clipped or not, with and without dropout in turn.
-        for (dtype, tied, clip, dropout) in [
-            ("f64", true, true, 0.1),
-            ("f64", false, false, 0.0),
-            ("f32", true, false, 0.1),
-        ] {
-            let name = format!(
-                "{}_matches_one_rank_{dtype}_{}_{}_dropout_{dropout}",
-                layout.name,
-                if tied { "tied" } else { "untied" },
-                if clip { "clipped" } else { "unclipped" },
-            );
-            trials.push(job(layout, dtype, tied, clip, dropout, STEPS).succeeds(name));
-        }
+    for layout in FLAT {
+        trials.extend(IN_TURN.map(|settings| matches_one_rank(layout, settings)));
     }
+    trials.extend(staged().map(|(layout, settings)| matches_one_rank(layout, settings)));
     for (mutant, layout) in MUTANTS {
         let name = format!("mutant_{mutant}_is_caught_in_{}", layout.name);
-        let job = job(layout, "f64", true, true, 0.1, 3).with_mutant(mutant);
+        let settings = Settings {
+            steps: 3,
+            n_layers: 4,
+            ..SETTINGS
+        };
+        let job = job(layout, settings).with_mutant(mutant);
         // A release build has no faults planted.
         let is_absent = !cfg!(debug_assertions);
         trials.push(job.fails_with(name, &[PARITY_BROKEN]).with_ignored_flag(is_absent));
@@ -65,36 +107,117 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-fn job(layout: Layout, dtype: &str, tied: bool, clip: bool, dropout: f64, steps: u64) -> Job {
+/// Layouts with stages: every schedule, tied and untied, even and uneven, with every kind of recomputation.
+fn staged() -> impl Iterator<Item = (Layout, Settings)> {
+    let even = Settings {
+        n_layers: 4,
+        ..SETTINGS
+    };
+    let untied = Settings {
+        tied: false,
+        clip: false,
+        ..even
+    };
+    let f32 = Settings {
+        dtype: "f32",
+        clip: false,
+        ..even
+    };
+    let recompute = |recompute, settings| Settings { recompute, ..settings };
+    let layers = |layers, settings| Settings { layers, ..settings };
+    let gpipe = |settings| Settings {
+        schedule: "gpipe",
+        ..settings
+    };
+    [
+        (PP2, even),
+        (PP2, f32),
+        (PP2, layers("E|t*4L", recompute("uniform3", untied))),
+        (PP2, gpipe(recompute("selective", even))),
+        (PP2, gpipe(f32)),
+        (PP4, even),
+        (PP4, layers("Et|tt||tL", recompute("block1", untied))),
+        (PP4, f32),
+        (PP2V2, even),
+        (PP2V2, recompute("uniform1", untied)),
+        (PP2V2, layers("Ett|t|t|L", f32)),
+        (TP2PP2, even),
+        (TP2PP2, recompute("uniform1", f32)),
+        (TP2PP2, gpipe(untied)),
+        (PP2DP2, even),
+        (TP2SPPP2DP2, recompute("block1", even)),
+        (TP2SPPP2DP2, f32),
+        // Recomputation has no need of stages.
+        (DP2, recompute("uniform2", even)),
+        (TP2SP, recompute("selective", untied)),
+    ]
+    .into_iter()
+}
+
+fn matches_one_rank(layout: Layout, settings: Settings) -> Trial {
+    let Settings { dtype, dropout, .. } = settings;
+    let mut name = format!(
+        "{}_matches_one_rank_{dtype}_{}_{}_dropout_{dropout}",
+        layout.name,
+        if settings.tied { "tied" } else { "untied" },
+        if settings.clip { "clipped" } else { "unclipped" },
+    );
+    for (what, default) in [
+        (settings.schedule, SETTINGS.schedule),
+        (settings.layers, SETTINGS.layers),
+        (settings.recompute, SETTINGS.recompute),
+    ] {
+        if what != default {
+            name = format!("{name}_{what}");
+        }
+    }
+    job(layout, settings).succeeds(name)
+}
+
+fn job(layout: Layout, settings: Settings) -> Job {
     let case = layout
-        .describe(Case::new("layout"), dtype)
-        .with("tied", tied)
-        .with("clip", clip)
-        .with("dropout", dropout)
-        .with("steps", steps);
+        .describe(Case::new("layout"), settings.dtype)
+        .with("chunks", layout.chunks)
+        .with("tied", settings.tied)
+        .with("clip", settings.clip)
+        .with("dropout", settings.dropout)
+        .with("steps", settings.steps)
+        .with("n_layers", settings.n_layers)
+        .with("layers", settings.layers)
+        .with("schedule", settings.schedule)
+        .with("recompute", settings.recompute);
     Job::new(case, layout.world_size())
 }
 
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
-    let config = ParallelConfig {
-        tensor_parallel_size: case.setting("tensor")?,
-        pipeline_parallel_size: 1,
-        sequence_parallel: case.setting("sequence")?,
-    };
     let variant = problem::Variant {
         tied: case.setting("tied")?,
         clip: case.setting("clip")?,
         dropout: case.setting("dropout")?,
+        n_layers: case.setting("n_layers")?,
+        recompute: case.setting("recompute")?,
+    };
+    let given = |key, default| {
+        let text: String = case.setting(key)?;
+        anyhow::Ok((text != default).then_some(text))
+    };
+    let stages = problem::Stages {
+        num_chunks: case.setting("chunks")?,
+        layers: given("layers", SETTINGS.layers)?,
+        schedule: given("schedule", SETTINGS.schedule)?
+            .map(|text| text.parse())
+            .transpose()?,
     };
     let steps: u64 = case.setting("steps")?;
-    let dtype = match case.setting::<String>("dtype")?.as_str() {
-        "f64" => DType::F64,
-        _ => DType::F32,
-    };
+    let dtype = dtype(case)?;
     let single = ParallelContext::single(problem::SEED);
-    let context = ParallelContext::connect(world, &config, &GroupOptions::default(), problem::SEED)?;
-    let mut reference = problem::trainer(variant, steps, &single)?;
-    let mut sharded = problem::trainer(variant, steps, &context)?;
+    let context = connect(case, world)?;
+    let plain = problem::Variant {
+        recompute: problem::Recompute::Nothing,
+        ..variant
+    };
+    let mut reference = problem::trainer(plain, steps, &problem::Stages::one_chunk(), &single)?;
+    let mut sharded = problem::trainer(variant, steps, &stages, &context)?;
 
     let differences = parameter_differences(sharded.model(), &context, reference.model(), &single)?;
     for part in &differences {

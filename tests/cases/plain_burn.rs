@@ -22,7 +22,7 @@ use burn_megatron::tensor_parallel::{
 };
 use burn_megatron::topology::TopologyError;
 use libtest_mimic::Trial;
-use models::gpt::{Gpt, GptConfig};
+use models::gpt::{Gpt, GptConfig, GptError};
 
 use self::model::{PlainAttention, PlainGpt, Sizes};
 use super::B;
@@ -200,7 +200,7 @@ fn side_by_side(parts: &[(Vec<f64>, Vec<f64>); 3], rows: usize) -> (Vec<f64>, Ve
 }
 
 /// The bundled GPT with every layer made from the plain model's.
-fn parallel(plain: PlainGpt<B>, tied: bool, context: &ParallelContext) -> Result<Gpt<B>, TopologyError> {
+fn parallel(plain: PlainGpt<B>, tied: bool, context: &ParallelContext) -> Result<Gpt<B>, GptError> {
     let config = GptConfig::new(
         SIZES.n_layers,
         SIZES.d_model,
@@ -213,9 +213,9 @@ fn parallel(plain: PlainGpt<B>, tied: bool, context: &ParallelContext) -> Result
     .with_tied_embeddings(tied);
     // Its own parameters are all replaced; their names must not take those of the new ones.
     let mut gpt = config.init(&FlexDevice, &context.scope("replaced"))?;
-    gpt.wte = vocabulary(plain.wte, &context.scope("wte"))?;
-    gpt.wpe = PositionEmbeddingConfig::new(SIZES.max_seq_length, SIZES.d_model)
-        .from_embedding(plain.wpe, &context.scope("wpe"));
+    gpt.wte = Some(vocabulary(plain.wte, &context.scope("wte"))?);
+    let positions = PositionEmbeddingConfig::new(SIZES.max_seq_length, SIZES.d_model);
+    gpt.wpe = Some(positions.from_embedding(plain.wpe, &context.scope("wpe")));
     for (number, (block, plain)) in gpt.h.iter_mut().zip(plain.h).enumerate() {
         let scope = |name: &str| context.scope(format!("h.{number}.{name}"));
         block.ln_1 = from_layer_norm(plain.ln_1, &scope("ln_1"));
@@ -227,7 +227,7 @@ fn parallel(plain: PlainGpt<B>, tied: bool, context: &ParallelContext) -> Result
         block.mlp.c_fc = column(plain.mlp_input, &scope("mlp.c_fc"))?;
         block.mlp.c_proj = row(plain.mlp_output, &scope("mlp.c_proj"))?;
     }
-    gpt.ln_f = from_layer_norm(plain.ln_f, &context.scope("ln_f"));
+    gpt.ln_f = Some(from_layer_norm(plain.ln_f, &context.scope("ln_f")));
     if let Some(head) = plain.lm_head {
         let weight = Param::from_tensor(Tensor::from_inner(head.weight.val().inner().transpose()));
         gpt.lm_head = Some(vocabulary(Embedding { weight }, &context.scope("lm_head"))?);

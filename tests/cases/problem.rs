@@ -2,14 +2,19 @@
 //!
 //! Every rank also trains the one-rank model, in the same process, and compares its own shards with it in memory.
 
+use std::str::FromStr;
+
+use anyhow::{Context as _, bail};
 use burn_flex::FlexDevice;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::DataParallelConfig;
 use burn_megatron::parity::perturb_constants;
+use burn_megatron::pipeline_parallel::schedule::ScheduleKind;
+use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 use burn_megatron::random::RandomStream;
-use burn_megatron::training::{LearningRateDecay, Trainer, TrainingConfig};
-use models::gpt::{Gpt, GptConfig};
+use burn_megatron::training::{LearningRateDecay, Trainer, TrainerOptions, TrainingConfig};
+use models::gpt::{Gpt, GptConfig, LayerRecompute};
 
 use super::B;
 
@@ -23,11 +28,64 @@ pub struct Variant {
     pub tied: bool,
     pub clip: bool,
     pub dropout: f64,
+    pub n_layers: usize,
+    pub recompute: Recompute,
+}
+
+/// What is recomputed in the backward pass: written `none`, `selective`, `uniform2`, `block1`, say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recompute {
+    Nothing,
+    AttentionWeights,
+    Layers(LayerRecompute),
+}
+
+impl FromStr for Recompute {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let number = |digits: &str| digits.parse().context("the number of layers");
+        match text {
+            "none" => Ok(Recompute::Nothing),
+            "selective" => Ok(Recompute::AttentionWeights),
+            _ => match (text.strip_prefix("uniform"), text.strip_prefix("block")) {
+                (Some(digits), _) => Ok(Recompute::Layers(LayerRecompute::Uniform(number(digits)?))),
+                (_, Some(digits)) => Ok(Recompute::Layers(LayerRecompute::Block(number(digits)?))),
+                _ => bail!("no recomputation is called {text}"),
+            },
+        }
+    }
+}
+
+/// How the stages of a pipeline share the layers, and in which order they work: what the flags of the same names say.
+#[derive(Clone, Debug, Default)]
+pub struct Stages {
+    pub num_chunks: usize,
+    /// Even if not given.
+    pub layers: Option<String>,
+    pub schedule: Option<ScheduleKind>,
+}
+
+impl Stages {
+    /// One chunk per stage, the layers shared out evenly, in the usual order.
+    pub fn one_chunk() -> Self {
+        Self {
+            num_chunks: 1,
+            ..Self::default()
+        }
+    }
 }
 
 /// The model: sizes that are multiples of little but the tensor-parallel sizes.
 pub fn model(variant: Variant) -> GptConfig {
-    GptConfig::new(3, 20, 4, SEQ_LENGTH + 3, VOCAB_SIZE)
+    let (recompute_attention, layer_recompute) = match variant.recompute {
+        Recompute::Nothing => (false, LayerRecompute::Nothing),
+        Recompute::AttentionWeights => (true, LayerRecompute::Nothing),
+        Recompute::Layers(layers) => (false, layers),
+    };
+    GptConfig::new(variant.n_layers, 20, 4, SEQ_LENGTH + 3, VOCAB_SIZE)
+        .with_recompute_attention(recompute_attention)
+        .with_layer_recompute(layer_recompute)
         .with_d_hidden(Some(36))
         .with_padded_vocab_size(Some(68))
         .with_tied_embeddings(variant.tied)
@@ -60,13 +118,32 @@ pub fn training(variant: Variant, train_iters: u64) -> TrainingConfig {
 }
 
 /// Makes this rank's part of the model, biases and norms random, and its trainer. Buckets are small, so there are many.
-pub fn trainer(variant: Variant, train_iters: u64, context: &ParallelContext) -> anyhow::Result<Trainer<B, Gpt<B>>> {
-    let gpt = model(variant).init(&FlexDevice, context)?;
-    let gpt = perturb_constants::<B, _>(gpt, 0.2, SEED, context);
+pub fn trainer(
+    variant: Variant,
+    train_iters: u64,
+    stages: &Stages,
+    context: &ParallelContext,
+) -> anyhow::Result<Trainer<B, Gpt<B>>> {
+    let sizes = LayerSizes {
+        n_layers: variant.n_layers,
+        num_stages: context.grid().pipeline_parallel_size(),
+        num_chunks: stages.num_chunks,
+    };
+    let layers = match &stages.layers {
+        Some(text) => LayerLayout::parse(sizes, text)?,
+        None => LayerLayout::even(sizes)?,
+    };
+    let chunks = model(variant).init_stage(&layers, &FlexDevice, context)?;
+    let chunks = perturb_constants::<B, _>(chunks, 0.2, SEED, context);
+    let options = TrainerOptions {
+        data_parallel: DataParallelConfig::new().with_bucket_size(Some(1500)),
+        schedule: stages.schedule,
+        ..TrainerOptions::default()
+    };
     Ok(Trainer::new(
-        gpt,
+        chunks,
         &training(variant, train_iters),
-        DataParallelConfig::new().with_bucket_size(Some(1500)),
+        options,
         context,
         &FlexDevice,
     )?)

@@ -7,7 +7,8 @@ use burn_flex::FlexDevice;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::DataParallelConfig;
-use burn_megatron::training::{LanguageModel, LearningRateDecay, TokenBatch, Trainer, TrainingConfig};
+use burn_megatron::pipeline_parallel::{PipelineStage, StageOutput};
+use burn_megatron::training::{LanguageModel, LearningRateDecay, TokenBatch, Trainer, TrainerOptions, TrainingConfig};
 
 use super::nets::{named, same_values};
 use super::{ALL, Check, check};
@@ -40,17 +41,29 @@ impl SometimesOffset<B> {
     }
 }
 
-impl<B: Backend> LanguageModel<B> for SometimesOffset<B> {
-    fn token_losses(&self, batch: TokenBatch<B>) -> Tensor<B, 1> {
-        let [samples, seq_length] = batch.tokens.dims();
-        let losses = self.table.val().select(0, batch.tokens.reshape([samples * seq_length]));
+impl<B: Backend> PipelineStage<B, 2> for SometimesOffset<B> {
+    type MicroBatch = TokenBatch;
+
+    fn input_shape(&self, _: &TokenBatch) -> [usize; 2] {
+        unreachable!("there is one stage")
+    }
+
+    fn output_shape(&self, _: &TokenBatch) -> [usize; 2] {
+        unreachable!("there is one stage")
+    }
+
+    fn forward(&self, _: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+        let tokens = batch.tokens(&self.table.val().device());
+        let losses = self.table.val().select(0, tokens.reshape([batch.num_tokens()]));
         let losses = match batch.step.tokens.places()[0].sample % 2 {
             0 => losses + self.offset.val(),
             _ => losses,
         };
-        losses.clone() * losses
+        StageOutput::Losses(losses.clone() * losses)
     }
+}
 
+impl<B: Backend> LanguageModel<B> for SometimesOffset<B> {
     fn vocab_size(&self) -> usize {
         VOCABULARY
     }
@@ -77,8 +90,12 @@ fn trainer(scene: &Scene, context: &ParallelContext) -> anyhow::Result<Trainer<B
     };
     // A bucket per parameter.
     let data_parallel = DataParallelConfig::new().with_bucket_size(Some(1));
+    let options = TrainerOptions {
+        data_parallel,
+        ..TrainerOptions::default()
+    };
     let net = SometimesOffset::new(scene);
-    Ok(Trainer::new(net, &config, data_parallel, context, &FlexDevice)?)
+    Ok(Trainer::new(vec![net], &config, options, context, &FlexDevice)?)
 }
 
 fn micro_batch(sample: u64) -> MicroBatch {
@@ -117,11 +134,11 @@ fn train(scene: &Scene) -> anyhow::Result<()> {
             whole.loss
         );
     }
-    let expected = named(alone.model(), None).values;
+    let expected = named(&alone.model()[0], None).values;
     same_values(
         scene,
         Closeness::Training,
-        &named(wrapped.model(), None).values,
+        &named(&wrapped.model()[0], None).values,
         &expected,
     )
 }
