@@ -195,6 +195,8 @@ fn training(arguments: &Arguments, layout: &Layout) -> TrainingArguments {
     let mut training = arguments.training.clone();
     training.parallel.tensor_model_parallel_size = layout.tensor_parallel_size;
     training.parallel.sequence_parallel = layout.sequence_parallel;
+    training.parallel.pipeline_model_parallel_size = layout.pipeline_parallel_size;
+    training.parallel.num_virtual_stages_per_pipeline_rank = Some(layout.num_chunks);
     training.parallel.world_size = Some(layout.world_size());
     training.optimization.train_iters = (WARM_UP_STEPS + arguments.steps) as u64;
     training

@@ -8,7 +8,7 @@ use clap::builder::ArgPredicate;
 use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
 use examples::arguments::{
     CommunicationArguments, DataArguments, LoggingArguments, ModelArguments, NodeArguments, OptimizationArguments,
-    ParallelArguments, TrainingArguments,
+    ParallelArguments, StageArguments, TrainingArguments,
 };
 
 use examples::layout::Layout;
@@ -16,7 +16,8 @@ use examples::layout::Layout;
 /// Defaults that differ from those of `pretrain_gpt`: settings that hide nothing (constant learning rate, dropout), and a model of odd sizes, small
 /// enough for seconds per layout. 4 ranks divide the heads, the tokens of a micro-batch and the micro-batches of a step.
 const DEFAULTS: [(&str, &str); 16] = [
-    ("num_layers", "3"),
+    // Two stages of two chunks, or four stages, divide them.
+    ("num_layers", "4"),
     ("hidden_size", "96"),
     ("num_attention_heads", "4"),
     ("seq_length", "52"),
@@ -53,8 +54,8 @@ const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_attention_heads", "s
 #[derive(Parser)]
 #[command(name = "compare_sharding")]
 pub struct Arguments {
-    /// Layouts to compare with one rank: tpN for N tensor-parallel ranks, with sp for sequence parallelism, dpN for N
-    /// data-parallel ranks, or several in one, as in tp2spdp2
+    /// Layouts to compare with one rank: tpN for N tensor-parallel ranks, with sp for sequence parallelism, ppN for N
+    /// pipeline stages, with vN for N chunks each, dpN for N data-parallel ranks, or several in one, as in tp2sp-pp2-dp2
     #[arg(
         long,
         value_name = "LAYOUT,...",
@@ -67,6 +68,8 @@ pub struct Arguments {
     pub output: PathBuf,
     #[command(flatten)]
     communication: CommunicationArguments,
+    #[command(flatten)]
+    stages: StageArguments,
     #[command(flatten)]
     model: ModelArguments,
     #[command(flatten)]
@@ -106,6 +109,13 @@ impl Arguments {
                 nodes: NodeArguments::default(),
                 tensor_model_parallel_size: layout.tensor_parallel_size,
                 sequence_parallel: layout.sequence_parallel,
+                pipeline_model_parallel_size: layout.pipeline_parallel_size,
+                num_layers_per_virtual_pipeline_stage: None,
+                num_virtual_stages_per_pipeline_rank: Some(layout.num_chunks),
+                stages: match layout.pipeline_parallel_size {
+                    1 => StageArguments::default(),
+                    _ => self.stages.clone(),
+                },
                 world_size: Some(layout.world_size()),
                 communication: self.communication.clone(),
             },
@@ -121,6 +131,10 @@ impl Arguments {
                 log_jsonl: None,
                 log_stragglers: false,
                 straggler_share: 0.0,
+                timeline: None,
+                trace: None,
+                profile_step_start: 1,
+                profile_step_end: None,
                 exit_duration_in_mins: None,
             },
         }
@@ -162,8 +176,10 @@ mod tests {
 
     #[test]
     fn every_layout_of_up_to_four_ranks_fits_the_defaults() {
-        let arguments = parse("compare_sharding --layouts tp2,tp2sp,tp4,tp4sp,dp2,dp4,tp2dp2,tp2spdp2,tp4spdp4");
-        assert_eq!(arguments.layouts.len(), 9);
+        let arguments = parse(
+            "compare_sharding --layouts tp2,tp2sp,tp4,tp4sp,dp2,dp4,tp2dp2,tp2spdp2,tp4spdp4,pp2,pp4,pp2v2,tp2sppp2dp2",
+        );
+        assert_eq!(arguments.layouts.len(), 13);
         for layout in &arguments.layouts {
             arguments.training(layout).validate().expect("fits");
         }
@@ -175,7 +191,7 @@ mod tests {
         let model = arguments.training(&Layout::ONE_RANK).model.config(257);
         assert_eq!((model.n_layers, model.d_model, model.max_seq_length), (2, 768, 1024));
         let model = parse("compare_sharding").training(&Layout::ONE_RANK).model.config(257);
-        assert_eq!((model.n_layers, model.d_model, model.max_seq_length), (3, 96, 52));
+        assert_eq!((model.n_layers, model.d_model, model.max_seq_length), (4, 96, 52));
     }
 
     #[test]

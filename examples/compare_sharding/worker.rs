@@ -50,8 +50,8 @@ fn train(arguments: &TrainingArguments, folder: &Path, told: Option<&str>, world
     set_dtype(arguments.model.dtype)?;
     let seed = u64::from(arguments.optimization.seed);
     let context = ParallelContext::connect(world, &arguments.parallel.config(), &GroupOptions::default(), seed)?;
-    let mut session = Session::with_prepared_model(arguments, &context, |gpt| {
-        perturb_constants::<TrainingBackend, _>(gpt, PERTURBATION, seed, &context)
+    let mut session = Session::with_prepared_model(arguments, &context, |chunks| {
+        perturb_constants::<TrainingBackend, _>(chunks, PERTURBATION, seed, &context)
     })?;
     let recorder = Recorder::new(folder, world.rank());
     let mut log = JsonLines::create(&metrics_path(folder, world.rank()))?;

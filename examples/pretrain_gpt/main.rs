@@ -4,6 +4,7 @@
 //! cargo run --release --example pretrain_gpt
 //! cargo run --release --example pretrain_gpt -- --tensor-model-parallel-size 2 --sequence-parallel
 //! cargo run --release --example pretrain_gpt -- --world-size 2
+//! cargo run --release --example pretrain_gpt -- --pipeline-model-parallel-size 2 --micro-batch-size 2
 //! ```
 
 use std::process::ExitCode;
@@ -112,11 +113,14 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
         let summary = session.summary();
         let grid = context.grid();
         progress.line(&format!(
-            "{} parameters on {} ranks: tensor {} (sequence {}), data {} | {} tokens of {} documents, {} for validation",
+            "{} parameters on {} ranks: tensor {} (sequence {}), pipeline {} ({}), data {} | {} tokens of {} documents, \
+             {} for validation",
             summary.num_parameters,
             grid.world_size(),
             grid.tensor_parallel_size(),
             if context.is_sequence_parallel() { "sharded" } else { "whole" },
+            grid.pipeline_parallel_size(),
+            session.order(),
             grid.data_parallel_size(),
             summary.num_train_tokens,
             summary.num_documents.0,

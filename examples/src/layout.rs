@@ -1,4 +1,5 @@
-//! `Layout`: how many ranks share what, as written on the command line: `tp2`, `tp2sp`, `dp4`, `tp2dp2`.
+//! `Layout`: how many ranks share what, as written on the command line: `tp2`, `tp2sp`, `dp4`, `tp2dp2`,
+//! `pp2v2`, `tp2sp-pp2-dp2`.
 //!
 //! Parsed from `--layouts`; also the layout's name in tables, pictures and messages.
 
@@ -6,8 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What may be written, for messages.
-const VALID_FORM: &str = "a layout is made of tpN (N tensor-parallel ranks), sp (sequence parallelism, needs tpN) and \
-                          dpN (N data-parallel ranks), each at most once, as in tp2, tp2sp, dp2 or tp2spdp2";
+const VALID_FORM: &str = "a layout is made of tpN (N tensor-parallel ranks), sp (sequence parallelism, needs tpN), ppN \
+                          (N pipeline stages), vN (N chunks per stage, needs ppN) and dpN (N data-parallel ranks), each \
+                          at most once, with hyphens where they help, as in tp2, tp2sp, dp2, pp2v2 or tp2sp-pp2-dp2";
 
 /// A layout of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +18,10 @@ pub struct Layout {
     pub tensor_parallel_size: usize,
     /// Whether they shard the activations between parallel regions along the tokens.
     pub sequence_parallel: bool,
+    /// Stages that the layers are cut into.
+    pub pipeline_parallel_size: usize,
+    /// Chunks per stage.
+    pub num_chunks: usize,
     /// Ranks, or groups of ranks, that see different samples.
     pub data_parallel_size: usize,
 }
@@ -25,6 +31,8 @@ impl Layout {
     pub const ONE_RANK: Layout = Layout {
         tensor_parallel_size: 1,
         sequence_parallel: false,
+        pipeline_parallel_size: 1,
+        num_chunks: 1,
         data_parallel_size: 1,
     };
 
@@ -38,18 +46,27 @@ impl Layout {
 
     /// The number of ranks.
     pub fn world_size(&self) -> usize {
-        self.tensor_parallel_size.saturating_mul(self.data_parallel_size)
+        self.tensor_parallel_size
+            .saturating_mul(self.pipeline_parallel_size)
+            .saturating_mul(self.data_parallel_size)
     }
 }
 
 impl fmt::Display for Layout {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (tensor, data) = (self.tensor_parallel_size, self.data_parallel_size);
-        if tensor > 1 || data == 1 {
+        let (pipeline, chunks) = (self.pipeline_parallel_size, self.num_chunks);
+        if tensor > 1 || (data == 1 && pipeline == 1) {
             write!(formatter, "tp{tensor}")?;
         }
         if self.sequence_parallel {
             formatter.write_str("sp")?;
+        }
+        if pipeline > 1 {
+            write!(formatter, "pp{pipeline}")?;
+        }
+        if chunks > 1 {
+            write!(formatter, "v{chunks}")?;
         }
         if data > 1 {
             write!(formatter, "dp{data}")?;
@@ -66,22 +83,21 @@ impl FromStr for Layout {
         if text.is_empty() {
             return Err(format!("empty layout: {VALID_FORM}"));
         }
-        let (mut tensor, mut sequence, mut data) = (None, None, None);
+        let (mut tensor, mut sequence, mut pipeline, mut chunks, mut data) = (None, None, None, None, None);
         let mut rest = text;
         while !rest.is_empty() {
+            if rest.len() < text.len() {
+                rest = rest.strip_prefix('-').unwrap_or(rest);
+            }
             let part = Part::take(&mut rest).map_err(invalid)?;
             let (slot, size) = match (part.name, part.size) {
                 ("tp", Some(size)) => (&mut tensor, size),
+                ("pp", Some(size)) => (&mut pipeline, size),
+                ("v", Some(size)) => (&mut chunks, size),
                 ("dp", Some(size)) => (&mut data, size),
                 ("sp", None) => (&mut sequence, 1),
-                ("tp" | "dp", None) => return Err(invalid(format!("{} without a number", part.name))),
+                ("tp" | "dp" | "pp" | "v", None) => return Err(invalid(format!("{} without a number", part.name))),
                 ("sp", Some(_)) => return Err(invalid("sp with a number".to_owned())),
-                ("pp" | "v", _) => {
-                    return Err(invalid(format!(
-                        "pipeline parallelism ({}) is not there yet",
-                        part.name
-                    )));
-                }
                 (name, _) => return Err(invalid(format!("unknown part {name:?}"))),
             };
             if slot.replace(size).is_some() {
@@ -91,9 +107,14 @@ impl FromStr for Layout {
         if sequence.is_some() && tensor.is_none_or(|size| size == 1) {
             return Err(invalid("sp without tp2 or more".to_owned()));
         }
+        if chunks.is_some_and(|size| size > 1) && pipeline.is_none_or(|size| size == 1) {
+            return Err(invalid("v without pp2 or more".to_owned()));
+        }
         Ok(Layout {
             tensor_parallel_size: tensor.unwrap_or(1),
             sequence_parallel: sequence.is_some(),
+            pipeline_parallel_size: pipeline.unwrap_or(1),
+            num_chunks: chunks.unwrap_or(1),
             data_parallel_size: data.unwrap_or(1),
         })
     }
@@ -110,7 +131,9 @@ impl<'a> Part<'a> {
     fn take(rest: &mut &'a str) -> Result<Self, String> {
         let is_letter = |c: char| !c.is_ascii_digit();
         let letters = rest.find(|c| !is_letter(c)).unwrap_or(rest.len());
-        let known = ["tp", "sp", "dp", "pp"].into_iter().find(|name| rest.starts_with(name));
+        let known = ["tp", "sp", "dp", "pp", "v"]
+            .into_iter()
+            .find(|name| rest.starts_with(name));
         let (name, behind) = rest.split_at(known.map_or(letters, str::len));
         let digits = behind.find(is_letter).unwrap_or(behind.len());
         let (number, behind) = behind.split_at(digits);
@@ -134,6 +157,15 @@ mod tests {
             tensor_parallel_size,
             sequence_parallel,
             data_parallel_size,
+            ..Layout::ONE_RANK
+        }
+    }
+
+    fn stages(pipeline_parallel_size: usize, num_chunks: usize, layout: Layout) -> Layout {
+        Layout {
+            pipeline_parallel_size,
+            num_chunks,
+            ..layout
         }
     }
 
@@ -146,6 +178,9 @@ mod tests {
             ("dp4", layout(1, false, 4)),
             ("tp2dp2", layout(2, false, 2)),
             ("tp4spdp16", layout(4, true, 16)),
+            ("pp2", stages(2, 1, layout(1, false, 1))),
+            ("pp2v2", stages(2, 2, layout(1, false, 1))),
+            ("tp2sppp4v3dp2", stages(4, 3, layout(2, true, 2))),
         ] {
             assert_eq!(text.parse(), Ok(expected), "{text}");
             assert_eq!(expected.to_string(), text);
@@ -157,6 +192,7 @@ mod tests {
         assert_eq!("dp2tp2sp".parse(), Ok(layout(2, true, 2)));
         assert_eq!("sptp2".parse(), Ok(layout(2, true, 1)));
         assert_eq!("tp1dp2".parse(), Ok(layout(1, false, 2)));
+        assert_eq!("tp2sp-pp2-dp2".parse(), Ok(stages(2, 1, layout(2, true, 2))));
     }
 
     #[test]
@@ -171,9 +207,11 @@ mod tests {
             ("tp2sp2", "sp with a number"),
             ("sp", "sp without tp2 or more"),
             ("tp1sp", "sp without tp2 or more"),
-            ("pp2", "pipeline parallelism (pp) is not there yet"),
-            ("tp2pp2", "pipeline parallelism (pp) is not there yet"),
-            ("tp2v2", "pipeline parallelism (v) is not there yet"),
+            ("pp", "pp without a number"),
+            ("tp2v2", "v without pp2 or more"),
+            ("pp2v", "v without a number"),
+            ("-tp2", "unknown part \"-\""),
+            ("tp2--dp2", "unknown part \"-\""),
             ("cp2", "unknown part \"cp\""),
             ("2", "unknown part \"\""),
             ("tp2 dp2", "unknown part \" dp\""),

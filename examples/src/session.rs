@@ -16,9 +16,11 @@ use burn_megatron::data::{
     Sampler, SamplerConfig, SplitWeights, TokenDocuments, split_documents,
 };
 use burn_megatron::data_parallel::{DataParallelConfig, ReducedGradients};
+use burn_megatron::pipeline_parallel::Timeline;
+use burn_megatron::pipeline_parallel::schedule::Schedule;
 use burn_megatron::training::flops::GptSize;
 use burn_megatron::training::memory::peak_bytes;
-use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, TrainingConfig};
+use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, TrainerOptions, TrainingConfig};
 use models::gpt::{Gpt, GptConfig};
 
 use crate::arguments::{DataArguments, Dtype, TrainingArguments};
@@ -32,6 +34,7 @@ const MIN_DOCUMENTS: usize = 40;
 /// One rank of a run.
 pub struct Session {
     trainer: Trainer<TrainingBackend, Gpt<TrainingBackend>>,
+    timeline: Timeline,
     context: ParallelContext,
     model: GptConfig,
     training: TrainingConfig,
@@ -86,10 +89,10 @@ impl Session {
     /// # Errors
     /// When the flags do not fit each other or the layout, the text cannot be read or is not the same on every rank.
     pub fn new(arguments: &TrainingArguments, context: &ParallelContext) -> anyhow::Result<Self> {
-        Self::with_prepared_model(arguments, context, |gpt| gpt)
+        Self::with_prepared_model(arguments, context, |chunks| chunks)
     }
 
-    /// Makes this rank's model, changed by `prepare` before training, its data and trainer.
+    /// Makes this rank's chunks of the model, changed by `prepare` before training, its data and trainer.
     ///
     /// # Communication
     /// As [`new`](Self::new).
@@ -99,7 +102,7 @@ impl Session {
     pub fn with_prepared_model(
         arguments: &TrainingArguments,
         context: &ParallelContext,
-        prepare: impl FnOnce(Gpt<TrainingBackend>) -> Gpt<TrainingBackend>,
+        prepare: impl FnOnce(Vec<Gpt<TrainingBackend>>) -> Vec<Gpt<TrainingBackend>>,
     ) -> anyhow::Result<Self> {
         arguments.model.validate()?;
         let model = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE);
@@ -128,12 +131,20 @@ impl Session {
         let loader = start_loader(dataset, &training, context, num_samples)?;
 
         let device = FlexDevice;
-        let gpt = prepare(model.init(&device, context)?);
+        let sizes = arguments.parallel.layer_sizes(model.n_layers)?;
+        let stages = &arguments.parallel.stages;
+        let chunks = prepare(model.init_stage(&stages.layers(sizes)?, &device, context)?);
         let bucket_size = arguments.parallel.communication.ddp_bucket_size;
-        let data_parallel = DataParallelConfig::new().with_bucket_size(bucket_size);
-        let trainer = Trainer::new(gpt, &training, data_parallel, context, &device)?;
+        let options = TrainerOptions {
+            data_parallel: DataParallelConfig::new().with_bucket_size(bucket_size),
+            schedule: Some(stages.schedule(sizes.num_chunks)?),
+            timeline: Timeline::default(),
+        };
+        let timeline = options.timeline.clone();
+        let trainer = Trainer::new(chunks, &training, options, context, &device)?;
         Ok(Self {
             trainer,
+            timeline,
             context: context.clone(),
             model,
             training,
@@ -156,9 +167,29 @@ impl Session {
         }
     }
 
-    /// The model.
-    pub fn model(&self) -> &Gpt<TrainingBackend> {
+    /// This rank's chunks of the model.
+    pub fn model(&self) -> &Vec<Gpt<TrainingBackend>> {
         self.trainer.model()
+    }
+
+    /// Where what this rank does is recorded, while it is on.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// The order of a step's micro-batches, in words.
+    pub fn order(&self) -> String {
+        let schedule = self.schedule();
+        let (chunks, micro_batches) = (schedule.num_chunks, schedule.num_micro_batches);
+        match chunks {
+            1 => format!("{micro_batches} micro-batches"),
+            _ => format!("{chunks} chunks each, {micro_batches} micro-batches"),
+        }
+    }
+
+    /// The schedule of a step.
+    pub fn schedule(&self) -> &Schedule {
+        self.trainer.executor().schedule()
     }
 
     /// Runs one step and returns its metrics, the same on every rank.

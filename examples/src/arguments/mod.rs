@@ -2,6 +2,8 @@
 //!
 //! Parsed by the programs, turned into the library's configurations here.
 
+mod stages;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use anyhow::Context as _;
 use burn::tensor::DType;
 use burn_megatron::data::ByteTokenizer;
 use burn_megatron::launch::{Environment, JoinOptions, Nodes};
+use burn_megatron::pipeline_parallel::LayerSizes;
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::memory::machine_bytes;
 use burn_megatron::training::preflight::Statement;
@@ -17,6 +20,7 @@ use clap::{Args, ValueEnum};
 use models::gpt::{GptConfig, GptPreset};
 
 use crate::progress::bytes;
+pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, StageArguments};
 
 /// Everything a training program takes.
 #[derive(Args, Clone, Debug)]
@@ -48,9 +52,22 @@ pub struct ParallelArguments {
     /// Shard the activations between tensor-parallel regions along the tokens
     #[arg(long)]
     pub sequence_parallel: bool,
-    /// Ranks in all [default: the tensor-model-parallel size]; those beyond one model see different samples
+    /// Stages that the layers are cut into, each on ranks of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub pipeline_model_parallel_size: usize,
+    /// Layers of each chunk, where a stage has several chunks [default: one chunk per stage]
+    #[arg(long, value_name = "N", conflicts_with = "num_virtual_stages_per_pipeline_rank")]
+    pub num_layers_per_virtual_pipeline_stage: Option<usize>,
+    /// Chunks per stage [default: 1]
+    #[arg(long, value_name = "N")]
+    pub num_virtual_stages_per_pipeline_rank: Option<usize>,
+    /// Ranks in all [default: tensor-model-parallel size * pipeline-model-parallel size]; those beyond one model see
+    /// different samples
     #[arg(long, value_name = "N")]
     pub world_size: Option<usize>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub stages: StageArguments,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub communication: CommunicationArguments,
@@ -129,6 +146,9 @@ pub struct ModelArguments {
     /// Element type of parameters and arithmetic
     #[arg(long, value_enum, default_value_t = Dtype::F32)]
     pub dtype: Dtype,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub recompute: RecomputeArguments,
 }
 
 /// Where the text comes from.
@@ -217,6 +237,18 @@ pub struct LoggingArguments {
     /// How much longer than the median a rank must compute to be named a straggler, as a share of the median
     #[arg(long, value_name = "X", default_value_t = 0.1)]
     pub straggler_share: f64,
+    /// Draw what each rank did when, and the simulated schedule below it, as an SVG
+    #[arg(long, value_name = "PATH")]
+    pub timeline: Option<PathBuf>,
+    /// Write what each rank did when in Chrome's trace format, for Perfetto
+    #[arg(long, value_name = "PATH")]
+    pub trace: Option<PathBuf>,
+    /// First step of timeline and trace
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub profile_step_start: u64,
+    /// Last step of timeline and trace [default: profile-step-start]
+    #[arg(long, value_name = "N")]
+    pub profile_step_end: Option<u64>,
     /// Stop all ranks after the step at which this time since the start is over; the exit code is 0
     #[arg(long, value_name = "MINUTES")]
     pub exit_duration_in_mins: Option<f64>,
@@ -258,6 +290,17 @@ impl LoggingArguments {
             .map(|minutes| Duration::from_secs_f64(minutes * 60.0))
     }
 
+    /// The steps of timeline and trace.
+    pub fn profile_steps(&self) -> std::ops::Range<u64> {
+        let start = self.profile_step_start;
+        start..self.profile_step_end.unwrap_or(start).saturating_add(1)
+    }
+
+    /// Whether a timeline is wanted.
+    pub fn wants_timeline(&self) -> bool {
+        self.timeline.is_some() || self.trace.is_some()
+    }
+
     /// Checks the values that a type does not.
     ///
     /// # Errors
@@ -267,6 +310,12 @@ impl LoggingArguments {
         anyhow::ensure!(
             share.is_finite() && share >= 0.0,
             "--straggler-share must be finite and not negative, got {share}"
+        );
+        let (start, end) = (self.profile_step_start, self.profile_steps().end);
+        anyhow::ensure!(
+            start > 0 && start < end,
+            "--profile-step-start must be at least 1 and at most --profile-step-end, got {start} and {}",
+            end.saturating_sub(1)
         );
         if let Some(minutes) = self.exit_duration_in_mins {
             anyhow::ensure!(
@@ -283,14 +332,53 @@ impl ParallelArguments {
     pub fn config(&self) -> ParallelConfig {
         ParallelConfig {
             tensor_parallel_size: self.tensor_model_parallel_size,
-            pipeline_parallel_size: 1,
+            pipeline_parallel_size: self.pipeline_model_parallel_size,
             sequence_parallel: self.sequence_parallel,
         }
     }
 
     /// The number of ranks.
     pub fn world_size(&self) -> usize {
-        self.world_size.unwrap_or(self.tensor_model_parallel_size)
+        let model = self
+            .tensor_model_parallel_size
+            .saturating_mul(self.pipeline_model_parallel_size);
+        self.world_size.unwrap_or(model)
+    }
+
+    /// The stages, their chunks and the layers that they share.
+    ///
+    /// # Errors
+    /// When the layers do not divide into chunks of the size that was asked for, with the nearest valid sizes.
+    pub fn layer_sizes(&self, n_layers: usize) -> anyhow::Result<LayerSizes> {
+        let num_stages = self.pipeline_model_parallel_size;
+        let num_chunks = match self.num_layers_per_virtual_pipeline_stage {
+            None => self.num_virtual_stages_per_pipeline_rank.unwrap_or(1),
+            Some(each) => {
+                let per_stage = n_layers / num_stages.max(1);
+                let is_valid =
+                    |each: usize| each > 0 && (each * num_stages) > 0 && n_layers.is_multiple_of(each * num_stages);
+                let nearest: Vec<String> = (1..=per_stage)
+                    .filter(|&n| is_valid(n))
+                    .map(|n| n.to_string())
+                    .collect();
+                anyhow::ensure!(
+                    is_valid(each),
+                    "--num-layers-per-virtual-pipeline-stage must divide the layers of each stage, {n_layers} / \
+                     {num_stages}, got {each}; valid values are {}",
+                    if nearest.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        nearest.join(", ")
+                    }
+                );
+                per_stage / each
+            }
+        };
+        Ok(LayerSizes {
+            n_layers,
+            num_stages,
+            num_chunks,
+        })
     }
 }
 
@@ -374,6 +462,8 @@ impl ModelArguments {
             hidden_dropout: self.hidden_dropout,
             attention_dropout: self.attention_dropout,
             init_deviation: self.init_method_std,
+            recompute_attention: self.recompute.recomputes_attention(),
+            layer_recompute: self.recompute.layers(),
             ..base
         }
     }
@@ -394,7 +484,7 @@ impl ModelArguments {
             deviation.is_finite() && deviation >= 0.0,
             "--init-method-std must be finite and not negative, got {deviation}"
         );
-        Ok(())
+        self.recompute.validate()
     }
 }
 
@@ -413,6 +503,9 @@ impl TrainingArguments {
         model.validate(&parallel)?;
         let training = self.training_config(model.max_seq_length);
         training.validate(&grid, parallel.sequence_parallel)?;
+        let sizes = self.parallel.layer_sizes(model.n_layers)?;
+        let num_micro_batches = training.num_micro_batches(grid.data_parallel_size())?;
+        self.parallel.stages.validate(sizes, num_micro_batches)?;
         self.check_memory(&model, grid.world_size())
     }
 

@@ -1,0 +1,173 @@
+//! Flags of pipeline stages and of recomputation.
+
+use anyhow::ensure;
+use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
+use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
+use clap::{Args, ValueEnum};
+use models::gpt::LayerRecompute;
+
+/// How stages share the layers and in which order they work.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Pipeline stages")]
+pub struct StageArguments {
+    /// The order of micro-batches: gpipe, 1f1b, or interleaved [default: 1f1b; interleaved with several chunks]
+    #[arg(long, value_name = "NAME")]
+    pub pipeline_schedule: Option<ScheduleKind>,
+    /// Micro-batches that a chunk takes before the next chunk's turn, when interleaved [default: the number of stages]
+    #[arg(long, value_name = "N")]
+    pub microbatch_group_size_per_virtual_pipeline_stage: Option<usize>,
+    /// Layers of each virtual stage, | between them, E the embedding, t a layer, L the loss: as in Et*3|(tt|)*2tL
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"])]
+    pub pipeline_model_parallel_layout: Option<String>,
+    /// Layers of the first stage [default: an even share]
+    #[arg(long, value_name = "N")]
+    pub decoder_first_pipeline_num_layers: Option<usize>,
+    /// Layers of the last stage [default: an even share]
+    #[arg(long, value_name = "N")]
+    pub decoder_last_pipeline_num_layers: Option<usize>,
+}
+
+/// What is computed twice to save memory.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Recomputation")]
+pub struct RecomputeArguments {
+    /// Compute attention weights again in the backward pass (selective), or whole layers (full)
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub recompute_granularity: Option<RecomputeGranularity>,
+    /// Which layers, with full: all, in groups that keep their input (uniform), or the first of each chunk (block)
+    #[arg(long, value_enum, value_name = "METHOD")]
+    pub recompute_method: Option<RecomputeMethod>,
+    /// Layers of a group with uniform, recomputed layers of a chunk with block [default: 1]
+    #[arg(long, value_name = "N")]
+    pub recompute_num_layers: Option<usize>,
+}
+
+/// What is recomputed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RecomputeGranularity {
+    /// Whole layers.
+    Full,
+    /// Attention weights.
+    Selective,
+}
+
+/// Which layers are recomputed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RecomputeMethod {
+    /// All, in groups.
+    Uniform,
+    /// The first ones of each chunk, one by one.
+    Block,
+}
+
+impl StageArguments {
+    /// The schedule, if it was given.
+    ///
+    /// # Errors
+    /// When a group size is given for a schedule without groups.
+    pub fn schedule(&self, num_chunks: usize) -> anyhow::Result<ScheduleKind> {
+        let kind = self
+            .pipeline_schedule
+            .unwrap_or_else(|| ScheduleKind::for_chunks(num_chunks));
+        match (kind, self.microbatch_group_size_per_virtual_pipeline_stage) {
+            (kind, None) => Ok(kind),
+            (ScheduleKind::Interleaved { group_size: None }, Some(size)) => {
+                Ok(ScheduleKind::Interleaved { group_size: Some(size) })
+            }
+            (kind, Some(size)) => anyhow::bail!(
+                "--microbatch-group-size-per-virtual-pipeline-stage {size} is for --pipeline-schedule interleaved, got {kind}"
+            ),
+        }
+    }
+
+    /// The layers of each virtual stage.
+    ///
+    /// # Errors
+    /// When they cannot be shared out so, with the nearest valid numbers.
+    pub fn layers(&self, sizes: LayerSizes) -> anyhow::Result<LayerLayout> {
+        Ok(match &self.pipeline_model_parallel_layout {
+            Some(text) => LayerLayout::parse(sizes, text)?,
+            None => LayerLayout::first_last(
+                sizes,
+                self.decoder_first_pipeline_num_layers,
+                self.decoder_last_pipeline_num_layers,
+            )?,
+        })
+    }
+
+    /// Checks that layers and micro-batches can be shared out so.
+    ///
+    /// # Errors
+    /// The first rule that is broken, with the values and the nearest valid ones.
+    pub fn validate(&self, sizes: LayerSizes, num_micro_batches: usize) -> anyhow::Result<()> {
+        self.layers(sizes)?;
+        let config = ScheduleConfig {
+            kind: self.schedule(sizes.num_chunks)?,
+            num_stages: sizes.num_stages,
+            num_chunks: sizes.num_chunks,
+            num_micro_batches,
+        };
+        config.schedule()?;
+        Ok(())
+    }
+}
+
+impl RecomputeArguments {
+    /// Whether attention weights are recomputed.
+    pub fn recomputes_attention(&self) -> bool {
+        self.recompute_granularity == Some(RecomputeGranularity::Selective)
+    }
+
+    /// Which layers are recomputed.
+    pub fn layers(&self) -> LayerRecompute {
+        let num_layers = self.recompute_num_layers.unwrap_or(1);
+        match (self.recompute_granularity, self.recompute_method) {
+            (Some(RecomputeGranularity::Full), Some(RecomputeMethod::Block)) => LayerRecompute::Block(num_layers),
+            (Some(RecomputeGranularity::Full), _) => LayerRecompute::Uniform(num_layers),
+            _ => LayerRecompute::Nothing,
+        }
+    }
+
+    /// Checks that the flags belong together.
+    ///
+    /// # Errors
+    /// When a flag is of no use without another, or no layers are asked for.
+    pub fn validate(&self) -> anyhow::Result<()> {
+        let is_full = self.recompute_granularity == Some(RecomputeGranularity::Full);
+        for (flag, is_given) in [
+            ("--recompute-method", self.recompute_method.is_some()),
+            ("--recompute-num-layers", self.recompute_num_layers.is_some()),
+        ] {
+            ensure!(is_full || !is_given, "{flag} needs --recompute-granularity full");
+        }
+        ensure!(
+            self.recompute_num_layers != Some(0),
+            "--recompute-num-layers must be at least 1, got 0"
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_do_nothing_are_refused() {
+        let recompute = RecomputeArguments {
+            recompute_num_layers: Some(2),
+            ..RecomputeArguments::default()
+        };
+        let error = recompute.validate().unwrap_err().to_string();
+        assert_eq!(error, "--recompute-num-layers needs --recompute-granularity full");
+        let stages = StageArguments {
+            microbatch_group_size_per_virtual_pipeline_stage: Some(4),
+            ..StageArguments::default()
+        };
+        let error = stages.schedule(1).unwrap_err().to_string();
+        assert!(
+            error.contains("is for --pipeline-schedule interleaved, got 1f1b"),
+            "{error}"
+        );
+    }
+}
