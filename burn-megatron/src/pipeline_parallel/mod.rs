@@ -1,5 +1,7 @@
 //! Pipeline parallelism: a model cut into stages, one or more per rank, that pass activations on and gradients back.
 //!
-//! [`schedule`] says, without a tensor, what each rank does in which order.
+//! [`layer_layout`] says which layers each stage has, and [`schedule`], without a tensor, what each rank does in which
+//! order.
 
+pub mod layer_layout;
 pub mod schedule;

@@ -1,6 +1,6 @@
 //! Schedules as data: what each stage of a pipeline does in one step, as a list of [`Action`]s per stage.
 //!
-//! Pure integers, no tensors. A schedule is made by [`ScheduleKind::schedule`], proven by [`Schedule::check`], timed by
+//! Pure integers, no tensors. A schedule is made by [`ScheduleConfig::schedule`], proven by [`Schedule::check`], timed by
 //! [`Schedule::simulate`], drawn by programs, and run by the executor.
 //!
 //! # Words
@@ -17,8 +17,32 @@
 //! full channel blocks; at capacity zero sender and receiver meet. An [`Action::Exchange`] does all its transfers at
 //! the same time, and ends when all have. A list that is free of deadlock under these rules is so under gentler ones,
 //! such as the executor's, whose sends never block and whose receives are posted early.
+//!
+//! A pipeline of a single stage has no messages, whatever its number of chunks: what a chunk makes stays where it is
+//! needed.
 
-use std::fmt;
+use std::{fmt, slice};
+
+mod check;
+mod config;
+mod error;
+mod generate;
+mod geometry;
+mod simulate;
+
+pub use check::{ScheduleReport, StageReport};
+pub use config::{ScheduleConfig, ScheduleKind};
+pub use error::{Place, ScheduleError};
+pub use simulate::{Costs, Simulation, Span};
+
+/// Which way a chunk is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pass {
+    /// From the inputs to the outputs.
+    Forward,
+    /// From the gradient of the outputs to the gradient of the inputs.
+    Backward,
+}
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -90,6 +114,40 @@ impl Schedule {
     pub fn num_stages(&self) -> usize {
         self.stages.len()
     }
+
+    /// The virtual stage that is chunk `chunk` of stage `stage`: `chunk * p + stage`.
+    pub fn virtual_stage(&self, stage: usize, chunk: usize) -> usize {
+        chunk * self.num_stages() + stage
+    }
+}
+
+impl Action {
+    /// What it computes; none where it only moves messages.
+    pub fn compute(&self) -> Option<(Pass, Task)> {
+        match self {
+            Action::Forward(task) => Some((Pass::Forward, *task)),
+            Action::Backward(task) => Some((Pass::Backward, *task)),
+            _ => None,
+        }
+    }
+
+    /// What it sends.
+    pub fn sends(&self) -> &[Message] {
+        match self {
+            Action::Send(message) => slice::from_ref(message),
+            Action::Exchange { sends, .. } => sends,
+            _ => &[],
+        }
+    }
+
+    /// What it receives.
+    pub fn recvs(&self) -> &[Message] {
+        match self {
+            Action::Recv(message) => slice::from_ref(message),
+            Action::Exchange { recvs, .. } => recvs,
+            _ => &[],
+        }
+    }
 }
 
 impl Message {
@@ -114,5 +172,51 @@ impl fmt::Display for Direction {
 impl fmt::Display for Task {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "micro-batch {}, chunk {}", self.micro_batch, self.chunk)
+    }
+}
+
+impl fmt::Display for Pass {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Pass::Forward => "forward",
+            Pass::Backward => "backward",
+        })
+    }
+}
+
+impl fmt::Display for Message {
+    /// The message without the other stage, which [`Action`] names.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            direction,
+            micro_batch,
+            from,
+            ..
+        } = self;
+        write!(
+            formatter,
+            "{direction} of micro-batch {micro_batch} from virtual stage {from}"
+        )
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((pass, task)) = self.compute() {
+            return write!(formatter, "{pass} of {task}");
+        }
+        let sends = self
+            .sends()
+            .iter()
+            .map(|message| format!("send to stage {}: {message}", message.peer));
+        let recvs = self
+            .recvs()
+            .iter()
+            .map(|message| format!("receive from stage {}: {message}", message.peer));
+        let transfers = sends.chain(recvs).collect::<Vec<_>>().join("; ");
+        match self {
+            Action::Exchange { .. } => write!(formatter, "exchange [{transfers}]"),
+            _ => formatter.write_str(&transfers),
+        }
     }
 }
