@@ -174,13 +174,13 @@ impl PipelineExecutor {
                 work.shape(message.direction, task)
             });
             match action {
-                Action::Forward(task) => self.compute(Direction::Forward, *task, work, &mut traffic),
-                Action::Backward(task) => self.compute(Direction::Backward, *task, work, &mut traffic),
+                Action::Forward(task) => self.compute(Direction::Forward, *task, work, &mut traffic)?,
+                Action::Backward(task) => self.compute(Direction::Backward, *task, work, &mut traffic)?,
                 Action::Send(message) => traffic.send(message)?,
-                Action::Recv(message) => traffic.receive(message)?,
+                Action::Recv(message) => traffic.receive(message),
                 Action::Exchange { sends, recvs } => {
                     sends.iter().try_for_each(|message| traffic.send(message))?;
-                    recvs.iter().try_for_each(|message| traffic.receive(message))?;
+                    recvs.iter().for_each(|message| traffic.receive(message));
                 }
             }
         }
@@ -194,13 +194,16 @@ impl PipelineExecutor {
         task: Task,
         work: &mut impl Work<B, D>,
         traffic: &mut Traffic<'_, B, D>,
-    ) {
+    ) -> Result<(), PipelineError> {
         let here = task.chunk * self.schedule.num_stages() + self.context.coordinates().pipeline;
         let (activity, maker) = match direction {
             Direction::Forward => (Activity::Forward, here.checked_sub(1)),
             Direction::Backward => (Activity::Backward, Some(here + 1)),
         };
-        let input = maker.and_then(|maker| traffic.take((direction, task.micro_batch, maker)));
+        let input = match maker {
+            Some(maker) => traffic.take((direction, task.micro_batch, maker))?,
+            None => None,
+        };
         let label = TimelineLabel {
             micro_batch: Some(task.micro_batch),
             chunk: Some(task.chunk),
@@ -209,10 +212,11 @@ impl PipelineExecutor {
         let output = self
             .timeline
             .measure(activity, label, || work.run(direction, task, input));
-        // An evaluation's backward pass, and a gradient of the model's input: neither goes anywhere.
+        // None where the model ends: the losses, and the gradient of the samples.
         if let Some(output) = output {
             traffic.put((direction, task.micro_batch, here), output);
         }
+        Ok(())
     }
 }
 

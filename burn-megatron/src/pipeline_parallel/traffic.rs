@@ -28,7 +28,9 @@ pub(super) struct Traffic<'a, B: CollectiveBackend, const D: usize> {
     /// What will be received and has not been posted, in the order of the list.
     unposted: VecDeque<Message>,
     posted: VecDeque<Posted<B>>,
-    /// What was received or made here and has neither been consumed nor sent.
+    /// What the list has received, and nothing has asked for yet: it is waited for when it is needed, not before.
+    due: HashMap<Tag, Posted<B>>,
+    /// What was made here and has neither been consumed nor sent.
     tensors: HashMap<Tag, Tensor<B, D>>,
     sending: Vec<(PendingSend, TimelineLabel, Instant)>,
 }
@@ -60,6 +62,7 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
             device,
             unposted: unposted.copied().collect(),
             posted: VecDeque::new(),
+            due: HashMap::new(),
             tensors: HashMap::new(),
             sending: Vec::new(),
         }
@@ -86,35 +89,21 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
         }
     }
 
-    /// Waits for a message.
-    pub(super) fn receive(&mut self, message: &Message) -> Result<(), CollectiveError> {
+    /// Takes note that the list has come to a message.
+    pub(super) fn receive(&mut self, message: &Message) {
         let posted = self
             .posted
             .pop_front()
             .expect("receives are posted in the order of the list");
         assert_eq!(posted.message, *message, "receives are posted in the order of the list");
-        let started = Instant::now();
-        let label = self.label(message);
-        let arrived = posted.incoming.pending.finished_at();
-        let tensor = self.boundary.finish(posted.incoming)?;
-        let finished = Instant::now();
-        // What waited for nothing is no wait.
-        if arrived.is_none() {
-            self.timeline.record(Activity::Wait, label, started, finished);
-        }
-        self.timeline
-            .record(Activity::Receive, label, posted.at, arrived.unwrap_or(finished));
-        let tag = (message.direction, message.micro_batch, message.from);
-        self.tensors
-            .insert(tag, Tensor::from_primitive(TensorPrimitive::Float(tensor)));
-        Ok(())
+        self.due.insert(tag(message), posted);
     }
 
     /// Starts to send what was made.
     #[track_caller]
     pub(super) fn send(&mut self, message: &Message) -> Result<(), CollectiveError> {
-        let tag = (message.direction, message.micro_batch, message.from);
-        let tensor = self.take(tag).expect("the schedule sends what was made");
+        let tensor = self.tensors.remove(&tag(message));
+        let tensor = tensor.expect("the schedule sends what was made");
         let started = Instant::now();
         let tensor = tensor.into_primitive().tensor();
         let pending = self
@@ -124,9 +113,23 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
         self.reap()
     }
 
-    /// Takes a tensor, if it is there.
-    pub(super) fn take(&mut self, tag: Tag) -> Option<Tensor<B, D>> {
-        self.tensors.remove(&tag)
+    /// Takes a tensor, waiting for it where it was sent from elsewhere; none where nobody makes it.
+    pub(super) fn take(&mut self, tag: Tag) -> Result<Option<Tensor<B, D>>, CollectiveError> {
+        let Some(Posted { message, incoming, at }) = self.due.remove(&tag) else {
+            return Ok(self.tensors.remove(&tag));
+        };
+        let started = Instant::now();
+        let label = self.label(&message);
+        let arrived = incoming.pending.finished_at();
+        let tensor = self.boundary.finish(incoming)?;
+        let finished = Instant::now();
+        // What waited for nothing is no wait.
+        if arrived.is_none() {
+            self.timeline.record(Activity::Wait, label, started, finished);
+        }
+        let arrived = arrived.unwrap_or(finished);
+        self.timeline.record(Activity::Receive, label, at, arrived);
+        Ok(Some(Tensor::from_primitive(TensorPrimitive::Float(tensor))))
     }
 
     /// Leaves a tensor to be sent, or to be consumed by another chunk of this rank.
@@ -149,7 +152,7 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
             self.timeline.record(Activity::Wait, label, started, Instant::now());
         }
         assert!(
-            self.tensors.is_empty() && self.posted.is_empty() && self.unposted.is_empty(),
+            self.tensors.is_empty() && self.due.is_empty() && self.posted.is_empty() && self.unposted.is_empty(),
             "a checked schedule consumes everything, but {:?} are left",
             self.tensors.keys()
         );
@@ -177,4 +180,8 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
             peer: Some(self.boundary.rank_of(message.peer)),
         }
     }
+}
+
+fn tag(message: &Message) -> Tag {
+    (message.direction, message.micro_batch, message.from)
 }

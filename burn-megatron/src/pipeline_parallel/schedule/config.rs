@@ -9,7 +9,7 @@ use super::{
 };
 
 /// The most tasks of a schedule, forward and backward, over all stages.
-const MAX_TASKS: usize = 1 << 23;
+const MAX_TASKS: usize = 1 << 21;
 
 /// The training schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

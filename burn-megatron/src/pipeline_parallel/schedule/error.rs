@@ -212,7 +212,7 @@ pub enum ScheduleError {
         /// The message that comes.
         expected: String,
         /// Where it is sent.
-        send: Place,
+        send: Box<Place>,
         /// Its number in the channel, from 0.
         number: usize,
         /// The message that the receive names.

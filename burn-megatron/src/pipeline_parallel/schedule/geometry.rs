@@ -1,7 +1,7 @@
 //! `Geometry`: which stage runs which virtual stage, and what a task takes and makes. Used by everything that makes or
 //! reads schedules.
 
-use super::{Direction, Message, Pass, Schedule, Task};
+use super::{Action, Direction, Message, Pass, Schedule, Task};
 
 /// The stages and chunks of a pipeline.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,14 @@ impl Pass {
         match self {
             Pass::Forward => Direction::Forward,
             Pass::Backward => Direction::Backward,
+        }
+    }
+
+    /// The action that runs `task` this way.
+    pub(super) fn action(self, task: Task) -> Action {
+        match self {
+            Pass::Forward => Action::Forward(task),
+            Pass::Backward => Action::Backward(task),
         }
     }
 }
@@ -116,22 +124,12 @@ impl Geometry {
         (message.peer != step.stage).then_some(message)
     }
 
-    /// The step that takes `message`; none at either end of the pipeline.
-    pub fn consuming_step(self, message: &Message) -> Option<Step> {
-        let pass = pass_of(message.direction);
-        let to = self.consumer(message)?;
-        Some(self.step_of(to, pass, message.micro_batch))
-    }
-
     /// The step that makes `message`.
     pub fn making_step(self, message: &Message) -> Step {
-        self.step_of(message.from, pass_of(message.direction), message.micro_batch)
-    }
-}
-
-fn pass_of(direction: Direction) -> Pass {
-    match direction {
-        Direction::Forward => Pass::Forward,
-        Direction::Backward => Pass::Backward,
+        let pass = match message.direction {
+            Direction::Forward => Pass::Forward,
+            Direction::Backward => Pass::Backward,
+        };
+        self.step_of(message.from, pass, message.micro_batch)
     }
 }

@@ -256,7 +256,7 @@ impl<'a> Survey<'a> {
                     return Err(ScheduleError::ChannelOrder {
                         place: self.place(receiver, *recv),
                         expected: sent.to_string(),
-                        send: self.place(sender, *send),
+                        send: Box::new(self.place(sender, *send)),
                         number,
                         got: received.to_string(),
                     });

@@ -12,27 +12,34 @@
 //! # Where the messages are
 //!
 //! A message is sent right after it was made. It is received right before the task that takes it, with one exception:
-//! when stages wait for each other in a ring, one of those that wait to send gets rid of its message early, the one
-//! whose message will be needed first. That happens in interleaved schedules only, where a stage makes messages of both
-//! directions before the next stage has come to either.
+//! when stages wait for each other in a ring, one of those that wait to send gets rid of its message early. That happens
+//! in interleaved schedules only, where a stage makes messages of both directions before the next stage has come to
+//! either.
+//!
+//! Which one is chosen matters to whoever waits at the receive rather than at the task. Take the times at which the
+//! tasks would run if sends never blocked and a stage waited at the task. A ring always has a message that is made
+//! before its receiver starts its next task, and receiving that one early costs no time. Were there none, then along
+//! the whole ring each stage's next task would start later than that of the stage it waits for: where it waits for an
+//! input, because its task comes after the other's, and where it waits to send, because its next task comes after what
+//! made the message, which comes after the start of the receiver's next task.
 
-use std::{
-    collections::{HashMap, HashSet},
-    iter,
-};
+use std::{collections::HashSet, iter};
 
 use super::order::Order;
 use crate::pipeline_parallel::schedule::{
-    Action, Direction, Message, Pass, Task,
+    Action, Costs, Direction, Message, Pass, Schedule, Span, Task,
     geometry::{Geometry, Step, Tag},
 };
+
+/// The times of a forward and a backward pass that early receives are chosen by, in any unit.
+const COSTS: (f64, f64) = (1.0, 2.0);
 
 /// The lists of all stages with their messages.
 ///
 /// # Panics
 /// When the orders themselves make stages wait for each other.
 pub(super) fn with_messages(geometry: Geometry, orders: Vec<Order>) -> Vec<Vec<Action>> {
-    let stages = orders.into_iter().map(Stage::new).collect();
+    let stages = times(geometry, &orders).into_iter().map(Stage::new).collect();
     let mut play = Play { geometry, stages };
     while !play.is_over() {
         let mut has_moved = false;
@@ -48,13 +55,32 @@ pub(super) fn with_messages(geometry: Geometry, orders: Vec<Order>) -> Vec<Vec<A
     play.stages.into_iter().map(Stage::into_list).collect()
 }
 
+/// When each task would run if sends never blocked.
+fn times(geometry: Geometry, orders: &[Order]) -> Vec<Vec<Span>> {
+    let list = |(stage, order): (usize, &Order)| {
+        let with_send = |&(pass, task): &(Pass, Task)| {
+            let send = geometry.output(Step { stage, pass, task }).map(Action::Send);
+            iter::once(pass.action(task)).chain(send)
+        };
+        order.iter().flat_map(with_send).collect()
+    };
+    let sends_only = Schedule {
+        num_chunks: geometry.num_chunks,
+        // Not looked at by the simulation.
+        num_micro_batches: 0,
+        is_forward_only: false,
+        stages: orders.iter().enumerate().map(list).collect(),
+    };
+    let (forward, backward) = COSTS;
+    let costs = Costs::equal(geometry.num_virtual_stages(), forward, backward);
+    sends_only.simulate(&costs).stages
+}
+
 /// One stage at one moment of the play.
 struct Stage {
-    /// What it computes.
-    order: Order,
-    /// Where each task is in `order`.
-    positions: HashMap<(Pass, Task), usize>,
-    /// What it computes next, in `order`.
+    /// What it computes, in order, and when it would.
+    spans: Vec<Span>,
+    /// What it computes next, in `spans`.
     next: usize,
     /// What it made and has not sent.
     outbox: Option<Message>,
@@ -80,13 +106,13 @@ struct Play {
 
 impl Play {
     fn is_over(&self) -> bool {
-        let is_over = |stage: &Stage| stage.next == stage.order.len() && stage.outbox.is_none();
+        let is_over = |stage: &Stage| stage.next == stage.spans.len() && stage.outbox.is_none();
         self.stages.iter().all(is_over)
     }
 
     fn next_step(&self, stage: usize) -> Option<Step> {
         let state = &self.stages[stage];
-        let &(pass, task) = state.order.get(state.next)?;
+        let &Span { pass, task, .. } = state.spans.get(state.next)?;
         Some(Step { stage, pass, task })
     }
 
@@ -119,10 +145,7 @@ impl Play {
             state.inbox.remove(&input.tag());
         }
         state.write_transfers();
-        state.list.push(match step.pass {
-            Pass::Forward => Action::Forward(step.task),
-            Pass::Backward => Action::Backward(step.task),
-        });
+        state.list.push(step.pass.action(step.task));
         state.outbox = output;
         state.next += 1;
         true
@@ -140,28 +163,23 @@ impl Play {
         }));
     }
 
-    /// Breaks a ring of stages that wait for each other, at the message that is needed first.
+    /// Breaks a ring of stages that wait for each other, at the message that is made the longest before its receiver's
+    /// next task.
     fn transfer_early(&mut self) {
+        let spare = |stage: usize| {
+            let message = self.stages[stage].outbox?;
+            let receiver = &self.stages[message.peer];
+            let next = receiver.spans.get(receiver.next)?;
+            let made = self.stages[stage].spans.get(self.stages[stage].next.checked_sub(1)?)?;
+            Some((next.start_secs - made.end_secs, stage, message))
+        };
         let (_, stage, message) = self
             .ring()
             .into_iter()
-            .filter_map(|stage| {
-                let message = self.stages[stage].outbox?;
-                Some((self.tasks_before_use(&message)?, stage, message))
-            })
-            .min_by_key(|&(tasks, stage, _)| (tasks, stage))
+            .filter_map(spare)
+            .max_by(|(one, ..), (other, ..)| one.total_cmp(other))
             .expect("the order of tasks never makes stages wait for each other");
         self.transfer(stage, message);
-    }
-
-    /// How many tasks its receiver still runs before the one that takes `message`.
-    fn tasks_before_use(&self, message: &Message) -> Option<usize> {
-        let step = self.geometry.consuming_step(message)?;
-        let receiver = &self.stages[step.stage];
-        receiver
-            .positions
-            .get(&(step.pass, step.task))?
-            .checked_sub(receiver.next)
     }
 
     /// The stages of a ring in which each waits for the next; nobody can move.
@@ -180,15 +198,14 @@ impl Play {
 }
 
 impl Stage {
-    fn new(order: Order) -> Self {
+    fn new(spans: Vec<Span>) -> Self {
         Self {
-            positions: order.iter().enumerate().map(|(index, &entry)| (entry, index)).collect(),
             next: 0,
             outbox: None,
             inbox: HashSet::new(),
             transfers: Vec::new(),
-            list: Vec::with_capacity(2 * order.len()),
-            order,
+            list: Vec::with_capacity(2 * spans.len()),
+            spans,
         }
     }
 

@@ -210,8 +210,8 @@ fn sizes_are_bounded_before_anything_is_allocated() {
     let message = config("1f1b", 8, 1, usize::MAX).schedule().unwrap_err().to_string();
     assert_eq!(
         message,
-        "a schedule has at most 8388608 tasks, got 8 stages * 1 chunks * 18446744073709551615 micro-batches, forward \
-         and backward; at most 524288 micro-batches fit"
+        "a schedule has at most 2097152 tasks, got 8 stages * 1 chunks * 18446744073709551615 micro-batches, forward \
+         and backward; at most 131072 micro-batches fit"
     );
     let error = config("interleaved", usize::MAX, 2, 1).forward_only().unwrap_err();
     assert!(matches!(error, ScheduleError::TooLarge { most: 0, .. }), "{error}");
@@ -291,7 +291,7 @@ proptest! {
                 let step = Step { stage, pass, task };
                 made = geometry.output(step);
                 if kind < 3 {
-                    prop_assert_eq!(received.drain(..).collect::<Vec<_>>(), Vec::from_iter(geometry.input(step)));
+                    prop_assert_eq!(std::mem::take(&mut received), Vec::from_iter(geometry.input(step)));
                 }
             }
         }

@@ -105,7 +105,13 @@ impl Schedule {
             spans: vec![Vec::new(); self.num_stages()],
         };
         // Each stage goes on as far as it can; what a task waits for does not depend on which stage goes first.
-        while (0..self.num_stages()).fold(false, |has_moved, stage| clock.advance(stage) || has_moved) {}
+        let mut has_moved = true;
+        while has_moved {
+            has_moved = false;
+            for stage in 0..self.num_stages() {
+                has_moved |= clock.advance(stage);
+            }
+        }
         for (stage, (position, list)) in clock.positions.iter().zip(&self.stages).enumerate() {
             let length = list.len();
             assert!(

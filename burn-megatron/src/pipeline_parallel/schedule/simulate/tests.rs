@@ -1,9 +1,11 @@
 //! Tests of the simulated times: the known bubbles, and what transfers and uneven stages cost.
 
+use std::collections::HashMap;
+
 use proptest::prelude::*;
 
 use super::{Costs, Simulation};
-use crate::pipeline_parallel::schedule::{Pass, Schedule, ScheduleConfig};
+use crate::pipeline_parallel::schedule::{Pass, Schedule, ScheduleConfig, geometry::Tag};
 
 fn schedule(kind: &str, num_stages: usize, num_chunks: usize, num_micro_batches: usize) -> Schedule {
     let kind = kind.parse().unwrap();
@@ -118,61 +120,62 @@ proptest! {
         let expected = (p - 1) as f64 / (v * m) as f64;
         prop_assert!((bubble - expected).abs() < 1e-9, "p {} v {} m {} g {}: {}, expected {}", p, v, m, g, bubble, expected);
     }
-}
 
-#[test]
-fn zz_experiment() {
-    use std::collections::HashMap;
-    for (p, v, m, g) in [
-        (2, 2, 6, 2),
-        (4, 2, 8, 4),
-        (4, 3, 16, 4),
-        (4, 2, 16, 8),
-        (8, 4, 32, 8),
-        (3, 2, 11, 4),
-    ] {
-        for t in [0.0, 0.1] {
-            let s = schedule(&format!("interleaved:{g}"), p, v, m);
-            let costs = Costs::equal(p * v, 1.0, 2.0).with_transfer_secs(t);
-            let mut pos = vec![0; p];
-            let mut now = vec![0.0f64; p];
-            let mut arr: HashMap<_, f64> = HashMap::new();
-            loop {
-                let mut moved = false;
-                for st in 0..p {
-                    while let Some(a) = s.stages[st].get(pos[st]) {
-                        for x in a.sends() {
-                            arr.entry(x.tag()).or_insert(now[st] + t);
-                        }
-                        let mut ok = true;
-                        for x in a.recvs() {
-                            match arr.get(&x.tag()) {
-                                Some(&y) => now[st] = now[st].max(y),
-                                None => ok = false,
-                            }
-                        }
-                        if !ok {
-                            break;
-                        }
-                        if let Some((pass, _)) = a.compute() {
-                            now[st] += if pass == Pass::Forward { 1.0 } else { 2.0 };
-                        }
-                        pos[st] += 1;
-                        moved = true;
-                    }
-                }
-                if !moved {
-                    break;
-                }
-            }
-            let makespan = now.iter().cloned().fold(0.0, f64::max);
-            let ideal = 3.0 * (m * v) as f64;
-            println!(
-                "p {p} v {v} m {m} g {g} t {t}: at use {:.4}, at list {:.4}, formula {:.4}",
-                s.simulate(&costs).bubble(),
-                (makespan - ideal) / ideal,
-                (p - 1) as f64 / (v * m) as f64
-            );
+    /// Also with groups larger than the pipeline, where messages are received before they are needed.
+    #[test]
+    fn waiting_at_the_receives_takes_no_longer(
+        (p, v, m, g) in (2usize..=8, 2usize..=4, 1usize..=32)
+            .prop_flat_map(|(p, v, m)| (Just(p), Just(v), Just(p.max(m)), p..=p.max(m)))
+            .prop_filter("rule", |&(p, _, m, g)| m % g == 0 || m % g >= p),
+    ) {
+        let schedules = [
+            schedule("1f1b", p, 1, m),
+            schedule("gpipe", p, 1, m),
+            schedule(&format!("interleaved:{g}"), p, v, m),
+        ];
+        for schedule in schedules {
+            let costs = Costs::equal(schedule.num_chunks * p, 1.0, 2.0);
+            prop_assert_eq!(makespan_of_lists(&schedule), schedule.simulate(&costs).makespan_secs());
         }
     }
+}
+
+/// The makespan when a stage waits at each receive: forward 1, backward 2, messages free.
+fn makespan_of_lists(schedule: &Schedule) -> f64 {
+    let mut positions = vec![0; schedule.num_stages()];
+    let mut now = vec![0.0f64; schedule.num_stages()];
+    let mut sent: HashMap<Tag, f64> = HashMap::new();
+    let mut has_moved = true;
+    while has_moved {
+        has_moved = false;
+        for stage in 0..schedule.num_stages() {
+            while let Some(action) = schedule.stages[stage].get(positions[stage]) {
+                for message in action.sends() {
+                    sent.entry(message.tag()).or_insert(now[stage]);
+                }
+                let arrivals: Option<Vec<&f64>> =
+                    action.recvs().iter().map(|message| sent.get(&message.tag())).collect();
+                let Some(arrivals) = arrivals else {
+                    break;
+                };
+                now[stage] = arrivals
+                    .into_iter()
+                    .fold(now[stage], |latest, &arrival| latest.max(arrival));
+                now[stage] += match action.compute() {
+                    Some((Pass::Forward, _)) => 1.0,
+                    Some((Pass::Backward, _)) => 2.0,
+                    None => 0.0,
+                };
+                positions[stage] += 1;
+                has_moved = true;
+            }
+        }
+    }
+    assert!(
+        positions
+            .iter()
+            .zip(&schedule.stages)
+            .all(|(&position, list)| position == list.len())
+    );
+    now.into_iter().fold(0.0, f64::max)
 }
