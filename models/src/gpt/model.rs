@@ -114,9 +114,8 @@ impl<B: AttentionBackend> Gpt<B> {
     /// When `step` has not `batch * seq` tokens, the sequence is longer than the positions, or a collective fails.
     pub fn logits(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
         let [batch, seq] = tokens.dims();
-        let device = tokens.device();
         let sequence_group = self.sequence_parallel.then_some(&self.tensor_group);
-        let context = TokenContext::new(step, seq, sequence_group, &device);
+        let context = TokenContext::new(step, seq, sequence_group);
         let embedded = self.wte.forward(tokens.reshape([batch * seq]));
         let embedded = self.wpe.forward(embedded, seq);
         // From here to the head: this rank's tokens only, under sequence parallelism.
