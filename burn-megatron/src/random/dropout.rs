@@ -219,7 +219,7 @@ impl AttentionDropout {
     /// `row` counts the queries of all heads of all samples, as the weights of shape `dims` have them in order.
     ///
     /// # Panics
-    /// When there is no such row, or [`check`](Self::check) fails and the row's token is not there.
+    /// When the row's token is not among the step's, which [`check`](Self::check) rules out.
     pub fn fill_signs(&self, signs: &mut [f32], row: usize, dims: [usize; 4]) {
         self.fill_row(signs, row, dims, -1.0);
     }

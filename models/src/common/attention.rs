@@ -105,7 +105,7 @@ impl<B: AttentionBackend> CausalSelfAttention<B> {
     ///
     /// # Panics
     /// When a collective fails.
-    pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext<B>) -> Tensor<B, 2> {
+    pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
         let qkv = self.c_attn.forward(input);
         let (seq, heads, d_head) = (tokens.seq_length, self.n_heads, self.d_head);
         let batch = qkv.dims()[0] / seq;

@@ -92,7 +92,7 @@ impl<B: AttentionBackend> Block<B> {
     ///
     /// # Panics
     /// When a collective fails.
-    pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext<B>) -> Tensor<B, 2> {
+    pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
         let attended = self.attn.forward(self.ln_1.forward(input.clone()), tokens);
         let hidden = input + self.attention_dropout.forward(attended, &tokens.local);
         let transformed = self.mlp.forward(self.ln_2.forward(hidden.clone()));

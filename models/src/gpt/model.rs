@@ -198,7 +198,7 @@ impl<B: AttentionBackend> Gpt<B> {
     /// When `step` has not `batch * seq` tokens, the sequence is longer than the positions, a collective fails, or this
     /// is a stage and not the whole model.
     pub fn logits(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
-        let context = self.token_context(step, tokens.dims()[1], &tokens.device());
+        let context = self.token_context(step, tokens.dims()[1]);
         let hidden = self.embed(tokens, &context);
         let hidden = self.run_blocks(0..self.h.len(), hidden, &context);
         self.score(hidden)
@@ -225,8 +225,8 @@ impl<B: AttentionBackend> Gpt<B> {
         self.losses(self.logits(tokens, step), targets)
     }
 
-    fn token_context(&self, step: &StepCoordinates, seq: usize, device: &B::Device) -> TokenContext<B> {
-        TokenContext::new(step, seq, self.sequence_group(), device)
+    fn token_context(&self, step: &StepCoordinates, seq: usize) -> TokenContext {
+        TokenContext::new(step, seq, self.sequence_group())
     }
 
     fn sequence_group(&self) -> Option<&ProcessGroup> {
@@ -234,7 +234,7 @@ impl<B: AttentionBackend> Gpt<B> {
     }
 
     /// `[batch, seq]` to `[batch * seq, d_model]`: this rank's tokens only, under sequence parallelism.
-    fn embed(&self, tokens: Tensor<B, 2, Int>, context: &TokenContext<B>) -> Tensor<B, 2> {
+    fn embed(&self, tokens: Tensor<B, 2, Int>, context: &TokenContext) -> Tensor<B, 2> {
         let (Some(wte), Some(wpe)) = (&self.wte, &self.wpe) else {
             panic!("tokens are embedded by the first virtual stage, and this is another");
         };
@@ -248,7 +248,7 @@ impl<B: AttentionBackend> Gpt<B> {
         self.embedding_dropout.forward(hidden, &context.local)
     }
 
-    fn run_blocks(&self, blocks: Range<usize>, hidden: Tensor<B, 2>, context: &TokenContext<B>) -> Tensor<B, 2> {
+    fn run_blocks(&self, blocks: Range<usize>, hidden: Tensor<B, 2>, context: &TokenContext) -> Tensor<B, 2> {
         self.h[blocks]
             .iter()
             .fold(hidden, |hidden, block| block.forward(hidden, context))
@@ -319,7 +319,7 @@ impl<B: AttentionBackend> PipelineStage<B, 2> for Gpt<B> {
             Some(input) => input.device(),
             None => self.devices().first().cloned().unwrap_or_default(),
         };
-        let context = self.token_context(&batch.step, batch.seq_length, &device);
+        let context = self.token_context(&batch.step, batch.seq_length);
         let hidden = match segment.has_embedding {
             true => self.embed(batch.tokens(&device), &context),
             false => input.expect("what is not the first segment of the model has an input"),

@@ -389,6 +389,26 @@ fn the_kernels_of_the_cpu_compute_what_burns_operations_do() {
 }
 
 #[test]
+fn half_precision_is_near_single_precision() {
+    for dropout in [0.0, 0.3] {
+        let run = |dtype| {
+            let case = Case::small(dropout, dtype);
+            case.run(Run::Core(Recompute::Weights), case.inputs(0), [true; 3])
+        };
+        let (half, single) = (run(DType::BF16), run(DType::F32));
+        let parts = half.gradients.into_iter().flatten().chain([half.output]);
+        let expected = single.gradients.into_iter().flatten().chain([single.output]);
+        for (actual, expected) in parts.zip(expected) {
+            assert_eq!(actual.dtype, DType::BF16);
+            for (a, b) in actual.iter::<f64>().zip(expected.iter::<f64>()) {
+                // bf16 has 8 bits, and some ten values are rounded on the way.
+                assert!((a - b).abs() < 0.1 * (1.0 + b.abs()), "{a}, in f32 {b}");
+            }
+        }
+    }
+}
+
+#[test]
 fn large_scores_overflow_nothing() {
     let case = Case::small(0.0, DType::F32);
     let large = case.inputs(0).map(|data| {
