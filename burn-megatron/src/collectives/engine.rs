@@ -17,7 +17,7 @@ use std::fmt::Debug;
 /// A call that fails leaves the engine unusable; the group then calls [`leave`](Self::leave) and
 /// makes no further call.
 pub trait Engine: Debug + Send + Sync {
-    /// Returns the engine's name: `single`, `shared-memory`, `tcp`.
+    /// Returns the engine's name: `single`, `shared-memory`, `tcp`, `hierarchical`.
     fn name(&self) -> &'static str;
 
     /// Replaces `buffer` by its reduction over all ranks.

@@ -137,7 +137,7 @@ impl ProcessGroup {
         self.label().size()
     }
 
-    /// Returns what moves the bytes: `single`, `shared-memory` or `tcp`.
+    /// Returns what moves the bytes: `single`, `shared-memory`, `tcp` or `hierarchical`.
     pub fn engine_name(&self) -> &'static str {
         self.core().engine.name()
     }

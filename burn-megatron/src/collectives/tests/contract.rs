@@ -202,10 +202,22 @@ fn four_ranks_match_the_model() {
 /// Between hosts an all-reduce over TCP is not cut into chunks, yet adds in the same order.
 #[test]
 fn ranks_on_two_hosts_match_the_model() {
-    let worlds = join_worlds_on(&[Some("here"), Some("here"), Some("there")], TIMEOUT);
-    run_worlds(worlds, |world| {
-        let group = connect_all(&world, EngineChoice::Auto);
-        assert_eq!(group.engine_name(), "tcp");
+    match_the_model_on(&["here", "here", "there"], EngineChoice::Tcp, "tcp");
+    match_the_model_on(&["here", "there", "here"], EngineChoice::Auto, "tcp");
+}
+
+#[test]
+fn hosts_of_any_size_match_the_model() {
+    for hosts in [&["a", "a", "b"][..], &["a", "b", "b", "b"], &["a", "a", "b", "c", "c"], &["a", "a", "b", "b"]] {
+        match_the_model_on(hosts, EngineChoice::Auto, "hierarchical");
+    }
+}
+
+fn match_the_model_on(hosts: &[&str], engine: EngineChoice, name: &str) {
+    let hosts: Vec<_> = hosts.iter().copied().map(Some).collect();
+    run_worlds(join_worlds_on(&hosts, TIMEOUT), |world| {
+        let group = connect_all(&world, engine);
+        assert_eq!(group.engine_name(), name);
         every_length::<f32>(&group);
         every_length::<bf16>(&group);
         every_length::<u8>(&group);
@@ -259,7 +271,7 @@ fn small_sends_do_not_wait_for_their_receiver() {
 #[test]
 fn a_name_can_be_used_again_and_for_other_ranks() {
     for engine in ENGINES {
-        run_ranks(4, TIMEOUT, |world| {
+        run_worlds(worlds_for(engine, 4, TIMEOUT), |world| {
             let options = GroupOptions { engine };
             let start = world.rank() / 2 * 2;
             for _ in 0..2 {
@@ -303,7 +315,7 @@ fn a_group_of_one_is_the_identity() {
 #[test]
 fn payload_bytes_are_counted() {
     run_ranks(2, TIMEOUT, |world| {
-        for engine in ENGINES {
+        for engine in [EngineChoice::SharedMemory, EngineChoice::Tcp] {
             let group = connect_all(&world, engine);
             group.barrier().unwrap();
             assert_eq!(group.bytes_communicated(), 0);

@@ -135,7 +135,7 @@ fn a_message_that_never_comes_times_out() {
 #[test]
 fn connecting_times_out_and_names_the_missing_rank() {
     for engine in ENGINES {
-        run_ranks(3, SHORT_TIMEOUT, |world| {
+        run_worlds(worlds_for(engine, 3, SHORT_TIMEOUT), |world| {
             if world.rank() == 1 {
                 std::thread::sleep(Duration::from_millis(700));
                 return;

@@ -1,4 +1,4 @@
-//! Tests of the groups over both engines. The ranks are threads of this process, each with a world
+//! Tests of the groups over all engines. The ranks are threads of this process, each with a world
 //! and groups of its own; the engines do not care.
 
 mod asynchronous;
@@ -20,7 +20,22 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The engines under test.
-pub(super) const ENGINES: [EngineChoice; 2] = [EngineChoice::SharedMemory, EngineChoice::Tcp];
+pub(super) const ENGINES: [EngineChoice; 3] = [
+    EngineChoice::SharedMemory,
+    EngineChoice::Tcp,
+    EngineChoice::Hierarchical,
+];
+
+/// Returns the worlds of a new job for a test of `engine`: on one host, or, of the hierarchical one, on two.
+pub(super) fn worlds_for(engine: EngineChoice, n: usize, timeout: Duration) -> Vec<World> {
+    match engine {
+        EngineChoice::Hierarchical => {
+            let hosts: Vec<_> = (0..n).map(|rank| Some(if rank < n / 2 { "here" } else { "there" })).collect();
+            join_worlds_on(&hosts, timeout)
+        }
+        _ => join_worlds(n, timeout),
+    }
+}
 
 /// Runs `body` on `n` ranks at the same time and returns what each returned, by rank. A rank that
 /// panics raises the failure signal of the others, then the whole test fails.
@@ -65,10 +80,15 @@ pub(super) fn connect_all(world: &World, engine: EngineChoice) -> ProcessGroup {
 /// Runs `body` on `n` ranks with a group of all of them, over one engine after the other.
 pub(super) fn with_groups(n: usize, timeout: Duration, body: impl Fn(&World, ProcessGroup) + Sync) {
     run_ranks(n, timeout, |world| {
-        for engine in ENGINES {
+        for engine in [EngineChoice::SharedMemory, EngineChoice::Tcp] {
             let group = connect_all(&world, engine);
             body(&world, group);
         }
+    });
+    run_worlds(worlds_for(EngineChoice::Hierarchical, n, timeout), |world| {
+        let group = connect_all(&world, EngineChoice::Hierarchical);
+        assert_eq!(group.engine_name(), if n == 1 { "single" } else { "hierarchical" });
+        body(&world, group);
     });
 }
 
@@ -76,7 +96,7 @@ pub(super) fn with_groups(n: usize, timeout: Duration, body: impl Fn(&World, Pro
 /// the job failed.
 pub(super) fn with_worlds(n: usize, timeout: Duration, body: impl Fn(&World, ProcessGroup) + Sync) {
     for engine in ENGINES {
-        run_ranks(n, timeout, |world| {
+        run_worlds(worlds_for(engine, n, timeout), |world| {
             let group = connect_all(&world, engine);
             body(&world, group);
         });

@@ -66,7 +66,7 @@ fn run_program(group: &ProcessGroup, seed: u64, operations: u64) {
 #[test]
 fn random_programs_in_concurrent_groups_match_the_model() {
     for engine in ENGINES {
-        run_ranks(4, TIMEOUT, |world| {
+        run_worlds(worlds_for(engine, 4, TIMEOUT), |world| {
             let options = GroupOptions { engine };
             let (row, column) = (world.rank() / 2, world.rank() % 2);
             let connect = |name: &str, ranks: &[usize]| ProcessGroup::connect(&world, name, ranks, &options).unwrap();

@@ -3,9 +3,9 @@
 //! `collective` has the operations of all ranks, `mailbox` those of two; `segment` and `layout`
 //! the memory, `flag` the waiting.
 
-mod collective;
+pub(super) mod collective;
 mod flag;
-mod layout;
+pub(super) mod layout;
 mod mailbox;
 mod segment;
 
@@ -163,7 +163,7 @@ impl Engine for SharedMemoryEngine {
 
 impl SharedMemoryEngine {
     /// Runs a collective at the step where the last one ended.
-    fn collective(
+    pub(super) fn collective(
         &self,
         call: &CallDescriptor,
         operate: impl FnOnce(&mut collective::Round<'_>) -> Result<(), CollectiveError>,

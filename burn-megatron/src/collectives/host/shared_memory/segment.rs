@@ -199,7 +199,7 @@ impl fmt::Debug for Segment {
 /// Bytes of the segment that pass from rank to rank; who may touch which bytes when is the
 /// business of `collective` and `mailbox`.
 #[derive(Clone, Copy)]
-pub(super) struct Area<'a> {
+pub(in super::super) struct Area<'a> {
     start: *mut u8,
     length: usize,
     _segment: std::marker::PhantomData<&'a Segment>,

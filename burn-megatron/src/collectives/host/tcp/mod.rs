@@ -2,7 +2,7 @@
 //!
 //! `mesh` makes the connections and `handshake` proves that both ends belong to the job;
 //! `exchange` moves bytes over many connections at once, `collective` builds the operations of all
-//! ranks from it, `transfer` has those of two. Each pair has one connection for collectives and
+//! ranks from it, `streams` gives it to the hierarchical engine, `transfer` has the operations of two ranks. Each pair has one connection for collectives and
 //! one for transfers, so that neither waits for the other.
 
 mod collective;
@@ -10,6 +10,7 @@ mod exchange;
 mod handshake;
 mod mesh;
 mod readiness;
+pub(super) mod streams;
 #[cfg(test)]
 mod tests;
 mod transfer;
