@@ -10,7 +10,7 @@ pub(super) fn join_worlds(n: usize, timeout: Duration) -> Vec<World> {
 }
 
 /// Like [`join_worlds`], with ranks that take themselves to be on the `hosts`.
-pub(super) fn join_worlds_on(hosts: &[Option<&str>], timeout: Duration) -> Vec<World> {
+pub(in super::super) fn join_worlds_on(hosts: &[Option<&str>], timeout: Duration) -> Vec<World> {
     let n = hosts.len();
     // A port that was free a moment ago.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
