@@ -14,7 +14,7 @@
 //! | `group_core` | order of calls, first failure, asynchronous calls |
 //! | `lane` | first in, first out, and the thread that runs asynchronous calls |
 //! | `engine` | the trait that moves the bytes |
-//! | `host` | engines for host memory: shared memory inside a node, TCP between nodes |
+//! | `host` | engines for host memory: shared memory inside a node, TCP between nodes, both for groups that have both |
 //!
 //! Guarantees:
 //! - Reductions add in rank order (rank 0 + rank 1 + …), so a result is bit-identical on all

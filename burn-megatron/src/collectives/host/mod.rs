@@ -82,7 +82,9 @@ pub(crate) fn connect(
     let choice = choice.map_err(no_agreement)?;
     agreement.map_err(no_agreement)?;
     let shared: Result<Arc<dyn Engine>, CollectiveError> = match choice {
-        EngineChoice::SharedMemory => shared_memory::connect(world, health, &rendezvous).map(|engine| Arc::new(engine) as _),
+        EngineChoice::SharedMemory => {
+            shared_memory::connect(world, health, &rendezvous).map(|engine| Arc::new(engine) as _)
+        }
         EngineChoice::Hierarchical => {
             hierarchical::connect(world, health, &rendezvous, &hosts).map(|engine| Arc::new(engine) as _)
         }
@@ -110,7 +112,9 @@ fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Resul
         (EngineChoice::Auto, Some(text)) => EngineChoice::ALL
             .into_iter()
             .find(|choice| choice.to_string() == text)
-            .ok_or_else(|| format!("{ENGINE_VARIABLE} is {text:?}: expected auto, shared-memory, tcp or hierarchical"))?,
+            .ok_or_else(|| {
+                format!("{ENGINE_VARIABLE} is {text:?}: expected auto, shared-memory, tcp or hierarchical")
+            })?,
         (option, _) => option,
     };
     let other_host = hosts.iter().find(|host| **host != hosts[0]);

@@ -90,7 +90,12 @@ fn accumulate_elements<T: Reducible>(op: ReduceOp, accumulators: &mut [u8], befo
     for (index, accumulators) in accumulators.chunks_mut(BLOCK).enumerate() {
         let range = index * BLOCK..index * BLOCK + accumulators.len();
         for (contributor, bytes) in contributions.iter().enumerate() {
-            T::take_in(accumulators, op, before + contributor, &cast_slice(bytes)[range.clone()]);
+            T::take_in(
+                accumulators,
+                op,
+                before + contributor,
+                &cast_slice(bytes)[range.clone()],
+            );
         }
     }
 }

@@ -208,7 +208,12 @@ fn ranks_on_two_hosts_match_the_model() {
 
 #[test]
 fn hosts_of_any_size_match_the_model() {
-    for hosts in [&["a", "a", "b"][..], &["a", "b", "b", "b"], &["a", "a", "b", "c", "c"], &["a", "a", "b", "b"]] {
+    for hosts in [
+        &["a", "a", "b"][..],
+        &["a", "b", "b", "b"],
+        &["a", "a", "b", "c", "c"],
+        &["a", "a", "b", "b"],
+    ] {
         match_the_model_on(hosts, EngineChoice::Auto, "hierarchical");
     }
 }

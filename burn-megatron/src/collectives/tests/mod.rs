@@ -31,7 +31,9 @@ pub(super) const ENGINES: [EngineChoice; 3] = [
 pub(super) fn worlds_for(engine: EngineChoice, n: usize, timeout: Duration) -> Vec<World> {
     match engine {
         EngineChoice::Hierarchical => {
-            let hosts: Vec<_> = (0..n).map(|rank| Some(if rank < n / 2 { "here" } else { "there" })).collect();
+            let hosts: Vec<_> = (0..n)
+                .map(|rank| Some(if rank < n / 2 { "here" } else { "there" }))
+                .collect();
             join_worlds_on(&hosts, timeout)
         }
         _ => join_worlds(n, timeout),

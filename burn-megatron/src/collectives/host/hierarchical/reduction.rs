@@ -11,11 +11,11 @@
 //! the sum is that of all ranks in rank order, bit for bit the one of the flat engines. The last owner divides a mean and
 //! rounds halves, whose sums travel in f32.
 //!
-//! Chunks follow each other, so all links are busy at once, in both directions. Each link carries the data once there and
-//! once back: in each direction as much as a ring of nodes carries in its one direction, (n - 1)/n times the data
-//! twice, for n nodes that go to infinity half as much, and no all-reduce can do with less than once in and once out of
-//! a node. The price is the time until the first result is there, which grows with the number of nodes: twice the
-//! length of the chain.
+//! Chunks follow each other, so all links are busy at once, in both directions, and each direction of a link carries the
+//! data once (twice on the way there for f16 and bf16). That is bandwidth optimal for the first and the last node, so
+//! for two nodes altogether; a node between two others sends the data once to each side, n/(n - 1) times what it would
+//! send in a ring of n nodes, where however every slice begins its sum on another node, out of rank order. The other
+//! price is the time until the first result is back, which is that of 2 (n - 1) transfers of a chunk: linear in the nodes.
 //!
 //! A node shows a chunk's contributions in one step and its results in a later one. On the way between the two are
 //! `DEPTH` chunks for every node that is still ahead, which is the number of chunks by which the second kind of step
@@ -195,7 +195,11 @@ impl Course<'_, '_> {
         self.begin_step(&[(own.start - chunk.start, kept)], 0..topology.owners())?;
         for owner in self.other_owners() {
             let shown = common(&self.slice(&chunk, owner), &needed);
-            operands.put(rank, shown.start, self.shown(owner, shown.start - chunk.start, shown.len()));
+            operands.put(
+                rank,
+                shown.start,
+                self.shown(owner, shown.start - chunk.start, shown.len()),
+            );
         }
         self.end_step();
         Ok(())

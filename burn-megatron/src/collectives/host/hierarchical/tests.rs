@@ -3,9 +3,7 @@
 use super::super::super::call::GroupLabel;
 use super::super::super::tests::{SHORT_TIMEOUT, TIMEOUT, connect_all, join_worlds_on, run_worlds, scramble};
 use super::*;
-use crate::collectives::{
-    CollectiveError, ElementType, EngineChoice, GroupOptions, Operation, ProcessGroup, ReduceOp,
-};
+use crate::collectives::{CollectiveError, ElementType, EngineChoice, GroupOptions, Operation, ProcessGroup, ReduceOp};
 use std::time::{Duration, Instant};
 
 const TWO_AND_TWO: [&str; 4] = ["a", "a", "b", "b"];
@@ -73,14 +71,20 @@ fn bytes_on_the_wire(engine: &dyn Engine, wire: &TcpEngine, n: usize, length: us
     };
     let (mut whole, mut shard) = (vec![1; length], vec![1; length / n]);
     let mut sent = Vec::new();
-    engine.all_reduce(&call(0, Operation::AllReduce, length), &mut whole).unwrap();
+    engine
+        .all_reduce(&call(0, Operation::AllReduce, length), &mut whole)
+        .unwrap();
     sent.push(wire.bytes_communicated());
     let scatter = call(1, Operation::ReduceScatter, length / n);
     engine.reduce_scatter(&scatter, &whole, &mut shard).unwrap();
     sent.push(wire.bytes_communicated());
-    engine.all_gather(&call(2, Operation::AllGather, length / n), &shard, &mut whole).unwrap();
+    engine
+        .all_gather(&call(2, Operation::AllGather, length / n), &shard, &mut whole)
+        .unwrap();
     sent.push(wire.bytes_communicated());
-    engine.broadcast(&call(3, Operation::Broadcast, length), &mut whole).unwrap();
+    engine
+        .broadcast(&call(3, Operation::Broadcast, length), &mut whole)
+        .unwrap();
     sent.push(wire.bytes_communicated());
     sent
 }
@@ -179,7 +183,10 @@ fn a_failure_in_the_middle_of_a_call_ends_it_everywhere() {
         let error = engine.broadcast(&call, &mut vec![0; call.length]).unwrap_err();
         engine.leave(&error.to_string());
         let text = error.to_string();
-        assert!(text.contains("group middle [0, 1, 2, 3]: broadcast of 30000000 u8 from rank 0 (call 0)"), "{text}");
+        assert!(
+            text.contains("group middle [0, 1, 2, 3]: broadcast of 30000000 u8 from rank 0 (call 0)"),
+            "{text}"
+        );
         assert!(text.contains("rank 1 gave the group up: planted"), "{text}");
         assert!(start.elapsed() < Duration::from_secs(10));
         // The others may still want to know why.
@@ -195,6 +202,9 @@ fn ranks_of_a_host_that_are_not_neighbours_are_refused() {
         };
         let error = ProcessGroup::connect(&world, "all", &[0, 1, 2], &options).unwrap_err();
         assert!(matches!(error, CollectiveError::NoAgreement { .. }), "{error}");
-        assert!(error.to_string().contains("between those on a there are ranks on b"), "{error}");
+        assert!(
+            error.to_string().contains("between those on a there are ranks on b"),
+            "{error}"
+        );
     });
 }

@@ -86,7 +86,12 @@ impl Topology {
 
     /// Returns the partner of this rank in another node: who owns the same slice there.
     pub fn partner(&self, node: usize) -> usize {
-        debug_assert!(self.is_owner(), "rank {} of a node with {} owners", self.local_rank, self.owners());
+        debug_assert!(
+            self.is_owner(),
+            "rank {} of a node with {} owners",
+            self.local_rank,
+            self.owners()
+        );
         self.nodes[node].start + self.local_rank
     }
 
@@ -108,7 +113,10 @@ mod tests {
         assert_eq!((topology.node, topology.local_rank), (2, 1));
         assert_eq!((topology.ranks(), topology.node_count(), topology.owners()), (6, 3, 1));
         assert!(!topology.is_owner());
-        assert_eq!((0..6).map(|rank| topology.node_of(rank)).collect::<Vec<_>>(), [0, 0, 1, 2, 2, 2]);
+        assert_eq!(
+            (0..6).map(|rank| topology.node_of(rank)).collect::<Vec<_>>(),
+            [0, 0, 1, 2, 2, 2]
+        );
         let first = Topology::new(topology.nodes, 0);
         assert_eq!((first.partner(1), first.partner(2)), (2, 3));
     }

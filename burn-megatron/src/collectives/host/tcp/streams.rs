@@ -50,7 +50,10 @@ impl Streams<'_> {
     /// # Errors
     /// When a connection breaks, the time runs out or a rank fails.
     pub fn receive(&mut self, from: &mut [(usize, &mut [u8])]) -> Result<(), CollectiveError> {
-        let mut incoming: Vec<_> = from.iter_mut().map(|(peer, buffer)| Incoming::new(*peer, buffer)).collect();
+        let mut incoming: Vec<_> = from
+            .iter_mut()
+            .map(|(peer, buffer)| Incoming::new(*peer, buffer))
+            .collect();
         self.exchange.run(&mut self.outgoing, &mut incoming, Sent::Something)
     }
 
