@@ -113,6 +113,54 @@ fn a_byte_crosses_once_for_a_node_where_flat_tcp_sends_it_to_every_rank() {
     assert_eq!(totals[1].map(|total| (total * 5.0).round() / 5.0), [8.0, 4.0, 4.0, 4.0]);
 }
 
+/// With room for a part of a slice only, ranks wait for each other in the nodes and between them at the same time.
+#[test]
+fn sockets_without_room_block_nobody() {
+    for hosts in [&TWO_AND_TWO[..], &["a", "a", "b", "c", "c", "c"]] {
+        run_worlds(worlds(hosts, TIMEOUT), |world| {
+            let (n, rank) = (world.world_size(), world.rank());
+            let health = health_of(&world, "narrow");
+            let engine = connect(&world, &health, &Rendezvous::new(&world, &health).unwrap(), hosts).unwrap();
+            engine.tcp.shrink_buffers();
+            let shard_length = 600_000;
+            let call = |sequence, operation, peer| CallDescriptor {
+                sequence,
+                operation,
+                element_type: ElementType::U8,
+                length: shard_length,
+                peer,
+                reduce_op: peer.is_none().then_some(ReduceOp::Sum),
+            };
+            let total: u8 = (1..=n as u8).sum();
+            let own = rank as u8 + 1;
+            let (mut shard, mut whole) = (vec![own; shard_length], vec![own; shard_length * n]);
+            engine
+                .reduce_scatter(&call(0, Operation::ReduceScatter, None), &whole, &mut shard)
+                .unwrap();
+            assert!(shard.iter().all(|&value| value == total));
+            shard.fill(own);
+            engine
+                .all_gather(&call(1, Operation::AllGather, None), &shard, &mut whole)
+                .unwrap();
+            for (peer, part) in whole.chunks(shard_length).enumerate() {
+                assert!(part.iter().all(|&value| value == peer as u8 + 1));
+            }
+            whole.fill(own);
+            engine
+                .all_reduce(&call(2, Operation::AllReduce, None), &mut whole)
+                .unwrap();
+            assert!(whole.iter().all(|&value| value == total));
+            for root in 0..n {
+                whole.fill(own);
+                engine
+                    .broadcast(&call(3 + root as u64, Operation::Broadcast, Some(root)), &mut whole)
+                    .unwrap();
+                assert!(whole.iter().all(|&value| value == root as u8 + 1));
+            }
+        });
+    }
+}
+
 /// The ranks of a node differ, those of the other agree: all see it and name the same pair.
 #[test]
 fn a_mismatch_in_any_node_is_named_on_every_rank() {

@@ -1,4 +1,4 @@
-//! Strangers at the listener.
+//! Strangers at the listener, and streams against slow readers.
 
 use super::super::super::call::GroupLabel;
 use super::super::super::tests::{TIMEOUT, run_ranks};
@@ -77,5 +77,69 @@ fn strangers_are_dropped_and_the_mesh_connects() {
             reduce_op: None,
         };
         engine.barrier(&call).unwrap();
+    });
+}
+
+impl TcpEngine {
+    /// Leaves so little room in the sockets of the collectives that whoever sends waits for who receives.
+    pub(in super::super) fn shrink_buffers(&self) {
+        use std::os::fd::AsRawFd;
+        let bytes: libc::c_int = 16 * 1024;
+        for stream in self.collectives.all() {
+            for option in [libc::SO_SNDBUF, libc::SO_RCVBUF] {
+                let size = size_of_val(&bytes) as libc::socklen_t;
+                // SAFETY: the option takes an int, which lives until the call returns.
+                let code = unsafe {
+                    libc::setsockopt(
+                        stream.as_raw_fd(),
+                        libc::SOL_SOCKET,
+                        option,
+                        (&raw const bytes).cast(),
+                        size,
+                    )
+                };
+                assert_eq!(code, 0);
+            }
+        }
+    }
+}
+
+/// Rank 0 has sent more than the sockets hold and waits for something else, which rank 1 does after it has received all.
+#[test]
+fn what_was_sent_goes_on_while_its_sender_waits() {
+    let length = 3_000_000;
+    let has_come = std::sync::atomic::AtomicBool::new(false);
+    run_ranks(2, TIMEOUT, |world| {
+        let health = health_of(&world, "streams");
+        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        let engine = connect(&world, &health, &rendezvous).unwrap();
+        engine.shrink_buffers();
+        let call = CallDescriptor {
+            sequence: 0,
+            operation: crate::collectives::Operation::Broadcast,
+            element_type: crate::collectives::ElementType::U8,
+            length,
+            peer: Some(0),
+            reduce_op: None,
+        };
+        let mut streams = engine.streams(&call);
+        let mut received = vec![0; length];
+        if world.rank() == 0 {
+            streams.send(1, &vec![1; length / 2]);
+            streams.send(1, &vec![2; length / 2]);
+            streams
+                .send_until(|| has_come.load(Ordering::Acquire), || vec![1])
+                .unwrap();
+        } else {
+            streams.receive(&mut [(0, &mut received)]).unwrap();
+            has_come.store(true, Ordering::Release);
+            assert!(received[..length / 2].iter().all(|&byte| byte == 1));
+            assert!(received[length / 2..].iter().all(|&byte| byte == 2));
+        }
+        streams.finish().unwrap();
+        assert_eq!(
+            engine.bytes_communicated(),
+            if world.rank() == 0 { length as u64 } else { 0 }
+        );
     });
 }
