@@ -75,6 +75,7 @@ fn strangers_are_dropped_and_the_mesh_connects() {
             length: 0,
             peer: None,
             reduce_op: None,
+            buffer: None,
         };
         engine.barrier(&call).unwrap();
     });
