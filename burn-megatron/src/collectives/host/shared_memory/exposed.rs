@@ -247,7 +247,7 @@ mod tests {
                     .expect("the other rank comes");
                 // As the kernel does it for a process that is killed; its part lives on in the other's mapping.
                 drop(memory);
-                std::thread::sleep(std::time::Duration::from_millis(500));
+                world.store().wait("ended", TIMEOUT).unwrap();
                 return;
             }
             std::thread::scope(|scope| {
@@ -265,6 +265,7 @@ mod tests {
                     text.contains("stopped because rank 1 on host here failed: killed"),
                     "{text}"
                 );
+                world.store().set("ended", b"").unwrap();
             });
         });
     }
