@@ -70,6 +70,8 @@ struct Arguments {
 enum Benchmark {
     /// The sum, on every rank
     AllReduce,
+    /// The same in a buffer that the engine may make visible to all ranks
+    AllReduceShared,
     /// Every rank's shard, on every rank
     AllGather,
     /// A shard of the sum
@@ -83,8 +85,9 @@ enum Benchmark {
 }
 
 impl Benchmark {
-    const ALL: [Benchmark; 6] = [
+    const ALL: [Benchmark; 7] = [
         Benchmark::AllReduce,
+        Benchmark::AllReduceShared,
         Benchmark::AllGather,
         Benchmark::ReduceScatter,
         Benchmark::Broadcast,
@@ -98,7 +101,7 @@ impl Benchmark {
     fn bus_factor(self, world: usize) -> f64 {
         let others = (world - 1) as f64 / world as f64;
         match self {
-            Benchmark::AllReduce => 2.0 * others,
+            Benchmark::AllReduce | Benchmark::AllReduceShared => 2.0 * others,
             Benchmark::AllGather | Benchmark::ReduceScatter => others,
             Benchmark::Broadcast | Benchmark::SendRecv => 1.0,
             Benchmark::Barrier => 0.0,

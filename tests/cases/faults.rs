@@ -100,6 +100,15 @@ pub fn trials() -> Vec<Trial> {
             &["rank 1", "out of cheese"],
         ),
     ];
+    trials.push(first_cause(
+        Job::new(fault("killed_in_shared_reduction"), 2),
+        "rank_killed_while_it_reduces_shared_memory_is_named_and_harms_no_memory",
+        128 + libc::SIGKILL,
+        &[
+            "killed by signal 9 (SIGKILL)",
+            "rank 0: the buffer is lost, the other is whole, the group's memory is unmapped",
+        ],
+    ));
     for (tensor, ranks, killed) in [(2, 2, 0), (2, 2, 1), (1, 2, 1), (2, 4, 2)] {
         let case = training("killed", tensor).with("victim", killed);
         trials.push(killed_rank(Job::new(case, ranks), tensor, ranks, killed));
@@ -307,6 +316,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
                 _ => group.all_reduce(&mut [1.0f32; 3], ReduceOp::Sum)?,
             }
         }
+        "killed_in_shared_reduction" => killed_in_shared_reduction(world, group()?)?,
         "other_length" => {
             let mut buffer = vec![1.0f32; 3 + world.rank()];
             group()?.all_reduce(&mut buffer, ReduceOp::Sum)?;
@@ -324,6 +334,36 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         other => anyhow::bail!("rank {} got as far as {other}", world.rank()),
     }
     Ok(())
+}
+
+/// Rank 1 dies while both reduce a buffer whose pages are yet to be mapped, which takes some tenths of a second.
+fn killed_in_shared_reduction(world: &World, group: ProcessGroup) -> anyhow::Result<()> {
+    const LENGTH: usize = 64 << 20;
+    let mut other = group.allocate::<f32>(100_000)?;
+    other.fill(1.0);
+    group.all_reduce_shared(&mut other, ReduceOp::Sum)?;
+    let mut buffer = group.allocate::<f32>(LENGTH)?;
+    group.barrier()?;
+    if world.rank() == 1 {
+        let pending = group.all_reduce_shared_start(buffer, ReduceOp::Sum);
+        std::thread::sleep(Duration::from_millis(20));
+        ensure!(!pending.is_done(), "too late to die in the call");
+        // SAFETY: kills this very process.
+        unsafe { libc::raise(libc::SIGKILL) };
+        return Ok(());
+    }
+    let result = group.all_reduce_shared(&mut buffer, ReduceOp::Sum);
+    let Err(error) = result else {
+        anyhow::bail!("the reduction went on without rank 1");
+    };
+    ensure!(buffer.is_empty(), "{buffer:?} is not lost: {error}");
+    drop(group);
+    ensure!(other.iter().all(|&value| value == 2.0), "the other buffer has changed");
+    drop(other);
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    ensure!(!maps.contains("burn-megatron-buffer"), "memory is left");
+    println!("rank 0: the buffer is lost, the other is whole, the group's memory is unmapped");
+    Err(error.into())
 }
 
 /// Trains until the fault, which is in step 2 or 3, and no further than step 50.

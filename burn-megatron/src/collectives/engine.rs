@@ -5,6 +5,7 @@
 
 use super::call::CallDescriptor;
 use super::error::CollectiveError;
+use super::host::SharedMemory;
 use std::fmt::Debug;
 
 /// Moves the bytes of one group's calls.
@@ -62,6 +63,49 @@ pub trait Engine: Debug + Send + Sync {
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
     fn barrier(&self, call: &CallDescriptor) -> Result<(), CollectiveError>;
+
+    /// Returns `bytes` zeros for this rank in memory that the other ranks reach too; `None`, on every rank, where this
+    /// engine or this machine has no such memory. `bytes` may be 0.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    fn allocate(&self, call: &CallDescriptor, bytes: usize) -> Result<Option<SharedMemory>, CollectiveError> {
+        let _ = bytes;
+        // The ranks still compare their calls.
+        self.barrier(call)?;
+        Ok(None)
+    }
+
+    /// Returns `memory`, which [`allocate`](Self::allocate) has made, with its reduction over all ranks.
+    ///
+    /// After an error other ranks may still write to the memory, so it is not given back. The same holds for the two
+    /// operations below. An engine that allocates overrides all three.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    fn all_reduce_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
+        unreachable!("{} has allocated no {memory:?} for {call:?}", self.name())
+    }
+
+    /// Returns `memory` with every rank's shard, in rank order; this rank's is in its place already.
+    ///
+    /// # Errors
+    /// As [`all_reduce_shared`](Self::all_reduce_shared).
+    fn all_gather_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
+        unreachable!("{} has allocated no {memory:?} for {call:?}", self.name())
+    }
+
+    /// Returns `memory` with this rank's shard reduced over all ranks, in its place; the other shards are as they were.
+    ///
+    /// # Errors
+    /// As [`all_reduce_shared`](Self::all_reduce_shared).
+    fn reduce_scatter_shared(
+        &self,
+        call: &CallDescriptor,
+        memory: SharedMemory,
+    ) -> Result<SharedMemory, CollectiveError> {
+        unreachable!("{} has allocated no {memory:?} for {call:?}", self.name())
+    }
 
     /// Returns the payload bytes that this rank has put on the wire, or into shared memory, for
     /// other ranks.

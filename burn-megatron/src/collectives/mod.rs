@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `tensors` | collectives on tensors, inside and outside an autodiff graph |
 //! | `process_group` | the typed calls, argument checks |
+//! | `shared_buffer` | buffers that ranks of one node reduce without a copy, and the calls on them |
 //! | `group_core` | order of calls, first failure, asynchronous calls |
 //! | `lane` | first in, first out, and the thread that runs asynchronous calls |
 //! | `engine` | the trait that moves the bytes |
@@ -36,6 +37,7 @@ mod host;
 mod lane;
 mod pending;
 mod process_group;
+mod shared_buffer;
 mod single;
 mod tensors;
 #[cfg(test)]
@@ -45,7 +47,8 @@ pub use call::{CallDescriptor, Operation, ReduceOp};
 pub use element::{CollectiveElement, ElementType};
 pub use engine::Engine;
 pub use error::CollectiveError;
-pub use host::EngineChoice;
+pub use host::{EngineChoice, SharedMemory, shared_memory_bytes};
 pub use pending::Pending;
 pub use process_group::{GroupOptions, ProcessGroup};
+pub use shared_buffer::SharedBuffer;
 pub use tensors::{CollectiveBackend, Movement, catch_collective_error, unwrap_or_unwind};

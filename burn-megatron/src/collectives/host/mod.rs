@@ -14,6 +14,7 @@ use super::health::GroupHealth;
 use super::process_group::GroupOptions;
 use crate::launch::World;
 use rendezvous::Rendezvous;
+pub use shared_memory::{SharedMemory, shared_memory_bytes};
 use std::fmt;
 use std::sync::Arc;
 

@@ -5,6 +5,7 @@ mod asynchronous;
 mod contract;
 mod failures;
 mod random;
+mod shared_buffers;
 mod speed;
 mod worlds;
 

@@ -68,6 +68,7 @@ fn bytes_on_the_wire(engine: &dyn Engine, wire: &TcpEngine, n: usize, length: us
         length,
         peer: (operation == Operation::Broadcast).then_some(1),
         reduce_op: matches!(operation, Operation::AllReduce | Operation::ReduceScatter).then_some(ReduceOp::Max),
+        buffer: None,
     };
     let (mut whole, mut shard) = (vec![1; length], vec![1; length / n]);
     let mut sent = Vec::new();
@@ -130,6 +131,7 @@ fn sockets_without_room_block_nobody() {
                 length: shard_length,
                 peer,
                 reduce_op: peer.is_none().then_some(ReduceOp::Sum),
+                buffer: None,
             };
             let total: u8 = (1..=n as u8).sum();
             let own = rank as u8 + 1;
@@ -219,6 +221,7 @@ fn a_failure_in_the_middle_of_a_call_ends_it_everywhere() {
             length: 30_000_000,
             peer: Some(0),
             reduce_op: None,
+            buffer: None,
         };
         let start = Instant::now();
         if world.rank() == 1 {

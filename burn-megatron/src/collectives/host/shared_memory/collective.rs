@@ -33,6 +33,8 @@
 //! and small all-reduces, where every rank adds up everything, need `staged` and `taken` only: one
 //! round of waiting, as the wait for `taken` is for a step that all have left.
 
+mod in_place;
+
 use super::super::super::call::{CallDescriptor, ReduceOp};
 use super::super::super::error::CollectiveError;
 use super::super::reduce::reduce_in_place;

@@ -75,6 +75,7 @@ fn strangers_are_dropped_and_the_mesh_connects() {
             length: 0,
             peer: None,
             reduce_op: None,
+            buffer: None,
         };
         engine.barrier(&call).unwrap();
     });
@@ -121,6 +122,7 @@ fn what_was_sent_goes_on_while_its_sender_waits() {
             length,
             peer: Some(0),
             reduce_op: None,
+            buffer: None,
         };
         let mut streams = engine.streams(&call);
         let mut received = vec![0; length];
