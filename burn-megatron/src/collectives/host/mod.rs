@@ -2,8 +2,8 @@
 //!
 //! [`connect`] chooses one and makes it; `process_group` calls it.
 
-mod reduce;
-mod rendezvous;
+pub(super) mod reduce;
+pub(super) mod rendezvous;
 mod shared_memory;
 mod tcp;
 
@@ -22,7 +22,7 @@ const ENGINE_VARIABLE: &str = "BURN_MEGATRON_ENGINE";
 /// Which engine moves the bytes of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// What `BURN_MEGATRON_ENGINE` says (`auto`, `shared-memory`, `tcp`); without it shared memory
+    /// What `BURN_MEGATRON_ENGINE` says (`auto`, `shared-memory`, `tcp`, `mpi`); without it shared memory
     /// when all ranks are on one host, otherwise TCP.
     #[default]
     Auto,
@@ -30,10 +30,17 @@ pub enum EngineChoice {
     SharedMemory,
     /// TCP, also between ranks of one host.
     Tcp,
+    /// MPI, in processes that `mpirun` has started; needs the feature `mpi`.
+    Mpi,
 }
 
 impl EngineChoice {
-    const ALL: [EngineChoice; 3] = [EngineChoice::Auto, EngineChoice::SharedMemory, EngineChoice::Tcp];
+    const ALL: [EngineChoice; 4] = [
+        EngineChoice::Auto,
+        EngineChoice::SharedMemory,
+        EngineChoice::Tcp,
+        EngineChoice::Mpi,
+    ];
 }
 
 impl fmt::Display for EngineChoice {
@@ -42,6 +49,7 @@ impl fmt::Display for EngineChoice {
             EngineChoice::Auto => "auto",
             EngineChoice::SharedMemory => "shared-memory",
             EngineChoice::Tcp => "tcp",
+            EngineChoice::Mpi => "mpi",
         })
     }
 }
@@ -79,6 +87,8 @@ pub(crate) fn connect(
             }
             Err(error) => return Err(error),
         },
+        #[cfg(feature = "mpi")]
+        EngineChoice::Mpi => Arc::new(super::mpi::connect(world, health, &rendezvous)?),
         _ => Arc::new(tcp::connect(world, health, &rendezvous)?),
     })
 }
@@ -88,14 +98,14 @@ fn is_auto(option: EngineChoice, variable: Option<&str>) -> bool {
     option == EngineChoice::Auto && variable.is_none_or(|text| text == "auto")
 }
 
-/// Returns `SharedMemory` or `Tcp`, from the option, the environment variable and the hosts of the
+/// Returns any choice but `Auto`, from the option, the environment variable and the hosts of the
 /// ranks; or the rule that was broken.
 fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Result<EngineChoice, String> {
     let wanted = match (option, variable) {
         (EngineChoice::Auto, Some(text)) => EngineChoice::ALL
             .into_iter()
             .find(|choice| choice.to_string() == text)
-            .ok_or_else(|| format!("{ENGINE_VARIABLE} is {text:?}: expected auto, shared-memory or tcp"))?,
+            .ok_or_else(|| format!("{ENGINE_VARIABLE} is {text:?}: expected auto, shared-memory, tcp or mpi"))?,
         (option, _) => option,
     };
     let other_host = hosts.iter().find(|host| **host != hosts[0]);
@@ -107,6 +117,9 @@ fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Resul
              or auto",
             hosts[0]
         )),
+        (EngineChoice::Mpi, _) if !cfg!(feature = "mpi") => {
+            Err("the engine over MPI is not in this program: build it with --features mpi".to_owned())
+        }
         (wanted, _) => Ok(wanted),
     }
 }
@@ -114,7 +127,7 @@ fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use EngineChoice::{Auto, SharedMemory, Tcp};
+    use EngineChoice::{Auto, Mpi, SharedMemory, Tcp};
 
     #[test]
     fn auto_takes_shared_memory_on_one_host_and_tcp_between_hosts() {
@@ -133,10 +146,20 @@ mod tests {
     fn a_wrong_choice_says_what_is_right() {
         let error = choose(Auto, Some("rdma"), &["a"]).unwrap_err();
         assert!(
-            error.contains("\"rdma\": expected auto, shared-memory or tcp"),
+            error.contains("\"rdma\": expected auto, shared-memory, tcp or mpi"),
             "{error}"
         );
         let error = choose(SharedMemory, None, &["a", "a", "b"]).unwrap_err();
         assert!(error.contains("they are on a and b"), "{error}");
+    }
+
+    #[test]
+    fn mpi_needs_its_feature() {
+        let chosen = choose(Auto, Some("mpi"), &["a", "b"]);
+        if cfg!(feature = "mpi") {
+            assert_eq!(chosen, Ok(Mpi));
+        } else {
+            assert!(chosen.unwrap_err().contains("build it with --features mpi"));
+        }
     }
 }

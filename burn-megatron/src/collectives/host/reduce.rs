@@ -1,6 +1,6 @@
 //! Reduction of the contributions of all ranks, in rank order.
 //!
-//! Both host engines call [`reduce_in_place`]. The order of the additions is always rank 0 + rank
+//! The engines call [`reduce_in_place`]. The order of the additions is always rank 0 + rank
 //! 1 + …, whatever the engine, the length, or the part of the message: so the result of an element
 //! depends on the contributions to that element only. f16 and bf16 are added in f32 and rounded
 //! once at the end.
@@ -18,7 +18,7 @@ const BLOCK: usize = 1024;
 /// Replaces `own`, the contribution of the rank `rank`, by the reduction of the contributions of
 /// all ranks. `contributions` are in rank order and as long as `own`; the entry of `rank` itself is
 /// not read.
-pub(super) fn reduce_in_place(
+pub(in crate::collectives) fn reduce_in_place(
     element_type: ElementType,
     op: ReduceOp,
     own: &mut [u8],
