@@ -38,6 +38,10 @@ fn main() -> ExitCode {
             "another_number_than_in_mpi_is_named",
             another_number_than_in_mpi_is_named,
         ),
+        needs_mpi(
+            "a_rank_that_stays_away_from_mpi_is_named",
+            a_rank_that_stays_away_from_mpi_is_named,
+        ),
         needs_mpi("a_rank_that_fails_is_named", a_rank_that_fails_is_named),
         without_mpi(
             "a_program_without_mpi_says_how_to_build_it",
@@ -164,6 +168,10 @@ fn another_number_than_in_mpi_is_named() -> anyhow::Result<()> {
     ended
         .expect_line("MPI has this process as rank 0 of 2, the job as rank 1 of 2")
         .map(drop)
+}
+
+fn a_rank_that_stays_away_from_mpi_is_named() -> anyhow::Result<()> {
+    run_role("stays_away", 3)?.expect_code(0)
 }
 
 /// Not the rank that meets the failure, nor MPI, has the last word: the first cause is in the output.

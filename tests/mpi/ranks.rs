@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use burn_megatron::collectives::tests::{CASES, Suite};
 use burn_megatron::collectives::{EngineChoice, GroupOptions, ProcessGroup, ReduceOp};
 use burn_megatron::launch::{Environment, JoinOptions, World, report_and_exit};
@@ -29,6 +29,7 @@ fn run_role(role: &str) -> anyhow::Result<()> {
     match role {
         "contract" => contract(join(&environment)?),
         "other_numbers" => other_numbers(environment),
+        "stays_away" => stays_away(&environment),
         "fails" => fails(&join(&environment)?),
         _ => bail!("no role {role:?}"),
     }
@@ -65,6 +66,22 @@ fn other_numbers(mut environment: Environment) -> anyhow::Result<()> {
     environment.rank = environment.world_size - 1 - environment.rank;
     let world = join(&environment)?;
     ProcessGroup::connect(&world, "all", &[0, 1], &OPTIONS)?;
+    Ok(())
+}
+
+/// Rank 1 makes no group over MPI, so the others must not wait for it in `MPI_Init`, which knows no end.
+fn stays_away(environment: &Environment) -> anyhow::Result<()> {
+    let world = World::join(environment, &JoinOptions::with_timeout(Duration::from_secs(2)))?;
+    if world.rank() == 1 {
+        std::thread::sleep(Duration::from_secs(4));
+        return Ok(());
+    }
+    let Err(error) = ProcessGroup::connect(&world, "some", &[0, 2], &OPTIONS) else {
+        bail!("a group is made without rank 1");
+    };
+    let expected = "group some [0, 2]: connect (MPI is initialised by all ranks of the job together) timed out after 2 s \
+                    without progress, still missing: ranks [1]";
+    ensure!(error.to_string() == expected, "{error}");
     Ok(())
 }
 

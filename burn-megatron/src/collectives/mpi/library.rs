@@ -1,21 +1,29 @@
 //! The MPI library in this process: initialised once, by the first group that uses it; finalised at a proper end.
 //!
-//! `connect` calls [`join`]. The end is that of the process: MPI cannot be initialised twice, so it outlives every
-//! group. A program that ends well (exit code 0) waits, for a bounded time, until all ranks have come to their end, and
-//! finalises. One that ends with an error does neither, and does not call `MPI_Abort`, which would kill the other ranks
-//! before they have said what they know: `mpirun` sees the exit code and ends the job.
+//! `connect` calls [`check_place`], then [`join`]. The end is that of the process: MPI cannot be initialised twice, so it
+//! outlives every group. A program that ends well (exit code 0) waits, for a bounded time, until all ranks have come to
+//! their end, and finalises. One that ends with an error does neither, and does not call `MPI_Abort`, which would kill
+//! the other ranks before they have said what they know: `mpirun` sees the exit code and ends the job.
 
+use super::super::error::CollectiveError;
+use super::super::health::GroupHealth;
 use super::request::{self, MpiError};
-use crate::launch::World;
+use crate::launch::{LaunchError, World};
 use mpi::environment::Universe;
 use mpi::{Threading, ffi};
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Set by `mpirun` of Open MPI, of any launcher that speaks PMIx, and by MPICH's. Without one, `MPI_Init` would make a
-/// job of one process, or end this process with a message of its own.
-const LAUNCHER_SIGNS: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
+/// Rank and number of ranks, as set by `mpirun` of Open MPI, by any launcher that speaks PMIx (which sets no number) and
+/// by MPICH's. Without any, `MPI_Init` would make a job of one process, or end this one with a message of its own.
+const LAUNCHER_SIGNS: [(&str, Option<&str>); 3] = [
+    ("OMPI_COMM_WORLD_RANK", Some("OMPI_COMM_WORLD_SIZE")),
+    ("PMIX_RANK", None),
+    ("PMI_RANK", Some("PMI_SIZE")),
+];
+/// The longest single wait in the store, after which the failure signal is looked at.
+const STORE_SLICE: Duration = Duration::from_secs(1);
 /// Sleep between two looks at whether all ranks have come to their end.
 const END_SLICE: Duration = Duration::from_millis(1);
 
@@ -32,30 +40,95 @@ static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
 /// What is to be finalised; not there when the program has initialised MPI itself.
 static UNIVERSE: Mutex<Option<Universe>> = Mutex::new(None);
 
-/// Initialises MPI unless that has been done, and checks that it has numbered the ranks as the job has.
+/// Checks that `mpirun` has started this process, and where it says so, with the rank that it has in the job.
 ///
 /// # Errors
-/// In words: no `mpirun`, too little thread support, other ranks than the job's.
-pub(super) fn join(world: &World) -> Result<(), String> {
-    let library = LIBRARY.get_or_init(|| initialise(world.timeout())).as_ref()?;
-    let (rank, size) = (world.rank(), world.world_size());
-    if (library.rank, library.size) != (rank, size) {
+/// In words.
+pub(super) fn check_place(world: &World) -> Result<(), String> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
+    let signs = LAUNCHER_SIGNS.map(|(rank, size)| (rank, number(rank), size.and_then(number)));
+    let Some((_, rank, size)) = signs.iter().find(|(_, rank, _)| rank.is_some()) else {
         return Err(format!(
-            "MPI has this process as rank {} of {}, the job as rank {rank} of {size}: the engine over MPI needs one \
-             process per rank, all started by one mpirun",
-            library.rank, library.size
+            "this process was not started by mpirun (none of {} is set), which the engine over MPI needs",
+            signs.map(|(name, ..)| name).join(", ")
         ));
+    };
+    match (rank, size) {
+        (Some(rank), Some(size)) => compare_places((*rank, *size), world),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Compares rank and number of ranks in MPI with those in the job.
+fn compare_places(in_mpi: (usize, usize), world: &World) -> Result<(), String> {
+    let (rank, size) = (world.rank(), world.world_size());
+    if in_mpi == (rank, size) {
+        return Ok(());
+    }
+    Err(format!(
+        "MPI has this process as rank {} of {}, the job as rank {rank} of {size}: the engine over MPI needs one process \
+         per rank, all started by one mpirun",
+        in_mpi.0, in_mpi.1
+    ))
+}
+
+/// Initialises MPI unless that has been done. Collective over the world when it has not; the inner result is about this
+/// rank alone, in words: too little thread support, another rank than in the job.
+///
+/// # Errors
+/// Some ranks do not come, or one fails.
+pub(super) fn join(world: &World, health: &GroupHealth) -> Result<Result<(), String>, CollectiveError> {
+    static JOINING: Mutex<()> = Mutex::new(());
+    let _joining = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
+    if LIBRARY.get().is_none() {
+        wait_for_the_world(world, health)?;
+    }
+    let library = LIBRARY.get_or_init(|| initialise(world.timeout())).as_ref();
+    Ok(library
+        .map_err(Clone::clone)
+        .and_then(|library| compare_places((library.rank, library.size), world)))
+}
+
+/// Waits until every rank of the job is about to initialise MPI: `MPI_Init` waits for all of them, without a bound.
+fn wait_for_the_world(world: &World, health: &GroupHealth) -> Result<(), CollectiveError> {
+    let (store, size) = (world.store(), world.world_size());
+    let group = || health.label.to_string();
+    let store_failed = |source| CollectiveError::Store { group: group(), source };
+    let key_of = |rank: usize| format!("collectives/mpi/initialises/{rank}");
+    let all = "collectives/mpi/initialises/all";
+    store.set(&key_of(world.rank()), b"").map_err(store_failed)?;
+    let count = store
+        .add("collectives/mpi/initialises/count", 1)
+        .map_err(store_failed)?;
+    if count as usize >= size {
+        store.set(all, b"").map_err(store_failed)?;
+    }
+    let start = Instant::now();
+    loop {
+        let left = health.timeout.saturating_sub(start.elapsed());
+        match store.wait(all, left.min(STORE_SLICE)) {
+            Ok(_) => return Ok(()),
+            Err(source) => {
+                health.check(None)?;
+                if !matches!(source, LaunchError::WaitTimeout { .. }) {
+                    return Err(store_failed(source));
+                }
+            }
+        }
+        if start.elapsed() >= health.timeout {
+            return Err(CollectiveError::Timeout {
+                group: group(),
+                call: "connect (MPI is initialised by all ranks of the job together)".to_owned(),
+                timeout_secs: health.timeout.as_secs_f64(),
+                missing: (0..size)
+                    .filter(|&rank| store.wait(&key_of(rank), Duration::ZERO).is_err())
+                    .collect(),
+            });
+        }
+    }
 }
 
 fn initialise(timeout: Duration) -> Result<Library, String> {
-    if LAUNCHER_SIGNS.iter().all(|name| std::env::var_os(name).is_none()) {
-        return Err(format!(
-            "this process was not started by mpirun (none of {} is set), which the engine over MPI needs",
-            LAUNCHER_SIGNS.join(", ")
-        ));
-    }
     let provided = match mpi::initialize_with_threading(Threading::Multiple) {
         Some((universe, provided)) => {
             *UNIVERSE.lock().unwrap_or_else(PoisonError::into_inner) = Some(universe);

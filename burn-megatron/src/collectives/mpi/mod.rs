@@ -95,11 +95,8 @@ pub(super) fn connect(
         what,
     };
     // A rank without MPI says so to the others, which would wait for it in MPI.
-    let joined = library::join(world);
-    let statement = joined.as_ref().err().map_or("is ready", String::as_str);
-    let agreement = rendezvous.agree("MPI", statement)?;
-    joined.map_err(no_agreement)?;
-    agreement.map_err(no_agreement)?;
+    agree(rendezvous, "mpirun", library::check_place(world))?.map_err(no_agreement)?;
+    agree(rendezvous, "MPI", library::join(world, health)?)?.map_err(no_agreement)?;
     let tag = connect_tag(world, health, rendezvous)?;
     let communicator = create_communicator(health, tag)?;
     let farewells = Farewells::open(&communicator, label.size(), label.rank)
@@ -114,6 +111,13 @@ pub(super) fn connect(
         piece_bytes,
         bytes_communicated: AtomicU64::new(0),
     })
+}
+
+/// Tells the other ranks whether this one is ready; returns what is wrong here, or else elsewhere. Collective.
+fn agree(rendezvous: &Rendezvous, step: &str, here: Result<(), String>) -> Result<Result<(), String>, CollectiveError> {
+    let statement = here.as_ref().err().map_or("is ready", String::as_str);
+    let agreement = rendezvous.agree(step, statement)?;
+    Ok(here.and(agreement))
 }
 
 /// Returns a tag that no other group uses that is connected at the same time: the job's groups over MPI are counted.
