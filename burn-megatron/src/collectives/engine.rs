@@ -1,7 +1,7 @@
 //! The interface between a group and what moves its bytes.
 //!
-//! Called by `group_core` only. Implemented by `single` (a group of one) and by the host engines; an
-//! engine over NCCL or MPI would be one more.
+//! Called by `group_core` only. Implemented by `single` (a group of one), by the host engines and
+//! by `mpi`; an engine over NCCL would be one more.
 
 use super::call::CallDescriptor;
 use super::error::CollectiveError;
@@ -18,7 +18,7 @@ use std::fmt::Debug;
 /// A call that fails leaves the engine unusable; the group then calls [`leave`](Self::leave) and
 /// makes no further call.
 pub trait Engine: Debug + Send + Sync {
-    /// Returns the engine's name: `single`, `shared-memory`, `tcp`, `hierarchical`.
+    /// Returns the engine's name: `single`, `shared-memory`, `tcp`, `hierarchical`, `mpi`.
     fn name(&self) -> &'static str;
 
     /// Replaces `buffer` by its reduction over all ranks.

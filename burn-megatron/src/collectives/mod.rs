@@ -16,6 +16,7 @@
 //! | `lane` | first in, first out, and the thread that runs asynchronous calls |
 //! | `engine` | the trait that moves the bytes |
 //! | `host` | engines for host memory: shared memory inside a node, TCP between nodes, both for groups that have both |
+//! | `mpi` | an engine over MPI, with the feature `mpi` |
 //!
 //! Guarantees:
 //! - Reductions add in rank order (rank 0 + rank 1 + …), so a result is bit-identical on all
@@ -35,13 +36,16 @@ mod group_core;
 mod health;
 mod host;
 mod lane;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod pending;
 mod process_group;
 mod shared_buffer;
 mod single;
 mod tensors;
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, feature = "contract-suite"))]
+#[doc(hidden)]
+pub mod tests;
 
 pub use call::{CallDescriptor, Operation, ReduceOp};
 pub use element::{CollectiveElement, ElementType};

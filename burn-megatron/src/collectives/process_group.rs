@@ -137,7 +137,7 @@ impl ProcessGroup {
         self.label().size()
     }
 
-    /// Returns what moves the bytes: `single`, `shared-memory`, `tcp` or `hierarchical`.
+    /// Returns what moves the bytes: `single`, `shared-memory`, `tcp`, `hierarchical` or `mpi`.
     pub fn engine_name(&self) -> &'static str {
         self.core().engine.name()
     }
@@ -299,6 +299,14 @@ impl ProcessGroup {
     pub fn barrier(&self) -> Result<(), CollectiveError> {
         let call = describe::<u8>(Operation::Barrier, 0);
         self.run(call, |engine, call| engine.barrier(call))
+    }
+
+    /// Starts [`barrier`](Self::barrier); the handle returns when every rank of the group has come.
+    #[track_caller]
+    pub fn barrier_start(&self) -> Pending<()> {
+        let call = describe::<u8>(Operation::Barrier, 0);
+        self.core()
+            .start(call, self.note.as_ref(), |engine, call| engine.barrier(call))
     }
 
     pub(super) fn core(&self) -> &Arc<GroupCore> {

@@ -3,8 +3,8 @@
 //! [`connect`] chooses one and makes it; `process_group` calls it.
 
 mod hierarchical;
-mod reduce;
-mod rendezvous;
+pub(super) mod reduce;
+pub(super) mod rendezvous;
 mod shared_memory;
 mod tcp;
 
@@ -24,7 +24,7 @@ const ENGINE_VARIABLE: &str = "BURN_MEGATRON_ENGINE";
 /// Which engine moves the bytes of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// What `BURN_MEGATRON_ENGINE` says (`auto`, `shared-memory`, `tcp`, `hierarchical`); without it
+    /// What `BURN_MEGATRON_ENGINE` says (`auto`, `shared-memory`, `tcp`, `hierarchical`, `mpi`); without it
     /// shared memory when all ranks are on one host, hierarchical when they are on several, next to
     /// each other on each and at least two on one, otherwise TCP.
     #[default]
@@ -37,14 +37,17 @@ pub enum EngineChoice {
     /// of a host; shared memory when all ranks are on one host; an error when the ranks of a host
     /// are not next to each other in the group.
     Hierarchical,
+    /// MPI, in processes that `mpirun` has started; needs the feature `mpi`.
+    Mpi,
 }
 
 impl EngineChoice {
-    const ALL: [EngineChoice; 4] = [
+    const ALL: [EngineChoice; 5] = [
         EngineChoice::Auto,
         EngineChoice::SharedMemory,
         EngineChoice::Tcp,
         EngineChoice::Hierarchical,
+        EngineChoice::Mpi,
     ];
 }
 
@@ -55,6 +58,7 @@ impl fmt::Display for EngineChoice {
             EngineChoice::SharedMemory => "shared-memory",
             EngineChoice::Tcp => "tcp",
             EngineChoice::Hierarchical => "hierarchical",
+            EngineChoice::Mpi => "mpi",
         })
     }
 }
@@ -89,6 +93,8 @@ pub(crate) fn connect(
         EngineChoice::Hierarchical => {
             hierarchical::connect(world, health, &rendezvous, &hosts).map(|engine| Arc::new(engine) as _)
         }
+        #[cfg(feature = "mpi")]
+        EngineChoice::Mpi => return Ok(Arc::new(super::mpi::connect(world, health, &rendezvous)?)),
         _ => return Ok(Arc::new(tcp::connect(world, health, &rendezvous)?)),
     };
     match shared {
@@ -114,7 +120,7 @@ fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Resul
             .into_iter()
             .find(|choice| choice.to_string() == text)
             .ok_or_else(|| {
-                format!("{ENGINE_VARIABLE} is {text:?}: expected auto, shared-memory, tcp or hierarchical")
+                format!("{ENGINE_VARIABLE} is {text:?}: expected auto, shared-memory, tcp, hierarchical or mpi")
             })?,
         (option, _) => option,
     };
@@ -131,6 +137,9 @@ fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Resul
              or auto",
             hosts[0]
         )),
+        (EngineChoice::Mpi, _) if !cfg!(feature = "mpi") => {
+            Err("the engine over MPI is not in this program: build it with --features mpi".to_owned())
+        }
         (wanted, _) => Ok(wanted),
     }
 }
@@ -138,7 +147,7 @@ fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use EngineChoice::{Auto, Hierarchical, SharedMemory, Tcp};
+    use EngineChoice::{Auto, Hierarchical, Mpi, SharedMemory, Tcp};
 
     #[test]
     fn auto_takes_shared_memory_on_one_host_and_tcp_between_hosts() {
@@ -173,10 +182,20 @@ mod tests {
     fn a_wrong_choice_says_what_is_right() {
         let error = choose(Auto, Some("rdma"), &["a"]).unwrap_err();
         assert!(
-            error.contains("\"rdma\": expected auto, shared-memory, tcp or hierarchical"),
+            error.contains("\"rdma\": expected auto, shared-memory, tcp, hierarchical or mpi"),
             "{error}"
         );
         let error = choose(SharedMemory, None, &["a", "a", "b"]).unwrap_err();
         assert!(error.contains("they are on a and b"), "{error}");
+    }
+
+    #[test]
+    fn mpi_needs_its_feature() {
+        let chosen = choose(Auto, Some("mpi"), &["a", "b"]);
+        if cfg!(feature = "mpi") {
+            assert_eq!(chosen, Ok(Mpi));
+        } else {
+            assert!(chosen.unwrap_err().contains("build it with --features mpi"));
+        }
     }
 }

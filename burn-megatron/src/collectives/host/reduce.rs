@@ -19,7 +19,7 @@ const BLOCK: usize = 1024;
 /// Replaces `own`, the contribution of the rank `rank`, by the reduction of the contributions of
 /// all ranks. `contributions` are in rank order and as long as `own`; the entry of `rank` itself is
 /// not read.
-pub(super) fn reduce_in_place(
+pub(in crate::collectives) fn reduce_in_place(
     element_type: ElementType,
     op: ReduceOp,
     own: &mut [u8],

@@ -65,8 +65,8 @@ fn every_length<T: Modelled>(group: &ProcessGroup) {
     }
 }
 
-fn every_type(n: usize) {
-    with_groups(n, TIMEOUT, |_, group| {
+fn every_type(suite: &Suite, n: usize) {
+    suite.with_groups(n, TIMEOUT, |_, group| {
         every_length::<f32>(&group);
         every_length::<f64>(&group);
         every_length::<f16>(&group);
@@ -76,33 +76,28 @@ fn every_type(n: usize) {
     });
 }
 
-#[test]
-fn one_rank_matches_the_model() {
-    every_type(1);
+pub(super) fn shared_buffers_of_one_rank_match_the_model(suite: &Suite) {
+    every_type(suite, 1);
     let group = ProcessGroup::single();
     every_length::<f32>(&group);
 }
 
-#[test]
-fn two_ranks_match_the_model() {
-    every_type(2);
+pub(super) fn shared_buffers_of_two_ranks_match_the_model(suite: &Suite) {
+    every_type(suite, 2);
 }
 
-#[test]
-fn three_ranks_match_the_model() {
-    every_type(3);
+pub(super) fn shared_buffers_of_three_ranks_match_the_model(suite: &Suite) {
+    every_type(suite, 3);
 }
 
-#[test]
-fn four_ranks_match_the_model() {
-    every_type(4);
+pub(super) fn shared_buffers_of_four_ranks_match_the_model(suite: &Suite) {
+    every_type(suite, 4);
 }
 
 /// Slices of several parts, after each of which a rank shows that it makes progress.
-#[test]
-fn long_buffers_match_the_model() {
+pub(super) fn long_buffers_match_the_model(suite: &Suite) {
     let length = 9_000_001;
-    with_groups(2, TIMEOUT, |_, group| {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         let mut buffer = filled::<f32>(&group, length, 1);
         group.all_reduce_shared(&mut buffer, ReduceOp::Mean).unwrap();
         let expected = reduced(2, length, 1, ReduceOp::Mean);
@@ -110,9 +105,8 @@ fn long_buffers_match_the_model() {
     });
 }
 
-#[test]
-fn handles_can_be_waited_for_in_any_order() {
-    with_groups(3, TIMEOUT, |_, group| {
+pub(super) fn shared_buffers_come_back_in_any_order(suite: &Suite) {
+    suite.with_groups(3, TIMEOUT, |_, group| {
         let rank = group.rank();
         let buffers: Vec<_> = (0..8)
             .map(|salt| filled::<f32>(&group, 5000 * salt + 1, salt as u64))
@@ -143,9 +137,8 @@ fn handles_can_be_waited_for_in_any_order() {
 }
 
 /// A started call behind which its handle was dropped still runs, with the buffer that nobody has any more.
-#[test]
-fn a_dropped_handle_still_completes() {
-    with_groups(2, TIMEOUT, |_, group| {
+pub(super) fn a_call_whose_buffer_nobody_waits_for_still_completes(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         let mut buffer = filled::<f32>(&group, 100_000, group.rank() as u64);
         if group.rank() == 0 {
             drop(group.all_reduce_shared_start(buffer, ReduceOp::Sum));
@@ -157,36 +150,31 @@ fn a_dropped_handle_still_completes() {
     });
 }
 
-#[test]
-fn two_groups_reduce_at_the_same_time() {
-    for engine in ENGINES {
-        run_ranks(4, TIMEOUT, |world| {
-            let options = GroupOptions { engine };
-            let (row, column) = (world.rank() / 2, world.rank() % 2);
-            let groups = [
-                ProcessGroup::connect(&world, "row", &[2 * row, 2 * row + 1], &options).unwrap(),
-                ProcessGroup::connect(&world, "column", &[column, column + 2], &options).unwrap(),
-            ];
-            std::thread::scope(|scope| {
-                for group in &groups {
-                    scope.spawn(move || {
-                        let mut buffer = group.allocate::<f64>(70_000).unwrap();
-                        for salt in 0..20 {
-                            buffer.copy_from_slice(&values(group.rank(), 70_000, salt));
-                            group.all_reduce_shared(&mut buffer, ReduceOp::Sum).unwrap();
-                            assert_same_bits(&buffer, &reduced(2, 70_000, salt, ReduceOp::Sum), group.name());
-                        }
-                    });
-                }
-            });
+pub(super) fn two_groups_reduce_at_the_same_time(suite: &Suite) {
+    suite.run_ranks(4, TIMEOUT, |world| {
+        let (row, column) = (world.rank() / 2, world.rank() % 2);
+        let groups = [
+            suite.connect(&world, "row", &[2 * row, 2 * row + 1]),
+            suite.connect(&world, "column", &[column, column + 2]),
+        ];
+        std::thread::scope(|scope| {
+            for group in &groups {
+                scope.spawn(move || {
+                    let mut buffer = group.allocate::<f64>(70_000).unwrap();
+                    for salt in 0..20 {
+                        buffer.copy_from_slice(&values(group.rank(), 70_000, salt));
+                        group.all_reduce_shared(&mut buffer, ReduceOp::Sum).unwrap();
+                        assert_same_bits(&buffer, &reduced(2, 70_000, salt, ReduceOp::Sum), group.name());
+                    }
+                });
+            }
         });
-    }
+    });
 }
 
 /// Small buffers go through the group's segment, large ones do not; calls of both kinds and ordinary ones alternate.
-#[test]
-fn ordinary_calls_and_those_on_shared_buffers_alternate() {
-    with_groups(3, TIMEOUT, |_, group| {
+pub(super) fn ordinary_calls_and_those_on_shared_buffers_alternate(suite: &Suite) {
+    suite.with_groups(3, TIMEOUT, |_, group| {
         let mut small = group.allocate::<f32>(100).unwrap();
         let mut large = group.allocate::<f32>(50_000).unwrap();
         for salt in 0..30 {
@@ -203,9 +191,8 @@ fn ordinary_calls_and_those_on_shared_buffers_alternate() {
     });
 }
 
-#[test]
-fn buffers_and_groups_go_in_any_order() {
-    with_groups(2, TIMEOUT, |_, group| {
+pub(super) fn buffers_and_groups_go_in_any_order(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         let rank = group.rank();
         let mut first = filled::<f32>(&group, 30_000, 1);
         let mut second = filled::<f32>(&group, 30_000, 2);
@@ -225,9 +212,8 @@ fn buffers_and_groups_go_in_any_order() {
     });
 }
 
-#[test]
-fn payload_bytes_are_counted_as_for_ordinary_calls() {
-    with_groups(2, TIMEOUT, |_, group| {
+pub(super) fn payload_bytes_are_counted_as_for_ordinary_calls(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         let mut buffer = group.allocate::<u8>(1 << 20).unwrap();
         let before = group.bytes_communicated();
         group.all_reduce_shared(&mut buffer, ReduceOp::Sum).unwrap();
@@ -236,22 +222,23 @@ fn payload_bytes_are_counted_as_for_ordinary_calls() {
 }
 
 /// Every rank makes its own call; all fail with this message.
-fn assert_mismatch(message: &str, call: impl Fn(&ProcessGroup) -> Result<(), CollectiveError> + Sync) {
-    with_groups(2, TIMEOUT, |_, group| {
+fn assert_mismatch(suite: &Suite, message: &str, call: impl Fn(&ProcessGroup) -> Result<(), CollectiveError> + Sync) {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         let error = call(&group).unwrap_err();
         assert_eq!(error.to_string(), message, "rank {}", group.rank());
         assert!(matches!(error, CollectiveError::Mismatch { .. }));
     });
 }
 
-#[test]
-fn different_allocations_are_named_on_every_rank() {
+pub(super) fn different_allocations_are_named_on_every_rank(suite: &Suite) {
     assert_mismatch(
+        suite,
         "rank 1 of group all [0, 1] called allocate of 101 f32 (call 0) while rank 0 called allocate of 100 f32 \
          (call 0)",
         |group| group.allocate::<f32>(100 + group.rank()).map(drop),
     );
     assert_mismatch(
+        suite,
         "rank 1 of group all [0, 1] called allocate of 100 f64 (call 0) while rank 0 called allocate of 100 f32 \
          (call 0)",
         |group| match group.rank() {
@@ -260,14 +247,15 @@ fn different_allocations_are_named_on_every_rank() {
         },
     );
     assert_mismatch(
+        suite,
         "rank 1 of group all [0, 1] called allocate of 0 f32 (call 0) while rank 0 called allocate of 100 f32 (call 0)",
         |group| group.allocate::<f32>([100, 0][group.rank()]).map(drop),
     );
 }
 
-#[test]
-fn different_buffers_and_calls_are_named_on_every_rank() {
+pub(super) fn different_buffers_and_calls_are_named_on_every_rank(suite: &Suite) {
     assert_mismatch(
+        suite,
         "rank 1 of group all [0, 1] called all_reduce_shared sum of 9000 f32 in the buffer of call 0 (call 2) while \
          rank 0 called all_reduce_shared sum of 9000 f32 in the buffer of call 1 (call 2)",
         |group| {
@@ -283,6 +271,7 @@ fn different_buffers_and_calls_are_named_on_every_rank() {
         },
     );
     assert_mismatch(
+        suite,
         "rank 1 of group all [0, 1] called all_reduce sum of 9000 f32 (call 1) while rank 0 called all_reduce_shared \
          sum of 9000 f32 in the buffer of call 0 (call 1)",
         |group| {
@@ -295,9 +284,8 @@ fn different_buffers_and_calls_are_named_on_every_rank() {
     );
 }
 
-#[test]
-fn wrong_arguments_are_refused_and_the_buffer_is_kept() {
-    with_groups(2, TIMEOUT, |world, group| {
+pub(super) fn wrong_arguments_are_refused_and_the_buffer_is_kept(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |world, group| {
         let other = connect_all(world, EngineChoice::Tcp);
         let mut buffer = filled::<i32>(&group, 5, 3);
         let mut refused = |result: &dyn Fn(&mut SharedBuffer<i32>) -> Result<(), CollectiveError>, message: &str| {
@@ -322,10 +310,9 @@ fn wrong_arguments_are_refused_and_the_buffer_is_kept() {
     });
 }
 
-#[test]
-fn a_rank_that_does_not_come_is_named_and_the_buffer_is_lost() {
+pub(super) fn a_rank_that_does_not_come_is_named_and_the_buffer_is_lost(suite: &Suite) {
     for length in [10, 100_000] {
-        with_worlds(3, SHORT_TIMEOUT, |_, group| {
+        suite.with_groups(3, SHORT_TIMEOUT, |_, group| {
             let mut buffer = filled::<f32>(&group, length, 1);
             let started = filled::<f32>(&group, length, 2);
             if group.rank() == 1 {
@@ -349,9 +336,8 @@ fn a_rank_that_does_not_come_is_named_and_the_buffer_is_lost() {
     }
 }
 
-#[test]
-fn a_failure_during_a_wait_ends_it_at_once() {
-    with_worlds(2, TIMEOUT, |world, group| {
+pub(super) fn a_failure_during_a_wait_for_a_buffer_ends_it_at_once(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |world, group| {
         let buffer = filled::<f32>(&group, 100_000, 1);
         group.barrier().unwrap();
         if group.rank() == 1 {
@@ -377,9 +363,8 @@ fn a_failure_during_a_wait_ends_it_at_once() {
 }
 
 /// The rank that is behind still finds the memory of one that has gone, and learns that it has.
-#[test]
-fn a_rank_that_drops_buffer_and_group_is_named() {
-    with_groups(2, TIMEOUT, |_, group| {
+pub(super) fn a_rank_that_drops_buffer_and_group_is_named(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         let mut buffer = filled::<f32>(&group, 100_000, 1);
         group.barrier().unwrap();
         if group.rank() == 1 {
