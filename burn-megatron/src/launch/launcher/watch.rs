@@ -142,7 +142,7 @@ impl<'a> Watch<'a> {
                 self.interrupt_grace
             ));
             self.interrupted_by = Some(signal);
-            self.children.terminate();
+            self.children.ask_to_end(signal);
             self.phase = Phase::Terminating(deadline_after(self.interrupt_grace));
         } else if !matches!(self.phase, Phase::Killing(_)) {
             self.kill();
@@ -153,7 +153,7 @@ impl<'a> Watch<'a> {
         match self.phase {
             Phase::Running => {}
             Phase::Grace(_) => {
-                self.children.terminate();
+                self.children.ask_to_end(libc::SIGTERM);
                 self.phase = Phase::Terminating(deadline_after(TERMINATE_LIMIT));
             }
             Phase::Terminating(_) => self.kill(),
