@@ -27,7 +27,18 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(3);
 const CAUSE_LIMIT: Duration = Duration::from_millis(300);
 
 /// What the store says of a rank whose connection closed without a goodbye.
-pub(super) const CONNECTION_LOST: &str = "connection lost (killed?)";
+pub(super) const CONNECTION_LOST: &str = "is dead: its connection to the store closed without a goodbye (killed?)";
+
+/// How the suspicion begins that a rank did not come to where another one waits for it.
+pub(crate) const DID_NOT_COME: &str = "did not come to ";
+
+/// Heartbeats that a rank may miss before it is called silent instead of late: of those that fit into its limit, a third.
+const SILENT_SHARE: u32 = 3;
+
+/// Returns what is said of a rank that was last heard so long ago.
+pub(super) fn silence_text(silence: Duration) -> String {
+    format!("is silent: no heartbeat for {:.1} s", silence.as_secs_f64())
+}
 
 /// Which rank failed, where, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,15 +47,16 @@ pub struct PeerFailure {
     pub rank: usize,
     /// Identity of its host, as [`World::host_of`] gives it.
     pub host: String,
-    /// What happened, in words.
+    /// What happened, in words; where it is a state of the rank, it begins with `is `.
     pub what: String,
 }
 
 impl fmt::Display for PeerFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = if self.what.starts_with("is ") { "" } else { "failed: " };
         write!(
             formatter,
-            "rank {} on host {} failed: {}",
+            "rank {} on host {} {verb}{}",
             self.rank,
             host_name(&self.host),
             self.what
@@ -209,7 +221,7 @@ impl fmt::Debug for FailureSignal {
 /// Exits with code 1 when the error is this rank's own, and with
 /// [`SECONDARY_FAILURE_EXIT_CODE`] when another rank is known to have failed first, or is held responsible for what
 /// this rank met: one that did not come to a collective, say. Then the other ranks are told of that one.
-pub fn report_and_exit(world: &World, error: &dyn Error) -> ! {
+pub fn report_and_exit(world: &World, error: &(dyn Error + 'static)) -> ! {
     let what = with_sources(error);
     world.flight_recorder().write_failure(&what);
     let place = format!(
@@ -220,6 +232,7 @@ pub fn report_and_exit(world: &World, error: &dyn Error) -> ! {
     let known = world.failure().wait_raised(CAUSE_LIMIT);
     let first = known
         .or_else(|| blame(world))
+        .or_else(|| world.lost_store(error))
         .filter(|cause| cause.rank != world.rank());
     let code = match first {
         Some(cause) => {
@@ -260,8 +273,22 @@ fn blame(world: &World) -> Option<PeerFailure> {
             _ => break,
         }
     }
+    add_condition(world, &mut culprit);
     world.failure().raise(culprit);
     world.failure().cause()
+}
+
+/// Says of a rank whether its heartbeats have stopped, or come although the rank itself does not.
+fn add_condition(world: &World, culprit: &mut PeerFailure) {
+    let Ok(Some(pulse)) = world.store().pulse(culprit.rank) else {
+        return;
+    };
+    let what = &culprit.what;
+    if pulse.silence > pulse.limit / SILENT_SHARE {
+        culprit.what = format!("{}; {what}", silence_text(pulse.silence));
+    } else if what.starts_with(DID_NOT_COME) {
+        culprit.what = format!("is late: its heartbeats arrive, {}; {what}", pulse.progress);
+    }
 }
 
 /// The key of the store under which a rank notes whom it suspects, or has long been waiting for.
@@ -383,5 +410,13 @@ mod tests {
     #[test]
     fn message_names_rank_host_and_what() {
         assert_eq!(failure(2).to_string(), "rank 2 on host node failed: test");
+        let silent = PeerFailure {
+            what: silence_text(Duration::from_millis(6234)),
+            ..failure(3)
+        };
+        assert_eq!(
+            silent.to_string(),
+            "rank 3 on host node is silent: no heartbeat for 6.2 s"
+        );
     }
 }

@@ -212,7 +212,7 @@ impl fmt::Display for LaunchSummary {
                 "rank {} on host {} (another node) failed first: {}",
                 failure.rank,
                 host_name(&failure.host),
-                failure.what
+                state(&failure.what)
             )?;
             return self.write_failures(formatter, "; here ", |_| false);
         }
@@ -231,12 +231,17 @@ impl fmt::Display for LaunchSummary {
             Some(reported) if reported.rank != first.rank => write!(formatter, " (reported before: {reported})")?,
             // What the launcher sees of a dead process says more than that its connection closed.
             Some(reported) if reported.what != CONNECTION_LOST && reported.what != first.outcome.to_string() => {
-                write!(formatter, " ({})", reported.what)?;
+                write!(formatter, " ({})", state(&reported.what))?;
             }
             _ => {}
         }
         self.write_failures(formatter, "; then ", |end| end.rank == first.rank)
     }
+}
+
+/// What happened to a rank, without the verb of a state.
+fn state(what: &str) -> &str {
+    what.strip_prefix("is ").unwrap_or(what)
 }
 
 /// Returns `signal 9 (SIGKILL)`.

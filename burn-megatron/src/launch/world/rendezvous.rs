@@ -26,6 +26,8 @@ pub(super) struct Joined {
     pub(super) store: Store,
     pub(super) failure: FailureSignal,
     pub(super) membership: Membership,
+    /// What this rank says when it loses the store.
+    pub(super) store_lost: PeerFailure,
 }
 
 /// Joins the job of `environment`, within `options.rendezvous_timeout`.
@@ -69,7 +71,7 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
         other => return Err(connection.unexpected("rendezvous", &other)),
     };
 
-    let store = Store::remote(address.clone());
+    let store = Store::remote(address.clone(), options.timeout);
     let announcing_store = store.clone();
     let failure = FailureSignal::announced_by(move |cause| {
         if let Err(error) = announcing_store.fail(cause) {
@@ -94,7 +96,7 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
             what,
         }
     };
-    let membership = Membership::watch(connection, failure.clone(), store_lost, server, options.linger)?;
+    let membership = Membership::watch(connection, failure.clone(), store_lost.clone(), server, options.linger)?;
     Ok(Joined {
         hosts,
         local_address,
@@ -102,6 +104,7 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
         store,
         failure,
         membership,
+        store_lost,
     })
 }
 
