@@ -1,7 +1,7 @@
 //! What goes wrong in mid-run: a rank killed, stopped, out of step, a stranger, a bad configuration.
 //!
 //! Each ends the job on every rank in time, with a message that names the rank. The launcher's own faults are in
-//! `launch.rs`.
+//! `launch`.
 
 use std::time::{Duration, Instant};
 
