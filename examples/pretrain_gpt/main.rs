@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{Role, StopFlag, World, report_and_exit};
+use burn_megatron::launch::{Role, StopFlag, World, exit_code_of, report_and_exit};
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use burn_megatron::training::preflight;
 use clap::Parser;
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::from(2)
+            exit_code_of(error.as_ref(), 2)
         }
     }
 }

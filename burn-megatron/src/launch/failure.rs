@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
@@ -252,6 +253,26 @@ pub fn report_and_exit(world: &World, error: &(dyn Error + 'static)) -> ! {
     };
     world.leave();
     std::process::exit(code);
+}
+
+/// Returns [`SECONDARY_FAILURE_EXIT_CODE`] if a rank did not come to the rendezvous because of another one, as its error
+/// says, and `otherwise` for any other error.
+///
+/// For a program whose [`join`](super::join) or [`enter`](super::enter) fails: there is no world yet to report to, and
+/// the launcher shall name the rank that did not come, not the one that waited for it.
+pub fn exit_code_of(error: &(dyn Error + 'static), otherwise: u8) -> ExitCode {
+    let errors = std::iter::successors(Some(error), |&error| error.source());
+    let mut launch_errors = errors.filter_map(|error| error.downcast_ref::<LaunchError>());
+    let is_secondary = launch_errors.any(|error| {
+        matches!(
+            error,
+            LaunchError::PeerFailed(_) | LaunchError::RendezvousTimeout { .. }
+        )
+    });
+    ExitCode::from(match is_secondary {
+        true => SECONDARY_FAILURE_EXIT_CODE as u8,
+        false => otherwise,
+    })
 }
 
 /// Returns who failed first, if this rank suspects another one, and tells every rank.

@@ -47,7 +47,7 @@ mod world;
 pub use environment::{Environment, variables};
 pub use error::LaunchError;
 pub(crate) use failure::{DID_NOT_COME, suspicion_key};
-pub use failure::{FailureSignal, PeerFailure, install_panic_hook, report_and_exit};
+pub use failure::{FailureSignal, PeerFailure, exit_code_of, install_panic_hook, report_and_exit};
 pub use identity::{JobToken, host_identity, host_name};
 pub use interrupt::StopFlag;
 pub use launcher::{LaunchSummary, Launcher, Nodes, Prefix, RankEnd, RankOutcome};

@@ -12,7 +12,7 @@ use crate::launch::failure::{FailureSignal, PeerFailure};
 use crate::launch::heartbeat::Rhythm;
 use crate::launch::identity::{JobToken, own_host};
 use crate::launch::store::{Reply, Request, Store, StoreAddress, StoreConnection, StoreServer};
-use crate::launch::world::rendezvous::{listen_address, lost_store_of_node_zero};
+use crate::launch::world::rendezvous::{listen_address, lost_contact, lost_store_of_node_zero};
 use crate::launch::world::{HeartOptions, Membership};
 
 /// Longest wait for the store's answer to a launcher that registers.
@@ -85,7 +85,11 @@ impl JobStore {
         let heart = HeartOptions {
             rhythm,
             progress: Box::new(String::new),
-            store_place: (0, nodes.master_addr.clone()),
+            out_of_reach: PeerFailure {
+                rank: 0,
+                host: nodes.master_addr.clone(),
+                what: lost_contact(&nodes.master_addr),
+            },
             store: store.clone(),
         };
         membership.start_heart(failure.clone(), heart)?;

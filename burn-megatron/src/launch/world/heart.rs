@@ -22,8 +22,8 @@ pub(in crate::launch) struct HeartOptions {
     pub(in crate::launch) rhythm: Rhythm,
     /// How far this process has come, for others to read.
     pub(in crate::launch) progress: Box<dyn Fn() -> String + Send>,
-    /// The rank on whose node the store is, by its number and host.
-    pub(in crate::launch) store_place: (usize, String),
+    /// What this process says when the store does not answer, up to the store's address.
+    pub(in crate::launch) out_of_reach: PeerFailure,
     /// The store's clients of this process: they give up with the heart.
     pub(in crate::launch) store: Store,
 }
@@ -111,15 +111,12 @@ impl Heart {
 
 /// What this process says when the store does not answer.
 fn out_of_reach(options: &HeartOptions, connection: &StoreConnection) -> PeerFailure {
-    let (rank, host) = options.store_place.clone();
+    let PeerFailure { rank, host, what } = options.out_of_reach.clone();
     let limit = options.rhythm.limit.as_secs_f64();
+    let address = connection.address();
     PeerFailure {
         rank,
         host,
-        what: format!(
-            "is out of reach: lost contact with its node, the store at {} has answered no heartbeat for {limit:.1} s \
-             (stopped, or the network between cut?)",
-            connection.address()
-        ),
+        what: format!("{what}: the store at {address} has answered no heartbeat for {limit:.1} s"),
     }
 }

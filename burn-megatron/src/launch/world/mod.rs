@@ -128,7 +128,7 @@ impl World {
         let heart = HeartOptions {
             rhythm,
             progress: Box::new(move || progress.last_call().unwrap_or_else(|| "no collective yet".into())),
-            store_place: (joined.store_lost.rank, joined.store_lost.host.clone()),
+            out_of_reach: joined.out_of_reach,
             store: joined.store.clone(),
         };
         joined.membership.start_heart(joined.failure.clone(), heart)?;

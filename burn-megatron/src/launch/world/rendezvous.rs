@@ -10,7 +10,7 @@ use super::monitor::Membership;
 use crate::launch::environment::{Environment, variables};
 use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
-use crate::launch::identity::{host_identity, random_job_id};
+use crate::launch::identity::{host_identity, host_name, random_job_id};
 use crate::launch::store::{
     Reply, Request, Store, StoreAddress, StoreConnection, StoreServer, StoreServerOptions, deadline_after,
 };
@@ -28,6 +28,8 @@ pub(super) struct Joined {
     pub(super) membership: Membership,
     /// What this rank says when it loses the store.
     pub(super) store_lost: PeerFailure,
+    /// The same when the store does not answer.
+    pub(super) out_of_reach: PeerFailure,
 }
 
 /// Joins the job of `environment`, within `options.rendezvous_timeout`.
@@ -96,6 +98,13 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
             what,
         }
     };
+    let out_of_reach = PeerFailure {
+        what: match store_lost.rank == rank {
+            true => "lost contact with the launcher (stopped?)".into(),
+            false => lost_contact(&store_lost.host),
+        },
+        ..store_lost.clone()
+    };
     let membership = Membership::watch(connection, failure.clone(), store_lost.clone(), server, options.linger)?;
     Ok(Joined {
         hosts,
@@ -105,7 +114,14 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
         failure,
         membership,
         store_lost,
+        out_of_reach,
     })
+}
+
+/// What a process on another node says when the store does not answer.
+pub(in crate::launch) fn lost_contact(host: &str) -> String {
+    let host = host_name(host);
+    format!("is out of reach: lost contact with host {host} (stopped, or the network between cut?)")
 }
 
 /// What happened when a process on another node loses the store.

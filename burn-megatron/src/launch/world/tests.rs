@@ -274,8 +274,8 @@ fn cut_off_rank_is_silent_for_the_others_and_finds_the_store_out_of_reach() {
     let lost = far.failure().wait_raised(LONG).unwrap().to_string();
     assert!(
         lost.starts_with(&format!(
-            "rank 0 on host node0 is out of reach: lost contact with its node, the store at 127.0.0.1:{relayed} has \
-             answered no heartbeat for 2.0 s"
+            "rank 0 on host node0 is out of reach: lost contact with host node0 (stopped, or the network between cut?): \
+             the store at 127.0.0.1:{relayed} has answered no heartbeat for 2.0 s"
         )),
         "{lost}"
     );
