@@ -43,6 +43,10 @@ fn run_tests() {
     let tests = vec![
         test("all_ranks_succeed", all_ranks_succeed),
         test("sixteen_ranks_meet", sixteen_ranks_meet),
+        test(
+            "eight_busy_ranks_are_not_taken_for_silent",
+            eight_busy_ranks_are_not_taken_for_silent,
+        ),
         test("late_rank_is_waited_for", late_rank_is_waited_for),
         test(
             "lines_stay_whole_and_rank_zero_can_be_plain",

@@ -22,6 +22,13 @@ pub fn sixteen_ranks_meet() -> Result<(), Failed> {
     expect(ended.stdout.lines().count() == 16, &ended.stdout)
 }
 
+/// 32 threads that never sleep, on however few cores: the heartbeats get through all the same.
+pub fn eight_busy_ranks_are_not_taken_for_silent() -> Result<(), Failed> {
+    let ended = Job::start("busy")?.end()?;
+    ended.expect_code(0)?;
+    expect(ended.stderr.is_empty(), &ended.stderr)
+}
+
 pub fn late_rank_is_waited_for() -> Result<(), Failed> {
     Job::start("late_rank")?.end()?.expect_code(0)
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use burn_megatron::launch::{
     Environment, JoinOptions, Launcher, Nodes, Prefix, SECONDARY_FAILURE_EXIT_CODE, StopFlag, World,
@@ -24,6 +24,7 @@ pub fn act_as_launcher(case: &str) {
         "stubborn_rank" | "never_joins" => Launcher::new(2).failure_grace(short),
         "deaf" => Launcher::new(2).interrupt_grace(LONG),
         "crowd" => Launcher::new(16),
+        "busy" => Launcher::new(8),
         _ => Launcher::new(3),
     };
     let launcher = match std::env::var(NODE) {
@@ -60,6 +61,9 @@ fn on_one_of_several_nodes(node: &str) -> Launcher {
 
 // ---------------------------------------------------------------------------------------------------- a rank's role
 
+/// The longest silence of the ranks that compute on every core for twice that time; by default it is 30 s.
+const BUSY_LIMIT: Duration = Duration::from_secs(2);
+
 pub fn act_as_rank(case: &str, environment: &Environment) {
     let rank = environment.rank;
     note(&format!("pid-{rank}"), std::process::id());
@@ -79,6 +83,7 @@ pub fn act_as_rank(case: &str, environment: &Environment) {
     let options = JoinOptions {
         rendezvous_timeout,
         timeout: LONG,
+        heartbeat_limit: (case == "busy").then_some(BUSY_LIMIT),
         ..JoinOptions::default()
     };
     let world = match World::join(environment, &options) {
@@ -99,6 +104,16 @@ fn play(case: &str, world: &World) -> Result<(), Box<dyn Error>> {
     let rank = world.rank();
     let wait_in_vain = || world.store().wait("never", LONG).map(drop);
     match (case, rank) {
+        ("busy", _) => std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let begun = Instant::now();
+                    while begun.elapsed() < 2 * BUSY_LIMIT {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+        }),
         ("success" | "late_rank" | "crowd", _) => {
             world.store().set(&format!("here-{rank}"), b"")?;
             for other in 0..world.world_size() {
