@@ -159,17 +159,18 @@ impl Storm {
 
 #[derive(Default)]
 struct Summary {
-    /// How many of each kind, and the longest time to end.
-    kinds: BTreeMap<&'static str, (u64, Duration)>,
+    /// How many of each kind, the longest time to end, and which fault took it.
+    kinds: BTreeMap<&'static str, (u64, Duration, u64)>,
     wrong: Vec<u64>,
 }
 
 impl Summary {
     fn add(&mut self, fault: &Fault, result: anyhow::Result<Duration>) {
-        let (count, worst) = self.kinds.entry(fault.kind.name()).or_default();
+        let (count, worst, number) = self.kinds.entry(fault.kind.name()).or_default();
         *count += 1;
         match result {
-            Ok(time) => *worst = (*worst).max(time),
+            Ok(time) if time > *worst => (*worst, *number) = (time, fault.number),
+            Ok(_) => {}
             Err(error) => {
                 println!("WRONG {fault}: {error:#}");
                 self.wrong.push(fault.number);
@@ -178,8 +179,8 @@ impl Summary {
     }
 
     fn print(&self, storm: Storm, time: Duration) {
-        let kind = |(name, (count, worst)): (&&str, &(u64, Duration))| {
-            format!("{count} {name} (worst {:.1} s)", worst.as_secs_f64())
+        let kind = |(name, (count, worst, number)): (&&str, &(u64, Duration, u64))| {
+            format!("{count} {name} (worst {:.1} s, fault {number})", worst.as_secs_f64())
         };
         let kinds: Vec<_> = self.kinds.iter().map(kind).collect();
         println!(
