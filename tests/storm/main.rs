@@ -42,9 +42,9 @@ use worker::variables;
 /// The backend of the job.
 type B = Autodiff<Flex>;
 
-/// The test's share of the storm.
+/// The test's share of the storm: a seed whose first faults are a kill, a stop, a late rank, a cut, a pause and garbage.
 const TEST: Storm = Storm {
-    seed: 5,
+    seed: 7174,
     first: 0,
     faults: 6,
     jobs: 2,
