@@ -20,7 +20,8 @@ pub fn enter(parallel: &ParallelArguments) -> anyhow::Result<Role> {
     let options = parallel.communication.join_options()?;
     let mut launcher = Launcher::new(world_size)
         .prefix(Prefix::AllButRankZero)
-        .rendezvous_timeout(options.rendezvous_timeout);
+        .rendezvous_timeout(options.rendezvous_timeout)
+        .heartbeat_limit(options.heartbeat_limit, options.timeout);
     if let Some(nodes) = parallel.nodes.nodes()? {
         launcher = launcher.nodes(nodes);
     }

@@ -7,7 +7,7 @@
 use super::call::{CallDescriptor, GroupLabel};
 use super::error::CollectiveError;
 use crate::flight_recorder::{FlightRecorder, GroupRecorder};
-use crate::launch::{FailureSignal, PeerFailure, Store, World, host_name, suspicion_key};
+use crate::launch::{DID_NOT_COME, FailureSignal, PeerFailure, Store, World, host_name, suspicion_key};
 use std::cell::Cell;
 use std::ops::Range;
 use std::panic::Location;
@@ -177,7 +177,7 @@ impl Notes {
                 missing,
             } => {
                 let what = format!(
-                    "did not come to {call} of group {group}; rank {me} on host {here} waited {timeout_secs} s for it \
+                    "{DID_NOT_COME}{call} of group {group}; rank {me} on host {here} waited {timeout_secs} s for it \
                      at {called_at}, still missing: ranks {missing:?}"
                 );
                 self.failure_of(*missing.first()?, what)
@@ -287,7 +287,10 @@ impl Patience<'_> {
         let label = &self.health.label;
         if let (Some(notes), Some(peer)) = (&self.health.notes, missing.first()) {
             let call = label.describe_activity(self.call);
-            let what = format!("rank {} waits for it in {call} of group {label}", notes.rank);
+            let what = format!(
+                "{DID_NOT_COME}{call} of group {label}, where rank {} waits for it",
+                notes.rank
+            );
             if let Some(suspicion) = notes.failure_of(label.ranks[*peer], what) {
                 notes.leave(&suspicion);
             }

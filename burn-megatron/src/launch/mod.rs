@@ -36,6 +36,7 @@
 mod environment;
 mod error;
 mod failure;
+mod heartbeat;
 mod identity;
 mod interrupt;
 mod launcher;
@@ -45,8 +46,8 @@ mod world;
 
 pub use environment::{Environment, variables};
 pub use error::LaunchError;
-pub(crate) use failure::suspicion_key;
-pub use failure::{FailureSignal, PeerFailure, install_panic_hook, report_and_exit};
+pub(crate) use failure::{DID_NOT_COME, suspicion_key};
+pub use failure::{FailureSignal, PeerFailure, exit_code_of, install_panic_hook, report_and_exit};
 pub use identity::{JobToken, host_identity, host_name};
 pub use interrupt::StopFlag;
 pub use launcher::{LaunchSummary, Launcher, Nodes, Prefix, RankEnd, RankOutcome};

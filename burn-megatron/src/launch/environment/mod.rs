@@ -16,7 +16,7 @@ pub(super) use self::reader::{job_token, port};
 use super::error::LaunchError;
 use super::identity::JobToken;
 
-/// Names of the environment variables that this module reads; our own launcher sets all of them but the last four.
+/// Names of the environment variables that this module reads; our own launcher sets all of them but the last five.
 ///
 /// Those of Open MPI and Slurm stand in the files that read them.
 pub mod variables {
@@ -42,6 +42,8 @@ pub mod variables {
     pub const STORE_PORT: &str = "BURN_MEGATRON_STORE_PORT";
     /// This host's identity, instead of host name and boot id: lets a test pretend that ranks are on several hosts.
     pub const HOST: &str = "BURN_MEGATRON_HOST";
+    /// The longest silence of a rank or of the store in seconds, 0.5 to 86400; 30 unless set.
+    pub const HEARTBEAT_LIMIT: &str = "BURN_MEGATRON_HEARTBEAT_LIMIT_SECS";
     /// torchrun's id of the run.
     pub const RUN_ID: &str = "TORCHELASTIC_RUN_ID";
     /// How many times torchrun has restarted the ranks.

@@ -36,9 +36,10 @@ use self::job_store::{JobStore, common_token, node_zero_address};
 use self::watch::{Event, Watch};
 use super::environment::{port, variables};
 use super::error::LaunchError;
+use super::heartbeat::Rhythm;
 use super::identity::{JobToken, random_job_id};
-use super::say;
 use super::store::{StoreServer, StoreServerOptions};
+use super::{SECONDARY_FAILURE_EXIT_CODE, say};
 
 /// A launcher's place among those of a job on several nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub struct Launcher {
     rendezvous_timeout: Duration,
     failure_grace: Duration,
     interrupt_grace: Duration,
+    heartbeat_limit: Option<Duration>,
+    timeout: Duration,
 }
 
 impl Launcher {
@@ -80,6 +83,8 @@ impl Launcher {
             rendezvous_timeout: Duration::from_secs(600),
             failure_grace: Duration::from_secs(3),
             interrupt_grace: Duration::from_secs(10),
+            heartbeat_limit: None,
+            timeout: Duration::from_secs(600),
         }
     }
 
@@ -143,6 +148,13 @@ impl Launcher {
         self
     }
 
+    /// Sets the longest silence of node 0, and the ranks' own timeout, which bounds it: as the ranks'
+    /// [`JoinOptions`](super::JoinOptions) say.
+    pub fn heartbeat_limit(mut self, limit: Option<Duration>, timeout: Duration) -> Launcher {
+        (self.heartbeat_limit, self.timeout) = (limit, timeout);
+        self
+    }
+
     /// Runs the ranks until all have ended, and returns how. Prints to stderr which rank failed first, if one did.
     ///
     /// Call it from the main thread, or one that lives until it returns: the kernel kills the ranks when the thread
@@ -156,6 +168,7 @@ impl Launcher {
             return Err(LaunchError::EmptyWorld);
         }
         let ranks = self.local_ranks()?;
+        let rhythm = Rhythm::new(self.heartbeat_limit, self.timeout)?;
         let (events, inbox) = mpsc::channel();
         let token = match &self.nodes {
             Some(nodes) => common_token(nodes.count)?,
@@ -165,7 +178,7 @@ impl Launcher {
         let (store, master, job_id) = match &self.nodes {
             Some(nodes) if nodes.rank > 0 => {
                 let timeout = self.rendezvous_timeout;
-                let (store, job_id) = JobStore::join(nodes, self.world_size, &token, timeout, events.clone())?;
+                let (store, job_id) = JobStore::join(nodes, self.world_size, &token, timeout, rhythm, events.clone())?;
                 (store, (nodes.master_addr.clone(), nodes.master_port), job_id)
             }
             nodes => {
@@ -190,6 +203,10 @@ impl Launcher {
 
         let (ends, interrupted_by) = ended?;
         if self.nodes.is_some() {
+            let blames_others = |end: &RankEnd| end.outcome == RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE);
+            if ends.iter().any(blames_others) && !ends.iter().any(RankEnd::is_primary_failure) {
+                store.wait_for_cause();
+            }
             store.leave();
         }
         let summary = LaunchSummary::new(ranks, ends, store.first_failure(), interrupted_by);

@@ -10,7 +10,7 @@ use super::monitor::Membership;
 use crate::launch::environment::{Environment, variables};
 use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
-use crate::launch::identity::{host_identity, random_job_id};
+use crate::launch::identity::{host_identity, host_name, random_job_id};
 use crate::launch::store::{
     Reply, Request, Store, StoreAddress, StoreConnection, StoreServer, StoreServerOptions, deadline_after,
 };
@@ -26,6 +26,10 @@ pub(super) struct Joined {
     pub(super) store: Store,
     pub(super) failure: FailureSignal,
     pub(super) membership: Membership,
+    /// What this rank says when it loses the store.
+    pub(super) store_lost: PeerFailure,
+    /// The same when the store does not answer.
+    pub(super) out_of_reach: PeerFailure,
 }
 
 /// Joins the job of `environment`, within `options.rendezvous_timeout`.
@@ -69,7 +73,7 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
         other => return Err(connection.unexpected("rendezvous", &other)),
     };
 
-    let store = Store::remote(address.clone());
+    let store = Store::remote(address.clone(), options.timeout);
     let announcing_store = store.clone();
     let failure = FailureSignal::announced_by(move |cause| {
         if let Err(error) = announcing_store.fail(cause) {
@@ -94,7 +98,14 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
             what,
         }
     };
-    let membership = Membership::watch(connection, failure.clone(), store_lost, server, options.linger)?;
+    let out_of_reach = PeerFailure {
+        what: match store_lost.rank == rank {
+            true => "lost contact with the launcher (stopped?)".into(),
+            false => lost_contact(&store_lost.host),
+        },
+        ..store_lost.clone()
+    };
+    let membership = Membership::watch(connection, failure.clone(), store_lost.clone(), server, options.linger)?;
     Ok(Joined {
         hosts,
         local_address,
@@ -102,7 +113,15 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
         store,
         failure,
         membership,
+        store_lost,
+        out_of_reach,
     })
+}
+
+/// What a process on another node says when the store does not answer.
+pub(in crate::launch) fn lost_contact(host: &str) -> String {
+    let host = host_name(host);
+    format!("is out of reach: lost contact with host {host} (stopped, or the network between cut?)")
 }
 
 /// What happened when a process on another node loses the store.
