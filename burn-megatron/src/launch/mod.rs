@@ -36,19 +36,25 @@
 mod environment;
 mod error;
 mod failure;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod identity;
 mod interrupt;
 mod launcher;
+mod network;
 mod role;
 mod store;
 mod world;
 
+pub(crate) use environment::MAX_WORLD_SIZE;
 pub use environment::{Environment, variables};
 pub use error::LaunchError;
 pub(crate) use failure::suspicion_key;
 pub use failure::{FailureSignal, PeerFailure, install_panic_hook, report_and_exit};
 pub use identity::{JobToken, host_identity, host_name};
 pub use interrupt::StopFlag;
+pub(crate) use network::listen;
+pub(crate) use store::BoundedStream;
 pub use launcher::{LaunchSummary, Launcher, Nodes, Prefix, RankEnd, RankOutcome};
 pub use role::{Role, enter, join};
 pub use store::{

@@ -5,7 +5,7 @@
 mod reduce;
 mod rendezvous;
 mod shared_memory;
-mod tcp;
+pub(super) mod tcp;
 
 use super::engine::Engine;
 use super::error::CollectiveError;

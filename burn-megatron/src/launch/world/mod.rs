@@ -33,6 +33,9 @@ pub struct JoinOptions {
     pub linger: Duration,
     /// Folder for the ranks' flight records; none: where `BURN_MEGATRON_FLIGHT_RECORDER_DIR` says, if it does.
     pub flight_recorder_folder: Option<PathBuf>,
+    /// Interface to listen on, by name, address or network (`eth0`, `10.0.0.5`, `10.0.0.0/8`); none: the one that
+    /// `BURN_MEGATRON_INTERFACE` says, or else the one that reaches MASTER_ADDR.
+    pub interface: Option<String>,
 }
 
 impl Default for JoinOptions {
@@ -43,6 +46,7 @@ impl Default for JoinOptions {
             timeout: Duration::from_secs(600),
             linger: Duration::from_secs(60),
             flight_recorder_folder: None,
+            interface: None,
         }
     }
 }
@@ -198,7 +202,8 @@ impl World {
         &self.inner.hosts[rank]
     }
 
-    /// Returns this rank's address on the interface that reaches MASTER_ADDR, where other ranks can reach it.
+    /// Returns this rank's address on the interface that was asked for, or else on the one that reaches MASTER_ADDR:
+    /// where it listens for other ranks.
     pub fn local_address(&self) -> IpAddr {
         self.inner.local_address
     }
