@@ -50,7 +50,8 @@ fn mutations() -> impl Strategy<Value = Mutation> {
         (place(), 1_usize..20).prop_map(|(at, length)| Mutation::Remove(at, length)),
         (place(), prop::collection::vec(any::<u8>(), 1..40)).prop_map(|(at, bytes)| Mutation::Insert(at, bytes)),
         (place(), limits, any::<bool>()).prop_map(|(at, number, is_wide)| Mutation::Number(at, number, is_wide)),
-        (place(), place(), place(), 1_usize..60).prop_map(|(at, seed, from, length)| Mutation::Splice(at, seed, from, length)),
+        (place(), place(), place(), 1_usize..60)
+            .prop_map(|(at, seed, from, length)| Mutation::Splice(at, seed, from, length)),
         (place(), 1_usize..60).prop_map(|(at, length)| Mutation::Repeat(at, length)),
     ]
 }
@@ -76,7 +77,10 @@ fn mutate(mut bytes: Vec<u8>, seeds: &[Vec<u8>], mutation: &Mutation) -> Vec<u8>
         Mutation::Remove(at, count) => drop(bytes.drain(at % length..length.min(at % length + count))),
         Mutation::Number(at, number, is_wide) => {
             let number = &number.to_le_bytes()[..if *is_wide { 8 } else { 4 }];
-            bytes[at % length..].iter_mut().zip(number).for_each(|(place, byte)| *place = *byte);
+            bytes[at % length..]
+                .iter_mut()
+                .zip(number)
+                .for_each(|(place, byte)| *place = *byte);
         }
     }
     bytes
@@ -91,7 +95,9 @@ fn fuzz(name: &str) {
         // Every prefix: a connection may break anywhere.
         (0..seed.len()).for_each(|end| run(read, &seed[..end]));
     }
-    let seconds = std::env::var("BURN_MEGATRON_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    let seconds = std::env::var("BURN_MEGATRON_FUZZ_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let mut cases = 0_u64;
     loop {
@@ -103,7 +109,9 @@ fn fuzz(name: &str) {
         let inputs = (any::<usize>(), prop::collection::vec(mutations(), 1..8));
         let result = runner.run(&inputs, |(seed, mutations)| {
             let seed = seeds[seed % seeds.len()].clone();
-            let input = mutations.iter().fold(seed, |bytes, mutation| mutate(bytes, &seeds, mutation));
+            let input = mutations
+                .iter()
+                .fold(seed, |bytes, mutation| mutate(bytes, &seeds, mutation));
             let outcome = catch_unwind(AssertUnwindSafe(|| run(read, &input)));
             outcome.map_err(|_| TestCaseError::fail(format!("input {input:?}")))
         });
@@ -162,7 +170,10 @@ fn a_reader_that_believes_a_length_is_caught() {
     run(believes, &[0, 1, 2]);
     let caught = catch_unwind(|| run(believes, &[9])).unwrap_err();
     match caught.downcast::<String>() {
-        Ok(message) => assert!(message.starts_with("1 bytes of input made it allocate 9437184 bytes"), "{message}"),
+        Ok(message) => assert!(
+            message.starts_with("1 bytes of input made it allocate 9437184 bytes"),
+            "{message}"
+        ),
         Err(other) => resume_unwind(other),
     }
 }

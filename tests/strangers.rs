@@ -49,12 +49,9 @@ fn join(rank: usize, world_size: usize, port: u16, token: &str) -> Result<World,
     World::join(&environment.expect("RANK is set"), &JoinOptions::with_timeout(LONG))
 }
 
-/// Connects all ranks over TCP and adds up; `pause` comes before the last rank connects, while the others listen.
-fn compute(world: &World, pause: Duration) {
+/// Connects all ranks over TCP, adds up, and returns the group.
+fn compute(world: &World) -> ProcessGroup {
     let ranks: Vec<usize> = (0..world.world_size()).collect();
-    if world.rank() + 1 == world.world_size() {
-        thread::sleep(pause);
-    }
     let options = GroupOptions {
         engine: EngineChoice::Tcp,
     };
@@ -64,6 +61,7 @@ fn compute(world: &World, pause: Duration) {
     let expected = (1..=world.world_size()).sum::<usize>() as f32;
     assert!(sum.iter().all(|value| *value == expected));
     group.barrier().unwrap();
+    group
 }
 
 fn descriptors() -> usize {
@@ -88,28 +86,46 @@ fn raise_descriptor_limit() {
         limit.rlim_cur = limit.rlim_max;
         assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
     }
-    assert!(limit.rlim_cur >= 2 * CROWD as u64, "{} descriptors are too few for a crowd", limit.rlim_cur);
+    assert!(
+        limit.rlim_cur >= 2 * CROWD as u64,
+        "{} descriptors are too few for a crowd",
+        limit.rlim_cur
+    );
 }
 
-/// The addresses on which the processes listen, from the kernel's tables.
-fn listening(pids: &[u32]) -> Vec<SocketAddr> {
+/// Numbers of the kernel for the states of sockets.
+const LISTENING: &str = "0A";
+const CONNECTED: &str = "01";
+
+/// The addresses of the processes' own ends of sockets in this state, from the kernel's tables.
+fn sockets(pids: &[u32], state: &str) -> Vec<SocketAddr> {
     let inode = |link: &Path| {
         let target = fs::read_link(link).ok()?.to_string_lossy().into_owned();
         target.strip_prefix("socket:[")?.strip_suffix(']').map(str::to_owned)
     };
-    let folders = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/fd")).ok());
-    let sockets: HashSet<String> = folders.flatten().flatten().filter_map(|entry| inode(&entry.path())).collect();
+    let folders = pids
+        .iter()
+        .filter_map(|pid| fs::read_dir(format!("/proc/{pid}/fd")).ok());
+    let inodes: HashSet<String> = folders
+        .flatten()
+        .flatten()
+        .filter_map(|entry| inode(&entry.path()))
+        .collect();
     let mut addresses = Vec::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         for line in fs::read_to_string(table).unwrap_or_default().lines().skip(1) {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            if fields[3] != "0A" || !sockets.contains(fields[9]) {
+            if fields[3] != state || !inodes.contains(fields[9]) {
                 continue;
             }
             let (address, port) = fields[1].split_once(':').unwrap();
             // Words of the machine's byte order.
             let bytes: Vec<u8> = (0..address.len() / 8)
-                .flat_map(|word| u32::from_str_radix(&address[8 * word..][..8], 16).unwrap().to_ne_bytes())
+                .flat_map(|word| {
+                    u32::from_str_radix(&address[8 * word..][..8], 16)
+                        .unwrap()
+                        .to_ne_bytes()
+                })
                 .collect();
             let ip: IpAddr = match bytes[..].try_into() {
                 Ok(bytes) => Ipv4Addr::from_octets(bytes).into(),
@@ -142,7 +158,7 @@ impl Crowd {
     fn run(&self) {
         let mut crowded = HashSet::new();
         while !self.is_over() {
-            for door in listening(&[std::process::id()]) {
+            for door in sockets(&[std::process::id()], LISTENING) {
                 if crowded.insert(door) {
                     self.doors.lock().unwrap().insert(door);
                     self.crowd_at(door);
@@ -228,7 +244,11 @@ fn a_crowd_at_every_door_neither_delays_a_job_nor_takes_its_memory() {
                     let port = server.address().port();
                     scope.spawn(move || {
                         let world = join(rank, 3, port, token).unwrap();
-                        compute(&world, Duration::from_secs(1));
+                        // While a group connects, its ranks listen: new doors, again and again.
+                        for _ in 0..30 {
+                            compute(&world);
+                            thread::sleep(Duration::from_millis(50));
+                        }
                         world.leave();
                     });
                 }
@@ -237,13 +257,19 @@ fn a_crowd_at_every_door_neither_delays_a_job_nor_takes_its_memory() {
             start.elapsed()
         });
         while !is_done.load(Ordering::Relaxed) && !job.is_finished() {
-            let held: usize = crowds.iter().map(|crowd| crowd.held.load(Ordering::Relaxed)).sum();
-            most_descriptors = most_descriptors.max(descriptors().saturating_sub(held));
+            let held = || -> usize { crowds.iter().map(|crowd| crowd.held.load(Ordering::Relaxed)).sum() };
+            let (before, now, after) = (held(), descriptors(), held());
+            // Counting takes time, in which a crowd grows by hundreds.
+            if before == after {
+                most_descriptors = most_descriptors.max(now.saturating_sub(before));
+            }
             most_memory = most_memory.max(resident_bytes());
             thread::sleep(Duration::from_millis(10));
         }
         let joined = job.join();
-        crowds.iter().for_each(|crowd| crowd.stop.store(true, Ordering::Relaxed));
+        crowds
+            .iter()
+            .for_each(|crowd| crowd.stop.store(true, Ordering::Relaxed));
         taken = joined.unwrap();
     });
     let made: usize = crowds.iter().map(|crowd| crowd.made.load(Ordering::Relaxed)).sum();
@@ -259,8 +285,15 @@ fn a_crowd_at_every_door_neither_delays_a_job_nor_takes_its_memory() {
     assert_eq!(server.first_failure(), None);
     // The store's 4 * 3 + 64 connections, and two ranks' 256 candidates; the job's own, and those in between.
     let allowed = descriptors_before + 4 * 3 + 64 + 2 * 256 + 150;
-    assert!(most_descriptors <= allowed, "{most_descriptors} descriptors, {allowed} allowed");
-    assert!(most_memory - memory_before < 64 << 20, "{} bytes more", most_memory - memory_before);
+    assert!(
+        most_descriptors <= allowed,
+        "{most_descriptors} descriptors, {allowed} allowed"
+    );
+    assert!(
+        most_memory - memory_before < 64 << 20,
+        "{} bytes more",
+        most_memory - memory_before
+    );
 }
 
 /// A relay in front of a store, which keeps what goes over it.
@@ -279,7 +312,9 @@ impl Relay {
         // Ends with the process: nothing waits for it.
         thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
-                let server = TcpStream::connect(store).unwrap();
+                let Ok(server) = TcpStream::connect(store) else {
+                    continue;
+                };
                 let index = {
                     let mut all = all.lock().unwrap();
                     all.push(Default::default());
@@ -313,7 +348,7 @@ fn run_over_relay(server: &StoreServer, token: &str) -> Relay {
     thread::scope(|scope| {
         for rank in 0..2 {
             let port = relay.port;
-            scope.spawn(move || compute(&join(rank, 2, port, token).unwrap(), Duration::ZERO));
+            scope.spawn(move || drop(compute(&join(rank, 2, port, token).unwrap())));
         }
     });
     relay
@@ -335,11 +370,16 @@ fn the_token_never_crosses_the_wire_and_what_does_opens_nothing() {
     let relay = run_over_relay(&server, token);
     let said = relay.said.lock().unwrap();
     assert!(said.len() >= 4, "{} connections went over the relay", said.len());
-    let raw: Vec<u8> = (0..16).map(|at| u8::from_str_radix(&token[2 * at..][..2], 16).unwrap()).collect();
+    let raw: Vec<u8> = (0..16)
+        .map(|at| u8::from_str_radix(&token[2 * at..][..2], 16).unwrap())
+        .collect();
     for bytes in said.iter().flatten() {
         // Nor any half of it, as text or as the bytes that it stands for.
         for secret in [&token.as_bytes()[..16], &token.as_bytes()[16..], &raw[..8], &raw[8..]] {
-            assert!(!bytes.windows(secret.len()).any(|piece| piece == secret), "the token crossed the wire");
+            assert!(
+                !bytes.windows(secret.len()).any(|piece| piece == secret),
+                "the token crossed the wire"
+            );
         }
     }
     // Every client's words again, to the same store.
@@ -350,7 +390,10 @@ fn the_token_never_crosses_the_wire_and_what_does_opens_nothing() {
         let mut answer = Vec::new();
         let _ = replay.read_to_end(&mut answer);
         // Magic and a new nonce, then refused (0) and no proof; a reset may have cut that short.
-        assert!(answer.len() <= 73 && answer.iter().skip(40).all(|byte| *byte == 0), "{answer:?}");
+        assert!(
+            answer.len() <= 73 && answer.iter().skip(40).all(|byte| *byte == 0),
+            "{answer:?}"
+        );
     }
 }
 
@@ -371,7 +414,7 @@ fn a_rank_of_another_job_is_refused_at_once_and_nobody_else_notices() {
         for (server, token) in [(&servers[0], one), (&servers[1], other)] {
             for rank in 0..2 {
                 let port = server.address().port();
-                scope.spawn(move || compute(&join(rank, 2, port, token).unwrap(), Duration::ZERO));
+                scope.spawn(move || drop(compute(&join(rank, 2, port, token).unwrap())));
             }
         }
     });
@@ -415,19 +458,14 @@ fn part_rank() {
         .init();
     let environment = Environment::detect().unwrap().expect("a launcher started this rank");
     let world = burn_megatron::launch::join(&environment, &JoinOptions::with_timeout(LONG)).unwrap();
-    if world.rank() == 0 {
-        fs::write(folder.join("token"), world.job_token()).unwrap();
-    } else {
-        fs::write(folder.join("pid"), std::process::id().to_string()).unwrap();
-        // The other one listens for this one meanwhile.
-        wait_for(&folder.join("go"));
-    }
-    compute(&world, Duration::ZERO);
+    let _group = compute(&world);
+    fs::write(folder.join(format!("ready-{}", world.rank())), world.job_token()).unwrap();
+    wait_for(&folder.join("go"));
     let error = LaunchError::EmptyWorld;
     burn_megatron::launch::report_and_exit(&world, &error);
 }
 
-/// A job of this program: the launcher and two ranks, of which one waits for `go` while the other listens.
+/// A job of this program: the launcher and two ranks, which have connected and wait for `go`.
 struct Job {
     child: Child,
     folder: tempfile::TempDir,
@@ -450,43 +488,79 @@ impl Job {
             .spawn()
             .unwrap();
         let job = Job { child, folder };
-        wait_for(&job.folder.path().join("token"));
-        wait_for(&job.folder.path().join("pid"));
+        wait_for(&job.folder.path().join("ready-0"));
+        wait_for(&job.folder.path().join("ready-1"));
         job
     }
 
     /// The launcher and the processes that it has started.
     fn pids(&self) -> Vec<u32> {
         let pid = self.child.id();
-        let children = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().filter_map(|task| {
-            fs::read_to_string(task.path().join("children")).ok()
-        });
-        let children: Vec<u32> = children.flat_map(|text| text.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect();
-        assert_eq!(children.len(), 2);
+        let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let children: Vec<u32> = children
+            .flat_map(|text| {
+                text.split_whitespace()
+                    .map(|pid| pid.parse().unwrap())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
         [vec![pid], children].concat()
     }
 
-    /// The addresses of the store and of the rank that listens.
-    fn doors(&self) -> Vec<SocketAddr> {
-        let end = Instant::now() + Duration::from_secs(30);
-        loop {
-            let doors = listening(&self.pids());
-            if doors.len() >= 2 {
-                return doors;
-            }
-            assert!(Instant::now() < end, "only {doors:?} listen");
-            thread::sleep(Duration::from_millis(10));
-        }
+    /// Fails unless the store listens on this address only, and everybody is connected by it.
+    fn expect_only(&self, ip: IpAddr) {
+        let doors = sockets(&self.pids(), LISTENING);
+        assert!(
+            matches!(&doors[..], [store] if store.ip() == ip),
+            "listens on {doors:?}, expected {ip}"
+        );
+        // Both ends of two ranks' lives, and of their two connections to each other. A rank publishes the address that
+        // it listens on, and an accepted connection has that address.
+        let connected = sockets(&self.pids(), CONNECTED);
+        assert!(
+            connected.len() >= 8 && connected.iter().all(|end| end.ip() == ip),
+            "{connected:?}, expected {ip}"
+        );
     }
 
     /// Lets the job end; returns all that it printed.
-    fn end(self) -> String {
+    fn end(mut self) -> String {
         fs::write(self.folder.path().join("go"), "").unwrap();
-        let output = self.child.wait_with_output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
+        let outputs = [
+            Box::new(self.child.stdout.take().unwrap()) as Box<dyn Read + Send>,
+            Box::new(self.child.stderr.take().unwrap()),
+        ];
+        let readers = outputs.map(|mut output| {
+            thread::spawn(move || {
+                let mut bytes = Vec::new();
+                output.read_to_end(&mut bytes).unwrap();
+                bytes
+            })
+        });
+        let end = Instant::now() + LONG;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < end, "the job does not end");
+            thread::sleep(Duration::from_millis(10));
+        };
+        let text = readers.map(|reader| reader.join().unwrap()).concat();
         let text = String::from_utf8_lossy(&text).into_owned();
-        assert!(output.status.success(), "{text}");
+        assert!(status.success(), "{text}");
         text
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // A test that fails leaves no job behind; the kernel ends the ranks with their launcher.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -494,23 +568,38 @@ impl Job {
 fn the_token_is_in_no_command_line_and_in_nothing_that_is_printed() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let job = Job::start(None);
-    let token = fs::read_to_string(job.folder.path().join("token")).unwrap();
+    let token = fs::read_to_string(job.folder.path().join("ready-0")).unwrap();
     assert_eq!(token.len(), 64);
     let pids = job.pids();
     let mut seen = 0;
     for process in fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(line) = fs::read(process.path().join("cmdline")) else { continue };
-        assert!(!String::from_utf8_lossy(&line).contains(&token), "{:?} shows the token", process.path());
+        let Ok(line) = fs::read(process.path().join("cmdline")) else {
+            continue;
+        };
+        assert!(
+            !String::from_utf8_lossy(&line).contains(&token),
+            "{:?} shows the token",
+            process.path()
+        );
         let pid = process.file_name().to_string_lossy().parse().unwrap_or(0);
         seen += usize::from(pids.contains(&pid) && !line.is_empty());
     }
     assert_eq!(seen, 3, "a launcher and two ranks have command lines");
-    let doors = job.doors();
-    assert!(doors.iter().all(|door| door.ip() == Ipv4Addr::LOCALHOST), "a job on one node listens on {doors:?}");
+    // Unless told otherwise, a job on one node is seen by nobody outside.
+    job.expect_only(Ipv4Addr::LOCALHOST.into());
     let printed = job.end();
-    assert!(printed.contains("TRACE") || printed.contains("DEBUG"), "the log is on:\n{printed}");
-    assert!(printed.contains("the world size is 0"), "the error is there:\n{printed}");
-    assert!(!printed.contains(&token) && !printed.contains(&token[..16]), "the token was printed:\n{printed}");
+    assert!(
+        printed.contains("TRACE") || printed.contains("DEBUG"),
+        "the log is on:\n{printed}"
+    );
+    assert!(
+        printed.contains("the world size is 0"),
+        "the error is there:\n{printed}"
+    );
+    assert!(
+        !printed.contains(&token) && !printed.contains(&token[..16]),
+        "the token was printed:\n{printed}"
+    );
 }
 
 #[test]
@@ -532,16 +621,18 @@ fn a_job_listens_on_the_interface_that_was_asked_for_and_on_no_other() {
     }
     for (wish, ip) in wishes {
         let job = Job::start(Some(&wish));
-        let doors = job.doors();
-        println!("{wish}: {doors:?}");
-        assert!(doors.iter().all(|door| door.ip() == ip), "{wish}: {doors:?}");
+        job.expect_only(ip);
         job.end();
+        println!("{wish}: on {ip} only");
     }
 }
 
 #[test]
 fn an_interface_that_is_not_there_is_an_error_that_lists_those_that_are() {
     let error = Launcher::new(2).interface("none7").run().unwrap_err().to_string();
-    assert!(error.starts_with("this host has no interface \"none7\" (BURN_MEGATRON_INTERFACE); it has "), "{error}");
+    assert!(
+        error.starts_with("this host has no interface \"none7\" (BURN_MEGATRON_INTERFACE); it has "),
+        "{error}"
+    );
     assert!(error.contains("lo 127.0.0.1"), "{error}");
 }

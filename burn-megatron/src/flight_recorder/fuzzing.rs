@@ -13,10 +13,15 @@ const MAX_FILES: usize = 4;
 /// A record that is read is written as it was read, and the report of any records can be made and printed.
 pub fn flight_record(data: &[u8]) {
     let files = data.split(|byte| *byte == SEPARATOR).take(MAX_FILES);
-    let records: Vec<RankRecord> = files.filter_map(|bytes| parse(Path::new("record"), bytes).ok()).collect();
+    let records: Vec<RankRecord> = files
+        .filter_map(|bytes| parse(Path::new("record"), bytes).ok())
+        .collect();
     for record in &records {
         let bytes = serde_json::to_vec(record).expect("a record can be written");
-        assert_eq!(&parse(Path::new("again"), &bytes).expect("what is written can be read"), record);
+        assert_eq!(
+            &parse(Path::new("again"), &bytes).expect("what is written can be read"),
+            record
+        );
     }
     if !records.is_empty() {
         assert!(!Report::new(&records).to_string().is_empty());

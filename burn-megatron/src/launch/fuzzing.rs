@@ -64,7 +64,10 @@ pub fn environment(data: &[u8]) {
     match Environment::from_lookup(lookup) {
         Ok(None) => {}
         Ok(Some(found)) => {
-            assert!(found.rank < found.world_size && found.world_size <= MAX_WORLD_SIZE, "{found:?}");
+            assert!(
+                found.rank < found.world_size && found.world_size <= MAX_WORLD_SIZE,
+                "{found:?}"
+            );
             assert!(found.local_rank < found.local_world_size, "{found:?}");
             assert!(found.local_world_size <= found.world_size, "{found:?}");
             assert!(found.master_port > 0 && !found.master_addr.is_empty(), "{found:?}");
@@ -84,7 +87,10 @@ pub fn environment(data: &[u8]) {
 pub fn environment_seeds() -> Vec<Vec<u8>> {
     let lines = |values: &[(&str, &str)]| {
         let line = |(name, value): &(&str, &str)| {
-            let index = NAMES.iter().position(|known| known == name).expect("a name that is read");
+            let index = NAMES
+                .iter()
+                .position(|known| known == name)
+                .expect("a name that is read");
             format!("{}{value}\n", char::from(b'A' + index as u8))
         };
         values.iter().map(line).collect::<String>().into_bytes()

@@ -53,10 +53,10 @@ pub(crate) use failure::suspicion_key;
 pub use failure::{FailureSignal, PeerFailure, install_panic_hook, report_and_exit};
 pub use identity::{JobToken, host_identity, host_name};
 pub use interrupt::StopFlag;
-pub(crate) use network::listen;
-pub(crate) use store::BoundedStream;
 pub use launcher::{LaunchSummary, Launcher, Nodes, Prefix, RankEnd, RankOutcome};
+pub(crate) use network::listen;
 pub use role::{Role, enter, join};
+pub(crate) use store::BoundedStream;
 pub use store::{
     FailureCallback, MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store, StoreServer, StoreServerOptions,
 };

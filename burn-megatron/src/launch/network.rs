@@ -86,11 +86,17 @@ pub(super) fn chosen_address(chosen: Option<&str>) -> Result<Option<IpAddr>, Lau
 }
 
 fn address_among(wish: &str, interfaces: &[Interface]) -> Result<IpAddr, LaunchError> {
-    Selection::parse(wish).choose(interfaces).ok_or_else(|| LaunchError::NoSuchInterface {
-        wish: wish.to_string(),
-        variable: variables::INTERFACE,
-        present: interfaces.iter().map(Interface::to_string).collect::<Vec<_>>().join(", "),
-    })
+    Selection::parse(wish)
+        .choose(interfaces)
+        .ok_or_else(|| LaunchError::NoSuchInterface {
+            wish: wish.to_string(),
+            variable: variables::INTERFACE,
+            present: interfaces
+                .iter()
+                .map(Interface::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
+        })
 }
 
 /// The addresses of this host. Those that only count on one link are left out: other hosts cannot use them as they are.
@@ -119,10 +125,12 @@ pub(super) fn store_address(
     is_one_host: bool,
     interface: Option<IpAddr>,
 ) -> Result<SocketAddr, LaunchError> {
-    let resolved = (master_addr, port).to_socket_addrs().map_err(|source| LaunchError::System {
-        action: format!("cannot resolve {}={master_addr:?}", variables::MASTER_ADDR),
-        source,
-    })?;
+    let resolved = (master_addr, port)
+        .to_socket_addrs()
+        .map_err(|source| LaunchError::System {
+            action: format!("cannot resolve {}={master_addr:?}", variables::MASTER_ADDR),
+            source,
+        })?;
     let resolved: Vec<IpAddr> = resolved.map(|address| address.ip()).collect();
     let own: Vec<IpAddr> = interfaces()?.into_iter().map(|interface| interface.address).collect();
     choose_store_address(master_addr, &resolved, &own, is_one_host, interface).map(|ip| SocketAddr::new(ip, port))

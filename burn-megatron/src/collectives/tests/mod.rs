@@ -12,7 +12,8 @@ use super::{EngineChoice, GroupOptions, ProcessGroup};
 use crate::launch::{PeerFailure, World};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
-use worlds::{join_worlds, join_worlds_on};
+pub(in crate::collectives) use worlds::join_worlds;
+use worlds::join_worlds_on;
 
 /// The bound of waits that are not meant to run out.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);

@@ -11,8 +11,8 @@ mod slurm_lists;
 
 use std::env;
 
-use self::reader::Reader;
 pub(crate) use self::reader::MAX_WORLD_SIZE;
+use self::reader::Reader;
 pub(super) use self::reader::{job_token, port};
 use super::error::LaunchError;
 use super::identity::JobToken;
@@ -196,10 +196,16 @@ pub(super) mod fuzzing {
     /// Reads both of Slurm's short forms from any text.
     pub fn hosts_and_tasks(text: &str, node: usize) {
         if let Ok(host) = first_host(text) {
-            assert!(!host.is_empty() && host.len() <= text.len(), "{text:?} begins with host {host:?}");
+            assert!(
+                !host.is_empty() && host.len() <= text.len(),
+                "{text:?} begins with host {host:?}"
+            );
         }
         if let Ok((here, total)) = tasks_per_node(text, node) {
-            assert!(0 < here && here <= total, "{text:?} has {here} of {total} tasks on node {node}");
+            assert!(
+                0 < here && here <= total,
+                "{text:?} has {here} of {total} tasks on node {node}"
+            );
         }
     }
 }

@@ -87,14 +87,24 @@ fn store_listens_where_the_ranks_look_for_it_and_nowhere_else() {
         ("2001:db8::9", &["2001:db8::9"], false, "::"),
     ];
     for (master, resolved, is_one_host, expected) in cases {
-        assert_eq!(store_at(master, resolved, is_one_host, None), Ok(ip(expected)), "{master} {resolved:?}");
+        assert_eq!(
+            store_at(master, resolved, is_one_host, None),
+            Ok(ip(expected)),
+            "{master} {resolved:?}"
+        );
     }
 }
 
 #[test]
 fn store_listens_on_the_interface_that_was_asked_for_or_says_that_nobody_would_find_it() {
-    assert_eq!(store_at("node0", &["10.0.0.5", "192.168.1.5"], false, Some("10.0.0.5")), Ok(ip("10.0.0.5")));
-    assert_eq!(store_at("203.0.113.9", &["203.0.113.9"], false, Some("10.0.0.5")), Ok(ip("10.0.0.5")));
+    assert_eq!(
+        store_at("node0", &["10.0.0.5", "192.168.1.5"], false, Some("10.0.0.5")),
+        Ok(ip("10.0.0.5"))
+    );
+    assert_eq!(
+        store_at("203.0.113.9", &["203.0.113.9"], false, Some("10.0.0.5")),
+        Ok(ip("10.0.0.5"))
+    );
     assert_eq!(
         store_at("node0", &["192.168.1.5"], false, Some("10.0.0.5")).unwrap_err(),
         "the interface that was asked for has the address 10.0.0.5, but the ranks look for the store at \"node0\", which \

@@ -72,7 +72,11 @@ pub fn store_handshake(data: &[u8]) {
         // The token is in no message. A true handshake, recorded; the input decides where the replay departs from it.
         let (client_said, server_said) = record(&token);
         for said in [&client_said, &server_said] {
-            assert!(!said.windows(8).any(|piece| TOKEN.as_bytes().windows(8).any(|secret| secret == piece)));
+            assert!(
+                !said
+                    .windows(8)
+                    .any(|piece| TOKEN.as_bytes().windows(8).any(|secret| secret == piece))
+            );
         }
         let from = usize::from(script.byte()) % (client_said.len() + 1);
         let mut replayed = client_said;
@@ -113,12 +117,19 @@ fn record(token: &JobToken) -> (Vec<u8>, Vec<u8>) {
         ours.write_all(&greeting).await.expect("it fits");
         let mut answer = greeting;
         ours.read_exact(&mut answer).await.expect("the server greets");
-        let proof = handshake::proof(token, b"client", &greeting, &answer).finalize().into_bytes();
+        let proof = handshake::proof(token, b"client", &greeting, &answer)
+            .finalize()
+            .into_bytes();
         ours.write_all(&proof).await.expect("it fits");
         let mut verdict = [0; 33];
-        ours.read_exact(&mut verdict).await.expect("the server gives its verdict");
+        ours.read_exact(&mut verdict)
+            .await
+            .expect("the server gives its verdict");
         assert!(server.await.expect("no panic").is_ok(), "the true handshake succeeds");
-        ([&greeting[..], &proof[..]].concat(), [&answer[..], &verdict[..]].concat())
+        (
+            [&greeting[..], &proof[..]].concat(),
+            [&answer[..], &verdict[..]].concat(),
+        )
     })
 }
 
@@ -128,7 +139,10 @@ fn refused_by_server(token: &JobToken, said: &[u8]) {
         ours.write_all(said).await.expect("it fits");
         ours.shutdown().await.expect("a pipe closes");
         let result = handshake::accept(&mut theirs, token).await;
-        assert!(result.is_err(), "the server let somebody in who does not know the token");
+        assert!(
+            result.is_err(),
+            "the server let somebody in who does not know the token"
+        );
         // Enough to answer with, and no proof among it: magic and nonce, a refusal of zeros.
         drop(theirs);
         let mut answer = Vec::new();
@@ -184,7 +198,13 @@ pub fn store_server_seeds() -> Vec<Vec<u8>> {
     // One act per line: who, what, and its bytes.
     let all_register = [vec![0, 0, 2, 0], vec![1, 0, 2, 1], vec![2, 0, 2, 2]].concat();
     vec![
-        [vec![0, 3, 5, b'v', b'a', b'l', b'u', b'e'], vec![0, 4, 1], vec![0, 5, 7], vec![0, 6]].concat(),
+        [
+            vec![0, 3, 5, b'v', b'a', b'l', b'u', b'e'],
+            vec![0, 4, 1],
+            vec![0, 5, 7],
+            vec![0, 6],
+        ]
+        .concat(),
         [all_register.clone(), vec![0, 7], vec![1, 7], vec![2, 7]].concat(),
         [all_register.clone(), vec![1, 8], vec![3, 4, 1]].concat(),
         [vec![3, 9, 1], vec![3, 7], vec![0, 10, 2]].concat(),
@@ -258,7 +278,9 @@ impl Play {
             }
             request => {
                 let answer = tokio::time::timeout(ANSWER_LIMIT, read_body_async(&mut client.stream)).await;
-                let body = answer.expect("every request has an answer in time").expect("an answer is whole");
+                let body = answer
+                    .expect("every request has an answer in time")
+                    .expect("an answer is whole");
                 let reply = Reply::from_body(&body).expect("an answer is a message");
                 self.compare(&request, &reply);
             }
@@ -283,9 +305,13 @@ impl Play {
                 }
             }
             (Request::Wait { key, .. }, Reply::TimedOut | Reply::Failed(_)) => {
-                assert!(!self.keys.contains_key(key), "key {key:?} is set, and a wait for it is in vain");
+                assert!(
+                    !self.keys.contains_key(key),
+                    "key {key:?} is set, and a wait for it is in vain"
+                );
             }
-            (Request::Goodbye | Request::Add { .. }, Reply::Rejected(_)) | (Request::Fail(_) | Request::Ended { .. }, Reply::Done) => {}
+            (Request::Goodbye | Request::Add { .. }, Reply::Rejected(_))
+            | (Request::Fail(_) | Request::Ended { .. }, Reply::Done) => {}
             (request, reply) => panic!("{request:?} was answered by {reply:?}"),
         }
         if let Request::Fail(_) = request {
@@ -322,7 +348,9 @@ impl Play {
         if let Some(client) = self.clients[who].take() {
             drop(client.stream);
             let ended = tokio::time::timeout(ANSWER_LIMIT, client.server).await;
-            ended.expect("the server notices that a client has gone").expect("no panic");
+            ended
+                .expect("the server notices that a client has gone")
+                .expect("no panic");
             if !client.in_step {
                 self.keys.clear();
             }
@@ -360,7 +388,11 @@ fn request(act: u8, script: &mut Script<'_>) -> Request {
         },
         5 | 15 => Request::Add {
             key: key(script),
-            delta: if act == 5 { i64::from(script.byte() as i8) } else { i64::MAX },
+            delta: if act == 5 {
+                i64::from(script.byte() as i8)
+            } else {
+                i64::MAX
+            },
         },
         6 => Request::Delete { key: key(script) },
         9 => Request::Watch {
@@ -410,7 +442,11 @@ async fn settle() {
 /// Runs on a runtime whose clock jumps to the next event instead of waiting for it.
 fn run_on_runtime<T>(future: impl Future<Output = T>) -> T {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_time().start_paused(true).build().expect("a runtime starts");
+    let runtime = builder
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime starts");
     LocalSet::new().block_on(&runtime, future)
 }
 

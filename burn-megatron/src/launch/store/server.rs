@@ -160,12 +160,15 @@ async fn serve(listener: TcpListener, job: Arc<Job>) -> io::Result<()> {
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    // Those that were made to give way are still counted until they have.
-                    while connections.try_join_next().is_some() {}
                     // At the limit, the stranger that has dawdled longest makes room: ranks are never shut out by
                     // half-open connections.
-                    if connections.len() >= limit && !strangers.evict_oldest() {
-                        continue;
+                    if connections.len() >= limit {
+                        if !strangers.evict_oldest() {
+                            continue;
+                        }
+                        // Until it has: accepting goes faster than ending, so a crowd would pile up otherwise. This
+                        // also lets those that are there be heard before they are pushed out.
+                        connections.join_next().await;
                     }
                     if let Err(error) = super::set_socket_options(&stream) {
                         tracing::debug!(%error, "store: connection closed at once");

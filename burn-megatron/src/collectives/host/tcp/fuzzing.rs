@@ -27,7 +27,10 @@ pub fn rank_handshake(data: &[u8]) {
         _ => {
             let (mut recorded, _) = record();
             let from = usize::from(cut) % (recorded.len() + 1);
-            recorded[from..].iter_mut().zip(said).for_each(|(place, byte)| *place = *byte);
+            recorded[from..]
+                .iter_mut()
+                .zip(said)
+                .for_each(|(place, byte)| *place = *byte);
             recorded
         }
     };
@@ -87,7 +90,11 @@ fn record() -> (Vec<u8>, Vec<u8>) {
     };
     handshake::initiate(&mut pair, &hello(), TOKEN).expect("both ends know the token");
     for said in [&pair.said, &pair.answered] {
-        assert!(!said.windows(8).any(|piece| TOKEN.windows(8).any(|secret| secret == piece)));
+        assert!(
+            !said
+                .windows(8)
+                .any(|piece| TOKEN.windows(8).any(|secret| secret == piece))
+        );
     }
     (pair.said, pair.answered)
 }
@@ -168,14 +175,19 @@ pub fn call_descriptor(data: &[u8]) {
     let (blocks, _) = data.as_chunks::<{ CallDescriptor::BYTES }>();
     let mut calls = Vec::new();
     for block in blocks.iter().take(label.size()) {
-        let Some(call) = CallDescriptor::from_bytes(block) else { continue };
+        let Some(call) = CallDescriptor::from_bytes(block) else {
+            continue;
+        };
         assert_eq!(&call.to_bytes(), block, "{call:?} has two encodings");
         assert_eq!(CallDescriptor::decode(call.encode()), Some(call));
         assert!(!label.describe(&call).is_empty());
         calls.push(call);
     }
     if let [first, .., last] = &calls[..] {
-        assert_eq!(label.compare_calls(&calls).is_ok(), calls.iter().all(|call| call == first));
+        assert_eq!(
+            label.compare_calls(&calls).is_ok(),
+            calls.iter().all(|call| call == first)
+        );
         let index = calls.len() - 1;
         if label.compare_transfer((index, last), (0, first)).is_ok() {
             assert_eq!((last.length, last.element_type), (first.length, first.element_type));

@@ -235,7 +235,9 @@ impl Mesh<'_> {
             // Out of descriptors, or a connection already gone again: the next round tries again. Not more than there is
             // room for, or else a crowd would push out a rank before it was heard.
             for _ in 0..ACCEPTED_PER_ROUND {
-                let Ok((stream, address)) = listener.accept() else { break };
+                let Ok((stream, address)) = listener.accept() else {
+                    break;
+                };
                 if candidates.len() == MAX_CANDIDATES {
                     candidates.pop_front();
                 }
