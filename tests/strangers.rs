@@ -1,6 +1,9 @@
 //! Everything that listens, among strangers: a crowd that says nothing, too little, too slowly, nonsense or what it has
 //! overheard, while real jobs come together and compute. What is listened on, and where the job's secret may not appear.
 
+// Helpers of tests, which clippy does not know as such outside of `cfg(test)`.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Write};

@@ -68,7 +68,7 @@ pub fn store_handshake(data: &[u8]) {
     let token = JobToken::from_text(TOKEN);
     let mut script = Script::new(data);
     let mode = script.byte();
-    if mode % 4 == 0 {
+    if mode.is_multiple_of(4) {
         // The token is in no message. A true handshake, recorded; the input decides where the replay departs from it.
         let (client_said, server_said) = record(&token);
         for said in [&client_said, &server_said] {
