@@ -639,3 +639,12 @@ fn an_interface_that_is_not_there_is_an_error_that_lists_those_that_are() {
     );
     assert!(error.contains("lo 127.0.0.1"), "{error}");
 }
+
+#[test]
+fn a_world_beyond_all_bounds_is_an_error_before_anything_is_allocated() {
+    let error = Launcher::new(usize::MAX).run().unwrap_err().to_string();
+    assert!(
+        error.ends_with("must be at most 1048576; valid: 1 to 1048576"),
+        "{error}"
+    );
+}

@@ -34,7 +34,7 @@ use signal_hook::iterator::Signals;
 use self::children::Children;
 use self::job_store::{JobStore, common_token};
 use self::watch::{Event, Watch};
-use super::environment::{port, variables};
+use super::environment::{MAX_WORLD_SIZE, port, variables};
 use super::error::LaunchError;
 use super::identity::{JobToken, random_job_id};
 use super::network::{chosen_address, store_address};
@@ -165,6 +165,13 @@ impl Launcher {
     pub fn run(self) -> Result<LaunchSummary, LaunchError> {
         if self.world_size == 0 {
             return Err(LaunchError::EmptyWorld);
+        }
+        if self.world_size > MAX_WORLD_SIZE {
+            return Err(LaunchError::InvalidNodes {
+                what: "world size",
+                value: self.world_size,
+                rule: format!("must be at most {MAX_WORLD_SIZE}; valid: 1 to {MAX_WORLD_SIZE}"),
+            });
         }
         let ranks = self.local_ranks()?;
         let (events, inbox) = mpsc::channel();
