@@ -75,6 +75,10 @@ pub struct NodeArguments {
     /// Port on node 0 where the ranks meet
     #[arg(long, value_name = "PORT", default_value_t = 29500, value_parser = clap::value_parser!(u16).range(1..))]
     pub master_port: u16,
+    /// Interface to listen on: a name, an address or a network such as 10.0.0.0/8 [default: loopback on one node, else
+    /// the one that reaches node 0]
+    #[arg(long, value_name = "INTERFACE", env = "BURN_MEGATRON_INTERFACE")]
+    pub interface: Option<String>,
 }
 
 /// How the ranks talk to each other.
@@ -306,6 +310,7 @@ impl Default for NodeArguments {
             node_rank: 0,
             master_addr: None,
             master_port: 29500,
+            interface: None,
         }
     }
 }

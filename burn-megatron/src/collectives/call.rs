@@ -188,7 +188,8 @@ impl CallDescriptor {
     pub(crate) fn decode(words: [u64; 4]) -> Option<CallDescriptor> {
         let [sequence, codes, length, other] = words;
         let byte = |index: u32| (codes >> (8 * index)) as u8 as usize;
-        if codes >> 32 != MAGIC {
+        // The byte that stands for nothing is zero, so a descriptor has one encoding.
+        if codes >> 32 != MAGIC || byte(3) != 0 {
             return None;
         }
         let reduce_op = match byte(2) {
@@ -367,6 +368,16 @@ mod tests {
             };
             prop_assert_eq!(CallDescriptor::decode(call.encode()), Some(call));
             prop_assert_eq!(CallDescriptor::from_bytes(&call.to_bytes()), Some(call));
+        }
+
+        #[test]
+        fn a_descriptor_has_one_encoding(words: [u64; 4], codes in 0_u32..1 << 25) {
+            // Peers and lengths of all sizes are descriptors; codes of more than three bytes are not.
+            let words = [words[0], MAGIC << 32 | u64::from(codes), words[2], words[3]];
+            if let Some(call) = CallDescriptor::decode(words) {
+                prop_assert_eq!(call.encode(), words);
+            }
+            prop_assert_eq!(CallDescriptor::decode([0, MAGIC << 32 | 1 << 24, 0, 0]), None);
         }
 
         #[test]

@@ -32,6 +32,8 @@ mod call;
 mod element;
 mod engine;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod group_core;
 mod health;
 mod host;

@@ -6,7 +6,7 @@ mod hierarchical;
 pub(super) mod reduce;
 pub(super) mod rendezvous;
 mod shared_memory;
-mod tcp;
+pub(super) mod tcp;
 
 use super::engine::Engine;
 use super::error::CollectiveError;

@@ -23,8 +23,8 @@ use crate::launch::{PeerFailure, World};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 pub use suite::{Case, Suite};
-pub(super) use worlds::join_worlds_on;
-use worlds::{free_port, join_world, join_worlds};
+use worlds::{free_port, join_world};
+pub(super) use worlds::{join_worlds, join_worlds_on};
 
 /// The bound of waits that are not meant to run out.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -137,6 +137,7 @@ for_each_case!(tests_of_engine! hierarchical Hierarchical);
 
 /// Runs `body` on `n` ranks, which are threads, at the same time and returns what each returned, by rank. A rank that
 /// panics raises the failure signal of the others, then the whole test fails.
+#[cfg(test)]
 pub(super) fn run_ranks<R: Send>(n: usize, timeout: Duration, body: impl Fn(World) -> R + Sync) -> Vec<R> {
     run_worlds(join_worlds(n, timeout), body)
 }

@@ -4,8 +4,8 @@ use super::*;
 use crate::launch::{Environment, JoinOptions};
 use std::net::TcpListener;
 
-/// Returns the worlds of a new job, by rank, for ranks that are threads. Rank 0 hosts the store; all share this host.
-pub(super) fn join_worlds(n: usize, timeout: Duration) -> Vec<World> {
+/// Returns the worlds of a new job, by rank. Rank 0 hosts the store; all ranks share this host.
+pub(in crate::collectives) fn join_worlds(n: usize, timeout: Duration) -> Vec<World> {
     join_worlds_on(&vec![None; n], timeout)
 }
 

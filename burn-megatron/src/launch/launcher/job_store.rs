@@ -1,6 +1,5 @@
 //! [`JobStore`]: the store as a launcher sees it: its own, or that of the launcher on node 0.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::launch::failure::{FailureSignal, PeerFailure};
 use crate::launch::heartbeat::Rhythm;
 use crate::launch::identity::{JobToken, own_host};
 use crate::launch::store::{Reply, Request, Store, StoreAddress, StoreConnection, StoreServer};
-use crate::launch::world::rendezvous::{listen_address, lost_contact, lost_store_of_node_zero};
+use crate::launch::world::rendezvous::{lost_contact, lost_store_of_node_zero};
 use crate::launch::world::{HeartOptions, Membership};
 
 /// Longest wait for the store's answer to a launcher that registers.
@@ -149,15 +148,6 @@ impl JobStore {
                 failure, membership, ..
             } => membership.leave(failure),
         }
-    }
-}
-
-/// Returns where node 0 listens: at the address that the other nodes are given, or on all if they are given a name,
-/// which may mean another one to them.
-pub(super) fn node_zero_address(nodes: &Nodes) -> Result<SocketAddr, LaunchError> {
-    match nodes.master_addr.parse::<IpAddr>() {
-        Ok(address) => Ok(SocketAddr::new(address, nodes.master_port)),
-        Err(_) => listen_address(&nodes.master_addr, nodes.master_port, false),
     }
 }
 

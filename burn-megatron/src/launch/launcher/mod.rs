@@ -32,12 +32,13 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::children::Children;
-use self::job_store::{JobStore, common_token, node_zero_address};
+use self::job_store::{JobStore, common_token};
 use self::watch::{Event, Watch};
-use super::environment::{port, variables};
+use super::environment::{MAX_WORLD_SIZE, port, variables};
 use super::error::LaunchError;
 use super::heartbeat::Rhythm;
 use super::identity::{JobToken, random_job_id};
+use super::network::{chosen_address, store_address};
 use super::store::{StoreServer, StoreServerOptions};
 use super::{SECONDARY_FAILURE_EXIT_CODE, say};
 
@@ -63,6 +64,7 @@ pub struct Launcher {
     prefix: Prefix,
     master_port: Option<u16>,
     nodes: Option<Nodes>,
+    interface: Option<String>,
     rendezvous_timeout: Duration,
     failure_grace: Duration,
     interrupt_grace: Duration,
@@ -80,6 +82,7 @@ impl Launcher {
             prefix: Prefix::All,
             master_port: None,
             nodes: None,
+            interface: None,
             rendezvous_timeout: Duration::from_secs(600),
             failure_grace: Duration::from_secs(3),
             interrupt_grace: Duration::from_secs(10),
@@ -124,6 +127,14 @@ impl Launcher {
         self
     }
 
+    /// Sets the interface that the store and the ranks listen on, by name, address or network (`eth0`, `10.0.0.5`,
+    /// `10.0.0.0/8`): BURN_MEGATRON_INTERFACE unless set, and without that loopback for a job on one node, else the
+    /// interface of [`Nodes::master_addr`].
+    pub fn interface(mut self, interface: impl Into<String>) -> Launcher {
+        self.interface = Some(interface.into());
+        self
+    }
+
     /// Returns whether this is the launcher of one of several nodes.
     pub fn spans_nodes(&self) -> bool {
         self.nodes.is_some()
@@ -161,11 +172,18 @@ impl Launcher {
     /// that started them ends. SIGINT and SIGTERM stay caught afterwards; the caller is expected to exit.
     ///
     /// # Errors
-    /// The nodes' numbers do not fit, they have no common secret, node 0's store cannot be reached or refuses this node;
+    /// There is no such interface; the nodes' numbers do not fit, they have no common secret, node 0's store cannot be reached or refuses this node;
     /// the store's port is taken, a rank cannot be started (those that were are killed), or a rank survives SIGKILL.
     pub fn run(self) -> Result<LaunchSummary, LaunchError> {
         if self.world_size == 0 {
             return Err(LaunchError::EmptyWorld);
+        }
+        if self.world_size > MAX_WORLD_SIZE {
+            return Err(LaunchError::InvalidNodes {
+                what: "world size",
+                value: self.world_size,
+                rule: format!("must be at most {MAX_WORLD_SIZE}; valid: 1 to {MAX_WORLD_SIZE}"),
+            });
         }
         let ranks = self.local_ranks()?;
         let rhythm = Rhythm::new(self.heartbeat_limit, self.timeout)?;
@@ -251,9 +269,10 @@ impl Launcher {
         events: mpsc::Sender<Event>,
     ) -> Result<StoreServer, LaunchError> {
         let chosen_by_hand = env::var(variables::MASTER_PORT).ok();
-        let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let interface = chosen_address(self.interface.as_deref())?;
+        let loopback = |port| SocketAddr::new(interface.unwrap_or(Ipv4Addr::LOCALHOST.into()), port);
         let listen = match (&self.nodes, self.master_port, chosen_by_hand) {
-            (Some(nodes), _, _) => node_zero_address(nodes)?,
+            (Some(nodes), _, _) => store_address(&nodes.master_addr, nodes.master_port, false, interface)?,
             (None, Some(port), _) => loopback(port),
             (None, None, Some(value)) => loopback(port(variables::MASTER_PORT, value)?),
             (None, None, None) => loopback(0),
@@ -292,6 +311,9 @@ impl Launcher {
         set(variables::JOB_ID, job_id.to_string());
         set(variables::JOB_TOKEN, token.to_text());
         set(variables::STORE_HOSTED, "1".into());
+        if let Some(interface) = &self.interface {
+            set(variables::INTERFACE, interface.clone());
+        }
         environment
     }
 }

@@ -253,12 +253,20 @@ fn time_left(deadline: Instant) -> io::Result<Duration> {
 }
 
 /// A stream whose reads and writes, however many, end at one deadline.
-struct BoundedStream<'a> {
+pub(crate) struct BoundedStream<'a> {
     stream: &'a TcpStream,
     deadline: Option<Instant>,
 }
 
-impl BoundedStream<'_> {
+impl<'a> BoundedStream<'a> {
+    /// Returns a stream that ends at `deadline`; it leaves its time limits behind on the socket.
+    pub(crate) fn until(stream: &'a TcpStream, deadline: Instant) -> BoundedStream<'a> {
+        BoundedStream {
+            stream,
+            deadline: Some(deadline),
+        }
+    }
+
     fn time_left(&self) -> io::Result<Option<Duration>> {
         self.deadline.map(time_left).transpose()
     }

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
@@ -44,11 +44,12 @@ async fn read_request(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Reque
 }
 
 /// Answers requests until the connection closes, which is an error here, or becomes a rank's life.
-async fn answer_requests(
+pub(super) async fn answer_requests(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,
 ) -> io::Result<()> {
+    let reader = &mut BufReader::new(reader);
     loop {
         let frame = match read_request(reader).await? {
             Request::Hello {
@@ -82,7 +83,7 @@ async fn answer_requests(
             Request::Heartbeat { .. } => Reply::Rejected("heartbeat without hello".into()).to_frame(),
             Request::AskPulse { rank } => job.pulse(rank).map_or(Reply::NoPulse, Reply::Pulse).to_frame(),
             Request::Set { key, value } => done_or_reason(job.set(&key, value)).to_frame(),
-            Request::Wait { key, timeout } => wait_for_key(job, &key, timeout).await,
+            Request::Wait { key, timeout } => wait_for_key(reader, job, &key, timeout).await?,
             Request::Add { key, delta } => match job.add(&key, delta) {
                 Ok(count) => Reply::Count(count).to_frame(),
                 Err(error) => Reply::Rejected(error.to_string()).to_frame(),
@@ -107,24 +108,41 @@ fn done_or_reason(result: Result<(), TableError>) -> Reply {
     }
 }
 
-/// Holds a `Wait` until its key exists, a rank has failed, or its time is up.
-async fn wait_for_key(job: &Job, key: &str, limit: Duration) -> Vec<u8> {
+/// Holds a `Wait` until its key exists, a rank has failed, or its time is up; ends with an error when the client has
+/// gone, which would keep its place otherwise, for as long as it said it would wait.
+async fn wait_for_key(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    job: &Job,
+    key: &str,
+    limit: Duration,
+) -> io::Result<Vec<u8>> {
     if let Err(error) = check_entry(key, &[]) {
-        return Reply::Rejected(error.to_string()).to_frame();
+        return Ok(Reply::Rejected(error.to_string()).to_frame());
     }
     let receiver = match job.value_or_waiter(key) {
-        Ok(value) => return Reply::value_frame(&value),
+        Ok(value) => return Ok(Reply::value_frame(&value)),
         Err(receiver) => receiver,
     };
     let mut failure = job.failure.subscribe();
     let frame = tokio::select! {
         biased;
-        Ok(value) = receiver => return Reply::value_frame(&value),
-        first = value_of(&mut failure) => Reply::Failed(first).to_frame(),
-        () = sleep(limit) => Reply::TimedOut.to_frame(),
+        Ok(value) = receiver => return Ok(Reply::value_frame(&value)),
+        first = value_of(&mut failure) => Ok(Reply::Failed(first).to_frame()),
+        error = until_gone(reader) => Err(error),
+        () = sleep(limit) => Ok(Reply::TimedOut.to_frame()),
     };
     job.forget_waiters(key);
     frame
+}
+
+/// Waits until the other end closes. Reads into the buffer only: what comes is the next request.
+async fn until_gone(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Error {
+    match reader.fill_buf().await {
+        Ok([]) => io::ErrorKind::UnexpectedEof.into(),
+        // It is there, and has said more; its end is seen when the wait is over.
+        Ok(_) => std::future::pending().await,
+        Err(error) => error,
+    }
 }
 
 /// Waits until there is a value, and returns a copy of it: no lock is held afterwards.

@@ -336,6 +336,14 @@ impl Job {
         self.departure.notify_all();
     }
 
+    /// Returns whether nobody is present and nobody waits for a key.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn is_idle(&self) -> bool {
+        let state = lock(&self.state);
+        let is_present = |member: &Member| matches!(member, Member::Present { .. });
+        state.waiting.is_empty() && state.launchers.is_empty() && !state.members.iter().any(is_present)
+    }
+
     /// Waits until no rank and no launcher is present, at most for `limit`.
     pub(super) fn wait_until_empty(&self, limit: Duration) {
         let is_present = |member: &Member| matches!(member, Member::Present { .. });

@@ -14,6 +14,8 @@
 
 mod client;
 mod connection;
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
 mod handshake;
 mod job;
 mod protocol;
@@ -24,6 +26,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use client::BoundedStream;
 pub(super) use client::{StoreAddress, StoreConnection, deadline_after};
 pub use job::FailureCallback;
 pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};

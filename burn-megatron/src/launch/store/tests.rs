@@ -252,6 +252,24 @@ fn malformed_request_costs_only_its_connection() {
 }
 
 #[test]
+fn client_that_goes_while_it_waits_leaves_its_place() {
+    let (server, address) = start(1);
+    // More than the store's connections in all (4 * 1 + 64), each with a wait of a year.
+    for _ in 0..70 {
+        let request = Request::Wait {
+            key: "never".into(),
+            timeout: Duration::from_secs(365 * 24 * 3600),
+        };
+        let connection = StoreConnection::connect(&address, SECOND).unwrap();
+        connection.send(&request, SECOND, "wait").unwrap();
+    }
+    let store = Store::remote(address, SECOND);
+    store.set("a", b"1").unwrap();
+    assert_eq!(store.wait("a", SECOND).unwrap(), b"1");
+    drop(server);
+}
+
+#[test]
 fn missing_ranks_are_named() {
     let (server, address) = start(4);
     let others = thread::spawn({

@@ -40,6 +40,9 @@ pub struct JoinOptions {
     /// Longest silence of a rank, or of the store; at most three quarters of `timeout` count. None: what
     /// `BURN_MEGATRON_HEARTBEAT_LIMIT_SECS` says, or 30 s.
     pub heartbeat_limit: Option<Duration>,
+    /// Interface to listen on, by name, address or network (`eth0`, `10.0.0.5`, `10.0.0.0/8`); none: the one that
+    /// `BURN_MEGATRON_INTERFACE` says, or else the one that reaches MASTER_ADDR.
+    pub interface: Option<String>,
 }
 
 impl Default for JoinOptions {
@@ -51,6 +54,7 @@ impl Default for JoinOptions {
             linger: Duration::from_secs(60),
             flight_recorder_folder: None,
             heartbeat_limit: None,
+            interface: None,
         }
     }
 }
@@ -220,7 +224,8 @@ impl World {
         &self.inner.hosts[rank]
     }
 
-    /// Returns this rank's address on the interface that reaches MASTER_ADDR, where other ranks can reach it.
+    /// Returns this rank's address on the interface that was asked for, or else on the one that reaches MASTER_ADDR:
+    /// where it listens for other ranks.
     pub fn local_address(&self) -> IpAddr {
         self.inner.local_address
     }

@@ -7,6 +7,8 @@
 
 mod collective;
 mod exchange;
+#[cfg(feature = "fuzzing")]
+pub(in super::super) mod fuzzing;
 mod handshake;
 mod mesh;
 mod readiness;
