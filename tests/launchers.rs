@@ -1,6 +1,7 @@
 //! `pretrain_gpt` with four ranks under every launcher: ours, `mpirun`, `torchrun`, each with the losses of one rank; and
 //! its preflight; and on two nodes, in `namespaces`. What is not installed counts as ignored, and says so.
 
+mod cable;
 mod namespaces;
 mod program;
 
@@ -29,6 +30,10 @@ fn main() {
         needs("torchrun", "torchrun_trains_as_one_rank", || {
             trains_as_one_rank(&["torchrun", "--nproc-per-node", "4", "--no-python"])
         }),
+        Trial::test(
+            "signal_ends_training_after_a_step_with_its_own_code",
+            signal_ends_training,
+        ),
         Trial::test("preflight_prints_a_table_and_ends", preflight_prints_a_table_and_ends),
     ];
     trials.extend(namespaces::trials());
@@ -81,6 +86,37 @@ fn other_flags_are_named() -> Result<(), Failed> {
     ended.expect_line(
         "rank 3 has another configuration than rank 0: \"lr: 0.5,\" on rank 3, \"lr: 0.002,\" on rank 0",
     )?;
+    Ok(())
+}
+
+/// Ctrl-C and a scheduler's SIGTERM, on one rank without a launcher and on four with one.
+fn signal_ends_training() -> Result<(), Failed> {
+    let folder = TempDir::new()?;
+    for (ranks, more) in [(1, &[][..]), (4, &FOUR_RANKS[..])] {
+        for (signal, name) in [(libc::SIGINT, "SIGINT"), (libc::SIGTERM, "SIGTERM")] {
+            let log = folder.path().join(format!("{ranks}-{name}.jsonl"));
+            let mut command = Command::new(pretrain_gpt()?);
+            command.args(flags(1_000_000)).args(more).arg("--log-jsonl").arg(&log);
+            let (child, begun) = start(&mut command)?;
+            while losses(&log).map_or(0, |losses| losses.len()) < 2 {
+                if begun.elapsed() > LIMIT {
+                    return Err(format!("{ranks} ranks make no two steps").into());
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            // SAFETY: kill takes two numbers and touches no memory of this process.
+            unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+            let ended = end((child, begun), LIMIT)?;
+            ended.expect_code(128 + signal)?;
+            let said = format!("{}{}", ended.stdout, ended.stderr);
+            // The last step is whole: it is in the log.
+            let last = losses(&log)?.len();
+            let stopped = format!("stopped after step {last}: asked to by {name}");
+            if !said.contains(&stopped) || said.contains("failed") {
+                return Err(format!("{ranks} ranks, {name}: no {stopped:?} in\n{said}").into());
+            }
+        }
+    }
     Ok(())
 }
 

@@ -1,14 +1,15 @@
 //! Two nodes that are network namespaces joined by a cable (a veth pair): training parity with one rank, and the cable
 //! cut in mid-run. Needs root and iproute2; counts as ignored, and says so, where it cannot make namespaces.
 
-use std::process::{Child, Command};
+use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use libtest_mimic::{Failed, Trial};
 use tempfile::TempDir;
 
+use crate::cable::{ADDRESSES, Cable};
 use crate::program::{FOUR_RANKS, end, expect_same, flags, losses, losses_of_one_rank, pretrain_gpt, start};
 
 const STEPS: usize = 3;
@@ -19,7 +20,6 @@ const LIMIT: Duration = Duration::from_secs(120);
 const TIMEOUT_MINUTES: &str = "0.1";
 /// That timeout, what the launcher gives the ranks to end, and room for two busy cores.
 const CUT_LIMIT: Duration = Duration::from_secs(6 + 5 + 10);
-const ADDRESSES: [&str; 2] = ["10.213.77.1", "10.213.77.2"];
 
 /// The trials, which must not run at the same time: they share an address.
 pub fn trials() -> Vec<Trial> {
@@ -40,8 +40,8 @@ fn two_namespaces_train_as_one_rank() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     let log = folder.path().join("four.jsonl");
     let log_flags = ["--log-jsonl", log.to_str().context("a temporary path is text")?];
-    let one = cable.start_node(1, STEPS, &[])?;
-    let zero = cable.start_node(0, STEPS, &log_flags)?;
+    let one = start_node(&cable, 1, STEPS, &[])?;
+    let zero = start_node(&cable, 0, STEPS, &log_flags)?;
     end(zero, LIMIT)?.expect_code(0)?;
     end(one, LIMIT)?.expect_code(0)?;
     Ok(expect_same(&losses(&log)?, &losses_of_one_rank(STEPS, folder.path())?)?)
@@ -52,8 +52,8 @@ fn cut_cable_ends_both_sides_in_time() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     let log = folder.path().join("four.jsonl");
     let log_flags = ["--log-jsonl", log.to_str().context("a temporary path is text")?];
-    let one = cable.start_node(1, ENDLESS, &[])?;
-    let zero = cable.start_node(0, ENDLESS, &log_flags)?;
+    let one = start_node(&cable, 1, ENDLESS, &[])?;
+    let zero = start_node(&cable, 0, ENDLESS, &log_flags)?;
     let begun = Instant::now();
     while losses(&log).map_or(0, |losses| losses.len()) < 3 {
         if begun.elapsed() > LIMIT {
@@ -71,91 +71,34 @@ fn cut_cable_ends_both_sides_in_time() -> Result<(), Failed> {
             return Err(format!("{seconds} s after the cut, {:?}:\n{}", ended.code, ended.stderr).into());
         }
     }
-    // Each side names a rank, or the host, of the other: the ranks 2 and 3 on node1, 0 and 1 on node0.
-    let names = |stderr: &str, ranks: [&str; 2], host: &str| {
-        let waits_for = |rank: &str| {
-            stderr.contains(&format!("still missing: ranks [{rank}"))
-                || stderr.contains(&format!("rank {rank} on host {host}"))
-        };
-        ranks.into_iter().any(waits_for)
-    };
-    if !names(&zero.stderr, ["2", "3"], "node1") || !names(&one.stderr, ["0", "1"], "node0") {
-        return Err(format!("node 0:\n{}\nnode 1:\n{}", zero.stderr, one.stderr).into());
+    // Each launcher names the other node first, its own ranks after that.
+    let silent = zero.expect_line("(another node) failed first: silent: no heartbeat for ")?;
+    let lost = one.expect_line("(another node) failed first: out of reach: lost contact with host 10.213.77.1 ")?;
+    for (line, host) in [
+        (silent, " on host node1 "),
+        (lost, "[launcher] rank 0 on host 10.213.77.1 "),
+    ] {
+        if !line.contains("[launcher] rank ") || !line.contains(host) || !line.contains("; here rank ") {
+            return Err(format!("node 0:\n{}\nnode 1:\n{}", zero.stderr, one.stderr).into());
+        }
     }
     Ok(())
 }
 
-/// Two namespaces joined by a cable; gone when dropped.
-struct Cable {
-    namespaces: [String; 2],
-}
-
-impl Cable {
-    /// Makes the namespaces.
-    fn plug(purpose: &str) -> anyhow::Result<Cable> {
-        let namespaces = [0, 1].map(|node| format!("burn-megatron-{}-{purpose}-{node}", std::process::id()));
-        let cable = Cable { namespaces };
-        let [zero, one] = &cable.namespaces;
-        for namespace in &cable.namespaces {
-            ip(&["netns", "add", namespace])?;
-        }
-        ip(&[
-            "-n", zero, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", one,
-        ])?;
-        for (namespace, address) in cable.namespaces.iter().zip(ADDRESSES) {
-            ip(&["-n", namespace, "addr", "add", &format!("{address}/24"), "dev", "cable"])?;
-            ip(&["-n", namespace, "link", "set", "lo", "up"])?;
-            ip(&["-n", namespace, "link", "set", "cable", "up"])?;
-        }
-        Ok(cable)
-    }
-
-    /// Starts two of four ranks in a namespace.
-    fn start_node(&self, node: usize, steps: usize, more: &[&str]) -> anyhow::Result<(Child, Instant)> {
-        let mut command = Command::new("ip");
-        command
-            .args(["netns", "exec", &self.namespaces[node]])
-            .arg(pretrain_gpt()?);
-        command.args(flags(steps)).args(FOUR_RANKS).args(more);
-        command.args([
-            "--nnodes",
-            "2",
-            "--node-rank",
-            &node.to_string(),
-            "--master-addr",
-            ADDRESSES[0],
-        ]);
-        command.args(["--distributed-timeout-minutes", TIMEOUT_MINUTES]);
-        command.env("BURN_MEGATRON_HOST", format!("node{node}/boot"));
-        command.env("BURN_MEGATRON_JOB_TOKEN", "a secret of enough bytes");
-        start(&mut command)
-    }
-
-    /// Cuts the cable: no packet passes, and no end is told.
-    fn cut(&self) -> anyhow::Result<()> {
-        ip(&["-n", &self.namespaces[0], "link", "set", "cable", "down"])
-    }
-}
-
-impl Drop for Cable {
-    fn drop(&mut self) {
-        for namespace in &self.namespaces {
-            // It may not have been made.
-            let _ = ip(&["netns", "del", namespace]);
-        }
-    }
-}
-
-fn ip(arguments: &[&str]) -> anyhow::Result<()> {
-    let output = Command::new("ip")
-        .args(arguments)
-        .output()
-        .context("ip (iproute2) cannot be run")?;
-    ensure!(
-        output.status.success(),
-        "ip {}: {}",
-        arguments.join(" "),
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(())
+/// Starts two of four ranks in a namespace.
+fn start_node(cable: &Cable, node: usize, steps: usize, more: &[&str]) -> anyhow::Result<(Child, Instant)> {
+    let mut command = cable.command(node, pretrain_gpt()?);
+    command.args(flags(steps)).args(FOUR_RANKS).args(more);
+    command.args([
+        "--nnodes",
+        "2",
+        "--node-rank",
+        &node.to_string(),
+        "--master-addr",
+        ADDRESSES[0],
+    ]);
+    command.args(["--distributed-timeout-minutes", TIMEOUT_MINUTES]);
+    command.env("BURN_MEGATRON_HOST", format!("node{node}/boot"));
+    command.env("BURN_MEGATRON_JOB_TOKEN", "a secret of enough bytes");
+    start(&mut command)
 }

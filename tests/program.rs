@@ -49,6 +49,9 @@ fn build() -> anyhow::Result<PathBuf> {
         .context("a test lies in target/<profile>/deps")?;
     let mut command = Command::new(std::env::var_os("CARGO").context("cargo runs the tests and sets CARGO")?);
     command.args(["build", "--quiet", "--package", "examples", "--example", "pretrain_gpt"]);
+    if cfg!(feature = "mpi") {
+        command.args(["--features", "mpi"]);
+    }
     if folder.ends_with("release") {
         command.arg("--release");
     }

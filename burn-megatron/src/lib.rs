@@ -10,6 +10,9 @@ pub mod context;
 pub mod data;
 pub mod data_parallel;
 pub mod flight_recorder;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod launch;
 pub mod mappings;
 #[doc(hidden)]

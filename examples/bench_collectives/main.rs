@@ -6,7 +6,9 @@
 //!     --against 'python3 gloo_allreduce.py 2'
 //! ```
 //!
-//! Every pair of engine and world size is a job of its own, whose ranks this program starts. Results are JSON lines on
+//! Every pair of engine and world size is a job of its own, whose ranks this program starts: by itself, or for the engine
+//! `mpi` (feature `mpi`) with `mpirun`, which as root wants `OMPI_ALLOW_RUN_AS_ROOT=1` and
+//! `OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1`. Results are JSON lines on
 //! stdout (see [`Measurement`]); with `--table` an aligned table follows, with `--against` the ratios to the peer.
 //!
 //! `worker` is what a rank does, `report` what is printed at the end.
@@ -41,7 +43,7 @@ struct Arguments {
     /// Ranks of each job
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8")]
     world_sizes: Vec<usize>,
-    /// Engines: shared-memory, tcp
+    /// Engines: shared-memory, tcp, mpi
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine, default_value = "shared-memory,tcp")]
     engines: Vec<EngineChoice>,
     /// Type of the elements: f32, f64, f16, bf16, i32, i64, u8
@@ -70,6 +72,8 @@ struct Arguments {
 enum Benchmark {
     /// The sum, on every rank
     AllReduce,
+    /// The same in a buffer that the engine may make visible to all ranks
+    AllReduceShared,
     /// Every rank's shard, on every rank
     AllGather,
     /// A shard of the sum
@@ -83,8 +87,9 @@ enum Benchmark {
 }
 
 impl Benchmark {
-    const ALL: [Benchmark; 6] = [
+    const ALL: [Benchmark; 7] = [
         Benchmark::AllReduce,
+        Benchmark::AllReduceShared,
         Benchmark::AllGather,
         Benchmark::ReduceScatter,
         Benchmark::Broadcast,
@@ -98,7 +103,7 @@ impl Benchmark {
     fn bus_factor(self, world: usize) -> f64 {
         let others = (world - 1) as f64 / world as f64;
         match self {
-            Benchmark::AllReduce => 2.0 * others,
+            Benchmark::AllReduce | Benchmark::AllReduceShared => 2.0 * others,
             Benchmark::AllGather | Benchmark::ReduceScatter => others,
             Benchmark::Broadcast | Benchmark::SendRecv => 1.0,
             Benchmark::Barrier => 0.0,
@@ -174,12 +179,25 @@ fn run_job(engine: EngineChoice, world: usize, folder: &Path) -> anyhow::Result<
     let log = folder.join("results.jsonl");
     let mut rank_arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     rank_arguments.extend(["--worker-log".into(), log.clone().into()]);
-    let summary = Launcher::new(world)
-        .arguments(rank_arguments)
-        .environment(worker::ENGINE_VARIABLE, engine.to_string())
-        .prefix(Prefix::AllButRankZero)
-        .run()?;
-    ensure!(summary.is_success(), "the job of {world} ranks over {engine} failed");
+    let is_success = match engine {
+        EngineChoice::Mpi => Command::new("mpirun")
+            .args(["-n", &world.to_string()])
+            .arg(std::env::current_exe()?)
+            .args(rank_arguments)
+            .env(worker::ENGINE_VARIABLE, engine.to_string())
+            // As for the other engines, more ranks than cores are the user's choice.
+            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+            .status()
+            .context("cannot run mpirun")?
+            .success(),
+        _ => Launcher::new(world)
+            .arguments(rank_arguments)
+            .environment(worker::ENGINE_VARIABLE, engine.to_string())
+            .prefix(Prefix::AllButRankZero)
+            .run()?
+            .is_success(),
+    };
+    ensure!(is_success, "the job of {world} ranks over {engine} failed");
     let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
     parse(&text).context("rank 0 wrote something else than results")
 }
@@ -217,7 +235,7 @@ fn parse(text: &str) -> serde_json::Result<Vec<Measurement>> {
 }
 
 fn engine(text: &str) -> Result<EngineChoice, String> {
-    named([EngineChoice::SharedMemory, EngineChoice::Tcp], text)
+    named([EngineChoice::SharedMemory, EngineChoice::Tcp, EngineChoice::Mpi], text)
 }
 
 fn element_type(text: &str) -> Result<ElementType, String> {

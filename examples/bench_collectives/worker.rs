@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use burn_megatron::collectives::{
-    CollectiveElement, CollectiveError, ElementType, GroupOptions, ProcessGroup, ReduceOp,
+    CollectiveElement, CollectiveError, ElementType, GroupOptions, ProcessGroup, ReduceOp, SharedBuffer,
 };
 use burn_megatron::launch::{Environment, JoinOptions, World, join, report_and_exit};
 use examples::progress::JsonLines;
@@ -64,7 +64,7 @@ fn measure_all<T: CollectiveElement + From<u8>>(
         };
         sizes.retain(|&bytes| bytes <= arguments.max_bytes);
         for bytes in sizes {
-            let mut task = Task::<T>::new(benchmark, &group, bytes);
+            let mut task = Task::<T>::new(benchmark, &group, bytes)?;
             let seconds = task.measure(arguments.repeats)?;
             if let Some(log) = &mut log {
                 log.write(&Measurement {
@@ -85,34 +85,46 @@ fn measure_all<T: CollectiveElement + From<u8>>(
 struct Task<'a, T> {
     benchmark: Benchmark,
     group: &'a ProcessGroup,
-    /// The whole message.
+    /// Elements of the message.
+    elements: usize,
+    /// The whole message, for the operations on ordinary memory.
     whole: Vec<T>,
+    /// The same for those on the group's.
+    shared: SharedBuffer<T>,
     /// This rank's part, for the operations that have one.
     shard: Vec<T>,
     calls: usize,
 }
 
 impl<'a, T: CollectiveElement + From<u8>> Task<'a, T> {
-    /// Returns the task with a message of `bytes`, rounded down to whole shards.
-    fn new(benchmark: Benchmark, group: &'a ProcessGroup, bytes: usize) -> Self {
+    /// Returns the task with a message of `bytes`, rounded down to whole shards. Collective.
+    fn new(benchmark: Benchmark, group: &'a ProcessGroup, bytes: usize) -> Result<Self, CollectiveError> {
         let elements = bytes / T::ELEMENT_TYPE.size_bytes();
         let shard = match benchmark {
             Benchmark::AllGather | Benchmark::ReduceScatter => elements / group.size(),
             _ => 0,
         };
-        let whole = if shard > 0 { shard * group.size() } else { elements };
-        Self {
+        let elements = if shard > 0 { shard * group.size() } else { elements };
+        let (whole, shared) = match benchmark {
+            Benchmark::AllReduceShared => (0, elements),
+            _ => (elements, 0),
+        };
+        let mut shared = group.allocate(shared)?;
+        // Ones, not zeros: memory that was never written has no pages of its own.
+        shared.fill(T::from(1));
+        Ok(Self {
             benchmark,
             group,
-            // Ones, not zeros: memory that was never written has no pages of its own.
+            elements,
             whole: vec![T::from(1); whole],
+            shared,
             shard: vec![T::from(1); shard],
             calls: 0,
-        }
+        })
     }
 
     fn bytes(&self) -> usize {
-        self.whole.len() * T::ELEMENT_TYPE.size_bytes()
+        self.elements * T::ELEMENT_TYPE.size_bytes()
     }
 
     /// Returns the median over calls of the slowest rank's time. Collective.
@@ -149,6 +161,7 @@ impl<'a, T: CollectiveElement + From<u8>> Task<'a, T> {
         let start = Instant::now();
         match self.benchmark {
             Benchmark::AllReduce => group.all_reduce(&mut self.whole, ReduceOp::Sum)?,
+            Benchmark::AllReduceShared => group.all_reduce_shared(&mut self.shared, ReduceOp::Sum)?,
             Benchmark::AllGather => group.all_gather(&self.shard, &mut self.whole)?,
             Benchmark::ReduceScatter => group.reduce_scatter(&self.whole, &mut self.shard, ReduceOp::Sum)?,
             // With a fixed root, the root would run ahead of the others.

@@ -27,6 +27,8 @@ use burn_megatron::parity::Tolerance;
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use examples::arguments::Dtype;
 
+use burn_megatron::launch::exit_code_of;
+
 use crate::arguments::Arguments;
 use crate::files::OutputFolder;
 use crate::interrupt::{Interrupt, Interrupted};
@@ -52,11 +54,10 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
-        ExitCode::from(
-            error
-                .downcast_ref::<Interrupted>()
-                .map_or(FAILED, Interrupted::exit_code),
-        )
+        match error.downcast_ref::<Interrupted>() {
+            Some(interrupted) => ExitCode::from(interrupted.exit_code()),
+            None => exit_code_of(error.as_ref(), FAILED),
+        }
     })
 }
 

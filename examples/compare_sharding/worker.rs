@@ -67,9 +67,8 @@ fn train(arguments: &TrainingArguments, folder: &Path, told: Option<&str>, world
             tell(name, &metrics, train_iters);
         }
         // Also lets no rank start the next step, and its clock, while another still records this one.
-        let asked = stop.is_set().then_some(StopReason::Asked);
-        if session.agree_to_stop(asked)?.is_some() {
-            return Ok(ExitCode::from(130));
+        if let Some(reason) = session.agree_to_stop(StopReason::of(&stop))? {
+            return Ok(reason.exit_code());
         }
     }
     Ok(ExitCode::SUCCESS)

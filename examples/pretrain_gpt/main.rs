@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{Role, StopFlag, World, report_and_exit};
+use burn_megatron::launch::{Role, StopFlag, World, exit_code_of, report_and_exit};
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use burn_megatron::training::preflight;
 use clap::Parser;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::from(2)
+            exit_code_of(error.as_ref(), 2)
         }
     }
 }
@@ -150,21 +150,13 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
             }
         }
         let is_over = logging.exit_duration().is_some_and(|limit| started.elapsed() >= limit);
-        let reason = match stop.is_set() {
-            true => Some(StopReason::Asked),
-            false => is_over.then_some(StopReason::TimeIsOver),
-        };
+        let reason = StopReason::of(&stop).or(is_over.then_some(StopReason::TimeIsOver));
         if let Some(reason) = session.agree_to_stop(reason)? {
-            // 128 + SIGINT, as a shell says of a program that Ctrl-C ended.
-            let (why, code) = match reason {
-                StopReason::Asked => ("asked to", ExitCode::from(130)),
-                StopReason::TimeIsOver => ("--exit-duration-in-mins is over", ExitCode::SUCCESS),
-            };
             if let Some(progress) = &progress {
-                progress.line(&format!("stopped after step {step}: {why}"));
+                progress.line(&format!("stopped after step {step}: {reason}"));
                 progress.finish();
             }
-            return Ok(code);
+            return Ok(reason.exit_code());
         }
     }
     if let Some(progress) = &progress {

@@ -17,12 +17,17 @@ use crate::terminal;
 pub fn enter(parallel: &ParallelArguments) -> anyhow::Result<Role> {
     show_warnings();
     let world_size = parallel.world_size();
-    let options = parallel.communication.join_options()?;
+    let mut options = parallel.communication.join_options()?;
+    options.interface = parallel.nodes.interface.clone();
     let mut launcher = Launcher::new(world_size)
         .prefix(Prefix::AllButRankZero)
-        .rendezvous_timeout(options.rendezvous_timeout);
+        .rendezvous_timeout(options.rendezvous_timeout)
+        .heartbeat_limit(options.heartbeat_limit, options.timeout);
     if let Some(nodes) = parallel.nodes.nodes()? {
         launcher = launcher.nodes(nodes);
+    }
+    if let Some(interface) = &parallel.nodes.interface {
+        launcher = launcher.interface(interface);
     }
     if let Some((name, value)) = terminal::environment() {
         launcher = launcher.environment(name, value);

@@ -2,6 +2,8 @@
 //!
 //! Called by `pretrain_gpt` and by the ranks of `compare_sharding`.
 
+use std::fmt;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,12 +18,14 @@ use burn_megatron::data::{
     Sampler, SamplerConfig, SplitWeights, TokenDocuments, split_documents,
 };
 use burn_megatron::data_parallel::{DataParallelConfig, ReducedGradients};
+use burn_megatron::launch::StopFlag;
 use burn_megatron::pipeline_parallel::Timeline;
 use burn_megatron::pipeline_parallel::schedule::Schedule;
 use burn_megatron::training::flops::GptSize;
 use burn_megatron::training::memory::peak_bytes;
 use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, TrainerOptions, TrainingConfig};
 use models::gpt::{Gpt, GptConfig};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::arguments::{DataArguments, Dtype, TrainingArguments};
 
@@ -52,8 +56,39 @@ pub struct Session {
 pub enum StopReason {
     /// The time that a person gave is over.
     TimeIsOver = 1,
-    /// A person asked for it, by Ctrl-C say.
-    Asked = 2,
+    /// SIGINT came, by Ctrl-C say.
+    Interrupted = 2,
+    /// SIGTERM came, from a scheduler say.
+    Terminated = 3,
+}
+
+impl StopReason {
+    /// Returns the reason that a signal gave, if one came.
+    pub fn of(stop: &StopFlag) -> Option<Self> {
+        stop.is_set().then(|| match stop.signal() {
+            Some(SIGTERM) => Self::Terminated,
+            _ => Self::Interrupted,
+        })
+    }
+
+    /// The exit code of a run that stopped for this reason: 128 + the signal's number, as a shell says.
+    pub fn exit_code(self) -> ExitCode {
+        match self {
+            Self::TimeIsOver => ExitCode::SUCCESS,
+            Self::Interrupted => ExitCode::from(128 + SIGINT as u8),
+            Self::Terminated => ExitCode::from(128 + SIGTERM as u8),
+        }
+    }
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::TimeIsOver => "--exit-duration-in-mins is over",
+            Self::Interrupted => "asked to by SIGINT",
+            Self::Terminated => "asked to by SIGTERM",
+        })
+    }
 }
 
 /// What a run is made of, told before it starts.
@@ -302,7 +337,7 @@ impl Session {
     pub fn agree_to_stop(&self, of_this_rank: Option<StopReason>) -> anyhow::Result<Option<StopReason>> {
         let mut stop = [of_this_rank.map_or(0, |reason| reason as i32)];
         self.context.world_group().all_reduce(&mut stop, ReduceOp::Max)?;
-        let reasons = [StopReason::TimeIsOver, StopReason::Asked];
+        let reasons = [StopReason::TimeIsOver, StopReason::Interrupted, StopReason::Terminated];
         Ok(reasons.into_iter().find(|reason| *reason as i32 == stop[0]))
     }
 

@@ -1,7 +1,7 @@
 //! What goes wrong in mid-run: a rank killed, stopped, out of step, a stranger, a bad configuration.
 //!
 //! Each ends the job on every rank in time, with a message that names the rank. The launcher's own faults are in
-//! `launch.rs`.
+//! `launch`.
 
 use std::time::{Duration, Instant};
 
@@ -27,11 +27,23 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
         first_cause(
             Job::new(fault("stopped_rank").with("timeout_secs", 2), 2),
-            "stopped_rank_is_the_first_cause",
+            "stopped_rank_is_the_first_cause_and_silent",
             128 + libc::SIGKILL,
             &[
-                ") failed first: killed by signal 9 (SIGKILL) by the launcher (did not come to barrier (call 0) \
-                 of group world [0, 1]; rank 0 on host ",
+                ") failed first: killed by signal 9 (SIGKILL) by the launcher (silent: no heartbeat for 1.",
+                " s (stopped, or cut off from the store?)); then rank 0: exit code 75 (because another rank failed)",
+                " ends because rank 1 on host ",
+                "is silent: no heartbeat for 1.",
+            ],
+        ),
+        first_cause(
+            Job::new(fault("sleeping_rank").with("timeout_secs", 2), 2),
+            "sleeping_rank_is_the_first_cause_and_late",
+            128 + libc::SIGTERM,
+            &[
+                ") failed first: killed by signal 15 (SIGTERM) by the launcher (late: its heartbeats arrive, last \
+                 collective #1 all_reduce of group world (done); did not come to barrier (call 2) of group world [0, 1]; \
+                 rank 0 on host ",
                 " waited 2 s for it at tests/cases/faults.rs:",
                 "still missing: ranks [1]); then rank 0: exit code 75 (because another rank failed)",
                 " ends because rank 1 on host ",
@@ -43,7 +55,20 @@ pub fn trials() -> Vec<Trial> {
             128 + libc::SIGKILL,
             &[
                 "[launcher] rank 3 (pid ",
-                ") failed first: killed by signal 9 (SIGKILL) by the launcher (",
+                ") failed first: killed by signal 9 (SIGKILL) by the launcher (silent: no heartbeat for 3.",
+                "rank 0: exit code 75",
+                "rank 1: exit code 75",
+                "rank 2: exit code 75",
+            ],
+        ),
+        first_cause(
+            Job::new(fault("sleeping_rank_behind_others").with("timeout_secs", 4), 4),
+            "sleeping_rank_is_the_first_cause_for_those_that_wait_for_others_that_wait_for_it",
+            128 + libc::SIGTERM,
+            &[
+                "[launcher] rank 3 (pid ",
+                ") failed first: killed by signal 15 (SIGTERM) by the launcher (late: its heartbeats arrive, no \
+                 collective yet; did not come to ",
                 "of group pair [2, 3]",
                 "rank 0: exit code 75",
                 "rank 1: exit code 75",
@@ -100,6 +125,15 @@ pub fn trials() -> Vec<Trial> {
             &["rank 1", "out of cheese"],
         ),
     ];
+    trials.push(first_cause(
+        Job::new(fault("killed_in_shared_reduction"), 2),
+        "rank_killed_while_it_reduces_shared_memory_is_named_and_harms_no_memory",
+        128 + libc::SIGKILL,
+        &[
+            "killed by signal 9 (SIGKILL)",
+            "rank 0: the buffer is lost, the other is whole, the group's memory is unmapped",
+        ],
+    ));
     for (tensor, ranks, killed) in [(2, 2, 0), (2, 2, 1), (1, 2, 1), (2, 4, 2)] {
         let case = training("killed", tensor).with("victim", killed);
         trials.push(killed_rank(Job::new(case, ranks), tensor, ranks, killed));
@@ -272,21 +306,20 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
             group.barrier()?;
             drop(end);
         }
-        "stopped_rank" => {
+        "stopped_rank" | "sleeping_rank" => {
             let group = group()?;
-            if case.setting::<String>("records").is_ok() {
+            if kind == "sleeping_rank" || case.setting::<String>("records").is_ok() {
                 group.barrier()?;
                 group.all_reduce(&mut [1.0f32; 3], ReduceOp::Sum)?;
             }
             if world.rank() == 1 {
-                // SAFETY: stops this very process.
-                unsafe { libc::raise(libc::SIGSTOP) };
+                hang(&kind);
             }
             group.barrier()?;
         }
         // Each rank waits for the next one; the last hangs. The first begins to wait before the others, and so is the
         // first whose time is over.
-        "stopped_rank_behind_others" => {
+        "stopped_rank_behind_others" | "sleeping_rank_behind_others" => {
             let last = world.world_size() - 1;
             let pair =
                 |first: usize| ProcessGroup::connect(world, "pair", &[first, first + 1], &GroupOptions::default());
@@ -295,8 +328,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
             std::thread::sleep(Duration::from_millis(500) * world.rank() as u32);
             match above {
                 Some(above) => above.barrier()?,
-                // SAFETY: stops this very process.
-                None => drop(unsafe { libc::raise(libc::SIGSTOP) }),
+                None => hang(&kind),
             }
             below.map_or(Ok(()), |below| below.barrier())?;
         }
@@ -307,6 +339,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
                 _ => group.all_reduce(&mut [1.0f32; 3], ReduceOp::Sum)?,
             }
         }
+        "killed_in_shared_reduction" => killed_in_shared_reduction(world, group()?)?,
         "other_length" => {
             let mut buffer = vec![1.0f32; 3 + world.rank()];
             group()?.all_reduce(&mut buffer, ReduceOp::Sum)?;
@@ -324,6 +357,45 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         other => anyhow::bail!("rank {} got as far as {other}", world.rank()),
     }
     Ok(())
+}
+
+/// Rank 1 dies while both reduce a buffer whose pages are yet to be mapped, which takes some tenths of a second.
+fn killed_in_shared_reduction(world: &World, group: ProcessGroup) -> anyhow::Result<()> {
+    const LENGTH: usize = 64 << 20;
+    let mut other = group.allocate::<f32>(100_000)?;
+    other.fill(1.0);
+    group.all_reduce_shared(&mut other, ReduceOp::Sum)?;
+    let mut buffer = group.allocate::<f32>(LENGTH)?;
+    group.barrier()?;
+    if world.rank() == 1 {
+        let pending = group.all_reduce_shared_start(buffer, ReduceOp::Sum);
+        std::thread::sleep(Duration::from_millis(20));
+        ensure!(!pending.is_done(), "too late to die in the call");
+        // SAFETY: kills this very process.
+        unsafe { libc::raise(libc::SIGKILL) };
+        return Ok(());
+    }
+    let result = group.all_reduce_shared(&mut buffer, ReduceOp::Sum);
+    let Err(error) = result else {
+        anyhow::bail!("the reduction went on without rank 1");
+    };
+    ensure!(buffer.is_empty(), "{buffer:?} is not lost: {error}");
+    drop(group);
+    ensure!(other.iter().all(|&value| value == 2.0), "the other buffer has changed");
+    drop(other);
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    ensure!(!maps.contains("burn-megatron-buffer"), "memory is left");
+    println!("rank 0: the buffer is lost, the other is whole, the group's memory is unmapped");
+    Err(error.into())
+}
+
+/// Stops this process, or only this thread of it: then its heartbeats go on.
+fn hang(kind: &str) {
+    match kind.starts_with("sleeping") {
+        true => std::thread::sleep(Duration::from_secs(30)),
+        // SAFETY: stops this very process.
+        false => drop(unsafe { libc::raise(libc::SIGSTOP) }),
+    }
 }
 
 /// Trains until the fault, which is in step 2 or 3, and no further than step 50.

@@ -3,6 +3,7 @@
 mod buffers;
 mod failures;
 mod gradients;
+mod memory;
 mod nets;
 mod trainer;
 mod training;
@@ -59,6 +60,7 @@ fn checks() -> impl Iterator<Item = &'static Check> {
         trainer::CHECKS,
         weights::CHECKS,
         buffers::CHECKS,
+        memory::CHECKS,
         failures::CHECKS,
     ]
     .into_iter()

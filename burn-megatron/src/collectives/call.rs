@@ -52,10 +52,18 @@ pub enum Operation {
     Recv,
     /// Nobody leaves before all have come.
     Barrier,
+    /// Every rank gets a buffer that the others may reach.
+    Allocate,
+    /// As [`AllReduce`](Self::AllReduce), of a shared buffer.
+    AllReduceShared,
+    /// As [`AllGather`](Self::AllGather), inside a shared buffer.
+    AllGatherShared,
+    /// As [`ReduceScatter`](Self::ReduceScatter), inside a shared buffer.
+    ReduceScatterShared,
 }
 
 impl Operation {
-    const ALL: [Operation; 7] = [
+    const ALL: [Operation; 11] = [
         Operation::AllReduce,
         Operation::AllGather,
         Operation::ReduceScatter,
@@ -63,6 +71,10 @@ impl Operation {
         Operation::Send,
         Operation::Recv,
         Operation::Barrier,
+        Operation::Allocate,
+        Operation::AllReduceShared,
+        Operation::AllGatherShared,
+        Operation::ReduceScatterShared,
     ];
 }
 
@@ -77,7 +89,19 @@ impl Operation {
             Operation::Send => "send",
             Operation::Recv => "recv",
             Operation::Barrier => "barrier",
+            Operation::Allocate => "allocate",
+            Operation::AllReduceShared => "all_reduce_shared",
+            Operation::AllGatherShared => "all_gather_shared",
+            Operation::ReduceScatterShared => "reduce_scatter_shared",
         }
+    }
+
+    /// Returns whether the call is on a shared buffer.
+    fn names_buffer(self) -> bool {
+        matches!(
+            self,
+            Operation::AllReduceShared | Operation::AllGatherShared | Operation::ReduceScatterShared
+        )
     }
 }
 
@@ -97,12 +121,14 @@ pub struct CallDescriptor {
     pub operation: Operation,
     /// Type of the elements; `U8` for a barrier.
     pub element_type: ElementType,
-    /// Elements in this rank's buffer; in its shard for `all_gather` and `reduce_scatter`.
+    /// Elements in this rank's buffer; in its shard for `all_gather`, `reduce_scatter` and the same of shared buffers.
     pub length: usize,
     /// Group index of the root of a broadcast, or of the other side of a transfer.
     pub peer: Option<usize>,
     /// How values are reduced, for the reductions.
     pub reduce_op: Option<ReduceOp>,
+    /// The shared buffer, by the number of the call that allocated it, for the operations on one. These have no peer.
+    pub buffer: Option<u64>,
 }
 
 /// Marks a word as part of a descriptor, so that garbage is not taken for one.
@@ -145,19 +171,25 @@ impl CallDescriptor {
         Self::decode(std::array::from_fn(|index| u64::from_le_bytes(words[index])))
     }
 
-    /// Returns the descriptor as four words: sequence, codes, length, peer.
+    /// Returns the descriptor as four words: sequence, codes, length, peer or buffer.
     pub(crate) fn encode(&self) -> [u64; 4] {
         let reduce = self.reduce_op.map_or(NONE, |op| op as u64);
         let codes = MAGIC << 32 | self.operation as u64 | (self.element_type as u64) << 8 | reduce << 16;
-        let peer = self.peer.map_or(u64::MAX, |peer| peer as u64);
-        [self.sequence, codes, self.length as u64, peer]
+        let peer = self.peer.map(|peer| peer as u64);
+        [
+            self.sequence,
+            codes,
+            self.length as u64,
+            peer.or(self.buffer).unwrap_or(u64::MAX),
+        ]
     }
 
     /// Reads what [`encode`](Self::encode) wrote; `None` when the words are no descriptor.
     pub(crate) fn decode(words: [u64; 4]) -> Option<CallDescriptor> {
-        let [sequence, codes, length, peer] = words;
+        let [sequence, codes, length, other] = words;
         let byte = |index: u32| (codes >> (8 * index)) as u8 as usize;
-        if codes >> 32 != MAGIC {
+        // The byte that stands for nothing is zero, so a descriptor has one encoding.
+        if codes >> 32 != MAGIC || byte(3) != 0 {
             return None;
         }
         let reduce_op = match byte(2) {
@@ -167,16 +199,20 @@ impl CallDescriptor {
             0xff => None,
             _ => return None,
         };
+        let operation = *Operation::ALL.get(byte(0))?;
+        let other = (other != u64::MAX).then_some(other);
+        let (peer, buffer) = match operation.names_buffer() {
+            true => (None, other),
+            false => (other, None),
+        };
         Some(CallDescriptor {
             sequence,
-            operation: *Operation::ALL.get(byte(0))?,
+            operation,
             element_type: *ElementType::ALL.get(byte(1))?,
             length: usize::try_from(length).ok()?,
-            peer: match peer {
-                u64::MAX => None,
-                peer => Some(usize::try_from(peer).ok()?),
-            },
+            peer: peer.map(usize::try_from).transpose().ok()?,
             reduce_op,
+            buffer,
         })
     }
 }
@@ -215,6 +251,7 @@ impl GroupLabel {
             length,
             peer,
             reduce_op,
+            buffer,
         } = call;
         // A descriptor from another rank may name a rank that this group does not have.
         let peer = peer.map_or(String::new(), |peer| match self.ranks.get(peer) {
@@ -233,7 +270,10 @@ impl GroupLabel {
             Operation::Recv => {
                 format!("recv of {length} {element_type} from rank {peer} (call {sequence})")
             }
-            _ => format!("{operation}{reduce} of {length} {element_type} (call {sequence})"),
+            _ => {
+                let buffer = buffer.map_or(String::new(), |number| format!(" in the buffer of call {number}"));
+                format!("{operation}{reduce} of {length} {element_type}{buffer} (call {sequence})")
+            }
         }
     }
 
@@ -309,19 +349,35 @@ mod tests {
     proptest! {
         #[test]
         fn a_descriptor_survives_encoding(
-            sequence: u64, length in 0usize..1 << 40, operation in 0usize..7, element in 0usize..7,
-            peer in proptest::option::of(0usize..1000), reduce in 0usize..4,
+            sequence: u64, length in 0usize..1 << 40, operation in 0..Operation::ALL.len(), element in 0usize..7,
+            other in proptest::option::of(0usize..1000), reduce in 0usize..4,
         ) {
+            let operation = Operation::ALL[operation];
+            let (peer, buffer) = match operation.names_buffer() {
+                true => (None, other.map(|number| number as u64)),
+                false => (other, None),
+            };
             let call = CallDescriptor {
                 sequence,
-                operation: Operation::ALL[operation],
+                operation,
                 element_type: ElementType::ALL[element],
                 length,
                 peer,
                 reduce_op: [None, Some(ReduceOp::Sum), Some(ReduceOp::Mean), Some(ReduceOp::Max)][reduce],
+                buffer,
             };
             prop_assert_eq!(CallDescriptor::decode(call.encode()), Some(call));
             prop_assert_eq!(CallDescriptor::from_bytes(&call.to_bytes()), Some(call));
+        }
+
+        #[test]
+        fn a_descriptor_has_one_encoding(words: [u64; 4], codes in 0_u32..1 << 25) {
+            // Peers and lengths of all sizes are descriptors; codes of more than three bytes are not.
+            let words = [words[0], MAGIC << 32 | u64::from(codes), words[2], words[3]];
+            if let Some(call) = CallDescriptor::decode(words) {
+                prop_assert_eq!(call.encode(), words);
+            }
+            prop_assert_eq!(CallDescriptor::decode([0, MAGIC << 32 | 1 << 24, 0, 0]), None);
         }
 
         #[test]

@@ -1,10 +1,11 @@
 //! The interface between a group and what moves its bytes.
 //!
-//! Called by `group_core` only. Implemented by `single` (a group of one) and by the host engines; an
-//! engine over NCCL or MPI would be one more.
+//! Called by `group_core` only. Implemented by `single` (a group of one), by the host engines and
+//! by `mpi`; an engine over NCCL would be one more.
 
 use super::call::CallDescriptor;
 use super::error::CollectiveError;
+use super::host::SharedMemory;
 use std::fmt::Debug;
 
 /// Moves the bytes of one group's calls.
@@ -17,7 +18,7 @@ use std::fmt::Debug;
 /// A call that fails leaves the engine unusable; the group then calls [`leave`](Self::leave) and
 /// makes no further call.
 pub trait Engine: Debug + Send + Sync {
-    /// Returns the engine's name: `single`, `shared-memory`, `tcp`.
+    /// Returns the engine's name: `single`, `shared-memory`, `tcp`, `hierarchical`, `mpi`.
     fn name(&self) -> &'static str;
 
     /// Replaces `buffer` by its reduction over all ranks.
@@ -62,6 +63,49 @@ pub trait Engine: Debug + Send + Sync {
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
     fn barrier(&self, call: &CallDescriptor) -> Result<(), CollectiveError>;
+
+    /// Returns `bytes` zeros for this rank in memory that the other ranks reach too; `None`, on every rank, where this
+    /// engine or this machine has no such memory. `bytes` may be 0.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    fn allocate(&self, call: &CallDescriptor, bytes: usize) -> Result<Option<SharedMemory>, CollectiveError> {
+        let _ = bytes;
+        // The ranks still compare their calls.
+        self.barrier(call)?;
+        Ok(None)
+    }
+
+    /// Returns `memory`, which [`allocate`](Self::allocate) has made, with its reduction over all ranks.
+    ///
+    /// After an error other ranks may still write to the memory, so it is not given back. The same holds for the two
+    /// operations below. An engine that allocates overrides all three.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    fn all_reduce_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
+        unreachable!("{} has allocated no {memory:?} for {call:?}", self.name())
+    }
+
+    /// Returns `memory` with every rank's shard, in rank order; this rank's is in its place already.
+    ///
+    /// # Errors
+    /// As [`all_reduce_shared`](Self::all_reduce_shared).
+    fn all_gather_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
+        unreachable!("{} has allocated no {memory:?} for {call:?}", self.name())
+    }
+
+    /// Returns `memory` with this rank's shard reduced over all ranks, in its place; the other shards are as they were.
+    ///
+    /// # Errors
+    /// As [`all_reduce_shared`](Self::all_reduce_shared).
+    fn reduce_scatter_shared(
+        &self,
+        call: &CallDescriptor,
+        memory: SharedMemory,
+    ) -> Result<SharedMemory, CollectiveError> {
+        unreachable!("{} has allocated no {memory:?} for {call:?}", self.name())
+    }
 
     /// Returns the payload bytes that this rank has put on the wire, or into shared memory, for
     /// other ranks.

@@ -118,3 +118,22 @@ pub enum CollectiveError {
         source: LaunchError,
     },
 }
+
+impl CollectiveError {
+    /// Returns the error of a part of a group as one of the whole `group`, in its `call`. A mismatch keeps its calls.
+    pub(super) fn of_whole_group(mut self, whole_group: String, whole_call: String) -> Self {
+        match &mut self {
+            CollectiveError::Timeout { group, call, .. }
+            | CollectiveError::PeerFailed { group, call, .. }
+            | CollectiveError::PeerLeft { group, call, .. }
+            | CollectiveError::ConnectionLost { group, call, .. }
+            | CollectiveError::Poisoned { group, call, .. } => (*group, *call) = (whole_group, whole_call),
+            CollectiveError::InvalidArgument { group, .. }
+            | CollectiveError::Mismatch { group, .. }
+            | CollectiveError::Setup { group, .. }
+            | CollectiveError::NoAgreement { group, .. }
+            | CollectiveError::Store { group, .. } => *group = whole_group,
+        }
+        self
+    }
+}

@@ -7,8 +7,9 @@
 use super::call::{CallDescriptor, GroupLabel};
 use super::error::CollectiveError;
 use crate::flight_recorder::{FlightRecorder, GroupRecorder};
-use crate::launch::{FailureSignal, PeerFailure, Store, World, host_name, suspicion_key};
+use crate::launch::{DID_NOT_COME, FailureSignal, PeerFailure, Store, World, host_name, suspicion_key};
 use std::cell::Cell;
+use std::ops::Range;
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -18,12 +19,13 @@ use std::time::{Duration, Instant};
 pub(crate) struct GroupHealth {
     pub label: GroupLabel,
     failure: Option<FailureSignal>,
-    notes: Option<Notes>,
+    notes: Option<Arc<Notes>>,
     pub flight_recorder: FlightRecorder,
     /// This group's part of it.
     pub recorder: Arc<GroupRecorder>,
     pub timeout: Duration,
-    first_cause: OnceLock<String>,
+    /// Shared with the parts of the group.
+    first_cause: Arc<OnceLock<String>>,
 }
 
 impl GroupHealth {
@@ -35,9 +37,9 @@ impl GroupHealth {
             flight_recorder,
             label,
             failure: Some(world.failure().clone()),
-            notes: Some(Notes::new(world)),
+            notes: Some(Arc::new(Notes::new(world))),
             timeout: world.timeout(),
-            first_cause: OnceLock::new(),
+            first_cause: Arc::default(),
         }
     }
 
@@ -51,7 +53,26 @@ impl GroupHealth {
             failure: None,
             notes: None,
             timeout: Duration::MAX,
-            first_cause: OnceLock::new(),
+            first_cause: Arc::default(),
+        }
+    }
+
+    /// Returns the health of a part of the group, `members` by group index: it fails with the group and the group with
+    /// it.
+    pub fn of_part(&self, part: &str, members: Range<usize>) -> Self {
+        let label = GroupLabel {
+            name: format!("{}/{part}", self.label.name).into(),
+            ranks: self.label.ranks[members.clone()].into(),
+            rank: self.label.rank - members.start,
+        };
+        Self {
+            label,
+            failure: self.failure.clone(),
+            notes: self.notes.clone(),
+            flight_recorder: self.flight_recorder.clone(),
+            recorder: self.recorder.clone(),
+            timeout: self.timeout,
+            first_cause: self.first_cause.clone(),
         }
     }
 
@@ -156,7 +177,7 @@ impl Notes {
                 missing,
             } => {
                 let what = format!(
-                    "did not come to {call} of group {group}; rank {me} on host {here} waited {timeout_secs} s for it \
+                    "{DID_NOT_COME}{call} of group {group}; rank {me} on host {here} waited {timeout_secs} s for it \
                      at {called_at}, still missing: ranks {missing:?}"
                 );
                 self.failure_of(*missing.first()?, what)
@@ -266,7 +287,10 @@ impl Patience<'_> {
         let label = &self.health.label;
         if let (Some(notes), Some(peer)) = (&self.health.notes, missing.first()) {
             let call = label.describe_activity(self.call);
-            let what = format!("rank {} waits for it in {call} of group {label}", notes.rank);
+            let what = format!(
+                "{DID_NOT_COME}{call} of group {label}, where rank {} waits for it",
+                notes.rank
+            );
             if let Some(suspicion) = notes.failure_of(label.ranks[*peer], what) {
                 notes.leave(&suspicion);
             }

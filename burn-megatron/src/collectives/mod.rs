@@ -11,10 +11,12 @@
 //! |---|---|
 //! | `tensors` | collectives on tensors, inside and outside an autodiff graph |
 //! | `process_group` | the typed calls, argument checks |
+//! | `shared_buffer` | buffers that ranks of one node reduce without a copy, and the calls on them |
 //! | `group_core` | order of calls, first failure, asynchronous calls |
 //! | `lane` | first in, first out, and the thread that runs asynchronous calls |
 //! | `engine` | the trait that moves the bytes |
-//! | `host` | engines for host memory: shared memory inside a node, TCP between nodes |
+//! | `host` | engines for host memory: shared memory inside a node, TCP between nodes, both for groups that have both |
+//! | `mpi` | an engine over MPI, with the feature `mpi` |
 //!
 //! Guarantees:
 //! - Reductions add in rank order (rank 0 + rank 1 + …), so a result is bit-identical on all
@@ -30,22 +32,29 @@ mod call;
 mod element;
 mod engine;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod group_core;
 mod health;
 mod host;
 mod lane;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod pending;
 mod process_group;
+mod shared_buffer;
 mod single;
 mod tensors;
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, feature = "contract-suite"))]
+#[doc(hidden)]
+pub mod tests;
 
 pub use call::{CallDescriptor, Operation, ReduceOp};
 pub use element::{CollectiveElement, ElementType};
 pub use engine::Engine;
 pub use error::CollectiveError;
-pub use host::EngineChoice;
+pub use host::{EngineChoice, SharedMemory, shared_memory_bytes};
 pub use pending::Pending;
 pub use process_group::{GroupOptions, ProcessGroup};
+pub use shared_buffer::SharedBuffer;
 pub use tensors::{CollectiveBackend, Movement, PendingReceive, PendingSend, catch_collective_error, unwrap_or_unwind};

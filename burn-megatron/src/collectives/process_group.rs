@@ -137,7 +137,7 @@ impl ProcessGroup {
         self.label().size()
     }
 
-    /// Returns what moves the bytes: `single`, `shared-memory` or `tcp`.
+    /// Returns what moves the bytes: `single`, `shared-memory`, `tcp`, `hierarchical` or `mpi`.
     pub fn engine_name(&self) -> &'static str {
         self.core().engine.name()
     }
@@ -301,7 +301,15 @@ impl ProcessGroup {
         self.run(call, |engine, call| engine.barrier(call))
     }
 
-    fn core(&self) -> &Arc<GroupCore> {
+    /// Starts [`barrier`](Self::barrier); the handle returns when every rank of the group has come.
+    #[track_caller]
+    pub fn barrier_start(&self) -> Pending<()> {
+        let call = describe::<u8>(Operation::Barrier, 0);
+        self.core()
+            .start(call, self.note.as_ref(), |engine, call| engine.barrier(call))
+    }
+
+    pub(super) fn core(&self) -> &Arc<GroupCore> {
         &self.membership.core
     }
 
@@ -310,27 +318,27 @@ impl ProcessGroup {
     }
 
     #[track_caller]
-    fn run(
+    pub(super) fn run<R>(
         &self,
         call: CallDescriptor,
-        operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<(), CollectiveError>,
-    ) -> Result<(), CollectiveError> {
+        operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
         self.core().run(call, self.note.as_ref(), operate)
     }
 
     #[track_caller]
-    fn start<T: CollectiveElement>(
+    pub(super) fn start<R: Send + 'static>(
         &self,
         call: Result<CallDescriptor, CollectiveError>,
-        operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<Vec<T>, CollectiveError> + Send + 'static,
-    ) -> Pending<Vec<T>> {
+        operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<R, CollectiveError> + Send + 'static,
+    ) -> Pending<R> {
         match call {
             Ok(call) => self.core().start(call, self.note.as_ref(), operate),
             Err(error) => Pending::ready(Err(error)),
         }
     }
 
-    fn reduction<T: CollectiveElement>(
+    pub(super) fn reduction<T: CollectiveElement>(
         &self,
         operation: Operation,
         length: usize,
@@ -375,7 +383,7 @@ impl ProcessGroup {
     }
 
     /// Checks that `whole`, the length of the buffer called `name`, is `size` shards.
-    fn check_shards(
+    pub(super) fn check_shards(
         &self,
         operation: Operation,
         name: &str,
@@ -390,7 +398,7 @@ impl ProcessGroup {
         Err(self.refuse(operation, what))
     }
 
-    fn refuse(&self, operation: Operation, what: String) -> CollectiveError {
+    pub(super) fn refuse(&self, operation: Operation, what: String) -> CollectiveError {
         CollectiveError::InvalidArgument {
             group: self.label().to_string(),
             operation: operation.to_string(),
@@ -400,7 +408,7 @@ impl ProcessGroup {
 }
 
 /// Returns the call without its number, which it gets when its turn comes.
-fn describe<T: CollectiveElement>(operation: Operation, length: usize) -> CallDescriptor {
+pub(super) fn describe<T: CollectiveElement>(operation: Operation, length: usize) -> CallDescriptor {
     CallDescriptor {
         sequence: 0,
         operation,
@@ -408,6 +416,7 @@ fn describe<T: CollectiveElement>(operation: Operation, length: usize) -> CallDe
         length,
         peer: None,
         reduce_op: None,
+        buffer: None,
     }
 }
 

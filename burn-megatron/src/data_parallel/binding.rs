@@ -34,12 +34,14 @@ pub(super) struct Binding<B: HookBackend> {
 }
 
 impl<B: HookBackend> Binding<B> {
-    /// Binds parameters to new, empty buckets of about `bucket_size` elements.
+    /// Binds parameters to empty buckets of about `bucket_size` elements: those of `former` if they have the same
+    /// places, otherwise new ones, which all ranks of the data-parallel group make together.
     pub(super) fn new(
         parameters: Vec<ParameterEntry>,
         bucket_size: usize,
         context: &ParallelContext,
         device: &B::Device,
+        former: Option<&Arc<Reducer>>,
     ) -> Result<Self, DataParallelError> {
         let trained: Vec<&ParameterEntry> = parameters.iter().filter(|p| p.requires_grad).collect();
         let dtype = one_dtype(&trained)?;
@@ -72,9 +74,16 @@ impl<B: HookBackend> Binding<B> {
             true => ReduceOp::Sum,
             false => ReduceOp::Mean,
         };
+        let reducer = match former.filter(|reducer| reducer.is_for(&layout, dtype)) {
+            Some(reducer) => {
+                reducer.forget_step()?;
+                reducer.clone()
+            }
+            None => Arc::new(Reducer::new(layout, dtype, context.data_group().clone(), op)?),
+        };
         Ok(Self {
             anchors: B::anchors(entries.len(), device),
-            reducer: Arc::new(Reducer::new(layout, dtype, context.data_group().clone(), op)),
+            reducer,
             entries: entries.into(),
             numbers,
             dtype,

@@ -1,25 +1,25 @@
-//! `FlatBuffer`: a bucket's numbers, f32 or f64, in host memory.
+//! `FlatBuffer`: a bucket's numbers, f32 or f64, in host memory, which the ranks of a node reduce where it lies.
 //!
 //! Called by the reducer and by gradient finalisation.
 
 use burn::tensor::{DType, TensorData};
 
-use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
+use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp, SharedBuffer};
 
 /// Main gradients: f64 where the parameters are f64, f32 otherwise.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub(super) enum FlatBuffer {
-    F32(Vec<f32>),
-    F64(Vec<f64>),
+    F32(SharedBuffer<f32>),
+    F64(SharedBuffer<f64>),
 }
 
 /// A reduction of a flat buffer that is under way.
 pub(super) enum PendingFlat {
-    F32(Pending<Vec<f32>>),
-    F64(Pending<Vec<f64>>),
+    F32(Pending<SharedBuffer<f32>>),
+    F64(Pending<SharedBuffer<f64>>),
 }
 
-/// Evaluates `$body` with `$values` bound to the vector inside.
+/// Evaluates `$body` with `$values` bound to the buffer inside.
 macro_rules! with_values {
     ($buffer:expr, $values:ident => $body:expr) => {
         match $buffer {
@@ -30,11 +30,20 @@ macro_rules! with_values {
 }
 
 impl FlatBuffer {
-    /// Zeros, in the type that the gradients of parameters of `dtype` are kept in.
+    /// Zeros, in the type that the gradients of parameters of `dtype` are kept in, for reductions over `group`.
+    /// Collective over it.
+    pub(super) fn allocate(len: usize, dtype: DType, group: &ProcessGroup) -> Result<Self, CollectiveError> {
+        Ok(match dtype {
+            DType::F64 => FlatBuffer::F64(group.allocate(len)?),
+            _ => FlatBuffer::F32(group.allocate(len)?),
+        })
+    }
+
+    /// Zeros in this rank's own memory.
     pub(super) fn zeros(len: usize, dtype: DType) -> Self {
         match dtype {
-            DType::F64 => FlatBuffer::F64(vec![0.0; len]),
-            _ => FlatBuffer::F32(vec![0.0; len]),
+            DType::F64 => FlatBuffer::F64(SharedBuffer::ungrouped(vec![0.0; len])),
+            _ => FlatBuffer::F32(SharedBuffer::ungrouped(vec![0.0; len])),
         }
     }
 
@@ -78,11 +87,11 @@ impl FlatBuffer {
         }
     }
 
-    /// Starts the reduction of the whole buffer over a group.
+    /// Starts the reduction of the whole buffer over the group that it was allocated for.
     pub(super) fn all_reduce_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingFlat {
         match self {
-            FlatBuffer::F32(values) => PendingFlat::F32(group.all_reduce_start(values, op)),
-            FlatBuffer::F64(values) => PendingFlat::F64(group.all_reduce_start(values, op)),
+            FlatBuffer::F32(values) => PendingFlat::F32(group.all_reduce_shared_start(values, op)),
+            FlatBuffer::F64(values) => PendingFlat::F64(group.all_reduce_shared_start(values, op)),
         }
     }
 
@@ -115,19 +124,6 @@ impl FlatBuffer {
             sums.iter().sum::<f64>() + rest
         }
         with_values!(self, values => lanes(&values[offset..offset + len]))
-    }
-
-    /// Copies a range to the end of another buffer of the same type.
-    pub(super) fn append_to(&self, offset: usize, len: usize, other: &mut FlatBuffer) {
-        match (self, other) {
-            (FlatBuffer::F32(from), FlatBuffer::F32(to)) => {
-                to.extend_from_slice(&from[offset..offset + len]);
-            }
-            (FlatBuffer::F64(from), FlatBuffer::F64(to)) => {
-                to.extend_from_slice(&from[offset..offset + len]);
-            }
-            _ => unreachable!("all buckets of a module have one type"),
-        }
     }
 
     /// Copies `len` elements of another buffer of the same type here.

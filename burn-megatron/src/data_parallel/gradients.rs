@@ -218,9 +218,11 @@ impl ReducedGradients {
         if group.size() == 1 || slots.is_empty() {
             return Ok(());
         }
-        let mut together = FlatBuffer::zeros(0, dtype);
+        let mut together = FlatBuffer::zeros(slots.iter().map(|slot| slot.len).sum(), dtype);
+        let mut to = 0;
         for slot in &slots {
-            self.buckets[slot.bucket].append_to(slot.offset, slot.len, &mut together);
+            together.copy_from(to, &self.buckets[slot.bucket], slot.offset, slot.len);
+            to += slot.len;
         }
         together.all_reduce(ReduceOp::Sum, group)?;
         let mut from = 0;

@@ -166,7 +166,7 @@ mod tests {
         let arrivals = Arc::new(Arrivals::default());
         let sink: Arc<dyn GradientSink> = arrivals.clone();
         let parameters = list_parameters::<B, _>(&model);
-        let binding = Binding::new(parameters, 1, &ParallelContext::single(0), &device).expect("plain layers");
+        let binding = Binding::new(parameters, 1, &ParallelContext::single(0), &device, None).expect("plain layers");
         let hooked = hook_module::<B, _>(model, &binding, &sink);
         let mut hidden = Tensor::<B, 2>::ones([2, 3], &device).require_grad();
         for layer in &hooked {

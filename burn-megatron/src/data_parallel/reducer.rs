@@ -43,13 +43,22 @@ enum Bucket {
 }
 
 impl Reducer {
-    pub(super) fn new(layout: BucketLayout, dtype: DType, group: ProcessGroup, op: ReduceOp) -> Self {
+    /// Returns empty buckets, allocated once and used in every step. Collective over the group.
+    ///
+    /// # Errors
+    /// When the ranks do not allocate the same.
+    pub(super) fn new(
+        layout: BucketLayout,
+        dtype: DType,
+        group: ProcessGroup,
+        op: ReduceOp,
+    ) -> Result<Self, CollectiveError> {
         let buckets = layout
             .lengths_with_flags()
             .into_iter()
-            .map(|len| Bucket::Filling(FlatBuffer::zeros(len, dtype)))
-            .collect();
-        Self {
+            .map(|len| FlatBuffer::allocate(len, dtype, &group).map(Bucket::Filling))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
             state: Mutex::new(State {
                 received: vec![false; layout.slots().len()],
                 completed: vec![false; layout.slots().len()],
@@ -62,7 +71,33 @@ impl Reducer {
                 is_last_micro_batch: false,
                 launched: 0,
             }),
+        })
+    }
+
+    /// Whether the buckets are laid out like this.
+    pub(super) fn is_for(&self, layout: &BucketLayout, dtype: DType) -> bool {
+        let state = self.lock();
+        (&state.layout, state.dtype) == (layout, dtype)
+    }
+
+    /// Forgets what the step has accumulated; the buckets are kept for the parameters that come instead.
+    ///
+    /// Buckets on their way are waited for. Those that are out with the last step's gradients come back with them.
+    ///
+    /// # Errors
+    /// When a reduction failed.
+    pub(super) fn forget_step(&self) -> Result<(), CollectiveError> {
+        let mut state = self.lock();
+        for bucket in &mut state.buckets {
+            *bucket = match std::mem::replace(bucket, Bucket::Away) {
+                Bucket::Reducing(pending) => Bucket::Filling(pending.wait()?),
+                other => other,
+            };
         }
+        if state.buckets.iter().all(|bucket| matches!(bucket, Bucket::Filling(_))) {
+            state.begin_step();
+        }
+        Ok(())
     }
 
     /// Says whether the backward pass that comes is the step's last for the parameters that it reaches, so that full
@@ -109,11 +144,7 @@ impl Reducer {
     pub(super) fn restart(&self, buckets: Vec<FlatBuffer>) {
         let mut state = self.lock();
         state.buckets = buckets.into_iter().map(Bucket::Filling).collect();
-        state.received.fill(false);
-        state.completed.fill(false);
-        state.missing = state.layout.parameters_per_bucket();
-        state.is_last_micro_batch = false;
-        state.launched = 0;
+        state.begin_step();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -152,6 +183,14 @@ impl GradientSink for Reducer {
 }
 
 impl State {
+    fn begin_step(&mut self) {
+        self.received.fill(false);
+        self.completed.fill(false);
+        self.missing = self.layout.parameters_per_bucket();
+        self.is_last_micro_batch = false;
+        self.launched = 0;
+    }
+
     fn launch_next(&mut self) {
         let number = self.launched;
         let Bucket::Filling(buffer) = std::mem::replace(&mut self.buckets[number], Bucket::Away) else {

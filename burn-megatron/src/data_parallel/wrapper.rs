@@ -64,9 +64,9 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Wraps a module. Lazy parameters are initialised.
     ///
     /// # Communication
-    /// Over the data-parallel group, one broadcast per parameter or, to verify, as [`check_replicas`]. Over the tensor
-    /// group, one all-gather of 8 bytes per parameter that its ranks all hold; over the embedding group, one per tied
-    /// parameter.
+    /// Over the data-parallel group, the allocation of the buckets, and one broadcast per parameter or, to verify, as
+    /// [`check_replicas`]. Over the tensor group, one all-gather of 8 bytes per parameter that its ranks all hold; over
+    /// the embedding group, one per tied parameter.
     ///
     /// # Errors
     /// When a parameter has not declared its layout and there are tensor-parallel ranks, when parameters differ in type
@@ -77,7 +77,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         let group = context.data_group();
         let bucket_size = config.bucket_size.unwrap_or(40_000_000.max(1_000_000 * group.size()));
         let device = module.devices().first().cloned().unwrap_or_default();
-        let binding = Binding::new(list_parameters::<B, M>(&module), bucket_size, context, &device)?;
+        let binding = Binding::new(list_parameters::<B, M>(&module), bucket_size, context, &device, None)?;
         let module = match config.weight_sync {
             WeightSync::Broadcast => broadcast_module::<B, M>(module, |_| true, group)?,
             WeightSync::Verify => {
@@ -230,8 +230,12 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// parameter that comes back with another identifier, as from a record, keeps the declaration of its path. What the
     /// step has accumulated so far is lost if the trained parameters change.
     ///
+    /// # Communication
+    /// None, unless the trained parameters have become more, fewer or of other lengths: then the ranks of the
+    /// data-parallel group allocate new buckets.
+    ///
     /// # Errors
-    /// When the module's parameters have become such that it could not be wrapped.
+    /// When the module's parameters have become such that it could not be wrapped; when that collective fails.
     pub fn update(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
         self.module = self.module.take().map(update);
         let parameters = list_parameters::<B, M>(self.module());
@@ -241,7 +245,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.context
             .transfer_declarations(&self.binding.parameters, &parameters);
         let device = self.module().devices().first().cloned().unwrap_or_default();
-        self.binding = Binding::new(parameters, self.bucket_size, &self.context, &device)?;
+        let former = Some(&self.binding.reducer);
+        self.binding = Binding::new(parameters, self.bucket_size, &self.context, &device, former)?;
         self.is_step_begun = false;
         if let Some(buffers) = &mut self.buffers {
             *buffers = BufferSync::new::<B, M>(self.module.as_ref().expect("absent inside `update` only"));

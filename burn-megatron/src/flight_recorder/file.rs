@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::launch::MAX_WORLD_SIZE;
 use serde::{Deserialize, Serialize};
 
 const PREFIX: &str = "flight-record-rank-";
@@ -157,6 +158,9 @@ impl RankRecord {
         if rank >= world_size {
             return Err(format!("rank {rank} is not below the world size {world_size}"));
         }
+        if *world_size > MAX_WORLD_SIZE {
+            return Err(format!("world size {world_size}, expected at most {MAX_WORLD_SIZE}"));
+        }
         let strange = |group: &&RecordedGroup| !group.ranks.contains(rank);
         match self.groups.iter().find(strange) {
             Some(group) => Err(format!(
@@ -215,11 +219,16 @@ pub fn read_folder(folder: &Path) -> Result<Vec<RankRecord>, FlightRecorderError
 }
 
 fn read(path: &Path) -> Result<RankRecord, FlightRecorderError> {
-    let text = fs::read(path).map_err(|source| FlightRecorderError::Read {
+    let bytes = fs::read(path).map_err(|source| FlightRecorderError::Read {
         path: path.to_owned(),
         source,
     })?;
-    let record: RankRecord = serde_json::from_slice(&text).map_err(|source| FlightRecorderError::Broken {
+    parse(path, &bytes)
+}
+
+/// Returns the record that a file's bytes are.
+pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<RankRecord, FlightRecorderError> {
+    let record: RankRecord = serde_json::from_slice(bytes).map_err(|source| FlightRecorderError::Broken {
         path: path.to_owned(),
         source,
     })?;

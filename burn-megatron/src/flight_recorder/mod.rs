@@ -10,6 +10,8 @@
 //! - `report`: puts the files of all ranks side by side and says who is behind; `examples/flight_recorder` prints it.
 
 mod file;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod recorder;
 mod report;
 #[cfg(test)]

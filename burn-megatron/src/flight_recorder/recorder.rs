@@ -178,6 +178,13 @@ impl FlightRecorder {
         recorder
     }
 
+    /// Returns the call that this rank made last, in words.
+    pub fn last_call(&self) -> Option<String> {
+        let groups = lock(&self.inner.groups);
+        let last = groups.recorders.iter().filter_map(|group| group.last_call());
+        last.max_by_key(|(queued, _)| *queued).map(|(_, text)| text)
+    }
+
     /// Writes this rank's file because of a failure, if there is a folder. The first failure is the one it tells.
     ///
     /// A file that cannot be written is a warning: the failure itself is worth more.
@@ -343,6 +350,26 @@ impl GroupRecorder {
             entry.ended = Some(now);
             entry.error = Some(error.to_owned());
         });
+    }
+
+    /// When the last call was made, and which it was.
+    fn last_call(&self) -> Option<(Instant, String)> {
+        let ring = lock(&self.ring);
+        let number = ring.next.checked_sub(1)?;
+        let place = number.checked_rem(ring.length as u64)?;
+        let entry = ring.entries.get(place as usize)?;
+        let state = match (entry.started, entry.ended) {
+            (_, Some(_)) => "done",
+            (Some(_), None) => "running",
+            (None, None) => "queued",
+        };
+        let text = format!(
+            "last collective #{} {} of group {} ({state})",
+            entry.sequence.unwrap_or(number),
+            entry.note.operation,
+            self.name
+        );
+        Some((entry.queued, text))
     }
 
     /// Changes an entry that is still there.

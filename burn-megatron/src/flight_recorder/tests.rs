@@ -38,6 +38,23 @@ fn play(group: &GroupRecorder, done: u64, begins: bool) {
 }
 
 #[test]
+fn a_record_of_a_world_beyond_all_bounds_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = recorder(0, 4, None).record();
+    let huge = RankRecord {
+        world_size: usize::MAX, // the report lists the ranks without a record
+        ..record
+    };
+    file::write(folder.path(), &huge).unwrap();
+    let error = read_folder(folder.path()).unwrap_err().to_string();
+    let expected = format!(
+        "is no flight record: world size {}, expected at most 1048576",
+        usize::MAX
+    );
+    assert!(error.ends_with(&expected), "{error}");
+}
+
+#[test]
 fn a_ring_keeps_the_last_calls_and_their_states() {
     let recorder = recorder(0, 4, None);
     let group = recorder.group("world", &[0, 1, 2]);

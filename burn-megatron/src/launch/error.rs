@@ -1,6 +1,7 @@
 //! [`LaunchError`]: what can go wrong from reading the environment to leaving the job.
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::failure::PeerFailure;
@@ -93,6 +94,31 @@ pub enum LaunchError {
         address: String,
         /// The operating system's reason.
         source: io::Error,
+    },
+
+    /// This host has no interface of the name, address or network that was asked for.
+    #[error("this host has no interface {wish:?} ({variable}); it has {present}")]
+    NoSuchInterface {
+        /// What was asked for.
+        wish: String,
+        /// The environment variable that asks for an interface.
+        variable: &'static str,
+        /// The interfaces of this host, each with an address.
+        present: String,
+    },
+
+    /// The store would listen where the other ranks do not look for it.
+    #[error(
+        "the interface that was asked for has the address {interface}, but the ranks look for the store at \
+         {master_addr:?}, which is {resolved:?}: another interface of this host; make them agree"
+    )]
+    InterfaceMismatch {
+        /// The address of the interface.
+        interface: IpAddr,
+        /// Name or address of the host of rank 0.
+        master_addr: String,
+        /// What it resolves to.
+        resolved: Vec<IpAddr>,
     },
 
     /// A rank's process could not be started.

@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
@@ -27,7 +28,18 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(3);
 const CAUSE_LIMIT: Duration = Duration::from_millis(300);
 
 /// What the store says of a rank whose connection closed without a goodbye.
-pub(super) const CONNECTION_LOST: &str = "connection lost (killed?)";
+pub(super) const CONNECTION_LOST: &str = "is dead: its connection to the store closed without a goodbye (killed?)";
+
+/// How the suspicion begins that a rank did not come to where another one waits for it.
+pub(crate) const DID_NOT_COME: &str = "did not come to ";
+
+/// Heartbeats that a rank may miss before it is called silent instead of late: of those that fit into its limit, a third.
+const SILENT_SHARE: u32 = 3;
+
+/// Returns what is said of a rank that was last heard so long ago.
+pub(super) fn silence_text(silence: Duration) -> String {
+    format!("is silent: no heartbeat for {:.1} s", silence.as_secs_f64())
+}
 
 /// Which rank failed, where, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,15 +48,16 @@ pub struct PeerFailure {
     pub rank: usize,
     /// Identity of its host, as [`World::host_of`] gives it.
     pub host: String,
-    /// What happened, in words.
+    /// What happened, in words; where it is a state of the rank, it begins with `is `.
     pub what: String,
 }
 
 impl fmt::Display for PeerFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = if self.what.starts_with("is ") { "" } else { "failed: " };
         write!(
             formatter,
-            "rank {} on host {} failed: {}",
+            "rank {} on host {} {verb}{}",
             self.rank,
             host_name(&self.host),
             self.what
@@ -209,7 +222,7 @@ impl fmt::Debug for FailureSignal {
 /// Exits with code 1 when the error is this rank's own, and with
 /// [`SECONDARY_FAILURE_EXIT_CODE`] when another rank is known to have failed first, or is held responsible for what
 /// this rank met: one that did not come to a collective, say. Then the other ranks are told of that one.
-pub fn report_and_exit(world: &World, error: &dyn Error) -> ! {
+pub fn report_and_exit(world: &World, error: &(dyn Error + 'static)) -> ! {
     let what = with_sources(error);
     world.flight_recorder().write_failure(&what);
     let place = format!(
@@ -220,6 +233,7 @@ pub fn report_and_exit(world: &World, error: &dyn Error) -> ! {
     let known = world.failure().wait_raised(CAUSE_LIMIT);
     let first = known
         .or_else(|| blame(world))
+        .or_else(|| world.lost_store(error))
         .filter(|cause| cause.rank != world.rank());
     let code = match first {
         Some(cause) => {
@@ -241,6 +255,26 @@ pub fn report_and_exit(world: &World, error: &dyn Error) -> ! {
     std::process::exit(code);
 }
 
+/// Returns [`SECONDARY_FAILURE_EXIT_CODE`] if a rank did not come to the rendezvous because of another one, as its error
+/// says, and `otherwise` for any other error.
+///
+/// For a program whose [`join`](super::join) or [`enter`](super::enter) fails: there is no world yet to report to, and
+/// the launcher shall name the rank that did not come, not the one that waited for it.
+pub fn exit_code_of(error: &(dyn Error + 'static), otherwise: u8) -> ExitCode {
+    let errors = std::iter::successors(Some(error), |&error| error.source());
+    let mut launch_errors = errors.filter_map(|error| error.downcast_ref::<LaunchError>());
+    let is_secondary = launch_errors.any(|error| {
+        matches!(
+            error,
+            LaunchError::PeerFailed(_) | LaunchError::RendezvousTimeout { .. }
+        )
+    });
+    ExitCode::from(match is_secondary {
+        true => SECONDARY_FAILURE_EXIT_CODE as u8,
+        false => otherwise,
+    })
+}
+
 /// Returns who failed first, if this rank suspects another one, and tells every rank.
 ///
 /// A rank that did not come may itself wait for a third: each rank leaves a note of whom it waits for or suspects, and
@@ -260,8 +294,22 @@ fn blame(world: &World) -> Option<PeerFailure> {
             _ => break,
         }
     }
+    add_condition(world, &mut culprit);
     world.failure().raise(culprit);
     world.failure().cause()
+}
+
+/// Says of a rank whether its heartbeats have stopped, or come although the rank itself does not.
+fn add_condition(world: &World, culprit: &mut PeerFailure) {
+    let Ok(Some(pulse)) = world.store().pulse(culprit.rank) else {
+        return;
+    };
+    let what = &culprit.what;
+    if pulse.silence > pulse.limit / SILENT_SHARE {
+        culprit.what = format!("{}; {what}", silence_text(pulse.silence));
+    } else if what.starts_with(DID_NOT_COME) {
+        culprit.what = format!("is late: its heartbeats arrive, {}; {what}", pulse.progress);
+    }
 }
 
 /// The key of the store under which a rank notes whom it suspects, or has long been waiting for.
@@ -383,5 +431,13 @@ mod tests {
     #[test]
     fn message_names_rank_host_and_what() {
         assert_eq!(failure(2).to_string(), "rank 2 on host node failed: test");
+        let silent = PeerFailure {
+            what: silence_text(Duration::from_millis(6234)),
+            ..failure(3)
+        };
+        assert_eq!(
+            silent.to_string(),
+            "rank 3 on host node is silent: no heartbeat for 6.2 s"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! [`StopFlag`]: a rank's ear for SIGINT and SIGTERM. Installed by a training program, read by its loop at each step.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -15,6 +15,8 @@ use super::error::LaunchError;
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag {
     stop: Arc<AtomicBool>,
+    /// The signal that came last, 0 for none.
+    signal: Arc<AtomicUsize>,
 }
 
 impl StopFlag {
@@ -32,6 +34,8 @@ impl StopFlag {
         for signal in [SIGINT, SIGTERM] {
             // The order matters: the exit looks at the flag before this signal sets it.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop_flag.stop))
+                // Before the flag: who sees the flag sees the signal, too.
+                .and_then(|_| flag::register_usize(signal, Arc::clone(&stop_flag.signal), signal as usize))
                 .and_then(|_| flag::register(signal, Arc::clone(&stop_flag.stop)))
                 .map_err(|source| LaunchError::System {
                     action: format!("cannot install the handler of signal {signal}"),
@@ -43,7 +47,15 @@ impl StopFlag {
 
     /// Returns whether this rank was asked to stop.
     pub fn is_set(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Returns the signal that asked this rank to stop: SIGINT or SIGTERM, or none.
+    pub fn signal(&self) -> Option<i32> {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => None,
+            signal => Some(signal as i32),
+        }
     }
 
     /// Asks this rank to stop, as a signal would.
@@ -63,5 +75,6 @@ mod tests {
         assert!(!clone.is_set());
         flag.set();
         assert!(clone.is_set());
+        assert_eq!(clone.signal(), None);
     }
 }

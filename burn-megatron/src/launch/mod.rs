@@ -36,21 +36,28 @@
 mod environment;
 mod error;
 mod failure;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+mod heartbeat;
 mod identity;
 mod interrupt;
 mod launcher;
+mod network;
 mod role;
 mod store;
 mod world;
 
+pub(crate) use environment::MAX_WORLD_SIZE;
 pub use environment::{Environment, variables};
 pub use error::LaunchError;
-pub(crate) use failure::suspicion_key;
-pub use failure::{FailureSignal, PeerFailure, install_panic_hook, report_and_exit};
+pub(crate) use failure::{DID_NOT_COME, suspicion_key};
+pub use failure::{FailureSignal, PeerFailure, exit_code_of, install_panic_hook, report_and_exit};
 pub use identity::{JobToken, host_identity, host_name};
 pub use interrupt::StopFlag;
 pub use launcher::{LaunchSummary, Launcher, Nodes, Prefix, RankEnd, RankOutcome};
+pub(crate) use network::listen;
 pub use role::{Role, enter, join};
+pub(crate) use store::BoundedStream;
 pub use store::{
     FailureCallback, MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store, StoreServer, StoreServerOptions,
 };

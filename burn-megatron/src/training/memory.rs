@@ -1,10 +1,13 @@
 //! Memory of a process that trains on the CPU: what it has allocated, and how freed memory is kept.
 //!
 //! A training program calls [`keep_freed_memory`] first thing, makes [`CountingAllocator`] its global allocator and
-//! asks [`peak_bytes`]: CPU backends have no figure of their own.
+//! asks [`peak_bytes`]: CPU backends have no figure of their own. Buffers that the ranks of a node share are no
+//! allocator's, and are counted where they are made: each by the rank that owns it.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::collectives::shared_memory_bytes;
 
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
@@ -23,7 +26,8 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug, Default)]
 pub struct CountingAllocator<A>(pub A);
 
-/// The most bytes that were allocated at once; 0 where [`CountingAllocator`] is not the global allocator.
+/// The most bytes that were allocated at once, in shared buffers of this process or by the allocator; 0 where
+/// [`CountingAllocator`] is not the global allocator.
 pub fn peak_bytes() -> usize {
     PEAK.load(Relaxed)
 }
@@ -65,7 +69,8 @@ pub fn keep_freed_memory() {
 }
 
 fn add(bytes: usize) {
-    let now = CURRENT.fetch_add(bytes, Relaxed) + bytes;
+    // A shared buffer that is made shows with the next allocation, which is never far.
+    let now = CURRENT.fetch_add(bytes, Relaxed) + bytes + shared_memory_bytes();
     if now > PEAK.load(Relaxed) {
         PEAK.fetch_max(now, Relaxed);
     }

@@ -92,6 +92,10 @@ pub struct NodeArguments {
     /// Port on node 0 where the ranks meet
     #[arg(long, value_name = "PORT", default_value_t = 29500, value_parser = clap::value_parser!(u16).range(1..))]
     pub master_port: u16,
+    /// Interface to listen on: a name, an address or a network such as 10.0.0.0/8 [default: loopback on one node, else
+    /// the one that reaches node 0]
+    #[arg(long, value_name = "INTERFACE", env = "BURN_MEGATRON_INTERFACE")]
+    pub interface: Option<String>,
 }
 
 /// How the ranks talk to each other.
@@ -101,6 +105,10 @@ pub struct CommunicationArguments {
     /// The longest wait for another rank
     #[arg(long, value_name = "MINUTES", default_value_t = 10.0)]
     pub distributed_timeout_minutes: f64,
+    /// The longest silence of a rank, or of the node that hosts the store; at most three quarters of the timeout count
+    /// [default: 30]
+    #[arg(long, value_name = "SECONDS", env = "BURN_MEGATRON_HEARTBEAT_LIMIT_SECS")]
+    pub heartbeat_limit_secs: Option<f64>,
     /// Elements per gradient bucket [default: the larger of 40000000 and 1000000 per data-parallel rank]
     #[arg(long, value_name = "N")]
     pub ddp_bucket_size: Option<usize>,
@@ -390,6 +398,7 @@ impl Default for NodeArguments {
             node_rank: 0,
             master_addr: None,
             master_port: 29500,
+            interface: None,
         }
     }
 }
@@ -422,9 +431,16 @@ impl CommunicationArguments {
     /// How this process joins its job.
     ///
     /// # Errors
-    /// As [`timeout`](Self::timeout).
+    /// As [`timeout`](Self::timeout); when the heartbeats' limit is not from 0.5 to 86400 seconds.
     pub fn join_options(&self) -> anyhow::Result<JoinOptions> {
+        let limit = self.heartbeat_limit_secs;
+        anyhow::ensure!(
+            limit.is_none_or(|limit| (0.5..=86400.0).contains(&limit)),
+            "--heartbeat-limit-secs must lie between 0.5 and 86400, got {}",
+            limit.unwrap_or_default()
+        );
         Ok(JoinOptions {
+            heartbeat_limit: limit.map(Duration::from_secs_f64),
             flight_recorder_folder: self.flight_recorder.clone(),
             ..JoinOptions::with_timeout(self.timeout()?)
         })

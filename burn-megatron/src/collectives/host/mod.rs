@@ -1,11 +1,12 @@
-//! Engines for host memory: shared memory inside a node, TCP between nodes.
+//! Engines for host memory: shared memory inside a node, TCP between nodes, and both together.
 //!
 //! [`connect`] chooses one and makes it; `process_group` calls it.
 
-mod reduce;
-mod rendezvous;
+mod hierarchical;
+pub(super) mod reduce;
+pub(super) mod rendezvous;
 mod shared_memory;
-mod tcp;
+pub(super) mod tcp;
 
 use super::engine::Engine;
 use super::error::CollectiveError;
@@ -13,6 +14,7 @@ use super::health::GroupHealth;
 use super::process_group::GroupOptions;
 use crate::launch::World;
 use rendezvous::Rendezvous;
+pub use shared_memory::{SharedMemory, shared_memory_bytes};
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,18 +24,31 @@ const ENGINE_VARIABLE: &str = "BURN_MEGATRON_ENGINE";
 /// Which engine moves the bytes of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// What `BURN_MEGATRON_ENGINE` says (`auto`, `shared-memory`, `tcp`); without it shared memory
-    /// when all ranks are on one host, otherwise TCP.
+    /// What `BURN_MEGATRON_ENGINE` says (`auto`, `shared-memory`, `tcp`, `hierarchical`, `mpi`); without it
+    /// shared memory when all ranks are on one host, hierarchical when they are on several, next to
+    /// each other on each and at least two on one, otherwise TCP.
     #[default]
     Auto,
     /// Shared memory; an error when the ranks are on several hosts.
     SharedMemory,
     /// TCP, also between ranks of one host.
     Tcp,
+    /// Shared memory inside a host and TCP between hosts, where a byte crosses once for all ranks
+    /// of a host; shared memory when all ranks are on one host; an error when the ranks of a host
+    /// are not next to each other in the group.
+    Hierarchical,
+    /// MPI, in processes that `mpirun` has started; needs the feature `mpi`.
+    Mpi,
 }
 
 impl EngineChoice {
-    const ALL: [EngineChoice; 3] = [EngineChoice::Auto, EngineChoice::SharedMemory, EngineChoice::Tcp];
+    const ALL: [EngineChoice; 5] = [
+        EngineChoice::Auto,
+        EngineChoice::SharedMemory,
+        EngineChoice::Tcp,
+        EngineChoice::Hierarchical,
+        EngineChoice::Mpi,
+    ];
 }
 
 impl fmt::Display for EngineChoice {
@@ -42,6 +57,8 @@ impl fmt::Display for EngineChoice {
             EngineChoice::Auto => "auto",
             EngineChoice::SharedMemory => "shared-memory",
             EngineChoice::Tcp => "tcp",
+            EngineChoice::Hierarchical => "hierarchical",
+            EngineChoice::Mpi => "mpi",
         })
     }
 }
@@ -69,18 +86,25 @@ pub(crate) fn connect(
     };
     let choice = choice.map_err(no_agreement)?;
     agreement.map_err(no_agreement)?;
-    Ok(match choice {
-        EngineChoice::SharedMemory => match shared_memory::connect(world, health, &rendezvous) {
-            Ok(engine) => Arc::new(engine),
-            // One host by its name, but two containers, say. All ranks have come to the same verdict.
-            Err(CollectiveError::NoAgreement { what, .. }) if is_auto(options.engine, variable.as_deref()) => {
-                tracing::warn!("group {label} goes over TCP: {what}");
-                Arc::new(tcp::connect(world, health, &rendezvous)?)
-            }
-            Err(error) => return Err(error),
-        },
-        _ => Arc::new(tcp::connect(world, health, &rendezvous)?),
-    })
+    let shared: Result<Arc<dyn Engine>, CollectiveError> = match choice {
+        EngineChoice::SharedMemory => {
+            shared_memory::connect(world, health, &rendezvous).map(|engine| Arc::new(engine) as _)
+        }
+        EngineChoice::Hierarchical => {
+            hierarchical::connect(world, health, &rendezvous, &hosts).map(|engine| Arc::new(engine) as _)
+        }
+        #[cfg(feature = "mpi")]
+        EngineChoice::Mpi => return Ok(Arc::new(super::mpi::connect(world, health, &rendezvous)?)),
+        _ => return Ok(Arc::new(tcp::connect(world, health, &rendezvous)?)),
+    };
+    match shared {
+        // One host by its name, but two containers, say. All ranks have come to the same verdict.
+        Err(CollectiveError::NoAgreement { what, .. }) if is_auto(options.engine, variable.as_deref()) => {
+            tracing::warn!("group {label} goes over TCP: {what}");
+            Ok(Arc::new(tcp::connect(world, health, &rendezvous)?))
+        }
+        shared => shared,
+    }
 }
 
 /// Whether nobody asked for an engine.
@@ -88,25 +112,34 @@ fn is_auto(option: EngineChoice, variable: Option<&str>) -> bool {
     option == EngineChoice::Auto && variable.is_none_or(|text| text == "auto")
 }
 
-/// Returns `SharedMemory` or `Tcp`, from the option, the environment variable and the hosts of the
-/// ranks; or the rule that was broken.
+/// Returns anything but `Auto`, from the option, the environment variable and the hosts of the ranks;
+/// or the rule that was broken.
 fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Result<EngineChoice, String> {
     let wanted = match (option, variable) {
         (EngineChoice::Auto, Some(text)) => EngineChoice::ALL
             .into_iter()
             .find(|choice| choice.to_string() == text)
-            .ok_or_else(|| format!("{ENGINE_VARIABLE} is {text:?}: expected auto, shared-memory or tcp"))?,
+            .ok_or_else(|| {
+                format!("{ENGINE_VARIABLE} is {text:?}: expected auto, shared-memory, tcp, hierarchical or mpi")
+            })?,
         (option, _) => option,
     };
     let other_host = hosts.iter().find(|host| **host != hosts[0]);
     match (wanted, other_host) {
-        (EngineChoice::Auto, None) => Ok(EngineChoice::SharedMemory),
-        (EngineChoice::Auto, Some(_)) => Ok(EngineChoice::Tcp),
+        (EngineChoice::Auto | EngineChoice::Hierarchical, None) => Ok(EngineChoice::SharedMemory),
+        (EngineChoice::Auto, Some(_)) => Ok(match hierarchical::nodes_of(hosts) {
+            Ok(nodes) if nodes.len() < hosts.len() => EngineChoice::Hierarchical,
+            _ => EngineChoice::Tcp,
+        }),
+        (EngineChoice::Hierarchical, Some(_)) => hierarchical::nodes_of(hosts).map(|_| wanted),
         (EngineChoice::SharedMemory, Some(other)) => Err(format!(
             "shared memory needs all ranks on one host, but they are on {} and {other}; use tcp \
              or auto",
             hosts[0]
         )),
+        (EngineChoice::Mpi, _) if !cfg!(feature = "mpi") => {
+            Err("the engine over MPI is not in this program: build it with --features mpi".to_owned())
+        }
         (wanted, _) => Ok(wanted),
     }
 }
@@ -114,13 +147,29 @@ fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use EngineChoice::{Auto, SharedMemory, Tcp};
+    use EngineChoice::{Auto, Hierarchical, Mpi, SharedMemory, Tcp};
 
     #[test]
     fn auto_takes_shared_memory_on_one_host_and_tcp_between_hosts() {
         assert_eq!(choose(Auto, None, &["a", "a"]), Ok(SharedMemory));
         assert_eq!(choose(Auto, None, &["a", "b"]), Ok(Tcp));
         assert_eq!(choose(Auto, Some("auto"), &["a", "a"]), Ok(SharedMemory));
+    }
+
+    #[test]
+    fn auto_is_hierarchical_where_hosts_have_several_ranks_next_to_each_other() {
+        assert_eq!(choose(Auto, None, &["a", "a", "b"]), Ok(Hierarchical));
+        assert_eq!(choose(Auto, None, &["a", "b", "b", "c"]), Ok(Hierarchical));
+        assert_eq!(choose(Auto, None, &["a", "b", "c"]), Ok(Tcp));
+        assert_eq!(choose(Auto, None, &["a", "b", "a"]), Ok(Tcp));
+    }
+
+    #[test]
+    fn hierarchical_is_shared_memory_on_one_host_and_refuses_a_host_that_comes_back() {
+        assert_eq!(choose(Auto, Some("hierarchical"), &["a", "a"]), Ok(SharedMemory));
+        assert_eq!(choose(Auto, Some("hierarchical"), &["a", "b"]), Ok(Hierarchical));
+        let error = choose(Hierarchical, None, &["a", "b", "a"]).unwrap_err();
+        assert!(error.contains("next to each other, but between those on a"), "{error}");
     }
 
     #[test]
@@ -133,10 +182,20 @@ mod tests {
     fn a_wrong_choice_says_what_is_right() {
         let error = choose(Auto, Some("rdma"), &["a"]).unwrap_err();
         assert!(
-            error.contains("\"rdma\": expected auto, shared-memory or tcp"),
+            error.contains("\"rdma\": expected auto, shared-memory, tcp, hierarchical or mpi"),
             "{error}"
         );
         let error = choose(SharedMemory, None, &["a", "a", "b"]).unwrap_err();
         assert!(error.contains("they are on a and b"), "{error}");
+    }
+
+    #[test]
+    fn mpi_needs_its_feature() {
+        let chosen = choose(Auto, Some("mpi"), &["a", "b"]);
+        if cfg!(feature = "mpi") {
+            assert_eq!(chosen, Ok(Mpi));
+        } else {
+            assert!(chosen.unwrap_err().contains("build it with --features mpi"));
+        }
     }
 }

@@ -5,9 +5,8 @@ use super::*;
 use crate::collectives::ReduceOp;
 use std::time::Instant;
 
-#[test]
-fn handles_can_be_waited_for_in_any_order() {
-    with_groups(3, TIMEOUT, |_, group| {
+pub(super) fn handles_can_be_waited_for_in_any_order(suite: &Suite) {
+    suite.with_groups(3, TIMEOUT, |_, group| {
         let rank = group.rank();
         let handles: Vec<_> = (0..12)
             .map(|salt| {
@@ -30,9 +29,8 @@ fn handles_can_be_waited_for_in_any_order() {
     });
 }
 
-#[test]
-fn blocking_calls_queue_behind_started_ones() {
-    with_groups(2, TIMEOUT, |_, group| {
+pub(super) fn blocking_calls_queue_behind_started_ones(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         for salt in 0..30 {
             let started = group.all_reduce_start(values::<f64>(group.rank(), 500, salt), ReduceOp::Sum);
             let mut blocking = values::<f32>(group.rank(), 300, salt);
@@ -48,9 +46,8 @@ fn blocking_calls_queue_behind_started_ones() {
     });
 }
 
-#[test]
-fn a_dropped_handle_still_completes() {
-    with_groups(2, TIMEOUT, |_, group| {
+pub(super) fn a_dropped_handle_still_completes(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         if group.rank() == 0 {
             drop(group.all_reduce_start(vec![1.0f32; 100_000], ReduceOp::Sum));
             drop(group.send_start(vec![5u8; 1_000_000], 1));
@@ -67,9 +64,8 @@ fn a_dropped_handle_still_completes() {
 }
 
 /// Both ranks start a large send before they receive; neither waits for the other.
-#[test]
-fn large_exchanges_do_not_block() {
-    with_groups(2, TIMEOUT, |_, group| {
+pub(super) fn large_exchanges_do_not_block(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         let (rank, peer) = (group.rank(), 1 - group.rank());
         let length = 3_000_000;
         let sent = group.send_start(values::<u8>(rank, length, 1), peer);
@@ -80,9 +76,8 @@ fn large_exchanges_do_not_block() {
     });
 }
 
-#[test]
-fn a_group_dropped_with_calls_pending_does_not_hang() {
-    with_worlds(2, SHORT_TIMEOUT, |_, group| {
+pub(super) fn a_group_dropped_with_calls_pending_does_not_hang(suite: &Suite) {
+    suite.with_groups(2, SHORT_TIMEOUT, |_, group| {
         if group.rank() == 0 {
             let handles: Vec<_> = (0..5)
                 .map(|_| group.all_reduce_start(vec![0.0f32; 100_000], ReduceOp::Sum))
@@ -99,9 +94,8 @@ fn a_group_dropped_with_calls_pending_does_not_hang() {
     });
 }
 
-#[test]
-fn a_group_can_be_shared_between_threads() {
-    with_groups(2, TIMEOUT, |_, group| {
+pub(super) fn a_group_can_be_shared_between_threads(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         let peer = 1 - group.rank();
         std::thread::scope(|scope| {
             let clone = group.clone();
@@ -122,5 +116,25 @@ fn a_group_can_be_shared_between_threads() {
                 assert_eq!(buffer, [2.0; 50]);
             }
         });
+    });
+}
+
+pub(super) fn a_started_barrier_waits_for_every_rank(suite: &Suite) {
+    suite.with_groups(3, TIMEOUT, |_, group| {
+        group.barrier().unwrap();
+        if group.rank() == 1 {
+            std::thread::sleep(Duration::from_millis(300));
+            group.barrier().unwrap();
+            return;
+        }
+        let started = group.barrier_start();
+        let behind = group.barrier_start();
+        // The other ranks' start is not this one's, hence the margin.
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!started.is_done());
+        started.wait().unwrap();
+        // That one rank 1 never joins: it leaves.
+        let error = behind.wait().unwrap_err().to_string();
+        assert!(error.contains("rank 1 gave the group up"), "{error}");
     });
 }

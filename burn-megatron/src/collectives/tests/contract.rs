@@ -79,22 +79,23 @@ fn repeat<T: Modelled>(period: &[T], length: usize) -> Vec<T> {
     values
 }
 
-fn period<T: Modelled>(rank: usize, salt: u64) -> Vec<T> {
+/// Returns the first values of what the rank brings, at most a period.
+fn period<T: Modelled>(rank: usize, length: usize, salt: u64) -> Vec<T> {
     let seed = scramble(salt).wrapping_add((rank as u64) << 40);
-    (0..PERIOD as u64)
+    (0..length.min(PERIOD) as u64)
         .map(|index| T::from_bits(scramble(seed.wrapping_add(index))))
         .collect()
 }
 
 /// Returns what the rank brings to an operation.
 pub(super) fn values<T: Modelled>(rank: usize, length: usize, salt: u64) -> Vec<T> {
-    repeat(&period(rank, salt), length)
+    repeat(&period(rank, length, salt), length)
 }
 
 /// Returns the reduction over `n` ranks of what they bring.
 pub(super) fn reduced<T: Modelled>(n: usize, length: usize, salt: u64, op: ReduceOp) -> Vec<T> {
-    let all: Vec<Vec<T>> = (0..n).map(|rank| period(rank, salt)).collect();
-    let period: Vec<T> = (0..PERIOD)
+    let all: Vec<Vec<T>> = (0..n).map(|rank| period(rank, length, salt)).collect();
+    let period: Vec<T> = (0..length.min(PERIOD))
         .map(|index| T::reduce(all.iter().map(|values| values[index]), op))
         .collect();
     repeat(&period, length)
@@ -115,7 +116,7 @@ pub(super) fn assert_same_bits<T: Modelled>(result: &[T], expected: &[T], what: 
 }
 
 /// Every operation once with buffers of `length`.
-fn every_operation<T: Modelled>(group: &ProcessGroup, length: usize) {
+pub(super) fn every_operation<T: Modelled>(group: &ProcessGroup, length: usize) {
     let (n, rank) = (group.size(), group.rank());
     let engine = group.engine_name();
     let what = |name: &str| format!("{engine} {name} of {length} {}, {n} ranks", T::ELEMENT_TYPE);
@@ -161,14 +162,14 @@ fn lengths<T: CollectiveElement>(n: usize) -> Vec<usize> {
     lengths
 }
 
-fn every_length<T: Modelled>(group: &ProcessGroup) {
+pub(super) fn every_length<T: Modelled>(group: &ProcessGroup) {
     for length in lengths::<T>(group.size()) {
         every_operation::<T>(group, length);
     }
 }
 
-fn every_type(n: usize) {
-    with_groups(n, TIMEOUT, |_, group| {
+fn every_type(suite: &Suite, n: usize) {
+    suite.with_groups(n, TIMEOUT, |_, group| {
         every_length::<f32>(&group);
         every_length::<f64>(&group);
         every_length::<f16>(&group);
@@ -179,44 +180,26 @@ fn every_type(n: usize) {
     });
 }
 
-#[test]
-fn one_rank_matches_the_model() {
-    every_type(1);
+pub(super) fn one_rank_matches_the_model(suite: &Suite) {
+    every_type(suite, 1);
 }
 
-#[test]
-fn two_ranks_match_the_model() {
-    every_type(2);
+pub(super) fn two_ranks_match_the_model(suite: &Suite) {
+    every_type(suite, 2);
 }
 
-#[test]
-fn three_ranks_match_the_model() {
-    every_type(3);
+pub(super) fn three_ranks_match_the_model(suite: &Suite) {
+    every_type(suite, 3);
 }
 
-#[test]
-fn four_ranks_match_the_model() {
-    every_type(4);
-}
-
-/// Between hosts an all-reduce over TCP is not cut into chunks, yet adds in the same order.
-#[test]
-fn ranks_on_two_hosts_match_the_model() {
-    let worlds = join_worlds_on(&[Some("here"), Some("here"), Some("there")], TIMEOUT);
-    run_worlds(worlds, |world| {
-        let group = connect_all(&world, EngineChoice::Auto);
-        assert_eq!(group.engine_name(), "tcp");
-        every_length::<f32>(&group);
-        every_length::<bf16>(&group);
-        every_length::<u8>(&group);
-    });
+pub(super) fn four_ranks_match_the_model(suite: &Suite) {
+    every_type(suite, 4);
 }
 
 /// One element gets the same sum wherever it lies in a message, however long that is.
-#[test]
-fn sums_do_not_depend_on_chunk_boundaries() {
+pub(super) fn sums_do_not_depend_on_chunk_boundaries(suite: &Suite) {
     let element = |rank: usize| [1.0f32, 1e8, -1e8, 3.0][rank];
-    with_groups(4, TIMEOUT, |_, group| {
+    suite.with_groups(4, TIMEOUT, |_, group| {
         let mut alone = [element(group.rank())];
         group.all_reduce(&mut alone, ReduceOp::Sum).unwrap();
         for length in [2048, 2049, 65_536, 65_537, 200_003] {
@@ -227,9 +210,8 @@ fn sums_do_not_depend_on_chunk_boundaries() {
     });
 }
 
-#[test]
-fn a_message_sent_in_parts_gives_the_same_bits() {
-    with_groups(3, TIMEOUT, |_, group| {
+pub(super) fn a_message_sent_in_parts_gives_the_same_bits(suite: &Suite) {
+    suite.with_groups(3, TIMEOUT, |_, group| {
         let whole = values::<bf16>(group.rank(), 300_001, 5);
         let mut at_once = whole.clone();
         group.all_reduce(&mut at_once, ReduceOp::Mean).unwrap();
@@ -241,9 +223,8 @@ fn a_message_sent_in_parts_gives_the_same_bits() {
     });
 }
 
-#[test]
-fn small_sends_do_not_wait_for_their_receiver() {
-    with_groups(2, TIMEOUT, |_, group| {
+pub(super) fn small_sends_do_not_wait_for_their_receiver(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         let peer = 1 - group.rank();
         for salt in 0..20 {
             group.send(&values::<i32>(group.rank(), 100, salt), peer).unwrap();
@@ -256,64 +237,28 @@ fn small_sends_do_not_wait_for_their_receiver() {
     });
 }
 
-#[test]
-fn a_name_can_be_used_again_and_for_other_ranks() {
-    for engine in ENGINES {
-        run_ranks(4, TIMEOUT, |world| {
-            let options = GroupOptions { engine };
-            let start = world.rank() / 2 * 2;
-            for _ in 0..2 {
-                let ranks = [start, start + 1];
-                let group = ProcessGroup::connect(&world, "tensor", &ranks, &options).unwrap();
-                let mut buffer = [world.rank() as i64];
-                group.all_reduce(&mut buffer, ReduceOp::Sum).unwrap();
-                assert_eq!(buffer[0], 2 * start as i64 + 1);
-            }
-        });
-    }
-}
-
-#[test]
-fn engines_are_chosen_and_named() {
-    run_ranks(2, TIMEOUT, |world| {
-        assert_eq!(
-            connect_all(&world, EngineChoice::SharedMemory).engine_name(),
-            "shared-memory"
-        );
-        assert_eq!(connect_all(&world, EngineChoice::Tcp).engine_name(), "tcp");
-        let alone = [world.rank()];
-        let group = ProcessGroup::connect(&world, "one", &alone, &GroupOptions::default());
-        assert_eq!(group.unwrap().engine_name(), "single");
+pub(super) fn a_name_can_be_used_again_and_for_other_ranks(suite: &Suite) {
+    suite.run_ranks(4, TIMEOUT, |world| {
+        let start = world.rank() / 2 * 2;
+        for _ in 0..2 {
+            let group = suite.connect(&world, "tensor", &[start, start + 1]);
+            let mut buffer = [world.rank() as i64];
+            group.all_reduce(&mut buffer, ReduceOp::Sum).unwrap();
+            assert_eq!(buffer[0], 2 * start as i64 + 1);
+        }
     });
 }
 
-#[test]
-fn a_group_of_one_is_the_identity() {
-    let group = ProcessGroup::single();
-    assert_eq!((group.rank(), group.size(), group.ranks()), (0, 1, &[0][..]));
-    for length in [0, 1, 1000] {
-        every_operation::<bf16>(&group, length);
-    }
-    let pending = group.all_gather_start(vec![1u8, 2]);
-    assert!(pending.is_done());
-    assert_eq!(pending.wait().unwrap(), [1, 2]);
-    assert_eq!(group.bytes_communicated(), 0);
-}
-
-#[test]
-fn payload_bytes_are_counted() {
-    run_ranks(2, TIMEOUT, |world| {
-        for engine in ENGINES {
-            let group = connect_all(&world, engine);
-            group.barrier().unwrap();
-            assert_eq!(group.bytes_communicated(), 0);
-            group.all_reduce(&mut [0.0f32; 16], ReduceOp::Sum).unwrap();
-            assert_eq!(group.bytes_communicated(), 64);
-            group.all_gather(&[0u8; 10], &mut [0; 20]).unwrap();
-            assert_eq!(group.bytes_communicated(), 74);
-            // Half of it goes out as contribution, half of it comes back reduced.
-            group.all_reduce(&mut vec![0u8; 1 << 20], ReduceOp::Sum).unwrap();
-            assert_eq!(group.bytes_communicated(), 74 + (1 << 20));
-        }
+pub(super) fn payload_bytes_are_counted(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |_, group| {
+        group.barrier().unwrap();
+        assert_eq!(group.bytes_communicated(), 0);
+        group.all_reduce(&mut [0.0f32; 16], ReduceOp::Sum).unwrap();
+        assert_eq!(group.bytes_communicated(), 64);
+        group.all_gather(&[0u8; 10], &mut [0; 20]).unwrap();
+        assert_eq!(group.bytes_communicated(), 74);
+        // Half of it goes out as contribution, half of it comes back reduced.
+        group.all_reduce(&mut vec![0u8; 1 << 20], ReduceOp::Sum).unwrap();
+        assert_eq!(group.bytes_communicated(), 74 + (1 << 20));
     });
 }

@@ -5,8 +5,13 @@ use crate::collectives::{CollectiveError, ReduceOp};
 use std::time::Instant;
 
 /// Every rank makes its own call; all fail with this message, later calls with a secondary error.
-fn assert_mismatch(n: usize, message: &str, call: impl Fn(&ProcessGroup) -> Result<(), CollectiveError> + Sync) {
-    with_groups(n, TIMEOUT, |_, group| {
+fn assert_mismatch(
+    suite: &Suite,
+    n: usize,
+    message: &str,
+    call: impl Fn(&ProcessGroup) -> Result<(), CollectiveError> + Sync,
+) {
+    suite.with_groups(n, TIMEOUT, |_, group| {
         group.barrier().unwrap();
         let start = Instant::now();
         let error = call(&group).unwrap_err();
@@ -19,9 +24,9 @@ fn assert_mismatch(n: usize, message: &str, call: impl Fn(&ProcessGroup) -> Resu
     });
 }
 
-#[test]
-fn different_operations_are_named_on_every_rank() {
+pub(super) fn different_operations_are_named_on_every_rank(suite: &Suite) {
     assert_mismatch(
+        suite,
         2,
         "rank 1 of group all [0, 1] called all_gather of 128 f32 (call 1) while rank 0 called \
          all_reduce sum of 64 f32 (call 1)",
@@ -32,11 +37,11 @@ fn different_operations_are_named_on_every_rank() {
     );
 }
 
-#[test]
-fn different_lengths_are_named_on_every_rank() {
+pub(super) fn different_lengths_are_named_on_every_rank(suite: &Suite) {
     // Small against several chunks, large against larger.
     for (short, long) in [(10, 300_000), (200_000, 300_000)] {
         assert_mismatch(
+            suite,
             3,
             &format!(
                 "rank 2 of group all [0, 1, 2] called all_reduce mean of {long} f32 (call 1) while \
@@ -50,9 +55,9 @@ fn different_lengths_are_named_on_every_rank() {
     }
 }
 
-#[test]
-fn different_types_roots_and_reductions_are_named() {
+pub(super) fn different_types_roots_and_reductions_are_named(suite: &Suite) {
     assert_mismatch(
+        suite,
         2,
         "rank 1 of group all [0, 1] called all_reduce sum of 8 i32 (call 1) while rank 0 called \
          all_reduce sum of 8 f32 (call 1)",
@@ -62,12 +67,14 @@ fn different_types_roots_and_reductions_are_named() {
         },
     );
     assert_mismatch(
+        suite,
         3,
         "rank 1 of group all [0, 1, 2] called broadcast of 100000 f32 from rank 1 (call 1) while \
          rank 0 called broadcast of 100000 f32 from rank 0 (call 1)",
         |group| group.broadcast(&mut vec![0.0f32; 100_000], group.rank()),
     );
     assert_mismatch(
+        suite,
         2,
         "rank 1 of group all [0, 1] called all_reduce max of 8 f32 (call 1) while rank 0 called \
          all_reduce sum of 8 f32 (call 1)",
@@ -80,11 +87,10 @@ fn different_types_roots_and_reductions_are_named() {
 
 /// The sender of a large message is still at it and learns of the mismatch; its error repeats the
 /// receiver's.
-#[test]
-fn different_transfers_are_named_on_both_sides() {
+pub(super) fn different_transfers_are_named_on_both_sides(suite: &Suite) {
     let message = "rank 1 of group all [0, 1] called recv of 100 f32 from rank 0 (call 0) while \
                    rank 0 called send of 20000000 u8 to rank 1 (call 0)";
-    with_groups(2, TIMEOUT, |_, group| {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         let error = match group.rank() {
             0 => group.send(&vec![0u8; 20_000_000], 1).unwrap_err(),
             _ => group.recv(&mut [0.0f32; 100], 0).unwrap_err(),
@@ -99,9 +105,8 @@ fn different_transfers_are_named_on_both_sides() {
     });
 }
 
-#[test]
-fn a_timeout_names_exactly_the_missing_ranks() {
-    with_worlds(4, SHORT_TIMEOUT, |_, group| {
+pub(super) fn a_timeout_names_exactly_the_missing_ranks(suite: &Suite) {
+    suite.with_groups(4, SHORT_TIMEOUT, |_, group| {
         group.barrier().unwrap();
         if group.rank() % 2 == 1 {
             // Present in the job, but never comes.
@@ -118,9 +123,8 @@ fn a_timeout_names_exactly_the_missing_ranks() {
     });
 }
 
-#[test]
-fn a_message_that_never_comes_times_out() {
-    with_worlds(2, SHORT_TIMEOUT, |_, group| {
+pub(super) fn a_message_that_never_comes_times_out(suite: &Suite) {
+    suite.with_groups(2, SHORT_TIMEOUT, |_, group| {
         if group.rank() == 1 {
             let error = group.recv(&mut [0u8; 4], 0).unwrap_err();
             let message = "recv of 4 u8 from rank 0 (call 0) timed out after 0.3 s without \
@@ -132,34 +136,18 @@ fn a_message_that_never_comes_times_out() {
     });
 }
 
-#[test]
-fn connecting_times_out_and_names_the_missing_rank() {
-    for engine in ENGINES {
-        run_ranks(3, SHORT_TIMEOUT, |world| {
-            if world.rank() == 1 {
-                std::thread::sleep(Duration::from_millis(700));
-                return;
-            }
-            let options = GroupOptions { engine };
-            let error = ProcessGroup::connect(&world, "all", &[0, 1, 2], &options).unwrap_err();
-            let text = error.to_string();
-            assert!(text.contains("group all [0, 1, 2]: connect timed out"), "{text}");
-            // Rank 2 waits for the word of rank 0, which waits for rank 1.
-            let missing = [1, 0, 0][world.rank()];
-            assert!(text.contains(&format!("missing: ranks [{missing}]")), "{text}");
-        });
-    }
-}
-
-#[test]
-fn ranks_that_choose_different_engines_are_told() {
-    run_ranks(2, TIMEOUT, |world| {
-        let options = GroupOptions {
-            engine: ENGINES[world.rank()],
-        };
-        let error = ProcessGroup::connect(&world, "all", &[0, 1], &options).unwrap_err();
-        let message = "the ranks do not agree on engine: rank 1: tcp; rank 0: shared-memory";
-        assert!(error.to_string().contains(message), "{error}");
+pub(super) fn connecting_times_out_and_names_the_missing_rank(suite: &Suite) {
+    suite.run_ranks(3, SHORT_TIMEOUT, |world| {
+        if world.rank() == 1 {
+            std::thread::sleep(Duration::from_millis(700));
+            return;
+        }
+        let error = ProcessGroup::connect(&world, "all", &[0, 1, 2], &suite.options()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("group all [0, 1, 2]: connect timed out"), "{text}");
+        // Rank 2 waits for the word of rank 0, which waits for rank 1.
+        let missing = [1, 0, 0][world.rank()];
+        assert!(text.contains(&format!("missing: ranks [{missing}]")), "{text}");
     });
 }
 
@@ -171,9 +159,8 @@ fn raise(world: &World) {
     });
 }
 
-#[test]
-fn a_failure_during_a_wait_ends_it_at_once() {
-    with_worlds(2, TIMEOUT, |world, group| {
+pub(super) fn a_failure_during_a_wait_ends_it_at_once(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |world, group| {
         group.barrier().unwrap();
         if group.rank() == 1 {
             std::thread::sleep(Duration::from_millis(500));
@@ -196,22 +183,19 @@ fn a_failure_during_a_wait_ends_it_at_once() {
     });
 }
 
-#[test]
-fn a_failure_before_a_call_is_seen() {
-    with_worlds(2, TIMEOUT, |world, group| {
+pub(super) fn a_failure_before_a_call_is_seen(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |world, group| {
         group.barrier().unwrap();
         raise(world);
         let error = group.send(&[0u8; 4], 1 - group.rank()).unwrap_err();
         assert!(matches!(error, CollectiveError::PeerFailed { .. }), "{error}");
-        let options = GroupOptions::default();
-        let error = ProcessGroup::connect(world, "late", &[0, 1], &options).unwrap_err();
+        let error = ProcessGroup::connect(world, "late", &[0, 1], &suite.options()).unwrap_err();
         assert!(matches!(error, CollectiveError::PeerFailed { .. }), "{error}");
     });
 }
 
-#[test]
-fn a_rank_that_leaves_is_named() {
-    with_groups(2, TIMEOUT, |_, group| {
+pub(super) fn a_rank_that_leaves_is_named(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |_, group| {
         group.barrier().unwrap();
         if group.rank() == 1 {
             // Sent before leaving: still arrives.
@@ -230,9 +214,8 @@ fn a_rank_that_leaves_is_named() {
     });
 }
 
-#[test]
-fn wrong_arguments_are_refused_and_the_group_stays_usable() {
-    with_groups(2, TIMEOUT, |world, group| {
+pub(super) fn wrong_arguments_are_refused_and_the_group_stays_usable(suite: &Suite) {
+    suite.with_groups(2, TIMEOUT, |world, group| {
         let refused = |result: Result<(), CollectiveError>, message: &str| {
             let text = result.unwrap_err().to_string();
             assert!(text.contains(message), "{text}");

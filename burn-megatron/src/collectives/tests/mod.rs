@@ -1,29 +1,143 @@
-//! Tests of the groups over both engines. The ranks are threads of this process, each with a world
-//! and groups of its own; the engines do not care.
+//! The contract of the engines: one set of tests for all of them.
+//!
+//! A test is a function that takes a [`Suite`], which says over which engine the groups go and where the ranks are:
+//! threads of this process, each with a world and groups of its own, or processes, one per rank, for engines that want
+//! that. The list below has every test; this crate's unit tests run it over each engine for host memory, and a program
+//! under `mpirun` (feature `contract-suite`) runs [`CASES`] over MPI.
+#![allow(clippy::unwrap_used, reason = "tests, also where they are compiled as a module")]
 
 mod asynchronous;
+#[cfg(test)]
+mod choices;
 mod contract;
 mod failures;
 mod random;
+mod shared_buffers;
+#[cfg(test)]
 mod speed;
+mod suite;
 mod worlds;
 
 use super::{EngineChoice, GroupOptions, ProcessGroup};
 use crate::launch::{PeerFailure, World};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
-use worlds::{join_worlds, join_worlds_on};
+pub use suite::{Case, Suite};
+use worlds::{free_port, join_world};
+pub(super) use worlds::{join_worlds, join_worlds_on};
 
 /// The bound of waits that are not meant to run out.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 /// The bound of waits that are.
 pub(super) const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The engines under test.
-pub(super) const ENGINES: [EngineChoice; 2] = [EngineChoice::SharedMemory, EngineChoice::Tcp];
+/// Hands the list of all tests to a macro, behind the macro's own arguments.
+macro_rules! for_each_case {
+    ($then:ident! $($argument:tt)*) => {
+        $then! {
+            [$($argument)*]
+            asynchronous::handles_can_be_waited_for_in_any_order
+            asynchronous::blocking_calls_queue_behind_started_ones
+            asynchronous::a_dropped_handle_still_completes
+            asynchronous::large_exchanges_do_not_block
+            asynchronous::a_group_dropped_with_calls_pending_does_not_hang
+            asynchronous::a_group_can_be_shared_between_threads
+            asynchronous::a_started_barrier_waits_for_every_rank
+            contract::one_rank_matches_the_model
+            contract::two_ranks_match_the_model
+            contract::three_ranks_match_the_model
+            contract::four_ranks_match_the_model
+            contract::sums_do_not_depend_on_chunk_boundaries
+            contract::a_message_sent_in_parts_gives_the_same_bits
+            contract::small_sends_do_not_wait_for_their_receiver
+            contract::a_name_can_be_used_again_and_for_other_ranks
+            contract::payload_bytes_are_counted
+            failures::different_operations_are_named_on_every_rank
+            failures::different_lengths_are_named_on_every_rank
+            failures::different_types_roots_and_reductions_are_named
+            failures::different_transfers_are_named_on_both_sides
+            failures::a_timeout_names_exactly_the_missing_ranks
+            failures::a_message_that_never_comes_times_out
+            failures::connecting_times_out_and_names_the_missing_rank
+            failures::a_failure_during_a_wait_ends_it_at_once
+            failures::a_failure_before_a_call_is_seen
+            failures::a_rank_that_leaves_is_named
+            failures::wrong_arguments_are_refused_and_the_group_stays_usable
+            shared_buffers::shared_buffers_of_one_rank_match_the_model
+            shared_buffers::shared_buffers_of_two_ranks_match_the_model
+            shared_buffers::shared_buffers_of_three_ranks_match_the_model
+            shared_buffers::shared_buffers_of_four_ranks_match_the_model
+            shared_buffers::long_buffers_match_the_model
+            shared_buffers::shared_buffers_come_back_in_any_order
+            shared_buffers::a_call_whose_buffer_nobody_waits_for_still_completes
+            shared_buffers::two_groups_reduce_at_the_same_time
+            shared_buffers::ordinary_calls_and_those_on_shared_buffers_alternate
+            shared_buffers::buffers_and_groups_go_in_any_order
+            shared_buffers::payload_bytes_are_counted_as_for_ordinary_calls
+            shared_buffers::different_allocations_are_named_on_every_rank
+            shared_buffers::different_buffers_and_calls_are_named_on_every_rank
+            shared_buffers::wrong_arguments_are_refused_and_the_buffer_is_kept
+            shared_buffers::a_rank_that_does_not_come_is_named_and_the_buffer_is_lost
+            shared_buffers::a_failure_during_a_wait_for_a_buffer_ends_it_at_once
+            shared_buffers::a_rank_that_drops_buffer_and_group_is_named
+            random::random_programs_in_concurrent_groups_match_the_model
+        }
+    };
+}
 
-/// Runs `body` on `n` ranks at the same time and returns what each returned, by rank. A rank that
+macro_rules! table_of_cases {
+    ([] $($module:ident::$case:ident)*) => {
+        /// Every test, by name.
+        pub const CASES: &[Case] = &[$(Case { name: stringify!($case), run: $module::$case }),*];
+    };
+}
+for_each_case!(table_of_cases!);
+
+/// The engines under test in threads; each has a line below.
+#[cfg(test)]
+pub(super) const ENGINES: [EngineChoice; 3] = [
+    EngineChoice::SharedMemory,
+    EngineChoice::Tcp,
+    EngineChoice::Hierarchical,
+];
+
+/// Returns the worlds of a new job for a test of `engine`: on one host, or, of the hierarchical one, on two.
+pub(super) fn worlds_for(engine: EngineChoice, n: usize, timeout: Duration) -> Vec<World> {
+    match engine {
+        EngineChoice::Hierarchical => {
+            let hosts: Vec<_> = (0..n)
+                .map(|rank| Some(if rank < n / 2 { "here" } else { "there" }))
+                .collect();
+            join_worlds_on(&hosts, timeout)
+        }
+        _ => join_worlds(n, timeout),
+    }
+}
+
+#[cfg(test)]
+macro_rules! tests_of_engine {
+    ([$engine:ident $choice:ident] $($module:ident::$case:ident)*) => {
+        mod $engine {
+            use super::{EngineChoice, Suite};
+            $(
+                #[test]
+                fn $case() {
+                    super::$module::$case(&Suite::in_threads(EngineChoice::$choice));
+                }
+            )*
+        }
+    };
+}
+#[cfg(test)]
+for_each_case!(tests_of_engine! shared_memory SharedMemory);
+#[cfg(test)]
+for_each_case!(tests_of_engine! tcp Tcp);
+#[cfg(test)]
+for_each_case!(tests_of_engine! hierarchical Hierarchical);
+
+/// Runs `body` on `n` ranks, which are threads, at the same time and returns what each returned, by rank. A rank that
 /// panics raises the failure signal of the others, then the whole test fails.
+#[cfg(test)]
 pub(super) fn run_ranks<R: Send>(n: usize, timeout: Duration, body: impl Fn(World) -> R + Sync) -> Vec<R> {
     run_worlds(join_worlds(n, timeout), body)
 }
@@ -60,27 +174,6 @@ pub(super) fn run_worlds<R: Send>(worlds: Vec<World>, body: impl Fn(World) -> R 
 pub(super) fn connect_all(world: &World, engine: EngineChoice) -> ProcessGroup {
     let ranks: Vec<usize> = (0..world.world_size()).collect();
     ProcessGroup::connect(world, "all", &ranks, &GroupOptions { engine }).unwrap()
-}
-
-/// Runs `body` on `n` ranks with a group of all of them, over one engine after the other.
-pub(super) fn with_groups(n: usize, timeout: Duration, body: impl Fn(&World, ProcessGroup) + Sync) {
-    run_ranks(n, timeout, |world| {
-        for engine in ENGINES {
-            let group = connect_all(&world, engine);
-            body(&world, group);
-        }
-    });
-}
-
-/// Like [`with_groups`], with new worlds for each engine: for what leaves the ranks out of step or
-/// the job failed.
-pub(super) fn with_worlds(n: usize, timeout: Duration, body: impl Fn(&World, ProcessGroup) + Sync) {
-    for engine in ENGINES {
-        run_ranks(n, timeout, |world| {
-            let group = connect_all(&world, engine);
-            body(&world, group);
-        });
-    }
 }
 
 /// Returns a number that looks random (splitmix64).

@@ -29,11 +29,18 @@ fn measure<T: CollectiveElement>(group: &ProcessGroup, bytes: usize, repetitions
     }
 }
 
+/// Runs `body` on `n` ranks over one engine after the other.
+fn on_all_engines(n: usize, body: impl Fn(ProcessGroup) + Sync) {
+    for engine in ENGINES {
+        Suite::in_threads(engine).with_groups(n, TIMEOUT, |_, group| body(group));
+    }
+}
+
 #[test]
 #[ignore = "a measurement"]
 fn speed_of_all_reduce() {
     for n in [2, 4, 8] {
-        with_groups(n, TIMEOUT, |_, group| {
+        on_all_engines(n, |group| {
             measure::<f32>(&group, 4 << 10, 1000);
             measure::<f32>(&group, 64 << 10, 200);
             measure::<f32>(&group, 1 << 20, 50);
@@ -48,7 +55,7 @@ fn speed_of_all_reduce() {
 #[test]
 #[ignore = "a measurement"]
 fn speed_of_small_all_reduces() {
-    with_groups(2, TIMEOUT, |_, group| {
+    on_all_engines(2, |group| {
         for _ in 0..3 {
             measure::<f32>(&group, 4 << 10, 20_000);
         }

@@ -11,12 +11,13 @@ mod slurm_lists;
 
 use std::env;
 
+pub(crate) use self::reader::MAX_WORLD_SIZE;
 use self::reader::Reader;
 pub(super) use self::reader::{job_token, port};
 use super::error::LaunchError;
 use super::identity::JobToken;
 
-/// Names of the environment variables that this module reads; our own launcher sets all of them but the last four.
+/// Names of the environment variables that this module reads; our own launcher sets all of them but the last five.
 ///
 /// Those of Open MPI and Slurm stand in the files that read them.
 pub mod variables {
@@ -42,6 +43,10 @@ pub mod variables {
     pub const STORE_PORT: &str = "BURN_MEGATRON_STORE_PORT";
     /// This host's identity, instead of host name and boot id: lets a test pretend that ranks are on several hosts.
     pub const HOST: &str = "BURN_MEGATRON_HOST";
+    /// The longest silence of a rank or of the store in seconds, 0.5 to 86400; 30 unless set.
+    pub const HEARTBEAT_LIMIT: &str = "BURN_MEGATRON_HEARTBEAT_LIMIT_SECS";
+    /// The interface to listen on: a name, an address, or a network such as `10.0.0.0/8`.
+    pub const INTERFACE: &str = "BURN_MEGATRON_INTERFACE";
     /// torchrun's id of the run.
     pub const RUN_ID: &str = "TORCHELASTIC_RUN_ID";
     /// How many times torchrun has restarted the ranks.
@@ -183,6 +188,28 @@ fn from_torchrun(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Envir
             restart_count: reader.optional(names::RESTART_COUNT),
         })
         .map(Some)
+}
+
+/// What fuzzers call besides [`Environment::from_lookup`].
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing {
+    use super::slurm_lists::{first_host, tasks_per_node};
+
+    /// Reads both of Slurm's short forms from any text.
+    pub fn hosts_and_tasks(text: &str, node: usize) {
+        if let Ok(host) = first_host(text) {
+            assert!(
+                !host.is_empty() && host.len() <= text.len(),
+                "{text:?} begins with host {host:?}"
+            );
+        }
+        if let Ok((here, total)) = tasks_per_node(text, node) {
+            assert!(
+                0 < here && here <= total,
+                "{text:?} has {here} of {total} tasks on node {node}"
+            );
+        }
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ const FIRST_DERIVED_PORT: u16 = 20000;
 /// How many there are.
 const DERIVED_PORTS: u64 = 10000;
 
+/// Largest number of ranks: far above any job, and small enough that the store can keep a list of all.
+pub(crate) const MAX_WORLD_SIZE: usize = 1 << 20;
+
 /// The variables of one launcher.
 pub(super) struct Reader<'a> {
     /// The environment.
@@ -64,11 +67,15 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns a count of at least 1.
+    /// Returns a count of ranks, at least 1.
     pub(super) fn at_least_one(&self, name: &'static str) -> Result<usize, LaunchError> {
         let value = self.required(name)?;
         match number(name, &value, "1 or more")? {
             0 => Err(invalid(name, value, "must be at least 1; valid: 1 or more")),
+            count if count > MAX_WORLD_SIZE => {
+                let rule = format!("must be at most {MAX_WORLD_SIZE}; valid: 1 to {MAX_WORLD_SIZE}");
+                Err(invalid(name, value, rule))
+            }
             count => Ok(count),
         }
     }

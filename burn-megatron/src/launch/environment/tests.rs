@@ -117,6 +117,11 @@ fn each_invalid_value_is_named_with_its_rule() {
             "environment variable WORLD_SIZE=\"\": must be a whole number; valid: 1 or more",
         ),
         (
+            "WORLD_SIZE",
+            "1048577",
+            "environment variable WORLD_SIZE=\"1048577\": must be at most 1048576; valid: 1 to 1048576",
+        ),
+        (
             "LOCAL_RANK",
             "2",
             "environment variable LOCAL_RANK=\"2\": must be below LOCAL_WORLD_SIZE=2; valid: 0 to 1",

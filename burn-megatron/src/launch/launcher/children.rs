@@ -119,11 +119,11 @@ impl Children {
         unreaped.map(|process| (process.rank, process.child.id())).collect()
     }
 
-    /// Asks every running rank to end.
-    pub(super) fn terminate(&mut self) {
+    /// Asks every running rank to end, by SIGINT or SIGTERM.
+    pub(super) fn ask_to_end(&mut self, signal: i32) {
         for process in self.ranks.iter_mut().filter(|process| !process.reaped) {
-            process.signal_sent = Some(libc::SIGTERM);
-            send_signal(process.child.id() as libc::pid_t, libc::SIGTERM);
+            process.signal_sent = Some(signal);
+            send_signal(process.child.id() as libc::pid_t, signal);
         }
     }
 

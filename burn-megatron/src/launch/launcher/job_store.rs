@@ -1,6 +1,5 @@
 //! [`JobStore`]: the store as a launcher sees it: its own, or that of the launcher on node 0.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -9,13 +8,16 @@ use super::{Nodes, summary};
 use crate::launch::environment::variables;
 use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
+use crate::launch::heartbeat::Rhythm;
 use crate::launch::identity::{JobToken, own_host};
 use crate::launch::store::{Reply, Request, Store, StoreAddress, StoreConnection, StoreServer};
-use crate::launch::world::Membership;
-use crate::launch::world::rendezvous::{listen_address, lost_store_of_node_zero};
+use crate::launch::world::rendezvous::{lost_contact, lost_store_of_node_zero};
+use crate::launch::world::{HeartOptions, Membership};
 
 /// Longest wait for the store's answer to a launcher that registers.
 const REGISTER_LIMIT: Duration = Duration::from_secs(10);
+/// How much later than its time a silence is noticed.
+const CAUSE_SLACK: Duration = Duration::from_secs(1);
 /// How long the store stays for the ranks of other nodes when those of its own have succeeded.
 const LINGER: Duration = Duration::from_secs(60);
 /// The same when a rank has failed: enough for the news to reach the others.
@@ -30,6 +32,8 @@ pub(super) enum JobStore {
         store: Store,
         failure: FailureSignal,
         membership: Membership,
+        /// The silence after which node 0 counts as lost.
+        limit: Duration,
     },
 }
 
@@ -40,6 +44,7 @@ impl JobStore {
         world_size: usize,
         token: &JobToken,
         timeout: Duration,
+        rhythm: Rhythm,
         events: mpsc::Sender<Event>,
     ) -> Result<(JobStore, String), LaunchError> {
         let address = StoreAddress::new(&nodes.master_addr, nodes.master_port, token.clone());
@@ -61,7 +66,7 @@ impl JobStore {
             }
             other => return Err(connection.unexpected("registering a launcher", &other)),
         };
-        let store = Store::remote(address.clone());
+        let store = Store::remote(address.clone(), timeout);
         let announcing_store = store.clone();
         let failure = FailureSignal::announced_by(move |cause| {
             if let Err(error) = announcing_store.fail(cause) {
@@ -76,10 +81,22 @@ impl JobStore {
             what: lost_store_of_node_zero(&address),
         };
         let membership = Membership::watch(connection, failure.clone(), store_lost, None, Duration::ZERO)?;
+        let heart = HeartOptions {
+            rhythm,
+            progress: Box::new(String::new),
+            out_of_reach: PeerFailure {
+                rank: 0,
+                host: nodes.master_addr.clone(),
+                what: lost_contact(&nodes.master_addr),
+            },
+            store: store.clone(),
+        };
+        membership.start_heart(failure.clone(), heart)?;
         let joined = JobStore::Remote {
             store,
             failure,
             membership,
+            limit: rhythm.limit,
         };
         Ok((joined, job_id))
     }
@@ -106,6 +123,14 @@ impl JobStore {
         }
     }
 
+    /// Waits for the job's first failure, when the ranks here have ended because of another: node 0 may be cut off, and
+    /// its silence not be long enough yet.
+    pub(super) fn wait_for_cause(&self) {
+        if let JobStore::Remote { failure, limit, .. } = self {
+            failure.wait_raised(*limit + CAUSE_SLACK);
+        }
+    }
+
     /// Returns the job's first failure.
     pub(super) fn first_failure(&self) -> Option<PeerFailure> {
         match self {
@@ -123,15 +148,6 @@ impl JobStore {
                 failure, membership, ..
             } => membership.leave(failure),
         }
-    }
-}
-
-/// Returns where node 0 listens: at the address that the other nodes are given, or on all if they are given a name,
-/// which may mean another one to them.
-pub(super) fn node_zero_address(nodes: &Nodes) -> Result<SocketAddr, LaunchError> {
-    match nodes.master_addr.parse::<IpAddr>() {
-        Ok(address) => Ok(SocketAddr::new(address, nodes.master_port)),
-        Err(_) => listen_address(&nodes.master_addr, nodes.master_port, false),
     }
 }
 

@@ -32,13 +32,15 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::children::Children;
-use self::job_store::{JobStore, common_token, node_zero_address};
+use self::job_store::{JobStore, common_token};
 use self::watch::{Event, Watch};
-use super::environment::{port, variables};
+use super::environment::{MAX_WORLD_SIZE, port, variables};
 use super::error::LaunchError;
+use super::heartbeat::Rhythm;
 use super::identity::{JobToken, random_job_id};
-use super::say;
+use super::network::{chosen_address, store_address};
 use super::store::{StoreServer, StoreServerOptions};
+use super::{SECONDARY_FAILURE_EXIT_CODE, say};
 
 /// A launcher's place among those of a job on several nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,9 +64,12 @@ pub struct Launcher {
     prefix: Prefix,
     master_port: Option<u16>,
     nodes: Option<Nodes>,
+    interface: Option<String>,
     rendezvous_timeout: Duration,
     failure_grace: Duration,
     interrupt_grace: Duration,
+    heartbeat_limit: Option<Duration>,
+    timeout: Duration,
 }
 
 impl Launcher {
@@ -77,9 +82,12 @@ impl Launcher {
             prefix: Prefix::All,
             master_port: None,
             nodes: None,
+            interface: None,
             rendezvous_timeout: Duration::from_secs(600),
             failure_grace: Duration::from_secs(3),
             interrupt_grace: Duration::from_secs(10),
+            heartbeat_limit: None,
+            timeout: Duration::from_secs(600),
         }
     }
 
@@ -119,6 +127,14 @@ impl Launcher {
         self
     }
 
+    /// Sets the interface that the store and the ranks listen on, by name, address or network (`eth0`, `10.0.0.5`,
+    /// `10.0.0.0/8`): BURN_MEGATRON_INTERFACE unless set, and without that loopback for a job on one node, else the
+    /// interface of [`Nodes::master_addr`].
+    pub fn interface(mut self, interface: impl Into<String>) -> Launcher {
+        self.interface = Some(interface.into());
+        self
+    }
+
     /// Returns whether this is the launcher of one of several nodes.
     pub fn spans_nodes(&self) -> bool {
         self.nodes.is_some()
@@ -143,19 +159,34 @@ impl Launcher {
         self
     }
 
+    /// Sets the longest silence of node 0, and the ranks' own timeout, which bounds it: as the ranks'
+    /// [`JoinOptions`](super::JoinOptions) say.
+    pub fn heartbeat_limit(mut self, limit: Option<Duration>, timeout: Duration) -> Launcher {
+        (self.heartbeat_limit, self.timeout) = (limit, timeout);
+        self
+    }
+
     /// Runs the ranks until all have ended, and returns how. Prints to stderr which rank failed first, if one did.
     ///
     /// Call it from the main thread, or one that lives until it returns: the kernel kills the ranks when the thread
     /// that started them ends. SIGINT and SIGTERM stay caught afterwards; the caller is expected to exit.
     ///
     /// # Errors
-    /// The nodes' numbers do not fit, they have no common secret, node 0's store cannot be reached or refuses this node;
+    /// There is no such interface; the nodes' numbers do not fit, they have no common secret, node 0's store cannot be reached or refuses this node;
     /// the store's port is taken, a rank cannot be started (those that were are killed), or a rank survives SIGKILL.
     pub fn run(self) -> Result<LaunchSummary, LaunchError> {
         if self.world_size == 0 {
             return Err(LaunchError::EmptyWorld);
         }
+        if self.world_size > MAX_WORLD_SIZE {
+            return Err(LaunchError::InvalidNodes {
+                what: "world size",
+                value: self.world_size,
+                rule: format!("must be at most {MAX_WORLD_SIZE}; valid: 1 to {MAX_WORLD_SIZE}"),
+            });
+        }
         let ranks = self.local_ranks()?;
+        let rhythm = Rhythm::new(self.heartbeat_limit, self.timeout)?;
         let (events, inbox) = mpsc::channel();
         let token = match &self.nodes {
             Some(nodes) => common_token(nodes.count)?,
@@ -165,7 +196,7 @@ impl Launcher {
         let (store, master, job_id) = match &self.nodes {
             Some(nodes) if nodes.rank > 0 => {
                 let timeout = self.rendezvous_timeout;
-                let (store, job_id) = JobStore::join(nodes, self.world_size, &token, timeout, events.clone())?;
+                let (store, job_id) = JobStore::join(nodes, self.world_size, &token, timeout, rhythm, events.clone())?;
                 (store, (nodes.master_addr.clone(), nodes.master_port), job_id)
             }
             nodes => {
@@ -190,6 +221,10 @@ impl Launcher {
 
         let (ends, interrupted_by) = ended?;
         if self.nodes.is_some() {
+            let blames_others = |end: &RankEnd| end.outcome == RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE);
+            if ends.iter().any(blames_others) && !ends.iter().any(RankEnd::is_primary_failure) {
+                store.wait_for_cause();
+            }
             store.leave();
         }
         let summary = LaunchSummary::new(ranks, ends, store.first_failure(), interrupted_by);
@@ -234,9 +269,10 @@ impl Launcher {
         events: mpsc::Sender<Event>,
     ) -> Result<StoreServer, LaunchError> {
         let chosen_by_hand = env::var(variables::MASTER_PORT).ok();
-        let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let interface = chosen_address(self.interface.as_deref())?;
+        let loopback = |port| SocketAddr::new(interface.unwrap_or(Ipv4Addr::LOCALHOST.into()), port);
         let listen = match (&self.nodes, self.master_port, chosen_by_hand) {
-            (Some(nodes), _, _) => node_zero_address(nodes)?,
+            (Some(nodes), _, _) => store_address(&nodes.master_addr, nodes.master_port, false, interface)?,
             (None, Some(port), _) => loopback(port),
             (None, None, Some(value)) => loopback(port(variables::MASTER_PORT, value)?),
             (None, None, None) => loopback(0),
@@ -275,6 +311,9 @@ impl Launcher {
         set(variables::JOB_ID, job_id.to_string());
         set(variables::JOB_TOKEN, token.to_text());
         set(variables::STORE_HOSTED, "1".into());
+        if let Some(interface) = &self.interface {
+            set(variables::INTERFACE, interface.clone());
+        }
         environment
     }
 }

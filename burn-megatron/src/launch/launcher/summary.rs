@@ -26,6 +26,12 @@ impl RankOutcome {
         *self == RankOutcome::Exited(0)
     }
 
+    /// Returns the signal, SIGINT or SIGTERM, that the process ended in good order for: its code is 128 + the signal.
+    pub fn asked_by(&self) -> Option<i32> {
+        let asks = |signal: &i32| *self == RankOutcome::Exited(128 + signal);
+        [libc::SIGINT, libc::SIGTERM].into_iter().find(asks)
+    }
+
     /// Returns the code that a shell would give: 128 + signal for a killed process.
     pub fn exit_code(&self) -> i32 {
         match self {
@@ -66,9 +72,11 @@ pub struct RankEnd {
 }
 
 impl RankEnd {
-    /// Returns whether this rank failed on its own: not because of another rank, nor at the launcher's hand.
+    /// Returns whether this rank failed on its own: not because of another rank, nor at the launcher's hand, nor because
+    /// it was asked to end.
     pub fn is_primary_failure(&self) -> bool {
         !self.outcome.is_success()
+            && self.outcome.asked_by().is_none()
             && self.outcome != RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)
             && self.signal_sent.is_none()
     }
@@ -137,20 +145,18 @@ impl LaunchSummary {
 
     /// Returns the rank of this node that failed first.
     ///
-    /// Ends within milliseconds of each other are seen in any order; the store's evidence decides between ranks that
-    /// failed on their own. A rank that failed because of another is named only if no rank failed on its own.
+    /// That is the one that was reported first, even if the launcher had to end it, as it must a hung one: those that
+    /// waited for it may have ended with a failure of their own. Else it is the first that failed on its own. A rank
+    /// that failed because of another is named only if there is no other.
     pub fn first_failure(&self) -> Option<&RankEnd> {
-        let failed_alone = || self.ends.iter().filter(|end| end.is_primary_failure());
+        let failed = || self.ends.iter().filter(|end| !end.outcome.is_success());
+        let is_secondary = |end: &RankEnd| end.outcome == RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE);
         let reported_rank = self.reported.as_ref().map(|failure| failure.rank);
-        failed_alone()
-            .find(|end| Some(end.rank) == reported_rank)
-            .or_else(|| failed_alone().next())
-            .or_else(|| {
-                self.ends
-                    .iter()
-                    .find(|end| !end.outcome.is_success() && Some(end.rank) == reported_rank)
-            })
-            .or_else(|| self.ends.iter().find(|end| !end.outcome.is_success()))
+        failed()
+            .find(|end| Some(end.rank) == reported_rank && !is_secondary(end))
+            .or_else(|| failed().find(|end| end.is_primary_failure()))
+            .or_else(|| failed().find(|end| Some(end.rank) == reported_rank))
+            .or_else(|| failed().next())
     }
 
     /// Returns the launcher's exit code: 128 + signal if interrupted, else that of the rank that failed first, or
@@ -161,6 +167,13 @@ impl LaunchSummary {
             None if self.failure_elsewhere().is_some() => SECONDARY_FAILURE_EXIT_CODE,
             None => self.first_failure().map_or(0, |end| end.outcome.exit_code()),
         }
+    }
+
+    /// Returns the signal for which all ranks ended in good order, though it did not come to the launcher.
+    fn asked_by(&self) -> Option<i32> {
+        let signal = self.ends.first()?.outcome.asked_by()?;
+        let is_same = |end: &RankEnd| end.outcome.asked_by() == Some(signal);
+        (self.reported.is_none() && self.ends.iter().all(is_same)).then_some(signal)
     }
 
     /// Writes how the ranks ended that failed, but for those that `left_out` says.
@@ -212,9 +225,13 @@ impl fmt::Display for LaunchSummary {
                 "rank {} on host {} (another node) failed first: {}",
                 failure.rank,
                 host_name(&failure.host),
-                failure.what
+                state(&failure.what)
             )?;
             return self.write_failures(formatter, "; here ", |_| false);
+        }
+        if let Some(signal) = self.asked_by() {
+            let (ranks, signal) = (self.ranks.len(), signal_text(signal));
+            return write!(formatter, "all {ranks} ranks stopped in good order, asked by {signal}");
         }
         let Some(first) = self.first_failure() else {
             return write!(formatter, "all {} ranks succeeded", self.ranks.len());
@@ -231,12 +248,17 @@ impl fmt::Display for LaunchSummary {
             Some(reported) if reported.rank != first.rank => write!(formatter, " (reported before: {reported})")?,
             // What the launcher sees of a dead process says more than that its connection closed.
             Some(reported) if reported.what != CONNECTION_LOST && reported.what != first.outcome.to_string() => {
-                write!(formatter, " ({})", reported.what)?;
+                write!(formatter, " ({})", state(&reported.what))?;
             }
             _ => {}
         }
         self.write_failures(formatter, "; then ", |end| end.rank == first.rank)
     }
+}
+
+/// What happened to a rank, without the verb of a state.
+fn state(what: &str) -> &str {
+    what.strip_prefix("is ").unwrap_or(what)
 }
 
 /// Returns `signal 9 (SIGKILL)`.
@@ -358,6 +380,39 @@ mod tests {
              (call 0)); then rank 0: exit code 75 (because another rank failed)"
         );
         assert_eq!(summary.exit_code(), 137);
+    }
+
+    #[test]
+    fn rank_that_did_not_come_is_first_though_those_that_waited_failed_on_their_own() {
+        let sleeper = RankEnd {
+            signal_sent: Some(15),
+            ..end(1, RankOutcome::Killed(15))
+        };
+        let ends = vec![end(0, RankOutcome::Exited(1)), sleeper];
+        let summary = LaunchSummary::new(0..2, ends, reported(1, "did not register within 4s"), None);
+        assert_eq!(
+            summary.to_string(),
+            "rank 1 (pid 1001) failed first: killed by signal 15 (SIGTERM) by the launcher (did not register within \
+             4s); then rank 0: exit code 1"
+        );
+    }
+
+    #[test]
+    fn ranks_that_were_asked_to_end_have_not_failed() {
+        let ends = vec![end(1, RankOutcome::Exited(143)), end(0, RankOutcome::Exited(143))];
+        let summary = LaunchSummary::new(0..2, ends, None, None);
+        assert_eq!(
+            summary.to_string(),
+            "all 2 ranks stopped in good order, asked by signal 15 (SIGTERM)"
+        );
+        assert_eq!((summary.exit_code(), summary.is_success()), (143, false));
+        // One that leaves the others alone has not been agreed with.
+        let ends = vec![end(1, RankOutcome::Exited(143)), end(0, RankOutcome::Exited(1))];
+        let summary = LaunchSummary::new(0..2, ends, None, None);
+        assert_eq!(
+            summary.to_string(),
+            "rank 0 (pid 1000) failed first: exit code 1; then rank 1: exit code 143"
+        );
     }
 
     #[test]

@@ -107,6 +107,7 @@ impl<'a> Watch<'a> {
 
     fn ended(&mut self, rank: usize) {
         let end = self.children.reap(rank);
+        let another_was_first = self.store.first_failure().is_some_and(|first| first.rank != rank);
         self.store.process_ended(rank, end.outcome);
         // A rank that says it ends only because of another is no news to the store.
         if end.is_primary_failure() {
@@ -116,8 +117,10 @@ impl<'a> Watch<'a> {
                 what: end.outcome.to_string(),
             });
         }
-        if !end.outcome.is_success() {
-            if !self.ends.iter().any(RankEnd::is_primary_failure) && end.is_primary_failure() {
+        // Ranks that were asked to end do so one after the other, and may take their time to save what they have.
+        if !end.outcome.is_success() && end.outcome.asked_by().is_none() {
+            let is_first = !another_was_first && !self.ends.iter().any(RankEnd::is_primary_failure);
+            if is_first && end.is_primary_failure() {
                 say(format_args!(
                     "[launcher] {end}; the others get {:?} to end on their own",
                     self.failure_grace
@@ -142,7 +145,7 @@ impl<'a> Watch<'a> {
                 self.interrupt_grace
             ));
             self.interrupted_by = Some(signal);
-            self.children.terminate();
+            self.children.ask_to_end(signal);
             self.phase = Phase::Terminating(deadline_after(self.interrupt_grace));
         } else if !matches!(self.phase, Phase::Killing(_)) {
             self.kill();
@@ -153,7 +156,7 @@ impl<'a> Watch<'a> {
         match self.phase {
             Phase::Running => {}
             Phase::Grace(_) => {
-                self.children.terminate();
+                self.children.ask_to_end(libc::SIGTERM);
                 self.phase = Phase::Terminating(deadline_after(TERMINATE_LIMIT));
             }
             Phase::Terminating(_) => self.kill(),

@@ -84,7 +84,10 @@ impl StoreConnection {
                         address: address.to_string(),
                     });
                 }
-                Err(HandshakeError::Broken(error)) => error.to_string(),
+                Err(HandshakeError::Broken(error)) => match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer".into(),
+                    _ => error.to_string(),
+                },
             };
             let left = deadline.saturating_duration_since(Instant::now());
             if left <= pause {
@@ -114,7 +117,7 @@ impl StoreConnection {
         let reply = stream
             .write_all(&request.to_frame())
             .and_then(|()| read_reply(&mut stream));
-        reply.map_err(|error| self.lost(operation, &error))
+        reply.map_err(|error| self.late_or_lost(operation, &error, timeout))
     }
 
     /// Waits for what the store says next, without a limit: the monitor's rest.
@@ -151,7 +154,7 @@ impl StoreConnection {
         };
         stream
             .write_all(&request.to_frame())
-            .map_err(|error| self.lost(operation, &error))
+            .map_err(|error| self.late_or_lost(operation, &error, timeout))
     }
 
     /// Closes the connection for all its handles, which wakes one that listens.
@@ -169,6 +172,11 @@ impl StoreConnection {
         Ok(address.ip())
     }
 
+    /// Returns where the store is.
+    pub(in crate::launch) fn address(&self) -> &StoreAddress {
+        &self.address
+    }
+
     /// The error of a reply that does not answer the request.
     pub(in crate::launch) fn unexpected(&self, operation: &str, reply: &Reply) -> LaunchError {
         let reason = format!("unexpected reply {reply:?}");
@@ -179,10 +187,21 @@ impl StoreConnection {
         }
     }
 
+    /// The error of an operation that had to be done within `limit`.
+    fn late_or_lost(&self, operation: &str, error: &io::Error, limit: Duration) -> LaunchError {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => LaunchError::StoreLost {
+                address: self.address.to_string(),
+                operation: operation.into(),
+                reason: format!("no answer within {limit:.1?}"),
+            },
+            _ => self.lost(operation, error),
+        }
+    }
+
     fn lost(&self, operation: &str, error: &io::Error) -> LaunchError {
         let reason = match error.kind() {
             io::ErrorKind::UnexpectedEof => "the store closed the connection".into(),
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
             _ => error.to_string(),
         };
         LaunchError::StoreLost {
@@ -234,12 +253,20 @@ fn time_left(deadline: Instant) -> io::Result<Duration> {
 }
 
 /// A stream whose reads and writes, however many, end at one deadline.
-struct BoundedStream<'a> {
+pub(crate) struct BoundedStream<'a> {
     stream: &'a TcpStream,
     deadline: Option<Instant>,
 }
 
-impl BoundedStream<'_> {
+impl<'a> BoundedStream<'a> {
+    /// Returns a stream that ends at `deadline`; it leaves its time limits behind on the socket.
+    pub(crate) fn until(stream: &'a TcpStream, deadline: Instant) -> BoundedStream<'a> {
+        BoundedStream {
+            stream,
+            deadline: Some(deadline),
+        }
+    }
+
     fn time_left(&self) -> io::Result<Option<Duration>> {
         self.deadline.map(time_left).transpose()
     }

@@ -7,9 +7,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::handshake;
@@ -20,6 +20,9 @@ use super::table::{TableError, check_entry};
 
 /// Longest handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Longest time to tell a silent rank that it was given up.
+const LAST_WORD_LIMIT: Duration = Duration::from_millis(100);
 
 /// Serves a connection until it closes. `pending` marks it as a stranger until the handshake is over.
 pub(super) async fn serve(mut stream: TcpStream, job: Arc<Job>, pending: PendingHandshake) {
@@ -41,11 +44,12 @@ async fn read_request(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Reque
 }
 
 /// Answers requests until the connection closes, which is an error here, or becomes a rank's life.
-async fn answer_requests(
+pub(super) async fn answer_requests(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,
 ) -> io::Result<()> {
+    let reader = &mut BufReader::new(reader);
     loop {
         let frame = match read_request(reader).await? {
             Request::Hello {
@@ -76,8 +80,10 @@ async fn answer_requests(
                 Reply::Done.to_frame()
             }
             Request::Goodbye => Reply::Rejected("goodbye without hello".into()).to_frame(),
+            Request::Heartbeat { .. } => Reply::Rejected("heartbeat without hello".into()).to_frame(),
+            Request::AskPulse { rank } => job.pulse(rank).map_or(Reply::NoPulse, Reply::Pulse).to_frame(),
             Request::Set { key, value } => done_or_reason(job.set(&key, value)).to_frame(),
-            Request::Wait { key, timeout } => wait_for_key(job, &key, timeout).await,
+            Request::Wait { key, timeout } => wait_for_key(reader, job, &key, timeout).await?,
             Request::Add { key, delta } => match job.add(&key, delta) {
                 Ok(count) => Reply::Count(count).to_frame(),
                 Err(error) => Reply::Rejected(error.to_string()).to_frame(),
@@ -102,24 +108,41 @@ fn done_or_reason(result: Result<(), TableError>) -> Reply {
     }
 }
 
-/// Holds a `Wait` until its key exists, a rank has failed, or its time is up.
-async fn wait_for_key(job: &Job, key: &str, limit: Duration) -> Vec<u8> {
+/// Holds a `Wait` until its key exists, a rank has failed, or its time is up; ends with an error when the client has
+/// gone, which would keep its place otherwise, for as long as it said it would wait.
+async fn wait_for_key(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    job: &Job,
+    key: &str,
+    limit: Duration,
+) -> io::Result<Vec<u8>> {
     if let Err(error) = check_entry(key, &[]) {
-        return Reply::Rejected(error.to_string()).to_frame();
+        return Ok(Reply::Rejected(error.to_string()).to_frame());
     }
     let receiver = match job.value_or_waiter(key) {
-        Ok(value) => return Reply::value_frame(&value),
+        Ok(value) => return Ok(Reply::value_frame(&value)),
         Err(receiver) => receiver,
     };
     let mut failure = job.failure.subscribe();
     let frame = tokio::select! {
         biased;
-        Ok(value) = receiver => return Reply::value_frame(&value),
-        first = value_of(&mut failure) => Reply::Failed(first).to_frame(),
-        () = sleep(limit) => Reply::TimedOut.to_frame(),
+        Ok(value) = receiver => return Ok(Reply::value_frame(&value)),
+        first = value_of(&mut failure) => Ok(Reply::Failed(first).to_frame()),
+        error = until_gone(reader) => Err(error),
+        () = sleep(limit) => Ok(Reply::TimedOut.to_frame()),
     };
     job.forget_waiters(key);
     frame
+}
+
+/// Waits until the other end closes. Reads into the buffer only: what comes is the next request.
+async fn until_gone(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Error {
+    match reader.fill_buf().await {
+        Ok([]) => io::ErrorKind::UnexpectedEof.into(),
+        // It is there, and has said more; its end is seen when the wait is over.
+        Ok(_) => std::future::pending().await,
+        Err(error) => error,
+    }
 }
 
 /// Waits until there is a value, and returns a copy of it: no lock is held afterwards.
@@ -141,8 +164,50 @@ async fn until_set(receiver: &mut watch::Receiver<bool>) {
     }
 }
 
-/// Stands for a registered rank: sends it the roster, then the first failure if one comes, until it leaves or dies.
+/// Reads what comes during a life: hands heartbeats to `on_heartbeat`, and returns what is none.
+async fn until_farewell(
+    reader: &mut (impl AsyncRead + Unpin),
+    on_heartbeat: impl Fn(Duration, String),
+) -> io::Result<Request> {
+    loop {
+        match read_request(reader).await? {
+            Request::Heartbeat { limit, progress } => on_heartbeat(limit, progress),
+            farewell => return Ok(farewell),
+        }
+    }
+}
+
+/// Stands for a registered rank until it leaves, dies or falls silent, and notes which.
 async fn stand_for_life(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    job: &Job,
+    rank: usize,
+    rendezvous_timeout: Duration,
+) -> io::Result<()> {
+    let life = live(reader, writer, job, rank, rendezvous_timeout).await;
+    // A rank whose server ends has nobody left to say goodbye to.
+    let is_closing = *job.closing.borrow();
+    if let (Err(error), false) = (&life, is_closing) {
+        use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
+        match error.kind() {
+            // Ours, or the kernel's when its probes are not answered: nobody has closed the connection.
+            TimedOut | HostUnreachable | NetworkUnreachable => {
+                job.fell_silent(rank);
+                // Should it go on one day, it learns why the others have not.
+                if let Some(first) = job.first_failure() {
+                    let _ = timeout(LAST_WORD_LIMIT, writer.write_all(&Reply::Failed(first).to_frame())).await;
+                }
+            }
+            _ => job.lost(rank),
+        }
+    }
+    life
+}
+
+/// Sends a registered rank the roster, then the first failure if one comes, and answers its heartbeats; ends well when
+/// it says goodbye or the server ends.
+async fn live(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,
@@ -154,22 +219,23 @@ async fn stand_for_life(
     let mut closing = job.closing.subscribe();
     let (mut roster_due, mut failure_due) = (true, true);
     let mut rendezvous_end = pin!(sleep(rendezvous_timeout));
-    // One read for the whole life: the only thing a rank still says is goodbye, and the end of the stream is its death.
-    let mut farewell = pin!(read_request(reader));
+    // One future for the whole life: a read that is dropped half-way would lose its bytes.
+    let heartbeat = Notify::new();
+    let mut farewell = pin!(until_farewell(reader, |limit, progress| {
+        job.heard(rank, limit, progress);
+        heartbeat.notify_one();
+    }));
     loop {
         let reply = tokio::select! {
             biased;
             farewell = &mut farewell => {
-                if matches!(farewell, Ok(Request::Goodbye)) {
-                    job.left(rank);
-                    return writer.write_all(&Reply::Done.to_frame()).await;
-                }
-                // A rank whose server ends has nobody left to say goodbye to.
-                if !*job.closing.borrow() {
-                    job.lost(rank);
-                }
-                return Err(farewell.err().unwrap_or_else(|| io::ErrorKind::InvalidData.into()));
+                let Request::Goodbye = farewell? else {
+                    return Err(io::ErrorKind::InvalidData.into());
+                };
+                job.left(rank);
+                return writer.write_all(&Reply::Done.to_frame()).await;
             }
+            () = heartbeat.notified() => Reply::Heard,
             hosts = value_of(&mut roster), if roster_due => {
                 roster_due = false;
                 Reply::Roster { job_id: job.job_id.clone(), hosts: hosts.to_vec() }
@@ -184,12 +250,20 @@ async fn stand_for_life(
                 Reply::Missing(job.rendezvous_timed_out(rendezvous_timeout))
             }
             () = until_set(&mut closing) => return writer.write_all(&Reply::Closing.to_frame()).await,
+            // Begins anew with whatever happens: a piece of time counts as silent when nothing came in all of it.
+            () = sleep(job.listening_time(rank)) => {
+                if job.nothing_heard(rank) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                continue;
+            }
         };
         writer.write_all(&reply.to_frame()).await?;
     }
 }
 
-/// Stands for the launcher of a further node: sends it the first failure if one comes, until it leaves or dies.
+/// Stands for the launcher of a further node: sends it the first failure if one comes, and answers its heartbeats, until
+/// it leaves or dies.
 async fn stand_for_launcher(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
@@ -200,7 +274,8 @@ async fn stand_for_launcher(
     let mut failure = job.failure.subscribe();
     let mut closing = job.closing.subscribe();
     let mut failure_due = true;
-    let mut farewell = pin!(read_request(reader));
+    let heartbeat = Notify::new();
+    let mut farewell = pin!(until_farewell(reader, |_, _| heartbeat.notify_one()));
     loop {
         let reply = tokio::select! {
             biased;
@@ -208,6 +283,7 @@ async fn stand_for_launcher(
                 Request::Goodbye => writer.write_all(&Reply::Done.to_frame()).await,
                 _ => Err(io::ErrorKind::InvalidData.into()),
             },
+            () = heartbeat.notified() => Reply::Heard,
             first = value_of(&mut failure), if failure_due => {
                 failure_due = false;
                 Reply::Failed(first)

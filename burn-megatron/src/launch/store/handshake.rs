@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::launch::identity::JobToken;
 
 /// First bytes in both directions: name and version of the protocol.
-const MAGIC: [u8; 8] = *b"BMSTORE1";
+pub(super) const MAGIC: [u8; 8] = *b"BMSTORE1";
 const NONCE_BYTES: usize = 32;
 const PROOF_BYTES: usize = 32;
 const GREETING_BYTES: usize = MAGIC.len() + NONCE_BYTES;
@@ -31,7 +31,7 @@ const GREETING_BYTES: usize = MAGIC.len() + NONCE_BYTES;
 const ACCEPTED: u8 = 1;
 const REFUSED: u8 = 0;
 
-type Greeting = [u8; GREETING_BYTES];
+pub(super) type Greeting = [u8; GREETING_BYTES];
 
 /// Why a handshake did not succeed.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ pub(super) async fn accept(
     Ok(())
 }
 
-fn greeting() -> io::Result<Greeting> {
+pub(super) fn greeting() -> io::Result<Greeting> {
     let mut greeting = [0; GREETING_BYTES];
     greeting[..MAGIC.len()].copy_from_slice(&MAGIC);
     getrandom::fill(&mut greeting[MAGIC.len()..])?;
@@ -117,7 +117,7 @@ fn check_magic(greeting: &Greeting) -> Result<(), HandshakeError> {
 }
 
 /// The proof that `side` knows the token, over both greetings, the client's first.
-fn proof(token: &JobToken, side: &[u8], client: &Greeting, server: &Greeting) -> Hmac<Sha256> {
+pub(super) fn proof(token: &JobToken, side: &[u8], client: &Greeting, server: &Greeting) -> Hmac<Sha256> {
     let hmac = Hmac::<Sha256>::new_from_slice(token.as_bytes()).expect("HMAC takes keys of any length");
     hmac.chain_update(side).chain_update(client).chain_update(server)
 }

@@ -9,11 +9,15 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
-use super::protocol::Reply;
+use super::protocol::{Pulse, Reply};
+use super::silence::Heartbeats;
 use super::table::{MAX_STORE_BYTES, Table, TableError};
-use crate::launch::failure::{CONNECTION_LOST, PeerFailure};
+use crate::launch::failure::{CONNECTION_LOST, PeerFailure, silence_text};
 use crate::launch::identity::{JobToken, host_name};
 use crate::launch::{list_ranks, lock};
+
+/// How long to listen to a rank that has sent no heartbeat yet.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Called once with the job's first failure, on the thread that learns of it: it must not block.
 pub type FailureCallback = Box<dyn Fn(&PeerFailure) + Send + Sync>;
@@ -39,6 +43,8 @@ struct State {
     table: Table,
     waiting: HashMap<String, Vec<oneshot::Sender<Arc<[u8]>>>>,
     members: Vec<Member>,
+    /// Those of each rank, once it has sent one.
+    heartbeats: Vec<Option<Heartbeats>>,
     /// The host of each further node's launcher that is there, by the node's number.
     launchers: HashMap<usize, String>,
 }
@@ -75,6 +81,7 @@ impl Job {
                 table: Table::new(MAX_STORE_BYTES),
                 waiting: HashMap::new(),
                 members: vec![Member::Absent; world_size],
+                heartbeats: vec![None; world_size],
                 launchers: HashMap::new(),
             }),
             departure: Condvar::new(),
@@ -207,21 +214,55 @@ impl Job {
         if let Member::Present { host } = &state.members[rank] {
             state.members[rank] = Member::Gone { host: host.clone() };
         }
+        state.heartbeats[rank] = None;
         self.departure.notify_all();
     }
 
     /// Notes that a rank's connection closed without a goodbye: the rank has died.
     pub(super) fn lost(&self, rank: usize) {
+        self.leaves_by_failing(rank, CONNECTION_LOST.into());
+    }
+
+    /// Notes that nothing comes from a rank any more although its connection was never closed.
+    pub(super) fn fell_silent(&self, rank: usize) {
+        let silence = match &lock(&self.state).heartbeats[rank] {
+            Some(heartbeats) => silence_text(heartbeats.pulse().silence),
+            None => "is silent: its connection to the store broke before the first heartbeat".into(),
+        };
+        self.leaves_by_failing(rank, format!("{silence} (stopped, or cut off from the store?)"));
+    }
+
+    fn leaves_by_failing(&self, rank: usize, what: String) {
         let host = match &lock(&self.state).members[rank] {
             Member::Present { host } => host.clone(),
             _ => return,
         };
         self.left(rank);
-        self.fail(PeerFailure {
-            rank,
-            host,
-            what: CONNECTION_LOST.into(),
-        });
+        self.fail(PeerFailure { rank, host, what });
+    }
+
+    /// Notes a heartbeat of a rank, which counts as lost after a silence of `limit`.
+    pub(super) fn heard(&self, rank: usize, limit: Duration, progress: String) {
+        lock(&self.state).heartbeats[rank] = Some(Heartbeats::new(limit, progress));
+    }
+
+    /// Returns how long to listen to a rank before [`nothing_heard`](Self::nothing_heard).
+    pub(super) fn listening_time(&self, rank: usize) -> Duration {
+        let state = lock(&self.state);
+        state.heartbeats[rank].as_ref().map_or(IDLE, Heartbeats::listening_time)
+    }
+
+    /// Notes that a rank was listened to in vain for its [`listening_time`](Self::listening_time); returns whether it
+    /// now counts as lost.
+    pub(super) fn nothing_heard(&self, rank: usize) -> bool {
+        let mut state = lock(&self.state);
+        state.heartbeats[rank].as_mut().is_some_and(Heartbeats::nothing_heard)
+    }
+
+    /// Returns what is known of a rank's heartbeats, if it has sent any and is there.
+    pub(super) fn pulse(&self, rank: usize) -> Option<Pulse> {
+        let state = lock(&self.state);
+        state.heartbeats.get(rank)?.as_ref().map(Heartbeats::pulse)
     }
 
     /// Notes that a rank's process ended, which only the launcher can see.
@@ -293,6 +334,14 @@ impl Job {
     pub(super) fn launcher_left(&self, node_rank: usize) {
         lock(&self.state).launchers.remove(&node_rank);
         self.departure.notify_all();
+    }
+
+    /// Returns whether nobody is present and nobody waits for a key.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn is_idle(&self) -> bool {
+        let state = lock(&self.state);
+        let is_present = |member: &Member| matches!(member, Member::Present { .. });
+        state.waiting.is_empty() && state.launchers.is_empty() && !state.members.iter().any(is_present)
     }
 
     /// Waits until no rank and no launcher is present, at most for `limit`.

@@ -4,31 +4,38 @@
 //! - [`server`]: accepts connections; one task each in [`connection`]; their common state is [`job`].
 //! - [`client`]: a rank's end of a connection.
 //! - [`handshake`], [`protocol`]: what goes over the wire.
+//! - [`silence`]: a rank's heartbeats.
 //! - [`table`]: keys, values and limits.
 //!
 //! A rank has one connection that stands for its life (made by [`World`](super::World)): it registers there, hears
-//! there of the first failure, and says goodbye there. If that connection closes without a goodbye, the rank has died.
+//! there of the first failure, sends its heartbeats there, and says goodbye there. If that connection closes without a
+//! goodbye, the rank has died; if it stays open and nothing comes, the rank is silent.
 //! Keys travel on further connections, so that a large value never delays the news of a failure.
 
 mod client;
 mod connection;
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
 mod handshake;
 mod job;
 mod protocol;
 mod server;
+mod silence;
 mod table;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use client::BoundedStream;
 pub(super) use client::{StoreAddress, StoreConnection, deadline_after};
 pub use job::FailureCallback;
 pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub(super) use protocol::{Reply, Request};
+pub(super) use protocol::{Pulse, Reply, Request};
 pub use server::{StoreServer, StoreServerOptions};
 pub use table::MAX_STORE_BYTES;
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -67,6 +74,10 @@ enum Backing {
     Remote {
         address: StoreAddress,
         idle: Mutex<Vec<StoreConnection>>,
+        /// The longest wait for anything that the store answers at once.
+        limit: Duration,
+        /// Whether the store has not answered for so long that it is not asked any more.
+        is_out_of_reach: AtomicBool,
     },
 }
 
@@ -82,13 +93,39 @@ impl Store {
         }
     }
 
-    /// Returns a client of the store at `address`; connects when it is used.
-    pub(super) fn remote(address: StoreAddress) -> Store {
+    /// Returns a client of the store at `address`; connects when it is used. Nothing that the store answers at once
+    /// takes longer than `timeout`, nor than 30 s.
+    pub(super) fn remote(address: StoreAddress, timeout: Duration) -> Store {
         Store {
             backing: Arc::new(Backing::Remote {
                 address,
                 idle: Mutex::default(),
+                limit: timeout.min(REQUEST_LIMIT),
+                is_out_of_reach: AtomicBool::new(false),
             }),
+        }
+    }
+
+    /// Makes every further request fail at once: the store has not answered for too long.
+    pub(super) fn give_up(&self) {
+        if let Backing::Remote { is_out_of_reach, .. } = &*self.backing {
+            is_out_of_reach.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns what the store knows of a rank's heartbeats; gives up soon, for the caller is about to end.
+    pub(super) fn pulse(&self, rank: usize) -> Result<Option<Pulse>, LaunchError> {
+        match &*self.backing {
+            Backing::InProcess { .. } => Ok(None),
+            Backing::Remote { .. } => {
+                let request = Request::AskPulse { rank };
+                let operation = format!("ask for the heartbeats of rank {rank}");
+                self.call(request, FAIL_LIMIT, operation, |reply| match reply {
+                    Reply::Pulse(pulse) => Ok(Some(pulse)),
+                    Reply::NoPulse => Ok(None),
+                    other => Err(other),
+                })
+            }
         }
     }
 
@@ -97,7 +134,7 @@ impl Store {
     /// # Errors
     /// The key or value is too long, the store is full, or it does not answer.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), LaunchError> {
-        self.set_within(key, value, REQUEST_LIMIT)
+        self.set_within(key, value, self.limit())
     }
 
     /// Sets a key, and gives up after `limit`: for a process that is about to end.
@@ -128,7 +165,7 @@ impl Store {
     /// The key is not set within `timeout`, a rank fails meanwhile ([`LaunchError::PeerFailed`]), or the store does
     /// not answer.
     pub fn wait(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, LaunchError> {
-        self.wait_with_slack(key, timeout, WAIT_SLACK)
+        self.wait_with_slack(key, timeout, self.limit().min(WAIT_SLACK))
     }
 
     /// Returns the value of a note, as [`wait`](Self::wait) does: for a process that is about to end, which does not
@@ -191,7 +228,7 @@ impl Store {
             }
             Backing::Remote { .. } => {
                 let request = Request::Add { key: key.into(), delta };
-                self.call(request, REQUEST_LIMIT, operation(), |reply| match reply {
+                self.call(request, self.limit(), operation(), |reply| match reply {
                     Reply::Count(count) => Ok(count),
                     other => Err(other),
                 })
@@ -212,7 +249,7 @@ impl Store {
                 Ok(())
             }
             Backing::Remote { .. } => {
-                self.call_for_done(Request::Delete { key: key.into() }, REQUEST_LIMIT, operation())
+                self.call_for_done(Request::Delete { key: key.into() }, self.limit(), operation())
             }
         }
     }
@@ -267,6 +304,14 @@ impl Store {
         }
     }
 
+    /// The longest wait for what the store answers at once.
+    fn limit(&self) -> Duration {
+        match &*self.backing {
+            Backing::InProcess { .. } => REQUEST_LIMIT,
+            Backing::Remote { limit, .. } => *limit,
+        }
+    }
+
     fn call_for_done(&self, request: Request, timeout: Duration, operation: String) -> Result<(), LaunchError> {
         self.call(request, timeout, operation, |reply| match reply {
             Reply::Done => Ok(()),
@@ -284,13 +329,40 @@ impl Store {
         operation: String,
         answer: impl FnOnce(Reply) -> Result<T, Reply>,
     ) -> Result<T, LaunchError> {
-        let Backing::Remote { address, idle } = &*self.backing else {
+        let Backing::Remote {
+            address,
+            idle,
+            is_out_of_reach,
+            ..
+        } = &*self.backing
+        else {
             unreachable!("a store in the process is never called over the network")
         };
+        if is_out_of_reach.load(Ordering::Relaxed) {
+            return Err(LaunchError::StoreLost {
+                address: address.to_string(),
+                operation,
+                reason: "it has not answered this rank's heartbeats".into(),
+            });
+        }
         let kept = lock(idle).pop();
         let mut connection = match kept {
             Some(connection) => connection,
-            None => StoreConnection::connect(address, timeout.min(CONNECT_LIMIT))?,
+            None => StoreConnection::connect(address, timeout.min(CONNECT_LIMIT)).map_err(|error| {
+                // A store that was there and cannot be reached is lost: say in which operation.
+                match error {
+                    LaunchError::Unreachable {
+                        address,
+                        waited,
+                        reason,
+                    } => LaunchError::StoreLost {
+                        address,
+                        operation: operation.clone(),
+                        reason: format!("no connection within {waited:.1?}: {reason}"),
+                    },
+                    other => other,
+                }
+            })?,
         };
         let reply = connection.call(&request, timeout, &operation)?;
         let result = match answer(reply) {
@@ -316,8 +388,7 @@ fn refused(operation: String, error: table::TableError) -> LaunchError {
 /// Sets what both ends of a connection need: no delay for small messages, and probes that notice a dead host.
 ///
 /// A killed process closes its connections at once. A host that loses power or network does not: the kernel's probes
-/// end the connection after 20 s of silence. They go on while a process is stopped or busy, so neither is taken for
-/// death.
+/// end the connection after 20 s of silence, where no heartbeat has been missed before.
 fn set_socket_options(stream: &impl std::os::fd::AsFd) -> io::Result<()> {
     let socket = SockRef::from(stream);
     let (time, interval) = (Duration::from_secs(5), Duration::from_secs(5));

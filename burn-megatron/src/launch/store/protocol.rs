@@ -21,6 +21,8 @@ pub const MAX_VALUE_BYTES: usize = 64 << 20;
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// Longest body of a frame: a `Set` of the longest key and value.
 pub(super) const MAX_FRAME_BYTES: usize = MAX_VALUE_BYTES + MAX_KEY_BYTES + 64;
+/// Longest text that a heartbeat carries, in bytes.
+const MAX_PROGRESS_BYTES: usize = 256;
 /// First allocation for a body; more follows only as bytes arrive.
 const FIRST_ALLOCATION_BYTES: usize = 64 << 10;
 
@@ -54,6 +56,15 @@ pub(in crate::launch) enum Request {
     },
     /// Says that a rank's process has ended, which only its launcher can see.
     Ended { rank: usize, host: String, what: String },
+    /// Says that the process at the other end of a life runs and is reached; answered with `Heard`.
+    Heartbeat {
+        /// The silence after which it counts as lost.
+        limit: Duration,
+        /// How far it has come.
+        progress: String,
+    },
+    /// Asks when a rank was last heard.
+    AskPulse { rank: usize },
 }
 
 /// What the store says.
@@ -79,6 +90,23 @@ pub(in crate::launch) enum Reply {
     Closing,
     /// A launcher is registered: the job's id.
     Welcome { job_id: String },
+    /// A heartbeat has arrived.
+    Heard,
+    /// When a rank was last heard.
+    Pulse(Pulse),
+    /// The rank has sent no heartbeat yet, or has left.
+    NoPulse,
+}
+
+/// What the store knows of a rank's heartbeats.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::launch) struct Pulse {
+    /// Time since the last one.
+    pub(in crate::launch) silence: Duration,
+    /// The silence after which the rank counts as lost.
+    pub(in crate::launch) limit: Duration,
+    /// How far the rank had come.
+    pub(in crate::launch) progress: String,
 }
 
 /// A body that is not a message.
@@ -123,6 +151,8 @@ impl Request {
                 .text(host)
                 .frame(),
             Request::Ended { rank, host, what } => Encoder::new(9).number(*rank as u64).text(host).text(what).frame(),
+            Request::Heartbeat { limit, progress } => Encoder::new(10).duration(*limit).progress(progress).frame(),
+            Request::AskPulse { rank } => Encoder::new(11).number(*rank as u64).frame(),
         }
     }
 
@@ -163,6 +193,11 @@ impl Request {
                 host: fields.text(MAX_TEXT_BYTES)?,
                 what: fields.text(MAX_TEXT_BYTES)?,
             },
+            10 => Request::Heartbeat {
+                limit: fields.duration()?,
+                progress: fields.text(MAX_PROGRESS_BYTES)?,
+            },
+            11 => Request::AskPulse { rank: fields.index()? },
             _ => return Err(Malformed("unknown kind of request")),
         };
         fields.end()?;
@@ -193,6 +228,13 @@ impl Reply {
             }
             Reply::Closing => Encoder::new(9).frame(),
             Reply::Welcome { job_id } => Encoder::new(10).text(job_id).frame(),
+            Reply::Heard => Encoder::new(11).frame(),
+            Reply::Pulse(pulse) => Encoder::new(12)
+                .duration(pulse.silence)
+                .duration(pulse.limit)
+                .progress(&pulse.progress)
+                .frame(),
+            Reply::NoPulse => Encoder::new(13).frame(),
         }
     }
 
@@ -220,6 +262,13 @@ impl Reply {
             10 => Reply::Welcome {
                 job_id: fields.text(MAX_TEXT_BYTES)?,
             },
+            11 => Reply::Heard,
+            12 => Reply::Pulse(Pulse {
+                silence: fields.duration()?,
+                limit: fields.duration()?,
+                progress: fields.text(MAX_PROGRESS_BYTES)?,
+            }),
+            13 => Reply::NoPulse,
             _ => return Err(Malformed("unknown kind of reply")),
         };
         fields.end()?;
@@ -264,6 +313,11 @@ impl Encoder {
     /// A text, cut at the limit: keys are checked before, reasons may lose their end.
     fn text(self, text: &str) -> Encoder {
         self.bytes(&text.as_bytes()[..text.floor_char_boundary(MAX_TEXT_BYTES)])
+    }
+
+    /// A text, cut at the limit of a heartbeat's.
+    fn progress(self, progress: &str) -> Encoder {
+        self.bytes(&progress.as_bytes()[..progress.floor_char_boundary(MAX_PROGRESS_BYTES)])
     }
 
     fn failure(self, failure: &PeerFailure) -> Encoder {

@@ -19,7 +19,7 @@ use super::job::{FailureCallback, Job};
 use crate::launch::error::LaunchError;
 use crate::launch::failure::PeerFailure;
 use crate::launch::identity::JobToken;
-use crate::launch::lock;
+use crate::launch::{lock, network};
 
 /// Time for the last messages to leave when the server ends.
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
@@ -71,8 +71,7 @@ impl StoreServer {
                 source,
             },
         };
-        let listener = TcpListener::bind(listen).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
+        let listener = network::listen(listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -163,8 +162,13 @@ async fn serve(listener: TcpListener, job: Arc<Job>) -> io::Result<()> {
                 Ok((stream, _)) => {
                     // At the limit, the stranger that has dawdled longest makes room: ranks are never shut out by
                     // half-open connections.
-                    if connections.len() >= limit && !strangers.evict_oldest() {
-                        continue;
+                    if connections.len() >= limit {
+                        if !strangers.evict_oldest() {
+                            continue;
+                        }
+                        // Until it has: accepting goes faster than ending, so a crowd would pile up otherwise. This
+                        // also lets those that are there be heard before they are pushed out.
+                        connections.join_next().await;
                     }
                     if let Err(error) = super::set_socket_options(&stream) {
                         tracing::debug!(%error, "store: connection closed at once");

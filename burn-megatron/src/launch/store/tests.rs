@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::*;
+use crate::launch::failure::CONNECTION_LOST;
 use crate::launch::identity::JobToken;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -83,13 +84,13 @@ fn keys_in_the_process() {
 #[test]
 fn keys_over_tcp() {
     let (_server, address) = start(1);
-    check_keys(&Store::remote(address));
+    check_keys(&Store::remote(address, LONG));
 }
 
 #[test]
 fn large_values_arrive_whole() {
     let (_server, address) = start(1);
-    let store = Store::remote(address);
+    let store = Store::remote(address, LONG);
     let value: Vec<u8> = (0..20_000_003_u32).map(|index| index as u8).collect();
     store.set("large", &value).unwrap();
     assert!(store.wait("large", LONG).unwrap() == value);
@@ -98,7 +99,7 @@ fn large_values_arrive_whole() {
 #[test]
 fn waits_of_many_threads_end_when_the_key_is_set() {
     let (_server, address) = start(4);
-    let store = Store::remote(address);
+    let store = Store::remote(address, LONG);
     for store in [store, Store::in_process()] {
         let waiters: Vec<_> = (0..8)
             .map(|index| {
@@ -124,7 +125,7 @@ fn waits_of_many_threads_end_when_the_key_is_set() {
 #[test]
 fn counter_adds_of_many_threads_all_count() {
     let (_server, address) = start(4);
-    let store = Store::remote(address);
+    let store = Store::remote(address, LONG);
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| (0..50).for_each(|_| assert!(store.add("n", 1).unwrap() > 0)));
@@ -232,7 +233,7 @@ fn strangers_do_not_disturb_the_job() {
         assert!(answer.is_empty());
     }
     let beginning = Instant::now();
-    let store = Store::remote(address);
+    let store = Store::remote(address, LONG);
     store.set("a", b"1").unwrap();
     assert_eq!(store.wait("a", SECOND).unwrap(), b"1");
     assert!(beginning.elapsed() < 4 * SECOND, "{:?}", beginning.elapsed());
@@ -247,7 +248,25 @@ fn malformed_request_costs_only_its_connection() {
     handshake::connect(&mut stream, &JobToken::from_text("right token")).unwrap();
     stream.write_all(&[0xff; 4]).unwrap();
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
-    Store::remote(address).set("a", b"1").unwrap();
+    Store::remote(address, LONG).set("a", b"1").unwrap();
+}
+
+#[test]
+fn client_that_goes_while_it_waits_leaves_its_place() {
+    let (server, address) = start(1);
+    // More than the store's connections in all (4 * 1 + 64), each with a wait of a year.
+    for _ in 0..70 {
+        let request = Request::Wait {
+            key: "never".into(),
+            timeout: Duration::from_secs(365 * 24 * 3600),
+        };
+        let connection = StoreConnection::connect(&address, SECOND).unwrap();
+        connection.send(&request, SECOND, "wait").unwrap();
+    }
+    let store = Store::remote(address, SECOND);
+    store.set("a", b"1").unwrap();
+    assert_eq!(store.wait("a", SECOND).unwrap(), b"1");
+    drop(server);
 }
 
 #[test]
@@ -323,7 +342,7 @@ fn closed_connection_is_a_death_and_ends_all_waits() {
     );
 
     let waiting = thread::spawn({
-        let store = Store::remote(address);
+        let store = Store::remote(address, LONG);
         move || store.wait("never", LONG).unwrap_err().to_string()
     });
     thread::sleep(Duration::from_millis(50));
@@ -331,12 +350,12 @@ fn closed_connection_is_a_death_and_ends_all_waits() {
     let failure = PeerFailure {
         rank: 1,
         host: "node1/boot".into(),
-        what: "connection lost (killed?)".into(),
+        what: CONNECTION_LOST.into(),
     };
     assert_eq!(zero.listen().unwrap(), Reply::Failed(failure.clone()));
     assert_eq!(
         waiting.join().unwrap(),
-        "rank 1 on host node1 failed: connection lost (killed?)"
+        "rank 1 on host node1 is dead: its connection to the store closed without a goodbye (killed?)"
     );
     assert_eq!(server.first_failure(), Some(failure));
 
@@ -367,8 +386,8 @@ fn ending_server_says_so() {
         host: "node0/boot".into(),
         what: "too late".into(),
     };
-    let error = Store::remote(address).fail(&failure).unwrap_err();
-    assert!(matches!(error, LaunchError::Unreachable { .. }), "{error}");
+    let error = Store::remote(address, LONG).fail(&failure).unwrap_err();
+    assert!(matches!(error, LaunchError::StoreLost { .. }), "{error}");
 }
 
 #[test]
@@ -386,4 +405,80 @@ fn taken_port_names_address_port_and_way_out() {
         "{message}"
     );
     assert!(message.contains("choose another port in MASTER_PORT"), "{message}");
+}
+
+/// Registers a rank of one, and sends a heartbeat with this limit.
+fn beat_once(address: &StoreAddress, limit: Duration) -> StoreConnection {
+    let (mut connection, _roster) = register(address, &hello(0, 1, LONG));
+    let heartbeat = Request::Heartbeat {
+        limit,
+        progress: "last collective #41 all_reduce of group tensor".into(),
+    };
+    assert_eq!(connection.call(&heartbeat, LONG, "heartbeat").unwrap(), Reply::Heard);
+    connection
+}
+
+#[test]
+fn rank_whose_heartbeats_stop_is_silent_not_dead() {
+    let (server, address) = start(1);
+    let begin = Instant::now();
+    let mut connection = beat_once(&address, Duration::from_millis(600));
+    // Its connection stays open: nobody has died.
+    while server.first_failure().is_none() && begin.elapsed() < LONG {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let silence = begin.elapsed();
+    let failure = server.first_failure().unwrap();
+    assert_eq!(connection.listen().unwrap(), Reply::Failed(failure.clone()));
+    assert!(silence >= Duration::from_millis(600) && silence < LONG, "{silence:?}");
+    let text = failure.to_string();
+    assert!(
+        text.starts_with("rank 0 on host node0 is silent: no heartbeat for "),
+        "{text}"
+    );
+}
+
+#[test]
+fn heartbeats_in_time_keep_a_rank_alive_and_tell_its_progress() {
+    let (server, address) = start(1);
+    let store = Store::remote(address.clone(), LONG);
+    assert_eq!(store.pulse(0).unwrap(), None);
+    let limit = Duration::from_secs(2);
+    let mut connection = beat_once(&address, limit);
+    for _ in 0..25 {
+        thread::sleep(Duration::from_millis(100));
+        let progress = "later".into();
+        let heartbeat = Request::Heartbeat { limit, progress };
+        assert_eq!(connection.call(&heartbeat, LONG, "heartbeat").unwrap(), Reply::Heard);
+    }
+    let pulse = store.pulse(0).unwrap().unwrap();
+    assert_eq!((pulse.progress.as_str(), pulse.limit), ("later", limit));
+    assert!(pulse.silence < limit, "{pulse:?}");
+    assert_eq!(store.pulse(7).unwrap(), None);
+    assert_eq!(server.first_failure(), None);
+    // Having left, it owes no heartbeat.
+    assert_eq!(
+        connection.call(&Request::Goodbye, LONG, "goodbye").unwrap(),
+        Reply::Done
+    );
+    thread::sleep(limit + SECOND);
+    assert_eq!((server.first_failure(), store.pulse(0).unwrap()), (None, None));
+}
+
+#[test]
+fn store_that_does_not_answer_is_lost_within_the_timeout_of_the_world() {
+    // Accepts, and never says a word.
+    let deaf = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = deaf.local_addr().unwrap().port();
+    let address = StoreAddress::new("127.0.0.1", port, JobToken::from_text("right token"));
+    let store = Store::remote(address, Duration::from_millis(300));
+    let begin = Instant::now();
+    let error = store.set("a", b"1").unwrap_err().to_string();
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    let expected =
+        format!("lost the store at 127.0.0.1:{port} during set \"a\": no connection within 300.0ms: no answer");
+    assert!(error.starts_with(&expected), "{error}");
+    store.give_up();
+    let error = store.set("a", b"1").unwrap_err().to_string();
+    assert!(error.ends_with("it has not answered this rank's heartbeats"), "{error}");
 }

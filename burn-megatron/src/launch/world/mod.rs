@@ -3,21 +3,25 @@
 //! Made once at the start of a rank's program and handed to `collectives`, which find the other ranks through its
 //! store and stop waiting when its failure signal is raised.
 
+mod heart;
 mod monitor;
 pub(super) mod rendezvous;
 
 #[cfg(test)]
 mod tests;
 
+use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(super) use self::heart::HeartOptions;
 pub(super) use self::monitor::Membership;
 use super::environment::Environment;
 use super::error::LaunchError;
 use super::failure::{FailureSignal, PeerFailure};
+use super::heartbeat::Rhythm;
 use super::identity::{JobToken, host_identity, host_name, random_job_id};
 use super::store::Store;
 use crate::flight_recorder::{FlightRecorder, RankIdentity};
@@ -33,6 +37,12 @@ pub struct JoinOptions {
     pub linger: Duration,
     /// Folder for the ranks' flight records; none: where `BURN_MEGATRON_FLIGHT_RECORDER_DIR` says, if it does.
     pub flight_recorder_folder: Option<PathBuf>,
+    /// Longest silence of a rank, or of the store; at most three quarters of `timeout` count. None: what
+    /// `BURN_MEGATRON_HEARTBEAT_LIMIT_SECS` says, or 30 s.
+    pub heartbeat_limit: Option<Duration>,
+    /// Interface to listen on, by name, address or network (`eth0`, `10.0.0.5`, `10.0.0.0/8`); none: the one that
+    /// `BURN_MEGATRON_INTERFACE` says, or else the one that reaches MASTER_ADDR.
+    pub interface: Option<String>,
 }
 
 impl Default for JoinOptions {
@@ -43,6 +53,8 @@ impl Default for JoinOptions {
             timeout: Duration::from_secs(600),
             linger: Duration::from_secs(60),
             flight_recorder_folder: None,
+            heartbeat_limit: None,
+            interface: None,
         }
     }
 }
@@ -78,6 +90,8 @@ struct Inner {
     store: Store,
     failure: FailureSignal,
     flight_recorder: FlightRecorder,
+    /// What this rank says when it loses the store. None in a world of one.
+    store_lost: Option<PeerFailure>,
     /// The connection that stands for this rank's life. None in a world of one.
     membership: Option<Membership>,
 }
@@ -105,6 +119,7 @@ impl World {
         if environment.world_size == 1 {
             return World::alone(Some(environment), options);
         }
+        let rhythm = Rhythm::new(options.heartbeat_limit, options.timeout)?;
         let joined = rendezvous::join(environment, options)?;
         let identity = RankIdentity {
             rank: environment.rank,
@@ -112,6 +127,15 @@ impl World {
             host: host_name(&joined.hosts[environment.rank]).to_owned(),
             job_id: joined.job_id.clone(),
         };
+        let flight_recorder = start_recorder(identity, options)?;
+        let progress = flight_recorder.clone();
+        let heart = HeartOptions {
+            rhythm,
+            progress: Box::new(move || progress.last_call().unwrap_or_else(|| "no collective yet".into())),
+            out_of_reach: joined.out_of_reach,
+            store: joined.store.clone(),
+        };
+        joined.membership.start_heart(joined.failure.clone(), heart)?;
         Ok(World {
             inner: Arc::new(Inner {
                 rank: environment.rank,
@@ -124,7 +148,8 @@ impl World {
                 job_token: environment.token(),
                 store: joined.store,
                 failure: joined.failure,
-                flight_recorder: start_recorder(identity, options)?,
+                flight_recorder,
+                store_lost: Some(joined.store_lost),
                 membership: Some(joined.membership),
             }),
         })
@@ -155,6 +180,7 @@ impl World {
                 store: Store::in_process(),
                 failure: FailureSignal::detached(),
                 flight_recorder: start_recorder(identity, options)?,
+                store_lost: None,
                 membership: None,
             }),
         })
@@ -198,7 +224,8 @@ impl World {
         &self.inner.hosts[rank]
     }
 
-    /// Returns this rank's address on the interface that reaches MASTER_ADDR, where other ranks can reach it.
+    /// Returns this rank's address on the interface that was asked for, or else on the one that reaches MASTER_ADDR:
+    /// where it listens for other ranks.
     pub fn local_address(&self) -> IpAddr {
         self.inner.local_address
     }
@@ -228,6 +255,18 @@ impl World {
     /// Returns the recorder of this rank's collectives.
     pub fn flight_recorder(&self) -> &FlightRecorder {
         &self.inner.flight_recorder
+    }
+
+    /// Returns who is to blame for an error that comes of losing the store: this rank only met it.
+    pub(super) fn lost_store(&self, error: &(dyn Error + 'static)) -> Option<PeerFailure> {
+        let lost = self.inner.store_lost.as_ref()?;
+        let errors = std::iter::successors(Some(error), |&error| error.source());
+        let mut causes = errors.filter_map(|error| error.downcast_ref::<LaunchError>());
+        let cause = causes.find(|cause| matches!(cause, LaunchError::StoreLost { .. }))?;
+        Some(PeerFailure {
+            what: format!("{} ({cause})", lost.what),
+            ..lost.clone()
+        })
     }
 
     /// Tells every rank that this one has failed, unless another failed first.

@@ -1,11 +1,12 @@
 //! The connection that stands for the life of a rank, or of a further node's launcher, and the thread that listens on it
-//! for the first failure.
+//! for the first failure and for the answers to heartbeats.
 
-use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use super::heart::{Beats, Heart, HeartOptions};
 use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
 use crate::launch::lock;
@@ -21,6 +22,7 @@ const FAILED_LINGER: Duration = Duration::from_secs(1);
 pub(in crate::launch) struct Membership {
     state: Mutex<Option<Present>>,
     linger: Duration,
+    beats: Arc<Beats>,
 }
 
 #[derive(Debug)]
@@ -30,6 +32,8 @@ struct Present {
     monitor_ended: Receiver<()>,
     /// The store itself, when this rank hosts it.
     server: Option<StoreServer>,
+    /// Beats as long as the process is a member.
+    heart: Option<Heart>,
 }
 
 impl Membership {
@@ -45,10 +49,12 @@ impl Membership {
     ) -> Result<Membership, LaunchError> {
         let listener = connection.try_clone()?;
         let (alive, monitor_ended) = mpsc::channel();
+        let beats = Arc::new(Beats::default());
+        let answers = Arc::clone(&beats);
         thread::Builder::new()
             .name("failure-monitor".into())
             .spawn(move || {
-                listen(listener, &failure, store_lost);
+                listen(listener, &failure, store_lost, &answers);
                 drop(alive);
             })
             .map_err(|source| LaunchError::System {
@@ -59,11 +65,26 @@ impl Membership {
             connection,
             monitor_ended,
             server,
+            heart: None,
         };
         Ok(Membership {
             state: Mutex::new(Some(present)),
             linger,
+            beats,
         })
+    }
+
+    /// Starts to send heartbeats; from now on the store, and this process, notice when the other falls silent.
+    pub(in crate::launch) fn start_heart(
+        &self,
+        failure: FailureSignal,
+        options: HeartOptions,
+    ) -> Result<(), LaunchError> {
+        if let Some(present) = &mut *lock(&self.state) {
+            let connection = present.connection.try_clone()?;
+            present.heart = Some(Heart::start(connection, Arc::clone(&self.beats), failure, options)?);
+        }
+        Ok(())
     }
 
     /// Says goodbye, once; bounded.
@@ -71,11 +92,9 @@ impl Membership {
         let Some(present) = lock(&self.state).take() else {
             return;
         };
-        if present
-            .connection
-            .send(&Request::Goodbye, GOODBYE_LIMIT, "goodbye")
-            .is_ok()
-        {
+        drop(present.heart);
+        let goodbye = || present.connection.send(&Request::Goodbye, GOODBYE_LIMIT, "goodbye");
+        if self.beats.send_last(goodbye).is_ok() && !self.beats.is_out_of_reach() {
             // Ends when the store has answered the monitor; nothing is ever sent.
             let _ = present.monitor_ended.recv_timeout(GOODBYE_LIMIT);
         }
@@ -101,9 +120,10 @@ impl Drop for Membership {
 }
 
 /// Listens until the store has heard this rank's goodbye, ends, or is lost.
-fn listen(mut connection: StoreConnection, failure: &FailureSignal, store_lost: PeerFailure) {
+fn listen(mut connection: StoreConnection, failure: &FailureSignal, store_lost: PeerFailure, beats: &Beats) {
     loop {
         match connection.listen() {
+            Ok(Reply::Heard) => beats.answered(),
             Ok(Reply::Failed(first)) => failure.raise_from_store(first),
             Ok(Reply::Done | Reply::Closing) => return,
             Ok(reply) => {

@@ -2,7 +2,7 @@
 //!
 //! [`World::join`]: super::World::join
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::JoinOptions;
@@ -10,7 +10,8 @@ use super::monitor::Membership;
 use crate::launch::environment::{Environment, variables};
 use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
-use crate::launch::identity::{host_identity, random_job_id};
+use crate::launch::identity::{host_identity, host_name, random_job_id};
+use crate::launch::network::{chosen_address, store_address};
 use crate::launch::store::{
     Reply, Request, Store, StoreAddress, StoreConnection, StoreServer, StoreServerOptions, deadline_after,
 };
@@ -26,6 +27,10 @@ pub(super) struct Joined {
     pub(super) store: Store,
     pub(super) failure: FailureSignal,
     pub(super) membership: Membership,
+    /// What this rank says when it loses the store.
+    pub(super) store_lost: PeerFailure,
+    /// The same when the store does not answer.
+    pub(super) out_of_reach: PeerFailure,
 }
 
 /// Joins the job of `environment`, within `options.rendezvous_timeout`.
@@ -35,8 +40,9 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
     let deadline = deadline_after(timeout);
     let host = environment.host.clone().unwrap_or_else(host_identity);
 
+    let interface = chosen_address(options.interface.as_deref())?;
     let hosts_store = rank == 0 && !environment.store_hosted_elsewhere;
-    let server = hosts_store.then(|| start_server(environment)).transpose()?;
+    let server = hosts_store.then(|| start_server(environment, interface)).transpose()?;
     let address = StoreAddress::new(&environment.master_addr, environment.store_port()?, environment.token());
     let mut connection = StoreConnection::connect(&address, timeout)?;
 
@@ -69,14 +75,14 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
         other => return Err(connection.unexpected("rendezvous", &other)),
     };
 
-    let store = Store::remote(address.clone());
+    let store = Store::remote(address.clone(), options.timeout);
     let announcing_store = store.clone();
     let failure = FailureSignal::announced_by(move |cause| {
         if let Err(error) = announcing_store.fail(cause) {
             tracing::debug!(%error, "could not tell the store of a failure");
         }
     });
-    let local_address = connection.local_address()?;
+    let local_address = interface.map_or_else(|| connection.local_address(), Ok)?;
     let store_lost = if environment.store_hosted_elsewhere && host != hosts[0] {
         PeerFailure {
             rank: 0,
@@ -94,7 +100,14 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
             what,
         }
     };
-    let membership = Membership::watch(connection, failure.clone(), store_lost, server, options.linger)?;
+    let out_of_reach = PeerFailure {
+        what: match store_lost.rank == rank {
+            true => "lost contact with the launcher (stopped?)".into(),
+            false => lost_contact(&store_lost.host),
+        },
+        ..store_lost.clone()
+    };
+    let membership = Membership::watch(connection, failure.clone(), store_lost.clone(), server, options.linger)?;
     Ok(Joined {
         hosts,
         local_address,
@@ -102,7 +115,15 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
         store,
         failure,
         membership,
+        store_lost,
+        out_of_reach,
     })
+}
+
+/// What a process on another node says when the store does not answer.
+pub(in crate::launch) fn lost_contact(host: &str) -> String {
+    let host = host_name(host);
+    format!("is out of reach: lost contact with host {host} (stopped, or the network between cut?)")
 }
 
 /// What happened when a process on another node loses the store.
@@ -111,10 +132,10 @@ pub(in crate::launch) fn lost_store_of_node_zero(address: &StoreAddress) -> Stri
 }
 
 /// Starts the store on rank 0 of a job whose launcher has none.
-fn start_server(environment: &Environment) -> Result<StoreServer, LaunchError> {
+fn start_server(environment: &Environment, interface: Option<IpAddr>) -> Result<StoreServer, LaunchError> {
     let port = environment.store_port()?;
     let is_one_host = environment.local_world_size == environment.world_size;
-    let listen = listen_address(&environment.master_addr, port, is_one_host)?;
+    let listen = store_address(&environment.master_addr, port, is_one_host, interface)?;
     if environment.job_token.is_none() && !listen.ip().is_loopback() {
         tracing::warn!(
             "the job's token is derived from the launcher's id of the job, which others may know: set {} to a secret on \
@@ -130,25 +151,4 @@ fn start_server(environment: &Environment) -> Result<StoreServer, LaunchError> {
         token: environment.token(),
         on_failure: None,
     })
-}
-
-/// Returns the loopback address if MASTER_ADDR is one and all ranks are on this host, and else all addresses of this host: MASTER_ADDR may be a name
-/// that only others resolve to this host's outer address.
-pub(in crate::launch) fn listen_address(
-    master_addr: &str,
-    port: u16,
-    is_one_host: bool,
-) -> Result<SocketAddr, LaunchError> {
-    let resolved = (master_addr, port)
-        .to_socket_addrs()
-        .map_err(|source| LaunchError::System {
-            action: format!("cannot resolve {}={master_addr:?}", variables::MASTER_ADDR),
-            source,
-        })?;
-    let ip = match resolved.map(|address| address.ip()).next() {
-        Some(ip) if ip.is_loopback() && is_one_host => ip,
-        Some(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
-        _ => Ipv4Addr::UNSPECIFIED.into(),
-    };
-    Ok(SocketAddr::new(ip, port))
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::launch::StoreServer;
+use crate::launch::failure::CONNECTION_LOST;
 use crate::launch::store::StoreServerOptions;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -141,7 +142,7 @@ fn death_of_a_rank_reaches_the_others() {
     assert!(unwound.join().is_err());
     for world in &worlds {
         let cause = world.failure().wait_raised(LONG).unwrap();
-        assert_eq!((cause.rank, cause.what.as_str()), (1, "connection lost (killed?)"));
+        assert_eq!((cause.rank, cause.what.as_str()), (1, CONNECTION_LOST));
     }
     leave_all(worlds);
 }
@@ -214,4 +215,74 @@ fn taken_store_port_names_its_variable() {
         "{error}"
     );
     assert!(error.contains("BURN_MEGATRON_STORE_PORT"), "{error}");
+}
+
+/// A relay between a rank and its store, which can be made to swallow everything.
+fn relay(to: u16) -> (u16, std::sync::Arc<std::sync::atomic::AtomicBool>) {
+    use std::io::{Read, Write};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let is_cut = Arc::new(AtomicBool::new(false));
+    let cut = Arc::clone(&is_cut);
+    thread::spawn(move || {
+        for near in listener.incoming().flatten() {
+            let far = std::net::TcpStream::connect(("127.0.0.1", to)).unwrap();
+            for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+                let cut = Arc::clone(&cut);
+                thread::spawn(move || {
+                    let mut bytes = [0; 4096];
+                    while let Ok(count @ 1..) = from.read(&mut bytes) {
+                        if !cut.load(Ordering::Relaxed) && to.write_all(&bytes[..count]).is_err() {
+                            return;
+                        }
+                    }
+                    // Whoever is cut off does not hear of the other end's closing either.
+                    if !cut.load(Ordering::Relaxed) {
+                        let _ = to.shutdown(std::net::Shutdown::Both);
+                    }
+                });
+            }
+        }
+    });
+    (port, is_cut)
+}
+
+#[test]
+fn cut_off_rank_is_silent_for_the_others_and_finds_the_store_out_of_reach() {
+    let port = free_port();
+    let options = JoinOptions {
+        heartbeat_limit: Some(Duration::from_secs(2)),
+        ..options(LONG)
+    };
+    let (relayed, is_cut) = relay(port);
+    let (here, far) = thread::scope(|scope| {
+        let far = scope.spawn(|| World::join(&environment(1, 2, relayed), &options).unwrap());
+        let here = World::join(&environment(0, 2, port), &options).unwrap();
+        (here, far.join().unwrap())
+    });
+    // Nothing is wrong for longer than the limit.
+    assert_eq!(here.failure().wait_raised(Duration::from_secs(3)), None);
+    assert_eq!(far.failure().cause(), None);
+    is_cut.store(true, std::sync::atomic::Ordering::Relaxed);
+    let begin = Instant::now();
+    let silent = here.failure().wait_raised(LONG).unwrap().to_string();
+    assert!(
+        silent.starts_with("rank 1 on host node0 is silent: no heartbeat for "),
+        "{silent}"
+    );
+    let lost = far.failure().wait_raised(LONG).unwrap().to_string();
+    assert!(
+        lost.starts_with(&format!(
+            "rank 0 on host node0 is out of reach: lost contact with host node0 (stopped, or the network between cut?): \
+             the store at 127.0.0.1:{relayed} has answered no heartbeat for 2.0 s"
+        )),
+        "{lost}"
+    );
+    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+    // Leaving does not wait for a store that is out of reach.
+    let begin = Instant::now();
+    far.leave();
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    here.leave();
 }

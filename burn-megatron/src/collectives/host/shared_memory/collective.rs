@@ -33,6 +33,8 @@
 //! and small all-reduces, where every rank adds up everything, need `staged` and `taken` only: one
 //! round of waiting, as the wait for `taken` is for a step that all have left.
 
+mod in_place;
+
 use super::super::super::call::{CallDescriptor, ReduceOp};
 use super::super::super::error::CollectiveError;
 use super::super::reduce::reduce_in_place;
@@ -51,7 +53,7 @@ const SMALL_BYTES: usize = 8 * 1024;
 const LINE: usize = 64;
 
 /// One collective of one rank on its way through its steps.
-pub(super) struct Round<'a> {
+pub(in super::super) struct Round<'a> {
     engine: &'a SharedMemoryEngine,
     call: &'a CallDescriptor,
     first_step: u32,
@@ -245,7 +247,7 @@ impl<'a> Round<'a> {
 
     /// Waits until this rank's area is free, lets `fill` write it and return the bytes written,
     /// and hands it to the others; the call's descriptor with it in the first step.
-    fn stage(&self, index: usize, fill: impl FnOnce(Area<'_>) -> usize) -> Result<(), CollectiveError> {
+    pub fn stage(&self, index: usize, fill: impl FnOnce(Area<'_>) -> usize) -> Result<(), CollectiveError> {
         let free = self.done(index).wrapping_sub(SLOTS as u32);
         for peer in self.peers() {
             self.wait_for(peer, |block| &block.taken, free)?;
@@ -264,7 +266,7 @@ impl<'a> Round<'a> {
 
     /// Waits until the ranks `from` have staged; in the first step, until all have and have made
     /// the same call.
-    fn await_staged(&self, index: usize, from: impl Iterator<Item = usize>) -> Result<(), CollectiveError> {
+    pub fn await_staged(&self, index: usize, from: impl Iterator<Item = usize>) -> Result<(), CollectiveError> {
         let staged = |peer| self.wait_for(peer, |block: &RankBlock| &block.staged, self.done(index));
         if index > 0 {
             return { from }.try_for_each(staged);
@@ -298,7 +300,7 @@ impl<'a> Round<'a> {
     }
 
     /// Returns bytes that the rank `peer` has staged for this rank in a step not yet finished.
-    fn staged(&self, peer: usize, index: usize, offset: usize, length: usize) -> &'a [u8] {
+    pub fn staged(&self, peer: usize, index: usize, offset: usize, length: usize) -> &'a [u8] {
         debug_assert!(self.block(peer).staged.has_reached(self.done(index)));
         // SAFETY: between its `staged` and this rank's `taken` the owner writes only the slice
         // that it reduces itself, which no other rank reads before `reduced`.
@@ -306,7 +308,7 @@ impl<'a> Round<'a> {
     }
 
     /// Gives the step's areas back.
-    fn finish(&mut self, index: usize) {
+    pub fn finish(&mut self, index: usize) {
         let block = self.block(self.rank());
         // Not every step reduces; the counter keeps up, so that it never seems to be ahead.
         block.reduced.set(self.done(index));
@@ -325,7 +327,7 @@ impl<'a> Round<'a> {
     }
 
     /// Returns what the counters say when the call's step `index` is done.
-    fn done(&self, index: usize) -> u32 {
+    pub fn done(&self, index: usize) -> u32 {
         self.first_step.wrapping_add(index as u32).wrapping_add(1)
     }
 
@@ -339,7 +341,7 @@ impl<'a> Round<'a> {
         self.engine.segment.area(rank, self.slot(index))
     }
 
-    fn block(&self, rank: usize) -> &'a RankBlock {
+    pub fn block(&self, rank: usize) -> &'a RankBlock {
         self.engine.segment.rank_block(rank)
     }
 

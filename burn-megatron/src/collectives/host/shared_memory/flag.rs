@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// A counter, modulo 2^32, of which at most one rank is the writer.
 #[repr(C)]
-pub(super) struct Flag {
+pub(in super::super) struct Flag {
     value: AtomicU32,
     /// Ranks that sleep, or are about to, until the value changes.
     sleepers: AtomicU32,

@@ -14,9 +14,9 @@ use super::flag::Flag;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// The largest part of a message that a rank stages at a time.
-pub(super) const CHUNK_BYTES: usize = 256 * 1024;
+pub(in super::super) const CHUNK_BYTES: usize = 256 * 1024;
 /// Staging areas per rank: while one is reduced, the next is filled.
-pub(super) const SLOTS: usize = 2;
+pub(in super::super) const SLOTS: usize = 2;
 /// What a mailbox holds before its sender has to wait.
 pub(super) const RING_BYTES: usize = 128 * 1024;
 /// The longest farewell; the rest of a longer one is cut off.
@@ -31,7 +31,7 @@ pub(super) struct Header {
 
 /// What one rank tells the others; written by that rank only, except for sleepers' counts.
 #[repr(C, align(64))]
-pub(super) struct RankBlock {
+pub(in super::super) struct RankBlock {
     /// Steps whose contribution is in the staging area.
     pub staged: Flag,
     /// Steps whose reduced slice is in the staging area.

@@ -1,11 +1,12 @@
 //! The engine for ranks on one node: a segment of shared memory that all ranks of the group map.
 //!
 //! `collective` has the operations of all ranks, `mailbox` those of two; `segment` and `layout`
-//! the memory, `flag` the waiting.
+//! the memory, `flag` the waiting; `exposed` the callers' own memory that all ranks map.
 
-mod collective;
+pub(super) mod collective;
+mod exposed;
 mod flag;
-mod layout;
+pub(super) mod layout;
 mod mailbox;
 mod segment;
 
@@ -15,6 +16,7 @@ use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
 use super::rendezvous::Rendezvous;
 use crate::launch::World;
+pub use exposed::{SharedMemory, shared_memory_bytes};
 use flag::{Flag, Spinning};
 use layout::FAREWELL_BYTES;
 use segment::{Backing, Segment};
@@ -145,6 +147,26 @@ impl Engine for SharedMemoryEngine {
         self.collective(call, |round| round.barrier())
     }
 
+    fn allocate(&self, call: &CallDescriptor, bytes: usize) -> Result<Option<SharedMemory>, CollectiveError> {
+        self.collective(call, |round| exposed::allocate(self, round, bytes))
+    }
+
+    fn all_reduce_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
+        self.collective(call, |round| round.all_reduce_shared(memory))
+    }
+
+    fn all_gather_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
+        self.collective(call, |round| round.all_gather_shared(memory))
+    }
+
+    fn reduce_scatter_shared(
+        &self,
+        call: &CallDescriptor,
+        memory: SharedMemory,
+    ) -> Result<SharedMemory, CollectiveError> {
+        self.collective(call, |round| round.reduce_scatter_shared(memory))
+    }
+
     fn bytes_communicated(&self) -> u64 {
         self.bytes_communicated.load(Ordering::Relaxed)
     }
@@ -163,16 +185,16 @@ impl Engine for SharedMemoryEngine {
 
 impl SharedMemoryEngine {
     /// Runs a collective at the step where the last one ended.
-    fn collective(
+    pub(super) fn collective<R>(
         &self,
         call: &CallDescriptor,
-        operate: impl FnOnce(&mut collective::Round<'_>) -> Result<(), CollectiveError>,
-    ) -> Result<(), CollectiveError> {
+        operate: impl FnOnce(&mut collective::Round<'_>) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
         let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         let mut round = collective::Round::new(self, call, *step);
-        operate(&mut round)?;
+        let result = operate(&mut round)?;
         *step = round.next_step();
-        Ok(())
+        Ok(result)
     }
 }
 

@@ -113,17 +113,7 @@ impl Segment {
 
     /// Maps the segment that another rank has made.
     fn open(path: &Path, layout: Layout, digest: [u8; 32]) -> io::Result<Self> {
-        // Should the path lead to something else (a pipe, say), opening it must not block.
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(path)?;
-        let metadata = file.metadata()?;
-        // A page beyond the end of the file would be a fatal signal.
-        if !metadata.is_file() || metadata.len() != layout.total() as u64 {
-            return Err(io::Error::other("not this group's segment: wrong size"));
-        }
+        let file = open_file(path, layout.total())?;
         let segment = Self::map(&file, layout)?;
         if segment.digest() != digest {
             return Err(io::Error::other("not this group's segment: wrong digest"));
@@ -199,7 +189,7 @@ impl fmt::Debug for Segment {
 /// Bytes of the segment that pass from rank to rank; who may touch which bytes when is the
 /// business of `collective` and `mailbox`.
 #[derive(Clone, Copy)]
-pub(super) struct Area<'a> {
+pub(in super::super) struct Area<'a> {
     start: *mut u8,
     length: usize,
     _segment: std::marker::PhantomData<&'a Segment>,
@@ -244,16 +234,32 @@ impl<'a> Area<'a> {
     }
 }
 
+/// Opens the memory of `size` bytes that another rank has made.
+pub(super) fn open_file(path: &Path, size: usize) -> io::Result<File> {
+    // Should the path lead to something else (a pipe, say), opening it must not block.
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    // A page beyond the end of the file would be a fatal signal.
+    if !metadata.is_file() || metadata.len() != size as u64 {
+        return Err(io::Error::other("not this group's segment: wrong size"));
+    }
+    Ok(file)
+}
+
 /// The segment's file on the rank that made it. Unlinks it when dropped, if it has a name.
-struct Source {
-    file: File,
+pub(super) struct Source {
+    pub file: File,
     /// Where the other ranks open it.
-    path: PathBuf,
+    pub path: PathBuf,
     backing: Backing,
 }
 
 impl Source {
-    fn create(backing: Backing, name: &str, size: usize) -> io::Result<Self> {
+    pub fn create(backing: Backing, name: &str, size: usize) -> io::Result<Self> {
         match backing {
             Backing::Memfd => Self::create_memfd(name, size),
             Backing::NamedFile => Self::create_named(name, size),

@@ -9,8 +9,11 @@
 //! large all-reduce is such a reduction of one segment per rank, then a gather of the segments; in
 //! a small one every rank reduces everything, which saves a round trip.
 //!
+//! Between hosts a large broadcast to more than one rank is passed on along the ranks, so that no rank sends it twice; on
+//! one host, where the processors do the work of all ranks, the root sends it to each.
+//!
 //! Between ranks of one host the processors copy everything, so their caches decide: the buffer is
-//! reduced and gathered a chunk at a time, and what one rank writes is still in the cache when the
+//! reduced, gathered and scattered a chunk at a time, and what one rank writes is still in the cache when the
 //! other reads it. Between hosts it is one chunk, because the network would wait between chunks.
 
 use super::super::super::call::CallDescriptor;
@@ -25,6 +28,10 @@ use std::sync::PoisonError;
 const SMALL_BYTES: usize = 8 * 1024;
 /// What each rank reduces of a chunk of an all-reduce between ranks of one host; whole elements.
 pub(super) const NEAR_SEGMENT_BYTES: usize = 128 * 1024;
+/// From this size on a broadcast between hosts goes along a chain of ranks.
+const CHAIN_BYTES: usize = 256 * 1024;
+/// What a rank passes on at a time in that chain.
+const LINK_BYTES: usize = 128 * 1024;
 /// What of each rank's contribution is received before it is reduced; whole elements.
 const PIECE_BYTES: usize = 256 * 1024;
 
@@ -100,11 +107,19 @@ impl TcpEngine {
         input: &[u8],
         shard: &mut [u8],
     ) -> Result<(), CollectiveError> {
-        let length = shard.len();
-        let part = |peer: usize| &input[peer * length..(peer + 1) * length];
-        shard.copy_from_slice(part(self.health.label.rank));
         let header = call.to_bytes();
-        self.reduce(call, shard, Round::open(self, call, &header, part)?)
+        for (index, range) in self.chunks_of_shard(shard.len()).enumerate() {
+            let length = shard.len();
+            let part = |peer: usize| &input[peer * length..(peer + 1) * length][range.clone()];
+            let own = &mut shard[range.clone()];
+            own.copy_from_slice(part(self.health.label.rank));
+            let round = match index {
+                0 => Round::open(self, call, &header, part)?,
+                _ => Round::resume(self, call, part),
+            };
+            self.reduce(call, own, round)?;
+        }
+        Ok(())
     }
 
     /// Fills `output` with the shards of all ranks.
@@ -115,32 +130,72 @@ impl TcpEngine {
         output: &mut [u8],
     ) -> Result<(), CollectiveError> {
         let header = call.to_bytes();
-        let mut round = Round::open(self, call, &header, |_| shard)?;
-        let mut incoming = Vec::new();
-        let mut rest = output;
-        for peer in 0..self.health.label.size() {
-            let (place, after) = rest.split_at_mut(shard.len());
-            rest = after;
-            if peer == self.health.label.rank {
-                place.copy_from_slice(shard);
-            } else {
-                incoming.push(Incoming::new(peer, place));
+        for (index, range) in self.chunks_of_shard(shard.len()).enumerate() {
+            let chunk = &shard[range.clone()];
+            let mut round = match index {
+                0 => Round::open(self, call, &header, |_| chunk)?,
+                _ => Round::resume(self, call, |_| chunk),
+            };
+            let mut incoming = Vec::new();
+            let mut rest = &mut *output;
+            for peer in 0..self.health.label.size() {
+                let (place, after) = rest.split_at_mut(shard.len());
+                rest = after;
+                let place = &mut place[range.clone()];
+                if peer == self.health.label.rank {
+                    place.copy_from_slice(chunk);
+                } else {
+                    incoming.push(Incoming::new(peer, place));
+                }
             }
+            round.receive(&mut incoming)?;
+            round.finish()?;
         }
-        round.receive(&mut incoming)?;
-        round.finish()
+        Ok(())
+    }
+
+    /// Returns the parts of a shard that are gathered or scattered one after the other; an empty shard has one too, for
+    /// the descriptors.
+    fn chunks_of_shard(&self, length: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let size = self.segment_bytes;
+        (0..length.div_ceil(size).max(1)).map(move |index| {
+            let start = index * size;
+            start..start.saturating_add(size).min(length)
+        })
     }
 
     /// Replaces `buffer` by the root's.
     pub(super) fn broadcast_buffer(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
         let header = call.to_bytes();
         let root = call.other_side();
+        if self.is_between_hosts && buffer.len() > CHAIN_BYTES && self.health.label.size() > 2 {
+            self.wait_for_all(call)?;
+            return self.pass_along(call, root, buffer);
+        }
         if root == self.health.label.rank {
             return Round::open(self, call, &header, |_| buffer)?.finish();
         }
         let mut round = Round::open(self, call, &header, |_| &[])?;
         round.receive(&mut [Incoming::new(root, buffer)])?;
         round.finish()
+    }
+
+    /// Replaces `buffer` by the root's, which goes from each rank to the next, a link at a time: every rank sends it
+    /// once, where the root alone would send it to all.
+    fn pass_along(&self, call: &CallDescriptor, root: usize, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        let (rank, size) = (self.health.label.rank, self.health.label.size());
+        let (previous, next) = ((rank + size - 1) % size, (rank + 1) % size);
+        let mut streams = self.streams(call);
+        for link in buffer.chunks_mut(LINK_BYTES) {
+            if rank != root {
+                streams.receive(&mut [(previous, &mut *link)])?;
+            }
+            if next != root {
+                streams.drain(next)?;
+                streams.send(next, link);
+            }
+        }
+        streams.finish()
     }
 
     /// Reduces what comes for this rank in a round that sends each rank its part into `own`, which

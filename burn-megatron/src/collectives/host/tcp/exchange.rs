@@ -9,18 +9,20 @@ use super::super::super::error::CollectiveError;
 use super::super::super::health::Patience;
 use super::readiness::{self, Poll, moved};
 use super::{POLL_SLICE, TcpEngine};
+use std::borrow::Cow;
 use std::io::{self, IoSlice, Read, Write};
+use std::time::Duration;
 
 /// Looks at the sockets, with the processor yielded in between, before a sleep: what is awaited is
 /// usually about to come, and to fall asleep and be woken takes longer, much longer in a virtual
 /// machine.
-const LOOKS: u32 = 20;
+pub(super) const LOOKS: u32 = 20;
 
 /// What goes to one rank: a header, then a payload.
 pub(super) struct Outgoing<'a> {
     pub peer: usize,
     pub header: &'a [u8],
-    pub payload: &'a [u8],
+    pub payload: Cow<'a, [u8]>,
     sent: usize,
     /// Why nothing more can be sent. Not an error until nothing else is left to do: the rank may
     /// have left behind a better one.
@@ -32,13 +34,24 @@ impl<'a> Outgoing<'a> {
         Self {
             peer,
             header,
-            payload,
+            payload: Cow::Borrowed(payload),
             sent: 0,
             broken: None,
         }
     }
 
-    fn wants_to_write(&self) -> bool {
+    /// Lets `bytes` follow what goes to the rank already.
+    pub fn append(&mut self, bytes: &[u8]) {
+        if self.sent == self.header.len() + self.payload.len() {
+            self.header = &[];
+            self.payload.to_mut().clear();
+            self.sent = 0;
+        }
+        self.payload.to_mut().extend_from_slice(bytes);
+    }
+
+    /// Returns whether there is something that can still be sent.
+    pub fn wants_to_write(&self) -> bool {
         self.broken.is_none() && self.sent < self.header.len() + self.payload.len()
     }
 }
@@ -79,7 +92,7 @@ pub(super) enum Sent {
 pub(super) struct Exchange<'a> {
     engine: &'a TcpEngine,
     call: &'a CallDescriptor,
-    patience: Patience<'a>,
+    pub patience: Patience<'a>,
 }
 
 impl<'a> Exchange<'a> {
@@ -145,13 +158,13 @@ impl<'a> Exchange<'a> {
             vain_looks += 1;
             match vain_looks {
                 0..LOOKS => std::thread::yield_now(),
-                _ => self.wait(outgoing, incoming),
+                _ => self.wait(outgoing, incoming, POLL_SLICE),
             }
         }
     }
 
     /// Writes what the sockets take; returns whether it was anything.
-    fn write(&self, outgoing: &mut [Outgoing<'_>]) -> bool {
+    pub fn write(&self, outgoing: &mut [Outgoing<'_>]) -> bool {
         let mut has_moved = false;
         for out in outgoing.iter_mut() {
             while out.wants_to_write() {
@@ -187,8 +200,8 @@ impl<'a> Exchange<'a> {
         Ok(has_moved)
     }
 
-    /// Sleeps until a socket takes or gives something.
-    fn wait(&self, outgoing: &[Outgoing<'_>], incoming: &[Incoming<'_>]) {
+    /// Sleeps until a socket takes or gives something, for `limit` at most.
+    pub fn wait(&self, outgoing: &[Outgoing<'_>], incoming: &[Incoming<'_>], limit: Duration) {
         let links = &self.engine.collectives;
         let writes = outgoing.iter().filter(|out| out.wants_to_write());
         let reads = incoming.iter().filter(|incoming| !incoming.is_complete());
@@ -196,6 +209,6 @@ impl<'a> Exchange<'a> {
             .map(|out| readiness::ask(links.to(out.peer), libc::POLLOUT))
             .chain(reads.map(|incoming| readiness::ask(links.to(incoming.peer), libc::POLLIN)))
             .collect();
-        readiness::wait(&mut polls, self.patience.slice(POLL_SLICE));
+        readiness::wait(&mut polls, self.patience.slice(limit));
     }
 }

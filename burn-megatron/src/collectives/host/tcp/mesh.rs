@@ -11,7 +11,7 @@ use super::super::rendezvous::Rendezvous;
 use super::POLL_SLICE;
 use super::handshake::{self, Acceptance, Hello, Next, WELCOME};
 use super::readiness::{self, Poll};
-use crate::launch::World;
+use crate::launch::{self, BoundedStream, World};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,12 +20,16 @@ use std::time::{Duration, Instant};
 
 /// How long a stranger may take to complete the handshake.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(10);
-/// How long one attempt to connect waits for each answer.
+/// How long one attempt to connect takes, the handshake included.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(5);
 /// The pause between attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Connections in the handshake at a time; the oldest gives way.
 const MAX_CANDIDATES: usize = 256;
+/// Connections that are accepted before those that are there are heard.
+const ACCEPTED_PER_ROUND: usize = MAX_CANDIDATES / 4;
+/// Dropped connections that are worth a warning.
+const SHOWN_DROPS: u64 = 4;
 /// Connections between two ranks: one for collectives, one for transfers.
 const CHANNELS: usize = 2;
 
@@ -73,8 +77,7 @@ pub(super) fn connect(
         source,
     };
     let listen = || {
-        let listener = TcpListener::bind((world.local_address(), 0))?;
-        listener.set_nonblocking(true)?;
+        let listener = launch::listen(SocketAddr::new(world.local_address(), 0))?;
         let address = listener.local_addr()?;
         Ok((listener, address))
     };
@@ -122,6 +125,7 @@ pub(super) fn address_key(rank: usize) -> String {
 
 fn configure(stream: &TcpStream) -> io::Result<()> {
     stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)?;
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)
 }
@@ -193,8 +197,8 @@ impl Mesh<'_> {
             .and_then(|text| text.parse().ok())
             .ok_or_else(|| io::Error::other("the published address is none"))?;
         let limit = ATTEMPT_LIMIT.min(self.health.timeout);
-        let mut stream = TcpStream::connect_timeout(&address, limit)?;
-        stream.set_read_timeout(Some(limit))?;
+        let end = Instant::now() + limit;
+        let stream = TcpStream::connect_timeout(&address, limit)?;
         stream.set_nodelay(true)?;
         let hello = Hello {
             group: self.group,
@@ -203,7 +207,7 @@ impl Mesh<'_> {
             channel: channel as u8,
             challenge: handshake::new_challenge()?,
         };
-        handshake::initiate(&mut stream, &hello, self.token)?;
+        handshake::initiate(&mut BoundedStream::until(&stream, end), &hello, self.token)?;
         Ok(stream)
     }
 
@@ -212,6 +216,7 @@ impl Mesh<'_> {
         let label = &self.health.label;
         let mut links = self.no_links();
         let mut candidates = VecDeque::new();
+        let mut dropped = 0_u64;
         let patience = self.health.patience(None);
         loop {
             let missing: Vec<usize> = (label.rank + 1..label.size())
@@ -227,8 +232,12 @@ impl Mesh<'_> {
                 .collect();
             polls.push(readiness::ask(listener, libc::POLLIN));
             readiness::wait(&mut polls, patience.slice(POLL_SLICE));
-            // Out of descriptors, or a connection already gone again: the next round tries again.
-            while let Ok((stream, address)) = listener.accept() {
+            // Out of descriptors, or a connection already gone again: the next round tries again. Not more than there is
+            // room for, or else a crowd would push out a rank before it was heard.
+            for _ in 0..ACCEPTED_PER_ROUND {
+                let Ok((stream, address)) = listener.accept() else {
+                    break;
+                };
                 if candidates.len() == MAX_CANDIDATES {
                     candidates.pop_front();
                 }
@@ -242,7 +251,12 @@ impl Mesh<'_> {
                     }
                     Next::Drop(reason) => {
                         let address = candidate.address;
-                        tracing::warn!(group = %label, %address, reason, "dropped a connection");
+                        dropped += 1;
+                        // A crowd of strangers must not fill the log.
+                        match dropped {
+                            0..=SHOWN_DROPS => tracing::warn!(group = %label, %address, reason, "dropped a connection"),
+                            _ => tracing::debug!(group = %label, %address, reason, "dropped a connection"),
+                        }
                     }
                     Next::Wait | Next::Answer(_) => candidates.push_back(candidate),
                 }

@@ -2,14 +2,17 @@
 //!
 //! `mesh` makes the connections and `handshake` proves that both ends belong to the job;
 //! `exchange` moves bytes over many connections at once, `collective` builds the operations of all
-//! ranks from it, `transfer` has those of two. Each pair has one connection for collectives and
+//! ranks from it, `streams` gives it to the hierarchical engine, `transfer` has the operations of two ranks. Each pair has one connection for collectives and
 //! one for transfers, so that neither waits for the other.
 
 mod collective;
 mod exchange;
+#[cfg(feature = "fuzzing")]
+pub(in super::super) mod fuzzing;
 mod handshake;
 mod mesh;
 mod readiness;
+pub(super) mod streams;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -39,8 +42,13 @@ pub(super) struct TcpEngine {
     collectives: Links,
     /// For send and recv, by group index.
     transfers: Links,
-    /// How much of an all-reduce each rank reduces before the results go round; the same on all.
+    /// How much of an all-reduce each rank reduces before the results go round, and of a shard what is gathered or
+    /// scattered at a time; the same on all.
     segment_bytes: usize,
+    /// Whether a network, and not the processors, limits what a rank can send.
+    is_between_hosts: bool,
+    /// Looks at a transfer's socket before a sleep.
+    transfer_looks: u32,
     /// Where contributions wait for each other; words, to be aligned for every element.
     scratch: Mutex<Vec<u64>>,
     bytes_communicated: AtomicU64,
@@ -69,6 +77,8 @@ pub(super) fn connect(
         } else {
             usize::MAX
         },
+        is_between_hosts: !is_one_host,
+        transfer_looks: transfer::looks(world.local_world_size()),
         scratch: Mutex::new(Vec::new()),
         bytes_communicated: AtomicU64::new(0),
     })

@@ -6,9 +6,17 @@
 
 use super::super::super::call::CallDescriptor;
 use super::super::super::error::CollectiveError;
+use super::exchange::LOOKS;
 use super::readiness::{self, moved};
 use super::{POLL_SLICE, TcpEngine};
 use std::io::{IoSlice, Read, Write};
+
+/// Returns how often to look before a sleep, with the processor yielded in between, where `ranks` ranks share this node:
+/// while there is a core for each, the other side is about to be done; with fewer, looking keeps others from running.
+pub(super) fn looks(ranks: usize) -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if ranks <= cores { LOOKS } else { 0 }
+}
 
 impl TcpEngine {
     /// Sends a message to the rank `call.peer`; returns when the operating system has it.
@@ -16,6 +24,7 @@ impl TcpEngine {
         let peer = call.other_side();
         let mut stream = self.transfers.to(peer);
         let mut patience = self.health.patience(Some(call));
+        let mut vain_looks = 0;
         let descriptor = call.to_bytes();
         let (mut header, mut payload): (&[u8], &[u8]) = (&descriptor, buffer);
         while !(header.is_empty() && payload.is_empty()) {
@@ -27,13 +36,20 @@ impl TcpEngine {
             match moved(stream.write_vectored(&parts)) {
                 Ok(0) => {
                     patience.check(|| vec![peer])?;
-                    let ask = libc::POLLOUT | libc::POLLRDHUP;
-                    readiness::wait(&mut [readiness::ask(stream, ask)], patience.slice(POLL_SLICE));
+                    vain_looks += 1;
+                    match vain_looks {
+                        looks if looks < self.transfer_looks => std::thread::yield_now(),
+                        _ => {
+                            let ask = libc::POLLOUT | libc::POLLRDHUP;
+                            readiness::wait(&mut [readiness::ask(stream, ask)], patience.slice(POLL_SLICE));
+                        }
+                    }
                 }
                 Ok(bytes) => {
                     let of_header = bytes.min(header.len());
                     header = &header[of_header..];
                     payload = &payload[bytes - of_header..];
+                    vain_looks = 0;
                     patience.renew();
                 }
                 Err(error) => return Err(self.lost(call, peer, &error)),
@@ -56,13 +72,19 @@ impl TcpEngine {
     fn read_exact(&self, call: &CallDescriptor, peer: usize, mut buffer: &mut [u8]) -> Result<(), CollectiveError> {
         let mut stream = self.transfers.to(peer);
         let mut patience = self.health.patience(Some(call));
+        let mut vain_looks = 0;
         while !buffer.is_empty() {
             match moved(stream.read(buffer)) {
                 Ok(0) => {
                     patience.check(|| vec![peer])?;
-                    readiness::wait(&mut [readiness::ask(stream, libc::POLLIN)], patience.slice(POLL_SLICE));
+                    vain_looks += 1;
+                    match vain_looks {
+                        looks if looks < self.transfer_looks => std::thread::yield_now(),
+                        _ => readiness::wait(&mut [readiness::ask(stream, libc::POLLIN)], patience.slice(POLL_SLICE)),
+                    }
                 }
                 Ok(bytes) => {
+                    vain_looks = 0;
                     buffer = &mut buffer[bytes..];
                     patience.renew();
                 }

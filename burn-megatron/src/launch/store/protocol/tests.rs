@@ -34,6 +34,8 @@ fn requests() -> impl Strategy<Value = Request> {
             host,
         }),
         failures().prop_map(|PeerFailure { rank, host, what }| Request::Ended { rank, host, what }),
+        (millis(), ".{0,40}").prop_map(|(limit, progress)| Request::Heartbeat { limit, progress }),
+        any::<usize>().prop_map(|rank| Request::AskPulse { rank }),
     ]
 }
 
@@ -49,6 +51,13 @@ fn replies() -> impl Strategy<Value = Reply> {
         any::<Vec<usize>>().prop_map(Reply::Missing),
         Just(Reply::Closing),
         ".{0,20}".prop_map(|job_id| Reply::Welcome { job_id }),
+        Just(Reply::Heard),
+        (millis(), millis(), ".{0,40}").prop_map(|(silence, limit, progress)| Reply::Pulse(Pulse {
+            silence,
+            limit,
+            progress
+        })),
+        Just(Reply::NoPulse),
     ]
 }
 
@@ -67,7 +76,7 @@ proptest! {
 
     /// What decodes at all encodes to the same bytes, so a message is never larger than what arrived.
     #[test]
-    fn random_bytes_never_panic_nor_grow(kind in 0_u8..12, mut bytes in any::<Vec<u8>>()) {
+    fn random_bytes_never_panic_nor_grow(kind in 0_u8..15, mut bytes in any::<Vec<u8>>()) {
         bytes.insert(0, kind);
         if let Ok(request) = Request::from_body(&bytes) {
             prop_assert_eq!(&request.to_frame()[4..], &bytes);

@@ -1,0 +1,77 @@
+//! Two network namespaces joined by a cable (a veth pair): two nodes on one machine. Needs root and iproute2.
+//!
+//! Used by the trials of `namespaces` and by the storm.
+#![allow(dead_code, reason = "each of the two uses a part of it")]
+
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+
+/// The addresses of the two nodes; each pair of namespaces has its own.
+pub const ADDRESSES: [&str; 2] = ["10.213.77.1", "10.213.77.2"];
+
+/// Two namespaces joined by a cable; gone when dropped.
+pub struct Cable {
+    namespaces: [String; 2],
+}
+
+impl Cable {
+    /// Makes the namespaces.
+    pub fn plug(purpose: &str) -> anyhow::Result<Cable> {
+        let namespaces = [0, 1].map(|node| format!("burn-megatron-{}-{purpose}-{node}", std::process::id()));
+        let cable = Cable { namespaces };
+        let [zero, one] = &cable.namespaces;
+        for namespace in &cable.namespaces {
+            ip(&["netns", "add", namespace])?;
+        }
+        ip(&[
+            "-n", zero, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", one,
+        ])?;
+        for (namespace, address) in cable.namespaces.iter().zip(ADDRESSES) {
+            ip(&["-n", namespace, "addr", "add", &format!("{address}/24"), "dev", "cable"])?;
+            ip(&["-n", namespace, "link", "set", "lo", "up"])?;
+            ip(&["-n", namespace, "link", "set", "cable", "up"])?;
+        }
+        Ok(cable)
+    }
+
+    /// A command that runs on a node.
+    pub fn command(&self, node: usize, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespaces[node]]).arg(program);
+        command
+    }
+
+    /// Cuts the cable: no packet passes, and no end is told.
+    pub fn cut(&self) -> anyhow::Result<()> {
+        ip(&["-n", &self.namespaces[0], "link", "set", "cable", "down"])
+    }
+
+    /// Mends the cable.
+    pub fn mend(&self) -> anyhow::Result<()> {
+        ip(&["-n", &self.namespaces[0], "link", "set", "cable", "up"])
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        for namespace in &self.namespaces {
+            // It may not have been made.
+            let _ = ip(&["netns", "del", namespace]);
+        }
+    }
+}
+
+fn ip(arguments: &[&str]) -> anyhow::Result<()> {
+    let output = Command::new("ip")
+        .args(arguments)
+        .output()
+        .context("ip (iproute2) cannot be run")?;
+    ensure!(
+        output.status.success(),
+        "ip {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! A storm of random faults over short training jobs, each of which must end in time, name its cause, and leave nothing.
+//!
+//! ```text
+//! cargo test --release -p tests --test fault_storm -- --seed 7 --faults 200
+//! cargo test --release -p tests --test fault_storm -- --seed 7 --only 42
+//! ```
+//!
+//! Prints a line for each fault that went wrong, and one with the counts; fails if any did. Without these flags, a test:
+//! a few faults of one seed.
+//!
+//! - [`plan`]: which faults there are, drawn from the seed.
+//! - [`worker`]: the job, in this same binary: a launcher, and the ranks that it starts.
+//! - [`trial`]: a job and its fault; [`strangers`]: those who talk garbage to its ports.
+//! - [`judge`]: what must come of it.
+
+#[path = "../cable.rs"]
+mod cable;
+mod judge;
+mod plan;
+#[path = "../cases/problem.rs"]
+mod problem;
+mod strangers;
+mod trial;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use burn::backend::Autodiff;
+use burn_flex::Flex;
+use burn_megatron::launch::exit_code_of;
+use cable::Cable;
+use libtest_mimic::{Arguments, Trial};
+use plan::Fault;
+use trial::References;
+use worker::variables;
+
+/// The backend of the job.
+type B = Autodiff<Flex>;
+
+/// The test's share of the storm: a seed whose first faults are a kill, a stop, a late rank, a cut, a pause and garbage.
+const TEST: Storm = Storm {
+    seed: 7174,
+    first: 0,
+    faults: 6,
+    jobs: 2,
+};
+
+fn main() -> ExitCode {
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    let done = match std::env::var(strangers::TARGET) {
+        Ok(target) => strangers::bother(&target),
+        Err(_) if !is_set(variables::MARKER) => run(),
+        Err(_) if is_set("RANK") => worker::run_rank(),
+        Err(_) => worker::launch(),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        exit_code_of(error.as_ref(), 1)
+    })
+}
+
+/// Which faults, and how many jobs at once.
+#[derive(Clone, Copy, Debug)]
+struct Storm {
+    seed: u64,
+    first: u64,
+    faults: u64,
+    jobs: u64,
+}
+
+fn run() -> anyhow::Result<ExitCode> {
+    let Some(storm) = Storm::from_arguments()? else {
+        let test = Trial::test("faults_of_one_seed_end_as_they_must", || match TEST.blow()? {
+            0 => Ok(()),
+            wrong => Err(format!("{wrong} of {} faults went wrong", TEST.faults).into()),
+        });
+        return Ok(libtest_mimic::run(&Arguments::from_args(), vec![test]).exit_code());
+    };
+    Ok(ExitCode::from(u8::from(storm.blow()? > 0)))
+}
+
+impl Storm {
+    /// Returns none where no flag asks for a storm of its own.
+    fn from_arguments() -> anyhow::Result<Option<Storm>> {
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        let mut storm = Storm {
+            seed: 0,
+            first: 0,
+            faults: 200,
+            jobs: 2,
+        };
+        let mut is_asked = false;
+        for pair in arguments.chunks(2) {
+            let flag = pair[0].as_str();
+            if !["--seed", "--faults", "--only", "--jobs"].contains(&flag) {
+                anyhow::ensure!(
+                    !is_asked,
+                    "unknown flag {flag}: expected --seed, --faults, --only or --jobs"
+                );
+                return Ok(None);
+            }
+            let value = pair.get(1).with_context(|| format!("{flag} needs a number"))?;
+            let value: u64 = value
+                .parse()
+                .with_context(|| format!("{flag} {value}: expected a number"))?;
+            is_asked = true;
+            match flag {
+                "--seed" => storm.seed = value,
+                "--faults" => storm.faults = value,
+                "--jobs" => storm.jobs = value.max(1),
+                _ => (storm.first, storm.faults) = (value, 1),
+            }
+        }
+        Ok(is_asked.then_some(storm))
+    }
+
+    /// Runs all faults, prints what was wrong and the summary, and returns how many went wrong.
+    fn blow(self) -> anyhow::Result<u64> {
+        let namespaces = Cable::plug("try");
+        if let Err(problem) = &namespaces {
+            eprintln!("no faults between two nodes: {problem:#}");
+        }
+        let has_namespaces = namespaces.is_ok();
+        drop(namespaces);
+        let begun = Instant::now();
+        let references = References::default();
+        let next = AtomicU64::new(self.first);
+        let end = self.first + self.faults;
+        let (sender, results) = mpsc::channel();
+        let mut summary = Summary::default();
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs {
+                let (sender, references, next) = (sender.clone(), &references, &next);
+                scope.spawn(move || {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= end {
+                            return;
+                        }
+                        let fault = Fault::draw(self.seed, number, has_namespaces);
+                        let _ = sender.send((fault, trial::run(&fault, references)));
+                    }
+                });
+            }
+            drop(sender);
+            for (fault, result) in results {
+                summary.add(&fault, result);
+            }
+        });
+        summary.print(self, begun.elapsed());
+        Ok(summary.wrong.len() as u64)
+    }
+}
+
+#[derive(Default)]
+struct Summary {
+    /// How many of each kind, the longest time to end, and which fault took it.
+    kinds: BTreeMap<&'static str, (u64, Duration, u64)>,
+    wrong: Vec<u64>,
+}
+
+impl Summary {
+    fn add(&mut self, fault: &Fault, result: anyhow::Result<Duration>) {
+        let (count, worst, number) = self.kinds.entry(fault.kind.name()).or_default();
+        *count += 1;
+        match result {
+            Ok(time) if time > *worst => (*worst, *number) = (time, fault.number),
+            Ok(_) => {}
+            Err(error) => {
+                println!("WRONG {fault}: {error:#}");
+                self.wrong.push(fault.number);
+            }
+        }
+    }
+
+    fn print(&self, storm: Storm, time: Duration) {
+        let kind = |(name, (count, worst, number)): (&&str, &(u64, Duration, u64))| {
+            format!("{count} {name} (worst {:.1} s, fault {number})", worst.as_secs_f64())
+        };
+        let kinds: Vec<_> = self.kinds.iter().map(kind).collect();
+        println!(
+            "seed {}: {} faults in {:.0} s, {} wrong {:?}; time to end: {}",
+            storm.seed,
+            storm.faults,
+            time.as_secs_f64(),
+            self.wrong.len(),
+            self.wrong,
+            kinds.join(", ")
+        );
+    }
+}
