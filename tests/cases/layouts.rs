@@ -270,11 +270,36 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "{PARITY_BROKEN} in validation: {}",
         judge.failures()[0]
     );
+    if stages.num_chunks == 1 && context.coordinates().pipeline == 0 {
+        check_traffic(&context, dtype, steps)?;
+    }
     println!(
         "worst differences: loss {:.1e}, gradient {:.1e}, parameter {:.1e}",
         judge.worst_loss(),
         judge.worst_gradient(),
         judge.worst_parameter()
+    );
+    Ok(())
+}
+
+/// What the first stage of two has sent on in all steps and a validation: each activation once, however many tensor ranks
+/// hold it.
+fn check_traffic(context: &ParallelContext, dtype: DType, steps: u64) -> anyhow::Result<()> {
+    let group = context.pipeline_group();
+    if group.size() != 2 {
+        return Ok(());
+    }
+    let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
+    let micro_batches = problem::micro_batches(0, data, data_size);
+    let tokens = micro_batches[0].tokens.len();
+    let activation = tokens * problem::D_MODEL / context.tensor_group().size() * dtype.size();
+    let activations = (steps as usize + 1) * micro_batches.len() * activation;
+    // The loss of each step, and in validation its sum and its count.
+    let losses = steps as usize * 8 + 16;
+    let sent = group.bytes_communicated() as usize;
+    ensure!(
+        sent == activations + losses,
+        "the first stage has sent {sent} bytes, expected {activations} of activations and {losses} of losses"
     );
     Ok(())
 }

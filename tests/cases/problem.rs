@@ -19,6 +19,7 @@ use models::gpt::{Gpt, GptConfig, LayerRecompute};
 use super::B;
 
 pub const SEED: u64 = 42;
+pub const D_MODEL: usize = 20;
 const VOCAB_SIZE: usize = 61;
 const SEQ_LENGTH: usize = 12;
 
@@ -83,7 +84,7 @@ pub fn model(variant: Variant) -> GptConfig {
         Recompute::AttentionWeights => (true, LayerRecompute::Nothing),
         Recompute::Layers(layers) => (false, layers),
     };
-    GptConfig::new(variant.n_layers, 20, 4, SEQ_LENGTH + 3, VOCAB_SIZE)
+    GptConfig::new(variant.n_layers, D_MODEL, 4, SEQ_LENGTH + 3, VOCAB_SIZE)
         .with_recompute_attention(recompute_attention)
         .with_layer_recompute(layer_recompute)
         .with_d_hidden(Some(36))
