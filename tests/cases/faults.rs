@@ -26,14 +26,15 @@ pub fn trials() -> Vec<Trial> {
     let mismatch = |kind: &str| Job::new(fault(kind).with("timeout_secs", 20), 2);
     let mut trials = vec![
         first_cause(
-            Job::new(fault("stopped_rank").with("timeout_secs", 2), 2),
+            // Silence is told at three quarters of the timeout: on a busy machine a second or two before the timeout itself.
+            Job::new(fault("stopped_rank").with("timeout_secs", 8), 2),
             "stopped_rank_is_the_first_cause_and_silent",
             128 + libc::SIGKILL,
             &[
-                ") failed first: killed by signal 9 (SIGKILL) by the launcher (silent: no heartbeat for 1.",
+                ") failed first: killed by signal 9 (SIGKILL) by the launcher (silent: no heartbeat for ",
                 " s (stopped, or cut off from the store?)); then rank 0: exit code 75 (because another rank failed)",
                 " ends because rank 1 on host ",
-                "is silent: no heartbeat for 1.",
+                "is silent: no heartbeat for ",
             ],
         ),
         first_cause(
