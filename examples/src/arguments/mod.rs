@@ -56,7 +56,7 @@ pub struct ParallelArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub pipeline_model_parallel_size: usize,
     /// Layers of each chunk, where a stage has several chunks [default: one chunk per stage]
-    #[arg(long, value_name = "N", conflicts_with = "num_virtual_stages_per_pipeline_rank")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["num_virtual_stages_per_pipeline_rank", "pipeline_model_parallel_layout", "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"])]
     pub num_layers_per_virtual_pipeline_stage: Option<usize>,
     /// Chunks per stage [default: 1]
     #[arg(long, value_name = "N")]
@@ -363,8 +363,10 @@ impl ParallelArguments {
             None => self.num_virtual_stages_per_pipeline_rank.unwrap_or(1),
             Some(each) => {
                 let per_stage = n_layers / num_stages.max(1);
-                let is_valid =
-                    |each: usize| each > 0 && (each * num_stages) > 0 && n_layers.is_multiple_of(each * num_stages);
+                let is_valid = |each: usize| {
+                    let divisor = each.saturating_mul(num_stages);
+                    divisor > 0 && n_layers.is_multiple_of(divisor)
+                };
                 let nearest: Vec<String> = (1..=per_stage)
                     .filter(|&n| is_valid(n))
                     .map(|n| n.to_string())
@@ -554,7 +556,10 @@ impl TrainingArguments {
         let mut common = self.clone();
         common.parallel.nodes = NodeArguments::default();
         common.data.data_path.clear();
+        common.parallel.communication.flight_recorder = None;
         common.logging.log_jsonl = None;
+        common.logging.timeline = common.logging.timeline.map(|_| PathBuf::new());
+        common.logging.trace = common.logging.trace.map(|_| PathBuf::new());
         Statement {
             what: "configuration",
             value: format!("{common:#?}"),

@@ -31,6 +31,14 @@ impl AttentionKernels for Flex {
         }
     }
 
+    fn kept_weights(weights: FloatTensor<Self>) -> FloatTensor<Self> {
+        match weights.dtype() {
+            DType::F32 => kept_in_place::<f32>(weights),
+            DType::F64 => kept_in_place::<f64>(weights),
+            _ => portable::kept_weights::<Self>(weights),
+        }
+    }
+
     fn scores_gradient(
         weights: FloatTensor<Self>,
         gradient: FloatTensor<Self>,
@@ -84,11 +92,25 @@ fn weights_in_place<T: Real>(scores: FlexTensor, rule: &WeightRule, scale: f64) 
         .par_chunks_mut(rows_per_task * keys.max(1))
         .enumerate()
         .for_each_init(Vec::new, |signs, (task, rows)| {
-            for (offset, row) in rows.chunks_exact_mut(keys).enumerate() {
+            for (offset, row) in rows.chunks_exact_mut(keys.max(1)).enumerate() {
                 weights_of_row(signs, task * rows_per_task + offset, row);
             }
         });
     scores
+}
+
+fn kept_in_place<T: Real>(weights: FlexTensor) -> FlexTensor {
+    let mut weights = contiguous(weights);
+    weights
+        .storage_mut::<T>()
+        .par_chunks_mut(WEIGHTS_PER_TASK)
+        .for_each(|task| {
+            for weight in task {
+                // Not a maximum: that would make 0 of what is not a number.
+                *weight = if *weight < T::zero() { T::zero() } else { *weight };
+            }
+        });
+    weights
 }
 
 fn scores_gradient_in_place<T: Real>(
@@ -118,7 +140,9 @@ fn scores_gradient_in_place<T: Real>(
         .zip(weights.storage::<T>().par_chunks(chunk))
         .enumerate()
         .for_each(|(task, (rows, weights))| {
-            let rows = rows.chunks_exact_mut(keys).zip(weights.chunks_exact(keys));
+            let rows = rows
+                .chunks_exact_mut(keys.max(1))
+                .zip(weights.chunks_exact(keys.max(1)));
             for (offset, (row, weights)) in rows.enumerate() {
                 gradient_of_row(task * rows_per_task + offset, weights, row);
             }

@@ -100,6 +100,15 @@ pub trait AttentionKernels: Backend {
         portable::attention_weights::<Self>(scores, rule, scale)
     }
 
+    /// Returns the weights that dropout kept, 0 where it did not; what is not a number stays.
+    ///
+    /// # Shapes
+    /// - `weights`: `[batch, heads, queries, keys]`, as [`attention_weights`](Self::attention_weights) gave them
+    /// - output: as `weights`
+    fn kept_weights(weights: FloatTensor<Self>) -> FloatTensor<Self> {
+        portable::kept_weights::<Self>(weights)
+    }
+
     /// Returns the gradient of the scores, `scale * (K ∘ G − P ∘ rowsum(K ∘ G))`, with `P` the weights without their
     /// sign, `K` those that dropout kept and 0 where it did not, and `G` the gradient of `K`.
     ///

@@ -31,6 +31,14 @@ pub(super) fn attention_weights<B: Backend>(scores: FloatTensor<B>, rule: &Weigh
     }
 }
 
+/// burn's `relu` would make 0 of what is not a number.
+pub(super) fn kept_weights<B: Backend>(weights: FloatTensor<B>) -> FloatTensor<B> {
+    let device = B::float_device(&weights);
+    let bool_dtype = burn::tensor::get_device_settings::<B>(&device).bool_dtype;
+    let fallen = B::float_lower_elem(weights.clone(), 0.0.into(), bool_dtype);
+    B::float_mask_fill(weights, fallen, 0.0.into())
+}
+
 pub(super) fn scores_gradient<B: Backend>(
     weights: FloatTensor<B>,
     gradient: FloatTensor<B>,
@@ -39,7 +47,7 @@ pub(super) fn scores_gradient<B: Backend>(
 ) -> FloatTensor<B> {
     let (kept, all) = match rule.dropout {
         None => (weights.clone(), weights),
-        Some(_) => (B::relu(weights.clone()), B::float_abs(weights)),
+        Some(_) => (kept_weights::<B>(weights.clone()), B::float_abs(weights)),
     };
     let gradient = B::float_mul(gradient, kept);
     let row_sums = B::float_sum_dim(gradient.clone(), 3);

@@ -24,7 +24,7 @@ pub(super) fn output<B: AttentionKernels>(
     match &rule.dropout {
         None => B::float_matmul(weights, value),
         // The output is smaller than the weights, so dropout's scale waits for it.
-        Some(dropout) => B::float_mul_scalar(B::float_matmul(B::relu(weights), value), dropout.scale().into()),
+        Some(dropout) => B::float_mul_scalar(B::float_matmul(B::kept_weights(weights), value), dropout.scale().into()),
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn gradients<B: AttentionKernels>(
     let value_gradient = wants_value.then(|| {
         let kept = match rule.dropout {
             None => weights,
-            Some(_) => B::relu(weights),
+            Some(_) => B::kept_weights(weights),
         };
         B::float_matmul(B::float_swap_dims(kept, 2, 3), gradient)
     });

@@ -422,6 +422,19 @@ fn large_scores_overflow_nothing() {
 }
 
 #[test]
+fn scores_that_are_no_numbers_are_seen_in_the_output_under_dropout_too() {
+    for dtype in [DType::F32, DType::F64, DType::BF16] {
+        let case = Case::small(0.5, dtype);
+        let mut inputs = case.inputs(0);
+        let mut query: Vec<f64> = inputs[0].iter::<f64>().collect();
+        query[0] = f64::NAN;
+        inputs[0] = TensorData::new(query, inputs[0].shape.clone()).convert_dtype(inputs[0].dtype);
+        let outcome = case.run(Run::Core(Recompute::Nothing), inputs, [true; 3]);
+        assert!(outcome.output.iter::<f64>().any(f64::is_nan), "{dtype:?}");
+    }
+}
+
+#[test]
 #[should_panic(expected = "as many keys as queries")]
 fn causal_attention_to_other_keys_is_refused() {
     let case = Case {
