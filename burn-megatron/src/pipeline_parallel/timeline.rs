@@ -28,7 +28,7 @@ pub enum Activity {
     Send,
     /// A message on its way in, from the moment at which it is asked for. At the same time as what is computed.
     Receive,
-    /// Gradients are reduced and finalised.
+    /// Gradients and loss are reduced and finalised, with the wait for the ranks that are not there yet.
     Reduction,
     /// The optimizer updates the parameters.
     Optimizer,
