@@ -91,7 +91,7 @@ fn no_text_lies_on_another_or_leaves_the_picture() {
                 kind: ScheduleKind::OneForwardOneBackward,
                 num_stages: 2,
                 num_chunks: 1,
-                num_micro_batches: 120,
+                num_micro_batches: 700,
             },
             1,
         ),
