@@ -2,6 +2,8 @@
 //!
 //! Drawn for the recorder.
 
+use std::collections::BTreeMap;
+
 use anyhow::anyhow;
 use burn_megatron::pipeline_parallel::schedule::Pass;
 use burn_megatron::pipeline_parallel::{Activity, TimelineEvent};
@@ -121,6 +123,9 @@ pub(super) fn svg(recording: &Recording) -> anyhow::Result<String> {
         y = head;
         for (title, rows) in [(MEASURED, &measured), (SIMULATED, &simulated)] {
             draw_panel(&area, (title, rows), scale, y)?;
+            if title == MEASURED {
+                mark_steps(&area, recording, scale, y)?;
+            }
             y += panel_height(rows);
         }
         area.present().map_err(drawing)?;
@@ -156,6 +161,35 @@ fn draw_panel(area: &Area<'_>, (title, rows): (&str, &[Row]), scale: Scale, top:
             }
         }
         y += row_height(row);
+    }
+    Ok(())
+}
+
+/// Names the steps above the measured rows, where there are several and room.
+fn mark_steps(area: &Area<'_>, recording: &Recording, scale: Scale, top: i32) -> anyhow::Result<()> {
+    let mut starts: BTreeMap<u64, f64> = BTreeMap::new();
+    for step in &recording.profile().steps {
+        let start = starts.entry(step.step).or_insert(step.start_secs);
+        *start = start.min(step.start_secs);
+    }
+    if starts.len() < 2 {
+        return Ok(());
+    }
+    // Right of the title.
+    let mut free = MARGIN + text_width(MEASURED, TEXT_SIZE);
+    for (step, start_secs) in starts {
+        let (x, name) = (scale.x(start_secs), format!("step {step}"));
+        if x > free {
+            write(
+                area,
+                &name,
+                (x, top + LINE_HEIGHT / 2 - 2),
+                TEXT_SIZE,
+                HPos::Left,
+                &GREY,
+            )?;
+            free = x + text_width(&name, TEXT_SIZE) + 8;
+        }
     }
     Ok(())
 }
