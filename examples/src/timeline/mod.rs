@@ -77,13 +77,8 @@ impl Recorder {
         if context.rank() > 0 {
             return Ok(None);
         }
-        let recording = Recording::new(
-            context.grid().clone(),
-            session.schedule().clone(),
-            session.kind(),
-            ranks,
-        )
-        .context("the timeline")?;
+        let recording = Recording::new(*context.grid(), session.schedule().clone(), session.kind(), ranks)
+            .context("the timeline")?;
         let mut summary = recording.summary();
         if let Some(path) = &self.svg {
             file::write(path, &picture::svg(&recording)?)?;

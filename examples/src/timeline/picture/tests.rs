@@ -46,7 +46,7 @@ fn recording(config: ScheduleConfig, tensor_parallel_size: usize) -> Recording {
         ];
         passes.chain(others).collect()
     });
-    Recording::new(grid.clone(), schedule, config.kind, ranks.collect()).unwrap()
+    Recording::new(grid, schedule, config.kind, ranks.collect()).unwrap()
 }
 
 fn interleaved() -> Recording {
