@@ -5,6 +5,7 @@
 //! cargo run --release --example pretrain_gpt -- --tensor-model-parallel-size 2 --sequence-parallel
 //! cargo run --release --example pretrain_gpt -- --world-size 2
 //! cargo run --release --example pretrain_gpt -- --pipeline-model-parallel-size 2 --micro-batch-size 2
+//! cargo run --release --example pretrain_gpt -- --pipeline-model-parallel-size 2 --micro-batch-size 2 --timeline t.svg
 //! ```
 
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ use examples::arguments::TrainingArguments;
 use examples::launching::enter;
 use examples::progress::{JsonLines, Progress};
 use examples::session::{Session, StopReason, set_dtype};
+use examples::timeline::Recorder;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
@@ -106,6 +108,7 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
         Some(path) if is_first => Some(JsonLines::create(path)?),
         _ => None,
     };
+    let recorder = Recorder::new(logging, world.rank())?;
     let mut session = Session::new(arguments, &context)?;
     let train_iters = arguments.optimization.train_iters;
     let mut progress = is_first.then(|| Progress::new(train_iters, logging.log_interval));
@@ -129,6 +132,9 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
     }
     let validates = logging.eval_iters > 0;
     for step in 1..=train_iters {
+        if let Some(recorder) = &recorder {
+            recorder.before_step(step, &session)?;
+        }
         let metrics = session.step()?;
         if let Some(log) = &mut log {
             log.write(&metrics)?;
@@ -151,7 +157,14 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
         }
         let is_over = logging.exit_duration().is_some_and(|limit| started.elapsed() >= limit);
         let reason = StopReason::of(&stop).or(is_over.then_some(StopReason::TimeIsOver));
-        if let Some(reason) = session.agree_to_stop(reason)? {
+        let reason = session.agree_to_stop(reason)?;
+        let measured = recorder
+            .as_ref()
+            .map(|recorder| recorder.after_step(step, reason.is_some(), &session));
+        if let (Some(Some(measured)), Some(progress)) = (measured.transpose()?, &progress) {
+            progress.line(&measured);
+        }
+        if let Some(reason) = reason {
             if let Some(progress) = &progress {
                 progress.line(&format!("stopped after step {step}: {reason}"));
                 progress.finish();

@@ -6,3 +6,4 @@ pub mod layout;
 pub mod progress;
 pub mod session;
 mod terminal;
+pub mod timeline;

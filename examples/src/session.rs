@@ -20,7 +20,7 @@ use burn_megatron::data::{
 use burn_megatron::data_parallel::{DataParallelConfig, ReducedGradients};
 use burn_megatron::launch::StopFlag;
 use burn_megatron::pipeline_parallel::Timeline;
-use burn_megatron::pipeline_parallel::schedule::Schedule;
+use burn_megatron::pipeline_parallel::schedule::{Schedule, ScheduleKind};
 use burn_megatron::training::flops::GptSize;
 use burn_megatron::training::memory::peak_bytes;
 use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, TrainerOptions, TrainingConfig};
@@ -39,6 +39,7 @@ const MIN_DOCUMENTS: usize = 40;
 pub struct Session {
     trainer: Trainer<TrainingBackend, Gpt<TrainingBackend>>,
     timeline: Timeline,
+    kind: ScheduleKind,
     context: ParallelContext,
     model: GptConfig,
     training: TrainingConfig,
@@ -170,9 +171,10 @@ impl Session {
         let stages = &arguments.parallel.stages;
         let chunks = prepare(model.init_stage(&stages.layers(sizes)?, &device, context)?);
         let bucket_size = arguments.parallel.communication.ddp_bucket_size;
+        let kind = stages.schedule(sizes.num_chunks)?;
         let options = TrainerOptions {
             data_parallel: DataParallelConfig::new().with_bucket_size(bucket_size),
-            schedule: Some(stages.schedule(sizes.num_chunks)?),
+            schedule: Some(kind),
             timeline: Timeline::default(),
         };
         let timeline = options.timeline.clone();
@@ -180,6 +182,7 @@ impl Session {
         Ok(Self {
             trainer,
             timeline,
+            kind,
             context: context.clone(),
             model,
             training,
@@ -210,6 +213,16 @@ impl Session {
     /// Where what this rank does is recorded, while it is on.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
+    }
+
+    /// The layout and this rank's place in it.
+    pub fn context(&self) -> &ParallelContext {
+        &self.context
+    }
+
+    /// Which schedule orders a step's micro-batches.
+    pub fn kind(&self) -> ScheduleKind {
+        self.kind
     }
 
     /// The order of a step's micro-batches, in words.

@@ -92,6 +92,11 @@ impl Boundary {
         }
     }
 
+    /// The number of stages of this pipeline.
+    pub(super) fn num_stages(&self) -> usize {
+        self.forward.size()
+    }
+
     /// The global rank of a stage of this pipeline.
     pub(super) fn rank_of(&self, stage: usize) -> usize {
         self.forward.ranks()[stage]

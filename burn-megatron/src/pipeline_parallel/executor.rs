@@ -207,7 +207,7 @@ impl PipelineExecutor {
         let label = TimelineLabel {
             micro_batch: Some(task.micro_batch),
             chunk: Some(task.chunk),
-            peer: None,
+            ..TimelineLabel::default()
         };
         let output = self
             .timeline

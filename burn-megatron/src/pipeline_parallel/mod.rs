@@ -11,22 +11,28 @@
 //! | `work`, `pass`, `segment` | a task; one micro-batch through one chunk; one graph |
 //! | `traffic`, `boundary` | what comes and goes; how it crosses |
 //! | `timeline` | what happened when, measured |
+//! | `profile` | [`PipelineProfile`], bubble and costs of what was measured |
+//! | `trace` | [`chrome_trace`], what was measured as a file for a viewer |
 
 mod boundary;
 mod error;
 mod executor;
 mod layer_layout;
 mod pass;
+mod profile;
 pub mod schedule;
 mod segment;
 mod stage;
 mod timeline;
+mod trace;
 mod traffic;
 mod work;
 
 pub use error::PipelineError;
 pub use executor::PipelineExecutor;
 pub use layer_layout::{LayerLayout, LayerLayoutError, LayerSizes};
+pub use profile::{PipelineProfile, ProfileError, StepProfile};
 pub use segment::{GradientSlot, PipelineBackend};
 pub use stage::{PipelineStage, StageOutput};
 pub use timeline::{Activity, Timeline, TimelineEvent, TimelineLabel};
+pub use trace::chrome_trace;

@@ -2,12 +2,17 @@
 //!
 //! Written by the executor and by the trainer while it is on, collected over all ranks by programs, which draw it.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::schedule::Direction;
 use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
+
+#[cfg(test)]
+mod tests;
 
 /// What a rank can be at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -23,7 +28,7 @@ pub enum Activity {
     Send,
     /// A message on its way in, from the moment at which it is asked for. At the same time as what is computed.
     Receive,
-    /// Gradients are reduced and finalised.
+    /// Gradients and loss are reduced and finalised, with the wait for the ranks that are not there yet.
     Reduction,
     /// The optimizer updates the parameters.
     Optimizer,
@@ -69,8 +74,10 @@ pub struct TimelineEvent {
     pub step: u64,
     /// The micro-batch, where there is one.
     pub micro_batch: Option<usize>,
-    /// The chunk of the stage, where there is one.
+    /// The chunk of the stage, where there is one; of a transfer, the chunk that made what is sent.
     pub chunk: Option<usize>,
+    /// Which way a transfer goes.
+    pub direction: Option<Direction>,
     /// The rank at the other end of a transfer.
     pub peer: Option<usize>,
     /// Seconds since the timeline's zero.
@@ -84,8 +91,10 @@ pub struct TimelineEvent {
 pub struct TimelineLabel {
     /// The micro-batch.
     pub micro_batch: Option<usize>,
-    /// The chunk.
+    /// The chunk; of a transfer, the one that made what is sent.
     pub chunk: Option<usize>,
+    /// Which way a transfer goes.
+    pub direction: Option<Direction>,
     /// The rank at the other end of a transfer.
     pub peer: Option<usize>,
 }
@@ -154,6 +163,7 @@ impl Timeline {
             step: inner.step,
             micro_batch: label.micro_batch,
             chunk: label.chunk,
+            direction: label.direction,
             peer: label.peer,
             start: start.saturating_duration_since(zero).as_secs_f64(),
             end: end.saturating_duration_since(zero).as_secs_f64(),
@@ -166,7 +176,8 @@ impl Timeline {
         std::mem::take(&mut self.lock().events)
     }
 
-    /// Takes what all ranks have recorded, a list per rank, on every rank.
+    /// Takes what all ranks have recorded, a list per rank, on every rank. Here a receive begins when it has been asked
+    /// for and its sender has begun too: receives are asked for long before.
     ///
     /// # Communication
     /// One all-reduce of one number and one all-gather of all events over `world`.
@@ -183,7 +194,9 @@ impl Timeline {
         let mut all = vec![0u8; longest * world.size()];
         world.all_gather(&mine, &mut all)?;
         let parse = |bytes: &[u8]| serde_json::from_slice(bytes).expect("what a rank of this program wrote");
-        Ok(all.chunks_exact(longest).map(parse).collect())
+        let mut ranks: Vec<Vec<TimelineEvent>> = all.chunks_exact(longest).map(parse).collect();
+        begin_receives_with_sends(&mut ranks);
+        Ok(ranks)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -191,34 +204,27 @@ impl Timeline {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_recorded_while_it_is_off() {
-        let (timeline, world) = (Timeline::default(), ProcessGroup::single());
-        timeline.measure(Activity::Forward, TimelineLabel::default(), || ());
-        timeline.start(&world).unwrap();
-        timeline.set_step(3);
-        let label = TimelineLabel {
-            micro_batch: Some(1),
-            chunk: Some(0),
-            peer: None,
-        };
-        assert_eq!(timeline.measure(Activity::Backward, label, || 7), 7);
-        timeline.stop();
-        timeline.measure(Activity::Forward, TimelineLabel::default(), || ());
-        let ranks = timeline.gather(&world).unwrap();
-        assert_eq!(ranks.len(), 1);
-        let [event] = ranks[0].as_slice() else {
-            panic!("{ranks:?}");
-        };
-        assert_eq!(
-            (event.activity, event.step, event.micro_batch),
-            (Activity::Backward, 3, Some(1))
-        );
-        assert!(0.0 <= event.start && event.start <= event.end);
-        assert!(timeline.take().is_empty());
+/// Moves the start of each receive to that of the send that it belongs to, if it is earlier.
+fn begin_receives_with_sends(ranks: &mut [Vec<TimelineEvent>]) {
+    let key = |event: &TimelineEvent, from: usize, to: usize| {
+        let what = (event.direction, event.micro_batch, event.chunk);
+        (event.step, from, to, what)
+    };
+    let mut sends = HashMap::new();
+    for (rank, events) in ranks.iter().enumerate() {
+        for event in events.iter().filter(|event| event.activity == Activity::Send) {
+            if let Some(peer) = event.peer {
+                sends.insert(key(event, rank, peer), event.start);
+            }
+        }
+    }
+    for (rank, events) in ranks.iter_mut().enumerate() {
+        for event in events.iter_mut().filter(|event| event.activity == Activity::Receive) {
+            let sent = event.peer.and_then(|peer| sends.get(&key(event, peer, rank)));
+            if let Some(&sent) = sent {
+                // Clocks of several machines differ by what a barrier takes.
+                event.start = event.start.max(sent).min(event.end);
+            }
+        }
     }
 }

@@ -176,7 +176,8 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
     fn label(&self, message: &Message) -> TimelineLabel {
         TimelineLabel {
             micro_batch: Some(message.micro_batch),
-            chunk: None,
+            chunk: Some(message.from / self.boundary.num_stages()),
+            direction: Some(message.direction),
             peer: Some(self.boundary.rank_of(message.peer)),
         }
     }

@@ -202,15 +202,15 @@ where
         let (local_loss, tokens) = self.backward(micro_batches)?;
         let timeline = self.timeline.clone();
         let label = TimelineLabel::default();
+        let mut loss = [local_loss];
         let (mut gradients, grad_norm) = timeline.measure(Activity::Reduction, label, || {
             let gradients = self.ddp.gradients()?;
             let norm = gradients.global_norm(&self.context)?;
+            self.context.data_group().all_reduce(&mut loss, ReduceOp::Sum)?;
+            // Only the last stage has one.
+            self.context.pipeline_group().all_reduce(&mut loss, ReduceOp::Sum)?;
             Ok::<_, TrainingError>((gradients, norm))
         })?;
-        let mut loss = [local_loss];
-        self.context.data_group().all_reduce(&mut loss, ReduceOp::Sum)?;
-        // Only the last stage has one.
-        self.context.pipeline_group().all_reduce(&mut loss, ReduceOp::Sum)?;
         let loss = loss[0] / tokens;
         self.check_finite("loss", loss, None)?;
         self.check_finite("gradient norm", grad_norm, Some(&gradients))?;

@@ -335,6 +335,30 @@ impl LoggingArguments {
     }
 }
 
+impl LoggingArguments {
+    /// Checks timeline and trace against the length of the run.
+    ///
+    /// # Errors
+    /// When a file is wanted of steps that do not come, or both files are the same.
+    pub fn validate_profile(&self, train_iters: u64) -> anyhow::Result<()> {
+        if !self.wants_timeline() {
+            return Ok(());
+        }
+        let (first, last) = (self.profile_step_start, self.profile_steps().end - 1);
+        anyhow::ensure!(
+            last <= train_iters,
+            "--timeline and --trace need --profile-step-start and --profile-step-end within the {train_iters} steps of \
+             --train-iters, got {first} and {last}"
+        );
+        anyhow::ensure!(
+            self.timeline != self.trace,
+            "--timeline and --trace must be different files, got {:?} for both",
+            self.timeline.as_deref().unwrap_or(std::path::Path::new(""))
+        );
+        Ok(())
+    }
+}
+
 impl ParallelArguments {
     /// The sizes of the axes.
     pub fn config(&self) -> ParallelConfig {
@@ -516,6 +540,7 @@ impl TrainingArguments {
         let grid = parallel.grid(self.parallel.world_size())?;
         self.parallel.communication.timeout()?;
         self.logging.validate()?;
+        self.logging.validate_profile(self.optimization.train_iters)?;
         self.model.validate()?;
         let model = self.model.config(ByteTokenizer::VOCABULARY_SIZE);
         model.validate(&parallel)?;
@@ -558,8 +583,9 @@ impl TrainingArguments {
         common.data.data_path.clear();
         common.parallel.communication.flight_recorder = None;
         common.logging.log_jsonl = None;
-        common.logging.timeline = common.logging.timeline.map(|_| PathBuf::new());
-        common.logging.trace = common.logging.trace.map(|_| PathBuf::new());
+        // Where the files are is rank 0's business; that there are some is everyone's.
+        common.logging.timeline = self.logging.wants_timeline().then(PathBuf::new);
+        common.logging.trace = None;
         Statement {
             what: "configuration",
             value: format!("{common:#?}"),
@@ -632,5 +658,32 @@ mod tests {
         assert!(parse_size("0").is_err());
         assert!(parse_size("12 parsecs").is_err());
         assert!(parse_size("99999999999GiB").is_err());
+    }
+
+    #[test]
+    fn profiled_steps_lie_within_the_run() {
+        #[derive(clap::Parser)]
+        struct Parsed {
+            #[command(flatten)]
+            arguments: TrainingArguments,
+        }
+        let validate = |flags: &str| {
+            let words = "program --train-iters 4 ".to_owned() + flags;
+            let parsed = <Parsed as clap::Parser>::try_parse_from(words.split_whitespace()).unwrap();
+            parsed.arguments.validate().map_err(|error| error.to_string())
+        };
+        assert_eq!(validate("--timeline t.svg --profile-step-end 4"), Ok(()));
+        let error = validate("--timeline t.svg --profile-step-end 5").unwrap_err();
+        assert!(
+            error.contains("within the 4 steps of --train-iters, got 3 and 5"),
+            "{error}"
+        );
+        assert!(validate("--trace t.json --profile-step-start 5").is_err());
+        // Nobody wants them.
+        assert_eq!(validate("--profile-step-start 5"), Ok(()));
+        let error = validate("--timeline t --trace t").unwrap_err();
+        assert!(error.contains("different files, got \"t\""), "{error}");
+        let most = format!("--trace t --profile-step-end {}", u64::MAX);
+        assert!(validate(&most).unwrap_err().contains("within the 4 steps"));
     }
 }

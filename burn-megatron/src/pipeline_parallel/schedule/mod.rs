@@ -23,6 +23,8 @@
 
 use std::{fmt, slice};
 
+use serde::{Deserialize, Serialize};
+
 mod check;
 mod config;
 mod error;
@@ -45,7 +47,8 @@ pub enum Pass {
 }
 
 /// Which way a message goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// An activation, to the next virtual stage.
     Forward,

@@ -1,0 +1,62 @@
+//! Tests of recordings.
+
+use super::*;
+
+#[test]
+fn nothing_is_recorded_while_it_is_off() {
+    let (timeline, world) = (Timeline::default(), ProcessGroup::single());
+    timeline.measure(Activity::Forward, TimelineLabel::default(), || ());
+    timeline.start(&world).unwrap();
+    timeline.set_step(3);
+    let label = TimelineLabel {
+        micro_batch: Some(1),
+        chunk: Some(0),
+        direction: None,
+        peer: None,
+    };
+    assert_eq!(timeline.measure(Activity::Backward, label, || 7), 7);
+    timeline.stop();
+    timeline.measure(Activity::Forward, TimelineLabel::default(), || ());
+    let ranks = timeline.gather(&world).unwrap();
+    assert_eq!(ranks.len(), 1);
+    let [event] = ranks[0].as_slice() else {
+        panic!("{ranks:?}");
+    };
+    assert_eq!(
+        (event.activity, event.step, event.micro_batch),
+        (Activity::Backward, 3, Some(1))
+    );
+    assert!(0.0 <= event.start && event.start <= event.end);
+    assert!(timeline.take().is_empty());
+}
+
+#[test]
+fn a_receive_begins_no_earlier_than_its_own_send() {
+    let transfer = |activity, direction, peer, start, end| TimelineEvent {
+        activity,
+        step: 1,
+        micro_batch: Some(0),
+        chunk: Some(0),
+        direction: Some(direction),
+        peer: Some(peer),
+        start,
+        end,
+    };
+    let mut ranks = vec![
+        vec![
+            transfer(Activity::Send, Direction::Forward, 1, 3.0, 4.0),
+            transfer(Activity::Send, Direction::Backward, 1, 9.0, 10.0),
+        ],
+        vec![
+            transfer(Activity::Receive, Direction::Forward, 0, 0.5, 3.5),
+            // Asked for after its send.
+            transfer(Activity::Receive, Direction::Backward, 0, 9.5, 11.0),
+            // Nobody recorded its send.
+            transfer(Activity::Receive, Direction::Forward, 2, 0.5, 2.0),
+        ],
+    ];
+    begin_receives_with_sends(&mut ranks);
+    let starts: Vec<f64> = ranks[1].iter().map(|event| event.start).collect();
+    assert_eq!(starts, [3.0, 9.5, 0.5]);
+    assert_eq!(ranks[0][0].start, 3.0);
+}
