@@ -3,7 +3,7 @@
 mod buffers;
 mod failures;
 mod gradients;
-mod nets;
+pub mod nets;
 mod trainer;
 mod training;
 mod weights;

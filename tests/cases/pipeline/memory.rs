@@ -1,0 +1,3 @@
+//! x
+use super::Check;
+pub const CHECKS: &[Check] = &[];
