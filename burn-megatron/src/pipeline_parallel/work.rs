@@ -73,7 +73,11 @@ where
         };
         let micro_batch = &self.micro_batches[task.micro_batch];
         match pass {
-            Some(pass) => chunk.backward(pass, input, micro_batch),
+            Some(pass) => {
+                let gradient = chunk.backward(pass, input, micro_batch);
+                stages.end_pass();
+                gradient
+            }
             None => {
                 let (pass, output) = chunk.forward(input, micro_batch);
                 self.passes.insert(task, pass);

@@ -28,25 +28,45 @@ pub fn trials() -> Vec<Trial> {
             job(0, libc::SIGSTOP),
             "hung_first_stage_is_named_with_the_activation_that_it_owes",
             killed,
-            &["[launcher] rank 0 (pid "],
+            &[
+                "[launcher] rank 0 (pid ",
+                ") failed first: killed by signal 9 (SIGKILL) by the launcher (did not come to recv of 225 f32 from \
+                 rank 0 (call 2) [activation of micro-batch 2 from virtual stage 0] of group pipeline [0, 1]; rank 1 ",
+                "then rank 1: exit code 75 (because another rank failed)",
+            ],
         ),
         first_cause(
             job(1, libc::SIGSTOP),
             "hung_last_stage_is_named_with_the_gradient_that_it_owes",
             killed,
-            &["[launcher] rank 1 (pid "],
+            &[
+                "[launcher] rank 1 (pid ",
+                ") failed first: killed by signal 9 (SIGKILL) by the launcher (did not come to recv of 225 f32 from \
+                 rank 1 (call 2) [gradient of micro-batch 2 from virtual stage 1] of group pipeline-backward [0, 1]; ",
+                "then rank 0: exit code 75 (because another rank failed)",
+            ],
         ),
         first_cause(
             job(0, libc::SIGKILL),
             "killed_first_stage_is_named_with_the_activation_that_it_owes",
             killed,
-            &["[launcher] rank 0 (pid "],
+            &[
+                "[launcher] rank 0 (pid ",
+                ") failed first: killed by signal 9 (SIGKILL); then rank 1: exit code 75",
+                "group pipeline [0, 1]: recv of 225 f32 from rank 0 (call 2) [activation of micro-batch 2 from virtual \
+                 stage 0] stopped because rank 0 on host",
+            ],
         ),
         first_cause(
             job(1, libc::SIGKILL),
             "killed_last_stage_is_named_with_the_gradient_that_it_owes",
             killed,
-            &["[launcher] rank 1 (pid "],
+            &[
+                "[launcher] rank 1 (pid ",
+                ") failed first: killed by signal 9 (SIGKILL); then rank 0: exit code 75",
+                "group pipeline-backward [0, 1]: recv of 225 f32 from rank 1 (call 2) [gradient of micro-batch 2 from \
+                 virtual stage 1] stopped because rank 1 on host",
+            ],
         ),
     ]
 }

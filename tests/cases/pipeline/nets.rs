@@ -169,6 +169,8 @@ impl<T: Backend> Part<T> {
         samples: &Samples,
     ) -> StageOutput<T, 4> {
         if let Some(signal) = samples.signal {
+            // What was sent so far has left.
+            std::thread::sleep(std::time::Duration::from_millis(300));
             // SAFETY: stops or kills this very process.
             unsafe { libc::raise(signal) };
         }
