@@ -194,4 +194,34 @@ mod tests {
         let layers: Vec<usize> = order.iter().map(|index| index / 2).collect();
         assert_eq!(layers, [3, 3, 2, 2, 1, 1, 0, 0], "{order:?}");
     }
+
+    /// What burn loses depends on the order of a hash table, so once is not enough.
+    #[test]
+    fn graphs_of_many_micro_batches_do_not_delete_each_other() {
+        let device = Default::default();
+        for round in 0..20 {
+            let model: Vec<Linear<B>> = (0..6).map(|_| LinearConfig::new(3, 3).init(&device)).collect();
+            let arrivals = Arc::new(Arrivals::default());
+            let sink: Arc<dyn GradientSink> = arrivals.clone();
+            let parameters = list_parameters::<B, _>(&model);
+            let binding = Binding::new(parameters, 1, &ParallelContext::single(0), &device).expect("plain layers");
+            let run = |layers: std::ops::Range<usize>| {
+                let hooked = hook_module::<B, _>(model.clone(), &binding, &sink);
+                let input = Tensor::<B, 2>::ones([2, 3], &device).require_grad();
+                let output = hooked[layers]
+                    .iter()
+                    .fold(input, |hidden, layer| layer.forward(hidden).tanh());
+                output.sum()
+            };
+            let ends: Vec<_> = (0..8).map(|_| run(4..6)).collect();
+            for end in ends {
+                end.backward();
+                for layer in (0..4).rev() {
+                    run(layer..layer + 1).backward();
+                }
+            }
+            let count = arrivals.0.lock().expect("no panic").len();
+            assert_eq!(count, 8 * 12, "gradients of round {round}");
+        }
+    }
 }

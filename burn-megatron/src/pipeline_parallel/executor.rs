@@ -232,3 +232,6 @@ fn kind_of<B: burn::tensor::backend::Backend, M: Module<B>>(module: &M) -> (DTyp
     let default = burn::tensor::get_device_settings::<B>(&device).float_dtype.into();
     (parameters.first().map_or(default, |parameter| parameter.dtype), device)
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,9 +33,14 @@ pub const CHECKS: &[Check] = &[
 
 /// How far the peak may be from what the schedule says.
 const TOLERANCE: f64 = 0.15;
+/// One small node of a graph per step would be more in a hundred steps. Until they are full, the flight recorder's
+/// tables grow.
+const FLAT_BYTES: usize = 4096;
 const MICRO_BATCHES: usize = 8;
 const SEQ: usize = 64;
 const BATCH: usize = 4;
+/// What may be held of a task under way beside the inputs of recomputed blocks, in units of these.
+const EXTRA_INPUTS: usize = 6;
 const D_MODEL: usize = 64;
 const N_LAYERS: usize = 8;
 
@@ -51,16 +56,21 @@ fn flat(run: &Run) -> anyhow::Result<()> {
         num_chunks: run.num_chunks,
         ..Stages::default()
     };
-    let steps = std::env::var("XS").ok().and_then(|x| x.parse().ok()).unwrap_or(110);
+    let (warm, steps) = (150, 260);
     let mut trainer = problem::trainer(variant, steps, &stages, &run.scene.context)?;
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(steps as usize);
     for step in 0..steps {
         trainer.step(&problem::micro_batches(step, 0, 1))?;
+        // What other ranks wait for is on its way on other threads.
+        run.scene.context.world_group().barrier()?;
         bytes.push(allocated_bytes());
     }
-    let mut last = 0;
-    for (step, b) in bytes.iter().enumerate() { if *b != last { print!("{step}:{} ", *b as i64 - last as i64); } last = *b; }
-    println!();
+    let after = &bytes[warm..];
+    let (least, most) = (after.iter().min().unwrap_or(&0), after.iter().max().unwrap_or(&0));
+    let facts = format!("{least} to {most} bytes after each of the steps {warm} to {steps}");
+    println!("{facts}");
+    ensure!(*least > 0, "nothing is counted");
+    ensure!(most - least <= FLAT_BYTES, "{facts}");
     Ok(())
 }
 
@@ -111,16 +121,25 @@ fn held(run: &Run) -> anyhow::Result<()> {
         };
         let schedule = config.schedule()?;
         let report = schedule.check(0)?.stages[stage];
-        for recompute in [LayerRecompute::Nothing, LayerRecompute::Uniform(1)] {
-            let per_chunk = bytes_per_chunk(&chunks(run, recompute)?);
-            let expected = peak_held(&schedule, stage, &per_chunk);
-            let peak = peak_of(run, recompute, &schedule)?;
-            println!(
-                "{kind} {recompute:?} stage {stage}: {} in flight, per chunk {per_chunk:?}, expected {expected}, \
-                 peak {peak}",
-                report.peak_activations
-            );
-        }
+        let per_chunk = bytes_per_chunk(&chunks(run, LayerRecompute::Nothing)?);
+        let expected = peak_held(&schedule, stage, &per_chunk);
+        let kept = peak_of(run, LayerRecompute::Nothing, &schedule)?;
+        let recomputed = peak_of(run, LayerRecompute::Uniform(1), &schedule)?;
+        let facts = format!(
+            "{kind}, stage {stage}: {} tasks under way, of {per_chunk:?} bytes per chunk, are {expected} bytes; the peak \
+             is {kept}, with recomputation {recomputed}",
+            report.peak_activations
+        );
+        println!("{facts}");
+        let smallest = per_chunk.iter().min().unwrap_or(&0);
+        ensure!(expected >= report.peak_activations * smallest, "{facts}");
+        ensure!((kept as f64 / expected as f64 - 1.0).abs() <= TOLERANCE, "{facts}");
+        // A task under way holds the inputs of its blocks only; one block is run at a time.
+        let blocks = N_LAYERS / (config.num_stages * config.num_chunks);
+        let one_block = per_chunk.iter().max().unwrap_or(&0) / blocks;
+        let inputs = report.peak_activations * (blocks + EXTRA_INPUTS) * BATCH * SEQ * D_MODEL * size_of::<f32>();
+        ensure!(recomputed <= inputs + 2 * one_block, "{facts}; {inputs} of inputs, {one_block} of a block");
+        ensure!(recomputed < kept, "{facts}");
     }
     Ok(())
 }
