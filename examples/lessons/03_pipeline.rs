@@ -170,11 +170,7 @@ fn train(world: &World) -> anyhow::Result<()> {
             println!("step {step:3} | loss {:.4}", loss[0]);
         }
     }
-    println!(
-        "rank {} holds {} parameters",
-        world.rank(),
-        model.module().num_params()
-    );
+    println!("rank {} holds {} parameters", world.rank(), model.module().num_params());
     Ok(())
 }
 

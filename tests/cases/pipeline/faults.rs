@@ -4,8 +4,8 @@ use anyhow::bail;
 use burn_megatron::pipeline_parallel::schedule::ScheduleKind;
 use libtest_mimic::Trial;
 
-use super::{PP2, Run};
 use super::nets::{Samples, Variant, mean, pipeline};
+use super::{PP2, Run};
 use crate::cases::faults::first_cause;
 use crate::harness::{Case, Job};
 

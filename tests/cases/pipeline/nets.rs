@@ -111,7 +111,13 @@ impl Part<B> {
             .layers
             .into_iter()
             .enumerate()
-            .map(|(number, layer)| if number < variant.frozen { layer.no_grad() } else { layer })
+            .map(|(number, layer)| {
+                if number < variant.frozen {
+                    layer.no_grad()
+                } else {
+                    layer
+                }
+            })
             .collect();
         part
     }
@@ -141,19 +147,18 @@ impl<T: Backend> PipelineStage<T, 4> for Part<T> {
     }
 
     fn num_segments(&self) -> usize {
-        if self.variant.is_recomputed { self.layers.len() } else { 1 }
+        if self.variant.is_recomputed {
+            self.layers.len()
+        } else {
+            1
+        }
     }
 
     fn is_recomputed(&self, segment: usize) -> bool {
         self.variant.is_recomputed && self.first + segment + 1 < LAYERS
     }
 
-    fn forward_segment(
-        &self,
-        segment: usize,
-        input: Option<Tensor<T, 4>>,
-        samples: &Samples,
-    ) -> StageOutput<T, 4> {
+    fn forward_segment(&self, segment: usize, input: Option<Tensor<T, 4>>, samples: &Samples) -> StageOutput<T, 4> {
         match self.variant.is_recomputed {
             true => self.run(segment..segment + 1, input, samples),
             false => self.forward(input, samples),
@@ -162,12 +167,7 @@ impl<T: Backend> PipelineStage<T, 4> for Part<T> {
 }
 
 impl<T: Backend> Part<T> {
-    fn run(
-        &self,
-        layers: std::ops::Range<usize>,
-        input: Option<Tensor<T, 4>>,
-        samples: &Samples,
-    ) -> StageOutput<T, 4> {
+    fn run(&self, layers: std::ops::Range<usize>, input: Option<Tensor<T, 4>>, samples: &Samples) -> StageOutput<T, 4> {
         if let Some(signal) = samples.signal {
             // What was sent so far has left.
             std::thread::sleep(std::time::Duration::from_millis(300));

@@ -22,12 +22,37 @@ const F64: &[&str] = &["f64"];
 
 pub const CHECKS: &[Check] = &[
     check("conv_net_is_trained_as_in_one_process", trained, ALL, BOTH),
-    check("conv_net_is_trained_by_gpipe_as_in_one_process", trained_by_gpipe, &[PP2, PP4], F64),
-    check("recomputed_segments_give_the_gradients_of_one_process", recomputed, ALL, F64),
-    check("stages_that_are_frozen_from_the_first_train_the_others", frozen, ALL, F64),
-    check("stages_that_are_frozen_and_recomputed_train_the_others", frozen_recomputed, &[PP2, PP2V2], F64),
+    check(
+        "conv_net_is_trained_by_gpipe_as_in_one_process",
+        trained_by_gpipe,
+        &[PP2, PP4],
+        F64,
+    ),
+    check(
+        "recomputed_segments_give_the_gradients_of_one_process",
+        recomputed,
+        ALL,
+        F64,
+    ),
+    check(
+        "stages_that_are_frozen_from_the_first_train_the_others",
+        frozen,
+        ALL,
+        F64,
+    ),
+    check(
+        "stages_that_are_frozen_and_recomputed_train_the_others",
+        frozen_recomputed,
+        &[PP2, PP2V2],
+        F64,
+    ),
     check("last_micro_batch_may_be_smaller", smaller, ALL, F64),
-    check("running_statistics_are_those_of_the_own_micro_batches", statistics, ALL, BOTH),
+    check(
+        "running_statistics_are_those_of_the_own_micro_batches",
+        statistics,
+        ALL,
+        BOTH,
+    ),
     check("evaluation_gives_the_losses_of_one_process", evaluated, ALL, F64),
 ];
 
@@ -115,11 +140,20 @@ fn train(run: &Run, kind: Option<ScheduleKind>, variant: Variant) -> anyhow::Res
             mean(losses).mul_scalar(1.0 / count as f64)
         })?;
         let is_last = scene.context.coordinates().pipeline + 1 == scene.context.grid().pipeline_parallel_size();
-        ensure!(losses.len() == if is_last { count } else { 0 }, "{} losses", losses.len());
+        ensure!(
+            losses.len() == if is_last { count } else { 0 },
+            "{} losses",
+            losses.len()
+        );
         for (round, loss) in losses.into_iter().enumerate() {
             let loss = [read_host(loss)[0] * count as f64];
             let expected = [expected_losses[data * count + round]];
-            scene.close(&format!("loss {round} of step {step}"), &loss, &expected, &Placement::whole([1]))?;
+            scene.close(
+                &format!("loss {round} of step {step}"),
+                &loss,
+                &expected,
+                &Placement::whole([1]),
+            )?;
         }
         let reduced = wrapped.gradients()?;
         let found = gradients_by_name(wrapped.module(), &reduced);

@@ -58,7 +58,10 @@ fn losses_come_back_in_the_order_of_the_micro_batches() {
     let losses = train(1, &[1.0, 10.0, 100.0]).expect("three micro-batches");
     assert_eq!(losses.len(), 3);
     let slope = (losses[1] - losses[0]) / 9.0;
-    assert!(slope != 0.0 && (losses[2] - losses[0] - 99.0 * slope).abs() < 1e-3, "{losses:?}");
+    assert!(
+        slope != 0.0 && (losses[2] - losses[0] - 99.0 * slope).abs() < 1e-3,
+        "{losses:?}"
+    );
 }
 
 #[test]
@@ -82,18 +85,27 @@ fn a_list_made_by_hand_is_checked_before_it_is_run() {
     let mut forgotten = schedule(1, 3);
     forgotten.stages[0].pop();
     let message = refusal(forgotten);
-    assert!(message.contains("stage 0 never runs the backward of micro-batch 2"), "{message}");
+    assert!(
+        message.contains("stage 0 never runs the backward of micro-batch 2"),
+        "{message}"
+    );
 
     let mut early = schedule(1, 3);
     early.stages[0].swap(0, 1);
     let message = refusal(early);
-    assert!(message.contains("stage 0, action 0 (backward of micro-batch 0"), "{message}");
+    assert!(
+        message.contains("stage 0, action 0 (backward of micro-batch 0"),
+        "{message}"
+    );
 
     let mut twice = schedule(1, 3);
     let again = twice.stages[0][0].clone();
     twice.stages[0].push(again);
     let message = refusal(twice);
-    assert!(message.contains("expected the forward of micro-batch 0, chunk 0 once"), "{message}");
+    assert!(
+        message.contains("expected the forward of micro-batch 0, chunk 0 once"),
+        "{message}"
+    );
 
     let mut unasked = schedule(1, 3);
     let message = Message {
