@@ -6,7 +6,14 @@
 mod cases;
 mod harness;
 
+use std::alloc::System;
 use std::process::ExitCode;
+
+use burn_megatron::training::memory::CountingAllocator;
+
+/// Some cases are about what ranks have allocated.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<System> = CountingAllocator(System);
 
 fn main() -> ExitCode {
     match harness::role() {

@@ -143,7 +143,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// A trial that passes when the launcher's exit code and messages tell one rank as the first cause.
-fn first_cause(job: Job, name: &'static str, code: i32, messages: &'static [&'static str]) -> Trial {
+pub fn first_cause(job: Job, name: &'static str, code: i32, messages: &'static [&'static str]) -> Trial {
     Trial::test(name, move || -> Result<(), Failed> {
         let end = job.ends_within(2 * END_LIMIT).run()?;
         let missing = messages.iter().find(|message| !end.output.contains(**message));

@@ -5,6 +5,7 @@ mod faults;
 mod fixtures;
 mod layers;
 mod layouts;
+mod pipeline;
 mod plain_burn;
 mod problem;
 mod wrapper;
@@ -28,6 +29,7 @@ pub fn trials() -> Vec<Trial> {
         fixtures::trials(),
         plain_burn::trials(),
         wrapper::trials(),
+        pipeline::trials(),
         faults::trials(),
     ]
     .into_iter()
@@ -60,6 +62,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "fixture" => fixtures::run(case, world),
         "plain_burn" => plain_burn::run(case, world),
         "wrapper" => wrapper::run(case, world),
+        "pipeline" => pipeline::run(case, world),
         "fault" => faults::run(case, world),
         other => anyhow::bail!("there is no case {other}"),
     }

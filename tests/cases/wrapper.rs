@@ -4,7 +4,7 @@ mod buffers;
 mod failures;
 mod gradients;
 mod memory;
-mod nets;
+pub mod nets;
 mod trainer;
 mod training;
 mod weights;

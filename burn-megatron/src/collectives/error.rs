@@ -136,4 +136,17 @@ impl CollectiveError {
         }
         self
     }
+
+    /// Returns the error with what the caller calls the call that it is about.
+    pub(super) fn noted(mut self, note: &str) -> Self {
+        if let Self::Timeout { call, .. }
+        | Self::PeerFailed { call, .. }
+        | Self::PeerLeft { call, .. }
+        | Self::ConnectionLost { call, .. }
+        | Self::Poisoned { call, .. } = &mut self
+        {
+            call.push_str(&format!(" [{note}]"));
+        }
+        self
+    }
 }

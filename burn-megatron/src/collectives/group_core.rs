@@ -37,10 +37,11 @@ impl BlockedTime {
 }
 
 /// A call in the flight recorder, and who made it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Made {
     number: u64,
     at: &'static Location<'static>,
+    note: Option<Arc<str>>,
 }
 
 /// The engine of a group and the calls on their way to it.
@@ -105,7 +106,8 @@ impl GroupCore {
         };
         let (pending, completion) = Pending::new(abandoned, self.blocked.clone());
         let core = self.clone();
-        let job = move |ticket| completion.complete(core.perform(ticket, call, made, operate));
+        let performed = made.clone();
+        let job = move |ticket| completion.complete(core.perform(ticket, call, performed, operate));
         let thread_name = format!("collectives {}", label.name);
         match self.lane(&call).submit(&thread_name, Box::new(job)) {
             Ok(ticket) => {
@@ -118,7 +120,7 @@ impl GroupCore {
                     what: "start the communication thread".to_string(),
                     source,
                 };
-                Pending::ready(Err(self.fail(error, made)))
+                Pending::ready(Err(self.fail(error, &made)))
             }
         }
     }
@@ -169,16 +171,20 @@ impl GroupCore {
         let recorder = &self.health.recorder;
         if let Err(error) = self.health.check(Some(&call)) {
             recorder.numbered(made.number, ticket);
-            return Err(self.fail(error, made));
+            return Err(self.fail(error, &made));
         }
         recorder.started(made.number, ticket);
-        let result = operate(&*self.engine, &call).map_err(|error| self.fail(error, made))?;
+        let result = operate(&*self.engine, &call).map_err(|error| self.fail(error, &made))?;
         recorder.done(made.number);
         Ok(result)
     }
 
     /// Poisons the group with `error`, unless it is already.
-    fn fail(&self, error: CollectiveError, made: Made) -> CollectiveError {
+    fn fail(&self, error: CollectiveError, made: &Made) -> CollectiveError {
+        let error = match &made.note {
+            Some(note) => error.noted(note),
+            None => error,
+        };
         let cause = error.to_string();
         self.health.recorder.failed(made.number, &cause);
         if self.health.poison(&cause) {
@@ -199,7 +205,11 @@ impl GroupCore {
             peer: call.peer.map(|peer| self.health.label.ranks[peer]),
         };
         let number = self.health.recorder.queued(described, at, note.cloned());
-        Made { number, at }
+        Made {
+            number,
+            at,
+            note: note.cloned(),
+        }
     }
 }
 

@@ -1,10 +1,14 @@
 //! `HookBackend`: catches a parameter's gradient in the middle of a backward pass.
 //!
 //! burn runs a backward pass by depth, deepest first, and an identity on a leaf has depth 1, so a plain hook on a
-//! parameter would fire after everything else. Here the identity has two parents: the parameter, and an *anchor*, an
+//! parameter would fire after everything else. Here the identity has two parents: a leaf, and an *anchor*, an
 //! untracked node of raised depth. The hooked parameter of number `i` in its module lies at depth `ANCHOR_STRIDE * i`,
 //! just below the layer that uses it, so its hook fires right after that layer's own backward step. A module that uses
 //! its parameters in another order than it lists them is right all the same; some hooks then fire late.
+//!
+//! The leaf is the hook's own and not the parameter's, so that graphs share no node. burn 0.21 puts graphs that share one
+//! into one table, by merging tables, and does not move every name of a table that is merged a second time: with the
+//! graphs of several micro-batches under way, the backward pass of one can then find another incomplete and delete it.
 //!
 //! Called by [`DistributedDataParallel`](super::DistributedDataParallel), once per parameter and forward pass.
 
@@ -78,13 +82,17 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> HookBackend for Autodiff<B, C>
         sink: Arc<dyn GradientSink>,
         index: usize,
     ) -> FloatTensor<Self> {
+        if !tensor.is_tracked() {
+            return tensor;
+        }
+        let leaf = FloatTensor::<Self>::new(tensor.primitive).require_grad();
         match LeadGradient
-            .prepare::<C>([tensor.node, anchor.node.clone()])
+            .prepare::<C>([leaf.node, anchor.node.clone()])
             .compute_bound()
             .stateful()
         {
-            OpsKind::Tracked(prep) => prep.finish((sink, index), tensor.primitive),
-            OpsKind::UnTracked(prep) => prep.finish(tensor.primitive),
+            OpsKind::Tracked(prep) => prep.finish((sink, index), leaf.primitive),
+            OpsKind::UnTracked(_) => unreachable!("the leaf is tracked"),
         }
     }
 }
@@ -185,5 +193,36 @@ mod tests {
         let order = arrivals.0.lock().expect("no panic").clone();
         let layers: Vec<usize> = order.iter().map(|index| index / 2).collect();
         assert_eq!(layers, [3, 3, 2, 2, 1, 1, 0, 0], "{order:?}");
+    }
+
+    /// What burn loses depends on the order of a hash table, so once is not enough.
+    #[test]
+    fn graphs_of_many_micro_batches_do_not_delete_each_other() {
+        let device = Default::default();
+        for round in 0..20 {
+            let model: Vec<Linear<B>> = (0..6).map(|_| LinearConfig::new(3, 3).init(&device)).collect();
+            let arrivals = Arc::new(Arrivals::default());
+            let sink: Arc<dyn GradientSink> = arrivals.clone();
+            let parameters = list_parameters::<B, _>(&model);
+            let binding =
+                Binding::new(parameters, 1, &ParallelContext::single(0), &device, None).expect("plain layers");
+            let run = |layers: std::ops::Range<usize>| {
+                let hooked = hook_module::<B, _>(model.clone(), &binding, &sink);
+                let input = Tensor::<B, 2>::ones([2, 3], &device).require_grad();
+                let output = hooked[layers]
+                    .iter()
+                    .fold(input, |hidden, layer| layer.forward(hidden).tanh());
+                output.sum()
+            };
+            let ends: Vec<_> = (0..8).map(|_| run(4..6)).collect();
+            for end in ends {
+                end.backward();
+                for layer in (0..4).rev() {
+                    run(layer..layer + 1).backward();
+                }
+            }
+            let count = arrivals.0.lock().expect("no panic").len();
+            assert_eq!(count, 8 * 12, "gradients of round {round}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Fed by the hooks during the backward pass, drained by [`DistributedDataParallel`](super::DistributedDataParallel)
 //! after it.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{DType, TensorData};
@@ -24,6 +25,9 @@ struct State {
     group: ProcessGroup,
     op: ReduceOp,
     buckets: Vec<Bucket>,
+    /// What the backward pass at hand gave to tied parameters: a pass may reach one twice, in graphs of its own, and the
+    /// sum must have the bits that one graph gives it.
+    tied: HashMap<usize, TensorData>,
     /// Whether a parameter has received a gradient in this step.
     received: Vec<bool>,
     /// Whether a parameter has received a gradient of its last micro-batch.
@@ -68,6 +72,7 @@ impl Reducer {
                 group,
                 op,
                 buckets,
+                tied: HashMap::new(),
                 is_last_micro_batch: false,
                 launched: 0,
             }),
@@ -106,6 +111,11 @@ impl Reducer {
         self.lock().is_last_micro_batch = is_last;
     }
 
+    /// Ends a backward pass.
+    pub(super) fn end_pass(&self) {
+        self.lock().add_tied();
+    }
+
     /// Whether the step's buckets have been launched and not yet been given back.
     pub(super) fn is_launched(&self) -> bool {
         self.lock().launched > 0
@@ -114,6 +124,7 @@ impl Reducer {
     /// Launches what has not been launched, zero-filling parameters without a gradient.
     pub(super) fn launch_rest(&self) {
         let mut state = self.lock();
+        state.add_tied();
         state.clear_missing();
         while state.launched < state.buckets.len() {
             state.launch_next();
@@ -164,15 +175,20 @@ impl GradientSink for Reducer {
             gradient.num_elements(),
             slot.len
         );
-        let first = !std::mem::replace(&mut state.received[index], true);
-        let Bucket::Filling(buffer) = &mut state.buckets[slot.bucket] else {
-            panic!(
-                "a gradient of parameter {index} came after its bucket was reduced: a hooked module serves one forward \
-                 pass only, and a parameter that several segments of a stage use must be declared as tied"
-            );
-        };
-        buffer.accumulate(slot.offset, &gradient, first);
-        buffer.set(slot.flag, 1.0);
+        if slot.bucket >= state.layout.num_early() {
+            let sum = match state.tied.remove(&index) {
+                None => gradient,
+                Some(other) => {
+                    let mut sum = FlatBuffer::zeros(slot.len, state.dtype);
+                    sum.accumulate(0, &other, true);
+                    sum.accumulate(0, &gradient, false);
+                    sum.tensor_data(0, vec![slot.len])
+                }
+            };
+            state.tied.insert(index, sum);
+            return;
+        }
+        state.add(index, &gradient);
         if state.is_last_micro_batch && !std::mem::replace(&mut state.completed[index], true) {
             state.missing[slot.bucket] -= 1;
             while state.launched < state.layout.num_early() && state.missing[state.launched] == 0 {
@@ -184,11 +200,32 @@ impl GradientSink for Reducer {
 
 impl State {
     fn begin_step(&mut self) {
+        self.tied.clear();
         self.received.fill(false);
         self.completed.fill(false);
         self.missing = self.layout.parameters_per_bucket();
         self.is_last_micro_batch = false;
         self.launched = 0;
+    }
+
+    /// Adds the gradients of the pass at hand to those of tied parameters.
+    fn add_tied(&mut self) {
+        for (index, gradient) in std::mem::take(&mut self.tied) {
+            self.add(index, &gradient);
+        }
+    }
+
+    fn add(&mut self, index: usize, gradient: &TensorData) {
+        let slot = self.layout.slots()[index];
+        let first = !std::mem::replace(&mut self.received[index], true);
+        let Bucket::Filling(buffer) = &mut self.buckets[slot.bucket] else {
+            panic!(
+                "a gradient of parameter {index} came after its bucket was reduced: a hooked module serves one forward \
+                 pass only, and a parameter that several segments of a stage use must be declared as tied"
+            );
+        };
+        buffer.accumulate(slot.offset, gradient, first);
+        buffer.set(slot.flag, 1.0);
     }
 
     fn launch_next(&mut self) {

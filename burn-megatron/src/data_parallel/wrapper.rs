@@ -135,6 +135,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             loss.backward();
             value
         })?;
+        self.end_pass();
         if part == StepPart::Last {
             self.launch();
         }
@@ -143,7 +144,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Begins a step, unless it has been: for callers that run forward and backward passes by themselves, as a pipeline
     /// does. They then call [`hooked`](Self::hooked) for each graph, [`expect`](Self::expect) before each backward
-    /// pass, and [`launch`](Self::launch) behind the last.
+    /// pass, [`end_pass`](Self::end_pass) behind it, and [`launch`](Self::launch) behind the last.
     ///
     /// # Communication
     /// On the first call of a step, one broadcast per buffer of the module.
@@ -175,6 +176,12 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Behind the last one that reaches a parameter no other may follow in the step, unless the parameter is tied.
     pub fn expect(&self, part: StepPart) {
         self.binding.reducer.expect_last_micro_batch(part == StepPart::Last);
+    }
+
+    /// Ends the backward pass of a micro-batch, which may consist of several graphs: what they gave to a tied parameter is
+    /// summed first, and added to the step's then, so that it does not matter how many they were.
+    pub fn end_pass(&self) {
+        self.binding.reducer.end_pass();
     }
 
     /// Launches what has not been launched of the step's reductions.

@@ -4,6 +4,7 @@
 //! own. What the schedule allows at a channel capacity of zero is allowed here too, and more: sends never block, and
 //! receives are posted before they are needed, so that transfers overlap with what is computed.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use burn::module::{AutodiffModule, Module};
@@ -65,7 +66,8 @@ impl PipelineExecutor {
         &self.schedule
     }
 
-    /// Runs all micro-batches of a step forward and backward; the gradients are those of the wrapped chunks.
+    /// Runs all micro-batches of a step forward and backward; the gradients are those of the wrapped chunks. Returns what
+    /// `objective` made of each micro-batch: as many numbers as micro-batches on the last stage, and none elsewhere.
     ///
     /// `objective` gets the number of a micro-batch and its losses, on the last stage only, and returns what is to be
     /// differentiated, one element: the mean over this rank's part of the step, divided by the number of micro-batches.
@@ -81,7 +83,7 @@ impl PipelineExecutor {
         stages: &mut DistributedDataParallel<B, Vec<M>>,
         micro_batches: &[M::MicroBatch],
         objective: impl Fn(usize, Tensor<B, 1>) -> Tensor<B, 1>,
-    ) -> Result<(), PipelineError>
+    ) -> Result<Vec<Tensor<B::InnerBackend, 1>>, PipelineError>
     where
         B: PipelineBackend,
         M: AutodiffModule<B> + PipelineStage<B, D>,
@@ -101,10 +103,12 @@ impl PipelineExecutor {
             objective,
             last_backward,
             passes: HashMap::new(),
+            values: RefCell::new(vec![None; micro_batches.len()]),
         };
         catch_collective_error(|| self.run::<B::InnerBackend, D>(&mut work, kind))??;
+        let values = work.values.into_inner().into_iter().flatten().collect();
         stages.launch();
-        Ok(())
+        Ok(values)
     }
 
     /// Runs all micro-batches forward with the chunks of a model without autodiff; calls `losses` on the last stage with
@@ -165,6 +169,7 @@ impl PipelineExecutor {
     ) -> Result<(), PipelineError> {
         let mut traffic = Traffic::<B, D>::new(self.actions(), &self.boundary, &self.timeline, dtype, device);
         for action in self.actions() {
+            traffic.reap()?;
             traffic.post_receives(|message| {
                 let consumer = message.to().expect("a checked schedule");
                 let task = Task {
@@ -227,3 +232,6 @@ fn kind_of<B: burn::tensor::backend::Backend, M: Module<B>>(module: &M) -> (DTyp
     let default = burn::tensor::get_device_settings::<B>(&device).float_dtype.into();
     (parameters.first().map_or(default, |parameter| parameter.dtype), device)
 }
+
+#[cfg(test)]
+mod tests;

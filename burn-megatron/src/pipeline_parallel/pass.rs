@@ -3,7 +3,7 @@
 //! Called by the executor, which holds a [`Pass`] from a chunk's forward to its backward.
 
 use burn::module::AutodiffModule;
-use burn::tensor::{Tensor, TensorPrimitive};
+use burn::tensor::{Shape, Tensor, TensorPrimitive};
 
 use super::segment::{PipelineBackend, Segment};
 use super::stage::{PipelineStage, StageOutput};
@@ -11,6 +11,15 @@ use super::stage::{PipelineStage, StageOutput};
 /// What a chunk holds of a micro-batch between forward and backward.
 pub(super) struct Pass<B: PipelineBackend, const D: usize> {
     segments: Vec<Held<B, D>>,
+    /// None where the chunk ends in the loss.
+    output_shape: Option<Shape>,
+}
+
+impl<B: PipelineBackend, const D: usize> Pass<B, D> {
+    /// The shape of the activation that went on, and of its gradient; none where the chunk ends in the loss.
+    pub(super) fn output_shape(&self) -> Option<Shape> {
+        self.output_shape.clone()
+    }
 }
 
 /// What is held of a segment.
@@ -58,7 +67,8 @@ impl<M, H, O> Chunk<'_, M, H, O> {
             );
             input = output;
         }
-        (Pass { segments }, input)
+        let output_shape = input.as_ref().map(Tensor::shape);
+        (Pass { segments, output_shape }, input)
     }
 
     /// Runs the chunk backward and returns the gradient of its input, if it had one. `gradient` is that of its output;

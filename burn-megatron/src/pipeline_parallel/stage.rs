@@ -22,17 +22,15 @@ pub trait PipelineStage<B: Backend, const D: usize> {
     /// for the last.
     type MicroBatch;
 
-    /// The shape of the activation that comes from the stage before. Not asked of the first stage.
+    /// The shape of the activation that comes from the stage before, which may differ between micro-batches. Not asked of
+    /// the first stage.
     fn input_shape(&self, micro_batch: &Self::MicroBatch) -> [usize; D];
-
-    /// The shape of the activation that goes to the next stage. Not asked of the last stage.
-    fn output_shape(&self, micro_batch: &Self::MicroBatch) -> [usize; D];
 
     /// Runs the stage. `input` is none on the first stage.
     ///
     /// # Shapes
     /// - `input`: as [`input_shape`](Self::input_shape) says
-    /// - output: as [`output_shape`](Self::output_shape) says, or the losses
+    /// - output: as the next stage's [`input_shape`](Self::input_shape) says, or the losses
     fn forward(&self, input: Option<Tensor<B, D>>, micro_batch: &Self::MicroBatch) -> StageOutput<B, D>;
 
     /// How many segments the stage consists of. Each has a graph of its own; one is enough where nothing is recomputed.
@@ -40,7 +38,8 @@ pub trait PipelineStage<B: Backend, const D: usize> {
         1
     }
 
-    /// Whether a segment keeps its input only, and is run again before its backward pass.
+    /// Whether a segment keeps its input only, and is run again before its backward pass. What it changes besides, such
+    /// as a batch norm's running statistics, it changes twice.
     fn is_recomputed(&self, segment: usize) -> bool {
         let _ = segment;
         false

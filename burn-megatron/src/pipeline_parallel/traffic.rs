@@ -68,14 +68,16 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
         }
     }
 
-    /// Posts the receives that come next in the list; `shape` says how large each is.
+    /// Posts the receives that come next in the list, up to the first of which `shape` does not know how large it is.
     #[track_caller]
-    pub(super) fn post_receives(&mut self, shape: impl Fn(&Message) -> Shape) {
+    pub(super) fn post_receives(&mut self, shape: impl Fn(&Message) -> Option<Shape>) {
         while self.posted.len() < RECEIVES_AHEAD
-            && let Some(message) = self.unposted.pop_front()
+            && let Some(&message) = self.unposted.front()
+            && let Some(shape) = shape(&message)
         {
+            self.unposted.pop_front();
             let incoming = self.boundary.recv_start(
-                shape(&message),
+                shape,
                 self.dtype,
                 &self.device,
                 (message.direction, message.peer),
@@ -110,7 +112,7 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
             .boundary
             .send_start::<B>(tensor, message.direction, message.peer, &message.to_string())?;
         self.sending.push((pending, self.label(message), started));
-        self.reap()
+        Ok(())
     }
 
     /// Takes a tensor, waiting for it where it was sent from elsewhere; none where nobody makes it.
@@ -159,8 +161,8 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
         Ok(())
     }
 
-    /// Ends the sends that are done.
-    fn reap(&mut self) -> Result<(), CollectiveError> {
+    /// Ends the sends that are done, which frees what was sent.
+    pub(super) fn reap(&mut self) -> Result<(), CollectiveError> {
         let (done, under_way): (Vec<_>, Vec<_>) = std::mem::take(&mut self.sending)
             .into_iter()
             .partition(|(pending, ..)| pending.finished_at().is_some());

@@ -1,5 +1,6 @@
 //! What the executor has done with the micro-batches: training, or evaluation.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use burn::module::{AutodiffModule, Module};
@@ -17,8 +18,9 @@ pub(super) trait Work<B: Backend, const D: usize> {
     /// the activation for the next stage or the gradient for the one before.
     fn run(&mut self, direction: Direction, task: Task, input: Option<Tensor<B, D>>) -> Option<Tensor<B, D>>;
 
-    /// The shape of what comes in for a task from a direction.
-    fn shape(&self, direction: Direction, task: Task) -> Shape;
+    /// The shape of what comes in for a task from a direction; none as long as it is not known: a gradient has that of
+    /// the output, which has yet to be made.
+    fn shape(&self, direction: Direction, task: Task) -> Option<Shape>;
 }
 
 /// Forward and backward passes of a step.
@@ -30,6 +32,8 @@ pub(super) struct Training<'a, B: PipelineBackend, M: PipelineStage<B, D>, O, co
     pub(super) last_backward: Vec<Option<usize>>,
     /// Micro-batches that have gone forward and not yet backward.
     pub(super) passes: HashMap<Task, Pass<B, D>>,
+    /// What the objective has made of each micro-batch, on the last stage.
+    pub(super) values: RefCell<Vec<Option<Tensor<B::InnerBackend, 1>>>>,
 }
 
 impl<B, M, O, const D: usize> Work<B::InnerBackend, D> for Training<'_, B, M, O, D>
@@ -61,11 +65,19 @@ where
         let chunk = Chunk {
             module: &stages.module()[task.chunk],
             hook: |module: M| stages.hooked(module),
-            objective: |losses| (self.objective)(task.micro_batch, losses),
+            objective: |losses| {
+                let value = (self.objective)(task.micro_batch, losses);
+                self.values.borrow_mut()[task.micro_batch] = Some(value.clone().inner());
+                value
+            },
         };
         let micro_batch = &self.micro_batches[task.micro_batch];
         match pass {
-            Some(pass) => chunk.backward(pass, input, micro_batch),
+            Some(pass) => {
+                let gradient = chunk.backward(pass, input, micro_batch);
+                stages.end_pass();
+                gradient
+            }
             None => {
                 let (pass, output) = chunk.forward(input, micro_batch);
                 self.passes.insert(task, pass);
@@ -74,12 +86,14 @@ where
         }
     }
 
-    fn shape(&self, direction: Direction, task: Task) -> Shape {
-        shape_of(
-            &self.stages.module()[task.chunk],
-            direction,
-            &self.micro_batches[task.micro_batch],
-        )
+    fn shape(&self, direction: Direction, task: Task) -> Option<Shape> {
+        match direction {
+            Direction::Forward => {
+                let chunk = &self.stages.module()[task.chunk];
+                Some(chunk.input_shape(&self.micro_batches[task.micro_batch]).into())
+            }
+            Direction::Backward => self.passes.get(&task)?.output_shape(),
+        }
     }
 }
 
@@ -108,22 +122,8 @@ where
         input
     }
 
-    fn shape(&self, direction: Direction, task: Task) -> Shape {
-        shape_of(
-            &self.stages[task.chunk],
-            direction,
-            &self.micro_batches[task.micro_batch],
-        )
+    fn shape(&self, _direction: Direction, task: Task) -> Option<Shape> {
+        let shape = self.stages[task.chunk].input_shape(&self.micro_batches[task.micro_batch]);
+        Some(shape.into())
     }
-}
-
-fn shape_of<B: Backend, M: PipelineStage<B, D>, const D: usize>(
-    stage: &M,
-    direction: Direction,
-    micro_batch: &M::MicroBatch,
-) -> Shape {
-    Shape::new(match direction {
-        Direction::Forward => stage.input_shape(micro_batch),
-        Direction::Backward => stage.output_shape(micro_batch),
-    })
 }

@@ -32,6 +32,11 @@ pub fn peak_bytes() -> usize {
     PEAK.load(Relaxed)
 }
 
+/// Lets [`peak_bytes`] begin anew with what is allocated now.
+pub fn restart_peak() {
+    PEAK.store(CURRENT.load(Relaxed), Relaxed);
+}
+
 /// The bytes that are allocated now; 0 where [`CountingAllocator`] is not the global allocator.
 pub fn allocated_bytes() -> usize {
     CURRENT.load(Relaxed)

@@ -289,10 +289,6 @@ impl<B: AttentionBackend> PipelineStage<B, 2> for Gpt<B> {
         [tokens, self.d_model]
     }
 
-    fn output_shape(&self, batch: &TokenBatch) -> [usize; 2] {
-        self.input_shape(batch)
-    }
-
     fn forward(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
         let mut input = input;
         let count = self.num_segments();

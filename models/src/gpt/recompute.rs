@@ -57,14 +57,8 @@ impl LayerRecompute {
             is_recomputed: true,
             ..kept(first..(first + group).min(recomputed))
         }));
-        if recomputed < num_blocks || segments.is_empty() {
+        if recomputed < num_blocks || has_head || segments.is_empty() {
             segments.push(kept(recomputed..num_blocks));
-        }
-        // A tied embedding is used at both ends: each use adds its gradient by itself, in the same order whatever is
-        // recomputed.
-        let is_open = segments.last().is_some_and(|last| !last.is_recomputed);
-        if has_head && (has_embedding || !is_open) {
-            segments.push(kept(num_blocks..num_blocks));
         }
         if let Some(first) = segments.first_mut() {
             first.has_embedding = has_embedding;
@@ -100,11 +94,11 @@ mod tests {
     #[test]
     fn segments_cover_the_blocks_and_keep_embedding_and_head() {
         let (whole, middle) = ([true, true], [false, false]);
-        assert_eq!(shown(LayerRecompute::Nothing, 3, whole), "e0..3 3..3h");
+        assert_eq!(shown(LayerRecompute::Nothing, 3, whole), "e0..3h");
         assert_eq!(shown(LayerRecompute::Uniform(2), 3, whole), "e0..0 0..2* 2..3* 3..3h");
         assert_eq!(shown(LayerRecompute::Uniform(2), 3, middle), "0..2* 2..3*");
         assert_eq!(shown(LayerRecompute::Uniform(1), 2, [false, true]), "0..1* 1..2* 2..2h");
-        assert_eq!(shown(LayerRecompute::Block(1), 3, whole), "e0..0 0..1* 1..3 3..3h");
+        assert_eq!(shown(LayerRecompute::Block(1), 3, whole), "e0..0 0..1* 1..3h");
         assert_eq!(shown(LayerRecompute::Block(5), 2, middle), "0..1* 1..2*");
         assert_eq!(shown(LayerRecompute::Block(2), 0, middle), "0..0");
         assert_eq!(shown(LayerRecompute::Nothing, 0, [true, false]), "e0..0");

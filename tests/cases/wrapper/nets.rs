@@ -104,7 +104,7 @@ fn squared_error(output: Tensor<B, 2>, scene: &Scene, micro_batch: usize) -> Ten
 }
 
 /// Gives every trained parameter numbers by its place in the module: the same on every rank.
-fn numbered<M: Module<B>>(module: M, scene: &Scene, name: &str) -> M {
+pub fn numbered<M: Module<B>>(module: M, scene: &Scene, name: &str) -> M {
     struct Numberer<'a>(&'a Scene, &'a str, usize);
     impl ModuleMapper<B> for Numberer<'_> {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {

@@ -48,10 +48,6 @@ impl<B: Backend> PipelineStage<B, 2> for SometimesOffset<B> {
         unreachable!("there is one stage")
     }
 
-    fn output_shape(&self, _: &TokenBatch) -> [usize; 2] {
-        unreachable!("there is one stage")
-    }
-
     fn forward(&self, _: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
         let tokens = batch.tokens(&self.table.val().device());
         let losses = self.table.val().select(0, tokens.reshape([batch.num_tokens()]));

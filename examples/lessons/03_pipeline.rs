@@ -1,0 +1,204 @@
+//! Lesson 3: cut a burn model that knows nothing of burn-megatron into the stages of a pipeline.
+//!
+//! ```text
+//! cargo run --release --example 03_pipeline                      # one rank holds the whole model
+//! cargo run --release --example 03_pipeline -- --world-size 2    # each rank holds half of it: the same losses
+//! cargo run --release --example 03_pipeline -- --world-size 4    # a quarter
+//! ```
+//!
+//! A rank passes activations on to the next one and gets their gradients back. The samples of a step come in
+//! micro-batches, so that all ranks have something to do. What is new against lesson 1 is marked with a number: five
+//! places.
+
+use std::process::ExitCode;
+
+use burn::backend::Autodiff;
+use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::nn::{Linear, LinearConfig, PaddingConfig2d, Relu};
+use burn::optim::AdamWConfig;
+use burn::prelude::*;
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::collectives::{GroupOptions, ReduceOp};
+use burn_megatron::context::ParallelContext;
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+use burn_megatron::launch::{JoinOptions, Launcher, Role, World, enter, report_and_exit};
+use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
+use burn_megatron::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOutput};
+use burn_megatron::topology::ParallelConfig;
+use clap::Parser;
+
+type B = Autodiff<Flex>;
+
+const IMAGE_SIZE: usize = 8;
+const CHANNELS: usize = 8;
+const LAYERS: usize = 4;
+const STEPS: usize = 60;
+const MICRO_BATCHES: usize = 8;
+const MICRO_BATCH_SIZE: usize = 8;
+const LEARNING_RATE: f64 = 3e-3;
+
+/// A convolutional classifier, plain burn: the existing model.
+#[derive(Module, Debug)]
+struct Classifier<B: Backend> {
+    convs: Vec<Conv2d<B>>,
+    activation: Relu,
+    output: Linear<B>,
+}
+
+impl<B: Backend> Classifier<B> {
+    fn new(device: &B::Device) -> Self {
+        let conv = |layer| {
+            Conv2dConfig::new([if layer == 0 { 1 } else { CHANNELS }, CHANNELS], [3, 3])
+                .with_padding(PaddingConfig2d::Same)
+                .init(device)
+        };
+        Self {
+            convs: (0..LAYERS).map(conv).collect(),
+            activation: Relu::new(),
+            output: LinearConfig::new(CHANNELS * IMAGE_SIZE * IMAGE_SIZE, 4).init(device),
+        }
+    }
+}
+
+/// What one rank holds of it: (1) some of the layers, and the last rank the output.
+#[derive(Module, Debug)]
+struct Stage<B: Backend> {
+    convs: Vec<Conv2d<B>>,
+    activation: Relu,
+    output: Option<Linear<B>>,
+}
+
+impl<B: Backend> Stage<B> {
+    fn of(model: Classifier<B>, stage: usize, num_stages: usize) -> Self {
+        let layers = LAYERS / num_stages;
+        Self {
+            convs: model.convs.into_iter().skip(stage * layers).take(layers).collect(),
+            activation: model.activation,
+            output: (stage + 1 == num_stages).then_some(model.output),
+        }
+    }
+}
+
+/// (2) How a stage is run: from the activation of the stage before, or from the images, to an activation or the loss.
+impl<B: Backend> PipelineStage<B, 4> for Stage<B> {
+    type MicroBatch = Images<B>;
+
+    fn input_shape(&self, batch: &Images<B>) -> [usize; 4] {
+        [batch.labels.dims()[0], CHANNELS, IMAGE_SIZE, IMAGE_SIZE]
+    }
+
+    fn forward(&self, input: Option<Tensor<B, 4>>, batch: &Images<B>) -> StageOutput<B, 4> {
+        let input = input.unwrap_or_else(|| batch.pixels.clone());
+        let features = self
+            .convs
+            .iter()
+            .fold(input, |features, conv| self.activation.forward(conv.forward(features)));
+        match &self.output {
+            None => StageOutput::Activation(features),
+            Some(output) => {
+                let loss = CrossEntropyLossConfig::new().init(&batch.labels.device());
+                StageOutput::Losses(loss.forward(output.forward(features.flatten(1, 3)), batch.labels.clone()))
+            }
+        }
+    }
+}
+
+/// Trains a small burn model in one piece or in several.
+#[derive(Parser)]
+struct Arguments {
+    /// Ranks that share the layers
+    #[arg(long, default_value_t = 1)]
+    world_size: usize,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let world_size = Arguments::parse().world_size;
+    anyhow::ensure!(
+        world_size > 0 && LAYERS.is_multiple_of(world_size),
+        "--world-size must divide the {LAYERS} layers of the model, got {world_size}"
+    );
+    match enter(Launcher::new(world_size), &JoinOptions::default())? {
+        Role::Launched(summary) => Ok(summary.into()),
+        Role::Rank(world) => match train(&world) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(error) => report_and_exit(&world, error.as_ref()),
+        },
+    }
+}
+
+fn train(world: &World) -> anyhow::Result<()> {
+    let device = FlexDevice;
+    // (3) The ranks of this job: all of them stages of one pipeline.
+    let config = ParallelConfig {
+        pipeline_parallel_size: world.world_size(),
+        ..ParallelConfig::default()
+    };
+    let context = ParallelContext::connect(world, &config, &GroupOptions::default(), 0)?;
+    let stages = context.pipeline_group();
+
+    // Every rank makes the whole model and keeps its part of it.
+    B::seed(&device, 1);
+    let model = Classifier::<B>::new(&device);
+    model.num_params(); // draws the values, which are lazy: a rank must draw those of the others, too
+    let stage = Stage::of(model, stages.rank(), stages.size());
+    let mut model = DistributedDataParallel::<B, _>::new(vec![stage], &context, DataParallelConfig::new())?;
+    let mut optimizer = AdamWConfig::new().init();
+
+    // (4) In which order this rank runs micro-batches forward and backward.
+    let schedule = ScheduleConfig {
+        kind: ScheduleKind::OneForwardOneBackward,
+        num_stages: stages.size(),
+        num_chunks: 1,
+        num_micro_batches: MICRO_BATCHES,
+    };
+    let pipeline = PipelineExecutor::new(schedule.schedule()?, &context)?;
+
+    for step in 1..=STEPS {
+        let first = step * MICRO_BATCHES;
+        let batches: Vec<_> = (first..first + MICRO_BATCHES)
+            .map(|number| Images::numbered(number * MICRO_BATCH_SIZE, &device))
+            .collect();
+        // (5) All micro-batches, forward and backward. The losses are known to the last stage only.
+        let losses = pipeline.train(&mut model, &batches, |_, loss| loss / MICRO_BATCHES as f32)?;
+        let gradients = model.gradients()?;
+        model.step(LEARNING_RATE, &mut optimizer, gradients)?;
+
+        let mut loss = [losses.into_iter().map(|loss| loss.into_scalar()).sum::<f32>()];
+        stages.all_reduce(&mut loss, ReduceOp::Sum)?;
+        if world.rank() == 0 && step.is_multiple_of(10) {
+            println!("step {step:3} | loss {:.4}", loss[0]);
+        }
+    }
+    println!("rank {} holds {} parameters", world.rank(), model.module().num_params());
+    Ok(())
+}
+
+/// Images of noise with a bright spot in one of four quarters: the label is the quarter.
+#[derive(Clone, Debug)]
+struct Images<B: Backend> {
+    pixels: Tensor<B, 4>,
+    labels: Tensor<B, 1, Int>,
+}
+
+impl<B: Backend> Images<B> {
+    /// A micro-batch of images by number.
+    fn numbered(first: usize, device: &B::Device) -> Self {
+        let mut pixels = vec![0.0; MICRO_BATCH_SIZE * IMAGE_SIZE * IMAGE_SIZE];
+        let mut labels = Vec::with_capacity(MICRO_BATCH_SIZE);
+        for (number, image) in (first..).zip(pixels.chunks_exact_mut(IMAGE_SIZE * IMAGE_SIZE)) {
+            let noise = burn_megatron::random::RandomStream::new(7, &format!("image {number}"));
+            noise.fill_normal(0, 1.0, image);
+            let mut place = [0.0; 2];
+            noise.fill_uniform(1000, (IMAGE_SIZE / 2) as f64, &mut place);
+            let [x, y] = place.map(|p| (p + IMAGE_SIZE as f64 / 2.0) as usize);
+            image[y * IMAGE_SIZE + x] += 6.0;
+            labels.push((2 * (y / (IMAGE_SIZE / 2)) + x / (IMAGE_SIZE / 2)) as i32);
+        }
+        let pixels = TensorData::new(pixels, [MICRO_BATCH_SIZE, 1, IMAGE_SIZE, IMAGE_SIZE]);
+        Self {
+            pixels: Tensor::from_data(pixels, (device, burn::tensor::DType::F32)),
+            labels: Tensor::from_data(TensorData::new(labels, [MICRO_BATCH_SIZE]), device),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What a stage holds, counted at the allocator: as many micro-batches as its schedule has under way, and nothing that
+//! grows from step to step.
+
+use anyhow::ensure;
+use burn::tensor::{Distribution, Tensor};
+use burn_flex::FlexDevice;
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+use burn_megatron::pipeline_parallel::schedule::{Pass, Schedule, ScheduleConfig, ScheduleKind};
+use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes, PipelineExecutor, PipelineStage, StageOutput};
+use burn_megatron::training::TokenBatch;
+use burn_megatron::training::memory::{allocated_bytes, peak_bytes, restart_peak};
+use models::gpt::{Gpt, GptConfig, LayerRecompute};
+
+use super::nets::mean;
+use super::{Check, PP2, PP2V2, PP4, Run};
+use crate::cases::B;
+use crate::cases::problem::{self, Recompute, Stages, Variant};
+
+pub const CHECKS: &[Check] = &[
+    Check {
+        name: "a_step_leaves_no_byte_behind",
+        run: flat,
+        layouts: &[PP2, PP2V2],
+        dtypes: &["f32"],
+    },
+    Check {
+        name: "a_step_with_recomputation_leaves_no_byte_behind",
+        run: flat_recomputed,
+        layouts: &[PP2, PP2V2],
+        dtypes: &["f32"],
+    },
+    Check {
+        name: "a_stage_holds_the_micro_batches_under_way",
+        run: held,
+        layouts: &[PP2, PP4, PP2V2],
+        dtypes: &["f32"],
+    },
+];
+
+/// How far the peak may be from what the schedule says.
+const TOLERANCE: f64 = 0.15;
+/// One small node of a graph per step would be more in a hundred steps. Until they are full, the flight recorder's
+/// tables grow.
+const FLAT_BYTES: usize = 4096;
+const MICRO_BATCHES: usize = 8;
+const SEQ: usize = 64;
+const BATCH: usize = 4;
+/// What may be held of a task under way beside the inputs of recomputed blocks, in units of these: the head's graph, and
+/// about a kibibyte per parameter and segment in burn's tables of graphs, until the next backward pass.
+const EXTRA_INPUTS: usize = 6;
+const D_MODEL: usize = 64;
+const N_LAYERS: usize = 8;
+
+fn flat(run: &Run) -> anyhow::Result<()> {
+    flat_with(run, Recompute::Nothing)
+}
+
+fn flat_recomputed(run: &Run) -> anyhow::Result<()> {
+    flat_with(run, Recompute::Layers(LayerRecompute::Uniform(1)))
+}
+
+fn flat_with(run: &Run, recompute: Recompute) -> anyhow::Result<()> {
+    let variant = Variant {
+        tied: true,
+        clip: true,
+        dropout: 0.1,
+        n_layers: 4,
+        recompute,
+    };
+    let stages = Stages {
+        num_chunks: run.num_chunks,
+        ..Stages::default()
+    };
+    let (warm, steps) = (150, 260);
+    let mut trainer = problem::trainer(variant, steps, &stages, &run.scene.context)?;
+    let mut bytes = Vec::with_capacity(steps as usize);
+    for step in 0..steps {
+        trainer.step(&problem::micro_batches(step, 0, 1))?;
+        // What other ranks wait for is on its way on other threads.
+        run.scene.context.world_group().barrier()?;
+        bytes.push(allocated_bytes());
+    }
+    let after = &bytes[warm..];
+    let (least, most) = (after.iter().min().unwrap_or(&0), after.iter().max().unwrap_or(&0));
+    let facts = format!("{least} to {most} bytes after each of the steps {warm} to {steps}");
+    println!("{facts}");
+    ensure!(*least > 0, "nothing is counted");
+    ensure!(most - least <= FLAT_BYTES, "{facts}");
+    Ok(())
+}
+
+/// The sizes are such that activations outweigh all else.
+fn chunks(run: &Run, recompute: LayerRecompute) -> anyhow::Result<Vec<Gpt<B>>> {
+    let context = &run.scene.context;
+    let sizes = LayerSizes {
+        n_layers: N_LAYERS,
+        num_stages: context.grid().pipeline_parallel_size(),
+        num_chunks: run.num_chunks,
+    };
+    let model = GptConfig::new(N_LAYERS, D_MODEL, 4, SEQ, 64)
+        .with_padded_vocab_size(Some(64))
+        .with_layer_recompute(recompute);
+    Ok(model.init_stage(&LayerLayout::even(sizes)?, &FlexDevice, context)?)
+}
+
+fn batches() -> Vec<TokenBatch> {
+    let batch = |number: usize| {
+        let samples = (number * BATCH) as u64..((number + 1) * BATCH) as u64;
+        let token = |place: usize| ((number * 31 + place * 7) % 64) as i32;
+        let micro_batch = burn_megatron::data::MicroBatch {
+            micro_batch_size: BATCH,
+            seq_length: SEQ,
+            loss_mask: None,
+            tokens: (0..BATCH * SEQ).map(token).collect(),
+            targets: (1..=BATCH * SEQ).map(token).collect(),
+            sample_ids: samples.collect(),
+        };
+        TokenBatch::new(&micro_batch, 1, 0)
+    };
+    (0..MICRO_BATCHES).map(batch).collect()
+}
+
+fn held(run: &Run) -> anyhow::Result<()> {
+    let context = &run.scene.context;
+    let stage = context.coordinates().pipeline;
+    let kinds = match run.num_chunks {
+        1 => vec![ScheduleKind::GPipe, ScheduleKind::OneForwardOneBackward],
+        _ => vec![ScheduleKind::Interleaved { group_size: None }],
+    };
+    for kind in kinds {
+        let config = ScheduleConfig {
+            kind,
+            num_stages: context.grid().pipeline_parallel_size(),
+            num_chunks: run.num_chunks,
+            num_micro_batches: MICRO_BATCHES,
+        };
+        let schedule = config.schedule()?;
+        let report = schedule.check(0)?.stages[stage];
+        let per_chunk = bytes_per_chunk(&chunks(run, LayerRecompute::Nothing)?);
+        let expected = peak_held(&schedule, stage, &per_chunk);
+        let kept = peak_of(run, LayerRecompute::Nothing, &schedule)?;
+        let recomputed = peak_of(run, LayerRecompute::Uniform(1), &schedule)?;
+        let facts = format!(
+            "{kind}, stage {stage}: {} tasks under way, of {per_chunk:?} bytes per chunk, are {expected} bytes; the peak \
+             is {kept}, with recomputation {recomputed}",
+            report.peak_activations
+        );
+        println!("{facts}");
+        let smallest = per_chunk.iter().min().unwrap_or(&0);
+        ensure!(expected >= report.peak_activations * smallest, "{facts}");
+        ensure!((kept as f64 / expected as f64 - 1.0).abs() <= TOLERANCE, "{facts}");
+        // A task under way holds the inputs of its blocks only; one block is run at a time.
+        let blocks = N_LAYERS / (config.num_stages * config.num_chunks);
+        let one_block = per_chunk.iter().max().unwrap_or(&0) / blocks;
+        let inputs = report.peak_activations * (blocks + EXTRA_INPUTS) * BATCH * SEQ * D_MODEL * size_of::<f32>();
+        ensure!(
+            recomputed <= inputs + 2 * one_block,
+            "{facts}; {inputs} of inputs, {one_block} of a block"
+        );
+        ensure!(recomputed < kept, "{facts}");
+    }
+    Ok(())
+}
+
+/// What one micro-batch holds of each chunk between forward and backward, measured without a pipeline.
+fn bytes_per_chunk(chunks: &[Gpt<B>]) -> Vec<usize> {
+    let batch = &batches()[0];
+    let held = |chunk: &Gpt<B>| {
+        let shape = chunk.input_shape(batch);
+        let before = allocated_bytes();
+        let input = Tensor::<B, 2>::random(shape, Distribution::Default, &FlexDevice).require_grad();
+        let size = shape.iter().product::<usize>() * size_of::<f32>();
+        let output = chunk.forward(Some(input), batch);
+        let after = allocated_bytes() - before;
+        match output {
+            // It goes on.
+            StageOutput::Activation(_) => after - size,
+            StageOutput::Losses(_) => after,
+        }
+    };
+    // In the first forward pass parameters get their values.
+    chunks.iter().map(held).for_each(drop);
+    chunks.iter().map(held).collect()
+}
+
+/// The most bytes that the tasks under way hold at one time.
+fn peak_held(schedule: &Schedule, stage: usize, per_chunk: &[usize]) -> usize {
+    let (mut held, mut peak) = (0, 0);
+    for (pass, task) in schedule.stages[stage].iter().filter_map(|action| action.compute()) {
+        match pass {
+            Pass::Forward => held += per_chunk[task.chunk],
+            Pass::Backward => held -= per_chunk[task.chunk],
+        }
+        peak = peak.max(held);
+    }
+    peak
+}
+
+/// The most bytes that a step allocates.
+fn peak_of(run: &Run, recompute: LayerRecompute, schedule: &Schedule) -> anyhow::Result<usize> {
+    let config = DataParallelConfig::new().with_bucket_size(Some(100_000));
+    let mut wrapped = DistributedDataParallel::new(chunks(run, recompute)?, &run.scene.context, config)?;
+    let executor = PipelineExecutor::new(schedule.clone(), &run.scene.context)?;
+    let batches = &batches()[..schedule.num_micro_batches];
+    let mut peak = 0;
+    // In the first step threads start and tables grow.
+    for _ in 0..2 {
+        let before = allocated_bytes();
+        restart_peak();
+        executor.train(&mut wrapped, batches, |_, losses| mean(losses))?;
+        peak = peak_bytes() - before;
+        drop(wrapped.gradients()?);
+    }
+    Ok(peak)
+}
