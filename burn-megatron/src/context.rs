@@ -300,6 +300,16 @@ impl ParallelContext {
         self.registry.declare_tied(param.id);
     }
 
+    /// Declares a parameter, declared already, as one that several segments of a pipeline stage use (see
+    /// [`PipelineStage`](crate::pipeline_parallel::PipelineStage)): a pass gives it several gradients, so its bucket is
+    /// reduced behind all others.
+    ///
+    /// # Panics
+    /// When the parameter has not been declared.
+    pub fn declare_reused<B: Backend, const D: usize>(&self, param: &Param<Tensor<B, D>>) {
+        self.registry.declare_reused(param.id);
+    }
+
     fn declare_whole<B: Backend, const D: usize>(
         &self,
         name: &str,
@@ -319,6 +329,7 @@ impl ParallelContext {
                 placement,
                 distribution,
                 is_tied: false,
+                is_reused: false,
             },
         );
     }

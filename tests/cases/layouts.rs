@@ -296,10 +296,13 @@ fn check_traffic(context: &ParallelContext, dtype: DType, steps: u64) -> anyhow:
     let activations = (steps as usize + 1) * micro_batches.len() * activation;
     // The loss of each step, and in validation its sum and its count.
     let losses = steps as usize * 8 + 16;
+    // The schedules of the steps and of the validation are compared.
+    let schedules = 2 * 8;
     let sent = group.bytes_communicated() as usize;
     ensure!(
-        sent == activations + losses,
-        "the first stage has sent {sent} bytes, expected {activations} of activations and {losses} of losses"
+        sent == activations + losses + schedules,
+        "the first stage has sent {sent} bytes, expected {activations} of activations, {losses} of losses and {schedules} for \
+         the schedules"
     );
     Ok(())
 }

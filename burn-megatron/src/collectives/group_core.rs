@@ -6,9 +6,9 @@
 use super::call::{CallDescriptor, Operation};
 use super::engine::Engine;
 use super::error::CollectiveError;
-use super::health::GroupHealth;
+use super::health::{GroupHealth, while_ahead_of_time};
 use super::lane::Lane;
-use super::pending::Pending;
+use super::pending::{Awaited, Pending};
 use crate::flight_recorder::CallNote;
 use std::panic::Location;
 use std::sync::Arc;
@@ -105,9 +105,21 @@ impl GroupCore {
             first: "the communication thread panicked".to_string(),
         };
         let (pending, completion) = Pending::new(abandoned, self.blocked.clone());
+        // A receive may be started long before its message is needed, and is late only when somebody waits for it.
+        let awaited = (call.operation == Operation::Recv).then(Awaited::default);
+        let pending = match &awaited {
+            Some(awaited) => pending.ahead_of_its_time(awaited),
+            None => pending,
+        };
         let core = self.clone();
         let performed = made.clone();
-        let job = move |ticket| completion.complete(core.perform(ticket, call, performed, operate));
+        let job = move |ticket| {
+            let perform = || core.perform(ticket, call, performed, operate);
+            completion.complete(match awaited {
+                Some(awaited) => while_ahead_of_time(awaited, perform),
+                None => perform(),
+            });
+        };
         let thread_name = format!("collectives {}", label.name);
         match self.lane(&call).submit(&thread_name, Box::new(job)) {
             Ok(ticket) => {

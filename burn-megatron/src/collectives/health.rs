@@ -6,9 +6,10 @@
 
 use super::call::{CallDescriptor, GroupLabel};
 use super::error::CollectiveError;
+use super::pending::Awaited;
 use crate::flight_recorder::{FlightRecorder, GroupRecorder};
 use crate::launch::{DID_NOT_COME, FailureSignal, PeerFailure, Store, World, host_name, suspicion_key};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
@@ -121,12 +122,13 @@ impl GroupHealth {
         }
     }
 
-    /// Returns the patience for a wait that starts now.
+    /// Returns the patience for a wait that starts now, or when somebody waits for the call that this thread performs.
     pub fn patience<'a>(&'a self, call: Option<&'a CallDescriptor>) -> Patience<'a> {
         Patience {
             health: self,
             call,
-            since: Instant::now(),
+            since: Cell::new(Instant::now()),
+            awaited: AHEAD_OF_TIME.with_borrow(Clone::clone),
             note: Cell::new(Note::NotYet),
         }
     }
@@ -247,19 +249,40 @@ enum Note {
 pub(crate) struct Patience<'a> {
     pub health: &'a GroupHealth,
     pub call: Option<&'a CallDescriptor>,
-    since: Instant,
+    since: Cell<Instant>,
+    /// Of a call that was started ahead of its time: until somebody waits for it, no time passes.
+    awaited: Option<Awaited>,
     note: Cell<Note>,
+}
+
+thread_local! {
+    /// The call that this thread performs, if it was started ahead of its time.
+    static AHEAD_OF_TIME: RefCell<Option<Awaited>> = const { RefCell::new(None) };
+}
+
+/// Performs a call whose waits have all the time in the world until somebody waits for it; a failure ends them as any
+/// other.
+pub(crate) fn while_ahead_of_time<R>(awaited: Awaited, perform: impl FnOnce() -> R) -> R {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            AHEAD_OF_TIME.set(None);
+        }
+    }
+    AHEAD_OF_TIME.set(Some(awaited));
+    let _reset = Reset;
+    perform()
 }
 
 impl Patience<'_> {
     /// Starts the time again, because something has moved.
     pub fn renew(&mut self) {
-        self.since = Instant::now();
+        self.since.set(Instant::now());
     }
 
     /// Returns the time left, at most `slice`: how long to sleep before the next check.
     pub fn slice(&self, slice: Duration) -> Duration {
-        let left = self.health.timeout.saturating_sub(self.since.elapsed());
+        let left = self.health.timeout.saturating_sub(self.since.get().elapsed());
         left.min(slice)
     }
 
@@ -272,7 +295,11 @@ impl Patience<'_> {
             self.keep_note();
             return Err(error);
         }
-        let waited = self.since.elapsed();
+        if self.awaited.as_ref().is_some_and(|awaited| !awaited.is_awaited()) {
+            self.since.set(Instant::now());
+            return Ok(());
+        }
+        let waited = self.since.get().elapsed();
         if waited < self.health.timeout {
             if self.note.get() == Note::NotYet && waited > self.health.timeout / 4 {
                 self.leave_note(&missing());

@@ -4,6 +4,7 @@
 use super::error::CollectiveError;
 use super::group_core::BlockedTime;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -15,6 +16,29 @@ pub struct Pending<O> {
     slot: Arc<Slot<O>>,
     /// Counts the time spent in `wait`.
     blocked: Option<Arc<BlockedTime>>,
+    awaited: Option<Awaited>,
+}
+
+/// Whether somebody waits for a call that was started ahead of its time, or has dropped its handle.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Awaited(Arc<AtomicBool>);
+
+impl Awaited {
+    pub fn is_awaited(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl<O> Drop for Pending<O> {
+    fn drop(&mut self) {
+        if let Some(awaited) = &self.awaited {
+            awaited.set();
+        }
+    }
 }
 
 struct Slot<O> {
@@ -38,7 +62,14 @@ impl<O> Pending<O> {
                 completed: Condvar::new(),
             }),
             blocked: None,
+            awaited: None,
         }
+    }
+
+    /// Returns the handle of a call that runs out of patience only while it is waited for.
+    pub(crate) fn ahead_of_its_time(mut self, awaited: &Awaited) -> Self {
+        self.awaited = Some(awaited.clone());
+        self
     }
 
     /// Returns a handle and the other end, which completes it. `abandoned` is the error when the
@@ -53,7 +84,12 @@ impl<O> Pending<O> {
             abandoned: Some(abandoned),
         };
         let blocked = Some(blocked);
-        (Pending { slot, blocked }, completion)
+        let pending = Pending {
+            slot,
+            blocked,
+            awaited: None,
+        };
+        (pending, completion)
     }
 
     /// Waits for the call and returns its buffer. Bounded, because every wait of the call is.
@@ -61,6 +97,9 @@ impl<O> Pending<O> {
     /// # Errors
     /// The error of the call.
     pub fn wait(self) -> Result<O, CollectiveError> {
+        if let Some(awaited) = &self.awaited {
+            awaited.set();
+        }
         let mut result = self.slot.lock();
         if let Some((result, _)) = result.take() {
             return result;

@@ -270,6 +270,17 @@ impl ProcessGroup {
         })
     }
 
+    /// Starts [`send`](Self::send) of a buffer that is of no further use here: it is freed once it has been handed over.
+    #[track_caller]
+    pub fn send_owned_start<T: CollectiveElement>(&self, buffer: Vec<T>, to: usize) -> Pending<()> {
+        match self.transfer::<T>(Operation::Send, buffer.len(), to) {
+            Ok(call) => self.core().start(call, self.note.as_ref(), move |engine, call| {
+                engine.send(call, cast_slice(&buffer))
+            }),
+            Err(error) => Pending::ready(Err(error)),
+        }
+    }
+
     /// Fills `buffer` with what the rank with group index `from` sends.
     ///
     /// # Errors

@@ -50,7 +50,7 @@ impl<B: HookBackend> Binding<B> {
             .map(|parameter| declaration_of(parameter, context))
             .collect::<Result<Vec<_>, _>>()?;
         let lengths: Vec<usize> = trained.iter().map(|p| p.len()).collect();
-        let layout = BucketLayout::new(&lengths, bucket_size, |number| declarations[number].is_tied);
+        let layout = BucketLayout::new(&lengths, bucket_size, |number| declarations[number].is_reused);
         let mut numbers = HashMap::new();
         let mut entries = Vec::with_capacity(trained.len());
         for (number, (parameter, declaration)) in trained.iter().zip(declarations).enumerate() {
@@ -130,6 +130,7 @@ fn declaration_of(parameter: &ParameterEntry, context: &ParallelContext) -> Resu
             placement: Placement::whole(parameter.shape.clone()),
             distribution: Distribution::Replicated,
             is_tied: false,
+            is_reused: false,
         }),
     }
 }

@@ -21,7 +21,7 @@ pub struct BucketSlot {
 pub struct BucketLayout {
     slots: Vec<BucketSlot>,
     lengths: Vec<usize>,
-    /// The number of buckets that may be reduced during the backward pass: the ones behind them hold tied parameters.
+    /// The number of buckets that may be reduced during the backward pass: the ones behind them hold reused parameters.
     num_early: usize,
 }
 
@@ -30,9 +30,9 @@ impl BucketLayout {
     ///
     /// The last parameter goes into the first bucket: gradients become complete from the output of a model to its
     /// input, and buckets are reduced in the order of their numbers. A bucket is closed by the parameter that fills
-    /// it, which may reach beyond `bucket_size`; no parameter is cut. Parameters that `is_tied` says yes to, by their
+    /// it, which may reach beyond `bucket_size`; no parameter is cut. Parameters that `is_reused` says yes to, by their
     /// numbers, have buckets of their own behind all others: they are complete when the whole backward pass is.
-    pub fn new(parameter_lengths: &[usize], bucket_size: usize, is_tied: impl Fn(usize) -> bool) -> Self {
+    pub fn new(parameter_lengths: &[usize], bucket_size: usize, is_reused: impl Fn(usize) -> bool) -> Self {
         let empty = BucketSlot {
             bucket: 0,
             offset: 0,
@@ -42,10 +42,10 @@ impl BucketLayout {
         let mut slots = vec![empty; parameter_lengths.len()];
         let mut lengths: Vec<usize> = Vec::new();
         let mut num_early = 0;
-        for tied in [false, true] {
+        for reused in [false, true] {
             let mut is_open = false;
             for (number, &len) in parameter_lengths.iter().enumerate().rev() {
-                if is_tied(number) != tied {
+                if is_reused(number) != reused {
                     continue;
                 }
                 if !is_open {
@@ -61,7 +61,7 @@ impl BucketLayout {
                 lengths[bucket] += len;
                 is_open = lengths[bucket] < bucket_size;
             }
-            if !tied {
+            if !reused {
                 num_early = lengths.len();
             }
         }

@@ -29,6 +29,19 @@ pub enum DataParallelError {
         /// The first rank that differs from it.
         other: usize,
     },
+    /// Tied parameters that only one of the first and the last pipeline stage has.
+    #[error(
+        "ranks {first} and {other}, the first and the last stage of a pipeline, must declare the same tied parameters; \
+         here they are {mine:?}"
+    )]
+    TiedParametersDiffer {
+        /// What is declared on this rank.
+        mine: Vec<String>,
+        /// The first stage's rank.
+        first: usize,
+        /// The last stage's rank.
+        other: usize,
+    },
     /// burn's own dropout in a tensor-parallel model.
     #[error(
         "the module has burn's Dropout, which drops other elements on each of the {tensor} tensor-parallel ranks; \

@@ -218,17 +218,20 @@ impl ReducedGradients {
         if group.size() == 1 || slots.is_empty() {
             return Ok(());
         }
-        let mut together = FlatBuffer::zeros(slots.iter().map(|slot| slot.len).sum(), dtype);
+        // Each gradient, and the flag that says whether there is one: a copy that got none moves with one that did.
+        let mut together = FlatBuffer::zeros(slots.iter().map(|slot| slot.len + 1).sum(), dtype);
         let mut to = 0;
         for slot in &slots {
             together.copy_from(to, &self.buckets[slot.bucket], slot.offset, slot.len);
-            to += slot.len;
+            together.copy_from(to + slot.len, &self.buckets[slot.bucket], slot.flag, 1);
+            to += slot.len + 1;
         }
         together.all_reduce(ReduceOp::Sum, group)?;
         let mut from = 0;
         for slot in &slots {
             self.buckets[slot.bucket].copy_from(slot.offset, &together, from, slot.len);
-            from += slot.len;
+            self.buckets[slot.bucket].copy_from(slot.flag, &together, from + slot.len, 1);
+            from += slot.len + 1;
         }
         Ok(())
     }

@@ -25,4 +25,5 @@ pub use hook::{GradientSink, HookBackend};
 pub use partial::sum_partial_gradients;
 pub use replica_check::check_replicas;
 pub use sync::WeightSync;
+pub(crate) use wrapper::has_foreign_dropout;
 pub use wrapper::{DataParallelConfig, DistributedDataParallel, StepPart};

@@ -25,9 +25,9 @@ struct State {
     group: ProcessGroup,
     op: ReduceOp,
     buckets: Vec<Bucket>,
-    /// What the backward pass at hand gave to tied parameters: a pass may reach one twice, in graphs of its own, and the
+    /// What the backward pass at hand gave to reused parameters: a pass may reach one twice, in graphs of its own, and the
     /// sum must have the bits that one graph gives it.
-    tied: HashMap<usize, TensorData>,
+    reused: HashMap<usize, TensorData>,
     /// Whether a parameter has received a gradient in this step.
     received: Vec<bool>,
     /// Whether a parameter has received a gradient of its last micro-batch.
@@ -72,7 +72,7 @@ impl Reducer {
                 group,
                 op,
                 buckets,
-                tied: HashMap::new(),
+                reused: HashMap::new(),
                 is_last_micro_batch: false,
                 launched: 0,
             }),
@@ -113,7 +113,7 @@ impl Reducer {
 
     /// Ends a backward pass.
     pub(super) fn end_pass(&self) {
-        self.lock().add_tied();
+        self.lock().add_reused();
     }
 
     /// Whether the step's buckets have been launched and not yet been given back.
@@ -124,7 +124,7 @@ impl Reducer {
     /// Launches what has not been launched, zero-filling parameters without a gradient.
     pub(super) fn launch_rest(&self) {
         let mut state = self.lock();
-        state.add_tied();
+        state.add_reused();
         state.clear_missing();
         while state.launched < state.buckets.len() {
             state.launch_next();
@@ -176,7 +176,7 @@ impl GradientSink for Reducer {
             slot.len
         );
         if slot.bucket >= state.layout.num_early() {
-            let sum = match state.tied.remove(&index) {
+            let sum = match state.reused.remove(&index) {
                 None => gradient,
                 Some(other) => {
                     let mut sum = FlatBuffer::zeros(slot.len, state.dtype);
@@ -185,7 +185,7 @@ impl GradientSink for Reducer {
                     sum.tensor_data(0, vec![slot.len])
                 }
             };
-            state.tied.insert(index, sum);
+            state.reused.insert(index, sum);
             return;
         }
         state.add(index, &gradient);
@@ -200,7 +200,7 @@ impl GradientSink for Reducer {
 
 impl State {
     fn begin_step(&mut self) {
-        self.tied.clear();
+        self.reused.clear();
         self.received.fill(false);
         self.completed.fill(false);
         self.missing = self.layout.parameters_per_bucket();
@@ -208,9 +208,9 @@ impl State {
         self.launched = 0;
     }
 
-    /// Adds the gradients of the pass at hand to those of tied parameters.
-    fn add_tied(&mut self) {
-        for (index, gradient) in std::mem::take(&mut self.tied) {
+    /// Adds the gradients of the pass at hand to those of reused parameters.
+    fn add_reused(&mut self) {
+        for (index, gradient) in std::mem::take(&mut self.reused) {
             self.add(index, &gradient);
         }
     }
@@ -221,7 +221,7 @@ impl State {
         let Bucket::Filling(buffer) = &mut self.buckets[slot.bucket] else {
             panic!(
                 "a gradient of parameter {index} came after its bucket was reduced: a hooked module serves one forward \
-                 pass only, and a parameter that several segments of a stage use must be declared as tied"
+                 pass only, and a parameter that several segments of a stage use must be declared as reused"
             );
         };
         buffer.accumulate(slot.offset, gradient, first);

@@ -3,7 +3,7 @@
 //! Called when a module is wrapped with [`WeightSync::Verify`](super::WeightSync), and by the trainer every so many
 //! steps: replicas are checked, not assumed.
 
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Tensor, backend::Backend};
@@ -50,6 +50,19 @@ pub(super) fn compare_tied<B: Backend, M: Module<B>>(
     let hashes = hash_parameters::<B, M>(module, |index| is_tied(&entries[index]));
     let names = entries.iter().filter(|entry| is_tied(entry));
     let named: Vec<(String, i64)> = names.map(|entry| display_name(entry, context)).zip(hashes).collect();
+    // Both stages must have declared the same; one that has none must not leave the other waiting.
+    let mut hasher = DefaultHasher::new();
+    named.iter().for_each(|(name, _)| name.hash(&mut hasher));
+    let mine = hasher.finish() as i64;
+    let mut declared = vec![0; group.size()];
+    group.all_gather(&[mine], &mut declared)?;
+    if let Some(other) = declared.iter().position(|&names| names != declared[0]) {
+        return Err(DataParallelError::TiedParametersDiffer {
+            mine: named.into_iter().map(|(name, _)| name).collect(),
+            first: group.ranks()[0],
+            other: group.ranks()[other],
+        });
+    }
     compare(&named, group)
 }
 

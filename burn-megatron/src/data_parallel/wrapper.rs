@@ -173,7 +173,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Says which part of the step the next backward pass is, for the parameters that it reaches.
     ///
-    /// Behind the last one that reaches a parameter no other may follow in the step, unless the parameter is tied.
+    /// Behind the last one that reaches a parameter no other may follow in the step, unless the parameter is reused.
     pub fn expect(&self, part: StepPart) {
         self.binding.reducer.expect_last_micro_batch(part == StepPart::Last);
     }
@@ -182,6 +182,13 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// summed first, and added to the step's then, so that it does not matter how many they were.
     pub fn end_pass(&self) {
         self.binding.reducer.end_pass();
+    }
+
+    /// Forgets what the step has accumulated, for a caller whose forward or backward pass has failed.
+    pub fn forget_step(&mut self) {
+        self.is_step_begun = false;
+        // The failure that brought the caller here is the one to tell.
+        let _ = self.binding.reducer.forget_step();
     }
 
     /// Launches what has not been launched of the step's reductions.
@@ -281,10 +288,15 @@ fn refuse_foreign_dropout<M: std::fmt::Debug>(module: &M, context: &ParallelCont
     if tensor == 1 {
         return Ok(());
     }
-    match shows_active_dropout(&format!("{module:?}")) {
+    match has_foreign_dropout(module) {
         true => Err(DataParallelError::ForeignDropout { tensor }),
         false => Ok(()),
     }
+}
+
+/// Whether a module shows burn's own `Dropout`, active, when printed.
+pub(crate) fn has_foreign_dropout<M: std::fmt::Debug>(module: &M) -> bool {
+    shows_active_dropout(&format!("{module:?}"))
 }
 
 /// Whether a printed module has a `Dropout { prob: p }` with p above zero; `AlphaDropout` is another type.

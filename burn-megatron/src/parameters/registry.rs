@@ -22,6 +22,8 @@ pub struct Declaration {
     /// Whether the model uses it at its start and at its end: the first and the last pipeline stage each have a copy,
     /// whose gradients are summed.
     pub is_tied: bool,
+    /// Whether several segments of one stage use it, so that a pass gives it several gradients.
+    pub is_reused: bool,
 }
 
 /// A parameter that cannot be handled as it stands.
@@ -76,6 +78,17 @@ impl ParameterRegistry {
         let mut inner = self.lock();
         let declaration = inner.declarations.get_mut(&id).expect("declared when it was made");
         declaration.is_tied = true;
+        declaration.is_reused = true;
+    }
+
+    /// Adds to a parameter's declaration that several segments of one stage use it.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub fn declare_reused(&self, id: ParamId) {
+        let mut inner = self.lock();
+        let declaration = inner.declarations.get_mut(&id).expect("declared when it was made");
+        declaration.is_reused = true;
     }
 
     /// What a parameter has declared, if it has.

@@ -16,6 +16,30 @@ pub enum PipelineError {
     /// The gradients' part of the step failed.
     #[error(transparent)]
     DataParallel(#[from] DataParallelError),
+    /// Ranks of a pipeline with different schedules.
+    #[error(
+        "the stages of a pipeline must have one schedule, but that of rank {other} is not that of rank {first}: give \
+         every rank the same schedule, chunks and micro-batches (rank {rank} has {here})"
+    )]
+    SchedulesDiffer {
+        /// This rank.
+        rank: usize,
+        /// This rank's schedule, in words.
+        here: String,
+        /// The first stage's rank.
+        first: usize,
+        /// The first rank whose schedule is another.
+        other: usize,
+    },
+    /// burn's own dropout where a segment is recomputed.
+    #[error(
+        "rank {rank}: the stage has burn's Dropout and recomputes a segment, but it drops other elements the second \
+         time; use burn_megatron::random::Dropout, which drops the same"
+    )]
+    ForeignDropout {
+        /// This rank.
+        rank: usize,
+    },
     /// A schedule for another number of stages.
     #[error("rank {rank}: the schedule is for {scheduled} stages, but the pipeline group has {ranks} ranks")]
     Stages {

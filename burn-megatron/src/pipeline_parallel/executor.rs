@@ -4,8 +4,9 @@
 //! own. What the schedule allows at a channel capacity of zero is allowed here too, and more: sends never block, and
 //! receives are posted before they are needed, so that transfers overlap with what is computed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use burn::module::{AutodiffModule, Module};
 use burn::tensor::{DType, Tensor};
@@ -20,7 +21,7 @@ use super::traffic::Traffic;
 use super::work::{Evaluation, Training, Work};
 use crate::collectives::{CollectiveBackend, catch_collective_error};
 use crate::context::ParallelContext;
-use crate::data_parallel::DistributedDataParallel;
+use crate::data_parallel::{DistributedDataParallel, has_foreign_dropout};
 use crate::parameters::list_parameters;
 
 /// Runs a schedule on this rank's stage.
@@ -30,13 +31,18 @@ pub struct PipelineExecutor {
     context: ParallelContext,
     boundary: Boundary,
     timeline: Timeline,
+    /// Whether the stage has been found free of what cannot be recomputed.
+    is_examined: Cell<bool>,
 }
 
 impl PipelineExecutor {
     /// Returns the executor of a schedule, which is checked first.
     ///
+    /// # Communication
+    /// One all-gather of one number over the pipeline group: all stages must have the same schedule.
+    ///
     /// # Errors
-    /// When the schedule is wrong, or not for this pipeline.
+    /// When the schedule is wrong, not for this pipeline, or not that of the other stages.
     pub fn new(schedule: Schedule, context: &ParallelContext) -> Result<Self, PipelineError> {
         schedule.check(0)?;
         let ranks = context.pipeline_group().size();
@@ -47,11 +53,13 @@ impl PipelineExecutor {
                 ranks,
             });
         }
+        check_agreement(&schedule, context)?;
         Ok(Self {
             schedule,
             context: context.clone(),
             boundary: Boundary::new(context),
             timeline: Timeline::default(),
+            is_examined: Cell::new(false),
         })
     }
 
@@ -89,6 +97,7 @@ impl PipelineExecutor {
         M: AutodiffModule<B> + PipelineStage<B, D>,
     {
         self.check_sizes(stages.module().len(), micro_batches.len())?;
+        self.examine::<B, M, D>(stages.module())?;
         stages.begin()?;
         let kind = kind_of::<B, Vec<M>>(stages.module());
         let mut last_backward = vec![None; self.schedule.num_chunks];
@@ -105,10 +114,19 @@ impl PipelineExecutor {
             passes: HashMap::new(),
             values: RefCell::new(vec![None; micro_batches.len()]),
         };
-        catch_collective_error(|| self.run::<B::InnerBackend, D>(&mut work, kind))??;
+        let done = catch_collective_error(|| self.run::<B::InnerBackend, D>(&mut work, kind));
+        let done = done.map_err(PipelineError::from).flatten();
         let values = work.values.into_inner().into_iter().flatten().collect();
-        stages.launch();
-        Ok(values)
+        match done {
+            Ok(()) => {
+                stages.launch();
+                Ok(values)
+            }
+            Err(error) => {
+                stages.forget_step();
+                Err(error)
+            }
+        }
     }
 
     /// Runs all micro-batches forward with the chunks of a model without autodiff; calls `losses` on the last stage with
@@ -137,6 +155,27 @@ impl PipelineExecutor {
             losses,
         };
         catch_collective_error(|| self.run::<B, D>(&mut work, kind))?
+    }
+
+    /// Refuses, the first time, burn's dropout in a stage that is recomputed.
+    fn examine<B, M, const D: usize>(&self, chunks: &[M]) -> Result<(), PipelineError>
+    where
+        B: PipelineBackend,
+        M: AutodiffModule<B> + PipelineStage<B, D>,
+    {
+        let recomputes = |chunk: &M| (0..chunk.num_segments()).any(|segment| chunk.is_recomputed(segment));
+        if self.is_examined.replace(true) {
+            return Ok(());
+        }
+        match chunks
+            .iter()
+            .any(|chunk| recomputes(chunk) && has_foreign_dropout(chunk))
+        {
+            true => Err(PipelineError::ForeignDropout {
+                rank: self.context.rank(),
+            }),
+            false => Ok(()),
+        }
     }
 
     fn check_sizes(&self, chunks: usize, micro_batches: usize) -> Result<(), PipelineError> {
@@ -188,6 +227,9 @@ impl PipelineExecutor {
                     recvs.iter().for_each(|message| traffic.receive(message));
                 }
             }
+            if self.schedule.is_forward_only {
+                traffic.wait_for_sends(2 * self.schedule.num_stages())?;
+            }
         }
         Ok(traffic.finish()?)
     }
@@ -217,11 +259,43 @@ impl PipelineExecutor {
         let output = self
             .timeline
             .measure(activity, label, || work.run(direction, task, input));
+        let is_last = here + 1 == self.schedule.num_stages() * self.schedule.num_chunks;
+        assert!(
+            direction == Direction::Backward || output.is_none() == is_last,
+            "virtual stage {here} of {} must give {}",
+            self.schedule.num_stages() * self.schedule.num_chunks,
+            if is_last {
+                "losses, and gave an activation"
+            } else {
+                "an activation, and gave losses"
+            }
+        );
         // None where the model ends: the losses, and the gradient of the samples.
         if let Some(output) = output {
             traffic.put((direction, task.micro_batch, here), output);
         }
         Ok(())
+    }
+}
+
+/// Compares the schedule over the stages: lists that do not belong together could pair messages of equal length.
+fn check_agreement(schedule: &Schedule, context: &ParallelContext) -> Result<(), PipelineError> {
+    let group = context.pipeline_group();
+    let mut hasher = DefaultHasher::new();
+    schedule.hash(&mut hasher);
+    let mut hashes = vec![0; group.size()];
+    group.all_gather(&[hasher.finish() as i64], &mut hashes)?;
+    match hashes.iter().position(|&hash| hash != hashes[0]) {
+        None => Ok(()),
+        Some(other) => Err(PipelineError::SchedulesDiffer {
+            rank: context.rank(),
+            here: format!(
+                "{} chunks and {} micro-batches",
+                schedule.num_chunks, schedule.num_micro_batches
+            ),
+            first: group.ranks()[0],
+            other: group.ranks()[other],
+        }),
     }
 }
 

@@ -47,8 +47,8 @@ pub trait PipelineStage<B: Backend, const D: usize> {
 
     /// Runs one segment. `input` is the output of the segment before, or that of the stage.
     ///
-    /// A parameter that several segments use must be declared as tied (see
-    /// [`ParallelContext::declare_tied`](crate::context::ParallelContext::declare_tied)).
+    /// A parameter that several segments use must be declared as reused (see
+    /// [`ParallelContext::declare_reused`](crate::context::ParallelContext::declare_reused)).
     fn forward_segment(
         &self,
         segment: usize,

@@ -12,7 +12,7 @@ use super::schedule::{Action, Direction, Message};
 use super::timeline::{Activity, Timeline, TimelineLabel};
 use crate::collectives::{CollectiveBackend, CollectiveError, PendingSend};
 
-/// How many receives are under way before they are needed: one per direction. Each holds memory for its tensor.
+/// How many receives are under way before they are needed: an exchange has two at most. Each holds memory for its tensor.
 const RECEIVES_AHEAD: usize = 2;
 
 /// What identifies a tensor between two virtual stages: the direction, the micro-batch, and the virtual stage that
@@ -158,6 +158,19 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
             "a checked schedule consumes everything, but {:?} are left",
             self.tensors.keys()
         );
+        Ok(())
+    }
+
+    /// Waits until no more than `most` sends are under way. Nothing else holds a fast stage back where no gradients come
+    /// back.
+    pub(super) fn wait_for_sends(&mut self, most: usize) -> Result<(), CollectiveError> {
+        while self.sending.len() > most {
+            let (pending, label, started) = self.sending.remove(0);
+            let waited = Instant::now();
+            pending.wait()?;
+            self.timeline.record(Activity::Wait, label, waited, Instant::now());
+            self.timeline.record(Activity::Send, label, started, Instant::now());
+        }
         Ok(())
     }
 

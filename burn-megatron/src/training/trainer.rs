@@ -49,6 +49,9 @@ pub enum TrainingError {
         /// The step, counted from 1.
         step: u64,
     },
+    /// No token of the validation counts, on any rank.
+    #[error("there is no token to validate on: no micro-batches were given, or every token is masked")]
+    NothingToValidate,
     /// A loss or a gradient is infinite or not a number.
     #[error(
         "the {what} of step {step} is {value} on rank {rank}{parameter}; \
@@ -249,22 +252,28 @@ where
             .iter()
             .map(|micro_batch| TokenBatch::new(micro_batch, self.config.seed, 0))
             .collect();
-        let schedule = ScheduleConfig {
-            kind: ScheduleKind::GPipe,
-            num_stages: self.context.grid().pipeline_parallel_size(),
-            num_chunks: chunks.len(),
-            num_micro_batches: batches.len(),
-        };
-        let schedule = schedule.forward_only().map_err(PipelineError::from)?;
         let mut total = [0.0, 0.0];
-        PipelineExecutor::new(schedule, &self.context)?.evaluate(&chunks, &batches, |number, losses| {
-            let mask = micro_batches[number].loss_mask.as_deref();
-            let (sum, count) = masked_sum(&host_losses(losses), mask);
-            total[0] += sum;
-            total[1] += count;
-        })?;
+        // The share of a data-parallel rank may be empty.
+        if !batches.is_empty() {
+            let schedule = ScheduleConfig {
+                kind: ScheduleKind::GPipe,
+                num_stages: self.context.grid().pipeline_parallel_size(),
+                num_chunks: chunks.len(),
+                num_micro_batches: batches.len(),
+            };
+            let schedule = schedule.forward_only().map_err(PipelineError::from)?;
+            PipelineExecutor::new(schedule, &self.context)?.evaluate(&chunks, &batches, |number, losses| {
+                let mask = micro_batches[number].loss_mask.as_deref();
+                let (sum, count) = masked_sum(&host_losses(losses), mask);
+                total[0] += sum;
+                total[1] += count;
+            })?;
+        }
         self.context.data_group().all_reduce(&mut total, ReduceOp::Sum)?;
         self.context.pipeline_group().all_reduce(&mut total, ReduceOp::Sum)?;
+        if total[1] == 0.0 {
+            return Err(TrainingError::NothingToValidate);
+        }
         Ok(total[0] / total[1])
     }
 

@@ -63,6 +63,12 @@ pub enum GptError {
         /// The pipeline-parallel size.
         pipeline: usize,
     },
+    /// Several chunks on the one stage that there is.
+    #[error("a model on one pipeline stage is one chunk, got a layer layout of {num_chunks}")]
+    ChunksOfOneStage {
+        /// The layout's chunks per stage.
+        num_chunks: usize,
+    },
     /// A layer layout for something else.
     #[error(
         "the layer layout must be for {n_layers} layers on {pipeline} stages, got one for {layout_layers} layers on \

@@ -104,6 +104,11 @@ impl GptConfig {
                 layout_stages: layers.num_stages(),
             });
         }
+        if pipeline == 1 && layers.num_chunks() > 1 {
+            return Err(GptError::ChunksOfOneStage {
+                num_chunks: layers.num_chunks(),
+            });
+        }
         let stage = context.coordinates().pipeline;
         let parts = (0..layers.num_chunks()).map(|chunk| chunk * pipeline + stage);
         parts

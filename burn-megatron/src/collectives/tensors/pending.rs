@@ -9,7 +9,7 @@ use crate::collectives::{CollectiveElement, CollectiveError, Pending};
 
 /// A tensor that is being sent.
 #[must_use = "a transfer that fails says so in `wait`"]
-pub struct PendingSend(Box<dyn Transfer<()>>);
+pub struct PendingSend(Pending<()>);
 
 /// A tensor that is being received.
 #[must_use = "the tensor comes from `wait`"]
@@ -22,9 +22,9 @@ trait Transfer<O> {
 }
 
 impl PendingSend {
-    /// Returns the handle of a transfer whose elements are of no further use here.
-    pub(super) fn new<T: 'static>(pending: Pending<Vec<T>>) -> Self {
-        Self(Box::new(pending))
+    /// Returns the handle of a transfer.
+    pub(super) fn new(pending: Pending<()>) -> Self {
+        Self(pending)
     }
 
     /// Returns the moment at which the tensor had been handed over, if it has.
@@ -87,16 +87,6 @@ impl<B: Backend, O, F: FnOnce(FloatTensor<B>) -> O> Transfer<O> for Wrapped<B, F
 
     fn wait(self: Box<Self>) -> Result<O, CollectiveError> {
         self.inner.wait().map(self.wrap)
-    }
-}
-
-impl<T> Transfer<()> for Pending<Vec<T>> {
-    fn finished_at(&self) -> Option<Instant> {
-        Pending::finished_at(self)
-    }
-
-    fn wait(self: Box<Self>) -> Result<(), CollectiveError> {
-        Pending::wait(*self).map(drop)
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) fn send_start<B: Backend>(tensor: FloatTensor<B>, to: usize, group: &
     let data = read::<B>(tensor);
     with_float!(data.dtype, T => {
         let elements = data.into_vec::<T>().expect("matched on the element type");
-        PendingSend::new(group.send_start(elements, to))
+        PendingSend::new(group.send_owned_start(elements, to))
     })
 }
 

@@ -100,7 +100,7 @@ pub enum Action {
 }
 
 /// The lists of all stages for one step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Schedule {
     /// Chunks per stage: v.
     pub num_chunks: usize,
