@@ -22,6 +22,8 @@ const TP2DP2: Layout = layout("tp2dp2", 2, false, 2);
 const TP2SPDP2: Layout = layout("tp2spdp2", 2, true, 2);
 const PP4: Layout = layout("pp4", 1, false, 1).stages(4, 1);
 const PP2V2: Layout = layout("pp2v2", 1, false, 1).stages(2, 2);
+const PP2V2DP2: Layout = layout("pp2v2dp2", 1, false, 2).stages(2, 2);
+const TP2SPPP2V2: Layout = layout("tp2sppp2v2", 2, true, 1).stages(2, 2);
 const TP2PP2: Layout = layout("tp2pp2", 2, false, 1).stages(2, 1);
 const PP2DP2: Layout = layout("pp2dp2", 1, false, 2).stages(2, 1);
 const TP2SPPP2DP2: Layout = layout("tp2sppp2dp2", 2, true, 2).stages(2, 1);
@@ -141,6 +143,16 @@ fn staged() -> impl Iterator<Item = (Layout, Settings)> {
         (PP2V2, even),
         (PP2V2, recompute("uniform1", untied)),
         (PP2V2, layers("Ett|t|t|L", f32)),
+        (
+            PP2V2,
+            Settings {
+                schedule: "interleaved:4",
+                ..recompute("uniform1", even)
+            },
+        ),
+        (PP2V2DP2, even),
+        (TP2SPPP2V2, f32),
+        (PP4, gpipe(recompute("block1", even))),
         (TP2PP2, even),
         (TP2PP2, recompute("uniform1", f32)),
         (TP2PP2, gpipe(untied)),

@@ -13,41 +13,59 @@ use crate::harness::{Case, Job};
 pub const NAME: &str = "fault";
 
 pub fn trials() -> Vec<Trial> {
-    let job = |victim: usize, signal: i32| {
+    let job = |victim: usize, signal: i32, timeout_secs: u64| {
         let case = PP2
             .describe(Case::new("pipeline").with("check", NAME), "f32")
             .with("chunks", PP2.chunks)
             .with("victim", victim)
             .with("signal", signal)
-            .with("timeout_secs", 2);
+            .with("timeout_secs", timeout_secs);
         Job::new(case, PP2.world_size())
     };
+    const SLEEP: i32 = 0;
     let killed = 128 + libc::SIGKILL;
+    let ended = 128 + libc::SIGTERM;
     vec![
+        // Silence is told at three quarters of the timeout.
         first_cause(
-            job(0, libc::SIGSTOP),
-            "hung_first_stage_is_named_with_the_activation_that_it_owes",
+            job(0, libc::SIGSTOP, 8),
+            "stopped_first_stage_is_named_as_silent",
             killed,
             &[
                 "[launcher] rank 0 (pid ",
-                ") failed first: killed by signal 9 (SIGKILL) by the launcher (did not come to recv of 225 f32 from \
-                 rank 0 (call 2) [activation of micro-batch 2 from virtual stage 0] of group pipeline [0, 1]; rank 1 ",
+                ") failed first: killed by signal 9 (SIGKILL) by the launcher (silent: no heartbeat for ",
+                "group pipeline [0, 1]: recv of 225 f32 from rank 0 (call 2) [activation of micro-batch 2 from virtual \
+                 stage 0] stopped because rank 0 on host",
+                "then rank 1: exit code 75 (because another rank failed)",
+            ],
+        ),
+        // It has posted the receive of a gradient long before: that it is not there yet is nobody's fault.
+        first_cause(
+            job(0, SLEEP, 2),
+            "hung_first_stage_is_named_with_the_activation_that_it_owes",
+            ended,
+            &[
+                "[launcher] rank 0 (pid ",
+                ") failed first: killed by signal 15 (SIGTERM) by the launcher (late: its heartbeats arrive, ",
+                "did not come to recv of 225 f32 from rank 0 (call 2) [activation of micro-batch 2 from virtual stage 0] \
+                 of group pipeline [0, 1]; rank 1 ",
                 "then rank 1: exit code 75 (because another rank failed)",
             ],
         ),
         first_cause(
-            job(1, libc::SIGSTOP),
+            job(1, SLEEP, 2),
             "hung_last_stage_is_named_with_the_gradient_that_it_owes",
-            killed,
+            ended,
             &[
                 "[launcher] rank 1 (pid ",
-                ") failed first: killed by signal 9 (SIGKILL) by the launcher (did not come to recv of 225 f32 from \
-                 rank 1 (call 2) [gradient of micro-batch 2 from virtual stage 1] of group pipeline-backward [0, 1]; ",
+                ") failed first: killed by signal 15 (SIGTERM) by the launcher (late: its heartbeats arrive, ",
+                "did not come to recv of 225 f32 from rank 1 (call 2) [gradient of micro-batch 2 from virtual stage 1] \
+                 of group pipeline-backward [0, 1]; ",
                 "then rank 0: exit code 75 (because another rank failed)",
             ],
         ),
         first_cause(
-            job(0, libc::SIGKILL),
+            job(0, libc::SIGKILL, 2),
             "killed_first_stage_is_named_with_the_activation_that_it_owes",
             killed,
             &[
@@ -58,7 +76,7 @@ pub fn trials() -> Vec<Trial> {
             ],
         ),
         first_cause(
-            job(1, libc::SIGKILL),
+            job(1, libc::SIGKILL, 2),
             "killed_last_stage_is_named_with_the_gradient_that_it_owes",
             killed,
             &[

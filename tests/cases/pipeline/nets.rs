@@ -171,8 +171,12 @@ impl<T: Backend> Part<T> {
         if let Some(signal) = samples.signal {
             // What was sent so far has left.
             std::thread::sleep(std::time::Duration::from_millis(300));
-            // SAFETY: stops or kills this very process.
-            unsafe { libc::raise(signal) };
+            match signal {
+                // Hangs, as far as this thread goes; heartbeats and what was started go on.
+                0 => std::thread::sleep(std::time::Duration::from_secs(30)),
+                // SAFETY: stops or kills this very process.
+                _ => drop(unsafe { libc::raise(signal) }),
+            }
         }
         let is_end = layers.end == self.layers.len();
         let device = self.devices().first().cloned().unwrap_or_default();
