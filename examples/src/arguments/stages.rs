@@ -1,7 +1,7 @@
 //! Flags of pipeline stages and of recomputation.
 
 use anyhow::ensure;
-use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
+use burn_megatron::pipeline_parallel::schedule::{Schedule, ScheduleConfig, ScheduleKind};
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 use clap::{Args, ValueEnum};
 use models::gpt::LayerRecompute;
@@ -95,20 +95,20 @@ impl StageArguments {
         })
     }
 
-    /// Checks that layers and micro-batches can be shared out so.
+    /// The layers of each virtual stage, and what each stage does in a step.
     ///
     /// # Errors
-    /// The first rule that is broken, with the values and the nearest valid ones.
-    pub fn validate(&self, sizes: LayerSizes, num_micro_batches: usize) -> anyhow::Result<()> {
-        self.layers(sizes)?;
+    /// When layers or micro-batches cannot be shared out so: the first rule that is broken, with the values and the
+    /// nearest valid ones.
+    pub fn plan(&self, sizes: LayerSizes, num_micro_batches: usize) -> anyhow::Result<(LayerLayout, Schedule)> {
+        let layers = self.layers(sizes)?;
         let config = ScheduleConfig {
             kind: self.schedule(sizes.num_chunks)?,
             num_stages: sizes.num_stages,
             num_chunks: sizes.num_chunks,
             num_micro_batches,
         };
-        config.schedule()?;
-        Ok(())
+        Ok((layers, config.schedule()?))
     }
 }
 
