@@ -550,6 +550,7 @@ impl TrainingArguments {
         let sizes = self.parallel.layer_sizes(model.n_layers)?;
         let num_micro_batches = training.num_micro_batches(grid.data_parallel_size())?;
         let (layers, schedule) = self.parallel.stages.plan(sizes, num_micro_batches)?;
+        self.model.recompute.validate_layers(&layers)?;
         let stage_bytes = model.memory_bytes(&MemorySetting {
             parallel: &parallel,
             layers: &layers,

@@ -146,11 +146,60 @@ impl RecomputeArguments {
         );
         Ok(())
     }
+
+    /// Checks that a chunk has as many layers as are to be recomputed.
+    ///
+    /// # Errors
+    /// When they are more than the largest chunk has, with the valid range.
+    pub fn validate_layers(&self, layers: &LayerLayout) -> anyhow::Result<()> {
+        let virtual_stages = 0..layers.num_virtual_stages();
+        let largest = virtual_stages.map(|stage| layers.range(stage).len()).max().unwrap_or(0);
+        if let Some(number) = self.recompute_num_layers.filter(|&number| number > largest) {
+            let chunk = match layers.num_virtual_stages() {
+                1 => "of the model",
+                _ => "of the largest chunk",
+            };
+            anyhow::bail!("--recompute-num-layers must lie between 1 and {largest}, the layers {chunk}, got {number}");
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_recomputed_layers_than_the_largest_chunk_has_are_refused() {
+        let validate = |number, num_stages, first| {
+            let sizes = LayerSizes {
+                n_layers: 8,
+                num_stages,
+                num_chunks: 1,
+            };
+            let recompute = RecomputeArguments {
+                recompute_num_layers: number,
+                ..RecomputeArguments::default()
+            };
+            let layers = LayerLayout::first_last(sizes, first, None).unwrap();
+            recompute.validate_layers(&layers).map_err(|error| error.to_string())
+        };
+        assert_eq!(validate(None, 8, None), Ok(()));
+        assert_eq!(validate(Some(8), 1, None), Ok(()));
+        assert_eq!(validate(Some(4), 2, None), Ok(()));
+        // The largest counts, not the first.
+        assert_eq!(validate(Some(6), 2, Some(2)), Ok(()));
+        let error = validate(Some(7), 2, Some(2)).unwrap_err();
+        assert!(
+            error.contains("between 1 and 6, the layers of the largest chunk, got 7"),
+            "{error}"
+        );
+        let error = validate(Some(9), 1, None).unwrap_err();
+        assert!(
+            error.contains("between 1 and 8, the layers of the model, got 9"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn flags_that_do_nothing_are_refused() {
