@@ -95,6 +95,31 @@ impl StageArguments {
         })
     }
 
+    /// The flags that were given, by their names.
+    pub fn given(&self) -> Vec<&'static str> {
+        let flags = [
+            ("--pipeline-schedule", self.pipeline_schedule.is_some()),
+            (
+                "--microbatch-group-size-per-virtual-pipeline-stage",
+                self.microbatch_group_size_per_virtual_pipeline_stage.is_some(),
+            ),
+            (
+                "--pipeline-model-parallel-layout",
+                self.pipeline_model_parallel_layout.is_some(),
+            ),
+            (
+                "--decoder-first-pipeline-num-layers",
+                self.decoder_first_pipeline_num_layers.is_some(),
+            ),
+            (
+                "--decoder-last-pipeline-num-layers",
+                self.decoder_last_pipeline_num_layers.is_some(),
+            ),
+        ];
+        let given = flags.into_iter().filter(|(_, is_given)| *is_given);
+        given.map(|(flag, _)| flag).collect()
+    }
+
     /// The layers of each virtual stage, and what each stage does in a step.
     ///
     /// # Errors
