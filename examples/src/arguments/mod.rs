@@ -240,10 +240,10 @@ pub struct LoggingArguments {
     /// Write one JSON object per step to this file
     #[arg(long, value_name = "PATH")]
     pub log_jsonl: Option<PathBuf>,
-    /// Tell each rank's time in compute and in waiting with every line of output, and name the slowest
+    /// Tell each rank's time in compute and in waiting with each line, and name the slowest
     #[arg(long)]
     pub log_stragglers: bool,
-    /// How much longer than the median a rank must compute to be named a straggler, as a share of the median
+    /// Share of the median by which a rank must compute longer to be named a straggler
     #[arg(long, value_name = "X", default_value_t = 0.1)]
     pub straggler_share: f64,
     /// Draw what each rank did when, and the simulated schedule below it, as an SVG
@@ -258,7 +258,7 @@ pub struct LoggingArguments {
     /// Last step of timeline and trace [default: profile-step-start]
     #[arg(long, value_name = "N")]
     pub profile_step_end: Option<u64>,
-    /// Stop all ranks after the step at which this time since the start is over; the exit code is 0
+    /// Stop all ranks, with exit code 0, after the step in which this time since the start ends
     #[arg(long, value_name = "MINUTES")]
     pub exit_duration_in_mins: Option<f64>,
 }

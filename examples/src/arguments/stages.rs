@@ -31,13 +31,13 @@ pub struct StageArguments {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Recomputation")]
 pub struct RecomputeArguments {
-    /// Compute attention weights again in the backward pass (selective), or whole layers (full)
+    /// What the backward pass computes again instead of the forward pass keeping it
     #[arg(long, value_enum, value_name = "WHAT")]
     pub recompute_granularity: Option<RecomputeGranularity>,
-    /// Which layers, with full: all, in groups that keep their input (uniform), or the first of each chunk (block)
+    /// Which layers are recomputed with full [default: uniform]
     #[arg(long, value_enum, value_name = "METHOD")]
     pub recompute_method: Option<RecomputeMethod>,
-    /// Layers of a group with uniform, recomputed layers of a chunk with block [default: 1]
+    /// Layers of a group with uniform, recomputed layers of each chunk with block [default: 1]
     #[arg(long, value_name = "N")]
     pub recompute_num_layers: Option<usize>,
 }
@@ -54,7 +54,7 @@ pub enum RecomputeGranularity {
 /// Which layers are recomputed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RecomputeMethod {
-    /// All, in groups.
+    /// All, in groups of which only the input is kept.
     Uniform,
     /// The first ones of each chunk, one by one.
     Block,
