@@ -8,13 +8,14 @@ use clap::builder::ArgPredicate;
 use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
 use examples::arguments::{
     CommunicationArguments, DataArguments, LoggingArguments, ModelArguments, NodeArguments, OptimizationArguments,
-    ParallelArguments, StageArguments, TrainingArguments,
+    ParallelArguments, RecomputeArguments, StageArguments, TrainingArguments,
 };
 
 use examples::layout::Layout;
 
-/// Defaults that differ from those of `pretrain_gpt`: settings that hide nothing (constant learning rate, dropout), and a model of odd sizes, small
-/// enough for seconds per layout. 4 ranks divide the heads, the tokens of a micro-batch and the micro-batches of a step.
+/// Defaults that differ from those of `pretrain_gpt`: settings that hide nothing (constant learning rate, dropout), and a
+/// model of odd sizes, small enough for seconds per layout. 4 ranks divide the heads, the tokens of a micro-batch and the
+/// micro-batches of a step.
 const DEFAULTS: [(&str, &str); 16] = [
     // Two stages of two chunks, or four stages, divide them.
     ("num_layers", "4"),
@@ -45,6 +46,9 @@ const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_attention_heads", "s
 /// All runs start from the same bits, see the same samples and drop the same elements, so whatever the layout, they
 /// must compute the same: the loss, every gradient and every parameter after every step are compared with those of the
 /// one-rank run. Biases and norms start with random values, since zeros hide errors.
+///
+/// The flags of pipeline stages are for the layouts with ppN. Those of recomputation are for every layout, and never for
+/// the one-rank run, so that they are put to the test as well: --layouts tp1 tests them on one rank.
 ///
 /// Prints one table, and writes comparison.csv, losses.csv, losses.svg and table.svg to the output folder. Each step's
 /// gradients and parameters lie in the folder for temporary files (TMPDIR) meanwhile: 16 bytes per parameter, rank and
@@ -86,6 +90,9 @@ pub struct WorkerArguments {
     /// The layout that this rank is part of
     #[arg(long, hide = true, requires = "worker_folder")]
     pub worker_layout: Option<Layout>,
+    /// This rank is the one that the layouts are compared with
+    #[arg(long, hide = true, requires = "worker_layout")]
+    pub worker_reference: bool,
     /// Where recordings go
     #[arg(long, hide = true)]
     pub worker_folder: Option<PathBuf>,
@@ -100,6 +107,33 @@ impl Arguments {
         let command = command();
         let parsed = Self::from_arg_matches(&command.clone().get_matches());
         parsed.unwrap_or_else(|error| error.format(&mut command.clone()).exit())
+    }
+
+    /// The arguments of the one-rank run that the layouts are compared with.
+    pub fn reference(&self) -> TrainingArguments {
+        let training = self.training(&Layout::ONE_RANK);
+        TrainingArguments {
+            model: ModelArguments {
+                recompute: RecomputeArguments::default(),
+                ..training.model
+            },
+            ..training
+        }
+    }
+
+    /// Checks that the flags of pipeline stages have a layout that they are for.
+    ///
+    /// # Errors
+    /// When no layout has stages, with the flags.
+    pub fn validate_stages(&self) -> anyhow::Result<()> {
+        let given = self.stages.given();
+        anyhow::ensure!(
+            given.is_empty() || self.layouts.iter().any(|layout| layout.pipeline_parallel_size > 1),
+            "{} must come with a layout that has pipeline stages, as pp2, got --layouts {}",
+            given.join(", "),
+            self.layouts.iter().map(Layout::to_string).collect::<Vec<_>>().join(",")
+        );
+        Ok(())
     }
 
     /// The arguments of a run in one layout.
@@ -162,6 +196,8 @@ fn with_default(arg: Arg, value: &'static str) -> Arg {
 
 #[cfg(test)]
 mod tests {
+    use models::gpt::LayerRecompute;
+
     use super::*;
 
     fn parse(line: &str) -> Arguments {
@@ -182,6 +218,46 @@ mod tests {
         assert_eq!(arguments.layouts.len(), 13);
         for layout in &arguments.layouts {
             arguments.training(layout).validate().expect("fits");
+        }
+    }
+
+    #[test]
+    fn one_rank_is_compared_with_without_recomputation() {
+        for flags in ["selective", "full --recompute-method block --recompute-num-layers 3"] {
+            let arguments = parse(&format!(
+                "compare_sharding --layouts tp1 --recompute-granularity {flags}"
+            ));
+            let recomputes = |training: TrainingArguments| {
+                training.validate().expect("fits");
+                let model = training.model.config(257);
+                model.recompute_attention || model.layer_recompute != LayerRecompute::Nothing
+            };
+            assert!(!recomputes(arguments.reference()), "{flags}");
+            assert!(recomputes(arguments.training(&arguments.layouts[0])), "{flags}");
+        }
+    }
+
+    #[test]
+    fn flags_of_stages_without_stages_are_refused() {
+        let validate = |line: &str| {
+            let arguments = parse(&format!("compare_sharding {line}"));
+            arguments.validate_stages().map_err(|error| error.to_string())
+        };
+        assert_eq!(validate("--layouts tp2,dp2"), Ok(()));
+        assert_eq!(validate("--layouts tp2,pp2 --pipeline-schedule gpipe"), Ok(()));
+        for flag in [
+            "--pipeline-schedule gpipe",
+            "--microbatch-group-size-per-virtual-pipeline-stage 2",
+            "--pipeline-model-parallel-layout Et|tL",
+            "--decoder-first-pipeline-num-layers 1",
+            "--decoder-last-pipeline-num-layers 1",
+        ] {
+            let error = validate(&format!("--layouts tp2,dp2 {flag}")).unwrap_err();
+            let name = flag.split(' ').next().unwrap_or_default();
+            assert!(
+                error.starts_with(name) && error.ends_with("got --layouts tp2,dp2"),
+                "{error}"
+            );
         }
     }
 

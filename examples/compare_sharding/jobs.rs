@@ -37,25 +37,47 @@ pub struct RunSummary {
 }
 
 impl Run {
+    /// Runs the one rank that the layouts are compared with.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_reference(arguments: &Arguments, recordings: &Path, interrupt: &Interrupt) -> anyhow::Result<Self> {
+        let run = Self::unfinished("one rank", Layout::ONE_RANK, recordings);
+        run.finish(arguments, &["--worker-reference"], interrupt)
+    }
+
     /// Runs a layout's job to its end.
     ///
     /// # Errors
     /// When a rank fails, or this process is asked to stop.
     pub fn launch(
-        name: &str,
         layout: Layout,
         arguments: &Arguments,
         recordings: &Path,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Self> {
+        Self::unfinished(&layout.to_string(), layout, recordings).finish(arguments, &[], interrupt)
+    }
+
+    fn unfinished(name: &str, layout: Layout, recordings: &Path) -> Self {
+        Self {
+            name: name.to_owned(),
+            layout,
+            folder: recordings.join(name),
+            metrics: Vec::new(),
+        }
+    }
+
+    fn finish(mut self, arguments: &Arguments, worker_flags: &[&str], interrupt: &Interrupt) -> anyhow::Result<Self> {
+        let (name, layout, folder) = (&self.name, self.layout, &self.folder);
         interrupt.check()?;
-        let folder = recordings.join(name);
-        std::fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        std::fs::create_dir(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let live = std::io::stdout().is_terminal();
         let mut rank_arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
         rank_arguments.extend([format!("--worker-layout={layout}").into(), "--worker-folder".into()]);
         rank_arguments.push(folder.clone().into());
         rank_arguments.extend(live.then(|| "--worker-live".into()));
+        rank_arguments.extend(worker_flags.iter().map(OsString::from));
 
         let started = Instant::now();
         let summary = Launcher::new(layout.world_size())
@@ -72,17 +94,11 @@ impl Run {
             ));
         }
         let train_iters = arguments.training(&layout).optimization.train_iters;
-        let metrics = (0..layout.world_size())
-            .map(|rank| read_metrics(&worker::metrics_path(&folder, rank), train_iters))
+        self.metrics = (0..layout.world_size())
+            .map(|rank| read_metrics(&worker::metrics_path(folder, rank), train_iters))
             .collect::<anyhow::Result<_>>()?;
-        let run = Self {
-            name: name.to_owned(),
-            layout,
-            folder,
-            metrics,
-        };
-        run.tell(started.elapsed(), live);
-        Ok(run)
+        self.tell(started.elapsed(), live);
+        Ok(self)
     }
 
     /// The number of ranks.

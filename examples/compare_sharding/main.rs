@@ -35,7 +35,6 @@ use crate::interrupt::{Interrupt, Interrupted};
 use crate::jobs::Run;
 use crate::judge::Rules;
 use crate::report::{Comparison, Report, say};
-use examples::layout::Layout;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
@@ -75,7 +74,7 @@ fn compare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .tempdir()
         .context("cannot make a folder for recordings: set TMPDIR to a folder with space")?;
 
-    let training = arguments.training(&Layout::ONE_RANK);
+    let training = arguments.reference();
     let dtype = training.model.dtype;
     let rules = Rules {
         tolerance: Tolerance::of(dtype.into()),
@@ -83,10 +82,10 @@ fn compare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         // Rounding of f64 is far below Adam's epsilon.
         judges_noise: dtype == Dtype::F64,
     };
-    let reference = Run::launch("one rank", Layout::ONE_RANK, arguments, recordings.path(), &interrupt)?;
+    let reference = Run::launch_reference(arguments, recordings.path(), &interrupt)?;
     let mut comparisons = Vec::new();
     for &layout in &arguments.layouts {
-        let run = Run::launch(&layout.to_string(), layout, arguments, recordings.path(), &interrupt)?;
+        let run = Run::launch(layout, arguments, recordings.path(), &interrupt)?;
         let verdict = judge::judge(&reference, &run, &rules, &interrupt)?;
         comparisons.push(Comparison {
             summary: run.into_summary(),
@@ -119,7 +118,8 @@ fn compare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// Finds layouts that do not fit before anything is started.
 fn validate(arguments: &Arguments) -> anyhow::Result<()> {
-    let flags = arguments.training(&Layout::ONE_RANK);
+    arguments.validate_stages()?;
+    let flags = arguments.reference();
     flags.validate()?;
     ensure!(
         flags.optimization.train_iters > 0,

@@ -36,7 +36,10 @@ pub fn metrics_path(folder: &Path, rank: usize) -> PathBuf {
 pub fn run(arguments: &Arguments, layout: &Layout) -> anyhow::Result<ExitCode> {
     let environment = Environment::detect()?.context("--worker-layout is for ranks that this program starts")?;
     let folder = arguments.worker.worker_folder.as_deref().context("--worker-folder")?;
-    let training = arguments.training(layout);
+    let training = match arguments.worker.worker_reference {
+        true => arguments.reference(),
+        false => arguments.training(layout),
+    };
     let world = join(&environment, &training.parallel.communication.join_options()?)?;
     let told = (world.rank() == 0 && arguments.worker.worker_live).then(|| layout.title());
     match train(&training, folder, told.as_deref(), &world) {

@@ -4,6 +4,7 @@
 
 mod stages;
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ use burn::tensor::DType;
 use burn_megatron::data::ByteTokenizer;
 use burn_megatron::launch::{Environment, JoinOptions, Nodes};
 use burn_megatron::pipeline_parallel::LayerSizes;
-use burn_megatron::topology::ParallelConfig;
+use burn_megatron::topology::{ParallelConfig, RankGrid};
 use burn_megatron::training::memory::machine_bytes;
 use burn_megatron::training::preflight::Statement;
 use burn_megatron::training::{LearningRateDecay, TrainingConfig};
 use clap::{Args, ValueEnum};
-use models::gpt::{GptConfig, GptPreset};
+use models::gpt::{GptConfig, GptPreset, MemorySetting};
 
 use crate::progress::bytes;
 pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, StageArguments};
@@ -239,10 +240,10 @@ pub struct LoggingArguments {
     /// Write one JSON object per step to this file
     #[arg(long, value_name = "PATH")]
     pub log_jsonl: Option<PathBuf>,
-    /// Tell each rank's time in compute and in waiting with every line of output, and name the slowest
+    /// Tell each rank's time in compute and in waiting with each line, and name the slowest
     #[arg(long)]
     pub log_stragglers: bool,
-    /// How much longer than the median a rank must compute to be named a straggler, as a share of the median
+    /// Share of the median by which a rank must compute longer to be named a straggler
     #[arg(long, value_name = "X", default_value_t = 0.1)]
     pub straggler_share: f64,
     /// Draw what each rank did when, and the simulated schedule below it, as an SVG
@@ -257,7 +258,7 @@ pub struct LoggingArguments {
     /// Last step of timeline and trace [default: profile-step-start]
     #[arg(long, value_name = "N")]
     pub profile_step_end: Option<u64>,
-    /// Stop all ranks after the step at which this time since the start is over; the exit code is 0
+    /// Stop all ranks, with exit code 0, after the step in which this time since the start ends
     #[arg(long, value_name = "MINUTES")]
     pub exit_duration_in_mins: Option<f64>,
 }
@@ -548,31 +549,37 @@ impl TrainingArguments {
         training.validate(&grid, parallel.sequence_parallel)?;
         let sizes = self.parallel.layer_sizes(model.n_layers)?;
         let num_micro_batches = training.num_micro_batches(grid.data_parallel_size())?;
-        self.parallel.stages.validate(sizes, num_micro_batches)?;
-        self.check_memory(&model, grid.world_size())
+        let (layers, schedule) = self.parallel.stages.plan(sizes, num_micro_batches)?;
+        self.model.recompute.validate_layers(&layers)?;
+        let stage_bytes = model.memory_bytes(&MemorySetting {
+            parallel: &parallel,
+            layers: &layers,
+            schedule: &schedule,
+            micro_batch_size: self.optimization.micro_batch_size,
+            element_bytes: match self.model.dtype {
+                Dtype::F32 => 4,
+                Dtype::F64 => 8,
+            },
+        });
+        let machine = machine_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
+        check_memory(&stage_bytes, &grid, self.local_ranks(&grid)?, machine)
     }
 
-    /// Refuses a model that cannot fit this machine, before an allocation does it without a word.
-    fn check_memory(&self, model: &GptConfig, world_size: usize) -> anyhow::Result<()> {
-        let local_ranks = match Environment::detect()? {
-            Some(environment) => environment.local_world_size,
-            None => world_size / self.parallel.nodes.nnodes.max(1),
+    /// The ranks on this machine, which a launcher numbers one after the other.
+    fn local_ranks(&self, grid: &RankGrid) -> anyhow::Result<Range<usize>> {
+        let nodes = &self.parallel.nodes;
+        let (first, count) = match Environment::detect()? {
+            Some(environment) => (
+                environment.rank.saturating_sub(environment.local_rank),
+                environment.local_world_size,
+            ),
+            None => {
+                let each = grid.world_size() / nodes.nnodes.max(1);
+                (nodes.node_rank.saturating_mul(each), each)
+            }
         };
-        let element_bytes = match self.model.dtype {
-            Dtype::F32 => 4,
-            Dtype::F64 => 8,
-        };
-        let micro_batch_size = self.optimization.micro_batch_size;
-        let rank = model.memory_bytes(&self.parallel.config(), micro_batch_size, element_bytes);
-        let machine = machine_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
-        anyhow::ensure!(
-            rank * local_ranks as f64 <= machine,
-            "{local_ranks} ranks would need about {} each for parameters, optimizer and activations, and this machine \
-             has {}; use a smaller model, a shorter sequence, a smaller micro-batch or more machines",
-            bytes(rank as u64),
-            bytes(machine as u64)
-        );
-        Ok(())
+        let last = first.saturating_add(count).min(grid.world_size());
+        Ok(first.min(last)..last)
     }
 
     /// What must be the same on every rank: all flags but those that say where a rank is, what it writes, and where the
@@ -620,6 +627,26 @@ impl TrainingArguments {
     }
 }
 
+/// Refuses ranks that cannot fit a machine together, before an allocation does it without a word.
+fn check_memory(stage_bytes: &[f64], grid: &RankGrid, local: Range<usize>, machine: f64) -> anyhow::Result<()> {
+    let needs: Vec<f64> = local.map(|rank| stage_bytes[grid.coordinates(rank).pipeline]).collect();
+    let all: f64 = needs.iter().sum();
+    let largest = needs.iter().copied().fold(0.0, f64::max);
+    anyhow::ensure!(
+        all <= machine,
+        "{} would need about {} for parameters, optimizer and activations, up to {} each, and this machine has {}; use a \
+         smaller model, a shorter sequence, a smaller micro-batch, --recompute-granularity full or more machines",
+        match needs.len() {
+            1 => "1 rank".to_owned(),
+            count => format!("{count} ranks"),
+        },
+        bytes(all as u64),
+        bytes(largest as u64),
+        bytes(machine as u64)
+    );
+    Ok(())
+}
+
 /// Parses a number of bytes, with or without a unit.
 fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -658,6 +685,25 @@ mod tests {
         assert!(parse_size("0").is_err());
         assert!(parse_size("12 parsecs").is_err());
         assert!(parse_size("99999999999GiB").is_err());
+    }
+
+    #[test]
+    fn the_stages_of_the_ranks_here_must_fit_together() {
+        let parallel = ParallelConfig {
+            tensor_parallel_size: 2,
+            pipeline_parallel_size: 2,
+            ..ParallelConfig::default()
+        };
+        let grid = parallel.grid(8).unwrap();
+        let mib = |count: f64| count * 1024.0 * 1024.0;
+        let check = |local, machine| check_memory(&[mib(5.0), mib(3.0)], &grid, local, mib(machine));
+        // Four ranks of each stage: less than eight of the largest.
+        assert!(check(0..8, 32.0).is_ok());
+        let error = check(0..8, 31.9).unwrap_err().to_string();
+        assert!(error.starts_with("8 ranks would need about 32.0 MiB for"), "{error}");
+        assert!(error.contains("up to 5.0 MiB each"), "{error}");
+        // The second machine has the second stage.
+        assert!(check(4..8, 12.0).is_ok() && check(0..4, 12.0).is_err());
     }
 
     #[test]

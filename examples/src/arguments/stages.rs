@@ -1,7 +1,7 @@
 //! Flags of pipeline stages and of recomputation.
 
 use anyhow::ensure;
-use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
+use burn_megatron::pipeline_parallel::schedule::{Schedule, ScheduleConfig, ScheduleKind};
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 use clap::{Args, ValueEnum};
 use models::gpt::LayerRecompute;
@@ -31,13 +31,13 @@ pub struct StageArguments {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Recomputation")]
 pub struct RecomputeArguments {
-    /// Compute attention weights again in the backward pass (selective), or whole layers (full)
+    /// What the backward pass computes again instead of the forward pass keeping it
     #[arg(long, value_enum, value_name = "WHAT")]
     pub recompute_granularity: Option<RecomputeGranularity>,
-    /// Which layers, with full: all, in groups that keep their input (uniform), or the first of each chunk (block)
+    /// Which layers are recomputed with full [default: uniform]
     #[arg(long, value_enum, value_name = "METHOD")]
     pub recompute_method: Option<RecomputeMethod>,
-    /// Layers of a group with uniform, recomputed layers of a chunk with block [default: 1]
+    /// Layers of a group with uniform, recomputed layers of each chunk with block [default: 1]
     #[arg(long, value_name = "N")]
     pub recompute_num_layers: Option<usize>,
 }
@@ -54,7 +54,7 @@ pub enum RecomputeGranularity {
 /// Which layers are recomputed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RecomputeMethod {
-    /// All, in groups.
+    /// All, in groups of which only the input is kept.
     Uniform,
     /// The first ones of each chunk, one by one.
     Block,
@@ -95,20 +95,45 @@ impl StageArguments {
         })
     }
 
-    /// Checks that layers and micro-batches can be shared out so.
+    /// The flags that were given, by their names.
+    pub fn given(&self) -> Vec<&'static str> {
+        let flags = [
+            ("--pipeline-schedule", self.pipeline_schedule.is_some()),
+            (
+                "--microbatch-group-size-per-virtual-pipeline-stage",
+                self.microbatch_group_size_per_virtual_pipeline_stage.is_some(),
+            ),
+            (
+                "--pipeline-model-parallel-layout",
+                self.pipeline_model_parallel_layout.is_some(),
+            ),
+            (
+                "--decoder-first-pipeline-num-layers",
+                self.decoder_first_pipeline_num_layers.is_some(),
+            ),
+            (
+                "--decoder-last-pipeline-num-layers",
+                self.decoder_last_pipeline_num_layers.is_some(),
+            ),
+        ];
+        let given = flags.into_iter().filter(|(_, is_given)| *is_given);
+        given.map(|(flag, _)| flag).collect()
+    }
+
+    /// The layers of each virtual stage, and what each stage does in a step.
     ///
     /// # Errors
-    /// The first rule that is broken, with the values and the nearest valid ones.
-    pub fn validate(&self, sizes: LayerSizes, num_micro_batches: usize) -> anyhow::Result<()> {
-        self.layers(sizes)?;
+    /// When layers or micro-batches cannot be shared out so: the first rule that is broken, with the values and the
+    /// nearest valid ones.
+    pub fn plan(&self, sizes: LayerSizes, num_micro_batches: usize) -> anyhow::Result<(LayerLayout, Schedule)> {
+        let layers = self.layers(sizes)?;
         let config = ScheduleConfig {
             kind: self.schedule(sizes.num_chunks)?,
             num_stages: sizes.num_stages,
             num_chunks: sizes.num_chunks,
             num_micro_batches,
         };
-        config.schedule()?;
-        Ok(())
+        Ok((layers, config.schedule()?))
     }
 }
 
@@ -146,11 +171,60 @@ impl RecomputeArguments {
         );
         Ok(())
     }
+
+    /// Checks that a chunk has as many layers as are to be recomputed.
+    ///
+    /// # Errors
+    /// When they are more than the largest chunk has, with the valid range.
+    pub fn validate_layers(&self, layers: &LayerLayout) -> anyhow::Result<()> {
+        let virtual_stages = 0..layers.num_virtual_stages();
+        let largest = virtual_stages.map(|stage| layers.range(stage).len()).max().unwrap_or(0);
+        if let Some(number) = self.recompute_num_layers.filter(|&number| number > largest) {
+            let chunk = match layers.num_virtual_stages() {
+                1 => "of the model",
+                _ => "of the largest chunk",
+            };
+            anyhow::bail!("--recompute-num-layers must lie between 1 and {largest}, the layers {chunk}, got {number}");
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_recomputed_layers_than_the_largest_chunk_has_are_refused() {
+        let validate = |number, num_stages, first| {
+            let sizes = LayerSizes {
+                n_layers: 8,
+                num_stages,
+                num_chunks: 1,
+            };
+            let recompute = RecomputeArguments {
+                recompute_num_layers: number,
+                ..RecomputeArguments::default()
+            };
+            let layers = LayerLayout::first_last(sizes, first, None).unwrap();
+            recompute.validate_layers(&layers).map_err(|error| error.to_string())
+        };
+        assert_eq!(validate(None, 8, None), Ok(()));
+        assert_eq!(validate(Some(8), 1, None), Ok(()));
+        assert_eq!(validate(Some(4), 2, None), Ok(()));
+        // The largest counts, not the first.
+        assert_eq!(validate(Some(6), 2, Some(2)), Ok(()));
+        let error = validate(Some(7), 2, Some(2)).unwrap_err();
+        assert!(
+            error.contains("between 1 and 6, the layers of the largest chunk, got 7"),
+            "{error}"
+        );
+        let error = validate(Some(9), 1, None).unwrap_err();
+        assert!(
+            error.contains("between 1 and 8, the layers of the model, got 9"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn flags_that_do_nothing_are_refused() {

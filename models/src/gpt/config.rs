@@ -170,12 +170,17 @@ impl GptConfig {
 
     /// Returns the number of parameters, padding not counted.
     pub fn num_parameters(&self) -> usize {
+        let d = self.d_model;
+        let head = if self.tied_embeddings { 0 } else { self.vocab_size * d };
+        self.n_layers * self.block_parameters() + (self.vocab_size + self.max_seq_length) * d + 2 * d + head
+    }
+
+    /// Returns the number of a block's parameters.
+    pub(super) fn block_parameters(&self) -> usize {
         let (d, hidden) = (self.d_model, self.hidden_size());
         let attention = 3 * d * d + 3 * d + d * d + d;
         let mlp = d * hidden + hidden + hidden * d + d;
-        let block = attention + mlp + 4 * d;
-        let head = if self.tied_embeddings { 0 } else { self.vocab_size * d };
-        self.n_layers * block + (self.vocab_size + self.max_seq_length) * d + 2 * d + head
+        attention + mlp + 4 * d
     }
 
     /// Checks that the model's sizes fit each other and the layout.

@@ -1,23 +1,138 @@
-//! How much memory a rank of a GPT needs, by the papers' formulas. Asked by training programs before they start.
+//! How much memory the ranks of a GPT need, by the papers' formulas. Asked by training programs before they start.
 
+use burn_megatron::pipeline_parallel::LayerLayout;
+use burn_megatron::pipeline_parallel::schedule::{Pass, Schedule};
 use burn_megatron::topology::ParallelConfig;
 
 use super::GptConfig;
 
+#[cfg(test)]
+mod tests;
+
+/// What a run's memory depends on, beside the model.
+#[derive(Clone, Copy, Debug)]
+pub struct MemorySetting<'a> {
+    /// The sizes of the axes.
+    pub parallel: &'a ParallelConfig,
+    /// The layers of each virtual stage.
+    pub layers: &'a LayerLayout,
+    /// The order of a step's micro-batches, as many stages and chunks as the layers have.
+    pub schedule: &'a Schedule,
+    /// Samples of a micro-batch: b.
+    pub micro_batch_size: usize,
+    /// Bytes of a number.
+    pub element_bytes: usize,
+}
+
+/// What one micro-batch leaves in one chunk, in numbers.
+struct ChunkActivations {
+    /// From the forward pass to the backward pass.
+    kept: f64,
+    /// While the backward pass runs a group of layers again: the largest group's.
+    run_again: f64,
+}
+
 impl GptConfig {
-    /// Returns about how many bytes a rank needs to train: parameters, gradients, Adam's moments and activations.
+    /// Returns about how many bytes a rank of each stage needs to train: parameters, gradients, Adam's moments and
+    /// activations.
     ///
-    /// Static: 4 numbers per parameter, shared out over the tensor ranks. Activations per layer, with s tokens in each
-    /// of b samples, a heads, width h and t tensor ranks: `sbh (5 + 12/t + as/(ht))` numbers; under sequence
-    /// parallelism `sbh (17 + as/h) / t`. The paper's bytes are of 16-bit elements, hence half as many numbers; where it
-    /// has 5as/2h for attention's core, this one holds its weights once, and not at all where it recomputes them.
+    /// Static: 4 numbers per parameter, shared out over the t tensor ranks. A stage has the parameters of its layers,
+    /// the first virtual stage the embeddings, the last one the final norm and the head, or its copy of a tied one.
+    ///
+    /// Activations per layer and micro-batch, with s tokens in each of b samples, a heads and width h:
+    /// `sbh (5 + 12/t + as/(ht))` numbers; under sequence parallelism `sbh (17 + as/h) / t`. The paper's bytes are of
+    /// 16-bit elements, hence half as many numbers; where it has 5as/2h for attention's core, this one holds its weights
+    /// once, and not at all where it recomputes them. Of a group of layers that runs again only the input is held, `sbh`
+    /// numbers, `sbh / t` under sequence parallelism.
+    ///
+    /// A stage holds that of each task, one micro-batch in one chunk, from its forward to its backward pass, which also
+    /// needs all of one group's activations where groups run again. The schedule's list of the stage says how many tasks
+    /// that are at the worst moment: min(m, p - stage) of m micro-batches on p stages for 1F1B, m for GPipe. Logits and
+    /// buffers for messages are not counted.
+    ///
+    /// # Panics
+    /// When `layers` are not this model's, or `schedule` has other stages or chunks than `layers`.
     ///
     /// # Reference
     /// Korthikanti et al. 2022, arXiv:2205.05198, equations 1, 2, 4 and 6.
-    pub fn memory_bytes(&self, parallel: &ParallelConfig, micro_batch_size: usize, element_bytes: usize) -> f64 {
+    pub fn memory_bytes(&self, setting: &MemorySetting<'_>) -> Vec<f64> {
+        let (layers, schedule) = (setting.layers, setting.schedule);
+        assert_eq!(
+            layers.num_layers(),
+            self.n_layers,
+            "layers of the layout and of the model"
+        );
+        assert_eq!(
+            [schedule.num_stages(), schedule.num_chunks],
+            [layers.num_stages(), layers.num_chunks()],
+            "stages and chunks of the schedule and of the layout"
+        );
+        let tensor = setting.parallel.tensor_parallel_size as f64;
+        let of_stage = |stage| {
+            let parameters = 4.0 * self.stage_parameters(layers, stage) as f64 / tensor;
+            (parameters + self.stage_activations(setting, stage)) * setting.element_bytes as f64
+        };
+        (0..layers.num_stages()).map(of_stage).collect()
+    }
+
+    /// The parameters of a stage, padding not counted.
+    fn stage_parameters(&self, layers: &LayerLayout, stage: usize) -> usize {
+        let embedding = self.vocab_size * self.d_model;
+        let of_chunk = |(chunk, range): (usize, std::ops::Range<usize>)| {
+            let virtual_stage = chunk * layers.num_stages() + stage;
+            let (is_first, is_last) = (layers.has_embedding(virtual_stage), layers.has_head(virtual_stage));
+            let mut count = range.len() * self.block_parameters();
+            if is_first {
+                count += embedding + self.max_seq_length * self.d_model;
+            }
+            if is_last {
+                count += 2 * self.d_model;
+            }
+            // A tied head is the embedding where both are in one chunk, else a copy of it.
+            if is_last && !(is_first && self.tied_embeddings) {
+                count += embedding;
+            }
+            count
+        };
+        layers.ranges_of_stage(stage).enumerate().map(of_chunk).sum()
+    }
+
+    /// The most numbers that a stage holds of activations at one time.
+    fn stage_activations(&self, setting: &MemorySetting<'_>, stage: usize) -> f64 {
+        if setting.schedule.is_forward_only {
+            return 0.0;
+        }
+        let chunks: Vec<ChunkActivations> = setting
+            .layers
+            .ranges_of_stage(stage)
+            .map(|range| self.chunk_activations(setting, range.len()))
+            .collect();
+        // Not the report's peak of tasks, since chunks may differ in their layers.
+        let (mut held, mut peak) = (0.0, 0.0f64);
+        for (pass, task) in setting.schedule.stages[stage]
+            .iter()
+            .filter_map(|action| action.compute())
+        {
+            let chunk = &chunks[task.chunk];
+            match pass {
+                Pass::Forward => {
+                    held += chunk.kept;
+                    peak = peak.max(held);
+                }
+                Pass::Backward => {
+                    peak = peak.max(held + chunk.run_again);
+                    held -= chunk.kept;
+                }
+            }
+        }
+        peak
+    }
+
+    fn chunk_activations(&self, setting: &MemorySetting<'_>, num_blocks: usize) -> ChunkActivations {
+        let parallel = setting.parallel;
         let [s, b, h, a, t] = [
             self.max_seq_length,
-            micro_batch_size,
+            setting.micro_batch_size,
             self.d_model,
             self.n_heads,
             parallel.tensor_parallel_size,
@@ -27,47 +142,25 @@ impl GptConfig {
             true => 0.0,
             false => a * s / h,
         };
-        let per_element = match parallel.sequence_parallel {
-            true => (17.0 + attention) / t,
-            false => 5.0 + (12.0 + attention) / t,
+        let (input, per_element) = match parallel.sequence_parallel {
+            true => (1.0 / t, (17.0 + attention) / t),
+            false => (1.0, 5.0 + (12.0 + attention) / t),
         };
-        let activations = self.n_layers as f64 * s * b * h * per_element;
-        let parameters = 4.0 * self.num_parameters() as f64 / t;
-        (activations + parameters) * element_bytes as f64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::gpt::GptPreset;
-
-    use super::*;
-
-    #[test]
-    fn sequence_parallelism_divides_the_activations_and_tensor_parallelism_part_of_them() {
-        let config = GptPreset::named("gpt3-1.7b").expect("a preset").config();
-        let bytes = |tensor_parallel_size, sequence_parallel| {
-            let parallel = ParallelConfig {
-                tensor_parallel_size,
-                sequence_parallel,
-                ..ParallelConfig::default()
-            };
-            config.memory_bytes(&parallel, 4, 2)
+        let mut activations = ChunkActivations {
+            kept: 0.0,
+            run_again: 0.0,
         };
-        assert!((bytes(1, false) / bytes(8, true) - 8.0).abs() < 1e-9);
-        assert!(bytes(8, true) < bytes(8, false) && bytes(8, false) < bytes(1, false));
-    }
-
-    #[test]
-    fn recomputation_saves_one_number_per_attention_weight() {
-        let config = GptPreset::named("gpt2-124m").expect("a preset").config();
-        let recomputed = GptConfig {
-            recompute_attention: true,
-            ..config.clone()
-        };
-        let bytes = |config: &GptConfig| config.memory_bytes(&ParallelConfig::default(), 3, 4);
-        let weights = config.n_layers * 3 * config.n_heads * config.max_seq_length.pow(2);
-        let saved = bytes(&config) - bytes(&recomputed);
-        assert!((saved / (4 * weights) as f64 - 1.0).abs() < 1e-9, "{saved}");
+        // Embedding and head are not counted, so it does not matter which chunk has them.
+        for segment in self.layer_recompute.segments(num_blocks, false, false) {
+            let whole = segment.blocks.len() as f64 * s * b * h * per_element;
+            match segment.is_recomputed {
+                true => {
+                    activations.kept += s * b * h * input;
+                    activations.run_again = activations.run_again.max(whole);
+                }
+                false => activations.kept += whole,
+            }
+        }
+        activations
     }
 }

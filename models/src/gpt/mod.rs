@@ -8,5 +8,6 @@ mod model;
 mod recompute;
 
 pub use config::{GptConfig, GptError, GptPreset};
+pub use memory::MemorySetting;
 pub use model::Gpt;
 pub use recompute::LayerRecompute;

@@ -1,0 +1,230 @@
+//! Tests of the estimate: what each way to share the work, and each way to recompute, does to it.
+
+use burn_megatron::pipeline_parallel::LayerSizes;
+use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
+
+use crate::gpt::{GptPreset, LayerRecompute};
+
+use super::*;
+
+/// A run of `config`.
+struct Run {
+    config: GptConfig,
+    parallel: ParallelConfig,
+    layers: LayerLayout,
+    schedule: Schedule,
+}
+
+impl Run {
+    /// A run on p stages of v chunks, with m micro-batches.
+    fn new(config: &GptConfig, kind: ScheduleKind, [p, v, m]: [usize; 3]) -> Self {
+        let sizes = LayerSizes {
+            n_layers: config.n_layers,
+            num_stages: p,
+            num_chunks: v,
+        };
+        let schedule = ScheduleConfig {
+            kind,
+            num_stages: p,
+            num_chunks: v,
+            num_micro_batches: m,
+        };
+        Self {
+            config: config.clone(),
+            parallel: ParallelConfig {
+                pipeline_parallel_size: p,
+                ..ParallelConfig::default()
+            },
+            layers: LayerLayout::even(sizes).expect("layers divide"),
+            schedule: schedule.schedule().expect("a schedule"),
+        }
+    }
+
+    /// A run on one rank, micro-batches of 3 and numbers of 4 bytes.
+    fn one_rank(config: &GptConfig) -> Self {
+        Self::new(config, ScheduleKind::OneForwardOneBackward, [1, 1, 1])
+    }
+
+    fn setting(&self) -> MemorySetting<'_> {
+        MemorySetting {
+            parallel: &self.parallel,
+            layers: &self.layers,
+            schedule: &self.schedule,
+            micro_batch_size: 3,
+            element_bytes: 4,
+        }
+    }
+
+    fn bytes(&self) -> Vec<f64> {
+        self.config.memory_bytes(&self.setting())
+    }
+
+    fn parameters(&self) -> Vec<usize> {
+        let stages = 0..self.layers.num_stages();
+        stages
+            .map(|stage| self.config.stage_parameters(&self.layers, stage))
+            .collect()
+    }
+
+    /// The activations of each stage, in those that one layer keeps of one micro-batch.
+    fn layers_held(&self) -> Vec<f64> {
+        let whole = GptConfig {
+            layer_recompute: LayerRecompute::Nothing,
+            ..self.config.clone()
+        };
+        let layer = whole.chunk_activations(&self.setting(), 1).kept;
+        let stages = 0..self.layers.num_stages();
+        stages
+            .map(|stage| self.config.stage_activations(&self.setting(), stage) / layer)
+            .collect()
+    }
+}
+
+fn preset(name: &str) -> GptConfig {
+    GptPreset::named(name).expect("a preset").config()
+}
+
+fn recomputing(layer_recompute: LayerRecompute) -> GptConfig {
+    GptConfig {
+        layer_recompute,
+        ..preset("gpt2-124m")
+    }
+}
+
+fn assert_near(got: &[f64], expected: &[f64]) {
+    let is_near = |(got, expected): (&f64, &f64)| (got - expected).abs() <= 1e-9 * expected.abs();
+    let all = got.len() == expected.len() && got.iter().zip(expected).all(is_near);
+    assert!(all, "expected {expected:?}, got {got:?}");
+}
+
+const ONE_F_ONE_B: ScheduleKind = ScheduleKind::OneForwardOneBackward;
+
+#[test]
+fn sequence_parallelism_divides_the_activations_and_tensor_parallelism_part_of_them() {
+    let bytes = |tensor_parallel_size, sequence_parallel| {
+        let mut run = Run::one_rank(&preset("gpt3-1.7b"));
+        run.parallel.tensor_parallel_size = tensor_parallel_size;
+        run.parallel.sequence_parallel = sequence_parallel;
+        run.bytes()[0]
+    };
+    assert!((bytes(1, false) / bytes(8, true) - 8.0).abs() < 1e-9);
+    assert!(bytes(8, true) < bytes(8, false) && bytes(8, false) < bytes(1, false));
+}
+
+#[test]
+fn recomputation_saves_one_number_per_attention_weight() {
+    let config = preset("gpt2-124m");
+    let recomputed = GptConfig {
+        recompute_attention: true,
+        ..config.clone()
+    };
+    let bytes = |config| Run::one_rank(config).bytes()[0];
+    let weights = config.n_layers * 3 * config.n_heads * config.max_seq_length.pow(2);
+    let saved = bytes(&config) - bytes(&recomputed);
+    assert!((saved / (4 * weights) as f64 - 1.0).abs() < 1e-9, "{saved}");
+}
+
+#[test]
+fn stages_divide_the_parameters_and_a_tied_embedding_is_held_twice() {
+    for tied_embeddings in [true, false] {
+        let config = GptConfig {
+            tied_embeddings,
+            ..preset("gpt2-124m")
+        };
+        let all = config.num_parameters();
+        assert_eq!(Run::one_rank(&config).parameters(), [all]);
+        let copy = if tied_embeddings {
+            config.vocab_size * config.d_model
+        } else {
+            0
+        };
+        // GPT-2's published sizes: a block, the token embedding, the positions, the final norm.
+        let (block, wte, wpe, norm) = (7_087_872, 38_597_376, 786_432, 1_536);
+        for (sizes, middle) in [([4, 1, 4], vec![3 * block; 2]), ([2, 3, 4], vec![])] {
+            let blocks = 12 / sizes[0] * block;
+            let expected = [vec![blocks + wte + wpe], middle, vec![blocks + wte + norm]].concat();
+            let stages = Run::new(&config, ScheduleKind::for_chunks(sizes[1]), sizes).parameters();
+            assert_eq!(stages, expected);
+            assert_eq!(stages.iter().sum::<usize>(), all + copy);
+        }
+    }
+}
+
+#[test]
+fn the_stages_of_a_pipeline_need_less_than_as_many_whole_models() {
+    let config = preset("gpt2-124m");
+    let whole = Run::one_rank(&config).bytes()[0];
+    let stages = Run::new(&config, ONE_F_ONE_B, [4, 1, 8]).bytes();
+    assert_eq!(stages.len(), 4);
+    assert!(stages.iter().all(|&stage| stage < whole), "{stages:?} of {whole}");
+    assert!(stages.iter().sum::<f64>() < 0.75 * 4.0 * whole, "{stages:?} of {whole}");
+}
+
+#[test]
+fn the_first_stage_of_1f1b_holds_one_micro_batch_of_all_layers_and_the_last_one_of_its_own() {
+    let config = preset("gpt2-124m");
+    let held = |m| Run::new(&config, ONE_F_ONE_B, [4, 1, m]).layers_held();
+    assert_near(&held(8), &[12.0, 9.0, 6.0, 3.0]);
+    assert_near(&held(64), &held(8));
+    assert_near(&held(2), &[6.0, 6.0, 6.0, 3.0]);
+}
+
+#[test]
+fn gpipe_holds_every_micro_batch() {
+    let config = preset("gpt2-124m");
+    for m in [1, 4, 16] {
+        let run = Run::new(&config, ScheduleKind::GPipe, [4, 1, m]);
+        assert_near(&run.layers_held(), &[3.0 * m as f64; 4]);
+    }
+}
+
+#[test]
+fn even_chunks_hold_as_many_tasks_as_the_schedules_report_says() {
+    let config = preset("gpt2-124m");
+    let run = Run::new(&config, ScheduleKind::Interleaved { group_size: None }, [2, 3, 4]);
+    let report = run.schedule.check(0).expect("a schedule that can run");
+    let tasks = report.stages.iter().map(|stage| 2.0 * stage.peak_activations as f64);
+    assert_near(&run.layers_held(), &tasks.collect::<Vec<_>>());
+}
+
+#[test]
+fn uneven_chunks_count_with_their_own_layers() {
+    let config = preset("gpt2-124m");
+    let mut run = Run::new(&config, ONE_F_ONE_B, [2, 1, 4]);
+    let sizes = LayerSizes {
+        n_layers: 12,
+        num_stages: 2,
+        num_chunks: 1,
+    };
+    run.layers = LayerLayout::first_last(sizes, Some(2), None).expect("2 and 10 layers");
+    assert_near(&run.layers_held(), &[4.0, 10.0]);
+}
+
+#[test]
+fn full_recomputation_holds_inputs_and_one_group() {
+    let config = preset("gpt2-124m");
+    let run = Run::one_rank(&config);
+    // The input's share of what a layer keeps: 1 of 17 + as/h.
+    let input = 1.0 / (17.0 + (config.n_heads * config.max_seq_length) as f64 / config.d_model as f64);
+    let held = |recompute| Run::one_rank(&recomputing(recompute)).layers_held();
+    assert_near(&run.layers_held(), &[12.0]);
+    assert_near(&held(LayerRecompute::Uniform(1)), &[12.0 * input + 1.0]);
+    assert_near(&held(LayerRecompute::Uniform(4)), &[3.0 * input + 4.0]);
+    // Groups of 5, 5 and 2.
+    assert_near(&held(LayerRecompute::Uniform(5)), &[3.0 * input + 5.0]);
+    assert_near(&held(LayerRecompute::Block(3)), &[3.0 * input + 9.0 + 1.0]);
+    assert!(held(LayerRecompute::Uniform(1))[0] < 12.0 / 5.0);
+    let stages = Run::new(&recomputing(LayerRecompute::Uniform(1)), ONE_F_ONE_B, [4, 1, 8]).layers_held();
+    assert_near(&stages, &[4.0, 3.0, 2.0, 1.0].map(|tasks| tasks * 3.0 * input + 1.0));
+}
+
+#[test]
+fn an_input_under_sequence_parallelism_is_shared_out() {
+    let held = |sequence_parallel| {
+        let mut run = Run::one_rank(&recomputing(LayerRecompute::Uniform(1)));
+        run.parallel.tensor_parallel_size = 4;
+        run.parallel.sequence_parallel = sequence_parallel;
+        run.config.chunk_activations(&run.setting(), 12).kept
+    };
+    assert_near(&[held(false)], &[4.0 * held(true)]);
+}
