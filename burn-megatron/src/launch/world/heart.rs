@@ -73,30 +73,16 @@ impl Heart {
         options: HeartOptions,
     ) -> Result<Heart, LaunchError> {
         let (stop, stopped) = mpsc::channel::<()>();
+        let interval = options.rhythm.interval;
+        // The first one before anything else happens: the store cannot miss what it has never heard.
+        if !beat(&connection, &beats, &failure, &options) {
+            return Ok(Heart { _stop: stop });
+        }
         thread::Builder::new()
             .name("heartbeat".into())
             .spawn(move || {
-                let HeartOptions { rhythm, progress, .. } = &options;
-                loop {
-                    if beats.unanswered.fetch_add(1, Ordering::Relaxed) >= rhythm.beats() {
-                        options.store.give_up();
-                        beats.is_out_of_reach.store(true, Ordering::Relaxed);
-                        return failure.raise_from_store(out_of_reach(&options, &connection));
-                    }
-                    let heartbeat = Request::Heartbeat {
-                        limit: rhythm.limit,
-                        progress: progress(),
-                    };
-                    let has_left = lock(&beats.has_left);
-                    if *has_left {
-                        return;
-                    }
-                    // A connection that is closed is the monitor's to notice.
-                    if let Err(error) = connection.send(&heartbeat, rhythm.interval, "heartbeat") {
-                        tracing::debug!(%error, "heartbeat");
-                    }
-                    drop(has_left);
-                    if stopped.recv_timeout(rhythm.interval) != Err(RecvTimeoutError::Timeout) {
+                while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                    if !beat(&connection, &beats, &failure, &options) {
                         return;
                     }
                 }
@@ -107,6 +93,30 @@ impl Heart {
             })?;
         Ok(Heart { _stop: stop })
     }
+}
+
+/// Sends a heartbeat; returns whether another one is to follow.
+fn beat(connection: &StoreConnection, beats: &Beats, failure: &FailureSignal, options: &HeartOptions) -> bool {
+    let HeartOptions { rhythm, progress, .. } = options;
+    if beats.unanswered.fetch_add(1, Ordering::Relaxed) >= rhythm.beats() {
+        options.store.give_up();
+        beats.is_out_of_reach.store(true, Ordering::Relaxed);
+        failure.raise_from_store(out_of_reach(options, connection));
+        return false;
+    }
+    let heartbeat = Request::Heartbeat {
+        limit: rhythm.limit,
+        progress: progress(),
+    };
+    let has_left = lock(&beats.has_left);
+    if *has_left {
+        return false;
+    }
+    // A connection that is closed is the monitor's to notice.
+    if let Err(error) = connection.send(&heartbeat, rhythm.interval, "heartbeat") {
+        tracing::debug!(%error, "heartbeat");
+    }
+    true
 }
 
 /// What this process says when the store does not answer.
