@@ -227,7 +227,7 @@ fn relay(to: u16) -> (u16, std::sync::Arc<std::sync::atomic::AtomicBool>) {
     let cut = Arc::clone(&is_cut);
     thread::spawn(move || {
         for near in listener.incoming().flatten() {
-            let far = std::net::TcpStream::connect(("127.0.0.1", to)).unwrap();
+            let far = connect_when_it_listens(to);
             for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
                 let cut = Arc::clone(&cut);
                 thread::spawn(move || {
@@ -246,6 +246,18 @@ fn relay(to: u16) -> (u16, std::sync::Arc<std::sync::atomic::AtomicBool>) {
         }
     });
     (port, is_cut)
+}
+
+/// The store may begin to listen a moment after the first rank looks for it.
+fn connect_when_it_listens(port: u16) -> std::net::TcpStream {
+    let begin = Instant::now();
+    loop {
+        match std::net::TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(begin.elapsed() < LONG, "{error}"),
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
