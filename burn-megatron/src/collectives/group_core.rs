@@ -8,7 +8,7 @@ use super::engine::Engine;
 use super::error::CollectiveError;
 use super::health::{GroupHealth, while_ahead_of_time};
 use super::lane::Lane;
-use super::pending::{Awaited, Pending};
+use super::pending::Pending;
 use crate::flight_recorder::CallNote;
 use std::panic::Location;
 use std::sync::Arc;
@@ -106,25 +106,26 @@ impl GroupCore {
         };
         let (pending, completion) = Pending::new(abandoned, self.blocked.clone());
         // A receive may be started long before its message is needed, and is late only when somebody waits for it.
-        let awaited = (call.operation == Operation::Recv).then(Awaited::default);
-        let pending = match &awaited {
-            Some(awaited) => pending.ahead_of_its_time(awaited),
-            None => pending,
-        };
-        let core = self.clone();
+        let is_ahead = call.operation == Operation::Recv;
+        let lane = self.lane(&call).clone();
+        let (core, own_lane) = (self.clone(), lane.clone());
         let performed = made.clone();
         let job = move |ticket| {
+            let awaited = own_lane.awaited(ticket);
             let perform = || core.perform(ticket, call, performed, operate);
-            completion.complete(match awaited {
-                Some(awaited) => while_ahead_of_time(awaited, perform),
-                None => perform(),
+            completion.complete(match is_ahead {
+                true => while_ahead_of_time(awaited, perform),
+                false => perform(),
             });
         };
         let thread_name = format!("collectives {}", label.name);
-        match self.lane(&call).submit(&thread_name, Box::new(job)) {
+        match lane.submit(&thread_name, Box::new(job)) {
             Ok(ticket) => {
                 self.health.recorder.numbered(made.number, ticket);
-                pending
+                match is_ahead {
+                    true => pending.ahead_of_its_time(lane.awaited(ticket)),
+                    false => pending,
+                }
             }
             Err(source) => {
                 let error = CollectiveError::Setup {

@@ -9,10 +9,12 @@
 //! queue for the lane's thread, which is started by the first of them. The ticket is also the
 //! call's sequence number, which ranks compare.
 
+use super::pending::Awaited;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -23,6 +25,8 @@ pub(crate) type Job = Box<dyn FnOnce(u64) + Send>;
 pub(crate) struct Lane {
     state: Mutex<LaneState>,
     changed: Condvar,
+    /// All calls with lower tickets are waited for by somebody.
+    awaited_up_to: Arc<AtomicU64>,
 }
 
 struct LaneState {
@@ -64,13 +68,20 @@ impl Lane {
                 closed: false,
             }),
             changed: Condvar::new(),
+            awaited_up_to: Arc::default(),
         })
+    }
+
+    /// Whether somebody waits for the call of a ticket, or for one behind it.
+    pub fn awaited(&self, ticket: u64) -> Awaited {
+        Awaited::new(self.awaited_up_to.clone(), ticket)
     }
 
     /// Runs a call on this thread, after all calls made before it.
     pub fn run<R>(&self, operate: impl FnOnce(u64) -> R) -> R {
         let mut state = self.lock();
         let ticket = state.take_ticket();
+        self.awaited(ticket).set();
         while state.serving != ticket {
             state = self.wait(state);
         }

@@ -4,7 +4,7 @@
 use super::error::CollectiveError;
 use super::group_core::BlockedTime;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -19,17 +19,26 @@ pub struct Pending<O> {
     awaited: Option<Awaited>,
 }
 
-/// Whether somebody waits for a call that was started ahead of its time, or has dropped its handle.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Awaited(Arc<AtomicBool>);
+/// Whether somebody waits for a call that was started ahead of its time, or for one behind it in its lane, or has dropped
+/// the handle of either.
+#[derive(Clone, Debug)]
+pub(crate) struct Awaited {
+    /// All calls of the lane with lower tickets are waited for.
+    up_to: Arc<AtomicU64>,
+    ticket: u64,
+}
 
 impl Awaited {
-    pub fn is_awaited(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+    pub fn new(up_to: Arc<AtomicU64>, ticket: u64) -> Self {
+        Self { up_to, ticket }
     }
 
-    fn set(&self) {
-        self.0.store(true, Ordering::Release);
+    pub fn is_awaited(&self) -> bool {
+        self.up_to.load(Ordering::Acquire) > self.ticket
+    }
+
+    pub fn set(&self) {
+        self.up_to.fetch_max(self.ticket + 1, Ordering::AcqRel);
     }
 }
 
@@ -67,8 +76,8 @@ impl<O> Pending<O> {
     }
 
     /// Returns the handle of a call that runs out of patience only while it is waited for.
-    pub(crate) fn ahead_of_its_time(mut self, awaited: &Awaited) -> Self {
-        self.awaited = Some(awaited.clone());
+    pub(crate) fn ahead_of_its_time(mut self, awaited: Awaited) -> Self {
+        self.awaited = Some(awaited);
         self
     }
 

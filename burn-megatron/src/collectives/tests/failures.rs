@@ -136,6 +136,28 @@ pub(super) fn a_message_that_never_comes_times_out(suite: &Suite) {
     });
 }
 
+pub(super) fn a_receive_behind_one_that_nobody_waits_for_times_out(suite: &Suite) {
+    for is_started in [true, false] {
+        suite.with_groups(2, SHORT_TIMEOUT, |_, group| {
+            if group.rank() == 0 {
+                std::thread::sleep(Duration::from_millis(1500));
+                return;
+            }
+            let first = group.recv_start::<u8>(4, 0);
+            // As long as nobody waits, nothing is late.
+            std::thread::sleep(Duration::from_millis(600));
+            assert!(!first.is_done());
+            let error = match is_started {
+                true => group.recv_start::<u8>(4, 0).wait().unwrap_err(),
+                false => group.recv(&mut [0u8; 4], 0).unwrap_err(),
+            };
+            assert!(matches!(error, CollectiveError::Poisoned { .. }), "{error}");
+            let error = first.wait().unwrap_err();
+            assert!(error.to_string().contains("timed out after 0.3 s"), "{error}");
+        });
+    }
+}
+
 pub(super) fn connecting_times_out_and_names_the_missing_rank(suite: &Suite) {
     suite.run_ranks(3, SHORT_TIMEOUT, |world| {
         if world.rank() == 1 {

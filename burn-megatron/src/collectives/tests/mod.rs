@@ -58,6 +58,7 @@ macro_rules! for_each_case {
             failures::different_transfers_are_named_on_both_sides
             failures::a_timeout_names_exactly_the_missing_ranks
             failures::a_message_that_never_comes_times_out
+            failures::a_receive_behind_one_that_nobody_waits_for_times_out
             failures::connecting_times_out_and_names_the_missing_rank
             failures::a_failure_during_a_wait_ends_it_at_once
             failures::a_failure_before_a_call_is_seen
