@@ -57,4 +57,4 @@ pub use host::{EngineChoice, SharedMemory, shared_memory_bytes};
 pub use pending::Pending;
 pub use process_group::{GroupOptions, ProcessGroup};
 pub use shared_buffer::SharedBuffer;
-pub use tensors::{CollectiveBackend, Movement, PendingReceive, PendingSend, catch_collective_error, unwrap_or_unwind};
+pub use tensors::{CollectiveBackend, Movement, PendingReceive, catch_collective_error, unwrap_or_unwind};

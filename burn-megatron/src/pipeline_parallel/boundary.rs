@@ -11,7 +11,7 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Shape, TensorMetadata};
 
 use super::schedule::Direction;
-use crate::collectives::{CollectiveBackend, CollectiveError, Movement, PendingReceive, PendingSend, ProcessGroup};
+use crate::collectives::{CollectiveBackend, CollectiveError, Movement, Pending, PendingReceive, ProcessGroup};
 use crate::context::ParallelContext;
 
 /// The ways out of a stage and into it.
@@ -49,7 +49,7 @@ impl Boundary {
         direction: Direction,
         stage: usize,
         label: &str,
-    ) -> Result<PendingSend, CollectiveError> {
+    ) -> Result<Pending<()>, CollectiveError> {
         let tensor = match &self.spread {
             None => tensor,
             Some(group) => part::<B>(tensor, group)?,

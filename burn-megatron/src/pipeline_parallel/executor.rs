@@ -242,7 +242,9 @@ impl PipelineExecutor {
         work: &mut impl Work<B, D>,
         traffic: &mut Traffic<'_, B, D>,
     ) -> Result<(), PipelineError> {
-        let here = task.chunk * self.schedule.num_stages() + self.context.coordinates().pipeline;
+        let here = self
+            .schedule
+            .virtual_stage(self.context.coordinates().pipeline, task.chunk);
         let (activity, maker) = match direction {
             Direction::Forward => (Activity::Forward, here.checked_sub(1)),
             Direction::Backward => (Activity::Backward, Some(here + 1)),

@@ -58,7 +58,10 @@ impl<M, H, O> Chunk<'_, M, H, O> {
         for segment in 0..count {
             let (held, output) = match self.module.is_recomputed(segment) {
                 true => self.run_without_graph(segment, input, micro_batch),
-                false => self.run_with_graph(segment, input, micro_batch),
+                false => {
+                    let (graph, output) = self.run_with_graph(segment, input, micro_batch);
+                    (Held::Graph(graph), output)
+                }
             };
             segments.push(held);
             assert!(
@@ -88,10 +91,7 @@ impl<M, H, O> Chunk<'_, M, H, O> {
         for (segment, held) in pass.segments.into_iter().enumerate().rev() {
             let graph = match held {
                 Held::Graph(graph) => graph,
-                Held::Input(input) => match self.run_with_graph(segment, input, micro_batch).0 {
-                    Held::Graph(graph) => graph,
-                    Held::Input(_) => unreachable!("run with a graph"),
-                },
+                Held::Input(input) => self.run_with_graph(segment, input, micro_batch).0,
             };
             gradient = graph.backward(gradient);
         }
@@ -103,7 +103,7 @@ impl<M, H, O> Chunk<'_, M, H, O> {
         segment: usize,
         input: Option<Tensor<B::InnerBackend, D>>,
         micro_batch: &M::MicroBatch,
-    ) -> (Held<B, D>, Option<Tensor<B::InnerBackend, D>>)
+    ) -> (Segment<B>, Option<Tensor<B::InnerBackend, D>>)
     where
         M: AutodiffModule<B> + PipelineStage<B, D>,
         H: Fn(M) -> M,
@@ -114,12 +114,9 @@ impl<M, H, O> Chunk<'_, M, H, O> {
         match hooked.forward_segment(segment, input, micro_batch) {
             StageOutput::Activation(output) => {
                 let (graph, output) = Segment::leave(output, slot);
-                (Held::Graph(graph), Some(output))
+                (graph, Some(output))
             }
-            StageOutput::Losses(losses) => {
-                let graph = Segment::of_loss((self.objective)(losses), slot);
-                (Held::Graph(graph), None)
-            }
+            StageOutput::Losses(losses) => (Segment::of_loss((self.objective)(losses), slot), None),
         }
     }
 

@@ -10,7 +10,7 @@ use burn::tensor::{DType, Shape, Tensor, TensorPrimitive};
 use super::boundary::{Boundary, Incoming};
 use super::schedule::{Action, Direction, Message};
 use super::timeline::{Activity, Timeline, TimelineLabel};
-use crate::collectives::{CollectiveBackend, CollectiveError, PendingSend};
+use crate::collectives::{CollectiveBackend, CollectiveError, Pending};
 
 /// How many receives are under way before they are needed: an exchange has two at most. Each holds memory for its tensor.
 const RECEIVES_AHEAD: usize = 2;
@@ -32,13 +32,35 @@ pub(super) struct Traffic<'a, B: CollectiveBackend, const D: usize> {
     due: HashMap<Tag, Posted<B>>,
     /// What was made here and has neither been consumed nor sent.
     tensors: HashMap<Tag, Tensor<B, D>>,
-    sending: Vec<(PendingSend, TimelineLabel, Instant)>,
+    sending: Vec<Sent>,
 }
 
 struct Posted<B: CollectiveBackend> {
     message: Message,
     incoming: Incoming<B>,
     at: Instant,
+}
+
+/// A message on its way out.
+struct Sent {
+    pending: Pending<()>,
+    label: TimelineLabel,
+    at: Instant,
+}
+
+impl Sent {
+    /// Waits until it has been handed over.
+    fn end(self, timeline: &Timeline) -> Result<(), CollectiveError> {
+        let finished = self.pending.finished_at();
+        self.pending.wait()?;
+        timeline.record(
+            Activity::Send,
+            self.label,
+            self.at,
+            finished.unwrap_or_else(Instant::now),
+        );
+        Ok(())
+    }
 }
 
 impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
@@ -106,12 +128,13 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
     pub(super) fn send(&mut self, message: &Message) -> Result<(), CollectiveError> {
         let tensor = self.tensors.remove(&tag(message));
         let tensor = tensor.expect("the schedule sends what was made");
-        let started = Instant::now();
+        let at = Instant::now();
         let tensor = tensor.into_primitive().tensor();
         let pending = self
             .boundary
             .send_start::<B>(tensor, message.direction, message.peer, &message.to_string())?;
-        self.sending.push((pending, self.label(message), started));
+        let label = self.label(message);
+        self.sending.push(Sent { pending, label, at });
         Ok(())
     }
 
@@ -141,18 +164,7 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
 
     /// Waits until everything has been handed over.
     pub(super) fn finish(mut self) -> Result<(), CollectiveError> {
-        let started = Instant::now();
-        let label = TimelineLabel::default();
-        let was_idle = self.sending.iter().all(|(pending, ..)| pending.finished_at().is_some());
-        for (pending, label, started) in self.sending.drain(..) {
-            let finished = pending.finished_at();
-            pending.wait()?;
-            let finished = finished.unwrap_or_else(Instant::now);
-            self.timeline.record(Activity::Send, label, started, finished);
-        }
-        if !was_idle {
-            self.timeline.record(Activity::Wait, label, started, Instant::now());
-        }
+        self.wait_for_sends(0)?;
         assert!(
             self.tensors.is_empty() && self.due.is_empty() && self.posted.is_empty() && self.unposted.is_empty(),
             "a checked schedule consumes everything, but {:?} are left",
@@ -164,28 +176,24 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
     /// Waits until no more than `most` sends are under way. Nothing else holds a fast stage back where no gradients come
     /// back.
     pub(super) fn wait_for_sends(&mut self, most: usize) -> Result<(), CollectiveError> {
-        while self.sending.len() > most {
-            let (pending, label, started) = self.sending.remove(0);
-            let waited = Instant::now();
-            pending.wait()?;
-            self.timeline.record(Activity::Wait, label, waited, Instant::now());
-            self.timeline.record(Activity::Send, label, started, Instant::now());
+        self.reap()?;
+        if self.sending.len() <= most {
+            return Ok(());
         }
+        let started = Instant::now();
+        for sent in self.sending.drain(..self.sending.len() - most) {
+            sent.end(self.timeline)?;
+        }
+        self.timeline
+            .record(Activity::Wait, TimelineLabel::default(), started, Instant::now());
         Ok(())
     }
 
     /// Ends the sends that are done, which frees what was sent.
     pub(super) fn reap(&mut self) -> Result<(), CollectiveError> {
-        let (done, under_way): (Vec<_>, Vec<_>) = std::mem::take(&mut self.sending)
-            .into_iter()
-            .partition(|(pending, ..)| pending.finished_at().is_some());
-        self.sending = under_way;
-        for (pending, label, started) in done {
-            let finished = pending.finished_at().unwrap_or(started);
-            self.timeline.record(Activity::Send, label, started, finished);
-            pending.wait()?;
-        }
-        Ok(())
+        self.sending
+            .extract_if(.., |sent| sent.pending.is_done())
+            .try_for_each(|sent| sent.end(self.timeline))
     }
 
     fn label(&self, message: &Message) -> TimelineLabel {

@@ -110,16 +110,16 @@ where
     M: Module<B> + PipelineStage<B, D>,
     L: FnMut(usize, Tensor<B, 1>),
 {
-    fn run(&mut self, direction: Direction, task: Task, mut input: Option<Tensor<B, D>>) -> Option<Tensor<B, D>> {
+    fn run(&mut self, direction: Direction, task: Task, input: Option<Tensor<B, D>>) -> Option<Tensor<B, D>> {
         assert_eq!(direction, Direction::Forward, "an evaluation goes forward only");
         let (stage, micro_batch) = (&self.stages[task.chunk], &self.micro_batches[task.micro_batch]);
-        for segment in 0..stage.num_segments() {
-            match stage.forward_segment(segment, input.take(), micro_batch) {
-                StageOutput::Activation(output) => input = Some(output),
-                StageOutput::Losses(losses) => (self.losses)(task.micro_batch, losses),
+        match stage.forward(input, micro_batch) {
+            StageOutput::Activation(output) => Some(output),
+            StageOutput::Losses(losses) => {
+                (self.losses)(task.micro_batch, losses);
+                None
             }
         }
-        input
     }
 
     fn shape(&self, _direction: Direction, task: Task) -> Option<Shape> {

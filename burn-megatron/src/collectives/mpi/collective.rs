@@ -330,19 +330,8 @@ impl<'a> Scatter<'a> {
 
     /// Returns the ranks that have not taken their part, or not sent the piece that is reduced next.
     fn missing(&mut self) -> Vec<usize> {
-        let mut missing: Vec<usize> = self
-            .outboxes
-            .iter_mut()
-            .flat_map(|(_, outbox)| outbox.missing())
-            .collect();
-        let waits = self
-            .inboxes
-            .iter_mut()
-            .filter_map(|inbox| inbox.is_awaited().then_some(inbox.peer));
-        missing.extend(waits);
-        missing.sort_unstable();
-        missing.dedup();
-        missing
+        let outboxes = self.outboxes.iter_mut().flat_map(|(_, outbox)| outbox.missing());
+        missing_ranks(outboxes.collect(), &mut self.inboxes)
     }
 }
 
@@ -399,14 +388,17 @@ impl<'a> Gather<'a> {
     }
 
     fn missing(&mut self) -> Vec<usize> {
-        let mut missing = self.outbox.missing();
-        let waits = self
-            .inboxes
-            .iter_mut()
-            .filter_map(|inbox| inbox.is_awaited().then_some(inbox.peer));
-        missing.extend(waits);
-        missing.sort_unstable();
-        missing.dedup();
-        missing
+        missing_ranks(self.outbox.missing(), &mut self.inboxes)
     }
+}
+
+/// The ranks that have not taken what goes to them, and those of which a message is waited for, ascending.
+fn missing_ranks(mut missing: Vec<usize>, inboxes: &mut [Inbox]) -> Vec<usize> {
+    let waits = inboxes
+        .iter_mut()
+        .filter_map(|inbox| inbox.is_awaited().then_some(inbox.peer));
+    missing.extend(waits);
+    missing.sort_unstable();
+    missing.dedup();
+    missing
 }

@@ -11,8 +11,8 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Shape};
 
-use super::{CollectiveBackend, Movement, PendingReceive, PendingSend, unwrap_or_unwind};
-use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
+use super::{CollectiveBackend, Movement, PendingReceive, unwrap_or_unwind};
+use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
 
 impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff<B, C> {
     #[track_caller]
@@ -47,7 +47,7 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff
     }
 
     #[track_caller]
-    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> PendingSend {
+    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> Pending<()> {
         B::send_start(tensor.primitive, to, group)
     }
 

@@ -5,8 +5,8 @@
 
 use burn::tensor::{DType, Shape, backend::Backend, ops::FloatTensor};
 
-use super::{PendingReceive, PendingSend};
-use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
+use super::PendingReceive;
+use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
 
 /// A movement of a tensor's data between the ranks of a group. Dimension counts from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub trait CollectiveBackend: Backend {
     ///
     /// The other rank must receive with the same number of elements and the same type.
     #[track_caller]
-    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> PendingSend;
+    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> Pending<()>;
 
     /// Starts to receive a tensor from the rank with index `from` in the group.
     #[track_caller]

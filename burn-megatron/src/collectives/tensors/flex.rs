@@ -4,8 +4,8 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Shape};
 use burn_flex::Flex;
 
-use super::{CollectiveBackend, Movement, PendingReceive, PendingSend, staging, unwrap_or_unwind};
-use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
+use super::{CollectiveBackend, Movement, PendingReceive, staging, unwrap_or_unwind};
+use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
 
 impl CollectiveBackend for Flex {
     #[track_caller]
@@ -36,7 +36,7 @@ impl CollectiveBackend for Flex {
     }
 
     #[track_caller]
-    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> PendingSend {
+    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> Pending<()> {
         staging::send_start::<Self>(tensor, to, group)
     }
 

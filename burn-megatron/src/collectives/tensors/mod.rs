@@ -8,5 +8,5 @@ mod staging;
 mod unwind;
 
 pub use backend::{CollectiveBackend, Movement};
-pub use pending::{PendingReceive, PendingSend};
+pub use pending::PendingReceive;
 pub use unwind::{catch_collective_error, unwrap_or_unwind};

@@ -1,5 +1,5 @@
-//! Handles of tensors on their way between two ranks. Made by [`CollectiveBackend`](super::CollectiveBackend), held by
-//! the pipeline.
+//! [`PendingReceive`]: the handle of a tensor on its way to this rank. Made by
+//! [`CollectiveBackend`](super::CollectiveBackend), held by the pipeline.
 
 use std::time::Instant;
 
@@ -7,38 +7,14 @@ use burn::tensor::{Shape, TensorData, backend::Backend, ops::FloatTensor};
 
 use crate::collectives::{CollectiveElement, CollectiveError, Pending};
 
-/// A tensor that is being sent.
-#[must_use = "a transfer that fails says so in `wait`"]
-pub struct PendingSend(Pending<()>);
-
 /// A tensor that is being received.
 #[must_use = "the tensor comes from `wait`"]
-pub struct PendingReceive<B: Backend>(Box<dyn Transfer<FloatTensor<B>>>);
+pub struct PendingReceive<B: Backend>(Box<dyn Incoming<B>>);
 
-/// A transfer, whatever its elements, that ends in an `O`.
-trait Transfer<O> {
+/// A tensor on its way, whatever its elements.
+trait Incoming<B: Backend> {
     fn finished_at(&self) -> Option<Instant>;
-    fn wait(self: Box<Self>) -> Result<O, CollectiveError>;
-}
-
-impl PendingSend {
-    /// Returns the handle of a transfer.
-    pub(super) fn new(pending: Pending<()>) -> Self {
-        Self(pending)
-    }
-
-    /// Returns the moment at which the tensor had been handed over, if it has.
-    pub fn finished_at(&self) -> Option<Instant> {
-        self.0.finished_at()
-    }
-
-    /// Waits until the tensor has been handed over. Bounded, because the transfer is.
-    ///
-    /// # Errors
-    /// The error of the transfer.
-    pub fn wait(self) -> Result<(), CollectiveError> {
-        self.0.wait()
-    }
+    fn wait(self: Box<Self>) -> Result<FloatTensor<B>, CollectiveError>;
 }
 
 impl<B: Backend> PendingReceive<B> {
@@ -48,7 +24,15 @@ impl<B: Backend> PendingReceive<B> {
         shape: Shape,
         device: B::Device,
     ) -> Self {
-        Self(Box::new(Elements::<T, B> { pending, shape, device }))
+        Self(Box::new(Elements { pending, shape, device }))
+    }
+
+    /// Returns the handle of what `wrap` makes of the tensor.
+    pub(super) fn map<W: Backend>(
+        self,
+        wrap: impl FnOnce(FloatTensor<B>) -> FloatTensor<W> + 'static,
+    ) -> PendingReceive<W> {
+        PendingReceive(Box::new(Wrapped { inner: self, wrap }))
     }
 
     /// Returns the moment at which the tensor was there, if it is.
@@ -65,13 +49,20 @@ impl<B: Backend> PendingReceive<B> {
     }
 }
 
-impl<B: Backend> PendingReceive<B> {
-    /// Returns the handle of what `wrap` makes of the tensor.
-    pub(super) fn map<W: Backend>(
-        self,
-        wrap: impl FnOnce(FloatTensor<B>) -> FloatTensor<W> + 'static,
-    ) -> PendingReceive<W> {
-        PendingReceive(Box::new(Wrapped { inner: self, wrap }))
+struct Elements<T, D> {
+    pending: Pending<Vec<T>>,
+    shape: Shape,
+    device: D,
+}
+
+impl<T: CollectiveElement + burn::tensor::Element, B: Backend> Incoming<B> for Elements<T, B::Device> {
+    fn finished_at(&self) -> Option<Instant> {
+        self.pending.finished_at()
+    }
+
+    fn wait(self: Box<Self>) -> Result<FloatTensor<B>, CollectiveError> {
+        let elements = self.pending.wait()?;
+        Ok(B::float_from_data(TensorData::new(elements, self.shape), &self.device))
     }
 }
 
@@ -80,29 +71,12 @@ struct Wrapped<B: Backend, F> {
     wrap: F,
 }
 
-impl<B: Backend, O, F: FnOnce(FloatTensor<B>) -> O> Transfer<O> for Wrapped<B, F> {
+impl<B: Backend, W: Backend, F: FnOnce(FloatTensor<B>) -> FloatTensor<W>> Incoming<W> for Wrapped<B, F> {
     fn finished_at(&self) -> Option<Instant> {
         self.inner.finished_at()
     }
 
-    fn wait(self: Box<Self>) -> Result<O, CollectiveError> {
+    fn wait(self: Box<Self>) -> Result<FloatTensor<W>, CollectiveError> {
         self.inner.wait().map(self.wrap)
-    }
-}
-
-struct Elements<T, B: Backend> {
-    pending: Pending<Vec<T>>,
-    shape: Shape,
-    device: B::Device,
-}
-
-impl<T: CollectiveElement + burn::tensor::Element, B: Backend> Transfer<FloatTensor<B>> for Elements<T, B> {
-    fn finished_at(&self) -> Option<Instant> {
-        self.pending.finished_at()
-    }
-
-    fn wait(self: Box<Self>) -> Result<FloatTensor<B>, CollectiveError> {
-        let elements = self.pending.wait()?;
-        Ok(B::float_from_data(TensorData::new(elements, self.shape), &self.device))
     }
 }

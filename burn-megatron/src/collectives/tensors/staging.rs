@@ -6,8 +6,8 @@
 use burn::tensor::{DType, Shape, TensorData, TensorMetadata, backend::Backend, ops::FloatTensor, try_read_sync};
 use half::{bf16, f16};
 
-use super::{Movement, PendingReceive, PendingSend};
-use crate::collectives::{CollectiveElement, CollectiveError, ProcessGroup, ReduceOp};
+use super::{Movement, PendingReceive};
+use crate::collectives::{CollectiveElement, CollectiveError, Pending, ProcessGroup, ReduceOp};
 
 /// Calls `$body` with `$T` bound to the Rust type of a float `DType`.
 macro_rules! with_float {
@@ -64,11 +64,11 @@ pub(super) fn broadcast<B: Backend>(
 
 /// Starts to send a tensor's elements to the rank with index `to`.
 #[track_caller]
-pub(super) fn send_start<B: Backend>(tensor: FloatTensor<B>, to: usize, group: &ProcessGroup) -> PendingSend {
+pub(super) fn send_start<B: Backend>(tensor: FloatTensor<B>, to: usize, group: &ProcessGroup) -> Pending<()> {
     let data = read::<B>(tensor);
     with_float!(data.dtype, T => {
         let elements = data.into_vec::<T>().expect("matched on the element type");
-        PendingSend::new(group.send_owned_start(elements, to))
+        group.send_owned_start(elements, to)
     })
 }
 
