@@ -14,7 +14,7 @@ use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::{RankTime, StragglerReport};
 use libtest_mimic::{Failed, Trial};
 
-use super::problem::{self, Variant};
+use super::problem::{self, Update, Variant};
 use crate::harness::{Case, Job};
 
 /// How long a job may go on after a rank has died.
@@ -119,7 +119,7 @@ pub fn trials() -> Vec<Trial> {
         ),
         Job::new(training("not_finite", 2), 2).fails_with(
             "loss_that_is_not_finite_names_step_and_rank",
-            &["the loss of step 2 is NaN on rank"],
+            &["the loss of step 2 is NaN: the first gradient that is not finite is that of parameter"],
         ),
         Job::new(training("panic", 2), 2).fails_with(
             "panicking_rank_ends_the_job_with_its_message",
@@ -414,6 +414,7 @@ fn train(case: &Case, world: &World, kind: &str) -> anyhow::Result<()> {
         dropout: 0.1,
         n_layers: 4,
         recompute: problem::Recompute::Nothing,
+        update: Update::Whole,
     };
     let mut trainer = problem::trainer(variant, 50, &problem::Stages::one_chunk(), &context)?;
     let data = context.coordinates().data;

@@ -42,6 +42,7 @@ struct Settings {
     /// `default`, or as `--pipeline-schedule` has it.
     schedule: &'static str,
     recompute: &'static str,
+    update: &'static str,
 }
 
 const SETTINGS: Settings = Settings {
@@ -54,6 +55,7 @@ const SETTINGS: Settings = Settings {
     layers: "even",
     schedule: "default",
     recompute: "none",
+    update: "whole",
 };
 
 /// Layouts without stages.
@@ -94,6 +96,7 @@ pub fn trials() -> Vec<Trial> {
         trials.extend(IN_TURN.map(|settings| matches_one_rank(layout, settings)));
     }
     trials.extend(staged().map(|(layout, settings)| matches_one_rank(layout, settings)));
+    trials.extend(sharded().map(|(layout, settings)| matches_one_rank(layout, settings)));
     for (mutant, layout) in MUTANTS {
         let name = format!("mutant_{mutant}_is_caught_in_{}", layout.name);
         let settings = Settings {
@@ -166,6 +169,35 @@ fn staged() -> impl Iterator<Item = (Layout, Settings)> {
     .into_iter()
 }
 
+/// Layouts whose data-parallel ranks each update a shard.
+fn sharded() -> impl Iterator<Item = (Layout, Settings)> {
+    let sharded = Settings {
+        update: "sharded",
+        n_layers: 4,
+        ..SETTINGS
+    };
+    let f32 = Settings {
+        dtype: "f32",
+        clip: false,
+        ..sharded
+    };
+    let untied = Settings {
+        tied: false,
+        update: "sharded_in_turn",
+        ..sharded
+    };
+    [
+        (DP2, sharded),
+        (DP4, f32),
+        (DP4, untied),
+        (TP2SPDP2, sharded),
+        (PP2DP2, sharded),
+        (PP2V2DP2, untied),
+        (TP2SPPP2DP2, f32),
+    ]
+    .into_iter()
+}
+
 fn matches_one_rank(layout: Layout, settings: Settings) -> Trial {
     let Settings { dtype, dropout, .. } = settings;
     let mut name = format!(
@@ -178,6 +210,7 @@ fn matches_one_rank(layout: Layout, settings: Settings) -> Trial {
         (settings.schedule, SETTINGS.schedule),
         (settings.layers, SETTINGS.layers),
         (settings.recompute, SETTINGS.recompute),
+        (settings.update, SETTINGS.update),
     ] {
         if what != default {
             name = format!("{name}_{what}");
@@ -197,7 +230,8 @@ fn job(layout: Layout, settings: Settings) -> Job {
         .with("n_layers", settings.n_layers)
         .with("layers", settings.layers)
         .with("schedule", settings.schedule)
-        .with("recompute", settings.recompute);
+        .with("recompute", settings.recompute)
+        .with("update", settings.update);
     Job::new(case, layout.world_size())
 }
 
@@ -208,6 +242,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         dropout: case.setting("dropout")?,
         n_layers: case.setting("n_layers")?,
         recompute: case.setting("recompute")?,
+        update: case.setting("update")?,
     };
     let given = |key, default| {
         let text: String = case.setting(key)?;
@@ -226,6 +261,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let context = connect(case, world)?;
     let plain = problem::Variant {
         recompute: problem::Recompute::Nothing,
+        update: problem::Update::Whole,
         ..variant
     };
     let mut reference = problem::trainer(plain, steps, &problem::Stages::one_chunk(), &single)?;

@@ -31,6 +31,31 @@ pub struct Variant {
     pub dropout: f64,
     pub n_layers: usize,
     pub recompute: Recompute,
+    pub update: Update,
+}
+
+/// Who updates what: written `whole`, `sharded`, `sharded_in_turn`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// Every data-parallel rank updates everything.
+    Whole,
+    /// Each data-parallel rank updates its shard, while gradients and parameters are on their way.
+    Sharded,
+    /// Each data-parallel rank updates its shard, one thing after the other.
+    ShardedInTurn,
+}
+
+impl FromStr for Update {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        match text {
+            "whole" => Ok(Update::Whole),
+            "sharded" => Ok(Update::Sharded),
+            "sharded_in_turn" => Ok(Update::ShardedInTurn),
+            _ => bail!("no update is called {text}"),
+        }
+    }
 }
 
 /// What is recomputed in the backward pass: written `none`, `selective`, `uniform2`, `block1`, say.
@@ -137,7 +162,11 @@ pub fn trainer(
     let chunks = model(variant).init_stage(&layers, &FlexDevice, context)?;
     let chunks = perturb_constants::<B, _>(chunks, 0.2, SEED, context);
     let options = TrainerOptions {
-        data_parallel: DataParallelConfig::new().with_bucket_size(Some(1500)),
+        data_parallel: DataParallelConfig::new()
+            .with_bucket_size(Some(1500))
+            .with_shard_gradients(variant.update != Update::Whole)
+            .with_overlap_grad_reduce(variant.update != Update::ShardedInTurn),
+        overlap_param_gather: variant.update != Update::ShardedInTurn,
         schedule: stages.schedule,
         ..TrainerOptions::default()
     };

@@ -13,7 +13,7 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Environment, JoinOptions, Launcher, Nodes, StopFlag, World, join, report_and_exit};
 use burn_megatron::topology::ParallelConfig;
 
-use crate::problem::{self, Variant};
+use crate::problem::{self, Update, Variant};
 
 /// What launcher and ranks are to do, as environment variables.
 pub mod variables {
@@ -95,6 +95,7 @@ fn train(world: &World) -> anyhow::Result<ExitCode> {
         dropout: 0.1,
         n_layers: 4,
         recompute: problem::Recompute::Nothing,
+        update: Update::Whole,
     };
     let mut trainer = problem::trainer(variant, steps, &problem::Stages::one_chunk(), &context)?;
     let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());

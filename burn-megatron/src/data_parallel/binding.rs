@@ -8,11 +8,11 @@ use std::sync::Arc;
 use burn::module::ParamId;
 use burn::tensor::{DType, ops::FloatTensor};
 
-use super::bucket::BucketLayout;
+use super::bucket::{BucketClass, BucketLayout};
 use super::error::DataParallelError;
 use super::gradients::GradientEntry;
 use super::hook::HookBackend;
-use super::reducer::Reducer;
+use super::reducer::{Reducer, Reduction};
 use crate::collectives::ReduceOp;
 use crate::context::ParallelContext;
 use crate::mutants::{self, Mutant};
@@ -29,16 +29,28 @@ pub(super) struct Binding<B: HookBackend> {
     pub(super) numbers: HashMap<ParamId, usize>,
     /// An anchor for each.
     pub(super) anchors: Vec<FloatTensor<B>>,
+    pub(super) layout: BucketLayout,
     pub(super) reducer: Arc<Reducer>,
     pub(super) dtype: DType,
 }
 
+/// How buckets are made and reduced.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BindingOptions {
+    /// Elements of a bucket, about.
+    pub(super) bucket_size: usize,
+    /// Whether each rank gets the reduction of its own shards only.
+    pub(super) is_sharded: bool,
+    /// Whether full buckets are reduced while the backward pass goes on.
+    pub(super) overlaps: bool,
+}
+
 impl<B: HookBackend> Binding<B> {
-    /// Binds parameters to empty buckets of about `bucket_size` elements: those of `former` if they have the same
+    /// Binds parameters to empty buckets: those of `former` if they have the same
     /// places, otherwise new ones, which all ranks of the data-parallel group make together.
     pub(super) fn new(
         parameters: Vec<ParameterEntry>,
-        bucket_size: usize,
+        options: BindingOptions,
         context: &ParallelContext,
         device: &B::Device,
         former: Option<&Arc<Reducer>>,
@@ -50,7 +62,17 @@ impl<B: HookBackend> Binding<B> {
             .map(|parameter| declaration_of(parameter, context))
             .collect::<Result<Vec<_>, _>>()?;
         let lengths: Vec<usize> = trained.iter().map(|p| p.len()).collect();
-        let layout = BucketLayout::new(&lengths, bucket_size, |number| declarations[number].is_reused);
+        let num_shards = context.data_group().size();
+        let layout = BucketLayout::new(
+            &lengths,
+            options.bucket_size,
+            num_shards,
+            |number| match &declarations[number] {
+                Declaration { is_tied: true, .. } => BucketClass::Tied,
+                Declaration { is_reused: true, .. } => BucketClass::Reused,
+                _ => BucketClass::Early,
+            },
+        );
         let mut numbers = HashMap::new();
         let mut entries = Vec::with_capacity(trained.len());
         for (number, (parameter, declaration)) in trained.iter().zip(declarations).enumerate() {
@@ -61,6 +83,7 @@ impl<B: HookBackend> Binding<B> {
                 });
             }
             entries.push(GradientEntry {
+                number,
                 id: parameter.id,
                 name: declaration.name,
                 shape: parameter.shape.clone(),
@@ -79,10 +102,19 @@ impl<B: HookBackend> Binding<B> {
                 reducer.forget_step()?;
                 reducer.clone()
             }
-            None => Arc::new(Reducer::new(layout, dtype, context.data_group().clone(), op)?),
+            None => {
+                let reduction = Reduction {
+                    group: context.data_group().clone(),
+                    op,
+                    is_sharded: options.is_sharded,
+                    overlaps: options.overlaps,
+                };
+                Arc::new(Reducer::new(layout.clone(), dtype, reduction)?)
+            }
         };
         Ok(Self {
             anchors: B::anchors(entries.len(), device),
+            layout,
             reducer,
             entries: entries.into(),
             numbers,

@@ -1,6 +1,12 @@
-//! `BucketLayout`: which bucket each parameter's gradient goes to, and where in it.
+//! `BucketLayout`: which bucket each parameter's gradient goes to, where in it, and which shard of the bucket that is.
 //!
-//! Pure integers, the same on every rank of the data-parallel group. Called by the reducer.
+//! Pure integers, the same on every rank of the data-parallel group. Called by the reducer, by gradient finalisation and
+//! by the sharded optimizer.
+
+use std::ops::Range;
+
+/// Shards begin at multiples of this many elements, so that every rank's part is aligned for any device: 512 bytes in f32.
+const SHARD_ALIGNMENT: usize = 128;
 
 /// The place of one parameter's gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,9 +17,17 @@ pub struct BucketSlot {
     pub offset: usize,
     /// The number of elements.
     pub len: usize,
-    /// The element, behind all gradients of the bucket, that says whether there is one: above zero where some
-    /// data-parallel rank has received it.
-    pub flag: usize,
+}
+
+/// Which parameters may share a bucket, in the order in which the buckets lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BucketClass {
+    /// Used once in a pass: the bucket may be reduced during the backward pass.
+    Early,
+    /// Used by several segments of a stage: complete when the whole backward pass is.
+    Reused,
+    /// Held by the first and by the last pipeline stage, whose buckets of this class are alike, shard by shard.
+    Tied,
 }
 
 /// The slots of all parameters, and the lengths of the buckets.
@@ -21,31 +35,36 @@ pub struct BucketSlot {
 pub struct BucketLayout {
     slots: Vec<BucketSlot>,
     lengths: Vec<usize>,
-    /// The number of buckets that may be reduced during the backward pass: the ones behind them hold reused parameters.
+    /// The number of buckets that may be reduced during the backward pass.
     num_early: usize,
+    num_shards: usize,
 }
 
 impl BucketLayout {
-    /// Lays parameters of these lengths out in buckets of about `bucket_size` elements.
+    /// Lays parameters of these lengths out in buckets of about `bucket_size` elements, each of `num_shards` shards.
     ///
     /// The last parameter goes into the first bucket: gradients become complete from the output of a model to its
     /// input, and buckets are reduced in the order of their numbers. A bucket is closed by the parameter that fills
-    /// it, which may reach beyond `bucket_size`; no parameter is cut. Parameters that `is_reused` says yes to, by their
-    /// numbers, have buckets of their own behind all others: they are complete when the whole backward pass is.
-    pub fn new(parameter_lengths: &[usize], bucket_size: usize, is_reused: impl Fn(usize) -> bool) -> Self {
+    /// it, which may reach beyond `bucket_size`; no parameter lies in two buckets. `class` says which a parameter may
+    /// lie in, by its number.
+    pub fn new(
+        parameter_lengths: &[usize],
+        bucket_size: usize,
+        num_shards: usize,
+        class: impl Fn(usize) -> BucketClass,
+    ) -> Self {
         let empty = BucketSlot {
             bucket: 0,
             offset: 0,
             len: 0,
-            flag: 0,
         };
         let mut slots = vec![empty; parameter_lengths.len()];
         let mut lengths: Vec<usize> = Vec::new();
         let mut num_early = 0;
-        for reused in [false, true] {
+        for of_class in [BucketClass::Early, BucketClass::Reused, BucketClass::Tied] {
             let mut is_open = false;
             for (number, &len) in parameter_lengths.iter().enumerate().rev() {
-                if is_reused(number) != reused {
+                if class(number) != of_class {
                     continue;
                 }
                 if !is_open {
@@ -56,24 +75,19 @@ impl BucketLayout {
                     bucket,
                     offset: lengths[bucket],
                     len,
-                    flag: 0,
                 };
                 lengths[bucket] += len;
                 is_open = lengths[bucket] < bucket_size;
             }
-            if !reused {
+            if of_class == BucketClass::Early {
                 num_early = lengths.len();
             }
-        }
-        let mut flags = lengths.clone();
-        for slot in slots.iter_mut().rev() {
-            slot.flag = flags[slot.bucket];
-            flags[slot.bucket] += 1;
         }
         Self {
             slots,
             lengths,
             num_early,
+            num_shards: num_shards.max(1),
         }
     }
 
@@ -92,10 +106,29 @@ impl BucketLayout {
         &self.lengths
     }
 
-    /// Returns the number of elements of each bucket, flags included.
-    pub fn lengths_with_flags(&self) -> Vec<usize> {
-        let flags = self.parameters_per_bucket();
-        self.lengths.iter().zip(flags).map(|(len, flags)| len + flags).collect()
+    /// The shards of a bucket, one for each data-parallel rank.
+    pub fn num_shards(&self) -> usize {
+        self.num_shards
+    }
+
+    /// Returns the number of elements of each shard of a bucket. The last shards may hold fewer gradients, or none.
+    pub fn shard_length(&self, bucket: usize) -> usize {
+        self.lengths[bucket]
+            .div_ceil(self.num_shards)
+            .next_multiple_of(SHARD_ALIGNMENT)
+    }
+
+    /// Returns the number of elements of a bucket: that of its shards together.
+    pub fn padded_length(&self, bucket: usize) -> usize {
+        self.shard_length(bucket) * self.num_shards
+    }
+
+    /// Returns which elements of parameter `number` lie in shard `shard` of its bucket, counted from the parameter's first.
+    pub fn piece(&self, number: usize, shard: usize) -> Range<usize> {
+        let BucketSlot { bucket, offset, len } = self.slots[number];
+        let shard_length = self.shard_length(bucket);
+        let within = |element: usize| element.clamp(offset, offset + len) - offset;
+        within(shard * shard_length)..within((shard + 1) * shard_length)
     }
 
     /// Returns how many parameters each bucket waits for.
@@ -114,33 +147,64 @@ mod tests {
 
     use super::*;
 
+    const CLASSES: [BucketClass; 3] = [BucketClass::Early, BucketClass::Reused, BucketClass::Tied];
+
     proptest! {
         #[test]
         fn slots_tile_the_buckets(
             lengths in proptest::collection::vec(0usize..50, 0..20), bucket_size in 1usize..100, tied in 0usize..6,
         ) {
-            let layout = BucketLayout::new(&lengths, bucket_size, |number| number % 5 == tied);
-            let mut covered: Vec<Vec<bool>> =
-                layout.lengths_with_flags().iter().map(|&len| vec![false; len]).collect();
+            let class = |number: usize| if number % 5 == tied { CLASSES[1 + number % 2] } else { CLASSES[0] };
+            let layout = BucketLayout::new(&lengths, bucket_size, 3, class);
+            let mut covered: Vec<Vec<bool>> = layout.lengths().iter().map(|&len| vec![false; len]).collect();
             for (slot, &len) in layout.slots().iter().zip(&lengths) {
                 prop_assert_eq!(slot.len, len);
-                for element in (slot.offset..slot.offset + len).chain([slot.flag]) {
+                for element in slot.offset..slot.offset + len {
                     prop_assert!(!covered[slot.bucket][element]);
                     covered[slot.bucket][element] = true;
                 }
             }
             prop_assert!(covered.iter().flatten().all(|&c| c));
             for (number, slot) in layout.slots().iter().enumerate() {
-                prop_assert_eq!(slot.bucket >= layout.num_early(), number % 5 == tied);
+                prop_assert_eq!(slot.bucket >= layout.num_early(), class(number) != BucketClass::Early);
+                for (other, other_slot) in layout.slots().iter().enumerate() {
+                    prop_assert!(slot.bucket != other_slot.bucket || class(number) == class(other));
+                }
             }
             prop_assert_eq!(layout.parameters_per_bucket().iter().sum::<usize>(), lengths.len());
+        }
+
+        #[test]
+        fn pieces_cover_each_parameter_once_and_lie_in_their_shard(
+            lengths in proptest::collection::vec(0usize..2000, 1..8), bucket_size in 1usize..4000, shards in 1usize..6,
+        ) {
+            let layout = BucketLayout::new(&lengths, bucket_size, shards, |_| BucketClass::Early);
+            for (number, &len) in lengths.iter().enumerate() {
+                let slot = layout.slots()[number];
+                let mut next = 0;
+                for shard in 0..shards {
+                    let piece = layout.piece(number, shard);
+                    if piece.is_empty() {
+                        continue;
+                    }
+                    prop_assert_eq!(piece.start, next);
+                    next = piece.end;
+                    let shard_length = layout.shard_length(slot.bucket);
+                    let in_bucket = slot.offset + piece.start..slot.offset + piece.end;
+                    prop_assert!(in_bucket.start >= shard * shard_length && in_bucket.end <= (shard + 1) * shard_length);
+                }
+                prop_assert_eq!(next, len);
+            }
+            for bucket in 0..layout.lengths().len() {
+                prop_assert!(layout.padded_length(bucket) >= layout.lengths()[bucket]);
+            }
         }
 
         #[test]
         fn only_the_last_bucket_is_below_the_size(
             lengths in proptest::collection::vec(1usize..50, 1..20), bucket_size in 1usize..100,
         ) {
-            let layout = BucketLayout::new(&lengths, bucket_size, |_| false);
+            let layout = BucketLayout::new(&lengths, bucket_size, 1, |_| BucketClass::Early);
             let (_, full) = layout.lengths().split_last().expect("one parameter at least");
             prop_assert!(full.iter().all(|&len| len >= bucket_size));
         }
@@ -148,7 +212,7 @@ mod tests {
 
     #[test]
     fn the_output_end_comes_first() {
-        let layout = BucketLayout::new(&[10, 20, 5], 20, |_| false);
+        let layout = BucketLayout::new(&[10, 20, 5], 20, 1, |_| BucketClass::Early);
         let buckets: Vec<usize> = layout.slots().iter().map(|slot| slot.bucket).collect();
         assert_eq!(buckets, [1, 0, 0]);
         assert_eq!(layout.lengths(), [25, 10]);

@@ -1,22 +1,24 @@
 //! `ReducedGradients`: a step's gradients after reduction, on their way to the optimizer.
 //!
 //! Finalisation has one order: data-parallel reduction (done before this is made), sum over the tensor group of the
-//! partial ones, sum of tied copies over the embedding group, norm over unique owners, clipping. Called by [`DistributedDataParallel`](super::DistributedDataParallel)
-//! and by the trainer.
+//! partial ones, sum of tied copies over the embedding group, unscaling, norm over unique owners, clipping. Where they are
+//! sharded, each data-parallel rank does all that with its own shard of every bucket. Called by
+//! [`DistributedDataParallel`](super::DistributedDataParallel), by the trainer and by the optimizer.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use burn::module::{AutodiffModule, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{
-    DType, Tensor,
+    DType, Tensor, TensorData,
     backend::{AutodiffBackend, Backend},
 };
 
-use super::bucket::BucketSlot;
+use super::bucket::{BucketLayout, BucketSlot};
 use super::flat::FlatBuffer;
-use super::reducer::Reducer;
+use super::reducer::{Reduced, Reducer};
 use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
 use crate::mutants::{self, Mutant};
@@ -25,6 +27,8 @@ use crate::parameters::{Distribution, Placement};
 /// Where the gradient of one parameter lies, and what is known of the parameter.
 #[derive(Clone, Debug)]
 pub struct GradientEntry {
+    /// Its number among the trained parameters of the module.
+    pub number: usize,
     /// burn's identifier of the parameter, on this rank.
     pub id: ParamId,
     /// Its global name.
@@ -45,33 +49,64 @@ impl GradientEntry {
     pub fn dimensions(&self) -> usize {
         self.shape.len()
     }
+
+    /// The number of the bucket that its gradient is in.
+    pub(crate) fn bucket(&self) -> usize {
+        self.slot.bucket
+    }
 }
 
-/// The gradients of one step, averaged over the data-parallel group and complete on every rank.
+/// The gradients of one step, averaged over the data-parallel group: complete on every rank or, where they are sharded,
+/// each rank's own [`pieces`](Self::owned) only.
 #[derive(Debug)]
 pub struct ReducedGradients {
     entries: Arc<[GradientEntry]>,
-    buckets: Vec<FlatBuffer>,
+    layout: BucketLayout,
+    pub(super) buckets: Vec<FlatBuffer>,
+    present: Vec<bool>,
+    non_finite: Option<usize>,
+    /// Of every bucket, the one shard that is complete here; none where all are.
+    shard: Option<usize>,
+    /// Whether the others have been fetched.
+    is_gathered: bool,
+    pub(super) data_group: ProcessGroup,
     reducer: Arc<Reducer>,
 }
 
+/// How many elements of a gradient are out of the ordinary, each of the whole model counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GradientCounts {
+    /// Elements that are zero.
+    pub zeros: u64,
+    /// Elements that are infinite or not a number.
+    pub non_finite: u64,
+}
+
 impl ReducedGradients {
-    /// Takes the reduced buckets, sums the partial gradients over the tensor group, and those of tied copies over the
-    /// embedding group.
+    /// Takes what the data-parallel reduction gave, sums the partial gradients over the tensor group, and those of tied
+    /// copies over the embedding group.
     ///
     /// # Communication
     /// One all-reduce of all partial gradients over the tensor group, and one of all tied ones over the embedding group,
-    /// where there are any.
+    /// where there are any; where gradients are sharded, of this rank's pieces of them.
     pub(super) fn new(
         entries: Arc<[GradientEntry]>,
-        buckets: Vec<FlatBuffer>,
+        reduced: Reduced,
         reducer: Arc<Reducer>,
         context: &ParallelContext,
         dtype: DType,
     ) -> Result<Self, CollectiveError> {
+        let (layout, is_sharded) = reducer.layout();
+        let data_group = context.data_group().clone();
         let mut gradients = Self {
             entries,
-            buckets,
+            layout,
+            buckets: reduced.buckets,
+            present: reduced.present,
+            non_finite: reduced.non_finite,
+            shard: is_sharded.then(|| data_group.rank()),
+            is_gathered: false,
+            data_group,
             reducer,
         };
         if !mutants::is_active(Mutant::SequenceParallelSumMissing) {
@@ -92,52 +127,173 @@ impl ReducedGradients {
         &self.entries
     }
 
+    /// Whether each data-parallel rank has its own piece of each gradient only.
+    pub fn is_sharded(&self) -> bool {
+        self.shard.is_some()
+    }
+
+    /// Returns which elements of a parameter's gradient are complete on this rank, row-major: all, unless they are sharded.
+    pub fn owned(&self, entry: &GradientEntry) -> Range<usize> {
+        match self.shard {
+            None => 0..entry.slot.len,
+            Some(shard) => self.layout.piece(entry.number, shard),
+        }
+    }
+
     /// Returns a parameter's gradient as f64, row-major, exact.
+    ///
+    /// # Panics
+    /// When gradients are sharded and have not been [gathered](Self::gather).
     pub fn values(&self, entry: &GradientEntry) -> Vec<f64> {
+        assert!(
+            self.shard.is_none() || self.is_gathered,
+            "each data-parallel rank has a piece of the gradient of {}: gather the gradients first",
+            entry.name
+        );
         self.buckets[entry.slot.bucket]
             .tensor_data(entry.slot.offset, entry.shape.clone())
             .iter::<f64>()
             .collect()
     }
 
-    /// Returns the L2 norm of the gradient of the whole model, each parameter counted once, summed in f64.
+    /// Returns the elements of a parameter's gradient that are complete on this rank, `[owned]`, f32 or f64.
+    pub(crate) fn owned_data(&self, entry: &GradientEntry) -> TensorData {
+        let owned = self.owned(entry);
+        self.buckets[entry.slot.bucket].tensor_data(entry.slot.offset + owned.start, vec![owned.len()])
+    }
+
+    /// Fetches the pieces of the other data-parallel ranks, for those who want to look at whole gradients.
     ///
     /// # Communication
-    /// One all-reduce of one number over the model group.
+    /// Where gradients are sharded, one all-gather per bucket over the data-parallel group.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn gather(&mut self) -> Result<(), CollectiveError> {
+        if self.shard.is_none() || self.is_gathered {
+            return Ok(());
+        }
+        for bucket in &mut self.buckets {
+            let whole = std::mem::replace(bucket, FlatBuffer::zeros(0, DType::F32));
+            *bucket = whole.all_gather_start(&self.data_group).wait()?;
+        }
+        self.is_gathered = true;
+        Ok(())
+    }
+
+    /// Returns the L2 norm of the gradient of the whole model, each parameter counted once, summed in f64.
+    ///
+    /// It is the sum over the shards of the sums of each, whether or not gradients are sharded: the bits are the same.
+    ///
+    /// # Communication
+    /// One all-reduce of one number per shard over the model group; where gradients are sharded, one all-gather of one
+    /// number over the data-parallel group.
     ///
     /// # Errors
     /// When that fails.
     pub fn global_norm(&self, context: &ParallelContext) -> Result<f64, CollectiveError> {
-        let is_first_tensor_rank = context.tensor_group().rank() == 0;
-        let is_first_stage = context.coordinates().pipeline == 0;
-        let is_owner = |entry: &GradientEntry| {
-            let owns_replica = entry.distribution == Distribution::Sharded || is_first_tensor_rank;
-            let owns_copy = !entry.is_tied || is_first_stage;
-            (owns_replica || mutants::is_active(Mutant::ReplicaCountedTwice))
-                && (owns_copy || mutants::is_active(Mutant::TiedCopyCountedTwice))
-        };
-        let squares: f64 = self
-            .entries
-            .iter()
-            .filter(|entry| is_owner(entry))
-            .map(|entry| self.buckets[entry.slot.bucket].sum_of_squares(entry.slot.offset, entry.slot.len))
-            .sum();
-        let mut total = [squares];
-        context.model_group().all_reduce(&mut total, ReduceOp::Sum)?;
-        Ok(total[0].sqrt())
+        let mut squares: Vec<f64> = self
+            .own_shards()
+            .map(|shard| {
+                let owned = self.entries.iter().filter(|entry| is_owner(entry, context));
+                owned
+                    .map(|entry| self.buckets[entry.slot.bucket].sum_of_squares(self.in_bucket(entry, shard)))
+                    .sum()
+            })
+            .collect();
+        context.model_group().all_reduce(&mut squares, ReduceOp::Sum)?;
+        if self.is_sharded() {
+            let mut all = vec![0.0; self.data_group.size()];
+            self.data_group.all_gather(&squares, &mut all)?;
+            squares = all;
+        }
+        Ok(squares.iter().sum::<f64>().sqrt())
     }
 
-    /// Returns the name of the first parameter of this rank with a gradient that is not finite.
+    /// Counts the elements of the gradient of the whole model that are zero, and those that are not finite.
+    ///
+    /// # Communication
+    /// One all-reduce of two numbers over the model group, and where gradients are sharded one over the data-parallel
+    /// group.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn counts(&self, context: &ParallelContext) -> Result<GradientCounts, CollectiveError> {
+        let mut counts = [0i64; 2];
+        for shard in self.own_shards() {
+            for entry in self.entries.iter().filter(|entry| is_owner(entry, context)) {
+                let (zeros, non_finite) = self.buckets[entry.slot.bucket].count(self.in_bucket(entry, shard));
+                counts[0] += (zeros - self.padding(entry, shard)) as i64;
+                counts[1] += non_finite as i64;
+            }
+        }
+        context.model_group().all_reduce(&mut counts, ReduceOp::Sum)?;
+        if self.is_sharded() {
+            self.data_group.all_reduce(&mut counts, ReduceOp::Sum)?;
+        }
+        Ok(GradientCounts {
+            zeros: counts[0] as u64,
+            non_finite: counts[1] as u64,
+        })
+    }
+
+    pub(super) fn shard_length(&self, bucket: usize) -> usize {
+        self.layout.shard_length(bucket)
+    }
+
+    /// The shards of the buckets that are complete here.
+    fn own_shards(&self) -> Range<usize> {
+        match self.shard {
+            None => 0..self.layout.num_shards(),
+            Some(shard) => shard..shard + 1,
+        }
+    }
+
+    /// Where a parameter's piece of a shard lies in its bucket.
+    fn in_bucket(&self, entry: &GradientEntry, shard: usize) -> Range<usize> {
+        let piece = self.layout.piece(entry.number, shard);
+        entry.slot.offset + piece.start..entry.slot.offset + piece.end
+    }
+
+    /// How many elements of a parameter's piece are padding, whose gradient is zero.
+    fn padding(&self, entry: &GradientEntry, shard: usize) -> usize {
+        let piece = self.layout.piece(entry.number, shard);
+        let runs = entry.placement.runs();
+        let real: usize = runs
+            .iter()
+            .map(|run| {
+                let end = (run.local + run.length).min(piece.end);
+                end.saturating_sub(run.local.max(piece.start))
+            })
+            .sum();
+        piece.len() - real
+    }
+
+    /// Returns the name of the first parameter that received a gradient on this rank which is not finite, before any
+    /// reduction.
+    pub fn first_non_finite_received(&self) -> Option<&str> {
+        self.non_finite.map(|number| self.entries[number].name.as_str())
+    }
+
+    /// Returns the name of the first parameter of this rank whose reduced gradient is not finite.
     pub fn first_non_finite(&self) -> Option<&str> {
+        let is_finite = |entry: &GradientEntry| {
+            let mut own = self.own_shards();
+            own.all(|shard| self.buckets[entry.slot.bucket].count(self.in_bucket(entry, shard)).1 == 0)
+        };
         self.entries
             .iter()
-            .find(|entry| {
-                let slot = entry.slot;
-                !self.buckets[slot.bucket]
-                    .sum_of_squares(slot.offset, slot.len)
-                    .is_finite()
-            })
+            .find(|entry| !is_finite(entry))
             .map(|entry| entry.name.as_str())
+    }
+
+    /// Multiplies every gradient.
+    pub fn scale(&mut self, factor: f64) {
+        for bucket in 0..self.buckets.len() {
+            let length = self.layout.shard_length(bucket);
+            let own = self.own_shards();
+            self.buckets[bucket].scale(own.start * length..own.end * length, factor);
+        }
     }
 
     /// Scales the gradients so that their global norm is at most `max_norm`, given what it is.
@@ -149,15 +305,13 @@ impl ReducedGradients {
     pub fn clip(&mut self, norm: f64, max_norm: f64) {
         let coefficient = max_norm / (norm + 1e-6);
         if coefficient < 1.0 {
-            for bucket in &mut self.buckets {
-                bucket.scale(coefficient);
-            }
+            self.scale(coefficient);
         }
     }
 
     /// Whether some data-parallel rank has received a gradient of the parameter; it is zero otherwise.
     pub fn is_present(&self, entry: &GradientEntry) -> bool {
-        self.buckets[entry.slot.bucket].is_positive(entry.slot.flag)
+        self.present[entry.number]
     }
 
     /// Whether there are parameters, and none has received a gradient on any data-parallel rank.
@@ -170,35 +324,25 @@ impl ReducedGradients {
     /// A parameter that no data-parallel rank used is left out, as burn leaves it out: it neither decays nor moves.
     ///
     /// # Panics
-    /// When the module has not the parameters that it was wrapped with.
+    /// When gradients are sharded, or the module has not the parameters that it was wrapped with.
     pub fn into_params<B: AutodiffBackend, M: AutodiffModule<B>>(self, module: &M) -> GradientsParams {
-        let [all, _] = self.into_split_params(module, |_| true);
-        all
-    }
-
-    /// Returns the gradients of the parameters that `belongs` says yes to, and those of the others, as for two groups
-    /// of weight decay.
-    ///
-    /// # Panics
-    /// When the module has not the parameters that it was wrapped with.
-    pub fn into_split_params<B: AutodiffBackend, M: AutodiffModule<B>>(
-        self,
-        module: &M,
-        belongs: impl Fn(&GradientEntry) -> bool,
-    ) -> [GradientsParams; 2] {
-        let by_id: HashMap<ParamId, (&GradientEntry, usize)> = self
+        assert!(
+            !self.is_sharded(),
+            "each data-parallel rank has pieces of gradients, which ShardedOptimizer can use"
+        );
+        let by_id: HashMap<ParamId, &GradientEntry> = self
             .entries
             .iter()
             .filter(|entry| self.is_present(entry))
-            .map(|entry| (entry.id, (entry, usize::from(!belongs(entry)))))
+            .map(|entry| (entry.id, entry))
             .collect();
         let mut collector = Collector {
             buckets: &self.buckets,
             by_id,
-            params: [GradientsParams::new(), GradientsParams::new()],
+            params: GradientsParams::new(),
         };
         module.visit(&mut collector);
-        let missed: Vec<&str> = collector.by_id.values().map(|(entry, _)| entry.name.as_str()).collect();
+        let missed: Vec<&str> = collector.by_id.values().map(|entry| entry.name.as_str()).collect();
         assert!(
             missed.is_empty(),
             "the module has no parameters {missed:?}, which have gradients"
@@ -213,28 +357,38 @@ impl ReducedGradients {
         dtype: DType,
         is_selected: impl Fn(&GradientEntry) -> bool,
     ) -> Result<(), CollectiveError> {
-        let selected = self.entries.iter().filter(|entry| is_selected(entry));
-        let slots: Vec<BucketSlot> = selected.map(|entry| entry.slot).collect();
-        if group.size() == 1 || slots.is_empty() {
+        let selected: Vec<GradientEntry> = self.entries.iter().filter(|e| is_selected(e)).cloned().collect();
+        if group.size() == 1 || selected.is_empty() {
             return Ok(());
         }
-        // Each gradient, and the flag that says whether there is one: a copy that got none moves with one that did.
-        let mut together = FlatBuffer::zeros(slots.iter().map(|slot| slot.len + 1).sum(), dtype);
+        let owned: Vec<Range<usize>> = selected.iter().map(|entry| self.owned(entry)).collect();
+        // Each gradient, and whether there is one: a copy that got none moves with one that did.
+        let mut together = FlatBuffer::zeros(owned.iter().map(|range| range.len() + 1).sum(), dtype);
         let mut to = 0;
-        for slot in &slots {
-            together.copy_from(to, &self.buckets[slot.bucket], slot.offset, slot.len);
-            together.copy_from(to + slot.len, &self.buckets[slot.bucket], slot.flag, 1);
-            to += slot.len + 1;
+        for (entry, range) in selected.iter().zip(&owned) {
+            let BucketSlot { bucket, offset, .. } = entry.slot;
+            together.copy_from(to, &self.buckets[bucket], offset + range.start, range.len());
+            together.set(to + range.len(), f32::from(u8::from(self.present[entry.number])));
+            to += range.len() + 1;
         }
         together.all_reduce(ReduceOp::Sum, group)?;
         let mut from = 0;
-        for slot in &slots {
-            self.buckets[slot.bucket].copy_from(slot.offset, &together, from, slot.len);
-            self.buckets[slot.bucket].copy_from(slot.flag, &together, from + slot.len, 1);
-            from += slot.len + 1;
+        for (entry, range) in selected.iter().zip(&owned) {
+            let BucketSlot { bucket, offset, .. } = entry.slot;
+            self.buckets[bucket].copy_from(offset + range.start, &together, from, range.len());
+            self.present[entry.number] = together.is_positive(from + range.len());
+            from += range.len() + 1;
         }
         Ok(())
     }
+}
+
+/// Whether this rank counts a parameter that others hold, too.
+fn is_owner(entry: &GradientEntry, context: &ParallelContext) -> bool {
+    let owns_replica = entry.distribution == Distribution::Sharded || context.tensor_group().rank() == 0;
+    let owns_copy = !entry.is_tied || context.coordinates().pipeline == 0;
+    (owns_replica || mutants::is_active(Mutant::ReplicaCountedTwice))
+        && (owns_copy || mutants::is_active(Mutant::TiedCopyCountedTwice))
 }
 
 impl Drop for ReducedGradients {
@@ -247,20 +401,20 @@ impl Drop for ReducedGradients {
 /// Makes a tensor of each parameter's slice.
 struct Collector<'a> {
     buckets: &'a [FlatBuffer],
-    by_id: HashMap<ParamId, (&'a GradientEntry, usize)>,
-    params: [GradientsParams; 2],
+    by_id: HashMap<ParamId, &'a GradientEntry>,
+    params: GradientsParams,
 }
 
 impl<B: AutodiffBackend> ModuleVisitor<B> for Collector<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        let Some((entry, group)) = self.by_id.remove(&param.id) else {
+        let Some(entry) = self.by_id.remove(&param.id) else {
             return;
         };
         let value = param.val();
         let (device, dtype) = (value.device(), value.dtype());
         let data = self.buckets[entry.slot.bucket].tensor_data(entry.slot.offset, entry.shape.clone());
         let gradient = from_data::<B::InnerBackend, D>(data, &device, dtype);
-        self.params[group].register(param.id, gradient);
+        self.params.register(param.id, gradient);
     }
 }
 

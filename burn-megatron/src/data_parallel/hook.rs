@@ -154,9 +154,16 @@ mod tests {
 
     use super::*;
     use crate::context::ParallelContext;
+    use crate::data_parallel::binding::BindingOptions;
     use crate::parameters::list_parameters;
 
     type B = Autodiff<Flex>;
+
+    const OPTIONS: BindingOptions = BindingOptions {
+        bucket_size: 1,
+        is_sharded: false,
+        overlaps: true,
+    };
 
     #[derive(Debug, Default)]
     struct Arrivals(Mutex<Vec<usize>>);
@@ -174,7 +181,8 @@ mod tests {
         let arrivals = Arc::new(Arrivals::default());
         let sink: Arc<dyn GradientSink> = arrivals.clone();
         let parameters = list_parameters::<B, _>(&model);
-        let binding = Binding::new(parameters, 1, &ParallelContext::single(0), &device, None).expect("plain layers");
+        let binding =
+            Binding::new(parameters, OPTIONS, &ParallelContext::single(0), &device, None).expect("plain layers");
         let hooked = hook_module::<B, _>(model, &binding, &sink);
         let mut hidden = Tensor::<B, 2>::ones([2, 3], &device).require_grad();
         for layer in &hooked {
@@ -205,7 +213,7 @@ mod tests {
             let sink: Arc<dyn GradientSink> = arrivals.clone();
             let parameters = list_parameters::<B, _>(&model);
             let binding =
-                Binding::new(parameters, 1, &ParallelContext::single(0), &device, None).expect("plain layers");
+                Binding::new(parameters, OPTIONS, &ParallelContext::single(0), &device, None).expect("plain layers");
             let run = |layers: std::ops::Range<usize>| {
                 let hooked = hook_module::<B, _>(model.clone(), &binding, &sink);
                 let input = Tensor::<B, 2>::ones([2, 3], &device).require_grad();

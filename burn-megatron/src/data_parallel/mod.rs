@@ -11,17 +11,20 @@ mod error;
 mod flat;
 mod gradients;
 mod hook;
+mod parameter_gather;
 mod partial;
 mod reducer;
+mod replace;
 mod replica_check;
 mod sync;
 
 mod wrapper;
 
-pub use bucket::{BucketLayout, BucketSlot};
+pub use bucket::{BucketClass, BucketLayout, BucketSlot};
 pub use error::DataParallelError;
-pub use gradients::{GradientEntry, ReducedGradients};
+pub use gradients::{GradientCounts, GradientEntry, ReducedGradients};
 pub use hook::{GradientSink, HookBackend};
+pub(crate) use parameter_gather::PendingParameters;
 pub use partial::sum_partial_gradients;
 pub use replica_check::check_replicas;
 pub use sync::WeightSync;

@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use burn::tensor::{DType, TensorData};
+use burn::tensor::{DType, Element, TensorData};
+use half::{bf16, f16};
 
 use super::bucket::BucketLayout;
 use super::flat::{FlatBuffer, PendingFlat};
 use super::hook::GradientSink;
-use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
+use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
 
 /// The buckets of a module's gradients. Shared by the wrapper and by the backward steps of one forward pass.
 #[derive(Debug)]
@@ -19,11 +20,30 @@ pub(super) struct Reducer {
     state: Mutex<State>,
 }
 
+/// How buckets are reduced.
+#[derive(Clone, Debug)]
+pub(super) struct Reduction {
+    pub(super) group: ProcessGroup,
+    pub(super) op: ReduceOp,
+    /// Whether each rank needs the reduction of its own shards only.
+    pub(super) is_sharded: bool,
+    /// Whether a bucket goes as soon as it is full, while the backward pass goes on.
+    pub(super) overlaps: bool,
+}
+
+/// A step's gradients, reduced.
+pub(super) struct Reduced {
+    pub(super) buckets: Vec<FlatBuffer>,
+    /// By parameter: whether some data-parallel rank has received a gradient of it.
+    pub(super) present: Vec<bool>,
+    /// The first parameter that received a gradient on this rank, before any reduction, that is not finite.
+    pub(super) non_finite: Option<usize>,
+}
+
 struct State {
     layout: BucketLayout,
     dtype: DType,
-    group: ProcessGroup,
-    op: ReduceOp,
+    reduction: Reduction,
     buckets: Vec<Bucket>,
     /// What the backward pass at hand gave to reused parameters: a pass may reach one twice, in graphs of its own, and the
     /// sum must have the bits that one graph gives it.
@@ -37,6 +57,10 @@ struct State {
     is_last_micro_batch: bool,
     /// Buckets are launched in the order of their numbers, the same on every rank.
     launched: usize,
+    /// Which parameters have received a gradient on some rank; launched behind the buckets.
+    presence: Option<Pending<Vec<i32>>>,
+    /// The first parameter that received a gradient that is not finite.
+    non_finite: Option<usize>,
 }
 
 enum Bucket {
@@ -51,16 +75,12 @@ impl Reducer {
     ///
     /// # Errors
     /// When the ranks do not allocate the same.
-    pub(super) fn new(
-        layout: BucketLayout,
-        dtype: DType,
-        group: ProcessGroup,
-        op: ReduceOp,
-    ) -> Result<Self, CollectiveError> {
-        let buckets = layout
-            .lengths_with_flags()
-            .into_iter()
-            .map(|len| FlatBuffer::allocate(len, dtype, &group).map(Bucket::Filling))
+    pub(super) fn new(layout: BucketLayout, dtype: DType, reduction: Reduction) -> Result<Self, CollectiveError> {
+        let buckets = (0..layout.lengths().len())
+            .map(|bucket| {
+                let length = layout.padded_length(bucket);
+                FlatBuffer::allocate(length, dtype, &reduction.group).map(Bucket::Filling)
+            })
             .collect::<Result<_, _>>()?;
         Ok(Self {
             state: Mutex::new(State {
@@ -69,12 +89,13 @@ impl Reducer {
                 missing: layout.parameters_per_bucket(),
                 layout,
                 dtype,
-                group,
-                op,
+                reduction,
                 buckets,
                 reused: HashMap::new(),
                 is_last_micro_batch: false,
                 launched: 0,
+                presence: None,
+                non_finite: None,
             }),
         })
     }
@@ -85,6 +106,12 @@ impl Reducer {
         (&state.layout, state.dtype) == (layout, dtype)
     }
 
+    /// The slots and shards, and whether each rank gets its own shards only.
+    pub(super) fn layout(&self) -> (BucketLayout, bool) {
+        let state = self.lock();
+        (state.layout.clone(), state.reduction.is_sharded)
+    }
+
     /// Forgets what the step has accumulated; the buckets are kept for the parameters that come instead.
     ///
     /// Buckets on their way are waited for. Those that are out with the last step's gradients come back with them.
@@ -93,6 +120,9 @@ impl Reducer {
     /// When a reduction failed.
     pub(super) fn forget_step(&self) -> Result<(), CollectiveError> {
         let mut state = self.lock();
+        if let Some(presence) = state.presence.take() {
+            presence.wait()?;
+        }
         for bucket in &mut state.buckets {
             *bucket = match std::mem::replace(bucket, Bucket::Away) {
                 Bucket::Reducing(pending) => Bucket::Filling(pending.wait()?),
@@ -129,15 +159,21 @@ impl Reducer {
         while state.launched < state.buckets.len() {
             state.launch_next();
         }
+        if state.presence.is_none() {
+            let received = state.received.iter().map(|&received| i32::from(received)).collect();
+            let group = state.reduction.group.labelled("which parameters have gradients");
+            state.presence = Some(group.all_reduce_start(received, ReduceOp::Max));
+        }
     }
 
     /// Waits for all buckets, launching those that have not been.
     ///
     /// # Errors
     /// When a reduction failed.
-    pub(super) fn finish(&self) -> Result<Vec<FlatBuffer>, CollectiveError> {
+    pub(super) fn finish(&self) -> Result<Reduced, CollectiveError> {
         self.launch_rest();
         let mut state = self.lock();
+        let presence = state.presence.take();
         let pending: Vec<PendingFlat> = state
             .buckets
             .iter_mut()
@@ -148,7 +184,12 @@ impl Reducer {
             .collect();
         // Wait for every one before the first error is returned: none may be left running.
         let results: Vec<_> = pending.into_iter().map(PendingFlat::wait).collect();
-        results.into_iter().collect()
+        let present = presence.map_or(Ok(Vec::new()), Pending::wait);
+        Ok(Reduced {
+            buckets: results.into_iter().collect::<Result<_, _>>()?,
+            present: present?.into_iter().map(|received| received > 0).collect(),
+            non_finite: state.non_finite,
+        })
     }
 
     /// Takes the buckets back for the next step.
@@ -191,6 +232,9 @@ impl GradientSink for Reducer {
         state.add(index, &gradient);
         if state.is_last_micro_batch && !std::mem::replace(&mut state.completed[index], true) {
             state.missing[slot.bucket] -= 1;
+            if !state.reduction.overlaps {
+                return;
+            }
             while state.launched < state.layout.num_early() && state.missing[state.launched] == 0 {
                 state.launch_next();
             }
@@ -206,6 +250,8 @@ impl State {
         self.missing = self.layout.parameters_per_bucket();
         self.is_last_micro_batch = false;
         self.launched = 0;
+        self.presence = None;
+        self.non_finite = None;
     }
 
     /// Adds the gradients of the pass at hand to those of reused parameters.
@@ -218,6 +264,9 @@ impl State {
     fn add(&mut self, index: usize, gradient: &TensorData) {
         let slot = self.layout.slots()[index];
         let first = !std::mem::replace(&mut self.received[index], true);
+        if self.non_finite.is_none() && !is_finite(gradient) {
+            self.non_finite = Some(index);
+        }
         let Bucket::Filling(buffer) = &mut self.buckets[slot.bucket] else {
             panic!(
                 "a gradient of parameter {index} came after its bucket was reduced: a hooked module serves one forward \
@@ -225,7 +274,6 @@ impl State {
             );
         };
         buffer.accumulate(slot.offset, gradient, first);
-        buffer.set(slot.flag, 1.0);
     }
 
     fn launch_next(&mut self) {
@@ -233,8 +281,11 @@ impl State {
         let Bucket::Filling(buffer) = std::mem::replace(&mut self.buckets[number], Bucket::Away) else {
             unreachable!("a bucket is launched once");
         };
-        self.buckets[number] =
-            Bucket::Reducing(buffer.all_reduce_start(self.op, &self.group.labelled(&format!("bucket {number}"))));
+        let group = self.reduction.group.labelled(&format!("bucket {number}"));
+        self.buckets[number] = Bucket::Reducing(match self.reduction.is_sharded {
+            true => buffer.reduce_scatter_start(self.reduction.op, &group),
+            false => buffer.all_reduce_start(self.reduction.op, &group),
+        });
         self.launched += 1;
     }
 
@@ -243,7 +294,6 @@ impl State {
         for (slot, received) in self.layout.slots().iter().zip(&self.received) {
             if let (false, Bucket::Filling(buffer)) = (received, &mut self.buckets[slot.bucket]) {
                 buffer.clear(slot.offset, slot.len);
-                buffer.set(slot.flag, 0.0);
             }
         }
     }
@@ -254,8 +304,43 @@ impl std::fmt::Debug for State {
         f.debug_struct("Reducer")
             .field("buckets", &self.layout.lengths())
             .field("dtype", &self.dtype)
-            .field("group", &self.group)
+            .field("reduction", &self.reduction)
             .field("launched", &self.launched)
             .finish()
+    }
+}
+
+/// Whether every element is finite: no exponent is all ones.
+fn is_finite(gradient: &TensorData) -> bool {
+    /// The largest magnitude as bits, of which a comparison is one instruction for many elements.
+    fn largest<T: Element, U: Copy + Default + Ord>(gradient: &TensorData, magnitude: impl Fn(T) -> U) -> U {
+        let values = gradient.as_slice::<T>().expect("matched on the element type");
+        values
+            .iter()
+            .fold(U::default(), |max, &value| max.max(magnitude(value)))
+    }
+    match gradient.dtype {
+        DType::F64 => largest(gradient, |v: f64| v.to_bits() & (u64::MAX >> 1)) < f64::INFINITY.to_bits(),
+        DType::F32 => largest(gradient, |v: f32| v.to_bits() & (u32::MAX >> 1)) < f32::INFINITY.to_bits(),
+        DType::F16 => largest(gradient, |v: f16| v.to_bits() & (u16::MAX >> 1)) < f16::INFINITY.to_bits(),
+        DType::BF16 => largest(gradient, |v: bf16| v.to_bits() & (u16::MAX >> 1)) < bf16::INFINITY.to_bits(),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_finite_is_seen_in_every_type() {
+        for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -f32::NAN] {
+            for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
+                let good = TensorData::new(vec![0.0f32, -1.5, 3e4, -3e4, f32::MIN_POSITIVE], [5]).convert_dtype(dtype);
+                assert!(is_finite(&good), "{dtype:?}");
+                let bad = TensorData::new(vec![0.0f32, bad, 1.0], [3]).convert_dtype(dtype);
+                assert!(!is_finite(&bad), "{bad:?}");
+            }
+        }
     }
 }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use burn::config::Config;
 use burn::module::{AutodiffModule, Module};
 use burn::optim::{LearningRate, Optimizer};
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
-use super::binding::Binding;
+use super::binding::{Binding, BindingOptions};
 use super::buffers::BufferSync;
 use super::error::DataParallelError;
-use super::gradients::ReducedGradients;
+use super::gradients::{GradientEntry, ReducedGradients};
 use super::hook::{GradientSink, HookBackend, hook_module};
+use super::replace::{read_parameters, replace_parameters};
 use super::replica_check::{Compared, check_replicas, compare_replicas, compare_tied};
 use super::sync::{WeightSync, broadcast_module};
 use crate::collectives::catch_collective_error;
@@ -33,6 +34,13 @@ pub struct DataParallelConfig {
     /// A float parameter that is not trained counts as a buffer if the first step changes it, and as frozen if not.
     #[config(default = true)]
     pub broadcast_buffers: bool,
+    /// Whether each rank gets the gradients of its own shard of every bucket only, for a
+    /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) that updates this shard and gathers the others.
+    #[config(default = false)]
+    pub shard_gradients: bool,
+    /// Whether full buckets are reduced while the backward pass goes on; if not, all are behind it.
+    #[config(default = true)]
+    pub overlap_grad_reduce: bool,
 }
 
 /// Which part of a step a backward pass is.
@@ -53,7 +61,7 @@ pub struct DistributedDataParallel<B: HookBackend, M> {
     /// There is always one, save inside `update`.
     module: Option<M>,
     context: ParallelContext,
-    bucket_size: usize,
+    options: BindingOptions,
     binding: Binding<B>,
     /// None where buffers are left alone.
     buffers: Option<BufferSync>,
@@ -75,9 +83,13 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     pub fn new(module: M, context: &ParallelContext, config: DataParallelConfig) -> Result<Self, DataParallelError> {
         refuse_foreign_dropout(&module, context)?;
         let group = context.data_group();
-        let bucket_size = config.bucket_size.unwrap_or(40_000_000.max(1_000_000 * group.size()));
+        let options = BindingOptions {
+            bucket_size: config.bucket_size.unwrap_or(40_000_000.max(1_000_000 * group.size())),
+            is_sharded: config.shard_gradients,
+            overlaps: config.overlap_grad_reduce,
+        };
         let device = module.devices().first().cloned().unwrap_or_default();
-        let binding = Binding::new(list_parameters::<B, M>(&module), bucket_size, context, &device, None)?;
+        let binding = Binding::new(list_parameters::<B, M>(&module), options, context, &device, None)?;
         let module = match config.weight_sync {
             WeightSync::Broadcast => broadcast_module::<B, M>(module, |_| true, group)?,
             WeightSync::Verify => {
@@ -91,7 +103,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             buffers: config.broadcast_buffers.then(|| BufferSync::new::<B, M>(&module)),
             module: Some(module),
             context: context.clone(),
-            bucket_size,
+            options,
             binding,
             is_step_begun: false,
         })
@@ -200,7 +212,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 
     /// Waits for the reductions and returns the step's gradients: averaged over the data-parallel group, partial ones
-    /// summed over the tensor group.
+    /// summed over the tensor group; where they are sharded, this rank's pieces of them.
     ///
     /// # Communication
     /// Waits for the buckets; under sequence parallelism one all-reduce of the partial gradients over the tensor group.
@@ -210,10 +222,10 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     pub fn gradients(&mut self) -> Result<ReducedGradients, DataParallelError> {
         self.is_step_begun = false;
         let binding = &self.binding;
-        let buckets = binding.reducer.finish()?;
+        let reduced = binding.reducer.finish()?;
         let gradients = ReducedGradients::new(
             binding.entries.clone(),
-            buckets,
+            reduced,
             binding.reducer.clone(),
             &self.context,
             binding.dtype,
@@ -228,6 +240,9 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// # Errors
     /// As [`update`](Self::update).
+    ///
+    /// # Panics
+    /// When gradients are sharded: a [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) takes those.
     pub fn step(
         &mut self,
         learning_rate: LearningRate,
@@ -260,12 +275,47 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             .transfer_declarations(&self.binding.parameters, &parameters);
         let device = self.module().devices().first().cloned().unwrap_or_default();
         let former = Some(&self.binding.reducer);
-        self.binding = Binding::new(parameters, self.bucket_size, &self.context, &device, former)?;
+        self.binding = Binding::new(parameters, self.options, &self.context, &device, former)?;
         self.is_step_begun = false;
         if let Some(buffers) = &mut self.buffers {
             *buffers = BufferSync::new::<B, M>(self.module.as_ref().expect("absent inside `update` only"));
         }
         Ok(())
+    }
+
+    /// What is known of each trained parameter, in the module's order.
+    pub fn trained(&self) -> &[GradientEntry] {
+        &self.binding.entries
+    }
+
+    /// Which elements of a trained parameter this rank's optimizer updates: all, unless gradients are sharded.
+    pub fn owned(&self, entry: &GradientEntry) -> std::ops::Range<usize> {
+        match self.options.is_sharded {
+            true => self
+                .binding
+                .layout
+                .piece(entry.number, self.context.data_group().rank()),
+            false => 0..entry.slot.len,
+        }
+    }
+
+    /// The element type of the trained parameters.
+    pub fn dtype(&self) -> DType {
+        self.binding.dtype
+    }
+
+    /// Returns the values of the trained parameters, by number, `[len]`.
+    pub(crate) fn values(&self) -> Vec<Tensor<B::InnerBackend, 1>> {
+        read_parameters(self.module(), &self.binding)
+    }
+
+    /// Replaces the trained parameters for which `value` gives one, by number, `[len]`.
+    pub(crate) fn replace(&mut self, value: impl FnMut(usize) -> Option<Tensor<B::InnerBackend, 1>>) {
+        let binding = &self.binding;
+        self.module = self
+            .module
+            .take()
+            .map(|module| replace_parameters(module, binding, value));
     }
 
     /// The parameters and buffers of the module, as they are bound.

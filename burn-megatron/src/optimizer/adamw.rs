@@ -55,7 +55,12 @@ pub struct AdamWState<B: Backend, const D: usize> {
 impl AdamWConfig {
     /// Returns an optimizer of a module's parameters.
     pub fn init<B: AutodiffBackend, M: AutodiffModule<B>>(&self) -> OptimizerAdaptor<AdamW, M, B> {
-        OptimizerAdaptor::from(AdamW { config: self.clone() })
+        OptimizerAdaptor::from(self.build())
+    }
+
+    /// Returns an optimizer of tensors, for a [`ShardedOptimizer`](super::ShardedOptimizer).
+    pub fn build(&self) -> AdamW {
+        AdamW { config: self.clone() }
     }
 }
 

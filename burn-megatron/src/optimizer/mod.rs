@@ -1,5 +1,13 @@
-//! Optimizers and what belongs to their step. Called by the trainer.
+//! What makes new parameters of gradients.
+//!
+//! [`ShardedOptimizer`] updates the module of a
+//! [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) by any element-wise burn optimizer, such as
+//! [`AdamW`], which has hyperparameters in f64. Called by the trainer and by programs that train a model of their own.
 
 mod adamw;
+mod loss_scale;
+mod sharded;
 
 pub use adamw::{AdamW, AdamWConfig, AdamWState};
+pub use loss_scale::{DynamicLossScale, LossScaleConfig, LossScaleError, LossScaler, LossScalerState};
+pub use sharded::{OptimizerError, ShardedOptimizer};

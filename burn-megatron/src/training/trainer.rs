@@ -6,17 +6,15 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 
 use burn::module::AutodiffModule;
-use burn::optim::Optimizer;
-use burn::optim::adaptor::OptimizerAdaptor;
 use burn::tensor::{Tensor, backend::Backend};
 
-use super::{LanguageModel, LearningRateSchedule, TokenBatch, TrainingConfig, TrainingConfigError};
+use super::{LanguageModel, LearningRateSchedule, NonFiniteOrigin, TokenBatch, TrainingConfig, TrainingConfigError};
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
 use crate::data_parallel::{DataParallelConfig, DataParallelError, DistributedDataParallel, ReducedGradients};
 use crate::mutants::{self, Mutant};
-use crate::optimizer::AdamW;
+use crate::optimizer::{AdamW, LossScaleConfig, LossScaleError, LossScaler, OptimizerError, ShardedOptimizer};
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use crate::pipeline_parallel::{Activity, PipelineBackend, PipelineError, PipelineExecutor, Timeline, TimelineLabel};
 
@@ -32,6 +30,9 @@ pub enum TrainingError {
     /// The schedule cannot be, or a pass through the pipeline failed.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
+    /// The update failed.
+    #[error(transparent)]
+    Optimizer(#[from] OptimizerError),
     /// A collective outside the passes failed.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
@@ -52,9 +53,9 @@ pub enum TrainingError {
     /// No token of the validation counts, on any rank.
     #[error("there is no token to validate on: no micro-batches were given, or every token is masked")]
     NothingToValidate,
-    /// A loss or a gradient is infinite or not a number.
+    /// A loss or a gradient is infinite or not a number, and there is no loss scale that could be the reason.
     #[error(
-        "the {what} of step {step} is {value} on rank {rank}{parameter}; \
+        "the {what} of step {step} is {value}: {origin}; \
          nothing was changed by this step: lower the learning rate, or look at the data"
     )]
     NotFinite {
@@ -64,11 +65,12 @@ pub enum TrainingError {
         step: u64,
         /// Its value.
         value: f64,
-        /// This rank.
-        rank: usize,
-        /// Which parameter, as text to append.
-        parameter: String,
+        /// Which gradient, on which rank.
+        origin: NonFiniteOrigin,
     },
+    /// A loss scale that cannot be, or that cannot help.
+    #[error(transparent)]
+    LossScale(#[from] LossScaleError),
 }
 
 /// The figures of one step that do not depend on time.
@@ -80,6 +82,10 @@ pub struct StepResult {
     pub grad_norm: f64,
     /// Learning rate of the step.
     pub learning_rate: f64,
+    /// What the loss was multiplied by for the backward pass; 1 without loss scaling.
+    pub loss_scale: f64,
+    /// Whether a gradient was not finite, so that nothing was changed but the loss scale.
+    pub is_skipped: bool,
 }
 
 /// How the trainer uses the layout.
@@ -87,8 +93,12 @@ pub struct StepResult {
 pub struct TrainerOptions {
     /// Buckets and synchronisation of the data-parallel ranks.
     pub data_parallel: DataParallelConfig,
+    /// Whether a sharded optimizer gathers updated buckets while it updates the next ones.
+    pub overlap_param_gather: bool,
     /// The order of the micro-batches; 1F1B, interleaved where stages have several chunks, if not given.
     pub schedule: Option<ScheduleKind>,
+    /// What the loss is multiplied by for the backward pass: for parameters in f16. Not at all if not given.
+    pub loss_scale: Option<LossScaleConfig>,
     /// Where what this rank does is recorded, while it is on.
     pub timeline: Timeline,
 }
@@ -97,7 +107,9 @@ impl Default for TrainerOptions {
     fn default() -> Self {
         Self {
             data_parallel: DataParallelConfig::new(),
+            overlap_param_gather: true,
             schedule: None,
+            loss_scale: None,
             timeline: Timeline::default(),
         }
     }
@@ -109,15 +121,18 @@ impl Default for TrainerOptions {
 pub struct Trainer<B: PipelineBackend, M: AutodiffModule<B>> {
     ddp: DistributedDataParallel<B, Vec<M>>,
     /// Parameters of two dimensions and more, which decay, and the others: biases and norms.
-    optimizers: [OptimizerAdaptor<AdamW, Vec<M>, B>; 2],
+    optimizer: ShardedOptimizer<B::InnerBackend, AdamW>,
     schedule: LearningRateSchedule,
     executor: PipelineExecutor,
     timeline: Timeline,
     config: TrainingConfig,
     context: ParallelContext,
     device: B::Device,
+    loss_scaler: Option<LossScaler>,
     iteration: u64,
     consumed_samples: u64,
+    /// Those of steps that were not skipped: what the learning rate goes by.
+    schedule_samples: u64,
 }
 
 impl<B: PipelineBackend, M: AutodiffModule<B> + LanguageModel<B>> Trainer<B, M>
@@ -147,17 +162,24 @@ where
             num_micro_batches: config.num_micro_batches(context.grid().data_parallel_size())?,
         };
         let schedule = schedule.schedule().map_err(PipelineError::from)?;
+        let ddp = DistributedDataParallel::new(chunks, context, options.data_parallel)?;
+        let optimizers = [config.weight_decay, 0.0].map(|decay| config.adamw(decay).build());
+        let optimizer =
+            ShardedOptimizer::with_groups(&ddp, optimizers.into(), |entry| usize::from(entry.dimensions() <= 1))?
+                .with_overlap_param_gather(options.overlap_param_gather);
         Ok(Self {
             executor: PipelineExecutor::new(schedule, context)?.with_timeline(&options.timeline),
             timeline: options.timeline,
-            ddp: DistributedDataParallel::new(chunks, context, options.data_parallel)?,
-            optimizers: [config.adamw(config.weight_decay).init(), config.adamw(0.0).init()],
+            ddp,
+            optimizer,
             schedule: config.schedule().map_err(TrainingConfigError::from)?,
             config: config.clone(),
             context: context.clone(),
             device: device.clone(),
+            loss_scaler: options.loss_scale.map(|config| config.init()).transpose()?,
             iteration: 0,
             consumed_samples: 0,
+            schedule_samples: 0,
         })
     }
 
@@ -178,21 +200,26 @@ where
 
     /// Runs one optimiser step on this rank's micro-batches of a global batch.
     ///
-    /// The loss is the sum of token losses over the number of tokens of the global batch, whatever the layout.
+    /// The loss is the sum of token losses over the number of tokens of the global batch, whatever the layout. With loss
+    /// scaling, a step with a gradient that is not finite on some rank is skipped on all: parameters, the optimizer's state
+    /// and the learning rate stay as they are.
     ///
     /// # Communication
     /// That of the model, forward and backward, and between its stages; gradients as
     /// [`DistributedDataParallel::backward`] and [`DistributedDataParallel::gradients`]; two all-reduces of one number
-    /// over the data-parallel group, one over the pipeline group and one over the model group.
+    /// over the data-parallel group, one over the pipeline group, and those of
+    /// [`ReducedGradients::global_norm`]; with loss scaling one of one number over the world; that of
+    /// [`ShardedOptimizer::step`].
     ///
     /// # Errors
-    /// When a token is none of the model's, every token is masked, a collective fails, the replicas differ, or loss or
-    /// gradient are not finite.
+    /// When a token is none of the model's, every token is masked, a collective fails, the replicas differ, loss or
+    /// gradient are not finite without loss scaling, or a loss scale does not help.
     pub fn step(&mut self, micro_batches: &[MicroBatch]) -> Result<StepResult, TrainingError> {
-        self.step_inspected(micro_batches, |_| {})
+        self.run_step(micro_batches, None)
     }
 
-    /// Runs one step, showing the gradients to `inspect` after finalisation and before clipping.
+    /// Runs one step, showing the gradients to `inspect` after finalisation and before clipping, unless the step is
+    /// skipped. Sharded gradients are gathered for it.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -201,39 +228,79 @@ where
         micro_batches: &[MicroBatch],
         inspect: impl FnOnce(&ReducedGradients),
     ) -> Result<StepResult, TrainingError> {
+        let mut inspect = Some(inspect);
+        let mut inspect_once = |gradients: &ReducedGradients| {
+            if let Some(inspect) = inspect.take() {
+                inspect(gradients);
+            }
+        };
+        self.run_step(micro_batches, Some(&mut inspect_once))
+    }
+
+    fn run_step(
+        &mut self,
+        micro_batches: &[MicroBatch],
+        inspect: Option<&mut dyn FnMut(&ReducedGradients)>,
+    ) -> Result<StepResult, TrainingError> {
         self.timeline.set_step(self.iteration + 1);
-        let (local_loss, tokens) = self.backward(micro_batches)?;
+        let loss_scale = self.loss_scaler.as_ref().map_or(1.0, LossScaler::scale);
+        let (local_loss, tokens) = self.backward(micro_batches, loss_scale)?;
         let timeline = self.timeline.clone();
         let label = TimelineLabel::default();
         let mut loss = [local_loss];
         let (mut gradients, grad_norm) = timeline.measure(Activity::Reduction, label, || {
-            let gradients = self.ddp.gradients()?;
+            let mut gradients = self.ddp.gradients()?;
+            if loss_scale != 1.0 {
+                gradients.scale(1.0 / loss_scale);
+            }
             let norm = gradients.global_norm(&self.context)?;
             self.context.data_group().all_reduce(&mut loss, ReduceOp::Sum)?;
             // Only the last stage has one.
             self.context.pipeline_group().all_reduce(&mut loss, ReduceOp::Sum)?;
             Ok::<_, TrainingError>((gradients, norm))
         })?;
-        let loss = loss[0] / tokens;
-        self.check_finite("loss", loss, None)?;
-        self.check_finite("gradient norm", grad_norm, Some(&gradients))?;
-        inspect(&gradients);
-        if self.config.clip_grad > 0.0 {
-            gradients.clip(grad_norm, self.config.clip_grad);
+        let result = StepResult {
+            loss: loss[0] / tokens,
+            grad_norm,
+            learning_rate: self.schedule.learning_rate(self.schedule_samples),
+            loss_scale,
+            is_skipped: self.is_skipped(grad_norm)?,
+        };
+        if !result.is_skipped {
+            self.check_finite("loss", result.loss, &gradients)?;
+            self.check_finite("gradient norm", grad_norm, &gradients)?;
+            if let Some(inspect) = inspect {
+                gradients.gather()?;
+                inspect(&gradients);
+            }
+            if self.config.clip_grad > 0.0 {
+                gradients.clip(grad_norm, self.config.clip_grad);
+            }
+            let (optimizer, ddp) = (&mut self.optimizer, &mut self.ddp);
+            timeline.measure(Activity::Optimizer, label, || {
+                optimizer.step(result.learning_rate, ddp, gradients)
+            })?;
+            self.schedule_samples += self.config.global_batch_size as u64;
         }
-        let learning_rate = self.schedule.learning_rate(self.consumed_samples);
-        timeline.measure(Activity::Optimizer, label, || self.update(gradients, learning_rate))?;
         self.iteration += 1;
         self.consumed_samples += self.config.global_batch_size as u64;
         let interval = self.config.replica_check_interval;
         if interval > 0 && self.iteration.is_multiple_of(interval) {
             self.ddp.check_replicas()?;
         }
-        Ok(StepResult {
-            loss,
-            grad_norm,
-            learning_rate,
-        })
+        Ok(result)
+    }
+
+    /// Tells the loss scaler whether the gradient is finite on all ranks, and returns whether the step is skipped.
+    fn is_skipped(&mut self, grad_norm: f64) -> Result<bool, TrainingError> {
+        let Some(scaler) = &mut self.loss_scaler else {
+            return Ok(false);
+        };
+        let mut found = [i32::from(!grad_norm.is_finite())];
+        self.context.world_group().all_reduce(&mut found, ReduceOp::Max)?;
+        let found = found[0] > 0;
+        scaler.update(found)?;
+        Ok(found)
     }
 
     /// Returns the mean loss over this rank's share of validation micro-batches and those of the other data-parallel
@@ -279,7 +346,7 @@ where
 
     /// Runs every micro-batch forward and backward; returns the sum of this rank's losses, zero but on the last stage,
     /// and the number of tokens of the global batch.
-    fn backward(&mut self, micro_batches: &[MicroBatch]) -> Result<(f64, f64), TrainingError> {
+    fn backward(&mut self, micro_batches: &[MicroBatch], loss_scale: f64) -> Result<(f64, f64), TrainingError> {
         for micro_batch in micro_batches {
             self.check_tokens(micro_batch)?;
         }
@@ -292,7 +359,7 @@ where
             });
         }
         // The wrapper averages over the data-parallel ranks; the global sum is wanted.
-        let scale = data_group.size() as f64 / tokens[0];
+        let scale = loss_scale * (data_group.size() as f64 / tokens[0]);
         let batches: Vec<TokenBatch> = micro_batches
             .iter()
             .map(|micro_batch| TokenBatch::new(&self.dropout_numbers(micro_batch), self.config.seed, self.iteration))
@@ -339,40 +406,15 @@ where
         numbered
     }
 
-    fn update(&mut self, gradients: ReducedGradients, learning_rate: f64) -> Result<(), TrainingError> {
-        let params = gradients.into_split_params(self.ddp.module(), |entry| entry.dimensions() > 1);
-        let optimizers = &mut self.optimizers;
-        self.ddp.update(|model| {
-            optimizers
-                .iter_mut()
-                .zip(params)
-                .fold(model, |model, (optimizer, params)| {
-                    optimizer.step(learning_rate, model, params)
-                })
-        })?;
-        Ok(())
-    }
-
-    fn check_finite(
-        &self,
-        what: &'static str,
-        value: f64,
-        gradients: Option<&ReducedGradients>,
-    ) -> Result<(), TrainingError> {
+    fn check_finite(&self, what: &'static str, value: f64, gradients: &ReducedGradients) -> Result<(), TrainingError> {
         if value.is_finite() {
             return Ok(());
         }
-        let parameter = match gradients.map(ReducedGradients::first_non_finite) {
-            None => String::new(),
-            Some(Some(name)) => format!(", first in parameter {name}"),
-            Some(None) => ", though every gradient of this rank is finite".to_owned(),
-        };
         Err(TrainingError::NotFinite {
             what,
             step: self.iteration + 1,
             value,
-            rank: self.context.rank(),
-            parameter,
+            origin: NonFiniteOrigin::find(gradients, self.context.world_group())?,
         })
     }
 }

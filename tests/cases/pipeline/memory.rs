@@ -14,7 +14,7 @@ use models::gpt::{Gpt, GptConfig, LayerRecompute};
 use super::nets::mean;
 use super::{Check, PP2, PP2V2, PP4, Run};
 use crate::cases::B;
-use crate::cases::problem::{self, Recompute, Stages, Variant};
+use crate::cases::problem::{self, Recompute, Stages, Update, Variant};
 
 pub const CHECKS: &[Check] = &[
     Check {
@@ -67,6 +67,7 @@ fn flat_with(run: &Run, recompute: Recompute) -> anyhow::Result<()> {
         dropout: 0.1,
         n_layers: 4,
         recompute,
+        update: Update::Whole,
     };
     let stages = Stages {
         num_chunks: run.num_chunks,

@@ -1,11 +1,14 @@
 //! Several steps with burn's own optimizers: ranks stay equal to the bit, and equal to the one-process run. A parameter
-//! that is never used does not move, though weights decay.
+//! that is never used does not move, though weights decay. Each rank updating its shard changes no bit.
 
 use burn::optim::momentum::MomentumConfig;
-use burn::optim::{AdamConfig, AdamWConfig, GradientsParams, Optimizer, SgdConfig};
+use burn::optim::{AdamConfig, AdamWConfig, GradientsParams, Optimizer, SgdConfig, SimpleOptimizer};
+use burn_flex::Flex;
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+use burn_megatron::optimizer::ShardedOptimizer;
 
 use super::nets::{ConvNet, Net, OddNet, named, plain_step, same_values, wrap, wrapped_step};
-use super::{ALL, Check, check};
+use super::{ALL, Check, check, check_bits};
 use crate::cases::B;
 use crate::cases::comparison::{Closeness, Scene};
 
@@ -31,6 +34,16 @@ pub const CHECKS: &[Check] = &[
         sgd::<OddNet<B>>,
         ALL,
     ),
+    check_bits(
+        "sharded_optimizers_have_the_bits_of_burns_with_a_conv_net",
+        sharded::<ConvNet<B>>,
+        ALL,
+    ),
+    check_bits(
+        "sharded_optimizers_have_the_bits_of_burns_with_odd_parameters",
+        sharded::<OddNet<B>>,
+        ALL,
+    ),
 ];
 
 const STEPS: usize = 5;
@@ -44,12 +57,52 @@ fn adam<M: Net>(scene: &Scene) -> anyhow::Result<()> {
 }
 
 fn sgd<M: Net>(scene: &Scene) -> anyhow::Result<()> {
-    let momentum = MomentumConfig {
+    train::<M, _>(scene, || sgd_config().init())
+}
+
+fn sgd_config() -> SgdConfig {
+    SgdConfig::new().with_momentum(Some(MomentumConfig {
         momentum: 0.9,
         dampening: 0.1,
         nesterov: true,
-    };
-    train::<M, _>(scene, || SgdConfig::new().with_momentum(Some(momentum.clone())).init())
+    }))
+}
+
+fn sharded<M: Net>(scene: &Scene) -> anyhow::Result<()> {
+    let (adam, adamw) = (AdamConfig::new(), AdamWConfig::new().with_weight_decay(0.1));
+    sharded_as_whole::<M, _, _>(scene, adam.init(), adam.build())?;
+    sharded_as_whole::<M, _, _>(scene, adamw.init(), adamw.build())?;
+    sharded_as_whole::<M, _, _>(scene, sgd_config().init(), sgd_config().build())
+}
+
+/// One step after the other with burn's optimizer, and with the same one in shards: buckets of one parameter each, of some,
+/// and of all.
+fn sharded_as_whole<M: Net, O: Optimizer<M, B>, S: SimpleOptimizer<Flex>>(
+    scene: &Scene,
+    mut optimizer: O,
+    sharded: S,
+) -> anyhow::Result<()> {
+    let mut whole = wrap(M::new(scene, "net"), scene, 40)?;
+    let mut in_shards = Vec::new();
+    for bucket_size in [1, 40, 1_000_000] {
+        let config = DataParallelConfig::new()
+            .with_bucket_size(Some(bucket_size))
+            .with_shard_gradients(true);
+        let module = DistributedDataParallel::new(M::new(scene, "net"), &scene.context, config)?;
+        let optimizer = ShardedOptimizer::new(&module, sharded.clone());
+        in_shards.push((module, optimizer));
+    }
+    for step in 0..STEPS {
+        let gradients = wrapped_step(&mut whole, scene, step)?;
+        whole.step(0.05, &mut optimizer, gradients)?;
+        let expected = named(whole.module(), None).values;
+        for (module, optimizer) in &mut in_shards {
+            let gradients = wrapped_step(module, scene, step)?;
+            optimizer.step(0.05, module, gradients)?;
+            same_values(scene, Closeness::Bits, &named(module.module(), None).values, &expected)?;
+        }
+    }
+    Ok(())
 }
 
 fn train<M: Net, O: Optimizer<M, B>>(scene: &Scene, optimizer: impl Fn() -> O) -> anyhow::Result<()> {
