@@ -415,6 +415,7 @@ fn train(case: &Case, world: &World, kind: &str) -> anyhow::Result<()> {
         n_layers: 4,
         recompute: problem::Recompute::Nothing,
         update: Update::Whole,
+        padded_vocab_size: problem::PADDED_VOCAB_SIZE,
     };
     let mut trainer = problem::trainer(variant, 50, &problem::Stages::one_chunk(), &context)?;
     let data = context.coordinates().data;

@@ -243,6 +243,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         n_layers: case.setting("n_layers")?,
         recompute: case.setting("recompute")?,
         update: case.setting("update")?,
+        padded_vocab_size: problem::PADDED_VOCAB_SIZE,
     };
     let given = |key, default| {
         let text: String = case.setting(key)?;

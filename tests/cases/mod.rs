@@ -1,5 +1,6 @@
 //! All cases: which trials there are, and which function runs each on a rank.
 
+mod checkpoints;
 mod comparison;
 mod faults;
 mod fixtures;
@@ -27,6 +28,7 @@ pub fn trials() -> Vec<Trial> {
     [
         layouts::trials(),
         sharded::trials(),
+        checkpoints::trials(),
         layers::trials(),
         fixtures::trials(),
         plain_burn::trials(),
@@ -60,6 +62,7 @@ pub fn change_environment(case: &Case, environment: &mut Environment) {
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     match case.name.as_str() {
         "layout" => layouts::run(case, world),
+        "checkpoint" => checkpoints::run(case, world),
         "sharded" => sharded::run(case, world),
         "layer" => layers::run(case, world),
         "fixture" => fixtures::run(case, world),

@@ -32,7 +32,12 @@ pub struct Variant {
     pub n_layers: usize,
     pub recompute: Recompute,
     pub update: Update,
+    /// With the padding, which changes nothing.
+    pub padded_vocab_size: usize,
 }
+
+/// The usual one, for up to four tensor ranks.
+pub const PADDED_VOCAB_SIZE: usize = 68;
 
 /// Who updates what: written `whole`, `sharded`, `sharded_in_turn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +118,7 @@ pub fn model(variant: Variant) -> GptConfig {
         .with_recompute_attention(recompute_attention)
         .with_layer_recompute(layer_recompute)
         .with_d_hidden(Some(36))
-        .with_padded_vocab_size(Some(68))
+        .with_padded_vocab_size(Some(variant.padded_vocab_size))
         .with_tied_embeddings(variant.tied)
         .with_hidden_dropout(variant.dropout)
         .with_attention_dropout(variant.dropout)

@@ -46,6 +46,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
             n_layers: 4,
             recompute: problem::Recompute::Nothing,
             update,
+            padded_vocab_size: problem::PADDED_VOCAB_SIZE,
         };
         let mut trainer = problem::trainer(variant, STEPS, &problem::Stages::one_chunk(), &context)?;
         let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());

@@ -299,6 +299,14 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         }
     }
 
+    /// Which elements of a trained parameter this rank stores in a checkpoint: those of its shard, whether or not gradients
+    /// are sharded, so that data-parallel ranks write in parallel.
+    pub(crate) fn stored_piece(&self, entry: &GradientEntry) -> std::ops::Range<usize> {
+        self.binding
+            .layout
+            .piece(entry.number, self.context.data_group().rank())
+    }
+
     /// The element type of the trained parameters.
     pub fn dtype(&self) -> DType {
         self.binding.dtype

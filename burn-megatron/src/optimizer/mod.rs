@@ -7,7 +7,9 @@
 mod adamw;
 mod loss_scale;
 mod sharded;
+mod stored;
 
 pub use adamw::{AdamW, AdamWConfig, AdamWState};
 pub use loss_scale::{DynamicLossScale, LossScaleConfig, LossScaleError, LossScaler, LossScalerState};
 pub use sharded::{OptimizerError, ShardedOptimizer};
+pub use stored::{StateTensor, StoredOptimizer};

@@ -92,7 +92,7 @@ pub enum OptimizerError {
 pub struct ShardedOptimizer<B: Backend, O: SimpleOptimizer<B>> {
     optimizers: Vec<O>,
     group: GroupOf,
-    pub(super) pieces: Vec<Piece<B, O>>,
+    pieces: Vec<Piece<B, O>>,
     overlap_param_gather: bool,
 }
 
@@ -100,18 +100,18 @@ pub struct ShardedOptimizer<B: Backend, O: SimpleOptimizer<B>> {
 type GroupOf = Box<dyn Fn(&GradientEntry) -> usize + Send>;
 
 /// What the optimizer holds of one trained parameter.
-pub(super) struct Piece<B: Backend, O: SimpleOptimizer<B>> {
-    pub(super) name: String,
+pub(crate) struct Piece<B: Backend, O: SimpleOptimizer<B>> {
+    name: String,
     /// Which of the optimizers updates it.
-    pub(super) group: usize,
+    group: usize,
     /// The elements of this rank's part of the parameter that are updated here.
-    pub(super) range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// Their main values, where the module's are of 16 bits, `[range]`.
-    pub(super) main: Option<Tensor<B, 1>>,
-    /// None before the first update.
-    pub(super) state: Option<O::State<1>>,
-    /// Updates so far.
-    pub(super) steps: u64,
+    pub(crate) main: Option<Tensor<B, 1>>,
+    /// None before the first update, and where the range is empty.
+    pub(crate) state: Option<O::State<1>>,
+    /// Updates of the parameter so far, here or on other data-parallel ranks.
+    pub(crate) steps: u64,
 }
 
 impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
@@ -176,6 +176,16 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         &mut self.optimizers
     }
 
+    /// What is held of the trained parameter of a number.
+    pub(crate) fn piece(&self, number: usize) -> &Piece<B, O> {
+        &self.pieces[number]
+    }
+
+    /// What is held of the trained parameter of a number, to be replaced from a checkpoint.
+    pub(crate) fn piece_mut(&mut self, number: usize) -> &mut Piece<B, O> {
+        &mut self.pieces[number]
+    }
+
     /// Updates the module with a step's gradients.
     ///
     /// A parameter without a gradient on any data-parallel rank stays as it is, and so does its state.
@@ -226,6 +236,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
             let entry = &entries[number];
             let is_present = update.gradients.is_present(entry);
             let piece = &mut pieces[number];
+            piece.steps += u64::from(is_present);
             is_present.then(|| piece.update(&optimizers[piece.group], entry, &mut update))
         });
         Ok(())
@@ -252,7 +263,9 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
             let mut fresh = Vec::new();
             for entry in entries.iter().filter(|entry| entry.bucket() == bucket) {
                 let piece = &mut self.pieces[entry.number];
-                if update.gradients.is_present(entry) && !piece.range.is_empty() {
+                let is_present = update.gradients.is_present(entry);
+                piece.steps += u64::from(is_present);
+                if is_present && !piece.range.is_empty() {
                     let value = piece.update(&self.optimizers[piece.group], entry, &mut update);
                     fresh.push((entry, value.into_data()));
                 }
@@ -353,7 +366,6 @@ impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
         let main = self.main.take().unwrap_or_else(|| piece_of(value, &self.range));
         let (main, state) = optimizer.step(update.learning_rate, main, gradient, self.state.take());
         self.state = state;
-        self.steps += 1;
         if main_dtype == update.dtype {
             return main;
         }

@@ -8,6 +8,7 @@ mod model;
 mod non_finite;
 pub mod preflight;
 mod schedule;
+mod snapshot;
 mod stragglers;
 mod trainer;
 
@@ -16,5 +17,6 @@ pub use metrics::StepMetrics;
 pub use model::{LanguageModel, TokenBatch};
 pub use non_finite::NonFiniteOrigin;
 pub use schedule::{LearningRateConfig, LearningRateDecay, LearningRateSchedule, ScheduleError};
+pub use snapshot::{MODEL, RestoreError, restore, snapshot};
 pub use stragglers::{RankTime, StragglerReport};
-pub use trainer::{StepResult, Trainer, TrainerOptions, TrainingError};
+pub use trainer::{StepResult, Trainer, TrainerOptions, TrainerState, TrainingError};

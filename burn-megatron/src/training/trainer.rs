@@ -7,14 +7,21 @@ use std::cell::RefCell;
 
 use burn::module::AutodiffModule;
 use burn::tensor::{Tensor, backend::Backend};
+use serde::{Deserialize, Serialize};
 
-use super::{LanguageModel, LearningRateSchedule, NonFiniteOrigin, TokenBatch, TrainingConfig, TrainingConfigError};
+use super::{
+    LanguageModel, LearningRateSchedule, NonFiniteOrigin, RestoreError, TokenBatch, TrainingConfig,
+    TrainingConfigError, restore, snapshot,
+};
+use crate::checkpoint::{ArrayPart, Checkpoint};
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
 use crate::data_parallel::{DataParallelConfig, DataParallelError, DistributedDataParallel, ReducedGradients};
 use crate::mutants::{self, Mutant};
-use crate::optimizer::{AdamW, LossScaleConfig, LossScaleError, LossScaler, OptimizerError, ShardedOptimizer};
+use crate::optimizer::{
+    AdamW, LossScaleConfig, LossScaleError, LossScaler, LossScalerState, OptimizerError, ShardedOptimizer,
+};
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use crate::pipeline_parallel::{Activity, PipelineBackend, PipelineError, PipelineExecutor, Timeline, TimelineLabel};
 
@@ -33,6 +40,9 @@ pub enum TrainingError {
     /// The update failed.
     #[error(transparent)]
     Optimizer(#[from] OptimizerError),
+    /// A checkpoint does not fit.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
     /// A collective outside the passes failed.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
@@ -86,6 +96,19 @@ pub struct StepResult {
     pub loss_scale: f64,
     /// Whether a gradient was not finite, so that nothing was changed but the loss scale.
     pub is_skipped: bool,
+}
+
+/// How far training has come.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainerState {
+    /// Steps, skipped ones too.
+    pub iteration: u64,
+    /// Samples of these steps: where the data go on.
+    pub consumed_samples: u64,
+    /// Samples of the steps that were not skipped: what the learning rate goes by.
+    pub schedule_samples: u64,
+    /// The loss scale, where there is one.
+    pub loss_scaler: Option<LossScalerState>,
 }
 
 /// How the trainer uses the layout.
@@ -196,6 +219,56 @@ where
     /// Steps taken.
     pub fn iteration(&self) -> u64 {
         self.iteration
+    }
+
+    /// How far training has come: what a checkpoint keeps beside the [`snapshot`](Self::snapshot).
+    pub fn state(&self) -> TrainerState {
+        TrainerState {
+            iteration: self.iteration,
+            consumed_samples: self.consumed_samples,
+            schedule_samples: self.schedule_samples,
+            loss_scaler: self.loss_scaler.as_ref().map(LossScaler::state),
+        }
+    }
+
+    /// Returns this rank's part of a checkpoint: parameters and the optimizer's state.
+    pub fn snapshot(&self) -> Vec<ArrayPart> {
+        snapshot(&self.ddp, &self.optimizer, &self.context)
+    }
+
+    /// Goes on where a checkpoint was made, in whatever layout.
+    ///
+    /// # Communication
+    /// As [`restore`].
+    ///
+    /// # Errors
+    /// As [`restore`]; when the loss scale of `state` cannot be. The trainer is to be given up then.
+    pub fn restore(&mut self, checkpoint: &Checkpoint, state: &TrainerState) -> Result<(), TrainingError> {
+        restore(checkpoint, &mut self.ddp, &mut self.optimizer, &self.context, true)?;
+        self.iteration = state.iteration;
+        self.consumed_samples = state.consumed_samples;
+        self.schedule_samples = state.schedule_samples;
+        if let (Some(scaler), Some(state)) = (&mut self.loss_scaler, state.loss_scaler) {
+            scaler.restore(state)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the parameters of a checkpoint and begins training anew with them.
+    ///
+    /// # Communication
+    /// As [`restore`].
+    ///
+    /// # Errors
+    /// As [`restore`]. The trainer is to be given up then.
+    pub fn restore_parameters(&mut self, checkpoint: &Checkpoint) -> Result<(), TrainingError> {
+        Ok(restore(
+            checkpoint,
+            &mut self.ddp,
+            &mut self.optimizer,
+            &self.context,
+            false,
+        )?)
     }
 
     /// Runs one optimiser step on this rank's micro-batches of a global batch.

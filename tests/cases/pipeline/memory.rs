@@ -68,6 +68,7 @@ fn flat_with(run: &Run, recompute: Recompute) -> anyhow::Result<()> {
         n_layers: 4,
         recompute,
         update: Update::Whole,
+        padded_vocab_size: problem::PADDED_VOCAB_SIZE,
     };
     let stages = Stages {
         num_chunks: run.num_chunks,

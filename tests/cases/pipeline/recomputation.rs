@@ -45,6 +45,7 @@ fn trace(run: &Run, stages: &Stages, recompute: Recompute) -> anyhow::Result<Tra
         n_layers: 4,
         recompute,
         update: Update::Whole,
+        padded_vocab_size: problem::PADDED_VOCAB_SIZE,
     };
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let mut trainer = problem::trainer(variant, STEPS, stages, &connect(run.case, run.world)?)?;

@@ -1,0 +1,92 @@
+//! `StoredOptimizer`: an optimizer whose state a checkpoint can keep, element by element, for any layout.
+//!
+//! Implemented for AdamW, for burn's Adam and AdamW, and by whoever has another. Called by `training`'s snapshots.
+
+use burn::optim::{Adam, AdamState, AdaptiveMomentumState, SimpleOptimizer};
+use burn::tensor::{Tensor, backend::Backend};
+
+use super::{AdamW, AdamWState};
+
+/// A tensor of an optimizer's state, `[elements of the piece]`, by its name.
+pub type StateTensor<B> = (&'static str, Tensor<B, 1>);
+
+/// An optimizer whose state is a number of updates, and tensors with an element for each element of the parameter.
+pub trait StoredOptimizer<B: Backend>: SimpleOptimizer<B> {
+    /// The names of all tensors that a state may have.
+    const TENSORS: &'static [&'static str];
+
+    /// Returns the tensors of a state.
+    fn tensors(state: &Self::State<1>) -> Vec<StateTensor<B>>;
+
+    /// Returns the state behind so many updates, one at least; none if the tensors are not those of a state.
+    fn state(updates: u64, tensors: Vec<StateTensor<B>>) -> Option<Self::State<1>>;
+}
+
+/// The means of gradients and of their squares, as every Adam calls them.
+const ADAM: &[&str] = &["moment_1", "moment_2", "max_moment_2"];
+
+impl<B: Backend> StoredOptimizer<B> for AdamW {
+    const TENSORS: &'static [&'static str] = &["moment_1", "moment_2"];
+
+    fn tensors(state: &AdamWState<B, 1>) -> Vec<StateTensor<B>> {
+        vec![
+            ("moment_1", state.moment_1.clone()),
+            ("moment_2", state.moment_2.clone()),
+        ]
+    }
+
+    fn state(updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<AdamWState<B, 1>> {
+        Some(AdamWState {
+            time: updates as usize,
+            moment_1: take(&mut tensors, "moment_1")?,
+            moment_2: take(&mut tensors, "moment_2")?,
+        })
+    }
+}
+
+impl<B: Backend> StoredOptimizer<B> for Adam {
+    const TENSORS: &'static [&'static str] = ADAM;
+
+    fn tensors(state: &AdamState<B, 1>) -> Vec<StateTensor<B>> {
+        momentum_tensors(&state.momentum)
+    }
+
+    fn state(updates: u64, tensors: Vec<StateTensor<B>>) -> Option<AdamState<B, 1>> {
+        momentum(updates, tensors).map(AdamState::new)
+    }
+}
+
+impl<B: Backend> StoredOptimizer<B> for burn::optim::AdamW {
+    const TENSORS: &'static [&'static str] = ADAM;
+
+    fn tensors(state: &burn::optim::AdamWState<B, 1>) -> Vec<StateTensor<B>> {
+        momentum_tensors(&state.momentum)
+    }
+
+    fn state(updates: u64, tensors: Vec<StateTensor<B>>) -> Option<burn::optim::AdamWState<B, 1>> {
+        momentum(updates, tensors).map(burn::optim::AdamWState::new)
+    }
+}
+
+fn momentum_tensors<B: Backend>(momentum: &AdaptiveMomentumState<B, 1>) -> Vec<StateTensor<B>> {
+    let mut tensors = vec![
+        ("moment_1", momentum.moment_1.clone()),
+        ("moment_2", momentum.moment_2.clone()),
+    ];
+    tensors.extend(momentum.max_moment_2.clone().map(|tensor| ("max_moment_2", tensor)));
+    tensors
+}
+
+fn momentum<B: Backend>(updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<AdaptiveMomentumState<B, 1>> {
+    Some(AdaptiveMomentumState {
+        time: updates as usize,
+        moment_1: take(&mut tensors, "moment_1")?,
+        moment_2: take(&mut tensors, "moment_2")?,
+        max_moment_2: take(&mut tensors, "max_moment_2"),
+    })
+}
+
+fn take<B: Backend>(tensors: &mut Vec<StateTensor<B>>, name: &str) -> Option<Tensor<B, 1>> {
+    let found = tensors.iter().position(|(found, _)| *found == name)?;
+    Some(tensors.swap_remove(found).1)
+}

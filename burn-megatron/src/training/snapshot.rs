@@ -1,0 +1,353 @@
+//! A wrapped module and its optimizer as arrays of a checkpoint, and back, in any layout.
+//!
+//! Of each trained parameter a checkpoint has `model.NAME`, in the type of the main parameters; `optimizer.TENSOR.NAME` for
+//! each tensor of its optimizer's state; and `optimizer.updates.NAME`, how often it was updated. Of a parameter that is not
+//! trained it has `model.NAME`. Called by the trainer, and by programs that train a model of their own.
+
+use burn::module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::backend::Backend;
+use burn::tensor::{DType, FloatDType, Tensor, TensorData};
+
+use crate::checkpoint::{ArrayPart, Checkpoint, CheckpointError};
+use crate::collectives::{CollectiveError, ReduceOp};
+use crate::context::ParallelContext;
+use crate::data_parallel::{DataParallelError, DistributedDataParallel, GradientEntry, HookBackend};
+use crate::optimizer::{ShardedOptimizer, StoredOptimizer};
+use crate::parameters::{Distribution, Placement, list_parameters};
+
+/// Begins the names of the arrays that hold parameters.
+pub const MODEL: &str = "model.";
+const OPTIMIZER: &str = "optimizer.";
+const UPDATES: &str = "updates";
+
+/// A checkpoint that does not fit.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// It cannot be read, or an array is missing or of another shape.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A collective failed.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+    /// The ranks have read different parameters.
+    #[error(transparent)]
+    DataParallel(#[from] DataParallelError),
+    /// It has more parameters than the model.
+    #[error(
+        "{path} has {stored} parameters, the model has {expected}: it is the checkpoint of another model (the first that \
+         this rank does not have is {example})"
+    )]
+    OtherModel {
+        /// The checkpoint's folder.
+        path: String,
+        /// Parameters of the checkpoint.
+        stored: usize,
+        /// Parameters of the model, over all stages.
+        expected: usize,
+        /// One that this rank does not hold.
+        example: String,
+    },
+    /// It has no optimizer state for a parameter.
+    #[error("{path} has no state of the optimizer for parameter {name}: load the parameters alone (--no-load-optim)")]
+    NoOptimizer {
+        /// The checkpoint's folder.
+        path: String,
+        /// The parameter.
+        name: String,
+    },
+    /// It was written by another optimizer.
+    #[error("{path} has no {tensors} for parameter {name}: it was written with another optimizer")]
+    OtherOptimizer {
+        /// The checkpoint's folder.
+        path: String,
+        /// The parameter.
+        name: String,
+        /// What this optimizer needs.
+        tensors: String,
+    },
+}
+
+/// Returns this rank's part of a checkpoint.
+///
+/// Every element is in the part of one rank: of what tensor ranks all hold the first has it, of a tied parameter the first
+/// stage, and what data-parallel ranks all hold they share out, as a sharded optimizer does.
+pub fn snapshot<A, M, O>(
+    module: &DistributedDataParallel<A, M>,
+    optimizer: &ShardedOptimizer<A::InnerBackend, O>,
+    context: &ParallelContext,
+) -> Vec<ArrayPart>
+where
+    A: HookBackend,
+    M: AutodiffModule<A>,
+    O: StoredOptimizer<A::InnerBackend>,
+{
+    let mut parts = untrained_parts(module.module(), context);
+    let owned = module.trained().iter().zip(module.values());
+    for (entry, value) in owned.filter(|(entry, _)| is_stored_here(entry, context)) {
+        let piece = optimizer.piece(entry.number);
+        let stored = module.stored_piece(entry);
+        let part = |name: String, tensor: Tensor<A::InnerBackend, 1>, first: usize| {
+            let data = tensor.slice([stored.start - first..stored.end - first]).into_data();
+            ArrayPart {
+                name,
+                placement: entry.placement.clone(),
+                range: stored.clone(),
+                dtype: data.dtype,
+                data: data.bytes,
+            }
+        };
+        if stored.is_empty() {
+            continue;
+        }
+        let first = piece.range.start;
+        let name = format!("{MODEL}{}", entry.name);
+        parts.push(match &piece.main {
+            Some(main) => part(name, main.clone(), first),
+            None => part(name, value, 0),
+        });
+        for (tensor, values) in piece.state.iter().flat_map(|state| O::tensors(state)) {
+            parts.push(part(state_name(tensor, entry), values, first));
+        }
+        if stored.start == 0 && context.tensor_group().rank() == 0 {
+            let updates = TensorData::new(vec![piece.steps as f64], [1]);
+            let placement = Placement::whole([1]);
+            parts.push(ArrayPart::whole(
+                state_name(UPDATES, entry),
+                placement,
+                DType::F64,
+                updates.bytes,
+            ));
+        }
+    }
+    parts
+}
+
+/// Replaces the values of a wrapped module by those of a checkpoint, and the state of its optimizer, unless only the
+/// parameters are wanted: then the optimizer begins anew.
+///
+/// # Communication
+/// One all-reduce of one number over the world, and that of
+/// [`check_replicas`](crate::data_parallel::check_replicas).
+///
+/// # Errors
+/// When an array is missing or of another shape, the checkpoint has more parameters than the model, it has been altered, or
+/// cannot be read. What has been replaced until then stays: the module is to be given up.
+pub fn restore<A, M, O>(
+    checkpoint: &Checkpoint,
+    module: &mut DistributedDataParallel<A, M>,
+    optimizer: &mut ShardedOptimizer<A::InnerBackend, O>,
+    context: &ParallelContext,
+    with_optimizer: bool,
+) -> Result<(), RestoreError>
+where
+    A: HookBackend,
+    M: AutodiffModule<A>,
+    O: StoredOptimizer<A::InnerBackend>,
+{
+    check_model(checkpoint, module, context)?;
+    restore_untrained(checkpoint, module, context)?;
+    let entries = module.trained().to_vec();
+    let (dtype, device) = (
+        module.dtype(),
+        module.module().devices().first().cloned().unwrap_or_default(),
+    );
+    let main_dtype = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let read = |name: &str, placement: &Placement, range: std::ops::Range<usize>| {
+        let length = range.len();
+        let stored = checkpoint.read(name, placement, range)?;
+        let data = TensorData::from_bytes(stored.bytes, [length], stored.dtype).convert_dtype(main_dtype);
+        Ok::<_, CheckpointError>(Tensor::<A::InnerBackend, 1>::from_data(data, (&device, main_dtype)))
+    };
+    for entry in &entries {
+        let whole = read(
+            &format!("{MODEL}{}", entry.name),
+            &entry.placement,
+            0..entry.placement.local_len(),
+        )?;
+        let piece = optimizer.piece_mut(entry.number);
+        let range = piece.range.clone();
+        if piece.main.is_some() {
+            piece.main = Some(whole.clone().slice([range.clone()]));
+        }
+        let mut value = Some(whole.cast(FloatDType::from(dtype)));
+        module.replace(|number| if number == entry.number { value.take() } else { None });
+        piece.state = None;
+        piece.steps = 0;
+        if !with_optimizer {
+            continue;
+        }
+        let path = || checkpoint.path().display().to_string();
+        let updates = state_name(UPDATES, entry);
+        if checkpoint.array(&updates).is_none() {
+            let name = entry.name.clone();
+            return Err(RestoreError::NoOptimizer { path: path(), name });
+        }
+        let stored = checkpoint.read(&updates, &Placement::whole([1]), 0..1)?;
+        let count = TensorData::from_bytes(stored.bytes, [1], stored.dtype)
+            .iter::<f64>()
+            .next();
+        piece.steps = count.unwrap_or_default() as u64;
+        if piece.steps == 0 || range.is_empty() {
+            continue;
+        }
+        let mut tensors = Vec::new();
+        for tensor in O::TENSORS {
+            let name = state_name(tensor, entry);
+            if checkpoint.array(&name).is_some() {
+                tensors.push((*tensor, read(&name, &entry.placement, range.clone())?));
+            }
+        }
+        piece.state = Some(
+            O::state(piece.steps, tensors).ok_or_else(|| RestoreError::OtherOptimizer {
+                path: path(),
+                name: entry.name.clone(),
+                tensors: O::TENSORS.join(" or "),
+            })?,
+        );
+    }
+    Ok(module.check_replicas()?)
+}
+
+fn state_name(tensor: &str, entry: &GradientEntry) -> String {
+    format!("{OPTIMIZER}{tensor}.{}", entry.name)
+}
+
+/// Whether this rank stores a parameter that others hold, too; data-parallel ranks share it out.
+fn is_stored_here(entry: &GradientEntry, context: &ParallelContext) -> bool {
+    let is_first_holder = entry.distribution == Distribution::Sharded || context.tensor_group().rank() == 0;
+    is_first_holder && (!entry.is_tied || context.coordinates().pipeline == 0)
+}
+
+/// A parameter that is not trained: its name in the checkpoint, and where it lies.
+struct Untrained {
+    array: String,
+    placement: Placement,
+    is_stored_here: bool,
+}
+
+/// By number in the module's order; none for those that are trained.
+fn untrained<B: Backend, M: Module<B>>(module: &M, context: &ParallelContext) -> Vec<Option<Untrained>> {
+    let is_first = context.coordinates().data == 0;
+    list_parameters::<B, M>(module)
+        .into_iter()
+        .map(|parameter| {
+            let declared = context.registry().declaration(parameter.id);
+            let is_sharded = declared
+                .as_ref()
+                .is_some_and(|d| d.distribution == Distribution::Sharded);
+            let copy = declared.as_ref().is_some_and(|d| d.is_tied) && context.coordinates().pipeline > 0;
+            let (name, placement) = match declared {
+                Some(declaration) => (declaration.name, declaration.placement),
+                None => (parameter.path, Placement::whole(parameter.shape)),
+            };
+            (!parameter.requires_grad).then(|| Untrained {
+                array: format!("{MODEL}{name}"),
+                placement,
+                is_stored_here: is_first && !copy && (is_sharded || context.tensor_group().rank() == 0),
+            })
+        })
+        .collect()
+}
+
+fn untrained_parts<B: Backend, M: Module<B>>(module: &M, context: &ParallelContext) -> Vec<ArrayPart> {
+    struct Collector {
+        untrained: std::vec::IntoIter<Option<Untrained>>,
+        parts: Vec<ArrayPart>,
+    }
+    impl<B: Backend> ModuleVisitor<B> for Collector {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            let next = self.untrained.next().flatten();
+            if let Some(untrained) = next.filter(|untrained| untrained.is_stored_here) {
+                let data = param.val().into_data();
+                let part = ArrayPart::whole(untrained.array, untrained.placement, data.dtype, data.bytes);
+                self.parts.push(part);
+            }
+        }
+    }
+    let mut collector = Collector {
+        untrained: untrained::<B, M>(module, context).into_iter(),
+        parts: Vec::new(),
+    };
+    // A record takes in what the last forward pass left pending in a batch norm's running state.
+    drop(module.clone().into_record());
+    module.visit(&mut collector);
+    collector.parts
+}
+
+fn restore_untrained<A: HookBackend, M: AutodiffModule<A>>(
+    checkpoint: &Checkpoint,
+    module: &mut DistributedDataParallel<A, M>,
+    context: &ParallelContext,
+) -> Result<(), RestoreError> {
+    struct Restorer<'a> {
+        checkpoint: &'a Checkpoint,
+        untrained: std::vec::IntoIter<Option<Untrained>>,
+        error: Option<CheckpointError>,
+    }
+    impl<B: Backend> ModuleMapper<B> for Restorer<'_> {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+            let Some(untrained) = self.untrained.next().flatten() else {
+                return param;
+            };
+            let length = untrained.placement.local_len();
+            match self.checkpoint.read(&untrained.array, &untrained.placement, 0..length) {
+                Err(error) => {
+                    self.error.get_or_insert(error);
+                    param
+                }
+                Ok(stored) => {
+                    let (id, tensor, mapper) = param.consume();
+                    let (shape, dtype, device) = (tensor.shape(), tensor.dtype(), tensor.device());
+                    let data = TensorData::from_bytes(stored.bytes, shape, stored.dtype).convert_dtype(dtype);
+                    Param::from_mapped_value(id, Tensor::from_data(data, (&device, dtype)), mapper)
+                }
+            }
+        }
+    }
+    let untrained = untrained::<A, M>(module.module(), context);
+    if untrained.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    let mut restorer = Restorer {
+        checkpoint,
+        untrained: untrained.into_iter(),
+        error: None,
+    };
+    module.update(|module| module.map(&mut restorer))?;
+    restorer.error.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Checks that the checkpoint has no parameter that the model lacks, over all ranks.
+fn check_model<A: HookBackend, M: AutodiffModule<A>>(
+    checkpoint: &Checkpoint,
+    module: &DistributedDataParallel<A, M>,
+    context: &ParallelContext,
+) -> Result<(), RestoreError> {
+    let untrained = untrained::<A, M>(module.module(), context);
+    let mut names: Vec<String> = untrained
+        .iter()
+        .flatten()
+        .map(|untrained| untrained.array.clone())
+        .collect();
+    // Counted by the first data-parallel and tensor rank of each stage; tied copies once.
+    let is_first_stage = context.coordinates().pipeline == 0;
+    let trained = module.trained().iter();
+    let copies = trained.clone().filter(|entry| entry.is_tied && !is_first_stage).count();
+    names.extend(trained.map(|entry| format!("{MODEL}{}", entry.name)));
+    let counts_here = context.coordinates().data == 0 && context.tensor_group().rank() == 0;
+    let mut expected = [if counts_here { (names.len() - copies) as i64 } else { 0 }];
+    context.world_group().all_reduce(&mut expected, ReduceOp::Sum)?;
+    let stored = || checkpoint.arrays().iter().filter(|array| array.name.starts_with(MODEL));
+    let (count, expected) = (stored().count(), expected[0] as usize);
+    if count <= expected {
+        // One that is missing is found when it is read.
+        return Ok(());
+    }
+    let example = stored().find(|array| !names.contains(&array.name));
+    Err(RestoreError::OtherModel {
+        path: checkpoint.path().display().to_string(),
+        stored: count,
+        expected,
+        example: example.map_or_else(|| "on another stage".to_owned(), |array| array.name.clone()),
+    })
+}
