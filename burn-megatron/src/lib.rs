@@ -5,6 +5,7 @@
 //! ([`data_parallel`]), and trains ([`training`], [`data`]). Every layout starts from the same bits and trains to the
 //! same loss.
 
+pub mod checkpoint;
 pub mod collectives;
 pub mod context;
 pub mod data;

@@ -1,0 +1,456 @@
+//! Names and changes of folders: which checkpoints there are, the lock, the temporary folder and how it takes its place.
+//!
+//! A checkpoint comes to be by one rename, so that a folder of the right name is whole whenever a process is killed.
+//! Called by rank 0 only, except for the listing.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use super::error::CheckpointError;
+use super::index::INDEX_NAME;
+use crate::launch::{host_identity, host_name};
+
+const LOCK_NAME: &str = ".lock";
+/// The most that is read of a lock file.
+const MAX_HOLDER_BYTES: u64 = 256;
+
+/// Returns the name of the folder of an iteration.
+pub(super) fn iteration_name(iteration: u64) -> String {
+    format!("iter_{iteration:07}")
+}
+
+/// Returns the iteration of a folder's name.
+fn parse_iteration(name: &str) -> Option<u64> {
+    let iteration = name.strip_prefix("iter_")?.parse().ok()?;
+    (iteration_name(iteration) == name).then_some(iteration)
+}
+
+/// Returns the complete checkpoints in a folder, by iteration, ascending; none where there is no folder.
+///
+/// # Errors
+/// The folder is a file, or cannot be read.
+pub(super) fn list_checkpoints(directory: &Path) -> Result<Vec<(u64, PathBuf)>, CheckpointError> {
+    let mut found = Vec::new();
+    for (name, path) in entries(directory)? {
+        let Some(iteration) = parse_iteration(&name) else {
+            continue;
+        };
+        match path.join(INDEX_NAME).is_file() {
+            true => found.push((iteration, path)),
+            false => tracing::warn!(path = %path.display(), "skipped: no complete checkpoint, it has no {INDEX_NAME}"),
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Returns names and paths of what is in a folder; nothing where there is no folder.
+fn entries(directory: &Path) -> Result<Vec<(String, PathBuf)>, CheckpointError> {
+    let listing = match fs::read_dir(directory) {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(CheckpointError::NotAFolder {
+                path: directory.to_owned(),
+                expected: "the folder of checkpoints that was given to a save",
+            });
+        }
+        Err(error) => return Err(CheckpointError::file("list", directory)(error)),
+    };
+    let named = listing.map(|entry| {
+        let entry = entry.map_err(CheckpointError::file("list", directory))?;
+        Ok((entry.file_name().to_string_lossy().into_owned(), entry.path()))
+    });
+    named.collect()
+}
+
+/// The folder of a run's checkpoints, held against other runs until it is dropped.
+#[derive(Debug)]
+pub(super) struct SaveDirectory {
+    path: PathBuf,
+    /// Locked as long as it is open.
+    _lock: File,
+}
+
+impl SaveDirectory {
+    /// Makes the folder if it is not there, locks it, and removes what killed runs have left.
+    ///
+    /// # Errors
+    /// Another run holds it; something else is in its place; it cannot be written to.
+    pub fn hold(path: &Path) -> Result<Self, CheckpointError> {
+        let not_a_folder = || CheckpointError::NotAFolder {
+            path: path.to_owned(),
+            expected: "a folder to save to, or nothing",
+        };
+        if path.exists() && !path.is_dir() {
+            return Err(not_a_folder());
+        }
+        fs::create_dir_all(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotADirectory => not_a_folder(),
+            _ => CheckpointError::file("make folder", path)(error),
+        })?;
+        let lock = lock(path)?;
+        remove_leftovers(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// Makes a folder for a checkpoint that is being written.
+    ///
+    /// # Errors
+    /// The operating system refuses.
+    pub fn begin(&self, iteration: u64) -> Result<Draft, CheckpointError> {
+        let random = getrandom::u64()
+            .map_err(|error| CheckpointError::file("name a folder at random in", &self.path)(error.into()))?;
+        let name = Temporary::Partial.name(iteration, random);
+        let path = self.path.join(&name);
+        fs::create_dir(&path).map_err(CheckpointError::file("make folder", &path))?;
+        Ok(Draft {
+            name,
+            path,
+            iteration,
+            random,
+        })
+    }
+
+    /// Puts a draft, which is complete, in its place. One that is there already is replaced.
+    ///
+    /// # Errors
+    /// The operating system refuses. What was there before still is, except where a file system cannot exchange two
+    /// folders (some network file systems) and the process is killed between two renames: then the next run puts it back.
+    pub fn commit(&self, draft: Draft) -> Result<PathBuf, CheckpointError> {
+        self.commit_with(draft, exchange)
+    }
+
+    fn commit_with(
+        &self,
+        draft: Draft,
+        exchange: impl FnOnce(&Path, &Path) -> io::Result<bool>,
+    ) -> Result<PathBuf, CheckpointError> {
+        let place = self.path.join(iteration_name(draft.iteration));
+        let refused = || CheckpointError::file("rename the finished checkpoint to", &place);
+        sync_folder(&draft.path)?;
+        if !place.exists() {
+            fs::rename(&draft.path, &place).map_err(refused())?;
+        } else if !place.is_dir() {
+            return Err(CheckpointError::NotAFolder {
+                path: place,
+                expected: "a checkpoint to replace, or nothing",
+            });
+        } else if !exchange(&draft.path, &place).map_err(refused())? {
+            let aside = self.path.join(Temporary::Replaced.name(draft.iteration, draft.random));
+            fs::rename(&place, &aside).map_err(refused())?;
+            fs::rename(&draft.path, &place).map_err(refused())?;
+            sync_folder(&self.path)?;
+            remove_or_warn(&aside);
+        }
+        sync_folder(&self.path)?;
+        // After an exchange the draft's path holds what was replaced; dropping the draft removes it.
+        drop(draft);
+        Ok(place)
+    }
+
+    /// Removes the oldest checkpoints beyond `keep`, but never that of the iteration just written.
+    ///
+    /// # Errors
+    /// The operating system refuses.
+    pub fn prune(&self, keep: usize, written: u64) -> Result<(), CheckpointError> {
+        let found = list_checkpoints(&self.path)?;
+        let beyond = found.len().saturating_sub(keep);
+        let others = found.into_iter().filter(|(iteration, _)| *iteration != written);
+        for (iteration, path) in others.take(beyond) {
+            // Renamed first, so that a kill leaves no folder that looks like a checkpoint and is none.
+            let aside = self.path.join(Temporary::Partial.name(iteration, written));
+            fs::rename(&path, &aside).map_err(CheckpointError::file("remove", &path))?;
+            fs::remove_dir_all(&aside).map_err(CheckpointError::file("remove", &aside))?;
+        }
+        Ok(())
+    }
+}
+
+/// A checkpoint that is being written. Dropping it removes it.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub name: String,
+    pub path: PathBuf,
+    iteration: u64,
+    random: u64,
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if self.path.exists() {
+            remove_or_warn(&self.path);
+        }
+    }
+}
+
+fn remove_or_warn(path: &Path) {
+    if let Err(error) = fs::remove_dir_all(path) {
+        tracing::warn!(path = %path.display(), %error, "a temporary folder stays until the next run removes it");
+    }
+}
+
+/// What a hidden folder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Temporary {
+    /// Being written, or being removed.
+    Partial,
+    /// Moved out of the way of its successor.
+    Replaced,
+}
+
+impl Temporary {
+    fn name(self, iteration: u64, random: u64) -> String {
+        let kind = match self {
+            Temporary::Partial => "partial",
+            Temporary::Replaced => "replaced",
+        };
+        format!(".{}.{kind}-{random:016x}", iteration_name(iteration))
+    }
+
+    /// Returns what a name says, if it is one of ours.
+    fn parse(name: &str) -> Option<(Self, u64)> {
+        let (iteration, rest) = name.strip_prefix('.')?.split_once('.')?;
+        let iteration = parse_iteration(iteration)?;
+        let (_, random) = rest.split_once('-')?;
+        let random = u64::from_str_radix(random, 16).ok()?;
+        [Temporary::Partial, Temporary::Replaced]
+            .into_iter()
+            .find(|kind| kind.name(iteration, random) == name)
+            .map(|kind| (kind, iteration))
+    }
+}
+
+/// Removes the folders of killed runs; the lock must be held. One that was moved aside for a successor which never came
+/// goes back.
+fn remove_leftovers(directory: &Path) -> Result<(), CheckpointError> {
+    for (name, path) in entries(directory)? {
+        let Some((kind, iteration)) = Temporary::parse(&name) else {
+            continue;
+        };
+        let place = directory.join(iteration_name(iteration));
+        if kind == Temporary::Replaced && !place.exists() {
+            fs::rename(&path, &place).map_err(CheckpointError::file("put back", &path))?;
+        } else {
+            fs::remove_dir_all(&path).map_err(CheckpointError::file("remove", &path))?;
+        }
+    }
+    Ok(())
+}
+
+fn lock(directory: &Path) -> Result<File, CheckpointError> {
+    let path = directory.join(LOCK_NAME);
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    let file = options.open(&path).map_err(CheckpointError::file("open", &path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // The holder may be writing its name just now.
+            let _ = file.take(MAX_HOLDER_BYTES).read_to_string(&mut holder);
+            let holder = match holder.trim() {
+                "" => "a process that has not said its name".to_owned(),
+                holder => holder.to_owned(),
+            };
+            return Err(CheckpointError::Locked {
+                directory: directory.to_owned(),
+                holder,
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(CheckpointError::file("lock", &path)(error)),
+    }
+    let host = host_identity();
+    let holder = format!("process {} on host {}\n", std::process::id(), host_name(&host));
+    let write = || {
+        file.set_len(0)?;
+        (&file).write_all(holder.as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(CheckpointError::file("write", &path))?;
+    Ok(file)
+}
+
+/// Exchanges two folders in one step; false where the file system cannot.
+fn exchange(first: &Path, second: &Path) -> io::Result<bool> {
+    match renameat_with(CWD, first, CWD, second, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(true),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Brings the names in a folder down to the disk.
+fn sync_folder(path: &Path) -> Result<(), CheckpointError> {
+    let sync = || File::open(path)?.sync_all();
+    sync().map_err(CheckpointError::file("sync folder", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn complete(draft: &Draft, content: &str) {
+        fs::write(draft.path.join(INDEX_NAME), content).unwrap();
+    }
+
+    fn content(directory: &Path, iteration: u64) -> String {
+        fs::read_to_string(directory.join(iteration_name(iteration)).join(INDEX_NAME)).unwrap()
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<String> = entries(directory).unwrap().into_iter().map(|(name, _)| name).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn names_are_parsed_back() {
+        assert_eq!(parse_iteration("iter_0000020"), Some(20));
+        assert_eq!(parse_iteration(&iteration_name(123_456_789)), Some(123_456_789));
+        for wrong in ["iter_20", "iter_+000020", "iter_0000020.old", "iter_00000020", "20"] {
+            assert_eq!(parse_iteration(wrong), None, "{wrong}");
+        }
+        for kind in [Temporary::Partial, Temporary::Replaced] {
+            assert_eq!(Temporary::parse(&kind.name(20, 7)), Some((kind, 20)));
+        }
+        for wrong in [
+            ".iter_0000020.partial-",
+            ".iter_0000020.other-0000000000000007",
+            ".lock",
+            ".",
+        ] {
+            assert_eq!(Temporary::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_is_listed_once_it_is_complete() {
+        let folder = TempDir::new().unwrap();
+        let directory = SaveDirectory::hold(&folder.path().join("deep/er")).unwrap();
+        let path = directory.path.clone();
+        for iteration in [20, 100, 3] {
+            let draft = directory.begin(iteration).unwrap();
+            complete(&draft, "{}");
+            assert!(list_checkpoints(&path).unwrap().iter().all(|(i, _)| *i != iteration));
+            directory.commit(draft).unwrap();
+        }
+        fs::create_dir(path.join("iter_0000200")).unwrap();
+        let iterations: Vec<u64> = list_checkpoints(&path).unwrap().iter().map(|(i, _)| *i).collect();
+        assert_eq!(iterations, [3, 20, 100]);
+    }
+
+    #[test]
+    fn a_checkpoint_of_the_same_iteration_is_replaced() {
+        type Exchange = fn(&Path, &Path) -> io::Result<bool>;
+        let ways: [Exchange; 2] = [exchange, |_, _| Ok(false)];
+        for way in ways {
+            let folder = TempDir::new().unwrap();
+            let directory = SaveDirectory::hold(folder.path()).unwrap();
+            for text in ["old", "new"] {
+                let draft = directory.begin(20).unwrap();
+                complete(&draft, text);
+                directory.commit_with(draft, way).unwrap();
+                assert_eq!(content(folder.path(), 20), text);
+            }
+            assert_eq!(names(folder.path()), [".lock", "iter_0000020"]);
+        }
+    }
+
+    #[test]
+    fn a_replacement_that_fails_leaves_the_old_one() {
+        let folder = TempDir::new().unwrap();
+        let directory = SaveDirectory::hold(folder.path()).unwrap();
+        let old = directory.begin(20).unwrap();
+        complete(&old, "old");
+        directory.commit(old).unwrap();
+        let new = directory.begin(20).unwrap();
+        complete(&new, "new");
+        let error = directory.commit_with(new, |_, _| Err(io::ErrorKind::PermissionDenied.into()));
+        assert!(error.unwrap_err().to_string().contains("iter_0000020"));
+        assert_eq!(content(folder.path(), 20), "old");
+        assert_eq!(names(folder.path()), [".lock", "iter_0000020"]);
+    }
+
+    #[test]
+    fn the_next_run_removes_what_a_killed_run_left() {
+        let folder = TempDir::new().unwrap();
+        let make = |name: String, text: &str| {
+            fs::create_dir(folder.path().join(&name)).unwrap();
+            fs::write(folder.path().join(name).join(INDEX_NAME), text).unwrap();
+        };
+        make(iteration_name(20), "whole");
+        make(Temporary::Partial.name(30, 1), "half");
+        make(Temporary::Replaced.name(20, 2), "old");
+        // Killed between the two renames.
+        make(Temporary::Replaced.name(10, 3), "moved aside");
+        make(".mine".into(), "not ours");
+        let _directory = SaveDirectory::hold(folder.path()).unwrap();
+        assert_eq!(names(folder.path()), [".lock", ".mine", "iter_0000010", "iter_0000020"]);
+        assert_eq!(content(folder.path(), 10), "moved aside");
+        assert_eq!(content(folder.path(), 20), "whole");
+    }
+
+    #[test]
+    fn the_oldest_go_and_never_the_one_just_written() {
+        let folder = TempDir::new().unwrap();
+        let directory = SaveDirectory::hold(folder.path()).unwrap();
+        for (iteration, left) in [
+            (30, vec![30]),
+            (10, vec![10, 30]),
+            (20, vec![20, 30]),
+            (40, vec![30, 40]),
+            (5, vec![5, 40]),
+        ] {
+            let draft = directory.begin(iteration).unwrap();
+            complete(&draft, "{}");
+            directory.commit(draft).unwrap();
+            directory.prune(2, iteration).unwrap();
+            let found = list_checkpoints(folder.path()).unwrap();
+            assert_eq!(
+                found.iter().map(|(i, _)| *i).collect::<Vec<_>>(),
+                left,
+                "after {iteration}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_run_holds_a_folder() {
+        let folder = TempDir::new().unwrap();
+        let first = SaveDirectory::hold(folder.path()).unwrap();
+        let second = SaveDirectory::hold(folder.path()).unwrap_err().to_string();
+        let process = format!("process {} on host", std::process::id());
+        assert!(
+            second.contains(&process) && second.contains(folder.path().to_str().unwrap()),
+            "{second}"
+        );
+        drop(first);
+        SaveDirectory::hold(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_file_in_place_of_the_folder_is_named() {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        for path in [file.clone(), file.join("below")] {
+            let error = SaveDirectory::hold(&path).unwrap_err().to_string();
+            assert!(
+                error.contains("is not a folder") && error.contains(path.to_str().unwrap()),
+                "{error}"
+            );
+            let error = list_checkpoints(&path).unwrap_err().to_string();
+            assert!(error.contains("is not a folder"), "{error}");
+        }
+    }
+}

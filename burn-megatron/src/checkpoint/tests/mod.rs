@@ -1,0 +1,117 @@
+//! Tests of whole checkpoints, written by one process for several ranks.
+
+mod bad_input;
+mod layouts;
+mod writing;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use burn::tensor::{Bytes, DType};
+use serde_json::Value;
+
+use super::checksum::BLOCK_BYTES;
+use super::folder::SaveDirectory;
+use super::index::Index;
+use super::part::PartSpec;
+use super::plan::{join, plan_shard, shard_name};
+use super::shard::write_shard;
+use super::*;
+use crate::parameters::Placement;
+
+/// The elements of a logical array that tell where they are: bit patterns, to be compared exactly.
+fn element(logical: usize) -> u64 {
+    0x0101_0101_0101_0101_u64.wrapping_mul(logical as u64 + 1)
+}
+
+/// What a rank holds of an array whose elements are [`element`]; padding is not zero.
+fn local(placement: &Placement, range: Range<usize>, dtype: DType) -> Bytes {
+    let mut elements = vec![u64::MAX; placement.local_len()];
+    for run in placement.runs() {
+        for i in 0..run.length {
+            elements[run.local + i] = element(run.logical + i);
+        }
+    }
+    to_bytes(&elements[range], dtype)
+}
+
+/// What a read must return: as [`local`], with padding of zeros.
+fn expected(placement: &Placement, range: Range<usize>, dtype: DType) -> Bytes {
+    let mut elements = vec![0; placement.local_len()];
+    for run in placement.runs() {
+        for i in 0..run.length {
+            elements[run.local + i] = element(run.logical + i);
+        }
+    }
+    to_bytes(&elements[range], dtype)
+}
+
+fn to_bytes(elements: &[u64], dtype: DType) -> Bytes {
+    let size = dtype.size();
+    Bytes::from_bytes_vec(
+        elements
+            .iter()
+            .flat_map(|element| element.to_le_bytes()[..size].to_vec())
+            .collect(),
+    )
+}
+
+fn part(name: &str, placement: Placement, range: Range<usize>, dtype: DType) -> ArrayPart {
+    ArrayPart {
+        name: name.into(),
+        data: local(&placement, range.clone(), dtype),
+        placement,
+        range,
+        dtype,
+    }
+}
+
+fn whole(name: &str, placement: Placement) -> ArrayPart {
+    let range = 0..placement.local_len();
+    part(name, placement, range, DType::F32)
+}
+
+/// Plans what each rank writes and joins it, as a save does.
+fn planned(ranks: &[Vec<ArrayPart>]) -> Result<Index, String> {
+    let mut summaries = Vec::new();
+    for (rank, parts) in ranks.iter().enumerate() {
+        let specs: Vec<PartSpec> = parts.iter().map(ArrayPart::spec).collect();
+        summaries.push(plan_shard(rank, 20, &specs)?.1);
+    }
+    let (arrays, files) = join(&summaries)?;
+    Ok(Index {
+        library_version: "0.0.0".into(),
+        iteration: 20,
+        world_size: ranks.len(),
+        layout: Value::Null,
+        block_bytes: BLOCK_BYTES,
+        files,
+        arrays,
+        state: serde_json::json!({ "samples": 640 }),
+    })
+}
+
+/// Writes the checkpoint of iteration 20 for several ranks, one after the other, with a last word on its index.
+fn write_with(directory: &Path, ranks: &[Vec<ArrayPart>], change: impl FnOnce(&mut Index)) -> PathBuf {
+    let held = SaveDirectory::hold(directory).unwrap();
+    let draft = held.begin(20).unwrap();
+    let mut index = planned(ranks).unwrap();
+    for file in &mut index.files {
+        let parts = &ranks[file.rank];
+        let specs: Vec<PartSpec> = parts.iter().map(ArrayPart::spec).collect();
+        let (plan, _) = plan_shard(file.rank, 20, &specs).unwrap();
+        let path = draft.path.join(shard_name(file.rank));
+        let data = |number: usize| Ok(parts[number].data.clone());
+        file.blocks = write_shard(&path, &plan, &specs, data).unwrap();
+        assert_eq!(file.bytes, path.metadata().unwrap().len());
+    }
+    change(&mut index);
+    index.write(&draft.path).unwrap();
+    held.commit(draft).unwrap()
+}
+
+fn write(directory: &Path, ranks: &[Vec<ArrayPart>]) -> Checkpoint {
+    let path = write_with(directory, ranks, |_| {});
+    Checkpoint::open(path).unwrap()
+}

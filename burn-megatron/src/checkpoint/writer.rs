@@ -1,0 +1,198 @@
+//! [`CheckpointWriter`]: saves a run's checkpoints, while the caller waits or beside it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::agreement::agree;
+use super::error::{Cause, CheckpointError};
+use super::folder::SaveDirectory;
+use super::part::ArrayPart;
+use super::save::Saver;
+use crate::collectives::ProcessGroup;
+
+/// How a run saves. The same on every rank.
+#[derive(Clone, Debug)]
+pub struct CheckpointOptions {
+    /// The number of checkpoints that stay: after each save the oldest beyond it are removed. None keeps all.
+    pub keep: Option<usize>,
+    /// The layout of the ranks, for people who look at the checkpoint; loading does not need it.
+    pub layout: Value,
+    /// How long dropping the writer waits for a save that is under way.
+    pub drop_timeout: Duration,
+}
+
+impl Default for CheckpointOptions {
+    /// Keeps all, says nothing of the layout, and waits for ten minutes.
+    fn default() -> Self {
+        Self {
+            keep: None,
+            layout: Value::Null,
+            drop_timeout: Duration::from_secs(600),
+        }
+    }
+}
+
+/// Writes checkpoints into one folder, which it holds against other runs as long as it lives.
+///
+/// Each checkpoint is a folder of its own, `iter_0000020`, which appears by one rename when all of it is on the disk: a
+/// kill at any moment leaves what was saved before, and what the killed run has left is removed by the next writer. An
+/// iteration that is there already, as after a resume at an earlier one, is replaced, again by one rename. When a save
+/// fails on one rank it fails on all with the same error, nothing that was there before has changed, and the writer can
+/// save again.
+///
+/// # Communication
+/// All calls are collective over the group, which should be the writer's own: an asynchronous save uses it from its own
+/// thread.
+///
+/// # Example
+/// ```
+/// use burn::tensor::{Bytes, DType};
+/// use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointOptions, CheckpointWriter};
+/// use burn_megatron::collectives::ProcessGroup;
+/// use burn_megatron::parameters::Placement;
+///
+/// let folder = tempfile::tempdir()?;
+/// let group = ProcessGroup::single();
+/// let mut writer = CheckpointWriter::new(group, folder.path(), CheckpointOptions::default())?;
+/// let data = Bytes::from_elems(vec![1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+/// let part = ArrayPart::whole("weight", Placement::whole([2, 3]), DType::F32, data);
+/// writer.save(20, vec![part], serde_json::json!({ "samples": 640 }))?;
+///
+/// let checkpoint = Checkpoint::latest(folder.path())?.expect("it has just been saved");
+/// assert_eq!(checkpoint.state()["samples"], 640);
+/// // The second of three columns, as a rank of another layout holds it.
+/// let column = checkpoint.read("weight", &Placement::shard(&[2, 3], 1, 1, 3), 0..2)?;
+/// assert_eq!(bytemuck::cast_slice::<u8, f32>(&column.bytes), [2.0, 5.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct CheckpointWriter {
+    saver: Arc<Saver>,
+    under_way: Option<UnderWay>,
+    drop_timeout: Duration,
+}
+
+/// A save on its own thread.
+#[derive(Debug)]
+struct UnderWay {
+    iteration: u64,
+    outcome: Receiver<Result<(), CheckpointError>>,
+}
+
+impl CheckpointWriter {
+    /// Makes the folder if it is not there, takes its lock, and removes what killed runs have left in it.
+    ///
+    /// # Errors
+    /// Another run saves to the folder; it cannot be made or written to; something else is in its place. The same on
+    /// every rank.
+    pub fn new(
+        group: ProcessGroup,
+        directory: impl Into<PathBuf>,
+        options: CheckpointOptions,
+    ) -> Result<Self, CheckpointError> {
+        let directory = directory.into();
+        let held = match (group.rank(), options.keep) {
+            (_, Some(0)) => Err(Cause::Other("keep must be at least 1, got 0".into())),
+            (0, _) => {
+                let held = SaveDirectory::hold(&directory).map(Some);
+                held.map_err(|error| Cause::of(group.ranks()[0], error))
+            }
+            _ => Ok(None),
+        };
+        let held = agree(&group, held)?.map_err(|cause| cause.of_preparing(&directory))?;
+        let saver = Saver {
+            group,
+            directory,
+            held,
+            layout: options.layout,
+            keep: options.keep,
+        };
+        Ok(Self {
+            saver: Arc::new(saver),
+            under_way: None,
+            drop_timeout: options.drop_timeout,
+        })
+    }
+
+    /// Saves, and returns when the checkpoint is on the disk under its name.
+    ///
+    /// Over all ranks, `parts` must hold each element of each array exactly once. `state` is what the run must know to go
+    /// on; that of the group's first rank is written.
+    ///
+    /// # Errors
+    /// The first failure of any rank, the same on every rank; or that of the asynchronous save before this one, and
+    /// then this one has not begun.
+    pub fn save(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
+        self.wait()?;
+        self.saver.save(iteration, parts, state)
+    }
+
+    /// Starts a save on a thread of its own. One is under way at a time: a second waits for the first.
+    ///
+    /// # Errors
+    /// That of the save before this one; this one has not begun then. Its own come out of the next call of
+    /// [`save`](Self::save), `save_start` or [`wait`](Self::wait).
+    pub fn save_start(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
+        self.wait()?;
+        let saver = self.saver.clone();
+        let (sender, outcome) = mpsc::channel();
+        let (give, take) = mpsc::channel();
+        let thread = thread::Builder::new().name("checkpoint".into());
+        let body = move || {
+            if let Ok((parts, state)) = take.recv() {
+                // Nobody listens once the writer has been dropped and has waited long enough.
+                let _ = sender.send(saver.save(iteration, parts, state));
+            }
+        };
+        match thread.spawn(body) {
+            Ok(_) => {
+                give.send((parts, state)).expect("the thread waits for it");
+                self.under_way = Some(UnderWay { iteration, outcome });
+                Ok(())
+            }
+            // The other ranks have begun: take part, if slowly.
+            Err(error) => {
+                tracing::warn!(%error, "no thread for an asynchronous save: training waits for it");
+                self.saver.save(iteration, parts, state)
+            }
+        }
+    }
+
+    /// Waits for the save that is under way, if one is.
+    ///
+    /// # Errors
+    /// Its error.
+    pub fn wait(&mut self) -> Result<(), CheckpointError> {
+        let Some(UnderWay { iteration, outcome }) = self.under_way.take() else {
+            return Ok(());
+        };
+        // Every wait of a save is bounded by the group's timeout.
+        outcome.recv().unwrap_or(Err(CheckpointError::Panicked { iteration }))
+    }
+
+    /// The folder of all checkpoints.
+    pub fn directory(&self) -> &std::path::Path {
+        &self.saver.directory
+    }
+}
+
+impl Drop for CheckpointWriter {
+    fn drop(&mut self) {
+        let Some(UnderWay { iteration, outcome }) = self.under_way.take() else {
+            return;
+        };
+        match outcome.recv_timeout(self.drop_timeout) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the last checkpoint was not saved"),
+            Err(RecvTimeoutError::Disconnected) => tracing::error!(iteration, "the thread of the last save panicked"),
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::error!(iteration, timeout = ?self.drop_timeout, "the last save is still under way: left alone");
+            }
+        }
+    }
+}
