@@ -1,0 +1,264 @@
+//! `LossScaler`: the number that the loss is multiplied by, so that small gradients do not vanish in f16.
+//!
+//! Pure numbers, no tensors. The trainer multiplies the loss by [`scale`](LossScaler::scale), divides the gradients by
+//! it, agrees with all ranks on whether any of them is not finite, and tells that by [`update`](LossScaler::update):
+//! then every rank's scaler is the same. A step with such a gradient is to be skipped.
+
+use serde::{Deserialize, Serialize};
+
+/// So many skipped steps in a row at the smallest scale end the run: no further one will do better.
+const MAX_SKIPS_AT_MINIMUM: u32 = 100;
+
+/// How the loss is scaled; the fields have the names and defaults of Megatron-LM's flags.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum LossScaleConfig {
+    /// Always by the same number: `--loss-scale`.
+    Constant {
+        /// The number.
+        loss_scale: f64,
+    },
+    /// By as large a number as the gradients allow: see [`DynamicLossScale`].
+    Dynamic(DynamicLossScale),
+}
+
+/// A scale that doubles after a window of finite steps and halves where gradients are not finite.
+///
+/// # Reference
+/// Micikevicius et al. 2018, arXiv:1710.03740, section 3.2; the rules are Megatron-LM's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DynamicLossScale {
+    /// The first scale: `--initial-loss-scale`. The first steps skip, until it fits.
+    pub initial_loss_scale: f64,
+    /// The scale never falls below this: `--min-loss-scale`.
+    pub min_loss_scale: f64,
+    /// After so many finite steps in a row the scale doubles: `--loss-scale-window`.
+    pub loss_scale_window: u32,
+    /// At the so-many-th step with a gradient that is not finite, since the scale last grew, and at every further one,
+    /// the scale halves: `--hysteresis`.
+    pub hysteresis: u32,
+}
+
+impl Default for DynamicLossScale {
+    fn default() -> Self {
+        Self {
+            initial_loss_scale: 2f64.powi(32),
+            min_loss_scale: 1.0,
+            loss_scale_window: 1000,
+            hysteresis: 2,
+        }
+    }
+}
+
+/// The scale of the loss, and what its next change depends on.
+///
+/// On a step with a gradient that is not finite, the growth tracker starts again, the hysteresis tracker goes down by
+/// one, and once it is at 0 the scale halves, down to the smallest: the tracker stays at 0, so that the scale halves
+/// again at every further such step. On a finite step the growth tracker goes up by one; when it reaches the window, it
+/// starts again, the hysteresis tracker is full again, and the scale doubles.
+///
+/// Megatron-LM goes on skipping without end if gradients stay infinite at the smallest scale; this scaler refuses after
+/// 100 such steps in a row, as it does for a constant scale.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LossScaler {
+    config: LossScaleConfig,
+    state: LossScalerState,
+}
+
+/// What a checkpoint keeps of a [`LossScaler`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LossScalerState {
+    /// The scale of the next step.
+    pub scale: f64,
+    /// Finite steps since the scale last grew or a step was skipped.
+    pub growth_tracker: u32,
+    /// Steps with a gradient that is not finite until the scale halves.
+    pub hysteresis_tracker: u32,
+    /// Steps skipped one after the other at a scale that cannot fall.
+    pub skips_at_minimum: u32,
+}
+
+/// A scale that cannot be, or that cannot help.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LossScaleError {
+    /// A scale is not a positive number of f32.
+    #[error("{flag} must be a positive number that f32 can hold, got {value}")]
+    Scale {
+        /// The flag, or what else the number is.
+        flag: &'static str,
+        /// The number.
+        value: f64,
+    },
+    /// The first scale is below the smallest.
+    #[error("--initial-loss-scale ({initial}) must be at least --min-loss-scale ({min})")]
+    InitialBelowMinimum {
+        /// The first scale.
+        initial: f64,
+        /// The smallest scale.
+        min: f64,
+    },
+    /// A number of steps is zero.
+    #[error("{flag} must be at least 1, got 0")]
+    Zero {
+        /// The flag.
+        flag: &'static str,
+    },
+    /// Gradients are not finite, whatever the scale.
+    #[error(
+        "gradients were not finite in {steps} steps in a row at a loss scale of {scale}, which cannot fall further: \
+         the run has diverged, or --min-loss-scale or --loss-scale is too large"
+    )]
+    Exhausted {
+        /// The skipped steps.
+        steps: u32,
+        /// The scale.
+        scale: f64,
+    },
+}
+
+impl LossScaleConfig {
+    /// Returns a scaler before its first step.
+    ///
+    /// # Errors
+    /// When a scale is not a positive number of f32, the first one is below the smallest, or a number of steps is zero.
+    pub fn init(&self) -> Result<LossScaler, LossScaleError> {
+        let (scale, hysteresis_tracker) = match self {
+            Self::Constant { loss_scale } => {
+                check_scale("--loss-scale", *loss_scale)?;
+                (*loss_scale, 0)
+            }
+            Self::Dynamic(dynamic) => {
+                dynamic.validate()?;
+                (dynamic.initial_loss_scale, dynamic.hysteresis)
+            }
+        };
+        Ok(LossScaler {
+            config: *self,
+            state: LossScalerState {
+                scale,
+                growth_tracker: 0,
+                hysteresis_tracker,
+                skips_at_minimum: 0,
+            },
+        })
+    }
+}
+
+impl DynamicLossScale {
+    const GROWTH_FACTOR: f64 = 2.0;
+    const BACKOFF_FACTOR: f64 = 0.5;
+
+    fn validate(&self) -> Result<(), LossScaleError> {
+        check_scale("--initial-loss-scale", self.initial_loss_scale)?;
+        check_scale("--min-loss-scale", self.min_loss_scale)?;
+        if self.initial_loss_scale < self.min_loss_scale {
+            return Err(LossScaleError::InitialBelowMinimum {
+                initial: self.initial_loss_scale,
+                min: self.min_loss_scale,
+            });
+        }
+        let steps = [
+            ("--loss-scale-window", self.loss_scale_window),
+            ("--hysteresis", self.hysteresis),
+        ];
+        match steps.into_iter().find(|(_, steps)| *steps == 0) {
+            Some((flag, _)) => Err(LossScaleError::Zero { flag }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl LossScaler {
+    /// The number that the next step's loss is multiplied by.
+    pub fn scale(&self) -> f64 {
+        self.state.scale
+    }
+
+    /// Takes in whether a gradient of the last step, on any rank, was not finite.
+    ///
+    /// # Errors
+    /// When gradients were not finite for 100 steps in a row at a scale that cannot fall.
+    pub fn update(&mut self, found_inf: bool) -> Result<(), LossScaleError> {
+        let scale = self.state.scale;
+        if let LossScaleConfig::Dynamic(dynamic) = self.config {
+            match found_inf {
+                true => self.back_off(&dynamic),
+                false => self.grow(&dynamic),
+            }
+        }
+        let cannot_fall = match self.config {
+            LossScaleConfig::Constant { .. } => true,
+            LossScaleConfig::Dynamic(dynamic) => scale <= dynamic.min_loss_scale,
+        };
+        let state = &mut self.state;
+        state.skips_at_minimum = match found_inf && cannot_fall {
+            true => state.skips_at_minimum.saturating_add(1),
+            false => 0,
+        };
+        match state.skips_at_minimum >= MAX_SKIPS_AT_MINIMUM {
+            false => Ok(()),
+            true => Err(LossScaleError::Exhausted {
+                steps: state.skips_at_minimum,
+                scale,
+            }),
+        }
+    }
+
+    /// What a checkpoint keeps.
+    pub fn state(&self) -> LossScalerState {
+        self.state
+    }
+
+    /// Goes on where a checkpoint was made.
+    ///
+    /// A constant scale stays what the configuration says, and so does the smallest scale of a dynamic one: the
+    /// recorded scale is raised to it.
+    ///
+    /// # Errors
+    /// When the recorded scale is not a positive number of f32.
+    pub fn restore(&mut self, state: LossScalerState) -> Result<(), LossScaleError> {
+        check_scale("the checkpoint's loss scale", state.scale)?;
+        if let LossScaleConfig::Dynamic(dynamic) = self.config {
+            self.state = LossScalerState {
+                scale: state.scale.max(dynamic.min_loss_scale),
+                hysteresis_tracker: state.hysteresis_tracker.min(dynamic.hysteresis),
+                ..state
+            };
+        }
+        Ok(())
+    }
+
+    fn back_off(&mut self, dynamic: &DynamicLossScale) {
+        let state = &mut self.state;
+        state.growth_tracker = 0;
+        state.hysteresis_tracker = state.hysteresis_tracker.saturating_sub(1);
+        if state.hysteresis_tracker == 0 {
+            state.scale = (state.scale * DynamicLossScale::BACKOFF_FACTOR).max(dynamic.min_loss_scale);
+        }
+    }
+
+    fn grow(&mut self, dynamic: &DynamicLossScale) {
+        let state = &mut self.state;
+        state.growth_tracker += 1;
+        // Not only equal: a checkpoint of a larger window may have gone further.
+        if state.growth_tracker >= dynamic.loss_scale_window {
+            state.growth_tracker = 0;
+            state.hysteresis_tracker = dynamic.hysteresis;
+            let grown = state.scale * DynamicLossScale::GROWTH_FACTOR;
+            // Beyond, the scaled loss would be infinite whatever the gradients are.
+            if grown <= f64::from(f32::MAX) {
+                state.scale = grown;
+            }
+        }
+    }
+}
+
+fn check_scale(flag: &'static str, value: f64) -> Result<(), LossScaleError> {
+    let range = f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX);
+    match range.contains(&value) {
+        true => Ok(()),
+        false => Err(LossScaleError::Scale { flag, value }),
+    }
+}
+
+#[cfg(test)]
+mod tests;
