@@ -1,18 +1,23 @@
 //! The tanh form of GELU. Called by the MLP.
 
 use burn::tensor::{Tensor, activation::sigmoid, backend::Backend};
+use burn_megatron::precision::{narrow, widen};
 
 /// Applies GELU in its tanh form, `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`, element by element.
 ///
 /// Computed as `x · sigmoid(2u)` with `u` the argument of tanh: the same function in fewer passes, without a power.
 ///
+/// Numbers of 16 bits are widened for it: in f16 the square of 256 is infinite already, and the gradient then no number.
+///
 /// # Reference
 /// Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2.
 pub fn gelu_tanh<B: Backend, const D: usize>(input: Tensor<B, D>) -> Tensor<B, D> {
     const TWICE_SQRT_2_OVER_PI: f64 = 2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
+    let dtype = input.dtype();
+    let input = widen(input);
     let square = input.clone() * input.clone();
     let slope = square
         .mul_scalar(0.044715 * TWICE_SQRT_2_OVER_PI)
         .add_scalar(TWICE_SQRT_2_OVER_PI);
-    sigmoid(slope * input.clone()) * input
+    narrow(sigmoid(slope * input.clone()) * input, dtype)
 }
