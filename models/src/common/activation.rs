@@ -21,3 +21,35 @@ pub fn gelu_tanh<B: Backend, const D: usize>(input: Tensor<B, D>) -> Tensor<B, D
         .add_scalar(TWICE_SQRT_2_OVER_PI);
     narrow(sigmoid(slope * input.clone()) * input, dtype)
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::Autodiff;
+    use burn::tensor::{DType, TensorData};
+    use burn_flex::Flex;
+
+    use super::*;
+
+    type B = Autodiff<Flex>;
+
+    #[test]
+    fn gelu_of_sixteen_bits_is_the_rounded_gelu_of_f32() {
+        // Up to ±600, whose squares f16 cannot hold.
+        let values: Vec<f64> = (-600..=600).map(|step| f64::from(step).powi(3) / 360_000.0).collect();
+        for dtype in [DType::F16, DType::BF16] {
+            let data = TensorData::from(&values[..]).convert_dtype(dtype);
+            let run = |run_in| {
+                let leaf = Tensor::<B, 1>::from_data(data.clone(), (&Default::default(), run_in)).require_grad();
+                let output = gelu_tanh(leaf.clone());
+                let gradient = leaf.grad(&output.clone().sum().backward()).expect("tracked");
+                [output.into_data(), gradient.into_data()]
+            };
+            let (half, single) = (run(dtype), run(DType::F32));
+            assert_eq!(half, single.map(|data| data.convert_dtype(dtype)));
+            assert!(
+                half.iter().all(|data| data.iter::<f64>().all(f64::is_finite)),
+                "{dtype:?}"
+            );
+        }
+    }
+}
