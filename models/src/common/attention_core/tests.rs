@@ -433,7 +433,7 @@ fn recomputed_weights_give_the_same_bits_as_kept_ones_in_half_precision() {
 fn rows_of_weights_sum_to_one_over_more_keys_than_sixteen_bits_can_count() {
     for (dtype, rounding) in HALVES {
         // Equal weights of 1/5000 times values of 1.
-        let [query, key, value] = [[1, 1, 1, 2], [1, 1, 5000, 2], [1, 1, 5000, 1]]
+        let [query, key, value] = [[1, 1, 1, 2], [1, 1, 5000, 2], [1, 1, 5000, 2]]
             .map(|dims| Tensor::<B, 4>::from_data(TensorData::ones::<f32, _>(dims), (&Default::default(), dtype)));
         let rule = WeightRule {
             sight: Sight::Full,
