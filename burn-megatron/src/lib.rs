@@ -22,6 +22,7 @@ pub mod optimizer;
 pub mod parameters;
 pub mod parity;
 pub mod pipeline_parallel;
+pub mod precision;
 pub mod random;
 pub mod tensor_parallel;
 pub mod topology;

@@ -9,6 +9,7 @@ use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 
 use super::philox::{key_words, philox4x32_10};
 use super::{StepCoordinates, TokenPlace};
+use crate::precision::{is_half, narrow, widen};
 
 /// Which dropout of the model this is: every site has its own number, so no two share a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +83,7 @@ impl Dropout {
             let place = RowPlace { place, head: 0 };
             self.fill_row(row, step, place, 0.0);
         }
-        input.clone() * self.mask_tensor(mask, &input)
+        self.apply(mask, input)
     }
 
     /// Drops attention probabilities; the identity without autodiff, and at probability 0.
@@ -112,7 +113,7 @@ impl Dropout {
         for (row, weights) in mask.chunks_exact_mut(dims[3]).enumerate() {
             dropout.fill_row(weights, row, dims, 0.0);
         }
-        input.clone() * self.mask_tensor(mask, &input)
+        self.apply(mask, input)
     }
 
     /// Returns this dropout at the coordinates of a step, for an operation that drops attention weights itself.
@@ -167,11 +168,16 @@ impl Dropout {
         1.0 / (1.0 - self.probability)
     }
 
-    /// The mask as a tensor of the input's type and shape, scaled by `1 / (1 - probability)`.
-    fn mask_tensor<B: Backend, const D: usize>(&self, mask: Vec<f32>, like: &Tensor<B, D>) -> Tensor<B, D> {
-        let data = TensorData::new(mask, like.shape());
-        let dtype: DType = like.dtype();
-        Tensor::<B, D>::from_data(data, (&like.device(), dtype)).mul_scalar(self.scale())
+    /// The input times the mask, scaled by `1 / (1 - probability)`.
+    fn apply<B: Backend, const D: usize>(&self, mask: Vec<f32>, input: Tensor<B, D>) -> Tensor<B, D> {
+        let data = TensorData::new(mask, input.shape());
+        let dtype: DType = input.dtype();
+        let mask = Tensor::<B, D>::from_data(data, (&input.device(), dtype));
+        if is_half(dtype) {
+            // In 16 bits the scale is off by up to an eps, for all elements alike, and the mean with it.
+            return narrow(widen(input * mask).mul_scalar(self.scale()), dtype);
+        }
+        input * mask.mul_scalar(self.scale())
     }
 }
 

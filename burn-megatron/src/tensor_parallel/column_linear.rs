@@ -5,13 +5,15 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
-use burn::tensor::{Tensor, backend::Backend, module::linear};
+use burn::tensor::{Tensor, backend::Backend};
 
+use super::product::affine;
 use super::{linear_init, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup};
 use crate::context::{ParallelContext, ParameterSpec};
 use crate::mappings::{copy_to_tensor_region, gather_from_sequence_region, gather_from_tensor_region};
 use crate::parameters::{Distribution, ParameterInit, Placement};
+use crate::precision::{assert_dtype, by_rows, is_half};
 use crate::topology::TopologyError;
 
 /// Configuration of [`ColumnParallelLinear`].
@@ -185,13 +187,18 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     /// the output in the forward pass besides.
     ///
     /// # Panics
-    /// When a collective fails.
+    /// When a collective fails, or the input is not of the parameters' type.
     pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+        let weight = self.weight.val();
+        assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
+        if is_half(weight.dtype()) && D > 2 {
+            return by_rows(input, |rows| self.forward(rows));
+        }
         let input = match self.sequence_parallel {
             true => gather_from_sequence_region(input, &self.group),
             false => copy_to_tensor_region(input, &self.group),
         };
-        let output = linear(input, self.weight.val(), self.bias.as_ref().map(|bias| bias.val()));
+        let output = affine(input, weight, self.bias.as_ref().map(|bias| bias.val()));
         match self.gather_output {
             true => gather_from_tensor_region(output, D - 1, &self.group),
             false => output,

@@ -7,6 +7,7 @@ use burn::tensor::{Bool, Int, Tensor, TensorPrimitive, backend::Backend};
 
 use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp, unwrap_or_unwind};
 use crate::mappings::reduce_from_tensor_region;
+use crate::precision::widen;
 
 /// The range of a padded vocabulary that a rank holds.
 #[derive(Module, Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +65,13 @@ impl VocabShard {
 /// Computes each token's cross-entropy, `log Σ_v exp(x_v) − x_target`, without gathering the logits.
 ///
 /// The maximum over the whole vocabulary is taken off first, so no exponential overflows. Padding columns count for
-/// nothing and get a gradient of zero, also on a rank that holds nothing else.
+/// nothing and get a gradient of zero, also on a rank that holds nothing else. Logits of 16 bits are widened first: the
+/// losses are f32, and the logits' gradient comes back in their own type.
 ///
 /// # Shapes
 /// - `logits`: `[tokens, rows]`, this rank's columns of the vocabulary
 /// - `targets`: `[tokens]`, the same on every rank, each below the unpadded size of the vocabulary
-/// - output: `[tokens]`, the same on every rank
+/// - output: `[tokens]`, the same on every rank; f32, or f64 if the logits are
 ///
 /// # Communication
 /// Forward: two all-reduces over `group`, of `tokens` and of `2 * tokens` elements. Backward: none.
@@ -92,6 +94,7 @@ pub fn vocab_parallel_cross_entropy<B: CollectiveBackend>(
         "logits of {columns} columns against a vocabulary shard of {} rows",
         shard.rows()
     );
+    let logits = widen(logits);
     // Masked, not cut off: the graph must reach the logits, or a rank of padding alone would skip the collectives of
     // the backward pass.
     let logits = match shard.valid() == columns {

@@ -8,12 +8,14 @@ use burn::module::{Module, Param};
 use burn::nn::Embedding;
 use burn::tensor::{Int, Tensor, backend::Backend};
 
+use super::product::product;
 use super::{VocabShard, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup};
 use crate::context::{ParallelContext, ParameterSpec};
 use crate::mappings::{copy_to_tensor_region, gather_from_sequence_region, reduce_from_tensor_region};
 use crate::mutants::{self, Mutant};
 use crate::parameters::{Distribution, ParameterInit, Placement};
+use crate::precision::{assert_dtype, narrow, widen};
 use crate::topology::TopologyError;
 
 /// Configuration of [`VocabParallelEmbedding`].
@@ -144,12 +146,22 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
     /// When the collective fails.
     pub fn forward(&self, tokens: Tensor<B, 1, Int>) -> Tensor<B, 2> {
         if self.group.size() == 1 {
-            return self.weight.val().select(0, tokens);
+            return self.rows(tokens);
         }
         let (local, elsewhere) = self.shard.localize(tokens);
-        let rows = self.weight.val().select(0, local);
+        let rows = self.rows(local);
         let rows = rows.mask_fill(elsewhere.unsqueeze_dim::<2>(1), 0.0);
         reduce_from_tensor_region(rows, &self.group)
+    }
+
+    /// This rank's rows with these numbers.
+    ///
+    /// Widened before they are looked up, for the gradient's sake: that of a row is the sum over all places where its
+    /// token stands, which stalls in 16 bits as soon as a term is below half a step of the sum.
+    fn rows(&self, numbers: Tensor<B, 1, Int>) -> Tensor<B, 2> {
+        let weight = self.weight.val();
+        let dtype = weight.dtype();
+        narrow(widen(weight).select(0, numbers), dtype)
     }
 
     /// Scores hidden states against every embedding: the tied output head.
@@ -164,8 +176,9 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
     /// As [`ColumnParallelLinear::forward`](super::ColumnParallelLinear::forward).
     ///
     /// # Panics
-    /// When a collective fails.
+    /// When a collective fails, or the hidden states are not of the embedding's type.
     pub fn logits(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+        assert_dtype("output head", "the input", hidden.dtype(), self.weight.val().dtype());
         let hidden = match self.sequence_parallel {
             true => gather_from_sequence_region(hidden, &self.group),
             false => copy_to_tensor_region(hidden, &self.group),
@@ -174,7 +187,7 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
             true => self.weight.val().detach(),
             false => self.weight.val(),
         };
-        hidden.matmul(weight.transpose())
+        product(hidden, weight.transpose())
     }
 
     /// The number of tokens, without padding.
@@ -252,7 +265,8 @@ impl<B: Backend> PositionEmbedding<B> {
     /// - output: as `input`
     ///
     /// # Panics
-    /// When `seq_length` is above `max_seq_length` or does not divide the tokens.
+    /// When `seq_length` is above `max_seq_length` or does not divide the tokens, or the input is not of the embedding's
+    /// type.
     pub fn forward(&self, input: Tensor<B, 2>, seq_length: usize) -> Tensor<B, 2> {
         let [tokens, d_model] = input.dims();
         let [max_seq_length, _] = self.weight.dims();
@@ -260,7 +274,9 @@ impl<B: Backend> PositionEmbedding<B> {
             seq_length <= max_seq_length && tokens.is_multiple_of(seq_length),
             "{tokens} tokens in samples of {seq_length}, with {max_seq_length} positions"
         );
-        let positions = self.weight.val().slice(0..seq_length).unsqueeze::<3>();
+        let weight = self.weight.val();
+        assert_dtype("position embedding", "the input", input.dtype(), weight.dtype());
+        let positions = weight.slice(0..seq_length).unsqueeze::<3>();
         // [batch, seq, d_model] + [1, seq, d_model]
         let output = input.reshape([tokens / seq_length, seq_length, d_model]) + positions;
         output.reshape([tokens, d_model])

@@ -3,6 +3,9 @@
 //! Each has a `Config` with `.init(&device, &context)`, a way to shard an existing burn layer, and behaves as burn's
 //! own layer in a group of one. Called by models.
 //!
+//! Inputs and outputs are of the parameters' element type; where that has 16 bits, statistics and losses are f32: see
+//! [`precision`](crate::precision).
+//!
 //! Under sequence parallelism the gradients of norms and row-parallel biases are partial sums until the step is
 //! finished: [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) sums them by itself; a program
 //! that trains without it calls [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients).
@@ -11,12 +14,13 @@ mod column_linear;
 mod cross_entropy;
 mod embedding;
 mod norm;
+mod product;
 mod row_linear;
 
 pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig};
 pub use cross_entropy::{VocabShard, vocab_parallel_cross_entropy};
 pub use embedding::{PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
-pub use norm::{from_layer_norm, layer_norm};
+pub use norm::{apply_layer_norm, from_layer_norm, layer_norm};
 pub use row_linear::{RowParallelLinear, RowParallelLinearConfig};
 
 use burn::module::Param;

@@ -5,14 +5,16 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
-use burn::tensor::{Tensor, backend::Backend, module::linear};
+use burn::tensor::{Tensor, backend::Backend};
 
+use super::product::affine;
 use super::{linear_init, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup};
 use crate::context::{ParallelContext, ParameterSpec};
 use crate::mappings::{reduce_from_tensor_region, reduce_scatter_to_sequence_region, scatter_to_tensor_region};
 use crate::mutants::{self, Mutant};
 use crate::parameters::{Distribution, ParameterInit, Placement};
+use crate::precision::{assert_dtype, by_rows, is_half};
 use crate::topology::TopologyError;
 
 /// Configuration of [`RowParallelLinear`].
@@ -158,21 +160,27 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     /// gradient besides.
     ///
     /// # Panics
-    /// When a collective fails, or the tensor-parallel size does not divide the tokens under sequence parallelism.
+    /// When a collective fails, the tensor-parallel size does not divide the tokens under sequence parallelism, or the
+    /// input is not of the parameters' type.
     pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+        let weight = self.weight.val();
+        assert_dtype("row-parallel linear", "the input", input.dtype(), weight.dtype());
+        if is_half(weight.dtype()) && D > 2 {
+            return by_rows(input, |rows| self.forward(rows));
+        }
         let input = match self.input_is_parallel {
             true => input,
             false => scatter_to_tensor_region(input, D - 1, &self.group),
         };
         let bias = self.bias.as_ref().map(|bias| bias.val());
         if self.group.size() == 1 {
-            return linear(input, self.weight.val(), bias);
+            return affine(input, weight, bias);
         }
         let (early_bias, bias) = match mutants::is_active(Mutant::BiasAddedPerRank) {
             true => (bias, None),
             false => (None, bias),
         };
-        let partial = linear(input, self.weight.val(), early_bias);
+        let partial = affine(input, weight, early_bias);
         let output = match self.sequence_parallel {
             true => reduce_scatter_to_sequence_region(partial, &self.group),
             false => reduce_from_tensor_region(partial, &self.group),

@@ -6,7 +6,7 @@ use burn::nn::{LayerNorm, LayerNormConfig};
 use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
-use burn_megatron::tensor_parallel::layer_norm;
+use burn_megatron::tensor_parallel::{apply_layer_norm, layer_norm};
 use burn_megatron::topology::TopologyError;
 
 use super::{AttentionBackend, CausalSelfAttention, CausalSelfAttentionConfig, Mlp, MlpConfig, TokenContext};
@@ -91,11 +91,11 @@ impl<B: AttentionBackend> Block<B> {
     /// sequence parallelism two all-gathers and two reduce-scatters), backward as many.
     ///
     /// # Panics
-    /// When a collective fails.
+    /// When a collective fails, or the input is not of the parameters' type.
     pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
-        let attended = self.attn.forward(self.ln_1.forward(input.clone()), tokens);
+        let attended = self.attn.forward(apply_layer_norm(&self.ln_1, input.clone()), tokens);
         let hidden = input + self.attention_dropout.forward(attended, &tokens.local);
-        let transformed = self.mlp.forward(self.ln_2.forward(hidden.clone()));
+        let transformed = self.mlp.forward(apply_layer_norm(&self.ln_2, hidden.clone()));
         hidden + self.mlp_dropout.forward(transformed, &tokens.local)
     }
 }

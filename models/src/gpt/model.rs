@@ -12,8 +12,8 @@ use burn_megatron::parameters::ParameterInit;
 use burn_megatron::pipeline_parallel::{LayerLayout, PipelineStage, StageOutput};
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, StepCoordinates};
 use burn_megatron::tensor_parallel::{
-    PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig, layer_norm,
-    vocab_parallel_cross_entropy,
+    PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig, apply_layer_norm,
+    layer_norm, vocab_parallel_cross_entropy,
 };
 use burn_megatron::topology::TopologyError;
 use burn_megatron::training::{LanguageModel, TokenBatch};
@@ -214,7 +214,7 @@ impl<B: AttentionBackend> Gpt<B> {
     /// # Shapes
     /// - `tokens`: `[batch, seq]`, the same on every tensor-parallel rank
     /// - `targets`: `[batch, seq]`, likewise
-    /// - output: `[batch * seq]`, in nats, the same on every tensor-parallel rank
+    /// - output: `[batch * seq]`, in nats, the same on every tensor-parallel rank; f32 where the parameters have 16 bits
     ///
     /// # Communication
     /// As [`logits`](Self::logits) and [`vocab_parallel_cross_entropy`].
@@ -264,7 +264,7 @@ impl<B: AttentionBackend> Gpt<B> {
         let Some(ln_f) = &self.ln_f else {
             panic!("the vocabulary is scored by the last virtual stage, and this is another");
         };
-        self.head().logits(ln_f.forward(hidden))
+        self.head().logits(apply_layer_norm(ln_f, hidden))
     }
 
     fn losses(&self, logits: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {

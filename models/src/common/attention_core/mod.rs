@@ -16,6 +16,7 @@ mod tests;
 
 use burn::tensor::{Tensor, TensorPrimitive, backend::Backend, ops::FloatTensor};
 use burn_megatron::collectives::CollectiveBackend;
+use burn_megatron::precision::assert_dtype;
 use burn_megatron::random::AttentionDropout;
 
 /// Which weights there are, before queries and keys are looked at.
@@ -55,7 +56,7 @@ pub enum Recompute {
 ///
 /// # Panics
 /// When the shapes do not fit each other, there are other many keys than queries under [`Sight::Causal`], or the
-/// dropout's step has other tokens than the queries.
+/// dropout's step has other tokens than the queries. When query, key and value have not one type.
 ///
 /// # Reference
 /// Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1; recomputation: Korthikanti et al. 2022, arXiv:2205.05198,
@@ -70,6 +71,8 @@ pub fn attention_core<B: AttentionBackend>(
     let ([batch, heads, queries, d_head], [_, _, keys, d_value]) = (query.dims(), value.dims());
     assert_eq!(key.dims(), [batch, heads, keys, d_head], "attention's key");
     assert_eq!(value.dims(), [batch, heads, keys, d_value], "attention's value");
+    assert_dtype("attention", "the key", key.dtype(), query.dtype());
+    assert_dtype("attention", "the value", value.dtype(), query.dtype());
     if rule.sight == Sight::Causal {
         assert_eq!(queries, keys, "causal attention has as many keys as queries");
     }
@@ -86,7 +89,8 @@ pub trait AttentionBackend: CollectiveBackend {
     fn attention_core(inputs: [FloatTensor<Self>; 3], rule: WeightRule, recompute: Recompute) -> FloatTensor<Self>;
 }
 
-/// The steps of attention that go over every weight, none of them tracked.
+/// The steps of attention that go over every weight, none of them tracked. They are given f32 or f64, also where queries
+/// and keys have 16 bits.
 ///
 /// The defaults are made of burn's operations, for any backend; one with kernels of its own replaces them.
 pub trait AttentionKernels: Backend {

@@ -1,6 +1,10 @@
 //! The core's forward and backward pass on a backend without autodiff. Called by the backends' `attention_core`.
+//!
+//! Numbers of 16 bits are widened for every step: scores, sums over keys and queries, and dropout's scale are f32, and
+//! the scores of f16 cannot overflow before they are scaled. What is kept and what comes out has 16 bits again.
 
-use burn::tensor::{TensorMetadata, ops::FloatTensor};
+use burn::tensor::{DType, TensorMetadata, backend::Backend, ops::FloatTensor};
+use burn_megatron::precision::is_half;
 
 use super::{AttentionKernels, WeightRule};
 
@@ -10,9 +14,10 @@ pub(super) fn weights<B: AttentionKernels>(
     key: FloatTensor<B>,
     rule: &WeightRule,
 ) -> FloatTensor<B> {
-    let scale = score_scale::<B>(&query);
+    let (dtype, scale) = (query.dtype(), score_scale::<B>(&query));
+    let [query, key] = [query, key].map(widen::<B>);
     let scores = B::float_matmul(query, B::float_swap_dims(key, 2, 3));
-    B::attention_weights(scores, rule, scale)
+    narrow::<B>(B::attention_weights(scores, rule, scale), dtype)
 }
 
 /// Returns the output of given weights.
@@ -21,21 +26,27 @@ pub(super) fn output<B: AttentionKernels>(
     value: FloatTensor<B>,
     rule: &WeightRule,
 ) -> FloatTensor<B> {
-    match &rule.dropout {
+    let dtype = value.dtype();
+    let [weights, value] = [weights, value].map(widen::<B>);
+    let output = match &rule.dropout {
         None => B::float_matmul(weights, value),
         // The output is smaller than the weights, so dropout's scale waits for it.
         Some(dropout) => B::float_mul_scalar(B::float_matmul(B::kept_weights(weights), value), dropout.scale().into()),
-    }
+    };
+    narrow::<B>(output, dtype)
 }
 
 /// Returns the gradients of query, key and value that are wanted.
 pub(super) fn gradients<B: AttentionKernels>(
-    [query, key, value]: [FloatTensor<B>; 3],
+    inputs: [FloatTensor<B>; 3],
     weights: FloatTensor<B>,
     gradient: FloatTensor<B>,
     rule: &WeightRule,
     [wants_query, wants_key, wants_value]: [bool; 3],
 ) -> [Option<FloatTensor<B>>; 3] {
+    let dtype = weights.dtype();
+    let [query, key, value] = inputs.map(widen::<B>);
+    let [weights, gradient] = [weights, gradient].map(widen::<B>);
     let gradient = match &rule.dropout {
         None => gradient,
         Some(dropout) => B::float_mul_scalar(gradient, dropout.scale().into()),
@@ -58,7 +69,22 @@ pub(super) fn gradients<B: AttentionKernels>(
     let key_gradient = scores_gradient
         .filter(|_| wants_key)
         .map(|scores| B::float_matmul(B::float_swap_dims(scores, 2, 3), query));
-    [query_gradient, key_gradient, value_gradient]
+    [query_gradient, key_gradient, value_gradient].map(|gradient| gradient.map(|g| narrow::<B>(g, dtype)))
+}
+
+/// The tensor in f32 if it has 16 bits.
+fn widen<B: Backend>(tensor: FloatTensor<B>) -> FloatTensor<B> {
+    match is_half(tensor.dtype()) {
+        true => B::float_cast(tensor, DType::F32.into()),
+        false => tensor,
+    }
+}
+
+fn narrow<B: Backend>(tensor: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
+    match tensor.dtype() == dtype {
+        true => tensor,
+        false => B::float_cast(tensor, dtype.into()),
+    }
 }
 
 fn score_scale<B: AttentionKernels>(query: &FloatTensor<B>) -> f64 {

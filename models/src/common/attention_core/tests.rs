@@ -388,24 +388,97 @@ fn the_kernels_of_the_cpu_compute_what_burns_operations_do() {
     }
 }
 
+/// The types of 16 bits, with the largest relative error of rounding once.
+const HALVES: [(DType, f64); 2] = [(DType::F16, 1.0 / 2048.0), (DType::BF16, 1.0 / 256.0)];
+
 #[test]
 fn half_precision_is_near_single_precision() {
-    for dropout in [0.0, 0.3] {
-        let run = |dtype| {
-            let case = Case::small(dropout, dtype);
-            case.run(Run::Core(Recompute::Weights), case.inputs(0), [true; 3])
-        };
-        let (half, single) = (run(DType::BF16), run(DType::F32));
-        let parts = half.gradients.into_iter().flatten().chain([half.output]);
-        let expected = single.gradients.into_iter().flatten().chain([single.output]);
-        for (actual, expected) in parts.zip(expected) {
-            assert_eq!(actual.dtype, DType::BF16);
-            for (a, b) in actual.iter::<f64>().zip(expected.iter::<f64>()) {
-                // bf16 has 8 bits, and some ten values are rounded on the way.
-                assert!((a - b).abs() < 0.1 * (1.0 + b.abs()), "{a}, in f32 {b}");
+    for case in Case::all().into_iter().filter(|case| case.dtype == DType::F32) {
+        for (dtype, rounding) in HALVES {
+            let inputs = || case.inputs(0).map(|data| data.convert_dtype(dtype));
+            let run = |dtype| Case { dtype, ..case }.run(Run::Core(Recompute::Weights), inputs(), [true; 3]);
+            let (half, single) = (run(dtype), run(DType::F32));
+            let parts = half.gradients.into_iter().flatten().chain([half.output]);
+            let expected = single.gradients.into_iter().flatten().chain([single.output]);
+            for (actual, expected) in parts.zip(expected) {
+                assert_eq!(actual.dtype, dtype);
+                let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
+                let difference = norm(&mut actual.iter().zip(expected.iter()).map(|(a, b): (f64, f64)| a - b));
+                let scale = norm(&mut expected.iter());
+                // The weights, the gradient that comes in and the one that goes out are rounded; a gradient of the
+                // scores is a difference of numbers some times its size.
+                assert!(
+                    difference <= 6.0 * rounding * scale,
+                    "{case:?} in {dtype:?}: {difference:.1e} of {scale:.1e}"
+                );
             }
         }
     }
+}
+
+#[test]
+fn recomputed_weights_give_the_same_bits_as_kept_ones_in_half_precision() {
+    for (dtype, _) in HALVES {
+        for dropout in [0.0, 0.3] {
+            let case = Case::small(dropout, dtype);
+            let run = |recompute| case.run(Run::Core(recompute), case.inputs(0), [true; 3]);
+            let (kept, recomputed) = (run(Recompute::Nothing), run(Recompute::Weights));
+            assert_eq!(kept.output, recomputed.output, "{case:?}");
+            assert_eq!(kept.gradients, recomputed.gradients, "{case:?}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_weights_sum_to_one_over_more_keys_than_sixteen_bits_can_count() {
+    for (dtype, rounding) in HALVES {
+        // Equal weights of 1/5000 times values of 1.
+        let [query, key, value] = [[1, 1, 1, 2], [1, 1, 5000, 2], [1, 1, 5000, 2]]
+            .map(|dims| Tensor::<B, 4>::from_data(TensorData::ones::<f32, _>(dims), (&Default::default(), dtype)));
+        let rule = WeightRule {
+            sight: Sight::Full,
+            dropout: None,
+        };
+        let output = attention_core(query, key, value, rule, Recompute::Nothing).into_data();
+        let mean = output.iter::<f64>().next().expect("one query");
+        // Each weight is rounded, and the output.
+        assert!((mean - 1.0).abs() <= 2.0 * rounding, "{dtype:?}: {mean}");
+    }
+}
+
+#[test]
+fn products_that_f16_cannot_hold_before_they_are_scaled_overflow_nothing() {
+    let case = Case {
+        d_head: 64,
+        ..Case::small(0.0, DType::F16)
+    };
+    // Up to 64 * 80², over 8.
+    let large = || {
+        let mut inputs = case.inputs(0).map(|data| {
+            let values: Vec<f64> = data.iter::<f64>().map(|value| 40.0 * value).collect();
+            TensorData::new(values, data.shape).convert_dtype(DType::F16)
+        });
+        inputs[1] = inputs[0].clone();
+        inputs
+    };
+    let run = |dtype| Case { dtype, ..case }.run(Run::Core(Recompute::Weights), large(), [true; 3]);
+    let (half, single) = (run(DType::F16), run(DType::F32));
+    for data in half.gradients.iter().flatten().chain([&half.output]) {
+        assert!(data.iter::<f32>().all(f32::is_finite), "{data}");
+    }
+    assert_eq!(half.output, single.output.convert_dtype(DType::F16));
+}
+
+#[test]
+#[should_panic(expected = "attention: the value must be BF16, as the parameters or the other inputs are, got F32")]
+fn inputs_of_different_types_are_refused() {
+    let [query, key, value] = [DType::BF16, DType::BF16, DType::F32]
+        .map(|dtype| Tensor::<B, 4>::from_data(TensorData::ones::<f32, _>([1, 1, 2, 3]), (&Default::default(), dtype)));
+    let rule = WeightRule {
+        sight: Sight::Causal,
+        dropout: None,
+    };
+    attention_core(query, key, value, rule, Recompute::Nothing);
 }
 
 #[test]

@@ -1,0 +1,39 @@
+//! The matrix products of the layers here, in the parameters' type. Called by the linear layers and the output head.
+//!
+//! In 16 bits, where a factor or the result is a single row or column, they are computed in f32: of these burn's CPU
+//! backend rounds the sum to f16 after every term, so that 1 + 1 + … stalls at 2048. They are thin, so that costs little.
+
+use burn::tensor::{Tensor, backend::Backend, module::linear};
+
+use crate::precision::{is_half, narrow, widen};
+
+/// Returns `input · weight + bias`.
+///
+/// # Shapes
+/// - `input`: `[..., d_input]`; two dimensions in 16 bits
+/// - `weight`: `[d_input, d_output]`
+/// - output: `[..., d_output]`
+pub(super) fn affine<B: Backend, const D: usize>(
+    input: Tensor<B, D>,
+    weight: Tensor<B, 2>,
+    bias: Option<Tensor<B, 1>>,
+) -> Tensor<B, D> {
+    let dtype = input.dtype();
+    match is_widened(&input, &weight) {
+        true => narrow(linear(widen(input), widen(weight), bias.map(widen)), dtype),
+        false => linear(input, weight, bias),
+    }
+}
+
+/// Returns `input · weight`.
+pub(super) fn product<B: Backend>(input: Tensor<B, 2>, weight: Tensor<B, 2>) -> Tensor<B, 2> {
+    let dtype = input.dtype();
+    match is_widened(&input, &weight) {
+        true => narrow(widen(input).matmul(widen(weight)), dtype),
+        false => input.matmul(weight),
+    }
+}
+
+fn is_widened<B: Backend, const D: usize>(input: &Tensor<B, D>, weight: &Tensor<B, 2>) -> bool {
+    is_half(input.dtype()) && (weight.dims().contains(&1) || input.dims()[0] == 1)
+}
