@@ -10,7 +10,7 @@ use burn::optim::Optimizer;
 use burn::optim::adaptor::OptimizerAdaptor;
 use burn::tensor::{Tensor, backend::Backend};
 
-use super::{LanguageModel, LearningRateSchedule, TokenBatch, TrainingConfig, TrainingConfigError};
+use super::{BatchSizeSchedule, LanguageModel, LearningRateSchedule, TokenBatch, TrainingConfig, TrainingConfigError};
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
@@ -111,7 +111,10 @@ pub struct Trainer<B: PipelineBackend, M: AutodiffModule<B>> {
     /// Parameters of two dimensions and more, which decay, and the others: biases and norms.
     optimizers: [OptimizerAdaptor<AdamW, Vec<M>, B>; 2],
     schedule: LearningRateSchedule,
+    batch_sizes: BatchSizeSchedule,
     executor: PipelineExecutor,
+    /// What `executor` is made of, but for the number of micro-batches.
+    stages: ScheduleConfig,
     timeline: Timeline,
     config: TrainingConfig,
     context: ParallelContext,
@@ -138,21 +141,26 @@ where
         device: &B::Device,
     ) -> Result<Self, TrainingError> {
         config.validate(context.grid(), context.is_sequence_parallel())?;
-        let schedule = ScheduleConfig {
+        let batch_sizes = config.batch_sizes().map_err(TrainingConfigError::from)?;
+        let data_parallel_size = context.grid().data_parallel_size();
+        let stages = ScheduleConfig {
             kind: options
                 .schedule
                 .unwrap_or_else(|| ScheduleKind::for_chunks(chunks.len())),
             num_stages: context.grid().pipeline_parallel_size(),
             num_chunks: chunks.len(),
-            num_micro_batches: config.num_micro_batches(context.grid().data_parallel_size())?,
+            num_micro_batches: batch_sizes.global_batch_size(0) / (config.micro_batch_size * data_parallel_size),
         };
-        let schedule = schedule.schedule().map_err(PipelineError::from)?;
+        config.validate_stages(&stages, data_parallel_size)?;
+        let schedule = stages.schedule().map_err(PipelineError::from)?;
         Ok(Self {
             executor: PipelineExecutor::new(schedule, context)?.with_timeline(&options.timeline),
+            stages,
+            batch_sizes,
             timeline: options.timeline,
             ddp: DistributedDataParallel::new(chunks, context, options.data_parallel)?,
-            optimizers: [config.adamw(config.weight_decay).init(), config.adamw(0.0).init()],
-            schedule: config.schedule().map_err(TrainingConfigError::from)?,
+            optimizers: [config.adamw(config.weight_decay.start).init(), config.adamw(0.0).init()],
+            schedule: config.learning_rate_schedule().map_err(TrainingConfigError::from)?,
             config: config.clone(),
             context: context.clone(),
             device: device.clone(),
@@ -166,7 +174,7 @@ where
         self.ddp.module()
     }
 
-    /// The schedule of a step.
+    /// Carries out the last step's schedule, at first that of the first step.
     pub fn executor(&self) -> &PipelineExecutor {
         &self.executor
     }
@@ -176,17 +184,34 @@ where
         self.iteration
     }
 
-    /// Runs one optimiser step on this rank's micro-batches of a global batch.
+    /// Samples trained on, by all ranks together.
+    pub fn consumed_samples(&self) -> u64 {
+        self.consumed_samples
+    }
+
+    /// Samples of the next step, over all ranks.
+    pub fn global_batch_size(&self) -> usize {
+        self.batch_sizes.global_batch_size(self.consumed_samples)
+    }
+
+    /// Micro-batches that this rank takes in the next step.
+    pub fn num_micro_batches(&self) -> usize {
+        self.global_batch_size() / (self.config.micro_batch_size * self.context.grid().data_parallel_size())
+    }
+
+    /// Runs one optimiser step on this rank's micro-batches of a global batch, as many as
+    /// [`num_micro_batches`](Self::num_micro_batches) says.
     ///
     /// The loss is the sum of token losses over the number of tokens of the global batch, whatever the layout.
     ///
     /// # Communication
     /// That of the model, forward and backward, and between its stages; gradients as
     /// [`DistributedDataParallel::backward`] and [`DistributedDataParallel::gradients`]; two all-reduces of one number
-    /// over the data-parallel group, one over the pipeline group and one over the model group.
+    /// over the data-parallel group, one over the pipeline group and one over the model group. Where a step has another
+    /// number of micro-batches than the one before, an all-gather of one number over the pipeline group.
     ///
     /// # Errors
-    /// When a token is none of the model's, every token is masked, a collective fails, the replicas differ, or loss or
+    /// When the micro-batches are more or less than they should be, a token is none of the model's, every token is masked, a collective fails, the replicas differ, or loss or
     /// gradient are not finite.
     pub fn step(&mut self, micro_batches: &[MicroBatch]) -> Result<StepResult, TrainingError> {
         self.step_inspected(micro_batches, |_| {})
@@ -202,6 +227,8 @@ where
         inspect: impl FnOnce(&ReducedGradients),
     ) -> Result<StepResult, TrainingError> {
         self.timeline.set_step(self.iteration + 1);
+        self.fit_executor()?;
+        let global_batch_size = self.global_batch_size();
         let (local_loss, tokens) = self.backward(micro_batches)?;
         let timeline = self.timeline.clone();
         let label = TimelineLabel::default();
@@ -224,7 +251,7 @@ where
         let learning_rate = self.schedule.learning_rate(self.consumed_samples);
         timeline.measure(Activity::Optimizer, label, || self.update(gradients, learning_rate))?;
         self.iteration += 1;
-        self.consumed_samples += self.config.global_batch_size as u64;
+        self.consumed_samples += global_batch_size as u64;
         let interval = self.config.replica_check_interval;
         if interval > 0 && self.iteration.is_multiple_of(interval) {
             self.ddp.check_replicas()?;
@@ -275,6 +302,20 @@ where
             return Err(TrainingError::NothingToValidate);
         }
         Ok(total[0] / total[1])
+    }
+
+    /// Makes the executor anew where the next step has another number of micro-batches than it was made for.
+    fn fit_executor(&mut self) -> Result<(), TrainingError> {
+        let num_micro_batches = self.num_micro_batches();
+        if num_micro_batches != self.executor.schedule().num_micro_batches {
+            let stages = ScheduleConfig {
+                num_micro_batches,
+                ..self.stages
+            };
+            let schedule = stages.schedule().map_err(PipelineError::from)?;
+            self.executor = PipelineExecutor::new(schedule, &self.context)?.with_timeline(&self.timeline);
+        }
+        Ok(())
     }
 
     /// Runs every micro-batch forward and backward; returns the sum of this rank's losses, zero but on the last stage,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use burn_megatron::training::BatchSizeSchedule;
 use clap::Args;
 
 /// What is told of the run, and how often.
@@ -92,19 +93,27 @@ impl LoggingArguments {
 }
 
 impl LoggingArguments {
-    /// Checks timeline and trace against the length of the run.
+    /// Checks timeline and trace against the `num_steps` steps of the run.
     ///
     /// # Errors
-    /// When a file is wanted of steps that do not come, or both files are the same.
-    pub fn validate_profile(&self, train_iters: u64) -> anyhow::Result<()> {
+    /// When a file is wanted of steps that do not come, or that are of different sizes, or both files are the same.
+    pub fn validate_profile(&self, batch_sizes: &BatchSizeSchedule, num_steps: u64) -> anyhow::Result<()> {
         if !self.wants_timeline() {
             return Ok(());
         }
         let (first, last) = (self.profile_step_start, self.profile_steps().end - 1);
         anyhow::ensure!(
-            last <= train_iters,
-            "--timeline and --trace need --profile-step-start and --profile-step-end within the {train_iters} steps of \
-             --train-iters, got {first} and {last}"
+            last <= num_steps,
+            "--timeline and --trace need --profile-step-start and --profile-step-end within the {num_steps} steps of \
+             the run, got {first} and {last}"
+        );
+        let size = |step| batch_sizes.global_batch_size(batch_sizes.samples_of_steps(step - 1));
+        anyhow::ensure!(
+            size(first) == size(last),
+            "--timeline and --trace need steps of one size: with --rampup-batch-size, step {first} is of {} samples and step \
+             {last} of {}",
+            size(first),
+            size(last)
         );
         anyhow::ensure!(
             self.timeline != self.trace,

@@ -3,6 +3,7 @@
 //! Parsed by the programs, turned into the library's configurations here.
 
 mod data;
+mod learning_rate;
 mod logging;
 mod model;
 mod optimization;
@@ -14,18 +15,20 @@ use std::path::PathBuf;
 
 use burn_megatron::data::ByteTokenizer;
 use burn_megatron::launch::Environment;
+use burn_megatron::pipeline_parallel::schedule::ScheduleConfig;
 use burn_megatron::topology::RankGrid;
+use burn_megatron::training::TrainingConfig;
 use burn_megatron::training::memory::machine_bytes;
 use burn_megatron::training::preflight::Statement;
-use burn_megatron::training::{LearningRateDecay, TrainingConfig};
 use clap::Args;
 use models::gpt::MemorySetting;
 
 use crate::progress::bytes;
 pub use data::DataArguments;
+pub use learning_rate::{DecayStyle, LearningRateArguments, WsdDecayStyle};
 pub use logging::LoggingArguments;
 pub use model::{Dtype, ModelArguments};
-pub use optimization::{DecayStyle, OptimizationArguments};
+pub use optimization::{OptimizationArguments, WeightDecayStyle};
 pub use parallel::{CommunicationArguments, NodeArguments, ParallelArguments};
 pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, StageArguments};
 
@@ -59,15 +62,24 @@ impl TrainingArguments {
         let grid = parallel.grid(self.parallel.world_size())?;
         self.parallel.communication.timeout()?;
         self.logging.validate()?;
-        self.logging.validate_profile(self.optimization.train_iters)?;
+        let batch_sizes = self.optimization.batch_sizes()?;
+        self.logging
+            .validate_profile(&batch_sizes, self.optimization.num_steps()?)?;
         self.model.validate()?;
         let model = self.model.config(ByteTokenizer::VOCABULARY_SIZE);
         model.validate(&parallel)?;
-        let training = self.training_config(model.max_seq_length);
+        let training = self.training_config(model.max_seq_length)?;
         training.validate(&grid, parallel.sequence_parallel)?;
         let sizes = self.parallel.layer_sizes(model.n_layers)?;
         let num_micro_batches = training.num_micro_batches(grid.data_parallel_size())?;
         let (layers, schedule) = self.parallel.stages.plan(sizes, num_micro_batches)?;
+        let every_step = ScheduleConfig {
+            kind: self.parallel.stages.schedule(sizes.num_chunks)?,
+            num_stages: sizes.num_stages,
+            num_chunks: sizes.num_chunks,
+            num_micro_batches,
+        };
+        training.validate_stages(&every_step, grid.data_parallel_size())?;
         self.model.recompute.validate_layers(&layers)?;
         let stage_bytes = model.memory_bytes(&MemorySetting {
             parallel: &parallel,
@@ -118,30 +130,27 @@ impl TrainingArguments {
     }
 
     /// The trainer's configuration.
-    pub fn training_config(&self, seq_length: usize) -> TrainingConfig {
+    ///
+    /// # Errors
+    /// When flags are given that do not belong together, or a length is too large.
+    pub fn training_config(&self, seq_length: usize) -> anyhow::Result<TrainingConfig> {
         let flags = &self.optimization;
-        TrainingConfig {
+        let train_samples = flags.train_samples()?;
+        Ok(TrainingConfig {
             seq_length,
             micro_batch_size: flags.micro_batch_size,
             global_batch_size: flags.global_batch_size,
-            train_iters: flags.train_iters,
-            lr: flags.lr,
-            min_lr: flags.min_lr,
-            lr_decay_style: match flags.lr_decay_style {
-                DecayStyle::Constant => LearningRateDecay::Constant,
-                DecayStyle::Linear => LearningRateDecay::Linear,
-                DecayStyle::Cosine => LearningRateDecay::Cosine,
-            },
-            lr_decay_iters: flags.lr_decay_iters,
-            lr_warmup_iters: flags.lr_warmup_iters.unwrap_or(flags.train_iters / 20),
-            weight_decay: flags.weight_decay,
+            rampup_batch_size: flags.ramp_up()?,
+            train_samples,
+            learning_rate: flags.learning_rate.config(flags.counting(), train_samples)?,
+            weight_decay: flags.weight_decay()?,
             clip_grad: flags.clip_grad,
             adam_beta1: flags.adam_beta1,
             adam_beta2: flags.adam_beta2,
             adam_eps: flags.adam_eps,
             seed: u64::from(flags.seed),
             replica_check_interval: self.logging.check_weight_hash_across_dp_replicas_interval,
-        }
+        })
     }
 }
 
@@ -204,10 +213,7 @@ mod tests {
         };
         assert_eq!(validate("--timeline t.svg --profile-step-end 4"), Ok(()));
         let error = validate("--timeline t.svg --profile-step-end 5").unwrap_err();
-        assert!(
-            error.contains("within the 4 steps of --train-iters, got 3 and 5"),
-            "{error}"
-        );
+        assert!(error.contains("within the 4 steps of the run, got 3 and 5"), "{error}");
         assert!(validate("--trace t.json --profile-step-start 5").is_err());
         // Nobody wants them.
         assert_eq!(validate("--profile-step-start 5"), Ok(()));
