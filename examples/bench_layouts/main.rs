@@ -181,7 +181,7 @@ fn train(arguments: &TrainingArguments, log: &Path, world: &World) -> anyhow::Re
         0 => Some(JsonLines::create(log)?),
         _ => None,
     };
-    for _ in 0..arguments.optimization.train_iters {
+    for _ in 0..session.num_steps() {
         let metrics = session.step()?;
         if let Some(log) = &mut log {
             log.write(&metrics)?;
@@ -198,7 +198,7 @@ fn training(arguments: &Arguments, layout: &Layout) -> TrainingArguments {
     training.parallel.pipeline_model_parallel_size = layout.pipeline_parallel_size;
     training.parallel.num_virtual_stages_per_pipeline_rank = Some(layout.num_chunks);
     training.parallel.world_size = Some(layout.world_size());
-    training.optimization.train_iters = (WARM_UP_STEPS + arguments.steps) as u64;
+    training.optimization.train_iters = Some((WARM_UP_STEPS + arguments.steps) as u64);
     training
 }
 

@@ -186,12 +186,14 @@ fn with_default(arg: Arg, value: &'static str) -> Arg {
     // Where a flag of `pretrain_gpt` has a default that depends on others, its help says so in words.
     let help = arg.get_help().map(|help| help.to_string()).unwrap_or_default();
     let help = help.split(" [default: ").next().unwrap_or_default().to_owned();
-    let is_size = SIZES.contains(&arg.get_id().as_str());
-    let arg = arg.help(help).default_value(value);
-    match is_size {
-        true => arg.default_value_if("model_size", ArgPredicate::IsPresent, None),
-        false => arg,
-    }
+    let replaced_by: &[&str] = match arg.get_id().as_str() {
+        id if SIZES.contains(&id) => &["model_size"],
+        "train_iters" => &["train_samples"],
+        "lr_warmup_iters" => &["train_samples", "lr_warmup_fraction"],
+        _ => &[],
+    };
+    let replaced = replaced_by.iter().map(|id| (*id, ArgPredicate::IsPresent, None));
+    arg.help(help).default_value(value).default_value_ifs(replaced)
 }
 
 #[cfg(test)]
@@ -268,6 +270,21 @@ mod tests {
         assert_eq!((model.n_layers, model.d_model, model.max_seq_length), (2, 768, 1024));
         let model = parse("compare_sharding").training(&Layout::ONE_RANK).model.config(257);
         assert_eq!((model.n_layers, model.d_model, model.max_seq_length), (4, 96, 52));
+    }
+
+    #[test]
+    fn samples_replace_the_default_steps() {
+        let num_steps = |flags: &str| {
+            let arguments = parse(&format!("compare_sharding --layouts dp2{flags}"));
+            let training = arguments.training(&arguments.layouts[0]);
+            training.validate().expect("fits");
+            training.optimization.num_steps().expect("fits")
+        };
+        assert_eq!(num_steps(""), 20);
+        assert_eq!(num_steps(" --train-samples 36"), 3);
+        // One step of 6, then full ones.
+        assert_eq!(num_steps(" --train-samples 36 --rampup-batch-size 6 6 6"), 3);
+        assert_eq!(num_steps(" --lr-warmup-fraction 0.5"), 20);
     }
 
     #[test]

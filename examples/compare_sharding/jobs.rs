@@ -93,9 +93,9 @@ impl Run {
                 first.outcome
             ));
         }
-        let train_iters = arguments.training(&layout).optimization.train_iters;
+        let num_steps = arguments.training(&layout).optimization.num_steps()?;
         self.metrics = (0..layout.world_size())
-            .map(|rank| read_metrics(&worker::metrics_path(folder, rank), train_iters))
+            .map(|rank| read_metrics(&worker::metrics_path(folder, rank), num_steps))
             .collect::<anyhow::Result<_>>()?;
         self.tell(started.elapsed(), live);
         Ok(self)
@@ -145,7 +145,7 @@ impl Run {
     }
 }
 
-fn read_metrics(path: &Path, train_iters: u64) -> anyhow::Result<Vec<StepMetrics>> {
+fn read_metrics(path: &Path, num_steps: u64) -> anyhow::Result<Vec<StepMetrics>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let metrics: Vec<StepMetrics> = text
         .lines()
@@ -153,8 +153,8 @@ fn read_metrics(path: &Path, train_iters: u64) -> anyhow::Result<Vec<StepMetrics
         .collect::<Result<_, _>>()
         .with_context(|| format!("{} holds no metrics", path.display()))?;
     ensure!(
-        metrics.len() as u64 == train_iters,
-        "{} holds {} steps, expected {train_iters}",
+        metrics.len() as u64 == num_steps,
+        "{} holds {} steps, expected {num_steps}",
         path.display(),
         metrics.len()
     );

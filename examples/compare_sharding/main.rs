@@ -121,10 +121,6 @@ fn validate(arguments: &Arguments) -> anyhow::Result<()> {
     arguments.validate_stages()?;
     let flags = arguments.reference();
     flags.validate()?;
-    ensure!(
-        flags.optimization.train_iters > 0,
-        "--train-iters must be at least 1, got 0"
-    );
     for (index, layout) in arguments.layouts.iter().enumerate() {
         ensure!(
             !arguments.layouts[..index].contains(layout),

@@ -168,10 +168,15 @@ pub fn describe(arguments: &TrainingArguments, num_parameters: usize) -> String 
     let dtype = arguments.model.dtype.to_possible_value();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
-        "{}, {} steps of {} samples of {} tokens; GPT with {} layers, {} features, {} heads: {num_parameters} \
+        "{}, {} steps of {}{} samples of {} tokens; GPT with {} layers, {} features, {} heads: {num_parameters} \
          parameters; dropout {}, clipping {}; {cores} CPU cores",
         dtype.as_ref().map_or("", |value| value.get_name()),
-        optimization.train_iters,
+        // What is described has been validated.
+        optimization.num_steps().unwrap_or_default(),
+        match optimization.rampup_batch_size {
+            None => "",
+            Some(_) => "up to ",
+        },
         optimization.global_batch_size,
         model.max_seq_length,
         model.n_layers,
@@ -215,6 +220,7 @@ pub(crate) mod tests {
     fn run(name: &str, world_size: usize, shift: f64) -> RunSummary {
         let metrics = (1..=5).map(|step| StepMetrics {
             step,
+            global_batch_size: 8,
             loss: 5.0 / step as f64 + shift,
             grad_norm: 1.0,
             learning_rate: 1e-3,

@@ -59,15 +59,15 @@ fn train(arguments: &TrainingArguments, folder: &Path, told: Option<&str>, world
     let recorder = Recorder::new(folder, world.rank());
     let mut log = JsonLines::create(&metrics_path(folder, world.rank()))?;
     recorder.parameters::<TrainingBackend, _>(0, session.model(), &context)?;
-    let train_iters = arguments.optimization.train_iters;
-    for step in 1..=train_iters {
+    let num_steps = session.num_steps();
+    for step in 1..=num_steps {
         let mut recorded = Ok(());
         let metrics = session.step_inspected(|gradients| recorded = recorder.gradients(step, gradients))?;
         recorded?;
         recorder.parameters::<TrainingBackend, _>(step, session.model(), &context)?;
         log.write(&metrics)?;
         if let Some(name) = told {
-            tell(name, &metrics, train_iters);
+            tell(name, &metrics, num_steps);
         }
         // Also lets no rank start the next step, and its clock, while another still records this one.
         if let Some(reason) = session.agree_to_stop(StopReason::of(&stop))? {
@@ -78,10 +78,10 @@ fn train(arguments: &TrainingArguments, folder: &Path, told: Option<&str>, world
 }
 
 /// Overwrites the line that told of the step before.
-fn tell(name: &str, metrics: &StepMetrics, train_iters: u64) {
+fn tell(name: &str, metrics: &StepMetrics, num_steps: u64) {
     let (step, loss) = (metrics.step, metrics.loss);
     let mut out = std::io::stdout();
     // Whoever reads may have gone: training goes on.
-    let _ = write!(out, "{name}: step {step}/{train_iters}, loss {loss:.4}{CLEAR_LINE}\r");
+    let _ = write!(out, "{name}: step {step}/{num_steps}, loss {loss:.4}{CLEAR_LINE}\r");
     let _ = out.flush();
 }

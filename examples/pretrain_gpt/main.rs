@@ -110,8 +110,8 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
     };
     let recorder = Recorder::new(logging, world.rank())?;
     let mut session = Session::new(arguments, &context)?;
-    let train_iters = arguments.optimization.train_iters;
-    let mut progress = is_first.then(|| Progress::new(train_iters, logging.log_interval));
+    let num_steps = session.num_steps();
+    let mut progress = is_first.then(|| Progress::new(num_steps, logging.log_interval));
     if let Some(progress) = &progress {
         let summary = session.summary();
         let grid = context.grid();
@@ -131,7 +131,7 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
         ));
     }
     let validates = logging.eval_iters > 0;
-    for step in 1..=train_iters {
+    for step in 1..=num_steps {
         if let Some(recorder) = &recorder {
             recorder.before_step(step, &session)?;
         }
@@ -149,7 +149,7 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
             }
         }
         let is_due = logging.eval_interval > 0 && step.is_multiple_of(logging.eval_interval);
-        if validates && (is_due || step == train_iters) {
+        if validates && (is_due || step == num_steps) {
             let loss = session.evaluate()?;
             if let Some(progress) = &progress {
                 progress.validation(step, loss);

@@ -17,25 +17,25 @@ use crate::terminal::draw_target;
 pub struct Progress {
     bar: Option<ProgressBar>,
     log_interval: u64,
-    train_iters: u64,
+    num_steps: u64,
     /// Losses of the steps since the last line.
     losses: Vec<f64>,
 }
 
 impl Progress {
-    /// Returns the progress of a run of `train_iters` steps that tells of every `log_interval`-th.
-    pub fn new(train_iters: u64, log_interval: u64) -> Self {
+    /// Returns the progress of a run of `num_steps` steps that tells of every `log_interval`-th.
+    pub fn new(num_steps: u64, log_interval: u64) -> Self {
         let bar = draw_target().map(|target| {
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed}<{eta} {msg}")
                 .expect("the template is valid");
-            let bar = ProgressBar::with_draw_target(Some(train_iters), target).with_style(style);
+            let bar = ProgressBar::with_draw_target(Some(num_steps), target).with_style(style);
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
         Self {
             bar,
             log_interval: log_interval.max(1),
-            train_iters,
+            num_steps,
             losses: Vec::new(),
         }
     }
@@ -51,10 +51,10 @@ impl Progress {
             ));
         }
         let is_due = metrics.step.is_multiple_of(self.log_interval);
-        if is_due || metrics.step == 1 || metrics.step == self.train_iters {
+        if is_due || metrics.step == 1 || metrics.step == self.num_steps {
             let mean_loss = self.losses.iter().sum::<f64>() / self.losses.len() as f64;
             self.losses.clear();
-            self.line(&describe(metrics, mean_loss, self.train_iters));
+            self.line(&describe(metrics, mean_loss, self.num_steps));
         }
     }
 
@@ -83,9 +83,9 @@ impl Progress {
     }
 }
 
-fn describe(metrics: &StepMetrics, mean_loss: f64, train_iters: u64) -> String {
+fn describe(metrics: &StepMetrics, mean_loss: f64, num_steps: u64) -> String {
     format!(
-        "step {}/{train_iters} | loss {:.4} | grad norm {:.3} | lr {:.2e} | {:.0} tokens/s | {:.2} GFLOP/s | \
+        "step {}/{num_steps} | loss {:.4} | grad norm {:.3} | lr {:.2e} | {:.0} tokens/s | {:.2} GFLOP/s | \
          peak {} per rank | sent {}/step",
         metrics.step,
         mean_loss,

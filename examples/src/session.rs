@@ -46,7 +46,7 @@ pub struct Session {
     loader: Loader,
     documents: Arc<TokenDocuments>,
     split: DocumentSplit,
-    num_micro_batches: usize,
+    num_steps: u64,
     eval_iters: u64,
     /// Since the last report.
     time: RankTime,
@@ -143,10 +143,9 @@ impl Session {
         arguments.model.validate()?;
         let model = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE);
         model.validate(context.config())?;
-        let training = arguments.training_config(model.max_seq_length);
+        let training = arguments.training_config(model.max_seq_length)?;
         training.validate(context.grid(), context.is_sequence_parallel())?;
-        let grid = context.grid();
-        let num_micro_batches = training.num_micro_batches(grid.data_parallel_size())?;
+        let num_steps = training.num_steps()?;
 
         let corpus = Corpus::load(&corpus_config(&arguments.data)?)?;
         check_same_text(&corpus, context)?;
@@ -154,7 +153,7 @@ impl Session {
         let corpus = corpus.with_documents(MIN_DOCUMENTS);
         let documents = Arc::new(TokenDocuments::from_corpus(&corpus, &ByteTokenizer));
         let split = split_documents(documents.len(), &SplitWeights::default())?;
-        let num_samples = training.train_iters * training.global_batch_size as u64;
+        let num_samples = training.train_samples;
         let dataset = GptDataset::new(
             &GptDatasetConfig {
                 seq_length: training.seq_length,
@@ -189,7 +188,7 @@ impl Session {
             loader,
             documents,
             split,
-            num_micro_batches,
+            num_steps,
             eval_iters: arguments.logging.eval_iters,
             time: RankTime::default(),
         })
@@ -225,7 +224,7 @@ impl Session {
         self.kind
     }
 
-    /// The order of a step's micro-batches, in words.
+    /// The order of the first step's micro-batches, in words; later, of the last one's.
     pub fn order(&self) -> String {
         let schedule = self.schedule();
         let (chunks, micro_batches) = (schedule.num_chunks, schedule.num_micro_batches);
@@ -238,6 +237,11 @@ impl Session {
     /// The schedule of a step.
     pub fn schedule(&self) -> &Schedule {
         self.trainer.executor().schedule()
+    }
+
+    /// Steps of the whole run.
+    pub fn num_steps(&self) -> u64 {
+        self.num_steps
     }
 
     /// Runs one step and returns its metrics, the same on every rank.
@@ -260,13 +264,11 @@ impl Session {
         let started = Instant::now();
         let sent_before = self.context.bytes_communicated();
         let blocked_before = self.context.time_blocked();
-        let micro_batches: Vec<MicroBatch> = self
-            .loader
-            .by_ref()
-            .take(self.num_micro_batches)
-            .collect::<Result<_, _>>()?;
+        let (global_batch_size, num_micro_batches) =
+            (self.trainer.global_batch_size(), self.trainer.num_micro_batches());
+        let micro_batches: Vec<MicroBatch> = self.loader.by_ref().take(num_micro_batches).collect::<Result<_, _>>()?;
         ensure!(
-            micro_batches.len() == self.num_micro_batches,
+            micro_batches.len() == num_micro_batches,
             "the data ended after {} steps",
             self.trainer.iteration()
         );
@@ -289,15 +291,16 @@ impl Session {
         world.all_reduce(&mut sums, ReduceOp::Sum)?;
         world.all_reduce(&mut maxima, ReduceOp::Max)?;
         let [step_seconds, peak_memory] = maxima;
-        let tokens = self.training.global_batch_size * self.training.seq_length;
+        let tokens = global_batch_size * self.training.seq_length;
         Ok(StepMetrics {
             step: self.trainer.iteration(),
+            global_batch_size: global_batch_size as u64,
             loss: result.loss,
             grad_norm: result.grad_norm,
             learning_rate: result.learning_rate,
             tokens_per_second: tokens as f64 / step_seconds,
             step_seconds,
-            model_flops_per_second: self.flops_per_step() / step_seconds,
+            model_flops_per_second: self.flops_per_step(global_batch_size) / step_seconds,
             peak_memory_bytes: peak_memory as u64,
             communication_bytes: sums[0] as u64,
         })
@@ -354,15 +357,15 @@ impl Session {
         Ok(reasons.into_iter().find(|reason| *reason as i32 == stop[0]))
     }
 
-    /// The model's FLOPs of one step; attention is not halved for causality.
-    fn flops_per_step(&self) -> f64 {
+    /// The model's FLOPs of a step of so many samples; attention is not halved for causality.
+    fn flops_per_step(&self, global_batch_size: usize) -> f64 {
         GptSize {
             n_layers: self.model.n_layers as u64,
             d_model: self.model.d_model as u64,
             vocabulary_size: self.model.vocab_size as u64,
             seq_length: self.training.seq_length as u64,
         }
-        .model_flops_per_iteration(self.training.global_batch_size as u64)
+        .model_flops_per_iteration(global_batch_size as u64)
     }
 }
 

@@ -13,7 +13,7 @@ use burn_megatron::parity::perturb_constants;
 use burn_megatron::pipeline_parallel::schedule::ScheduleKind;
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 use burn_megatron::random::RandomStream;
-use burn_megatron::training::{LearningRateDecay, Trainer, TrainerOptions, TrainingConfig};
+use burn_megatron::training::{LearningRateConfig, Trainer, TrainerOptions, TrainingConfig, WeightDecayConfig};
 use models::gpt::{Gpt, GptConfig, LayerRecompute};
 
 use super::B;
@@ -132,13 +132,10 @@ pub fn training(variant: Variant, train_iters: u64) -> TrainingConfig {
         seq_length: SEQ_LENGTH,
         micro_batch_size: 2,
         global_batch_size: 8,
-        train_iters,
-        lr: 1e-3,
-        min_lr: 0.0,
-        lr_decay_style: LearningRateDecay::Constant,
-        lr_decay_iters: None,
-        lr_warmup_iters: 0,
-        weight_decay: 0.1,
+        rampup_batch_size: None,
+        train_samples: train_iters * 8,
+        learning_rate: LearningRateConfig::constant(1e-3),
+        weight_decay: WeightDecayConfig::constant(0.1),
         clip_grad: if variant.clip { 1.0 } else { 0.0 },
         adam_beta1: 0.9,
         adam_beta2: 0.95,

@@ -4,33 +4,34 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{LearningRateConfig, LearningRateDecay, LearningRateSchedule, ScheduleError};
+use super::{
+    BatchSizeError, BatchSizeRampUp, BatchSizeSchedule, LearningRateConfig, LearningRateSchedule, ScheduleError,
+    WeightDecayConfig, WeightDecayError, WeightDecaySchedule,
+};
 use crate::optimizer::AdamWConfig;
+use crate::pipeline_parallel::schedule::{self, ScheduleConfig};
 use crate::topology::nearest_multiples;
 
-/// The settings of a run. Names are those of Megatron-LM's flags.
+/// How many batch sizes on either side of an invalid one are looked at for a valid one.
+const NEIGHBOURS: usize = 1 << 12;
+
+/// The settings of a run, counted in samples. Most names are those of Megatron-LM's flags.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainingConfig {
     /// Tokens per sample.
     pub seq_length: usize,
     /// Samples that a rank takes through the model at once.
     pub micro_batch_size: usize,
-    /// Samples per optimiser step, over all ranks.
+    /// Samples per optimiser step, over all ranks, behind a ramp-up.
     pub global_batch_size: usize,
-    /// Optimiser steps.
-    pub train_iters: u64,
-    /// The highest learning rate.
-    pub lr: f64,
-    /// The lowest learning rate, behind the decay.
-    pub min_lr: f64,
-    /// How the learning rate comes down.
-    pub lr_decay_style: LearningRateDecay,
-    /// The step at which the decay ends; `train_iters` if not given.
-    pub lr_decay_iters: Option<u64>,
-    /// Steps over which the learning rate rises from zero.
-    pub lr_warmup_iters: u64,
-    /// The share of a parameter that decays in a step of learning rate 1; biases and norms are spared.
-    pub weight_decay: f64,
+    /// Smaller global batches at the beginning.
+    pub rampup_batch_size: Option<BatchSizeRampUp>,
+    /// Samples to train on; a last batch that is not full is left out.
+    pub train_samples: u64,
+    /// The learning rate over the samples.
+    pub learning_rate: LearningRateConfig,
+    /// The weight decay over the samples; biases and norms are spared.
+    pub weight_decay: WeightDecayConfig,
     /// The largest global norm of the gradient; larger ones are scaled down. 0 for none.
     pub clip_grad: f64,
     /// Decay of Adam's mean of gradients.
@@ -60,10 +61,12 @@ pub enum TrainingConfigError {
     },
     /// A global batch that is no whole number of micro-batches.
     #[error(
-        "the global batch size must be a multiple of micro-batch size * data-parallel size = {micro} * {data}, \
-         got {global}; the nearest valid sizes are {nearest}"
+        "{which} must be a multiple of micro-batch size * data-parallel size = {micro} * {data}, got {global}; \
+         the nearest valid sizes are {nearest}"
     )]
     GlobalBatch {
+        /// What it is: the one size, or one of many.
+        which: &'static str,
         /// The global batch size.
         global: usize,
         /// The micro-batch size.
@@ -89,9 +92,43 @@ pub enum TrainingConfigError {
         /// A sequence length that would do.
         nearest: usize,
     },
+    /// A global batch of more samples than the run has.
+    #[error(
+        "training must have the samples of at least one step: the first global batch is {global}, got {samples} samples"
+    )]
+    NoStep {
+        /// The first global batch size.
+        global: usize,
+        /// The samples of the run.
+        samples: u64,
+    },
+    /// A global batch of a ramp-up that the stages cannot take.
+    #[error(
+        "a global batch size of {global}, which the ramp-up comes to, is {num_micro_batches} micro-batches, and these the \
+         stages cannot take: {source}; the nearest valid sizes are {nearest}"
+    )]
+    Stages {
+        /// The global batch size.
+        global: usize,
+        /// Its micro-batches per data-parallel rank.
+        num_micro_batches: usize,
+        /// What is wrong with them.
+        source: schedule::ScheduleError,
+        /// The nearest valid sizes, as text.
+        nearest: String,
+    },
+    /// Micro-batches that the stages cannot take.
+    #[error(transparent)]
+    Pipeline(#[from] schedule::ScheduleError),
     /// A learning rate that is no schedule.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// A weight decay that is no schedule.
+    #[error(transparent)]
+    WeightDecay(#[from] WeightDecayError),
+    /// A global batch size that is no schedule.
+    #[error(transparent)]
+    BatchSize(#[from] BatchSizeError),
 }
 
 impl TrainingConfig {
@@ -109,17 +146,12 @@ impl TrainingConfig {
             ("--seq-length", self.seq_length),
             ("--micro-batch-size", self.micro_batch_size),
             ("--global-batch-size", self.global_batch_size),
-            ("--train-iters", self.train_iters.min(1) as usize),
         ] {
             if value == 0 {
                 return out_of_range(name, "at least 1", 0.0);
             }
         }
-        for (name, value) in [
-            ("--weight-decay", self.weight_decay),
-            ("--clip-grad", self.clip_grad),
-            ("--adam-eps", self.adam_eps),
-        ] {
+        for (name, value) in [("--clip-grad", self.clip_grad), ("--adam-eps", self.adam_eps)] {
             if !(value.is_finite() && value >= 0.0) {
                 return out_of_range(name, "finite and not negative", value);
             }
@@ -129,15 +161,22 @@ impl TrainingConfig {
                 return out_of_range(name, "in [0, 1)", value);
             }
         }
-        if self
-            .train_iters
-            .checked_mul(self.global_batch_size as u64)
-            .is_none_or(|n| n >= 1 << 32)
-        {
-            let rule = "such that train-iters * global-batch-size is below 2^32";
-            return out_of_range("--train-iters", rule, self.train_iters as f64);
+        if self.train_samples >= 1 << 32 {
+            let value = self.train_samples as f64;
+            return out_of_range("the samples to train on (--train-samples)", "below 2^32", value);
         }
-        self.num_micro_batches(grid.data_parallel_size())?;
+        let batch_sizes = self.batch_sizes()?;
+        // Where the first two are multiples, all are.
+        for size in batch_sizes.sizes().take(2) {
+            self.micro_batches_of(size, grid.data_parallel_size())?;
+        }
+        let first = batch_sizes.global_batch_size(0);
+        if (first as u64) > self.train_samples {
+            return Err(TrainingConfigError::NoStep {
+                global: first,
+                samples: self.train_samples,
+            });
+        }
         let (tensor, tokens) = (grid.tensor_parallel_size(), self.micro_batch_size * self.seq_length);
         if sequence_parallel && !tokens.is_multiple_of(tensor) {
             return Err(TrainingConfigError::SequenceShards {
@@ -147,41 +186,108 @@ impl TrainingConfig {
                 nearest: self.seq_length.next_multiple_of(tensor),
             });
         }
-        self.schedule()?;
+        self.learning_rate_schedule()?;
+        self.weight_decay_schedule()?;
         Ok(())
     }
 
-    /// Returns how many micro-batches each rank takes in a step.
+    /// Checks that the stages can take every global batch that training comes to have. `stages` says all but the number
+    /// of micro-batches.
+    ///
+    /// # Errors
+    /// The first size that they cannot take, with the nearest valid ones; as [`validate`](Self::validate).
+    pub fn validate_stages(
+        &self,
+        stages: &ScheduleConfig,
+        data_parallel_size: usize,
+    ) -> Result<(), TrainingConfigError> {
+        let check = |num_micro_batches| {
+            let stages = ScheduleConfig {
+                num_micro_batches,
+                ..*stages
+            };
+            stages.validate()
+        };
+        for global in self.batch_sizes()?.sizes() {
+            let num_micro_batches = self.micro_batches_of(global, data_parallel_size)?;
+            if let Err(source) = check(num_micro_batches) {
+                let per_round = global / num_micro_batches;
+                let below = (1..num_micro_batches).rev().take(NEIGHBOURS);
+                let above = (num_micro_batches + 1..).take(NEIGHBOURS);
+                let valid = |&number: &usize| check(number).is_ok();
+                let nearest: Vec<String> = (below.clone().find(valid).into_iter())
+                    .chain(above.clone().find(valid))
+                    .map(|number| (number * per_round).to_string())
+                    .collect();
+                return Err(match self.rampup_batch_size {
+                    Some(_) if !nearest.is_empty() => TrainingConfigError::Stages {
+                        global,
+                        num_micro_batches,
+                        source,
+                        nearest: nearest.join(" and "),
+                    },
+                    _ => source.into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many micro-batches each rank takes in a step of the full global batch.
     ///
     /// # Errors
     /// When the global batch is no whole number of them.
     pub fn num_micro_batches(&self, data_parallel_size: usize) -> Result<usize, TrainingConfigError> {
+        self.micro_batches_of(self.global_batch_size, data_parallel_size)
+    }
+
+    fn micro_batches_of(&self, global: usize, data_parallel_size: usize) -> Result<usize, TrainingConfigError> {
         let per_round = self.micro_batch_size * data_parallel_size;
-        if per_round > 0 && self.global_batch_size.is_multiple_of(per_round) {
-            return Ok(self.global_batch_size / per_round);
+        if per_round > 0 && global.is_multiple_of(per_round) {
+            return Ok(global / per_round);
         }
         Err(TrainingConfigError::GlobalBatch {
-            global: self.global_batch_size,
+            which: match self.rampup_batch_size {
+                None => "the global batch size",
+                Some(_) => "every global batch size of the ramp-up",
+            },
+            global,
             micro: self.micro_batch_size,
             data: data_parallel_size,
-            nearest: nearest_multiples(self.global_batch_size, per_round.max(1)),
+            nearest: nearest_multiples(global, per_round.max(1)),
         })
     }
 
-    /// Returns the learning-rate schedule, counted in samples.
+    /// Returns the global batch size over the consumed samples.
+    ///
+    /// # Errors
+    /// When a size is out of range, or the ramp-up does not fit the full size.
+    pub fn batch_sizes(&self) -> Result<BatchSizeSchedule, BatchSizeError> {
+        BatchSizeSchedule::new(self.global_batch_size, self.rampup_batch_size)
+    }
+
+    /// Returns the number of optimiser steps.
+    ///
+    /// # Errors
+    /// As [`batch_sizes`](Self::batch_sizes).
+    pub fn num_steps(&self) -> Result<u64, BatchSizeError> {
+        Ok(self.batch_sizes()?.num_steps(self.train_samples))
+    }
+
+    /// Returns the learning rate over the samples.
     ///
     /// # Errors
     /// When the rates or the lengths are not in order.
-    pub fn schedule(&self) -> Result<LearningRateSchedule, ScheduleError> {
-        let samples = |iterations: u64| iterations.saturating_mul(self.global_batch_size as u64);
-        LearningRateSchedule::new(LearningRateConfig {
-            decay: self.lr_decay_style,
-            init: 0.0,
-            max: self.lr,
-            min: self.min_lr,
-            warm_up_samples: samples(self.lr_warmup_iters),
-            decay_samples: samples(self.lr_decay_iters.unwrap_or(self.train_iters)),
-        })
+    pub fn learning_rate_schedule(&self) -> Result<LearningRateSchedule, ScheduleError> {
+        LearningRateSchedule::new(self.learning_rate)
+    }
+
+    /// Returns the weight decay over the samples, of the parameters that decay.
+    ///
+    /// # Errors
+    /// When the decays or the length are not in order.
+    pub fn weight_decay_schedule(&self) -> Result<WeightDecaySchedule, WeightDecayError> {
+        WeightDecaySchedule::new(self.weight_decay)
     }
 
     /// Returns the optimizer's configuration with this weight decay.

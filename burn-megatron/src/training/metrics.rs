@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct StepMetrics {
     /// The step, counted from 1.
     pub step: u64,
+    /// Samples of the step, over all ranks.
+    pub global_batch_size: u64,
     /// Mean cross-entropy over the tokens of the global batch, in nats, before the step.
     pub loss: f64,
     /// L2 norm of the gradient over the whole model, before clipping.

@@ -1,4 +1,4 @@
-//! Learning rate over the course of training. Called by the training loop before every step.
+//! Learning rate over the course of training. Called by the trainer before every step.
 
 use std::f64::consts::PI;
 
@@ -14,11 +14,33 @@ pub enum LearningRateDecay {
     Linear,
     /// Along half a cosine.
     Cosine,
+    /// With the inverse square root of the samples.
+    InverseSquareRoot,
+    /// Not at first, and then over the last samples before the end of the decay: warm-up–stable–decay (WSD).
+    WarmUpStableDecay {
+        /// How it comes down at last.
+        style: AnnealingStyle,
+        /// The samples over which it does so.
+        samples: u64,
+    },
+}
+
+/// How the learning rate comes down at the end of a warm-up–stable–decay schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AnnealingStyle {
+    /// Along a straight line.
+    Linear,
+    /// Along half a cosine.
+    Cosine,
+    /// Exponentially, shifted so that it ends at the minimum.
+    Exponential,
+    /// With one minus the square root of the progress.
+    MinusSquareRoot,
 }
 
 /// A learning-rate schedule, counted in samples: the caller multiplies iterations by the global
 /// batch size.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LearningRateConfig {
     /// How the rate decays behind the warm-up.
     pub decay: LearningRateDecay,
@@ -33,6 +55,20 @@ pub struct LearningRateConfig {
     /// Sample D, counted from the beginning of training, at which the decay ends; a constant
     /// schedule does not use it.
     pub decay_samples: u64,
+}
+
+impl LearningRateConfig {
+    /// Returns the schedule that has one rate from the first step on.
+    pub fn constant(rate: f64) -> Self {
+        Self {
+            decay: LearningRateDecay::Constant,
+            init: 0.0,
+            max: rate,
+            min: 0.0,
+            warm_up_samples: 0,
+            decay_samples: 0,
+        }
+    }
 }
 
 /// A configuration that is no schedule.
@@ -56,13 +92,28 @@ pub enum ScheduleError {
     #[error(
         "the warm-up must end before the decay does: warm-up {warm_up_samples} samples, decay \
          {decay_samples} samples; the nearest valid decay is {nearest} samples",
-        nearest = .warm_up_samples + 1
+        nearest = .warm_up_samples.saturating_add(1)
     )]
     DecayTooShort {
         /// Samples of the warm-up.
         warm_up_samples: u64,
         /// Samples until the end of the decay.
         decay_samples: u64,
+    },
+
+    /// A warm-up–stable–decay schedule comes down before the warm-up is over, or at once.
+    #[error(
+        "a warm-up-stable-decay schedule must come down over 1 to {most} samples, those between the end of the warm-up, \
+         {warm_up_samples}, and that of the decay, {decay_samples}; got {samples}",
+        most = .decay_samples - .warm_up_samples
+    )]
+    Annealing {
+        /// Samples of the warm-up.
+        warm_up_samples: u64,
+        /// Samples until the end of the decay.
+        decay_samples: u64,
+        /// Samples over which the rate is to come down.
+        samples: u64,
     },
 }
 
@@ -77,18 +128,34 @@ impl LearningRateSchedule {
     ///
     /// # Errors
     /// The rates are not finite, not positive or not in order, or the decay ends within the
-    /// warm-up.
+    /// warm-up, or that of a warm-up–stable–decay schedule begins within it.
     pub fn new(config: LearningRateConfig) -> Result<Self, ScheduleError> {
-        let LearningRateConfig { init, max, min, .. } = config;
+        let LearningRateConfig {
+            init,
+            max,
+            min,
+            warm_up_samples,
+            decay_samples,
+            ..
+        } = config;
         let in_order = |low: f64| (0.0..=max).contains(&low);
         if !max.is_finite() || !in_order(init) || !in_order(min) {
             return Err(ScheduleError::Rates { init, min, max });
         }
         let decays = config.decay != LearningRateDecay::Constant;
-        if decays && config.decay_samples <= config.warm_up_samples {
+        if decays && decay_samples <= warm_up_samples {
             return Err(ScheduleError::DecayTooShort {
-                warm_up_samples: config.warm_up_samples,
-                decay_samples: config.decay_samples,
+                warm_up_samples,
+                decay_samples,
+            });
+        }
+        if let LearningRateDecay::WarmUpStableDecay { samples, .. } = config.decay
+            && !(1..=decay_samples - warm_up_samples).contains(&samples)
+        {
+            return Err(ScheduleError::Annealing {
+                warm_up_samples,
+                decay_samples,
+                samples,
             });
         }
         Ok(Self { config })
@@ -102,14 +169,19 @@ impl LearningRateSchedule {
     /// - constant: `max`
     /// - linear: `min + (max − min)·(1 − (n − W)/(D − W))`
     /// - cosine: `min + ½(1 + cos(π(n − W)/(D − W)))·(max − min)`
-    /// - `n > D`, linear and cosine: `min`
+    /// - inverse square root: the larger of `min` and `max·√(W/n)`, where W and n are at least 1
+    /// - warm-up–stable–decay over S samples, with `p = (n − (D − S))/S`: `max` while `p ≤ 0`, then
+    ///   `min + c·(max − min)` with c one of `1 − p`, `½(1 + cos(πp))`, `2·2⁻ᵖ − 1`, `1 − √p`
+    /// - `n > D`, all but constant: `min`, to which the inverse square root jumps
     ///
     /// `samples` are those that moved the schedule: a skipped step does not count. It is taken
     /// before the step, so the first step of a warm-up has `init`.
     ///
     /// # Reference
     /// Megatron-LM's `OptimizerParamScheduler`. Cosine: Loshchilov and Hutter 2017,
-    /// arXiv:1608.03983.
+    /// arXiv:1608.03983. Inverse square root: Vaswani et al. 2017, arXiv:1706.03762.
+    /// Warm-up–stable–decay: Hu et al. 2024, arXiv:2404.06395; `1 − √p`: Hägele et al. 2024,
+    /// arXiv:2405.18392.
     pub fn learning_rate(&self, samples: u64) -> f64 {
         let LearningRateConfig {
             decay,
@@ -127,141 +199,39 @@ impl LearningRateSchedule {
             LearningRateDecay::Constant => return max,
             _ if samples > end => return min,
             LearningRateDecay::Linear => 1.0 - progress(),
-            LearningRateDecay::Cosine => 0.5 * (1.0 + (PI * progress()).cos()),
+            LearningRateDecay::Cosine => half_cosine(progress()),
+            LearningRateDecay::InverseSquareRoot => {
+                let share = (warm_up.max(1) as f64 / samples.max(1) as f64).sqrt();
+                return (max * share).max(min);
+            }
+            LearningRateDecay::WarmUpStableDecay { style, samples: length } => {
+                let Some(decayed) = samples.checked_sub(end - length) else {
+                    return max;
+                };
+                style.share(decayed as f64 / length as f64)
+            }
         };
-        min + share * (max - min)
+        // The sum may be off by a rounding.
+        (min + share * (max - min)).clamp(min, max)
     }
+}
+
+impl AnnealingStyle {
+    /// The share that is left of the way from minimum to maximum, 1 at the beginning and 0 at the end.
+    fn share(self, progress: f64) -> f64 {
+        match self {
+            AnnealingStyle::Linear => 1.0 - progress,
+            AnnealingStyle::Cosine => half_cosine(progress),
+            AnnealingStyle::Exponential => 2.0 * 0.5f64.powf(progress) - 1.0,
+            AnnealingStyle::MinusSquareRoot => 1.0 - progress.sqrt(),
+        }
+    }
+}
+
+/// `½(1 + cos(πp))`: from 1 to 0.
+fn half_cosine(progress: f64) -> f64 {
+    0.5 * (1.0 + (PI * progress).cos())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn config(decay: LearningRateDecay) -> LearningRateConfig {
-        LearningRateConfig {
-            decay,
-            init: 0.0,
-            max: 1.0,
-            min: 0.1,
-            warm_up_samples: 10,
-            decay_samples: 50,
-        }
-    }
-
-    fn assert_rates(config: LearningRateConfig, expected: &[(u64, f64)]) {
-        let schedule = LearningRateSchedule::new(config).unwrap();
-        for &(samples, rate) in expected {
-            let got = schedule.learning_rate(samples);
-            // A few roundings of numbers of size 1.
-            assert!((got - rate).abs() < 1e-15, "at {samples}: got {got}, expected {rate}");
-        }
-    }
-
-    #[test]
-    fn warm_up_is_a_line_from_init_to_max() {
-        for decay in [
-            LearningRateDecay::Constant,
-            LearningRateDecay::Linear,
-            LearningRateDecay::Cosine,
-        ] {
-            assert_rates(config(decay), &[(0, 0.0), (1, 0.1), (5, 0.5), (10, 1.0)]);
-            let from_init = LearningRateConfig {
-                init: 0.5,
-                ..config(decay)
-            };
-            assert_rates(from_init, &[(0, 0.5), (4, 0.7), (10, 1.0)]);
-        }
-    }
-
-    #[test]
-    fn constant_stays_at_max() {
-        let config = config(LearningRateDecay::Constant);
-        assert_rates(config, &[(11, 1.0), (50, 1.0), (51, 1.0), (u64::MAX, 1.0)]);
-    }
-
-    #[test]
-    fn linear_goes_down_to_min_and_stays() {
-        let config = config(LearningRateDecay::Linear);
-        assert_rates(
-            config,
-            &[(20, 0.775), (30, 0.55), (50, 0.1), (51, 0.1), (u64::MAX, 0.1)],
-        );
-    }
-
-    #[test]
-    fn cosine_goes_down_to_min_and_stays() {
-        let config = config(LearningRateDecay::Cosine);
-        // A quarter of the way: ½(1 + cos(π/4)).
-        let quarter = 0.1 + 0.9 * 0.5 * (1.0 + 0.5f64.sqrt());
-        assert_rates(
-            config,
-            &[(20, quarter), (30, 0.55), (50, 0.1), (51, 0.1), (u64::MAX, 0.1)],
-        );
-    }
-
-    #[test]
-    fn without_warm_up_the_first_step_has_max() {
-        for decay in [LearningRateDecay::Constant, LearningRateDecay::Cosine] {
-            let config = LearningRateConfig {
-                warm_up_samples: 0,
-                ..config(decay)
-            };
-            assert_rates(config, &[(0, 1.0)]);
-        }
-    }
-
-    #[test]
-    fn impossible_schedules_are_errors() {
-        let valid = config(LearningRateDecay::Linear);
-        for bad in [
-            LearningRateConfig { init: 2.0, ..valid },
-            LearningRateConfig { min: 2.0, ..valid },
-            LearningRateConfig { min: -0.1, ..valid },
-            LearningRateConfig { max: f64::NAN, ..valid },
-            LearningRateConfig {
-                max: f64::INFINITY,
-                ..valid
-            },
-        ] {
-            let error = LearningRateSchedule::new(bad).unwrap_err();
-            assert!(matches!(error, ScheduleError::Rates { .. }), "{error}");
-        }
-        let short = LearningRateConfig {
-            decay_samples: 10,
-            ..valid
-        };
-        assert_eq!(
-            LearningRateSchedule::new(short).unwrap_err().to_string(),
-            "the warm-up must end before the decay does: warm-up 10 samples, decay 10 samples; \
-             the nearest valid decay is 11 samples"
-        );
-        let constant = LearningRateConfig {
-            decay: LearningRateDecay::Constant,
-            ..short
-        };
-        assert!(LearningRateSchedule::new(constant).is_ok());
-    }
-
-    proptest! {
-        #[test]
-        fn the_rate_stays_in_bounds_and_never_rises_behind_the_warm_up(
-            warm_up in 0u64..100,
-            decay in 1u64..1000,
-            cosine: bool,
-        ) {
-            let style = [LearningRateDecay::Linear, LearningRateDecay::Cosine][usize::from(cosine)];
-            let schedule = LearningRateSchedule::new(LearningRateConfig {
-                warm_up_samples: warm_up,
-                decay_samples: warm_up + decay,
-                ..config(style)
-            })
-            .unwrap();
-            let rates: Vec<f64> = (warm_up..warm_up + decay + 2)
-                .map(|samples| schedule.learning_rate(samples))
-                .collect();
-            prop_assert!(rates.iter().all(|rate| (0.1..=1.0).contains(rate)));
-            prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0]));
-        }
-    }
-}
+mod tests;

@@ -10,8 +10,8 @@ use burn::tensor::{Tensor, backend::Backend};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    LanguageModel, LearningRateSchedule, NonFiniteOrigin, RestoreError, TokenBatch, TrainingConfig,
-    TrainingConfigError, restore, snapshot,
+    BatchSizeSchedule, LanguageModel, LearningRateSchedule, NonFiniteOrigin, RestoreError, TokenBatch, TrainingConfig,
+    TrainingConfigError, WeightDecaySchedule, restore, snapshot,
 };
 use crate::checkpoint::{ArrayPart, Checkpoint};
 use crate::collectives::{CollectiveError, ReduceOp};
@@ -146,7 +146,11 @@ pub struct Trainer<B: PipelineBackend, M: AutodiffModule<B>> {
     /// Parameters of two dimensions and more, which decay, and the others: biases and norms.
     optimizer: ShardedOptimizer<B::InnerBackend, AdamW>,
     schedule: LearningRateSchedule,
+    weight_decay: WeightDecaySchedule,
+    batch_sizes: BatchSizeSchedule,
     executor: PipelineExecutor,
+    /// What `executor` is made of, but for the number of micro-batches.
+    stages: ScheduleConfig,
     timeline: Timeline,
     config: TrainingConfig,
     context: ParallelContext,
@@ -176,26 +180,32 @@ where
         device: &B::Device,
     ) -> Result<Self, TrainingError> {
         config.validate(context.grid(), context.is_sequence_parallel())?;
-        let schedule = ScheduleConfig {
+        let batch_sizes = config.batch_sizes().map_err(TrainingConfigError::from)?;
+        let data_parallel_size = context.grid().data_parallel_size();
+        let stages = ScheduleConfig {
             kind: options
                 .schedule
                 .unwrap_or_else(|| ScheduleKind::for_chunks(chunks.len())),
             num_stages: context.grid().pipeline_parallel_size(),
             num_chunks: chunks.len(),
-            num_micro_batches: config.num_micro_batches(context.grid().data_parallel_size())?,
+            num_micro_batches: batch_sizes.global_batch_size(0) / (config.micro_batch_size * data_parallel_size),
         };
-        let schedule = schedule.schedule().map_err(PipelineError::from)?;
+        config.validate_stages(&stages, data_parallel_size)?;
+        let schedule = stages.schedule().map_err(PipelineError::from)?;
         let ddp = DistributedDataParallel::new(chunks, context, options.data_parallel)?;
-        let optimizers = [config.weight_decay, 0.0].map(|decay| config.adamw(decay).build());
+        let optimizers = [config.weight_decay.start, 0.0].map(|decay| config.adamw(decay).build());
         let optimizer =
             ShardedOptimizer::with_groups(&ddp, optimizers.into(), |entry| usize::from(entry.dimensions() <= 1))?
                 .with_overlap_param_gather(options.overlap_param_gather);
         Ok(Self {
             executor: PipelineExecutor::new(schedule, context)?.with_timeline(&options.timeline),
+            stages,
+            batch_sizes,
             timeline: options.timeline,
             ddp,
             optimizer,
-            schedule: config.schedule().map_err(TrainingConfigError::from)?,
+            schedule: config.learning_rate_schedule().map_err(TrainingConfigError::from)?,
+            weight_decay: config.weight_decay_schedule().map_err(TrainingConfigError::from)?,
             config: config.clone(),
             context: context.clone(),
             device: device.clone(),
@@ -211,7 +221,7 @@ where
         self.ddp.module()
     }
 
-    /// The schedule of a step.
+    /// Carries out the last step's schedule, at first that of the first step.
     pub fn executor(&self) -> &PipelineExecutor {
         &self.executor
     }
@@ -271,7 +281,23 @@ where
         )?)
     }
 
-    /// Runs one optimiser step on this rank's micro-batches of a global batch.
+    /// Samples trained on, by all ranks together.
+    pub fn consumed_samples(&self) -> u64 {
+        self.consumed_samples
+    }
+
+    /// Samples of the next step, over all ranks.
+    pub fn global_batch_size(&self) -> usize {
+        self.batch_sizes.global_batch_size(self.consumed_samples)
+    }
+
+    /// Micro-batches that this rank takes in the next step.
+    pub fn num_micro_batches(&self) -> usize {
+        self.global_batch_size() / (self.config.micro_batch_size * self.context.grid().data_parallel_size())
+    }
+
+    /// Runs one optimiser step on this rank's micro-batches of a global batch, as many as
+    /// [`num_micro_batches`](Self::num_micro_batches) says.
     ///
     /// The loss is the sum of token losses over the number of tokens of the global batch, whatever the layout. With loss
     /// scaling, a step with a gradient that is not finite on some rank is skipped on all: parameters, the optimizer's state
@@ -282,11 +308,13 @@ where
     /// [`DistributedDataParallel::backward`] and [`DistributedDataParallel::gradients`]; two all-reduces of one number
     /// over the data-parallel group, one over the pipeline group, and those of
     /// [`ReducedGradients::global_norm`]; with loss scaling one of one number over the world; that of
-    /// [`ShardedOptimizer::step`].
+    /// [`ShardedOptimizer::step`]. Where a step has another number of micro-batches than the one before, an all-gather of
+    /// one number over the pipeline group.
     ///
     /// # Errors
-    /// When a token is none of the model's, every token is masked, a collective fails, the replicas differ, loss or
-    /// gradient are not finite without loss scaling, or a loss scale does not help.
+    /// When the micro-batches are more or less than they should be, a token is none of the model's, every token is masked,
+    /// a collective fails, the replicas differ, loss or gradient are not finite without loss scaling, or a loss scale does
+    /// not help.
     pub fn step(&mut self, micro_batches: &[MicroBatch]) -> Result<StepResult, TrainingError> {
         self.run_step(micro_batches, None)
     }
@@ -316,6 +344,8 @@ where
         inspect: Option<&mut dyn FnMut(&ReducedGradients)>,
     ) -> Result<StepResult, TrainingError> {
         self.timeline.set_step(self.iteration + 1);
+        self.fit_executor()?;
+        let global_batch_size = self.global_batch_size();
         let loss_scale = self.loss_scaler.as_ref().map_or(1.0, LossScaler::scale);
         let (local_loss, tokens) = self.backward(micro_batches, loss_scale)?;
         let timeline = self.timeline.clone();
@@ -349,14 +379,16 @@ where
             if self.config.clip_grad > 0.0 {
                 gradients.clip(grad_norm, self.config.clip_grad);
             }
+            let decay = self.weight_decay.weight_decay(self.schedule_samples);
             let (optimizer, ddp) = (&mut self.optimizer, &mut self.ddp);
+            optimizer.optimizers_mut()[0] = self.config.adamw(decay).build();
             timeline.measure(Activity::Optimizer, label, || {
                 optimizer.step(result.learning_rate, ddp, gradients)
             })?;
-            self.schedule_samples += self.config.global_batch_size as u64;
+            self.schedule_samples += global_batch_size as u64;
         }
         self.iteration += 1;
-        self.consumed_samples += self.config.global_batch_size as u64;
+        self.consumed_samples += global_batch_size as u64;
         let interval = self.config.replica_check_interval;
         if interval > 0 && self.iteration.is_multiple_of(interval) {
             self.ddp.check_replicas()?;
@@ -415,6 +447,20 @@ where
             return Err(TrainingError::NothingToValidate);
         }
         Ok(total[0] / total[1])
+    }
+
+    /// Makes the executor anew where the next step has another number of micro-batches than it was made for.
+    fn fit_executor(&mut self) -> Result<(), TrainingError> {
+        let num_micro_batches = self.num_micro_batches();
+        if num_micro_batches != self.executor.schedule().num_micro_batches {
+            let stages = ScheduleConfig {
+                num_micro_batches,
+                ..self.stages
+            };
+            let schedule = stages.schedule().map_err(PipelineError::from)?;
+            self.executor = PipelineExecutor::new(schedule, &self.context)?.with_timeline(&self.timeline);
+        }
+        Ok(())
     }
 
     /// Runs every micro-batch forward and backward; returns the sum of this rank's losses, zero but on the last stage,

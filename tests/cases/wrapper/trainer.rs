@@ -8,7 +8,9 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::DataParallelConfig;
 use burn_megatron::pipeline_parallel::{PipelineStage, StageOutput};
-use burn_megatron::training::{LanguageModel, LearningRateDecay, TokenBatch, Trainer, TrainerOptions, TrainingConfig};
+use burn_megatron::training::{
+    LanguageModel, LearningRateConfig, TokenBatch, Trainer, TrainerOptions, TrainingConfig, WeightDecayConfig,
+};
 
 use super::nets::{named, same_values};
 use super::{ALL, Check, check};
@@ -70,13 +72,10 @@ fn trainer(scene: &Scene, context: &ParallelContext) -> anyhow::Result<Trainer<B
         seq_length: 3,
         micro_batch_size: 1,
         global_batch_size: GLOBAL_BATCH as usize,
-        train_iters: 3,
-        lr: 1e-2,
-        min_lr: 0.0,
-        lr_decay_style: LearningRateDecay::Constant,
-        lr_decay_iters: None,
-        lr_warmup_iters: 0,
-        weight_decay: 0.0,
+        rampup_batch_size: None,
+        train_samples: 3 * GLOBAL_BATCH,
+        learning_rate: LearningRateConfig::constant(1e-2),
+        weight_decay: WeightDecayConfig::constant(0.0),
         clip_grad: 0.0,
         adam_beta1: 0.9,
         adam_beta2: 0.95,

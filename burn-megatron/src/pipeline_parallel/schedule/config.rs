@@ -68,7 +68,23 @@ impl ScheduleConfig {
     /// interleaved schedule when p or v is 1, or unless p <= g <= m with m mod g either 0 or at least p. The message
     /// gives the rule, the values and the nearest valid ones.
     pub fn schedule(&self) -> Result<Schedule, ScheduleError> {
+        self.validate()?;
         let sizes = self.sizes()?;
+        Ok(match self.kind {
+            ScheduleKind::GPipe => generate::gpipe(sizes),
+            ScheduleKind::OneForwardOneBackward => generate::one_forward_one_backward(sizes),
+            ScheduleKind::Interleaved { group_size } => {
+                generate::interleaved(sizes, group_size.unwrap_or(self.num_stages))
+            }
+        })
+    }
+
+    /// Checks that there is a training schedule, without making it.
+    ///
+    /// # Errors
+    /// As [`schedule`](Self::schedule).
+    pub fn validate(&self) -> Result<(), ScheduleError> {
+        self.sizes()?;
         match self.kind {
             ScheduleKind::GPipe | ScheduleKind::OneForwardOneBackward if self.num_chunks > 1 => {
                 Err(ScheduleError::SeveralChunks {
@@ -76,13 +92,8 @@ impl ScheduleConfig {
                     num_chunks: self.num_chunks,
                 })
             }
-            ScheduleKind::GPipe => Ok(generate::gpipe(sizes)),
-            ScheduleKind::OneForwardOneBackward => Ok(generate::one_forward_one_backward(sizes)),
-            ScheduleKind::Interleaved { group_size } => {
-                let group_size = group_size.unwrap_or(self.num_stages);
-                self.check_interleaved(group_size)?;
-                Ok(generate::interleaved(sizes, group_size))
-            }
+            ScheduleKind::GPipe | ScheduleKind::OneForwardOneBackward => Ok(()),
+            ScheduleKind::Interleaved { group_size } => self.check_interleaved(group_size.unwrap_or(self.num_stages)),
         }
     }
 

@@ -1,0 +1,111 @@
+//! Flags of the model's sizes and element type.
+
+use burn::tensor::DType;
+use clap::{Args, ValueEnum};
+use models::gpt::{GptConfig, GptPreset};
+
+use super::RecomputeArguments;
+
+/// The model's sizes. The defaults are those of a small model that two cores train in minutes.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Model")]
+pub struct ModelArguments {
+    /// A well-known size; the flags below override parts of it
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(GptPreset::ALL.map(|preset| preset.name)))]
+    pub model_size: Option<String>,
+    /// Transformer layers [default: 4]
+    #[arg(long, value_name = "N")]
+    pub num_layers: Option<usize>,
+    /// Size of each token [default: 256]
+    #[arg(long, value_name = "N")]
+    pub hidden_size: Option<usize>,
+    /// Attention heads [default: 4]
+    #[arg(long, value_name = "N")]
+    pub num_attention_heads: Option<usize>,
+    /// Tokens per sample [default: 128, or the preset's]
+    #[arg(long, value_name = "N")]
+    pub seq_length: Option<usize>,
+    /// Rows of the embedding with padding [default: the next multiple of 128 * tensor size]; changes no result
+    #[arg(long, value_name = "N")]
+    pub padded_vocab_size: Option<usize>,
+    /// Standard deviation of the weights at the start
+    #[arg(long, value_name = "X", default_value_t = 0.02)]
+    pub init_method_std: f64,
+    /// Give the output head weights of its own
+    #[arg(long)]
+    pub untie_embeddings_and_output_weights: bool,
+    /// Probability with which an element of a hidden state falls
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub hidden_dropout: f64,
+    /// Probability with which an attention weight falls
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub attention_dropout: f64,
+    /// Element type of parameters and arithmetic
+    #[arg(long, value_enum, default_value_t = Dtype::F32)]
+    pub dtype: Dtype,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub recompute: RecomputeArguments,
+}
+
+/// An element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Dtype {
+    /// 32-bit floats.
+    F32,
+    /// 64-bit floats, the sharpest comparison.
+    F64,
+}
+
+impl From<Dtype> for DType {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F32 => DType::F32,
+            Dtype::F64 => DType::F64,
+        }
+    }
+}
+
+impl ModelArguments {
+    /// The model of these flags for a tokenizer's vocabulary.
+    pub fn config(&self, vocab_size: usize) -> GptConfig {
+        let base = match self.model_size.as_deref().and_then(GptPreset::named) {
+            Some(preset) => preset.config(),
+            None => GptConfig::new(4, 256, 4, 128, vocab_size),
+        };
+        GptConfig {
+            n_layers: self.num_layers.unwrap_or(base.n_layers),
+            d_model: self.hidden_size.unwrap_or(base.d_model),
+            n_heads: self.num_attention_heads.unwrap_or(base.n_heads),
+            max_seq_length: self.seq_length.unwrap_or(base.max_seq_length),
+            vocab_size,
+            padded_vocab_size: self.padded_vocab_size,
+            tied_embeddings: !self.untie_embeddings_and_output_weights,
+            hidden_dropout: self.hidden_dropout,
+            attention_dropout: self.attention_dropout,
+            init_deviation: self.init_method_std,
+            recompute_attention: self.recompute.recomputes_attention(),
+            layer_recompute: self.recompute.layers(),
+            ..base
+        }
+    }
+
+    /// Checks what the model's own validation does not.
+    ///
+    /// # Errors
+    /// When a probability is outside `[0, 1)`, or a deviation is negative or not a number.
+    pub fn validate(&self) -> anyhow::Result<()> {
+        for (flag, value) in [
+            ("--hidden-dropout", self.hidden_dropout),
+            ("--attention-dropout", self.attention_dropout),
+        ] {
+            anyhow::ensure!((0.0..1.0).contains(&value), "{flag} must lie in [0, 1), got {value}");
+        }
+        let deviation = self.init_method_std;
+        anyhow::ensure!(
+            deviation.is_finite() && deviation >= 0.0,
+            "--init-method-std must be finite and not negative, got {deviation}"
+        );
+        self.recompute.validate()
+    }
+}

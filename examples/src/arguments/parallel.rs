@@ -1,0 +1,214 @@
+//! Flags that lay the ranks out, join them to a job and connect them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use burn_megatron::launch::{JoinOptions, Nodes};
+use burn_megatron::pipeline_parallel::LayerSizes;
+use burn_megatron::topology::ParallelConfig;
+use clap::Args;
+
+use super::StageArguments;
+
+/// How the ranks share the work.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Parallelism")]
+pub struct ParallelArguments {
+    /// Ranks that share each layer
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub tensor_model_parallel_size: usize,
+    /// Shard the activations between tensor-parallel regions along the tokens
+    #[arg(long)]
+    pub sequence_parallel: bool,
+    /// Stages that the layers are cut into, each on ranks of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub pipeline_model_parallel_size: usize,
+    /// Layers of each chunk, where a stage has several chunks [default: one chunk per stage]
+    #[arg(long, value_name = "N", conflicts_with_all = ["num_virtual_stages_per_pipeline_rank", "pipeline_model_parallel_layout", "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"])]
+    pub num_layers_per_virtual_pipeline_stage: Option<usize>,
+    /// Chunks per stage [default: 1]
+    #[arg(long, value_name = "N")]
+    pub num_virtual_stages_per_pipeline_rank: Option<usize>,
+    /// Ranks in all [default: tensor-model-parallel size * pipeline-model-parallel size]; those beyond one model see
+    /// different samples
+    #[arg(long, value_name = "N")]
+    pub world_size: Option<usize>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub stages: StageArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub communication: CommunicationArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub nodes: NodeArguments,
+}
+
+/// One launcher per node, for a job on several that no other launcher starts.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Several nodes (with BURN_MEGATRON_JOB_TOKEN the same secret on each)")]
+pub struct NodeArguments {
+    /// Nodes; this program is started once on each, and starts its share of the ranks
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub nnodes: usize,
+    /// This node's number, from 0
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub node_rank: usize,
+    /// Name or address of node 0, by which every node reaches it
+    #[arg(long, value_name = "HOST")]
+    pub master_addr: Option<String>,
+    /// Port on node 0 where the ranks meet
+    #[arg(long, value_name = "PORT", default_value_t = 29500, value_parser = clap::value_parser!(u16).range(1..))]
+    pub master_port: u16,
+    /// Interface to listen on: a name, an address or a network such as 10.0.0.0/8 [default: loopback on one node, else
+    /// the one that reaches node 0]
+    #[arg(long, value_name = "INTERFACE", env = "BURN_MEGATRON_INTERFACE")]
+    pub interface: Option<String>,
+}
+
+/// How the ranks talk to each other.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Parallelism")]
+pub struct CommunicationArguments {
+    /// The longest wait for another rank
+    #[arg(long, value_name = "MINUTES", default_value_t = 10.0)]
+    pub distributed_timeout_minutes: f64,
+    /// The longest silence of a rank, or of the node that hosts the store; at most three quarters of the timeout count
+    /// [default: 30]
+    #[arg(long, value_name = "SECONDS", env = "BURN_MEGATRON_HEARTBEAT_LIMIT_SECS")]
+    pub heartbeat_limit_secs: Option<f64>,
+    /// Elements per gradient bucket [default: the larger of 40000000 and 1000000 per data-parallel rank]
+    #[arg(long, value_name = "N")]
+    pub ddp_bucket_size: Option<usize>,
+    /// Write each rank's last collectives to this folder on failure and on SIGUSR1, for the example flight_recorder
+    #[arg(long, value_name = "DIR")]
+    pub flight_recorder: Option<PathBuf>,
+}
+
+impl ParallelArguments {
+    /// The sizes of the axes.
+    pub fn config(&self) -> ParallelConfig {
+        ParallelConfig {
+            tensor_parallel_size: self.tensor_model_parallel_size,
+            pipeline_parallel_size: self.pipeline_model_parallel_size,
+            sequence_parallel: self.sequence_parallel,
+        }
+    }
+
+    /// The number of ranks.
+    pub fn world_size(&self) -> usize {
+        let model = self
+            .tensor_model_parallel_size
+            .saturating_mul(self.pipeline_model_parallel_size);
+        self.world_size.unwrap_or(model)
+    }
+
+    /// The stages, their chunks and the layers that they share.
+    ///
+    /// # Errors
+    /// When the layers do not divide into chunks of the size that was asked for, with the nearest valid sizes.
+    pub fn layer_sizes(&self, n_layers: usize) -> anyhow::Result<LayerSizes> {
+        let num_stages = self.pipeline_model_parallel_size;
+        let num_chunks = match self.num_layers_per_virtual_pipeline_stage {
+            None => self.num_virtual_stages_per_pipeline_rank.unwrap_or(1),
+            Some(each) => {
+                let per_stage = n_layers / num_stages.max(1);
+                let is_valid = |each: usize| {
+                    let divisor = each.saturating_mul(num_stages);
+                    divisor > 0 && n_layers.is_multiple_of(divisor)
+                };
+                let nearest: Vec<String> = (1..=per_stage)
+                    .filter(|&n| is_valid(n))
+                    .map(|n| n.to_string())
+                    .collect();
+                anyhow::ensure!(
+                    is_valid(each),
+                    "--num-layers-per-virtual-pipeline-stage must divide the layers of each stage, {n_layers} / \
+                     {num_stages}, got {each}; valid values are {}",
+                    if nearest.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        nearest.join(", ")
+                    }
+                );
+                per_stage / each
+            }
+        };
+        Ok(LayerSizes {
+            n_layers,
+            num_stages,
+            num_chunks,
+        })
+    }
+}
+
+impl Default for NodeArguments {
+    /// One node.
+    fn default() -> Self {
+        Self {
+            nnodes: 1,
+            node_rank: 0,
+            master_addr: None,
+            master_port: 29500,
+            interface: None,
+        }
+    }
+}
+
+impl NodeArguments {
+    /// This launcher's place among those of all nodes; `None` for one node.
+    ///
+    /// # Errors
+    /// When there are several nodes and no address of node 0.
+    pub fn nodes(&self) -> anyhow::Result<Option<Nodes>> {
+        if self.nnodes == 1 && self.node_rank == 0 {
+            return Ok(None);
+        }
+        let address = self.master_addr.clone().with_context(|| {
+            format!(
+                "--nnodes {} needs --master-addr: the name or address of node 0",
+                self.nnodes
+            )
+        })?;
+        Ok(Some(Nodes {
+            count: self.nnodes,
+            rank: self.node_rank,
+            master_addr: address,
+            master_port: self.master_port,
+        }))
+    }
+}
+
+impl CommunicationArguments {
+    /// How this process joins its job.
+    ///
+    /// # Errors
+    /// As [`timeout`](Self::timeout); when the heartbeats' limit is not from 0.5 to 86400 seconds.
+    pub fn join_options(&self) -> anyhow::Result<JoinOptions> {
+        let limit = self.heartbeat_limit_secs;
+        anyhow::ensure!(
+            limit.is_none_or(|limit| (0.5..=86400.0).contains(&limit)),
+            "--heartbeat-limit-secs must lie between 0.5 and 86400, got {}",
+            limit.unwrap_or_default()
+        );
+        Ok(JoinOptions {
+            heartbeat_limit: limit.map(Duration::from_secs_f64),
+            flight_recorder_folder: self.flight_recorder.clone(),
+            ..JoinOptions::with_timeout(self.timeout()?)
+        })
+    }
+
+    /// The longest wait for another rank.
+    ///
+    /// # Errors
+    /// When it is not a positive number of minutes, below a year.
+    pub fn timeout(&self) -> anyhow::Result<Duration> {
+        let minutes = self.distributed_timeout_minutes;
+        anyhow::ensure!(
+            minutes > 0.0 && minutes < 60.0 * 24.0 * 366.0,
+            "--distributed-timeout-minutes must lie above 0 and below a year, got {minutes}"
+        );
+        Ok(Duration::from_secs_f64(minutes * 60.0))
+    }
+}
