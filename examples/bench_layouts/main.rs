@@ -173,7 +173,7 @@ fn run_rank(training: &TrainingArguments, log: &Path) -> anyhow::Result<()> {
 }
 
 fn train(arguments: &TrainingArguments, log: &Path, world: &World) -> anyhow::Result<()> {
-    set_dtype(arguments.model.dtype)?;
+    set_dtype(arguments.precision.dtype())?;
     let seed = u64::from(arguments.optimization.seed);
     let context = ParallelContext::connect(world, &arguments.parallel.config(), &GroupOptions::default(), seed)?;
     let mut session = Session::new(arguments, &context)?;

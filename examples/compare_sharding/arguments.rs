@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use clap::builder::ArgPredicate;
 use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
 use examples::arguments::{
-    CommunicationArguments, DataArguments, LoggingArguments, ModelArguments, NodeArguments, OptimizationArguments,
-    ParallelArguments, RecomputeArguments, StageArguments, TrainingArguments,
+    CheckpointArguments, CommunicationArguments, DataArguments, Dtype, LoggingArguments, ModelArguments, NodeArguments,
+    OptimizationArguments, ParallelArguments, PrecisionArguments, RecomputeArguments, StageArguments,
+    TrainingArguments,
 };
 
 use examples::layout::Layout;
@@ -77,6 +78,8 @@ pub struct Arguments {
     #[command(flatten)]
     model: ModelArguments,
     #[command(flatten)]
+    pub precision: PrecisionArguments,
+    #[command(flatten)]
     data: DataArguments,
     #[command(flatten)]
     optimization: OptimizationArguments,
@@ -136,6 +139,18 @@ impl Arguments {
         Ok(())
     }
 
+    /// Checks that runs in this element type can be compared.
+    ///
+    /// # Errors
+    /// When it has 16 bits, whose rounding hides faults.
+    pub fn validate_precision(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            matches!(self.precision.dtype(), Dtype::F32 | Dtype::F64),
+            "layouts are compared in f32 or f64 (--dtype f64 is the sharpest): what 16 bits round away would hide a fault"
+        );
+        Ok(())
+    }
+
     /// The arguments of a run in one layout.
     pub fn training(&self, layout: &Layout) -> TrainingArguments {
         TrainingArguments {
@@ -156,6 +171,8 @@ impl Arguments {
             model: self.model.clone(),
             data: self.data.clone(),
             optimization: self.optimization.clone(),
+            precision: self.precision.clone(),
+            checkpoints: CheckpointArguments::default(),
             // Replicas are compared with the one-rank run after every step, all of them.
             logging: LoggingArguments {
                 log_interval: 1,

@@ -75,7 +75,7 @@ fn compare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .context("cannot make a folder for recordings: set TMPDIR to a folder with space")?;
 
     let training = arguments.reference();
-    let dtype = training.model.dtype;
+    let dtype = training.precision.dtype();
     let rules = Rules {
         tolerance: Tolerance::of(dtype.into()),
         num_parameters: training.model.config(ByteTokenizer::VOCABULARY_SIZE).num_parameters(),
@@ -119,6 +119,7 @@ fn compare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// Finds layouts that do not fit before anything is started.
 fn validate(arguments: &Arguments) -> anyhow::Result<()> {
     arguments.validate_stages()?;
+    arguments.validate_precision()?;
     let flags = arguments.reference();
     flags.validate()?;
     for (index, layout) in arguments.layouts.iter().enumerate() {

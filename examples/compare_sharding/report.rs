@@ -165,7 +165,7 @@ impl Report {
 pub fn describe(arguments: &TrainingArguments, num_parameters: usize) -> String {
     let model = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE);
     let optimization = &arguments.optimization;
-    let dtype = arguments.model.dtype.to_possible_value();
+    let dtype = arguments.precision.dtype().to_possible_value();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
         "{}, {} steps of {}{} samples of {} tokens; GPT with {} layers, {} features, {} heads: {num_parameters} \
@@ -224,6 +224,8 @@ pub(crate) mod tests {
             loss: 5.0 / step as f64 + shift,
             grad_norm: 1.0,
             learning_rate: 1e-3,
+            loss_scale: 1.0,
+            is_skipped: false,
             tokens_per_second: if step <= 2 { 1.0 } else { 100.0 * step as f64 },
             step_seconds: 1.0,
             model_flops_per_second: 1.0,

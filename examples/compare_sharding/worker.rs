@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments, layout: &Layout) -> anyhow::Result<ExitCode> {
 
 fn train(arguments: &TrainingArguments, folder: &Path, told: Option<&str>, world: &World) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::install()?;
-    set_dtype(arguments.model.dtype)?;
+    set_dtype(arguments.precision.dtype())?;
     let seed = u64::from(arguments.optimization.seed);
     let context = ParallelContext::connect(world, &arguments.parallel.config(), &GroupOptions::default(), seed)?;
     let mut session = Session::with_prepared_model(arguments, &context, |chunks| {

@@ -18,6 +18,7 @@ use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use burn_megatron::training::preflight;
 use clap::Parser;
 use examples::arguments::TrainingArguments;
+use examples::checkpointing::Checkpointing;
 use examples::launching::enter;
 use examples::progress::{JsonLines, Progress};
 use examples::session::{Session, StopReason, set_dtype};
@@ -73,7 +74,7 @@ fn run(
 
 /// Connects this rank's groups and compares what the ranks are about to do.
 fn connect(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ParallelContext> {
-    set_dtype(arguments.model.dtype)?;
+    set_dtype(arguments.precision.dtype())?;
     let context = ParallelContext::connect(
         world,
         &arguments.parallel.config(),
@@ -104,12 +105,15 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
     let logging = &arguments.logging;
     let context = connect(arguments, world)?;
     let is_first = world.rank() == 0;
+    // Before the checkpoint to go on with is looked for: no other run is to replace it meanwhile.
+    let mut checkpointing = Checkpointing::new(&arguments.checkpoints, world, &context)?;
+    let mut session = Session::new(arguments, &context)?;
+    let first_step = session.iteration() + 1;
     let mut log = match &logging.log_jsonl {
-        Some(path) if is_first => Some(JsonLines::create(path)?),
+        Some(path) if is_first => Some(JsonLines::go_on(path, session.iteration())?),
         _ => None,
     };
     let recorder = Recorder::new(logging, world.rank())?;
-    let mut session = Session::new(arguments, &context)?;
     let num_steps = session.num_steps();
     let mut progress = is_first.then(|| Progress::new(num_steps, logging.log_interval));
     if let Some(progress) = &progress {
@@ -130,8 +134,11 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
             summary.num_documents.1,
         ));
     }
+    if let (Some(progress), true) = (&progress, first_step > 1) {
+        progress.line(&format!("going on behind step {}", session.iteration()));
+    }
     let validates = logging.eval_iters > 0;
-    for step in 1..=num_steps {
+    for step in first_step..=num_steps {
         if let Some(recorder) = &recorder {
             recorder.before_step(step, &session)?;
         }
@@ -163,6 +170,12 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
             .map(|recorder| recorder.after_step(step, reason.is_some(), &session));
         if let (Some(Some(measured)), Some(progress)) = (measured.transpose()?, &progress) {
             progress.line(&measured);
+        }
+        if let Some(checkpointing) = &mut checkpointing
+            && checkpointing.after_step(&session, reason.is_some() || step == num_steps)?
+            && let Some(progress) = &progress
+        {
+            progress.line(&format!("step {step} | saved"));
         }
         if let Some(reason) = reason {
             if let Some(progress) = &progress {

@@ -1,6 +1,7 @@
 //! What the example programs share: flags, and a training session on one rank.
 
 pub mod arguments;
+pub mod checkpointing;
 pub mod launching;
 pub mod layout;
 pub mod progress;

@@ -133,6 +133,33 @@ impl JsonLines {
         })
     }
 
+    /// Opens the file of a run that goes on behind a step: the lines of later steps are dropped, for they will come again.
+    /// Creates it where there is none, or where the run begins.
+    ///
+    /// # Errors
+    /// When it cannot be read or written, naming it.
+    pub fn go_on(path: &Path, step: u64) -> anyhow::Result<Self> {
+        if step == 0 || !path.exists() {
+            return Self::create(path);
+        }
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let is_before = |line: &&str| {
+            let object: Option<serde_json::Value> = serde_json::from_str(line).ok();
+            object.is_some_and(|object| object["step"].as_u64().is_some_and(|found| found <= step))
+        };
+        let kept: String = text.lines().filter(is_before).flat_map(|line| [line, "\n"]).collect();
+        // Whole or not at all, as everything that a run that goes on depends on.
+        let beside = path.with_extension("jsonl.tmp");
+        std::fs::write(&beside, kept)
+            .and_then(|()| std::fs::rename(&beside, path))
+            .with_context(|| format!("cannot write metrics to {}", path.display()))?;
+        let file = std::fs::OpenOptions::new().append(true).open(path);
+        Ok(Self {
+            file: std::io::BufWriter::new(file.with_context(|| format!("cannot write metrics to {}", path.display()))?),
+            path: path.to_owned(),
+        })
+    }
+
     /// Writes one object, whole, so that a reader sees every finished step.
     ///
     /// # Errors

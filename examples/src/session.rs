@@ -11,6 +11,7 @@ use anyhow::{Context as _, ensure};
 use burn::backend::Autodiff;
 use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
 use burn_flex::{Flex, FlexDevice};
+use burn_megatron::checkpoint::{ArrayPart, Checkpoint};
 use burn_megatron::collectives::ReduceOp;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{
@@ -27,7 +28,8 @@ use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, T
 use models::gpt::{Gpt, GptConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::arguments::{DataArguments, Dtype, TrainingArguments};
+use crate::arguments::{CheckpointArguments, DataArguments, Dtype, TrainingArguments};
+use crate::checkpointing::{self, DataState, RunState};
 
 /// The backend that the programs train on.
 pub type TrainingBackend = Autodiff<Flex>;
@@ -44,6 +46,7 @@ pub struct Session {
     model: GptConfig,
     training: TrainingConfig,
     loader: Loader,
+    data: DataState,
     documents: Arc<TokenDocuments>,
     split: DocumentSplit,
     num_steps: u64,
@@ -108,11 +111,7 @@ pub struct SessionSummary {
 /// # Errors
 /// When tensors have been made already.
 pub fn set_dtype(dtype: Dtype) -> anyhow::Result<()> {
-    let dtype = match dtype {
-        Dtype::F32 => FloatDType::F32,
-        Dtype::F64 => FloatDType::F64,
-    };
-    set_default_dtypes::<Flex>(&FlexDevice, dtype, IntDType::I32)
+    set_default_dtypes::<Flex>(&FlexDevice, FloatDType::from(dtype), IntDType::I32)
         .map_err(|error| anyhow::anyhow!("cannot set the element type: {error:?}"))
 }
 
@@ -149,6 +148,7 @@ impl Session {
 
         let corpus = Corpus::load(&corpus_config(&arguments.data)?)?;
         check_same_text(&corpus, context)?;
+        let text_hash = corpus.hash();
         // One book must be split for validation, too.
         let corpus = corpus.with_documents(MIN_DOCUMENTS);
         let documents = Arc::new(TokenDocuments::from_corpus(&corpus, &ByteTokenizer));
@@ -163,21 +163,35 @@ impl Session {
             documents.clone(),
             split.train.clone(),
         )?;
-        let loader = start_loader(dataset, &training, context, num_samples)?;
 
         let device = FlexDevice;
         let sizes = arguments.parallel.layer_sizes(model.n_layers)?;
         let stages = &arguments.parallel.stages;
         let chunks = prepare(model.init_stage(&stages.layers(sizes)?, &device, context)?);
-        let bucket_size = arguments.parallel.communication.ddp_bucket_size;
+        let communication = &arguments.parallel.communication;
         let kind = stages.schedule(sizes.num_chunks)?;
         let options = TrainerOptions {
-            data_parallel: DataParallelConfig::new().with_bucket_size(bucket_size),
+            data_parallel: DataParallelConfig::new()
+                .with_bucket_size(communication.ddp_bucket_size)
+                .with_shard_gradients(communication.use_distributed_optimizer)
+                .with_overlap_grad_reduce(communication.overlap_grad_reduce),
+            overlap_param_gather: communication.overlap_param_gather,
             schedule: Some(kind),
+            loss_scale: arguments.precision.loss_scale(),
             timeline: Timeline::default(),
         };
         let timeline = options.timeline.clone();
-        let trainer = Trainer::new(chunks, &training, options, context, &device)?;
+        let mut trainer = Trainer::new(chunks, &training, options, context, &device)?;
+        let data = DataState {
+            hash: format!("{text_hash:016x}"),
+            train_samples: training.train_samples,
+            seq_length: training.seq_length,
+            seed: training.seed,
+        };
+        if let Some(checkpoint) = checkpointing::find(&arguments.checkpoints, context)? {
+            resume(&mut trainer, &checkpoint, &arguments.checkpoints, &model, &data)?;
+        }
+        let loader = start_loader(dataset, &training, context, num_samples, trainer.consumed_samples())?;
         Ok(Self {
             trainer,
             timeline,
@@ -186,6 +200,7 @@ impl Session {
             model,
             training,
             loader,
+            data,
             documents,
             split,
             num_steps,
@@ -244,6 +259,25 @@ impl Session {
         self.num_steps
     }
 
+    /// Steps taken, those before a checkpoint that this run went on with too.
+    pub fn iteration(&self) -> u64 {
+        self.trainer.iteration()
+    }
+
+    /// What a checkpoint has besides its arrays.
+    pub fn state(&self) -> RunState {
+        RunState {
+            trainer: self.trainer.state(),
+            model: self.model.clone(),
+            data: self.data.clone(),
+        }
+    }
+
+    /// This rank's part of a checkpoint's arrays.
+    pub fn snapshot(&self) -> Vec<ArrayPart> {
+        self.trainer.snapshot()
+    }
+
     /// Runs one step and returns its metrics, the same on every rank.
     ///
     /// # Communication
@@ -252,7 +286,7 @@ impl Session {
     /// # Errors
     /// As [`Trainer::step`]; when the data end.
     pub fn step(&mut self) -> anyhow::Result<StepMetrics> {
-        self.step_inspected(|_| {})
+        self.run_step(None)
     }
 
     /// Runs one step, showing its gradients to `inspect` after finalisation and before clipping. The step's time in
@@ -260,7 +294,11 @@ impl Session {
     ///
     /// # Errors
     /// As [`step`](Self::step).
-    pub fn step_inspected(&mut self, inspect: impl FnOnce(&ReducedGradients)) -> anyhow::Result<StepMetrics> {
+    pub fn step_inspected(&mut self, mut inspect: impl FnMut(&ReducedGradients)) -> anyhow::Result<StepMetrics> {
+        self.run_step(Some(&mut inspect))
+    }
+
+    fn run_step(&mut self, inspect: Option<&mut dyn FnMut(&ReducedGradients)>) -> anyhow::Result<StepMetrics> {
         let started = Instant::now();
         let sent_before = self.context.bytes_communicated();
         let blocked_before = self.context.time_blocked();
@@ -273,11 +311,14 @@ impl Session {
             self.trainer.iteration()
         );
         let mut inspected = Duration::ZERO;
-        let result = self.trainer.step_inspected(&micro_batches, |gradients| {
-            let started = Instant::now();
-            inspect(gradients);
-            inspected = started.elapsed();
-        })?;
+        let result = match inspect {
+            None => self.trainer.step(&micro_batches)?,
+            Some(inspect) => self.trainer.step_inspected(&micro_batches, |gradients| {
+                let started = Instant::now();
+                inspect(gradients);
+                inspected = started.elapsed();
+            })?,
+        };
         let elapsed = started.elapsed() - inspected;
         let waiting = self.context.time_blocked() - blocked_before;
         self.time.waiting += waiting;
@@ -298,6 +339,8 @@ impl Session {
             loss: result.loss,
             grad_norm: result.grad_norm,
             learning_rate: result.learning_rate,
+            loss_scale: result.loss_scale,
+            is_skipped: result.is_skipped,
             tokens_per_second: tokens as f64 / step_seconds,
             step_seconds,
             model_flops_per_second: self.flops_per_step(global_batch_size) / step_seconds,
@@ -325,7 +368,7 @@ impl Session {
             self.split.validation.clone(),
         )
         .context("the validation text")?;
-        let loader = start_loader(dataset, &self.training, &self.context, num_samples)?;
+        let loader = start_loader(dataset, &self.training, &self.context, num_samples, 0)?;
         let micro_batches = loader.collect::<Result<Vec<_>, _>>()?;
         Ok(self.trainer.evaluate(micro_batches)?)
     }
@@ -369,6 +412,27 @@ impl Session {
     }
 }
 
+/// Goes on where a checkpoint was made, or begins anew with its parameters.
+fn resume(
+    trainer: &mut Trainer<TrainingBackend, Gpt<TrainingBackend>>,
+    checkpoint: &Checkpoint,
+    flags: &CheckpointArguments,
+    model: &GptConfig,
+    data: &DataState,
+) -> anyhow::Result<()> {
+    let path = checkpoint.path();
+    let state: RunState = serde_json::from_value(checkpoint.state().clone())
+        .with_context(|| format!("{} is no checkpoint of this program", path.display()))?;
+    state.check_model(path, model)?;
+    if flags.finetune {
+        return Ok(trainer.restore_parameters(checkpoint)?);
+    }
+    if !flags.allow_data_change {
+        state.check_data(path, data)?;
+    }
+    Ok(trainer.restore(checkpoint, &state.trainer)?)
+}
+
 fn corpus_config(arguments: &DataArguments) -> anyhow::Result<CorpusConfig> {
     let mut config = match arguments.data_path.is_empty() {
         true => CorpusConfig::cargo_registry()?,
@@ -383,10 +447,11 @@ fn start_loader(
     training: &TrainingConfig,
     context: &ParallelContext,
     num_samples: u64,
+    consumed_samples: u64,
 ) -> anyhow::Result<Loader> {
     let sampler = Sampler::new(SamplerConfig {
         num_samples,
-        consumed_samples: 0,
+        consumed_samples,
         micro_batch_size: training.micro_batch_size,
         data_parallel_size: context.grid().data_parallel_size(),
         data_parallel_rank: context.coordinates().data,

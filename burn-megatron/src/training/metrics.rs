@@ -17,6 +17,10 @@ pub struct StepMetrics {
     pub grad_norm: f64,
     /// Learning rate of the step.
     pub learning_rate: f64,
+    /// What the loss was multiplied by for the backward pass; 1 without loss scaling.
+    pub loss_scale: f64,
+    /// Whether a gradient was not finite, so that the step changed nothing but the loss scale.
+    pub is_skipped: bool,
     /// Tokens of the global batch over the step's time.
     pub tokens_per_second: f64,
     /// The step's time, the slowest rank's waiting included.

@@ -2,17 +2,20 @@
 //!
 //! Parsed by the programs, turned into the library's configurations here.
 
+mod checkpointing;
 mod data;
 mod learning_rate;
 mod logging;
 mod model;
 mod optimization;
 mod parallel;
+mod precision;
 mod stages;
 
 use std::ops::Range;
 use std::path::PathBuf;
 
+use burn::tensor::DType;
 use burn_megatron::data::ByteTokenizer;
 use burn_megatron::launch::Environment;
 use burn_megatron::pipeline_parallel::schedule::ScheduleConfig;
@@ -24,12 +27,14 @@ use clap::Args;
 use models::gpt::MemorySetting;
 
 use crate::progress::bytes;
+pub use checkpointing::CheckpointArguments;
 pub use data::DataArguments;
 pub use learning_rate::{DecayStyle, LearningRateArguments, WsdDecayStyle};
 pub use logging::LoggingArguments;
-pub use model::{Dtype, ModelArguments};
+pub use model::ModelArguments;
 pub use optimization::{OptimizationArguments, WeightDecayStyle};
 pub use parallel::{CommunicationArguments, NodeArguments, ParallelArguments};
+pub use precision::{Dtype, PrecisionArguments};
 pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, StageArguments};
 
 /// Everything a training program takes.
@@ -49,6 +54,12 @@ pub struct TrainingArguments {
     pub optimization: OptimizationArguments,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub precision: PrecisionArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub checkpoints: CheckpointArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub logging: LoggingArguments,
 }
 
@@ -66,6 +77,8 @@ impl TrainingArguments {
         self.logging
             .validate_profile(&batch_sizes, self.optimization.num_steps()?)?;
         self.model.validate()?;
+        self.precision.validate()?;
+        self.checkpoints.validate()?;
         let model = self.model.config(ByteTokenizer::VOCABULARY_SIZE);
         model.validate(&parallel)?;
         let training = self.training_config(model.max_seq_length)?;
@@ -86,10 +99,7 @@ impl TrainingArguments {
             layers: &layers,
             schedule: &schedule,
             micro_batch_size: self.optimization.micro_batch_size,
-            element_bytes: match self.model.dtype {
-                Dtype::F32 => 4,
-                Dtype::F64 => 8,
-            },
+            element_bytes: DType::from(self.precision.dtype()).size(),
         });
         let machine = machine_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
         check_memory(&stage_bytes, &grid, self.local_ranks(&grid)?, machine)

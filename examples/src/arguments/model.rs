@@ -1,7 +1,6 @@
-//! Flags of the model's sizes and element type.
+//! Flags of the model's sizes.
 
-use burn::tensor::DType;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use models::gpt::{GptConfig, GptPreset};
 
 use super::RecomputeArguments;
@@ -40,30 +39,9 @@ pub struct ModelArguments {
     /// Probability with which an attention weight falls
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub attention_dropout: f64,
-    /// Element type of parameters and arithmetic
-    #[arg(long, value_enum, default_value_t = Dtype::F32)]
-    pub dtype: Dtype,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub recompute: RecomputeArguments,
-}
-
-/// An element type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Dtype {
-    /// 32-bit floats.
-    F32,
-    /// 64-bit floats, the sharpest comparison.
-    F64,
-}
-
-impl From<Dtype> for DType {
-    fn from(dtype: Dtype) -> Self {
-        match dtype {
-            Dtype::F32 => DType::F32,
-            Dtype::F64 => DType::F64,
-        }
-    }
 }
 
 impl ModelArguments {

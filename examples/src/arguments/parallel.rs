@@ -81,6 +81,15 @@ pub struct CommunicationArguments {
     /// Elements per gradient bucket [default: the larger of 40000000 and 1000000 per data-parallel rank]
     #[arg(long, value_name = "N")]
     pub ddp_bucket_size: Option<usize>,
+    /// Share the optimizer's state out over the data-parallel ranks, each of which updates its shard of the parameters
+    #[arg(long)]
+    pub use_distributed_optimizer: bool,
+    /// Reduce full gradient buckets while the backward pass goes on
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub overlap_grad_reduce: bool,
+    /// With --use-distributed-optimizer, gather updated buckets while the next ones are updated
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub overlap_param_gather: bool,
     /// Write each rank's last collectives to this folder on failure and on SIGUSR1, for the example flight_recorder
     #[arg(long, value_name = "DIR")]
     pub flight_recorder: Option<PathBuf>,

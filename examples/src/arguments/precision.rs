@@ -1,0 +1,107 @@
+//! Flags of the element type and of the loss scale.
+
+use anyhow::ensure;
+use burn::tensor::{DType, FloatDType};
+use burn_megatron::optimizer::{DynamicLossScale, LossScaleConfig};
+use clap::{Args, ValueEnum};
+
+/// In which numbers the model computes.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Precision")]
+pub struct PrecisionArguments {
+    /// Element type of parameters and arithmetic
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = Dtype::F32)]
+    dtype: Dtype,
+    /// Parameters and arithmetic in bf16; gradients, main parameters and the optimizer's state in f32
+    #[arg(long, conflicts_with_all = ["dtype", "fp16"])]
+    bf16: bool,
+    /// Parameters and arithmetic in f16, with a scaled loss; gradients, main parameters and the optimizer's state in f32
+    #[arg(long, conflicts_with = "dtype")]
+    fp16: bool,
+    /// In f16, multiply the loss by this number, always [default: as large a number as the gradients allow]
+    #[arg(long, value_name = "X", requires = "fp16", conflicts_with_all = ["initial_loss_scale", "min_loss_scale"])]
+    loss_scale: Option<f64>,
+    /// The loss scale to begin with [default: 4294967296]
+    #[arg(long, value_name = "X", requires = "fp16")]
+    initial_loss_scale: Option<f64>,
+    /// The loss scale never falls below this [default: 1]
+    #[arg(long, value_name = "X", requires = "fp16")]
+    min_loss_scale: Option<f64>,
+    /// The loss scale doubles after so many steps with finite gradients [default: 1000]
+    #[arg(long, value_name = "N", requires = "fp16")]
+    loss_scale_window: Option<u32>,
+    /// The loss scale halves at the N-th step with a gradient that is not finite, and at each behind it [default: 2]
+    #[arg(long, value_name = "N", requires = "fp16")]
+    hysteresis: Option<u32>,
+}
+
+/// An element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Dtype {
+    /// 32-bit floats.
+    F32,
+    /// 64-bit floats, the sharpest comparison.
+    F64,
+    /// 16-bit floats with the range of 32-bit ones.
+    Bf16,
+    /// 16-bit floats of IEEE 754.
+    F16,
+}
+
+impl From<Dtype> for DType {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F32 => DType::F32,
+            Dtype::F64 => DType::F64,
+            Dtype::Bf16 => DType::BF16,
+            Dtype::F16 => DType::F16,
+        }
+    }
+}
+
+impl From<Dtype> for FloatDType {
+    fn from(dtype: Dtype) -> Self {
+        DType::from(dtype).into()
+    }
+}
+
+impl PrecisionArguments {
+    /// The element type of parameters and arithmetic.
+    pub fn dtype(&self) -> Dtype {
+        match (self.bf16, self.fp16) {
+            (true, _) => Dtype::Bf16,
+            (_, true) => Dtype::F16,
+            _ => self.dtype,
+        }
+    }
+
+    /// How the loss is scaled: in f16 only.
+    pub fn loss_scale(&self) -> Option<LossScaleConfig> {
+        let usual = DynamicLossScale::default();
+        let scale = match self.loss_scale {
+            Some(loss_scale) => LossScaleConfig::Constant { loss_scale },
+            None => LossScaleConfig::Dynamic(DynamicLossScale {
+                initial_loss_scale: self.initial_loss_scale.unwrap_or(usual.initial_loss_scale),
+                min_loss_scale: self.min_loss_scale.unwrap_or(usual.min_loss_scale),
+                loss_scale_window: self.loss_scale_window.unwrap_or(usual.loss_scale_window),
+                hysteresis: self.hysteresis.unwrap_or(usual.hysteresis),
+            }),
+        };
+        (self.dtype() == Dtype::F16).then_some(scale)
+    }
+
+    /// Checks the loss scale.
+    ///
+    /// # Errors
+    /// When it cannot be, or f16 was asked for as a type alone.
+    pub fn validate(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.fp16 || self.dtype != Dtype::F16,
+            "--dtype f16 needs a scaled loss: give --fp16 in its place"
+        );
+        if let Some(config) = self.loss_scale() {
+            config.init()?;
+        }
+        Ok(())
+    }
+}

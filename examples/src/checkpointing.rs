@@ -1,0 +1,230 @@
+//! `Checkpointing`: when a training program saves, and what it must find to go on.
+//!
+//! Called by `pretrain_gpt`; [`RunState`] is read by the session.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use burn_megatron::checkpoint::{Checkpoint, CheckpointOptions, CheckpointWriter};
+use burn_megatron::collectives::{GroupOptions, ProcessGroup};
+use burn_megatron::context::ParallelContext;
+use burn_megatron::launch::World;
+use burn_megatron::training::TrainerState;
+use models::gpt::GptConfig;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::arguments::CheckpointArguments;
+use crate::session::Session;
+
+/// The longest name of a checkpoint's folder that ranks tell each other, in bytes.
+const NAME_LENGTH: usize = 64;
+
+/// What a checkpoint of the bundled GPT has besides its arrays.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunState {
+    /// How far training has come.
+    pub trainer: TrainerState,
+    /// The model.
+    pub model: GptConfig,
+    /// The samples.
+    pub data: DataState,
+}
+
+/// What decides which sample comes when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataState {
+    /// Of all text, in hexadecimal.
+    pub hash: String,
+    /// Samples that were asked for: the order of all depends on their number.
+    pub train_samples: u64,
+    /// Tokens per sample.
+    pub seq_length: usize,
+    /// The seed of the order.
+    pub seed: u64,
+}
+
+impl RunState {
+    /// Checks that a model of `model` can take the checkpoint's parameters.
+    ///
+    /// # Errors
+    /// Names the first size that differs, and both values.
+    pub fn check_model(&self, path: &Path, model: &GptConfig) -> anyhow::Result<()> {
+        let stored = &self.model;
+        let sizes = |model: &GptConfig| {
+            [
+                ("--num-layers", model.n_layers),
+                ("--hidden-size", model.d_model),
+                ("--num-attention-heads", model.n_heads),
+                ("--seq-length", model.max_seq_length),
+                ("the vocabulary size", model.vocab_size),
+                ("the MLP's hidden size", model.hidden_size()),
+                ("tied embeddings (0 or 1)", usize::from(model.tied_embeddings)),
+            ]
+        };
+        for ((what, stored), (_, given)) in sizes(stored).into_iter().zip(sizes(model)) {
+            ensure!(
+                stored == given,
+                "{} is of another model: {what} is {stored} there and {given} here",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Checks that the samples of a run go on where those of the checkpoint end.
+    ///
+    /// # Errors
+    /// Names what differs, and both values.
+    pub fn check_data(&self, path: &Path, data: &DataState) -> anyhow::Result<()> {
+        let fields = |data: &DataState| {
+            [
+                ("the text (by its hash)", data.hash.clone()),
+                ("the number of samples to train on", data.train_samples.to_string()),
+                ("--seq-length", data.seq_length.to_string()),
+                ("--seed", data.seed.to_string()),
+            ]
+        };
+        for ((what, stored), (_, given)) in fields(&self.data).into_iter().zip(fields(data)) {
+            ensure!(
+                stored == given,
+                "{} was made with other samples: {what} is {stored} there and {given} here, so some would be trained on \
+                 twice and others never; give --allow-data-change to go on all the same, or --finetune to begin anew with \
+                 its parameters",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Finds the checkpoint to go on with, the same one on every rank; none where there is none yet in the folder that is
+/// saved to.
+///
+/// # Communication
+/// One broadcast of 64 bytes over the world.
+///
+/// # Errors
+/// When there is no checkpoint in another folder, or it cannot be read.
+pub fn find(arguments: &CheckpointArguments, context: &ParallelContext) -> anyhow::Result<Option<Checkpoint>> {
+    let Some(folder) = &arguments.load else {
+        return Ok(None);
+    };
+    // What the first rank sees counts: another may be saving, or a file system slow to show it.
+    let found = match context.rank() {
+        0 => Some(find_here(arguments, folder)),
+        _ => None,
+    };
+    let mut name = [0u8; NAME_LENGTH];
+    if let Some(Ok(Some(checkpoint))) = &found {
+        let found = checkpoint.path().file_name().unwrap_or_default().as_encoded_bytes();
+        ensure!(
+            found.len() < NAME_LENGTH,
+            "{} has too long a name",
+            checkpoint.path().display()
+        );
+        name[..found.len()].copy_from_slice(found);
+    }
+    // 0 where there is none, 255 where the first rank has failed.
+    if let Some(Err(_)) = &found {
+        name[0] = u8::MAX;
+    }
+    context.world_group().broadcast(&mut name, 0)?;
+    match (found, name[0]) {
+        (Some(found), _) => found,
+        (None, 0) => Ok(None),
+        (None, u8::MAX) => bail!("rank 0 cannot read the checkpoint in {}", folder.display()),
+        (None, _) => {
+            let text = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            let text = std::str::from_utf8(text).context("the name of a checkpoint")?;
+            let is_itself = folder.file_name().is_some_and(|name| name == text);
+            let path = if is_itself { folder.clone() } else { folder.join(text) };
+            Ok(Some(Checkpoint::open(path)?))
+        }
+    }
+}
+
+fn find_here(arguments: &CheckpointArguments, folder: &PathBuf) -> anyhow::Result<Option<Checkpoint>> {
+    let may_be_missing = arguments.save.as_ref() == Some(folder);
+    match may_be_missing {
+        true => Ok(Checkpoint::latest(folder)?),
+        false => Ok(Some(Checkpoint::find(folder)?)),
+    }
+}
+
+/// Saves a session at its times.
+#[derive(Debug)]
+pub struct Checkpointing {
+    writer: CheckpointWriter,
+    interval: u64,
+    is_asynchronous: bool,
+    /// The step that was saved last.
+    saved: Option<u64>,
+}
+
+impl Checkpointing {
+    /// Takes the folder that the flags name; none where they name none.
+    ///
+    /// # Communication
+    /// The ranks of the world connect a group for it.
+    ///
+    /// # Errors
+    /// When another run saves there, or it cannot be written.
+    pub fn new(
+        arguments: &CheckpointArguments,
+        world: &World,
+        context: &ParallelContext,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(folder) = &arguments.save else {
+            return Ok(None);
+        };
+        let ranks: Vec<usize> = (0..world.world_size()).collect();
+        let group = match ranks.len() {
+            1 => ProcessGroup::single(),
+            _ => ProcessGroup::connect(world, "checkpoint", &ranks, &GroupOptions::default())?,
+        };
+        let grid = context.grid();
+        let options = CheckpointOptions {
+            keep: arguments.ckpt_keep,
+            layout: json!({
+                "tensor": grid.tensor_parallel_size(),
+                "pipeline": grid.pipeline_parallel_size(),
+                "data": grid.data_parallel_size(),
+                "sequence_parallel": context.is_sequence_parallel(),
+            }),
+            ..CheckpointOptions::default()
+        };
+        Ok(Some(Self {
+            writer: CheckpointWriter::new(group, folder, options)?,
+            interval: arguments.save_interval,
+            is_asynchronous: arguments.async_save,
+            saved: None,
+        }))
+    }
+
+    /// Saves behind a step, where its time has come: every so often, and behind the last of the run, which is waited for.
+    /// Returns whether it saved.
+    ///
+    /// # Communication
+    /// That of [`CheckpointWriter::save`], on a group of its own.
+    ///
+    /// # Errors
+    /// When a checkpoint cannot be written: what was saved before is whole.
+    pub fn after_step(&mut self, session: &Session, is_last: bool) -> anyhow::Result<bool> {
+        let step = session.iteration();
+        let is_due = self.interval > 0 && step.is_multiple_of(self.interval);
+        let saves = (is_due || is_last) && self.saved != Some(step);
+        if saves {
+            let state = serde_json::to_value(session.state()).context("the state of the run")?;
+            match self.is_asynchronous && !is_last {
+                true => self.writer.save_start(step, session.snapshot(), state)?,
+                false => self.writer.save(step, session.snapshot(), state)?,
+            }
+            self.saved = Some(step);
+        }
+        if is_last {
+            self.writer.wait()?;
+        }
+        Ok(saves)
+    }
+}
