@@ -388,7 +388,8 @@ fn an_input_of_another_type_is_refused_by_the_name_of_the_layer() {
     let positions = PositionEmbeddingConfig::new(6, 4).init::<B>(device, &context);
     let positions = with_parameters_in(positions, DType::BF16, DType::BF16);
     let norm = norm(4, DType::BF16, DType::BF16);
-    let layers: [(&str, Box<dyn Fn() -> Tensor<B, 2>>); 5] = [
+    type Forward<'a> = Box<dyn Fn() -> Tensor<B, 2> + 'a>;
+    let layers: [(&str, Forward<'_>); 5] = [
         ("column-parallel linear", Box::new(|| column.forward(input()))),
         ("row-parallel linear", Box::new(|| row.forward(input()))),
         ("output head", Box::new(|| head.logits(input()))),

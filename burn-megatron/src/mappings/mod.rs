@@ -3,6 +3,8 @@
 //! A region is a pair of movements, one for the activation in the forward pass and one for its gradient in the
 //! backward pass, each the adjoint of the other. Called by `tensor_parallel` and by models.
 //!
+//! Regions keep the element type; sums of f16 and bf16 are added up in f32 and rounded once.
+//!
 //! | region                      | forward        | backward       |
 //! |-----------------------------|----------------|----------------|
 //! | [`copy_to_tensor_region`]   | keep           | all-reduce     |
