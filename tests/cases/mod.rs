@@ -8,6 +8,7 @@ mod layouts;
 mod pipeline;
 mod plain_burn;
 mod problem;
+mod ramp_up;
 mod wrapper;
 
 use burn::backend::Autodiff;
@@ -25,6 +26,7 @@ pub type B = Autodiff<Flex>;
 pub fn trials() -> Vec<Trial> {
     [
         layouts::trials(),
+        ramp_up::trials(),
         layers::trials(),
         fixtures::trials(),
         plain_burn::trials(),
@@ -58,6 +60,7 @@ pub fn change_environment(case: &Case, environment: &mut Environment) {
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     match case.name.as_str() {
         "layout" => layouts::run(case, world),
+        "ramp_up" => ramp_up::run(case, world),
         "layer" => layers::run(case, world),
         "fixture" => fixtures::run(case, world),
         "plain_burn" => plain_burn::run(case, world),

@@ -299,3 +299,6 @@ impl TrainingConfig {
             .with_weight_decay(weight_decay)
     }
 }
+
+#[cfg(test)]
+mod tests;
