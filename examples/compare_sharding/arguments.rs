@@ -299,8 +299,9 @@ mod tests {
         };
         assert_eq!(num_steps(""), 20);
         assert_eq!(num_steps(" --train-samples 36"), 3);
-        // One step of 6, then full ones.
-        assert_eq!(num_steps(" --train-samples 36 --rampup-batch-size 6 6 6"), 3);
+        assert_eq!(num_steps(" --train-samples 42"), 3);
+        // One step of 6, then three full ones.
+        assert_eq!(num_steps(" --train-samples 42 --rampup-batch-size 6 6 6"), 4);
         assert_eq!(num_steps(" --lr-warmup-fraction 0.5"), 20);
     }
 

@@ -16,7 +16,7 @@ use super::{B, problem};
 use crate::harness::{Case, Job};
 
 /// Said by a rank whose run is not the one-rank run.
-const PARITY_BROKEN: &str = "parity is broken";
+pub const PARITY_BROKEN: &str = "parity is broken";
 
 const TP2DP2: Layout = layout("tp2dp2", 2, false, 2);
 const TP2SPDP2: Layout = layout("tp2spdp2", 2, true, 2);
@@ -357,7 +357,7 @@ fn check_traffic(context: &ParallelContext, dtype: DType, steps: u64) -> anyhow:
 }
 
 /// Compares this rank's parameters with the one-rank model's.
-fn parameter_differences<M: Module<B>>(
+pub fn parameter_differences<M: Module<B>>(
     sharded: &M,
     context: &ParallelContext,
     reference: &M,

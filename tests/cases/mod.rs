@@ -9,6 +9,7 @@ mod layouts;
 mod pipeline;
 mod plain_burn;
 mod problem;
+mod ramp_up;
 mod sharded;
 mod wrapper;
 
@@ -29,6 +30,7 @@ pub fn trials() -> Vec<Trial> {
         layouts::trials(),
         sharded::trials(),
         checkpoints::trials(),
+        ramp_up::trials(),
         layers::trials(),
         fixtures::trials(),
         plain_burn::trials(),
@@ -64,6 +66,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "layout" => layouts::run(case, world),
         "checkpoint" => checkpoints::run(case, world),
         "sharded" => sharded::run(case, world),
+        "ramp_up" => ramp_up::run(case, world),
         "layer" => layers::run(case, world),
         "fixture" => fixtures::run(case, world),
         "plain_burn" => plain_burn::run(case, world),

@@ -20,7 +20,7 @@ use super::B;
 
 pub const SEED: u64 = 42;
 pub const D_MODEL: usize = 20;
-const VOCAB_SIZE: usize = 61;
+pub const VOCAB_SIZE: usize = 61;
 const SEQ_LENGTH: usize = 12;
 
 /// What varies between the cases.
@@ -152,6 +152,16 @@ pub fn trainer(
     stages: &Stages,
     context: &ParallelContext,
 ) -> anyhow::Result<Trainer<B, Gpt<B>>> {
+    trainer_of(variant, &training(variant, train_iters), stages, context)
+}
+
+/// The same for another configuration of training.
+pub fn trainer_of(
+    variant: Variant,
+    config: &TrainingConfig,
+    stages: &Stages,
+    context: &ParallelContext,
+) -> anyhow::Result<Trainer<B, Gpt<B>>> {
     let sizes = LayerSizes {
         n_layers: variant.n_layers,
         num_stages: context.grid().pipeline_parallel_size(),
@@ -172,13 +182,7 @@ pub fn trainer(
         schedule: stages.schedule,
         ..TrainerOptions::default()
     };
-    Ok(Trainer::new(
-        chunks,
-        &training(variant, train_iters),
-        options,
-        context,
-        &FlexDevice,
-    )?)
+    Ok(Trainer::new(chunks, config, options, context, &FlexDevice)?)
 }
 
 /// The micro-batches of a step that data-parallel rank `data` of `data_size` takes.

@@ -113,7 +113,7 @@ pub enum TrainingConfigError {
         /// Its micro-batches per data-parallel rank.
         num_micro_batches: usize,
         /// What is wrong with them.
-        source: schedule::ScheduleError,
+        source: Box<schedule::ScheduleError>,
         /// The nearest valid sizes, as text.
         nearest: String,
     },
@@ -223,7 +223,7 @@ impl TrainingConfig {
                     Some(_) if !nearest.is_empty() => TrainingConfigError::Stages {
                         global,
                         num_micro_batches,
-                        source,
+                        source: source.into(),
                         nearest: nearest.join(" and "),
                     },
                     _ => source.into(),
@@ -299,3 +299,6 @@ impl TrainingConfig {
             .with_weight_decay(weight_decay)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::data::{documents::TokenDocuments, sampler::SamplerConfig, samples::GptDatasetConfig};
+use proptest::prelude::*;
 use std::{
     panic::{self, AssertUnwindSafe},
     sync::atomic::{AtomicUsize, Ordering},
@@ -172,4 +173,70 @@ fn waiting_for_a_stuck_source_times_out_and_can_go_on() {
     loader.timeout = Duration::from_secs(20);
     assert!(loader.next().unwrap().is_ok());
     assert!(loader.next().is_none());
+}
+
+/// What a data-parallel rank reads behind `consumed_samples` of 29 samples.
+fn read(micro_batch_size: usize, data_parallel_size: usize, rank: usize, consumed_samples: u64) -> Vec<MicroBatch> {
+    loader(micro_batch_size, data_parallel_size, rank, consumed_samples)
+        .map(Result::unwrap)
+        .collect()
+}
+
+fn loader(micro_batch_size: usize, data_parallel_size: usize, rank: usize, consumed_samples: u64) -> Loader {
+    let sampler = Sampler::new(SamplerConfig {
+        num_samples: 29,
+        consumed_samples,
+        micro_batch_size,
+        data_parallel_size,
+        data_parallel_rank: rank,
+    });
+    Loader::start(dataset(), sampler.unwrap(), ahead(2)).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn a_resumed_loader_yields_the_rest_of_an_undisturbed_one(
+        micro_batch_size in 1usize..4,
+        (data_parallel_size, rank) in (1usize..5).prop_flat_map(|size| (Just(size), 0..size)),
+        rounds in 0usize..30,
+    ) {
+        let whole = read(micro_batch_size, data_parallel_size, rank, 0);
+        let rounds = rounds % (whole.len() + 1);
+        let consumed = (rounds * micro_batch_size * data_parallel_size) as u64;
+        prop_assert_eq!(&read(micro_batch_size, data_parallel_size, rank, consumed), &whole[rounds..]);
+    }
+
+    #[test]
+    fn a_loader_resumed_in_another_layout_leaves_nothing_out(
+        micro_batch_size in 1usize..4,
+        data_parallel_size in 1usize..5,
+        consumed in 0u64..29,
+    ) {
+        let ranks: Vec<_> = (0..data_parallel_size)
+            .map(|rank| read(micro_batch_size, data_parallel_size, rank, consumed))
+            .collect();
+        let rounds = (0..ranks[0].len()).flat_map(|round| ranks.iter().map(move |batches| &batches[round]));
+        let ids: Vec<u64> = rounds.flat_map(|batch| batch.sample_ids.clone()).collect();
+        prop_assert_eq!(ids, (consumed..29).take(ranks[0].len() * micro_batch_size * data_parallel_size).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn batches_that_grow_are_the_samples_in_order_whatever_the_layout() {
+    for (micro_batch_size, data_parallel_size) in [(4, 1), (1, 4), (2, 2), (1, 1)] {
+        let mut loaders: Vec<_> = (0..data_parallel_size)
+            .map(|rank| loader(micro_batch_size, data_parallel_size, rank, 0))
+            .collect();
+        let mut consumed = 0;
+        for size in [4, 4, 8, 12] {
+            let rounds = size / (micro_batch_size * data_parallel_size);
+            let mut ids: Vec<u64> = loaders
+                .iter_mut()
+                .flat_map(|loader| loader.take(rounds).flat_map(|batch| batch.unwrap().sample_ids))
+                .collect();
+            ids.sort_unstable();
+            assert_eq!(ids, (consumed..consumed + size as u64).collect::<Vec<_>>());
+            consumed += size as u64;
+        }
+    }
 }

@@ -1,0 +1,373 @@
+//! Tests of `arguments`: what command lines come to, and which are refused with which words.
+
+use burn_megatron::topology::ParallelConfig;
+use burn_megatron::training::{
+    AnnealingStyle, BatchSizeRampUp, LearningRateConfig, LearningRateDecay, WeightDecayConfig, WeightDecayIncrease,
+};
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    arguments: TrainingArguments,
+}
+
+fn parse(flags: &str) -> Result<TrainingArguments, clap::Error> {
+    let words = std::iter::once("program").chain(flags.split_whitespace());
+    Program::try_parse_from(words).map(|program| program.arguments)
+}
+
+fn validate(flags: &str) -> Result<(), String> {
+    let arguments = parse(flags).expect(flags);
+    arguments.validate().map_err(|error| error.to_string())
+}
+
+/// The configuration of valid flags.
+fn config(flags: &str) -> TrainingConfig {
+    assert_eq!(validate(flags), Ok(()), "{flags}");
+    parse(flags).expect(flags).training_config(128).expect(flags)
+}
+
+/// The message about flags that are refused.
+fn refusal(flags: &str) -> String {
+    match validate(flags) {
+        Ok(()) => panic!("{flags} is taken"),
+        Err(message) => message,
+    }
+}
+
+#[test]
+fn the_stages_of_the_ranks_here_must_fit_together() {
+    let parallel = ParallelConfig {
+        tensor_parallel_size: 2,
+        pipeline_parallel_size: 2,
+        ..ParallelConfig::default()
+    };
+    let grid = parallel.grid(8).unwrap();
+    let mib = |count: f64| count * 1024.0 * 1024.0;
+    let check = |local, machine| check_memory(&[mib(5.0), mib(3.0)], &grid, local, mib(machine));
+    // Four ranks of each stage: less than eight of the largest.
+    assert!(check(0..8, 32.0).is_ok());
+    let error = check(0..8, 31.9).unwrap_err().to_string();
+    assert!(error.starts_with("8 ranks would need about 32.0 MiB for"), "{error}");
+    assert!(error.contains("up to 5.0 MiB each"), "{error}");
+    // The second machine has the second stage.
+    assert!(check(4..8, 12.0).is_ok() && check(0..4, 12.0).is_err());
+}
+
+#[test]
+fn profiled_steps_lie_within_the_run() {
+    let validate = |flags: &str| validate(&format!("--train-iters 4 {flags}"));
+    assert_eq!(validate("--timeline t.svg --profile-step-end 4"), Ok(()));
+    let error = validate("--timeline t.svg --profile-step-end 5").unwrap_err();
+    assert!(error.contains("within the 4 steps of the run, got 3 and 5"), "{error}");
+    assert!(validate("--trace t.json --profile-step-start 5").is_err());
+    // Nobody wants them.
+    assert_eq!(validate("--profile-step-start 5"), Ok(()));
+    let error = validate("--timeline t --trace t").unwrap_err();
+    assert!(error.contains("different files, got \"t\""), "{error}");
+    let most = format!("--trace t --profile-step-end {}", u64::MAX);
+    assert!(validate(&most).unwrap_err().contains("within the 4 steps"));
+}
+
+#[test]
+fn lengths_in_iterations_are_counted_in_global_batches() {
+    let given = config(
+        "--train-iters 100 --global-batch-size 16 --lr 0.5 --min-lr 0.25 --lr-decay-style linear --lr-decay-iters 80 \
+         --lr-warmup-iters 10 --lr-warmup-init 0.125",
+    );
+    let rates = LearningRateConfig {
+        decay: LearningRateDecay::Linear,
+        init: 0.125,
+        max: 0.5,
+        min: 0.25,
+        warm_up_samples: 160,
+        decay_samples: 1280,
+    };
+    assert_eq!((given.train_samples, given.learning_rate), (1600, rates));
+    // The defaults: 400 steps, of which the warm-up takes a twentieth.
+    let default = config("");
+    let rates = default.learning_rate;
+    assert_eq!(default.train_samples, 400 * 16);
+    assert_eq!((rates.warm_up_samples, rates.decay_samples), (20 * 16, 400 * 16));
+    assert_eq!(rates.decay, LearningRateDecay::Cosine);
+    // Whole steps.
+    assert_eq!(config("--train-iters 39").learning_rate.warm_up_samples, 16);
+}
+
+#[test]
+fn lengths_in_samples_are_taken_as_they_are() {
+    let given = config("--train-samples 1000 --lr-decay-samples 801 --lr-warmup-samples 99");
+    let rates = given.learning_rate;
+    assert_eq!(given.train_samples, 1000);
+    assert_eq!((rates.warm_up_samples, rates.decay_samples), (99, 801));
+    // The last 8 samples are less than a step.
+    assert_eq!(given.num_steps(), Ok(62));
+    let rates = config("--train-samples 1000").learning_rate;
+    assert_eq!((rates.warm_up_samples, rates.decay_samples), (50, 1000));
+}
+
+#[test]
+fn a_warm_up_can_be_a_share_of_the_decay() {
+    for flags in [
+        "--train-iters 100 --lr-decay-iters 50 --lr-warmup-fraction 0.25",
+        "--train-samples 1600 --lr-decay-samples 800 --lr-warmup-fraction 0.25",
+    ] {
+        assert_eq!(config(flags).learning_rate.warm_up_samples, 200, "{flags}");
+    }
+    for share in ["1", "-0.1", "NaN"] {
+        let error = refusal(&format!("--lr-warmup-fraction={share}"));
+        assert!(
+            error.starts_with("--lr-warmup-fraction must lie in [0, 1), got"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn every_decay_style_has_its_name() {
+    let decay = |flags: &str| config(flags).learning_rate.decay;
+    for (name, expected) in [
+        ("constant", LearningRateDecay::Constant),
+        ("linear", LearningRateDecay::Linear),
+        ("cosine", LearningRateDecay::Cosine),
+        ("inverse-square-root", LearningRateDecay::InverseSquareRoot),
+    ] {
+        assert_eq!(decay(&format!("--lr-decay-style {name}")), expected);
+    }
+    let wsd = |style, samples| LearningRateDecay::WarmUpStableDecay { style, samples };
+    for (flags, expected) in [
+        ("--lr-wsd-decay-iters 3", wsd(AnnealingStyle::Exponential, 48)),
+        (
+            "--lr-wsd-decay-iters 3 --lr-wsd-decay-style linear",
+            wsd(AnnealingStyle::Linear, 48),
+        ),
+        (
+            "--lr-wsd-decay-iters 3 --lr-wsd-decay-style cosine",
+            wsd(AnnealingStyle::Cosine, 48),
+        ),
+        (
+            "--lr-wsd-decay-iters 3 --lr-wsd-decay-style exponential",
+            wsd(AnnealingStyle::Exponential, 48),
+        ),
+        (
+            "--train-samples 500 --lr-wsd-decay-samples 77 --lr-wsd-decay-style minus_sqrt",
+            wsd(AnnealingStyle::MinusSquareRoot, 77),
+        ),
+    ] {
+        assert_eq!(decay(&format!("--lr-decay-style WSD {flags}")), expected, "{flags}");
+    }
+    assert!(parse("--lr-decay-style sideways").is_err());
+}
+
+#[test]
+fn iterations_and_samples_do_not_mix() {
+    for (flags, names) in [
+        (
+            "--train-iters 10 --train-samples 160",
+            ["--train-iters", "--train-samples"],
+        ),
+        (
+            "--train-iters 10 --lr-decay-samples 160",
+            ["--lr-decay-samples", "--lr-decay-iters"],
+        ),
+        ("--lr-decay-samples 160", ["--lr-decay-samples", "--train-iters"]),
+        (
+            "--train-samples 160 --lr-decay-iters 10",
+            ["--lr-decay-iters", "--lr-decay-samples"],
+        ),
+        (
+            "--train-samples 160 --lr-decay-iters 10",
+            ["--lr-decay-iters", "--train-samples"],
+        ),
+        (
+            "--train-iters 10 --lr-warmup-samples 16",
+            ["--lr-warmup-samples", "--lr-warmup-iters"],
+        ),
+        (
+            "--train-samples 160 --lr-warmup-iters 1",
+            ["--lr-warmup-iters", "--lr-warmup-samples"],
+        ),
+        (
+            "--lr-decay-style WSD --lr-wsd-decay-samples 16",
+            ["--lr-wsd-decay-samples", "--lr-wsd-decay-iters"],
+        ),
+        (
+            "--lr-decay-style WSD --train-samples 160 --lr-wsd-decay-iters 1",
+            ["--lr-wsd-decay-iters", "--lr-wsd-decay-samples"],
+        ),
+        (
+            "--train-samples 160 --lr-warmup-samples 16 --lr-warmup-fraction 0.1",
+            ["--lr-warmup-samples", "--lr-warmup-fraction"],
+        ),
+        (
+            "--lr-warmup-iters 1 --lr-warmup-fraction 0.1",
+            ["--lr-warmup-iters", "--lr-warmup-fraction"],
+        ),
+        (
+            "--rampup-batch-size 8 8 100",
+            ["--rampup-batch-size", "--train-samples"],
+        ),
+        (
+            "--train-iters 10 --rampup-batch-size 8 8 100",
+            ["--train-samples", "--train-iters"],
+        ),
+    ] {
+        let error = refusal(flags);
+        assert!(names.iter().all(|name| error.contains(name)), "{flags}: {error}");
+    }
+    assert_eq!(
+        refusal("--train-samples 160 --lr-decay-iters 10"),
+        "--lr-decay-iters needs --train-iters: with --train-samples it is --lr-decay-samples"
+    );
+}
+
+#[test]
+fn flags_of_another_style_are_refused() {
+    for (flags, expected) in [
+        (
+            "--lr-wsd-decay-iters 3",
+            "--lr-wsd-decay-iters is for --lr-decay-style WSD",
+        ),
+        (
+            "--lr-wsd-decay-style linear",
+            "--lr-wsd-decay-style is for --lr-decay-style WSD",
+        ),
+        (
+            "--lr-decay-style WSD",
+            "--lr-decay-style WSD needs --lr-wsd-decay-iters",
+        ),
+        (
+            "--lr-decay-style WSD --train-samples 160",
+            "--lr-decay-style WSD needs --lr-wsd-decay-samples",
+        ),
+        (
+            "--start-weight-decay 0.1",
+            "--start-weight-decay needs --weight-decay-incr-style linear or cosine; a constant one is --weight-decay",
+        ),
+        (
+            "--weight-decay-incr-style linear --start-weight-decay 0.1",
+            "--weight-decay-incr-style linear needs --start-weight-decay and --end-weight-decay",
+        ),
+        (
+            "--weight-decay 0.1 --weight-decay-incr-style cosine --start-weight-decay 0 --end-weight-decay 0.1",
+            "--weight-decay is for --weight-decay-incr-style constant; cosine has --start-weight-decay and \
+             --end-weight-decay",
+        ),
+    ] {
+        assert_eq!(refusal(flags), expected, "{flags}");
+    }
+}
+
+#[test]
+fn lengths_that_are_none_or_too_large_are_refused() {
+    assert_eq!(refusal("--train-iters 0"), "--train-iters must be at least 1, got 0");
+    assert_eq!(
+        refusal("--train-samples 0"),
+        "--train-samples must be at least 1, got 0"
+    );
+    assert_eq!(
+        refusal("--train-samples 4294967296"),
+        "--train-samples must be below 2^32, got 4294967296"
+    );
+    let error = refusal(&format!("--train-iters {}", u64::MAX));
+    assert!(
+        error.contains("--train-iters * --global-batch-size must be below 2^32"),
+        "{error}"
+    );
+    let error = refusal(&format!("--lr-decay-iters {}", u64::MAX));
+    assert!(error.starts_with("--lr-decay-iters is too large"), "{error}");
+    assert!(refusal("--global-batch-size 0").contains("global batch size must be at least 1"));
+    assert!(refusal("--train-samples 15").contains("the first global batch is 16, got 15 samples"));
+    let error = refusal("--train-iters 10 --lr-decay-style WSD --lr-wsd-decay-iters 11");
+    assert!(error.contains("over 1 to 160 samples"), "{error}");
+}
+
+#[test]
+fn the_weight_decay_rises_over_the_run() {
+    assert_eq!(config("").weight_decay, WeightDecayConfig::constant(0.1));
+    assert_eq!(
+        config("--weight-decay 0.3").weight_decay,
+        WeightDecayConfig::constant(0.3)
+    );
+    for (style, increase) in [
+        ("linear", WeightDecayIncrease::Linear),
+        ("cosine", WeightDecayIncrease::Cosine),
+    ] {
+        let flags = format!(
+            "--train-iters 10 --weight-decay-incr-style {style} --start-weight-decay 0.01 --end-weight-decay 0.2"
+        );
+        let expected = WeightDecayConfig {
+            increase,
+            start: 0.01,
+            end: 0.2,
+            samples: 160,
+        };
+        assert_eq!(config(&flags).weight_decay, expected);
+    }
+    let error = refusal("--weight-decay-incr-style linear --start-weight-decay 0.2 --end-weight-decay 0.1");
+    assert!(error.contains("got start 0.2, end 0.1"), "{error}");
+}
+
+#[test]
+fn the_batch_size_rises_as_three_numbers_say() {
+    let flags = "--global-batch-size 32 --train-samples 200 --rampup-batch-size 8 8 64";
+    let ramped = config(flags);
+    let ramp_up = BatchSizeRampUp {
+        start: 8,
+        increment: 8,
+        samples: 64,
+    };
+    assert_eq!(ramped.rampup_batch_size, Some(ramp_up));
+    // 8, 8, 8, 16, 16, 24, and four of 32: 208 samples would be needed for the last.
+    assert_eq!(
+        (
+            ramped.num_steps(),
+            parse(flags).unwrap().optimization.num_steps().unwrap()
+        ),
+        (Ok(9), 9)
+    );
+    for numbers in ["8", "8 8", "8 8 64 1", "8 8 many", "-8 8 64"] {
+        assert!(
+            parse(&format!("--train-samples 200 --rampup-batch-size {numbers}")).is_err(),
+            "{numbers}"
+        );
+    }
+    assert!(parse(&format!("{flags} --rampup-batch-size 8 8 64")).is_err());
+}
+
+#[test]
+fn every_step_of_a_ramp_up_fits_the_layout() {
+    let flags = |more: &str| format!("--global-batch-size 32 --train-samples 200 --micro-batch-size 4 {more}");
+    let error = refusal(&flags("--world-size 2 --rampup-batch-size 12 4 64"));
+    assert!(
+        error.contains("got 12; the nearest valid sizes are 8 and 16"),
+        "{error}"
+    );
+    let stages = "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2";
+    assert_eq!(
+        validate(&flags(&format!("{stages} --rampup-batch-size 8 8 64"))),
+        Ok(())
+    );
+    let error = refusal(&flags(&format!("{stages} --rampup-batch-size 4 4 64")));
+    assert!(
+        error.starts_with("a global batch size of 4") && error.ends_with("sizes are 8"),
+        "{error}"
+    );
+}
+
+#[test]
+fn profiled_steps_are_of_one_size() {
+    let validate = |steps: &str| {
+        validate(&format!(
+            "--global-batch-size 16 --train-samples 200 --rampup-batch-size 8 8 24 --timeline t.svg {steps}"
+        ))
+    };
+    // Three steps of 8, then those of 16.
+    assert_eq!(validate("--profile-step-start 1 --profile-step-end 3"), Ok(()));
+    assert_eq!(validate("--profile-step-start 4 --profile-step-end 9"), Ok(()));
+    let error = validate("--profile-step-start 3 --profile-step-end 4").unwrap_err();
+    assert!(error.contains("step 3 is of 8 samples and step 4 of 16"), "{error}");
+}

@@ -1,0 +1,175 @@
+//! Global batches that grow in the course of training, against the one-rank run: losses and parameters after every step.
+//!
+//! The samples come from the loader, so that what each rank takes of a batch is put to the test as well.
+
+use std::sync::Arc;
+
+use anyhow::ensure;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::data::{GptDataset, GptDatasetConfig, Loader, LoaderConfig, Sampler, SamplerConfig, TokenDocuments};
+use burn_megatron::launch::World;
+use burn_megatron::parity::{Judge, Tolerance};
+use burn_megatron::random::RandomStream;
+use burn_megatron::training::{
+    AnnealingStyle, BatchSizeRampUp, LearningRateConfig, LearningRateDecay, StepResult, Trainer, TrainingConfig,
+};
+use libtest_mimic::Trial;
+use models::gpt::Gpt;
+
+use super::comparison::{DP2, Layout, PP2, connect, dtype, layout};
+use super::layouts::{PARITY_BROKEN, parameter_differences};
+use super::{B, problem};
+use crate::harness::{Case, Job};
+
+const PP2V2: Layout = layout("pp2v2", 1, false, 1).stages(2, 2);
+
+/// The last samples are no whole batch.
+const TRAIN_SAMPLES: u64 = 66;
+/// Two increments over 24 samples: one after 12.
+const RAMP_UP: BatchSizeRampUp = BatchSizeRampUp {
+    start: 8,
+    increment: 4,
+    samples: 24,
+};
+const GLOBAL_BATCH_SIZE: usize = 16;
+/// What the ramp-up comes to.
+const SIZES: [usize; 5] = [8, 8, 12, 16, 16];
+
+const VARIANT: problem::Variant = problem::Variant {
+    tied: true,
+    clip: true,
+    dropout: 0.1,
+    n_layers: 4,
+    recompute: problem::Recompute::Nothing,
+};
+
+pub fn trials() -> Vec<Trial> {
+    let layouts = [DP2, PP2, PP2V2].into_iter();
+    layouts
+        .map(|layout| {
+            let case = layout
+                .describe(Case::new("ramp_up"), "f64")
+                .with("chunks", layout.chunks);
+            Job::new(case, layout.world_size()).succeeds(format!("ramped_batches_in_{}_match_one_rank", layout.name))
+        })
+        .collect()
+}
+
+pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
+    let single = ParallelContext::single(problem::SEED);
+    let context = connect(case, world)?;
+    let stages = problem::Stages {
+        num_chunks: case.setting("chunks")?,
+        ..problem::Stages::default()
+    };
+    let mut sharded = Run::new(&stages, &context)?;
+    let mut reference = Run::new(&problem::Stages::one_chunk(), &single)?;
+    let dtype = dtype(case)?;
+    let mut judge = Judge::new(Tolerance::of(dtype), problem::model(VARIANT).num_parameters(), true);
+    ensure!(config().num_steps()? == SIZES.len() as u64);
+    let mut consumed = 0;
+    for (step, size) in SIZES.into_iter().enumerate() {
+        for run in [&sharded, &reference] {
+            ensure!(
+                (run.trainer.consumed_samples(), run.trainer.global_batch_size()) == (consumed, size),
+                "step {} has {} samples behind {}, expected {size} behind {consumed}",
+                step + 1,
+                run.trainer.global_batch_size(),
+                run.trainer.consumed_samples()
+            );
+        }
+        let (part, whole) = (sharded.step()?, reference.step()?);
+        ensure!(part.learning_rate == whole.learning_rate);
+        judge.scalars(
+            step as u64 + 1,
+            [part.loss, whole.loss],
+            [part.grad_norm, whole.grad_norm],
+        );
+        let parameters = parameter_differences(sharded.trainer.model(), &context, reference.trainer.model(), &single)?;
+        for part in &parameters {
+            judge.parameter(step as u64 + 1, part);
+        }
+        if let Some(first) = judge.failures().first() {
+            anyhow::bail!("{PARITY_BROKEN} on rank {}: {first}", world.rank());
+        }
+        consumed += size as u64;
+    }
+    println!(
+        "worst differences: loss {:.1e}, parameter {:.1e}",
+        judge.worst_loss(),
+        judge.worst_parameter()
+    );
+    Ok(())
+}
+
+/// A trainer, and what it reads.
+struct Run {
+    trainer: Trainer<B, Gpt<B>>,
+    loader: Loader,
+}
+
+impl Run {
+    fn new(stages: &problem::Stages, context: &ParallelContext) -> anyhow::Result<Self> {
+        let config = config();
+        let sampler = Sampler::new(SamplerConfig {
+            num_samples: TRAIN_SAMPLES,
+            consumed_samples: 0,
+            micro_batch_size: config.micro_batch_size,
+            data_parallel_size: context.grid().data_parallel_size(),
+            data_parallel_rank: context.coordinates().data,
+        })?;
+        let dataset = GptDataset::new(
+            &GptDatasetConfig {
+                seq_length: config.seq_length,
+                num_samples: TRAIN_SAMPLES as usize,
+                seed: problem::SEED as u32,
+            },
+            Arc::new(documents()),
+            0..DOCUMENTS,
+        )?;
+        Ok(Self {
+            trainer: problem::trainer_of(VARIANT, &config, stages, context)?,
+            loader: Loader::start(Arc::new(dataset), sampler, LoaderConfig::default())?,
+        })
+    }
+
+    fn step(&mut self) -> anyhow::Result<StepResult> {
+        let micro_batches = self.loader.by_ref().take(self.trainer.num_micro_batches());
+        let micro_batches = micro_batches.collect::<Result<Vec<_>, _>>()?;
+        Ok(self.trainer.step(&micro_batches)?)
+    }
+}
+
+/// The usual problem, with a learning rate that comes down at the end.
+fn config() -> TrainingConfig {
+    TrainingConfig {
+        global_batch_size: GLOBAL_BATCH_SIZE,
+        rampup_batch_size: Some(RAMP_UP),
+        train_samples: TRAIN_SAMPLES,
+        learning_rate: LearningRateConfig {
+            decay: LearningRateDecay::WarmUpStableDecay {
+                style: AnnealingStyle::MinusSquareRoot,
+                samples: 30,
+            },
+            warm_up_samples: 8,
+            init: 1e-4,
+            decay_samples: TRAIN_SAMPLES,
+            ..LearningRateConfig::constant(1e-3)
+        },
+        ..problem::training(VARIANT, 0)
+    }
+}
+
+const DOCUMENTS: usize = 5;
+
+/// Random tokens that the model knows.
+fn documents() -> TokenDocuments {
+    let mut documents = TokenDocuments::new();
+    for document in 0..DOCUMENTS {
+        let mut numbers = [0.0; 150];
+        RandomStream::new(problem::SEED, &format!("document {document}")).fill_uniform(0, 1.0, &mut numbers);
+        let tokens = numbers.map(|u| ((u + 1.0) / 2.0 * (problem::VOCAB_SIZE - 1) as f64) as u16);
+        documents.push(&tokens);
+    }
+    documents
+}
