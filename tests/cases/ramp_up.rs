@@ -41,6 +41,8 @@ const VARIANT: problem::Variant = problem::Variant {
     dropout: 0.1,
     n_layers: 4,
     recompute: problem::Recompute::Nothing,
+    update: problem::Update::Whole,
+    padded_vocab_size: problem::PADDED_VOCAB_SIZE,
 };
 
 pub fn trials() -> Vec<Trial> {
