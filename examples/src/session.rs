@@ -239,14 +239,19 @@ impl Session {
         self.kind
     }
 
-    /// The order of the first step's micro-batches, in words; later, of the last one's.
+    /// The order of the last step's micro-batches, in words, at first that of the first.
     pub fn order(&self) -> String {
         let schedule = self.schedule();
         let (chunks, micro_batches) = (schedule.num_chunks, schedule.num_micro_batches);
-        match chunks {
-            1 => format!("{micro_batches} micro-batches"),
-            _ => format!("{chunks} chunks each, {micro_batches} micro-batches"),
-        }
+        let chunks = match chunks {
+            1 => String::new(),
+            _ => format!("{chunks} chunks each, "),
+        };
+        let grows = match self.training.rampup_batch_size {
+            None => "",
+            Some(_) => " and later more",
+        };
+        format!("{chunks}{micro_batches} micro-batches{grows}")
     }
 
     /// The schedule of a step.
