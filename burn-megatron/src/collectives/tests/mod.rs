@@ -11,6 +11,8 @@ mod asynchronous;
 mod choices;
 mod contract;
 mod failures;
+#[cfg(test)]
+mod notes;
 mod random;
 mod shared_buffers;
 #[cfg(test)]
