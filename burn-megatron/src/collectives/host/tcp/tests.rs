@@ -146,6 +146,44 @@ fn what_was_sent_goes_on_while_its_sender_waits() {
         );
     });
 }
+
+/// The reader is slower than the sender, so that the queue runs empty only at the end.
+#[test]
+fn a_slow_reader_does_not_fill_the_senders_memory() {
+    const PIECE: usize = 64 * 1024;
+    let piece = |index: usize| vec![index as u8; PIECE];
+    run_ranks(2, TIMEOUT, |world| {
+        let health = health_of(&world, "slow");
+        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        let engine = connect(&world, &health, &rendezvous).unwrap();
+        engine.shrink_buffers();
+        let call = CallDescriptor {
+            sequence: 0,
+            operation: crate::collectives::Operation::Broadcast,
+            element_type: crate::collectives::ElementType::U8,
+            length: PIECE,
+            peer: Some(0),
+            reduce_op: None,
+            buffer: None,
+        };
+        let mut streams = engine.streams(&call);
+        let mut received = vec![0; PIECE];
+        for index in 0..200 {
+            if world.rank() == 0 {
+                streams.drain_to(2 * PIECE, 1).unwrap();
+                streams.send(1, &piece(index));
+                let held = streams.held_for(1);
+                assert!(held <= 8 * PIECE, "{held} bytes after {index} pieces");
+            } else {
+                std::thread::sleep(Duration::from_micros(500));
+                streams.receive(&mut [(0, &mut received)]).unwrap();
+                assert!(received == piece(index), "piece {index}");
+            }
+        }
+        streams.finish().unwrap();
+    });
+}
+
 #[test]
 fn a_rank_that_is_led_to_another_job_never_joins_it() {
     // The two jobs even have one token, as torchrun's may: made of a run id and a port that are the same.
