@@ -42,7 +42,26 @@ impl Cable {
         command
     }
 
-    /// Cuts the cable: no packet passes, and no end is told.
+    /// Lets packets vanish between the nodes, as behind a switch that has failed: both ends send on, and hear nothing. A
+    /// cable that is cut is noticed by the kernel, which then tries again more often.
+    pub fn swallow(&self) -> anyhow::Result<()> {
+        self.resolve_neighbours("off")
+    }
+
+    /// Ends what `swallow` began.
+    pub fn deliver(&self) -> anyhow::Result<()> {
+        self.resolve_neighbours("on")
+    }
+
+    /// Without ARP each end sends to its own hardware address, which the other end ignores.
+    fn resolve_neighbours(&self, state: &str) -> anyhow::Result<()> {
+        for namespace in &self.namespaces {
+            ip(&["-n", namespace, "link", "set", "cable", "arp", state])?;
+        }
+        Ok(())
+    }
+
+    /// Cuts the cable: no packet passes.
     pub fn cut(&self) -> anyhow::Result<()> {
         ip(&["-n", &self.namespaces[0], "link", "set", "cable", "down"])
     }

@@ -10,7 +10,7 @@ use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
 use crate::launch::heartbeat::Rhythm;
 use crate::launch::identity::{JobToken, own_host};
-use crate::launch::store::{Reply, Request, Store, StoreAddress, StoreConnection, StoreServer};
+use crate::launch::store::{Life, Reply, Request, Store, StoreAddress, StoreConnection, StoreServer};
 use crate::launch::world::rendezvous::{lost_contact, lost_store_of_node_zero};
 use crate::launch::world::{HeartOptions, Membership};
 
@@ -90,6 +90,7 @@ impl JobStore {
                 what: lost_contact(&nodes.master_addr),
             },
             store: store.clone(),
+            life: Life::Launcher(nodes.rank),
         };
         membership.start_heart(failure.clone(), heart)?;
         let joined = JobStore::Remote {

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ impl fmt::Display for StoreAddress {
 /// A connection whose handshake is over.
 #[derive(Debug)]
 pub(in crate::launch) struct StoreConnection {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     address: StoreAddress,
 }
 
@@ -70,7 +70,7 @@ impl StoreConnection {
             let reason = match attempt(address, deadline) {
                 Ok(stream) => {
                     return Ok(StoreConnection {
-                        stream,
+                        stream: Arc::new(stream),
                         address: address.clone(),
                     });
                 }
@@ -136,9 +136,14 @@ impl StoreConnection {
             .try_clone()
             .map_err(|error| self.lost("duplicating its connection", &error))?;
         Ok(StoreConnection {
-            stream,
+            stream: Arc::new(stream),
             address: self.address.clone(),
         })
+    }
+
+    /// Returns what wakes a call when it is shut down.
+    pub(super) fn stream(&self) -> Weak<TcpStream> {
+        Arc::downgrade(&self.stream)
     }
 
     /// Sends a request whose reply another handle receives.

@@ -82,6 +82,7 @@ pub(super) async fn answer_requests(
             Request::Goodbye => Reply::Rejected("goodbye without hello".into()).to_frame(),
             Request::Heartbeat { .. } => Reply::Rejected("heartbeat without hello".into()).to_frame(),
             Request::AskPulse { rank } => job.pulse(rank).map_or(Reply::NoPulse, Reply::Pulse).to_frame(),
+            Request::HeartbeatBeside { life, limit, progress } => job.heard_beside(life, limit, progress).to_frame(),
             Request::Set { key, value } => done_or_reason(job.set(&key, value)).to_frame(),
             Request::Wait { key, timeout } => wait_for_key(reader, job, &key, timeout).await?,
             Request::Add { key, delta } => match job.add(&key, delta) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
-use super::protocol::{Pulse, Reply};
+use super::protocol::{Life, Pulse, Reply};
 use super::silence::Heartbeats;
 use super::table::{MAX_STORE_BYTES, Table, TableError};
 use crate::launch::failure::{CONNECTION_LOST, PeerFailure, silence_text};
@@ -244,6 +244,23 @@ impl Job {
     /// Notes a heartbeat of a rank, which counts as lost after a silence of `limit`.
     pub(super) fn heard(&self, rank: usize, limit: Duration, progress: String) {
         lock(&self.state).heartbeats[rank] = Some(Heartbeats::new(limit, progress));
+    }
+
+    /// Notes a heartbeat that came over another connection than the one that stands for the life; returns what the
+    /// latter may have no way to say.
+    pub(super) fn heard_beside(&self, life: Life, limit: Duration, progress: String) -> Reply {
+        let is_present = match life {
+            Life::Rank(rank) => matches!(lock(&self.state).members.get(rank), Some(Member::Present { .. })),
+            Life::Launcher(node_rank) => lock(&self.state).launchers.contains_key(&node_rank),
+        };
+        if let (true, Life::Rank(rank)) = (is_present, life) {
+            self.heard(rank, limit, progress);
+        }
+        match self.first_failure() {
+            Some(first) => Reply::Failed(first),
+            None if is_present => Reply::Heard,
+            None => Reply::NoPulse,
+        }
     }
 
     /// Returns how long to listen to a rank before [`nothing_heard`](Self::nothing_heard).

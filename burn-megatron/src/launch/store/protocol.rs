@@ -65,6 +65,20 @@ pub(in crate::launch) enum Request {
     },
     /// Asks when a rank was last heard.
     AskPulse { rank: usize },
+    /// A heartbeat of a life that another connection stands for, and does not carry it for now.
+    HeartbeatBeside {
+        life: Life,
+        limit: Duration,
+        progress: String,
+    },
+}
+
+/// Whose life a connection may stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::launch) enum Life {
+    Rank(usize),
+    /// The launcher of a node.
+    Launcher(usize),
 }
 
 /// What the store says.
@@ -153,6 +167,14 @@ impl Request {
             Request::Ended { rank, host, what } => Encoder::new(9).number(*rank as u64).text(host).text(what).frame(),
             Request::Heartbeat { limit, progress } => Encoder::new(10).duration(*limit).progress(progress).frame(),
             Request::AskPulse { rank } => Encoder::new(11).number(*rank as u64).frame(),
+            Request::HeartbeatBeside { life, limit, progress } => {
+                let (kind, number) = match *life {
+                    Life::Rank(rank) => (0, rank),
+                    Life::Launcher(node_rank) => (1, node_rank),
+                };
+                let encoder = Encoder::new(12).number(kind).number(number as u64);
+                encoder.duration(*limit).progress(progress).frame()
+            }
         }
     }
 
@@ -198,6 +220,15 @@ impl Request {
                 progress: fields.text(MAX_PROGRESS_BYTES)?,
             },
             11 => Request::AskPulse { rank: fields.index()? },
+            12 => Request::HeartbeatBeside {
+                life: match (fields.number()?, fields.index()?) {
+                    (0, rank) => Life::Rank(rank),
+                    (1, node_rank) => Life::Launcher(node_rank),
+                    _ => return Err(Malformed("unknown kind of life")),
+                },
+                limit: fields.duration()?,
+                progress: fields.text(MAX_PROGRESS_BYTES)?,
+            },
             _ => return Err(Malformed("unknown kind of request")),
         };
         fields.end()?;

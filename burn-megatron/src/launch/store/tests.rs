@@ -466,6 +466,14 @@ fn heartbeats_in_time_keep_a_rank_alive_and_tell_its_progress() {
 }
 
 #[test]
+fn no_probe_of_the_kernel_ends_a_connection() {
+    let (_server, address) = start(1);
+    let connection = StoreConnection::connect(&address, SECOND).unwrap();
+    let stream = connection.stream().upgrade().unwrap();
+    assert!(!SockRef::from(&*stream).keepalive().unwrap());
+}
+
+#[test]
 fn store_that_does_not_answer_is_lost_within_the_timeout_of_the_world() {
     // Accepts, and never says a word.
     let deaf = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -4,17 +4,22 @@
 //! A thread of its own, which computes nothing: however busy the rank is, the heart beats. What counts is the number of
 //! heartbeats without an answer, not the clock: a process that was stopped and goes on blames nobody for the time that
 //! it missed itself.
+//!
+//! When the network swallows packets for a time, TCP sends again after 0.2, 0.4, 0.8 s and so on: a connection may stay
+//! mute for as long again as the network was. Who has had no answer for some heartbeats therefore sends the next ones
+//! over a new connection as well, whose first packet leaves at once.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Instant;
 
 use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
 use crate::launch::heartbeat::Rhythm;
 use crate::launch::lock;
-use crate::launch::store::{Request, Store, StoreConnection};
+use crate::launch::store::{Life, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
 
 /// What a heart needs besides the connection.
 pub(in crate::launch) struct HeartOptions {
@@ -26,7 +31,12 @@ pub(in crate::launch) struct HeartOptions {
     pub(in crate::launch) out_of_reach: PeerFailure,
     /// The store's clients of this process: they give up with the heart.
     pub(in crate::launch) store: Store,
+    /// Whose heart it is.
+    pub(in crate::launch) life: Life,
 }
+
+/// Heartbeats without an answer before a new connection is tried.
+const PATIENCE: u32 = 3;
 
 /// A heart that beats until it is dropped.
 #[derive(Debug)]
@@ -49,6 +59,16 @@ impl Beats {
     /// Notes an answer of the store.
     pub(super) fn answered(&self) {
         self.unanswered.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes an answer of the store over another connection, which is used until the life's own answers.
+    fn answered_beside(&self) {
+        self.unanswered.fetch_min(PATIENCE - 1, Ordering::Relaxed);
+    }
+
+    /// Returns whether an answer is so late that a new connection is worth a try.
+    fn is_answer_late(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) >= PATIENCE
     }
 
     /// Returns whether the store has left too many heartbeats unanswered.
@@ -81,9 +101,19 @@ impl Heart {
         thread::Builder::new()
             .name("heartbeat".into())
             .spawn(move || {
-                while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                let mut second = None;
+                let mut next = deadline_after(interval);
+                while stopped.recv_timeout(next.saturating_duration_since(Instant::now()))
+                    == Err(RecvTimeoutError::Timeout)
+                {
+                    next = deadline_after(interval);
                     if !beat(&connection, &beats, &failure, &options) {
                         return;
+                    }
+                    if beats.is_answer_late() {
+                        beat_beside(&mut second, connection.address(), &beats, &failure, &options);
+                    } else {
+                        second = None;
                     }
                 }
             })
@@ -117,6 +147,44 @@ fn beat(connection: &StoreConnection, beats: &Beats, failure: &FailureSignal, op
         tracing::debug!(%error, "heartbeat");
     }
     true
+}
+
+/// Sends a heartbeat over the second connection, which it makes if there is none, and waits for the answer: all of it
+/// within the time between two heartbeats.
+fn beat_beside(
+    second: &mut Option<StoreConnection>,
+    address: &StoreAddress,
+    beats: &Beats,
+    failure: &FailureSignal,
+    options: &HeartOptions,
+) {
+    let HeartOptions {
+        rhythm, progress, life, ..
+    } = options;
+    let heartbeat = Request::HeartbeatBeside {
+        life: *life,
+        limit: rhythm.limit,
+        progress: progress(),
+    };
+    let deadline = deadline_after(rhythm.interval);
+    let connection = match second.take() {
+        Some(connection) => Ok(connection),
+        None => StoreConnection::connect(address, rhythm.interval),
+    };
+    let reply = connection.and_then(|mut connection| {
+        let time_left = deadline.saturating_duration_since(Instant::now());
+        let reply = connection.call(&heartbeat, time_left, "heartbeat over a second connection")?;
+        *second = Some(connection);
+        Ok(reply)
+    });
+    match reply {
+        Ok(Reply::Heard) => beats.answered_beside(),
+        // The life's own connection may not bring it for a while.
+        Ok(Reply::Failed(first)) => failure.raise_from_store(first),
+        // The store does not know this life any more, as it says on the life's own connection.
+        Ok(reply) => tracing::debug!(?reply, "heartbeat over a second connection"),
+        Err(error) => tracing::debug!(%error, "heartbeat over a second connection"),
+    }
 }
 
 /// What this process says when the store does not answer.

@@ -36,6 +36,17 @@ fn requests() -> impl Strategy<Value = Request> {
         failures().prop_map(|PeerFailure { rank, host, what }| Request::Ended { rank, host, what }),
         (millis(), ".{0,40}").prop_map(|(limit, progress)| Request::Heartbeat { limit, progress }),
         any::<usize>().prop_map(|rank| Request::AskPulse { rank }),
+        (any::<bool>(), any::<usize>(), millis(), ".{0,40}").prop_map(|(is_rank, number, limit, progress)| {
+            Request::HeartbeatBeside {
+                life: if is_rank {
+                    Life::Rank(number)
+                } else {
+                    Life::Launcher(number)
+                },
+                limit,
+                progress,
+            }
+        }),
     ]
 }
 
