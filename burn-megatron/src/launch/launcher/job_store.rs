@@ -53,6 +53,7 @@ impl JobStore {
             node_rank: nodes.rank,
             world_size,
             host: own_host(),
+            ranks: nodes.ranks(world_size),
         };
         let job_id = match connection.call(&request, REGISTER_LIMIT, "registering a launcher")? {
             Reply::Welcome { job_id } => job_id,

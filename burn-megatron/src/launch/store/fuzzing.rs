@@ -401,6 +401,7 @@ fn request(act: u8, script: &mut Script<'_>) -> Request {
             node_rank: rank,
             world_size,
             host: host(),
+            ranks: rank..WORLD_SIZE.min(rank + 1),
         },
         10 => Request::Ended {
             rank,
@@ -498,6 +499,7 @@ fn requests() -> Vec<Request> {
             node_rank: 1,
             world_size: 2,
             host: host.clone(),
+            ranks: 1..2,
         },
         Request::Ended {
             rank: 1,

@@ -7,6 +7,7 @@
 //! Used by both ends: `client` and `monitor` with [`std::io`], `server` with tokio.
 
 use std::io::{self, Read};
+use std::ops::Range;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -53,6 +54,8 @@ pub(in crate::launch) enum Request {
         node_rank: usize,
         world_size: usize,
         host: String,
+        /// Those that it starts.
+        ranks: Range<usize>,
     },
     /// Says that a rank's process has ended, which only its launcher can see.
     Ended { rank: usize, host: String, what: String },
@@ -159,10 +162,13 @@ impl Request {
                 node_rank,
                 world_size,
                 host,
+                ranks,
             } => Encoder::new(8)
                 .number(*node_rank as u64)
                 .number(*world_size as u64)
                 .text(host)
+                .number(ranks.start as u64)
+                .number(ranks.end as u64)
                 .frame(),
             Request::Ended { rank, host, what } => Encoder::new(9).number(*rank as u64).text(host).text(what).frame(),
             Request::Heartbeat { limit, progress } => Encoder::new(10).duration(*limit).progress(progress).frame(),
@@ -209,6 +215,7 @@ impl Request {
                 node_rank: fields.index()?,
                 world_size: fields.index()?,
                 host: fields.text(MAX_TEXT_BYTES)?,
+                ranks: fields.index()?..fields.index()?,
             },
             9 => Request::Ended {
                 rank: fields.index()?,
