@@ -3,6 +3,7 @@
 //! Used by the trials of `namespaces` and by the storm.
 #![allow(dead_code, reason = "each of the two uses a part of it")]
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
@@ -33,6 +34,21 @@ impl Cable {
             ip(&["-n", namespace, "link", "set", "cable", "up"])?;
         }
         Ok(cable)
+    }
+
+    /// Says what a name means on a node, until its namespace is gone.
+    pub fn name(&self, node: usize, name: &str, address: &str) -> anyhow::Result<()> {
+        // `ip netns exec` puts what lies there over /etc.
+        let folder = self.configuration(node);
+        std::fs::create_dir_all(&folder)?;
+        Ok(std::fs::write(
+            folder.join("hosts"),
+            format!("127.0.0.1 localhost\n{address} {name}\n"),
+        )?)
+    }
+
+    fn configuration(&self, node: usize) -> PathBuf {
+        Path::new("/etc/netns").join(&self.namespaces[node])
     }
 
     /// A command that runs on a node.
@@ -74,10 +90,13 @@ impl Cable {
 
 impl Drop for Cable {
     fn drop(&mut self) {
-        for namespace in &self.namespaces {
-            // It may not have been made.
+        for (node, namespace) in self.namespaces.iter().enumerate() {
+            // They may not have been made.
             let _ = ip(&["netns", "del", namespace]);
+            let _ = std::fs::remove_dir_all(self.configuration(node));
         }
+        // The last one to go takes the folder with it: it stays when it is not empty.
+        let _ = std::fs::remove_dir("/etc/netns");
     }
 }
 

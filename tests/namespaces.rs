@@ -33,6 +33,10 @@ pub fn trials() -> Vec<Trial> {
         |name: &str, test: fn() -> Result<(), Failed>| Trial::test(name, test).with_ignored_flag(problem.is_some());
     vec![
         trial("two_namespaces_train_as_one_rank", two_namespaces_train_as_one_rank),
+        trial(
+            "node_zero_whose_name_is_loopback_to_itself_trains_with_the_other",
+            node_zero_whose_name_is_loopback_to_itself_trains_with_the_other,
+        ),
         trial("cut_cable_ends_both_sides_in_time", cut_cable_ends_both_sides_in_time),
         trial(
             "job_survives_packets_that_vanish_for_less_than_the_limit",
@@ -57,6 +61,22 @@ fn two_namespaces_train_as_one_rank() -> Result<(), Failed> {
     end(zero, LIMIT)?.expect_code(0)?;
     end(one, LIMIT)?.expect_code(0)?;
     Ok(expect_same(&losses(&log)?, &losses_of_one_rank(STEPS, folder.path())?)?)
+}
+
+/// As Debian names a host in its /etc/hosts.
+fn node_zero_whose_name_is_loopback_to_itself_trains_with_the_other() -> Result<(), Failed> {
+    let cable = Cable::plug("name")?;
+    cable.name(0, "node-zero", "127.0.1.1")?;
+    cable.name(1, "node-zero", ADDRESSES[0])?;
+    let name_flags = ["--master-addr", "node-zero"];
+    for more in [&[][..], &["--interface", "cable"]] {
+        let flags = [&SHORT_TIMEOUT[..], &name_flags, more].concat();
+        let one = start_node(&cable, 1, STEPS, &flags)?;
+        let zero = start_node(&cable, 0, STEPS, &flags)?;
+        end(zero, LIMIT)?.expect_code(0)?;
+        end(one, LIMIT)?.expect_code(0)?;
+    }
+    Ok(())
 }
 
 fn cut_cable_ends_both_sides_in_time() -> Result<(), Failed> {
@@ -136,15 +156,12 @@ fn wait_for_steps(log: &Path, steps: usize) -> anyhow::Result<()> {
 /// Starts two of four ranks in a namespace.
 fn start_node(cable: &Cable, node: usize, steps: usize, more: &[&str]) -> anyhow::Result<(Child, Instant)> {
     let mut command = cable.command(node, pretrain_gpt()?);
-    command.args(flags(steps)).args(FOUR_RANKS).args(more);
-    command.args([
-        "--nnodes",
-        "2",
-        "--node-rank",
-        &node.to_string(),
-        "--master-addr",
-        ADDRESSES[0],
-    ]);
+    command.args(flags(steps)).args(FOUR_RANKS);
+    command.args(["--nnodes", "2", "--node-rank", &node.to_string()]);
+    if !more.contains(&"--master-addr") {
+        command.args(["--master-addr", ADDRESSES[0]]);
+    }
+    command.args(more);
     command.env("BURN_MEGATRON_HOST", format!("node{node}/boot"));
     command.env("BURN_MEGATRON_JOB_TOKEN", "a secret of enough bytes");
     start(&mut command)

@@ -11,7 +11,7 @@ use crate::launch::environment::{Environment, variables};
 use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
 use crate::launch::identity::{host_identity, host_name, random_job_id};
-use crate::launch::network::{chosen_address, store_address};
+use crate::launch::network::{chosen_address, data_address, store_address};
 use crate::launch::store::{
     Reply, Request, Store, StoreAddress, StoreConnection, StoreServer, StoreServerOptions, deadline_after,
 };
@@ -82,7 +82,13 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
             tracing::debug!(%error, "could not tell the store of a failure");
         }
     });
-    let local_address = interface.map_or_else(|| connection.local_address(), Ok)?;
+    let local_address = match interface {
+        Some(interface) => interface,
+        None => {
+            let is_one_host = hosts.iter().all(|other| *other == host);
+            data_address(connection.local_address()?, &environment.master_addr, is_one_host)?
+        }
+    };
     let store_lost = if environment.store_hosted_elsewhere && host != hosts[0] {
         PeerFailure {
             rank: 0,
