@@ -5,7 +5,8 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::time::Duration;
 
 use if_addrs::get_if_addrs;
 use ipnet::IpNet;
@@ -13,9 +14,13 @@ use socket2::{Domain, Socket, Type};
 
 use super::environment::variables;
 use super::error::LaunchError;
+use super::resolver::Resolver;
 
 /// Connections that the kernel holds until they are accepted: a burst of strangers, and the ranks behind it.
 const BACKLOG: i32 = 4096;
+
+/// Longest time to resolve the name of the store's host.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(30);
 
 /// The wish for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,20 +123,20 @@ fn interfaces() -> Result<Vec<Interface>, LaunchError> {
 /// job on one host; else all, with a warning: the name means something else to this host than to others.
 ///
 /// # Errors
-/// `master_addr` is no name; it is an address of this host, but of another interface than the one asked for.
+/// `master_addr` is no name, or is not resolved within 30 s; it is an address of this host, but of another interface than the one asked for.
 pub(super) fn store_address(
     master_addr: &str,
     port: u16,
     is_one_host: bool,
     interface: Option<IpAddr>,
 ) -> Result<SocketAddr, LaunchError> {
-    let resolved = (master_addr, port)
-        .to_socket_addrs()
+    let resolved = Resolver::new(master_addr, port)
+        .addresses(RESOLVE_LIMIT)
         .map_err(|source| LaunchError::System {
             action: format!("cannot resolve {}={master_addr:?}", variables::MASTER_ADDR),
             source,
         })?;
-    let resolved: Vec<IpAddr> = resolved.map(|address| address.ip()).collect();
+    let resolved: Vec<IpAddr> = resolved.iter().map(SocketAddr::ip).collect();
     let own: Vec<IpAddr> = interfaces()?.into_iter().map(|interface| interface.address).collect();
     choose_store_address(master_addr, &resolved, &own, is_one_host, interface).map(|ip| SocketAddr::new(ip, port))
 }

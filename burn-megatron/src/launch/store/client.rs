@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,9 +14,12 @@ use super::handshake::{self, HandshakeError};
 use super::protocol::{Reply, Request, read_body};
 use crate::launch::error::LaunchError;
 use crate::launch::identity::JobToken;
+use crate::launch::resolver::Resolver;
 
-/// Longest single attempt to connect.
+/// Longest single attempt to connect; longer where a name has many addresses.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(5);
+/// What each address of a name has of it at least.
+const ADDRESS_LIMIT: Duration = Duration::from_secs(1);
 /// First and longest pause between attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
@@ -66,8 +69,9 @@ impl StoreConnection {
         let start = Instant::now();
         let deadline = deadline_after(timeout);
         let (mut pause, longest_pause) = PAUSES;
+        let mut resolver = Resolver::new(&address.host, address.port);
         loop {
-            let reason = match attempt(address, deadline) {
+            let reason = match attempt(&mut resolver, &address.token, deadline) {
                 Ok(stream) => {
                     return Ok(StoreConnection {
                         stream: Arc::new(stream),
@@ -217,27 +221,39 @@ impl StoreConnection {
     }
 }
 
-/// Connects once, to the first address of the name that answers, and proves that both ends know the token.
-fn attempt(address: &StoreAddress, deadline: Instant) -> Result<TcpStream, HandshakeError> {
-    let deadline = deadline.min(deadline_after(ATTEMPT_LIMIT));
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for socket_address in (&*address.host, address.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&socket_address, time_left(deadline)?) {
-            Ok(stream) => {
-                super::set_socket_options(&stream)?;
-                handshake::connect(
-                    &mut BoundedStream {
-                        stream: &stream,
-                        deadline: Some(deadline),
-                    },
-                    &address.token,
-                )?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
+/// Connects once, to the first address of the name that answers.
+fn attempt(resolver: &mut Resolver, token: &JobToken, deadline: Instant) -> Result<TcpStream, HandshakeError> {
+    let addresses = resolver.addresses(time_left(deadline)?.min(ATTEMPT_LIMIT))?;
+    let limit = ATTEMPT_LIMIT.max(ADDRESS_LIMIT.saturating_mul(addresses.len() as u32));
+    reach(&addresses, token, deadline.min(deadline_after(limit)))
+}
+
+/// Connects to the first of several addresses that answers as the store does. Each has an equal part of the time that is
+/// left: one that swallows all packets leaves the others theirs.
+pub(super) fn reach(
+    addresses: &[SocketAddr],
+    token: &JobToken,
+    deadline: Instant,
+) -> Result<TcpStream, HandshakeError> {
+    let mut failed = HandshakeError::Broken(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    for (index, address) in addresses.iter().enumerate() {
+        let part = time_left(deadline)? / (addresses.len() - index) as u32;
+        match greet(address, token, deadline_after(part)) {
+            Ok(stream) => return Ok(stream),
+            // Something that answers and is not the store says more than what does not answer.
+            Err(error) if matches!(failed, HandshakeError::Broken(_)) => failed = error,
+            Err(_) => {}
         }
     }
-    Err(last.into())
+    Err(failed)
+}
+
+/// Connects to one address, and proves that both ends know the token.
+fn greet(address: &SocketAddr, token: &JobToken, deadline: Instant) -> Result<TcpStream, HandshakeError> {
+    let stream = TcpStream::connect_timeout(address, time_left(deadline)?)?;
+    super::set_socket_options(&stream)?;
+    handshake::connect(&mut BoundedStream::until(&stream, deadline), token)?;
+    Ok(stream)
 }
 
 fn read_reply(stream: &mut impl Read) -> io::Result<Reply> {

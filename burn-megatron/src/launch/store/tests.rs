@@ -197,6 +197,28 @@ fn other_service_is_named_as_such() {
 }
 
 #[test]
+fn an_address_that_gives_no_answer_leaves_the_next_one_its_time() {
+    let (server, _) = start(1);
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addresses = [mute.local_addr().unwrap(), server.address()];
+    let deadline = deadline_after(4 * SECOND);
+    let begin = Instant::now();
+    let stream = client::reach(&addresses, &JobToken::from_text("right token"), deadline).unwrap();
+    assert_eq!(stream.peer_addr().unwrap(), server.address());
+    assert!(begin.elapsed() < 4 * SECOND, "{:?}", begin.elapsed());
+    // Of two that are not the store, the one that answers is told.
+    let error = client::reach(
+        &[server.address(), mute.local_addr().unwrap()],
+        &JobToken::from_text("wrong token"),
+        deadline_after(SECOND),
+    );
+    assert!(
+        matches!(error, Err(handshake::HandshakeError::TokenRefused)),
+        "{error:?}"
+    );
+}
+
+#[test]
 fn no_service_is_an_error_within_the_timeout() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = StoreAddress::new("127.0.0.1", free, JobToken::from_text("right token"));
