@@ -58,6 +58,13 @@ pub(in crate::launch) struct StoreConnection {
 }
 
 impl StoreConnection {
+    /// Returns a connection to something that asks for no proof.
+    #[cfg(test)]
+    pub(in crate::launch) fn unproven(stream: TcpStream, address: StoreAddress) -> StoreConnection {
+        let stream = Arc::new(stream);
+        StoreConnection { stream, address }
+    }
+
     /// Connects, again and again until `timeout` is over: the store may start later than this rank.
     ///
     /// # Errors
@@ -157,13 +164,26 @@ impl StoreConnection {
         timeout: Duration,
         operation: &str,
     ) -> Result<(), LaunchError> {
-        let mut stream = BoundedStream {
-            stream: &self.stream,
-            deadline: Some(deadline_after(timeout)),
-        };
-        stream
-            .write_all(&request.to_frame())
-            .map_err(|error| self.late_or_lost(operation, &error, timeout))
+        self.send_from(&mut request.to_frame(), timeout, operation)
+    }
+
+    /// Sends bytes, and takes away those that have gone, also when not all have.
+    pub(in crate::launch) fn send_from(
+        &self,
+        bytes: &mut Vec<u8>,
+        timeout: Duration,
+        operation: &str,
+    ) -> Result<(), LaunchError> {
+        let mut stream = BoundedStream::until(&self.stream, deadline_after(timeout));
+        while !bytes.is_empty() {
+            match stream.write(bytes) {
+                Ok(0) => return Err(self.late_or_lost(operation, &io::ErrorKind::WriteZero.into(), timeout)),
+                Ok(sent) => drop(bytes.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.late_or_lost(operation, &error, timeout)),
+            }
+        }
+        Ok(())
     }
 
     /// Closes the connection for all its handles, which wakes one that listens.

@@ -29,6 +29,8 @@ mod tests;
 pub(crate) use client::BoundedStream;
 pub(super) use client::{StoreAddress, StoreConnection, deadline_after};
 pub use job::FailureCallback;
+#[cfg(test)]
+pub(super) use protocol::read_body;
 pub(super) use protocol::{Life, Pulse, Reply, Request};
 pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use server::{StoreServer, StoreServerOptions};

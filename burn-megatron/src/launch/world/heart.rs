@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
@@ -51,8 +51,17 @@ pub(super) struct Beats {
     unanswered: AtomicU32,
     /// Whether too many were: nobody waits for this store any more.
     is_out_of_reach: AtomicBool,
-    /// Whether goodbye is said; held while a message is sent, so that none is cut in two by another.
-    has_left: Mutex<bool>,
+    /// Held while a message is sent, so that none is cut in two by another.
+    line: Mutex<Line>,
+}
+
+/// What goes out over the connection.
+#[derive(Debug, Default)]
+struct Line {
+    /// Whether goodbye is said.
+    has_left: bool,
+    /// The end of a message whose beginning has gone: what the kernel did not take in time.
+    rest: Vec<u8>,
 }
 
 impl Beats {
@@ -76,11 +85,12 @@ impl Beats {
         self.is_out_of_reach.load(Ordering::Relaxed)
     }
 
-    /// Sends the last message of this connection.
-    pub(super) fn send_last(&self, send: impl FnOnce() -> Result<(), LaunchError>) -> Result<(), LaunchError> {
-        let mut has_left = lock(&self.has_left);
-        *has_left = true;
-        send()
+    /// Says goodbye, the last message of this connection.
+    pub(super) fn send_goodbye(&self, connection: &StoreConnection, limit: Duration) -> Result<(), LaunchError> {
+        let mut line = lock(&self.line);
+        line.has_left = true;
+        line.rest.extend(Request::Goodbye.to_frame());
+        connection.send_from(&mut line.rest, limit, "goodbye")
     }
 }
 
@@ -138,12 +148,16 @@ fn beat(connection: &StoreConnection, beats: &Beats, failure: &FailureSignal, op
         limit: rhythm.limit,
         progress: progress(),
     };
-    let has_left = lock(&beats.has_left);
-    if *has_left {
+    let mut line = lock(&beats.line);
+    if line.has_left {
         return false;
     }
+    // Behind one that is still on its way, another one would say nothing new.
+    if line.rest.is_empty() {
+        line.rest = heartbeat.to_frame();
+    }
     // A connection that is closed is the monitor's to notice.
-    if let Err(error) = connection.send(&heartbeat, rhythm.interval, "heartbeat") {
+    if let Err(error) = connection.send_from(&mut line.rest, rhythm.interval, "heartbeat") {
         tracing::debug!(%error, "heartbeat");
     }
     true
@@ -196,5 +210,69 @@ fn out_of_reach(options: &HeartOptions, connection: &StoreConnection) -> PeerFai
         rank,
         host,
         what: format!("{what}: the store at {address} has answered no heartbeat for {limit:.1} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use socket2::SockRef;
+
+    use super::*;
+    use crate::launch::identity::JobToken;
+    use crate::launch::store::read_body;
+
+    #[test]
+    fn messages_stay_whole_on_a_connection_that_takes_only_a_part() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        SockRef::from(&listener).set_recv_buffer_size(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(address).unwrap();
+        SockRef::from(&stream).set_send_buffer_size(1).unwrap();
+        let (mut store, _) = listener.accept().unwrap();
+        let address = StoreAddress::new("127.0.0.1", address.port(), JobToken::from_text("a token"));
+        let connection = StoreConnection::unproven(stream, address);
+        let options = HeartOptions {
+            rhythm: Rhythm {
+                limit: Duration::from_secs(3600),
+                interval: Duration::from_millis(2),
+            },
+            progress: Box::new(|| "last collective ".repeat(16)),
+            out_of_reach: PeerFailure {
+                rank: 0,
+                host: "node0/boot".into(),
+                what: "out of reach".into(),
+            },
+            store: Store::in_process(),
+            life: Life::Rank(0),
+        };
+        let (beats, failure) = (Beats::default(), FailureSignal::detached());
+        let is_cut = |beats: &Beats| !lock(&beats.line).rest.is_empty();
+        let begin = Instant::now();
+        // Until one has gone only in part, and some more beside it.
+        while !is_cut(&beats) {
+            assert!(
+                begin.elapsed() < Duration::from_secs(20),
+                "the connection takes everything"
+            );
+            assert!(beat(&connection, &beats, &failure, &options));
+        }
+        for _ in 0..5 {
+            assert!(beat(&connection, &beats, &failure, &options));
+        }
+        let read = thread::spawn(move || {
+            let mut heartbeats = 0;
+            loop {
+                match Request::from_body(&read_body(&mut store).unwrap()).unwrap() {
+                    Request::Heartbeat { .. } => heartbeats += 1,
+                    Request::Goodbye => return heartbeats,
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        beats.send_goodbye(&connection, Duration::from_secs(20)).unwrap();
+        assert!(!beat(&connection, &beats, &failure, &options));
+        assert!(read.join().unwrap() > 0);
     }
 }
