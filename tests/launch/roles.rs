@@ -78,6 +78,7 @@ pub fn act_as_rank(case: &str, environment: &Environment) {
         "late_elsewhere" if rank >= 2 => sleep(LONG),
         "late_rank" if rank == 1 => sleep(Duration::from_millis(700)),
         "two_writers" => return write_many_lines(rank),
+        "hosting_rank_killed" => tracing_subscriber::fmt().with_writer(io::stderr).init(),
         _ => {}
     }
     let rendezvous_timeout = if case == "never_joins" {

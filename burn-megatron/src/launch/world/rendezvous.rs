@@ -142,10 +142,11 @@ fn start_server(environment: &Environment, interface: Option<IpAddr>) -> Result<
     let port = environment.store_port()?;
     let is_one_host = environment.local_world_size == environment.world_size;
     let listen = store_address(&environment.master_addr, port, is_one_host, interface)?;
-    if environment.job_token.is_none() && !listen.ip().is_loopback() {
+    // On loopback, too: other users of this host reach it.
+    if environment.job_token.is_none() {
         tracing::warn!(
             "the job's token is derived from the launcher's id of the job, which others may know: set {} to a secret on \
-             shared networks",
+             shared networks and hosts",
             variables::JOB_TOKEN
         );
     }
