@@ -140,6 +140,30 @@ impl StoreConnection {
         read_reply(&mut stream).map_err(|error| self.lost("watching for failures", &error))
     }
 
+    /// Returns what the store says next, if it begins to come before `moment`; then it has `limit` to come whole.
+    pub(in crate::launch) fn receive_before(
+        &mut self,
+        moment: Instant,
+        limit: Duration,
+        operation: &str,
+    ) -> Result<Option<Reply>, LaunchError> {
+        use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+        let begins = time_left(moment).and_then(|left| {
+            self.stream.set_read_timeout(Some(left))?;
+            // Takes nothing away: a message of which a part was read could not be read again.
+            self.stream.peek(&mut [0])
+        });
+        match begins {
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), Interrupted | TimedOut | WouldBlock) => return Ok(None),
+            Err(error) => return Err(self.lost(operation, &error)),
+        }
+        let reply = read_reply(&mut BoundedStream::until(&self.stream, deadline_after(limit)));
+        reply
+            .map(Some)
+            .map_err(|error| self.late_or_lost(operation, &error, limit))
+    }
+
     /// Returns a second handle to this connection, for a thread that only sends.
     pub(in crate::launch) fn try_clone(&self) -> Result<StoreConnection, LaunchError> {
         let stream = self

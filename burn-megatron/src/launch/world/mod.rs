@@ -120,7 +120,7 @@ impl World {
             return World::alone(Some(environment), options);
         }
         let rhythm = Rhythm::new(options.heartbeat_limit, options.timeout)?;
-        let joined = rendezvous::join(environment, options)?;
+        let joined = rendezvous::join(environment, options, rhythm)?;
         let identity = RankIdentity {
             rank: environment.rank,
             world_size: environment.world_size,

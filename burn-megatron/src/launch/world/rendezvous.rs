@@ -10,6 +10,7 @@ use super::monitor::Membership;
 use crate::launch::environment::{Environment, variables};
 use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
+use crate::launch::heartbeat::Rhythm;
 use crate::launch::identity::{host_identity, host_name, random_job_id};
 use crate::launch::network::{chosen_address, data_address, store_address};
 use crate::launch::store::{
@@ -34,7 +35,7 @@ pub(super) struct Joined {
 }
 
 /// Joins the job of `environment`, within `options.rendezvous_timeout`.
-pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<Joined, LaunchError> {
+pub(super) fn join(environment: &Environment, options: &JoinOptions, rhythm: Rhythm) -> Result<Joined, LaunchError> {
     let Environment { rank, world_size, .. } = *environment;
     let timeout = options.rendezvous_timeout;
     let deadline = deadline_after(timeout);
@@ -53,7 +54,7 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
         host: host.clone(),
         timeout: time_left,
     };
-    let reply = connection.call(&hello, time_left.saturating_add(REPLY_SLACK), "rendezvous")?;
+    let reply = register(&mut connection, &hello, time_left.saturating_add(REPLY_SLACK), rhythm)?;
     let (job_id, hosts) = match reply {
         Reply::Roster { job_id, hosts } if hosts.len() == world_size => (job_id, hosts),
         Reply::Missing(missing) => {
@@ -124,6 +125,46 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
         store_lost,
         out_of_reach,
     })
+}
+
+/// Registers, and waits until the store says what has come of it; sends heartbeats meanwhile, so that a rank which is
+/// stopped or cut off while others have not come is told apart from one that waits.
+fn register(
+    connection: &mut StoreConnection,
+    hello: &Request,
+    limit: Duration,
+    rhythm: Rhythm,
+) -> Result<Reply, LaunchError> {
+    const OPERATION: &str = "rendezvous";
+    let deadline = deadline_after(limit);
+    connection.send(hello, limit, OPERATION)?;
+    let mut rest = Vec::new();
+    loop {
+        let next = deadline_after(rhythm.interval).min(deadline);
+        while let Some(reply) = connection.receive_before(next, limit, OPERATION)? {
+            if reply != Reply::Heard {
+                return Ok(reply);
+            }
+        }
+        if Instant::now() >= deadline {
+            return Err(LaunchError::StoreLost {
+                address: connection.address().to_string(),
+                operation: OPERATION.into(),
+                reason: format!("no answer within {limit:.1?}"),
+            });
+        }
+        if rest.is_empty() {
+            let heartbeat = Request::Heartbeat {
+                limit: rhythm.limit,
+                progress: "waits for all ranks to join".into(),
+            };
+            rest = heartbeat.to_frame();
+        }
+        // A store that has refused this rank takes no more: what it said is still to be read.
+        if let Err(error) = connection.send_from(&mut rest, rhythm.interval, OPERATION) {
+            tracing::debug!(%error, "heartbeat");
+        }
+    }
 }
 
 /// What a process on another node says when the store does not answer.

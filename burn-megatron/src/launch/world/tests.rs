@@ -262,6 +262,31 @@ fn connect_when_it_listens(port: u16) -> std::net::TcpStream {
 }
 
 #[test]
+fn rank_that_is_cut_off_while_others_have_not_come_is_silent() {
+    let port = free_port();
+    let options = JoinOptions {
+        heartbeat_limit: Some(Duration::from_secs(1)),
+        ..options(LONG)
+    };
+    let (relayed, swallowed) = relay(port);
+    let far_options = options.clone();
+    // Rank 2 never comes. Nobody waits for this thread, which hears nothing any more.
+    thread::spawn(move || World::join(&environment(1, 3, relayed), &far_options));
+    thread::spawn(move || {
+        thread::sleep(Duration::from_secs(3));
+        swallowed.store(usize::MAX, Ordering::Relaxed);
+    });
+    let begin = Instant::now();
+    let error = World::join(&environment(0, 3, port), &options).unwrap_err().to_string();
+    assert!(
+        error.contains("rank 1 on host node0 is silent: no heartbeat for 1."),
+        "{error}"
+    );
+    // Not before: it waited for longer than the limit.
+    assert!(begin.elapsed() > Duration::from_secs(3), "{:?}", begin.elapsed());
+}
+
+#[test]
 fn life_whose_connection_is_mute_goes_on_over_another_one() {
     let port = free_port();
     let limit = Duration::from_secs(2);
