@@ -43,6 +43,7 @@ mod identity;
 mod interrupt;
 mod launcher;
 mod network;
+mod resolver;
 mod role;
 mod store;
 mod suspicions;

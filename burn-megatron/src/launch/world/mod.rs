@@ -23,7 +23,7 @@ use super::error::LaunchError;
 use super::failure::{FailureSignal, PeerFailure};
 use super::heartbeat::Rhythm;
 use super::identity::{JobToken, host_identity, host_name, random_job_id};
-use super::store::Store;
+use super::store::{Life, Store};
 use super::suspicions::Suspicions;
 use crate::flight_recorder::{FlightRecorder, RankIdentity};
 
@@ -122,7 +122,7 @@ impl World {
             return World::alone(Some(environment), options);
         }
         let rhythm = Rhythm::new(options.heartbeat_limit, options.timeout)?;
-        let joined = rendezvous::join(environment, options)?;
+        let joined = rendezvous::join(environment, options, rhythm)?;
         let identity = RankIdentity {
             rank: environment.rank,
             world_size: environment.world_size,
@@ -136,6 +136,7 @@ impl World {
             progress: Box::new(move || progress.last_call().unwrap_or_else(|| "no collective yet".into())),
             out_of_reach: joined.out_of_reach,
             store: joined.store.clone(),
+            life: Life::Rank(environment.rank),
         };
         joined.membership.start_heart(joined.failure.clone(), heart)?;
         Ok(World {
