@@ -19,9 +19,16 @@ impl Checkpoint {
     /// One array at a time is in memory.
     ///
     /// # Errors
-    /// As [`read`](Self::read); the folder is held by a run or cannot be written to. Nothing is left then.
+    /// As [`read`](Self::read); the folder is held by a run, holds this checkpoint itself, or cannot be
+    /// written to. Nothing is left then.
     pub fn write_unsharded(&self, directory: impl AsRef<Path>) -> Result<PathBuf, CheckpointError> {
         let directory = SaveDirectory::hold(directory.as_ref())?;
+        if directory.holds(self.path()) {
+            return Err(CheckpointError::Prepare {
+                directory: directory.path().to_owned(),
+                cause: "it holds the checkpoint that is to be rewritten, which would be replaced".into(),
+            });
+        }
         let iteration = self.iteration();
         let specs: Vec<PartSpec> = (self.arrays().iter())
             .map(|array| PartSpec {

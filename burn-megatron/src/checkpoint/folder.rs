@@ -101,6 +101,17 @@ impl SaveDirectory {
         })
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether a checkpoint is one of those in this folder.
+    pub fn holds(&self, checkpoint: &Path) -> bool {
+        let parent = checkpoint.canonicalize().ok();
+        let parent = parent.as_deref().and_then(Path::parent);
+        parent.is_some() && parent == self.path.canonicalize().ok().as_deref()
+    }
+
     /// Makes a folder for a checkpoint that is being written.
     ///
     /// # Errors
@@ -364,6 +375,28 @@ mod tests {
             }
             assert_eq!(names(folder.path()), [".lock", "iter_0000020"]);
         }
+    }
+
+    #[test]
+    fn a_checkpoint_that_is_replaced_is_there_all_the_time() {
+        let folder = TempDir::new().unwrap();
+        let directory = SaveDirectory::hold(folder.path()).unwrap();
+        let save = || {
+            let draft = directory.begin(20).unwrap();
+            complete(&draft, "{}");
+            directory.commit(draft).unwrap()
+        };
+        let index = save().join(INDEX_NAME);
+        std::thread::scope(|scope| {
+            let saving = scope.spawn(|| {
+                for _ in 0..50 {
+                    save();
+                }
+            });
+            while !saving.is_finished() {
+                assert!(index.exists(), "the checkpoint is gone for a moment");
+            }
+        });
     }
 
     #[test]

@@ -8,6 +8,11 @@ use super::*;
 
 const DTYPES: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
 
+/// A folder that costs no disk.
+fn in_memory() -> TempDir {
+    TempDir::new_in("/dev/shm").unwrap()
+}
+
 /// A logical shape, and how often each dimension is cut.
 #[derive(Clone, Debug)]
 struct Layout {
@@ -85,7 +90,7 @@ proptest! {
             rank.reverse();
         }
         ranks[0].push(part("b", Placement::whole([3]), 0..3, DType::BF16));
-        let folder = TempDir::new().unwrap();
+        let folder = in_memory();
         let checkpoint = write(folder.path(), &ranks);
         checkpoint.verify().unwrap();
         for placement in boxes(&stored.shape, &wanted) {
@@ -96,7 +101,7 @@ proptest! {
             }
         }
         // The same again from one file, in which each array has its shape.
-        let converted = TempDir::new().unwrap();
+        let converted = in_memory();
         let path = checkpoint.write_unsharded(converted.path()).unwrap();
         let converted = Checkpoint::open(path).unwrap();
         converted.verify().unwrap();

@@ -230,3 +230,40 @@ fn nothing_at_all_can_be_saved() {
     assert!(checkpoint.arrays().is_empty() && checkpoint.files().is_empty());
     checkpoint.verify().unwrap();
 }
+
+#[test]
+fn a_checkpoint_is_not_rewritten_over_itself() {
+    let folder = TempDir::new().unwrap();
+    writer(folder.path()).save(20, parts(), Value::Null).unwrap();
+    let checkpoint = Checkpoint::latest(folder.path()).unwrap().unwrap();
+    let error = checkpoint
+        .write_unsharded(folder.path().join("."))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("holds the checkpoint that is to be rewritten"),
+        "{error}"
+    );
+    assert_eq!(names(folder.path()), [".lock", "iter_0000020"]);
+    let other = TempDir::new().unwrap();
+    let path = checkpoint.write_unsharded(other.path()).unwrap();
+    assert_eq!(path, other.path().join("iter_0000020"));
+    let converted = Checkpoint::open(path).unwrap();
+    assert_eq!((converted.iteration(), converted.state()), (20, checkpoint.state()));
+    assert_eq!(names(other.path()), [".lock", "iter_0000020"]);
+}
+
+#[test]
+fn a_checkpoint_that_is_broken_is_not_rewritten() {
+    let folder = TempDir::new().unwrap();
+    writer(folder.path()).save(20, parts(), Value::Null).unwrap();
+    let shard = folder.path().join("iter_0000020/rank_00000.safetensors");
+    let mut bytes = fs::read(&shard).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&shard, bytes).unwrap();
+    let other = TempDir::new().unwrap();
+    let checkpoint = Checkpoint::latest(folder.path()).unwrap().unwrap();
+    let error = checkpoint.write_unsharded(other.path()).unwrap_err().to_string();
+    assert!(error.contains("rank_00000.safetensors has been altered"), "{error}");
+    assert_eq!(names(other.path()), [".lock"]);
+}
