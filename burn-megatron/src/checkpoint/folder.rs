@@ -167,6 +167,14 @@ impl SaveDirectory {
         Ok(place)
     }
 
+    /// Returns the highest iteration of which there is a complete checkpoint.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn latest(&self) -> Result<Option<u64>, CheckpointError> {
+        Ok(list_checkpoints(&self.path)?.last().map(|(iteration, _)| *iteration))
+    }
+
     /// Removes the oldest checkpoints beyond `keep`, but never that of the iteration just written.
     ///
     /// # Errors
