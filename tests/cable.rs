@@ -3,6 +3,7 @@
 //! Used by the trials of `namespaces` and by the storm.
 #![allow(dead_code, reason = "each of the two uses a part of it")]
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
@@ -35,6 +36,21 @@ impl Cable {
         Ok(cable)
     }
 
+    /// Says what a name means on a node, until its namespace is gone.
+    pub fn name(&self, node: usize, name: &str, address: &str) -> anyhow::Result<()> {
+        // `ip netns exec` puts what lies there over /etc.
+        let folder = self.configuration(node);
+        std::fs::create_dir_all(&folder)?;
+        Ok(std::fs::write(
+            folder.join("hosts"),
+            format!("127.0.0.1 localhost\n{address} {name}\n"),
+        )?)
+    }
+
+    fn configuration(&self, node: usize) -> PathBuf {
+        Path::new("/etc/netns").join(&self.namespaces[node])
+    }
+
     /// A command that runs on a node.
     pub fn command(&self, node: usize, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
@@ -42,7 +58,26 @@ impl Cable {
         command
     }
 
-    /// Cuts the cable: no packet passes, and no end is told.
+    /// Lets packets vanish between the nodes, as behind a switch that has failed: both ends send on, and hear nothing. A
+    /// cable that is cut is noticed by the kernel, which then tries again more often.
+    pub fn swallow(&self) -> anyhow::Result<()> {
+        self.resolve_neighbours("off")
+    }
+
+    /// Ends what `swallow` began.
+    pub fn deliver(&self) -> anyhow::Result<()> {
+        self.resolve_neighbours("on")
+    }
+
+    /// Without ARP each end sends to its own hardware address, which the other end ignores.
+    fn resolve_neighbours(&self, state: &str) -> anyhow::Result<()> {
+        for namespace in &self.namespaces {
+            ip(&["-n", namespace, "link", "set", "cable", "arp", state])?;
+        }
+        Ok(())
+    }
+
+    /// Cuts the cable: no packet passes.
     pub fn cut(&self) -> anyhow::Result<()> {
         ip(&["-n", &self.namespaces[0], "link", "set", "cable", "down"])
     }
@@ -55,10 +90,13 @@ impl Cable {
 
 impl Drop for Cable {
     fn drop(&mut self) {
-        for namespace in &self.namespaces {
-            // It may not have been made.
+        for (node, namespace) in self.namespaces.iter().enumerate() {
+            // They may not have been made.
             let _ = ip(&["netns", "del", namespace]);
+            let _ = std::fs::remove_dir_all(self.configuration(node));
         }
+        // The last one to go takes the folder with it: it stays when it is not empty.
+        let _ = std::fs::remove_dir("/etc/netns");
     }
 }
 

@@ -82,7 +82,7 @@ impl Case {
 pub struct Job {
     case: Case,
     world_size: usize,
-    mutant: Option<&'static str>,
+    mutant: Option<String>,
     ends_within: Duration,
 }
 
@@ -108,8 +108,8 @@ impl Job {
     }
 
     /// Plants a fault in every rank.
-    pub fn with_mutant(mut self, mutant: &'static str) -> Self {
-        self.mutant = Some(mutant);
+    pub fn with_mutant(mut self, mutant: &str) -> Self {
+        self.mutant = Some(mutant.to_owned());
         self
     }
 
@@ -163,7 +163,7 @@ impl Job {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        match self.mutant {
+        match &self.mutant {
             Some(mutant) => command.env(MUTANT, mutant),
             None => command.env_remove(MUTANT),
         };

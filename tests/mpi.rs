@@ -12,7 +12,7 @@ mod ranks;
 
 use std::collections::BTreeSet;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use burn_megatron::collectives::tests::CASES;
@@ -49,6 +49,14 @@ fn main() -> ExitCode {
             a_rank_that_stays_away_from_mpi_is_named,
         ),
         needs_mpi("a_rank_that_fails_is_named", a_rank_that_fails_is_named),
+        needs_mpi(
+            "a_rank_that_hangs_in_mpi_init_says_so",
+            a_rank_that_hangs_in_mpi_init_says_so,
+        ),
+        needs_mpi(
+            "a_rank_that_hangs_in_mpi_finalize_says_so",
+            a_rank_that_hangs_in_mpi_finalize_says_so,
+        ),
         without_mpi(
             "a_program_without_mpi_says_how_to_build_it",
             a_program_without_mpi_says_how_to_build_it,
@@ -187,4 +195,26 @@ fn a_rank_that_fails_is_named() -> anyhow::Result<()> {
         .expect_line("[rank 1 on host")
         .with_context(|| "rank 1 does not say that it failed")?;
     ended.expect_line("failed: planted").map(drop)
+}
+
+fn a_rank_that_hangs_in_mpi_init_says_so() -> anyhow::Result<()> {
+    a_hanging_rank_says_so(
+        "hangs_at_the_beginning",
+        "MPI_Init has not returned within 3s, although all ranks of the job were about to call it",
+    )
+}
+
+fn a_rank_that_hangs_in_mpi_finalize_says_so() -> anyhow::Result<()> {
+    a_hanging_rank_says_so(
+        "hangs_at_the_end",
+        "rank 1: MPI_Finalize has not returned within 3s, although all ranks have come to their end",
+    )
+}
+
+fn a_hanging_rank_says_so(role: &str, line: &str) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let ended = run_role(role, 2)?;
+    ensure!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    ensure!(ended.code.is_some_and(|code| code != 0), "exit code {:?}", ended.code);
+    ended.expect_line(line).map(drop)
 }

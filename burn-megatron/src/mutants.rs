@@ -1,7 +1,7 @@
 //! Faults that can be planted to see the parity tests go red. Absent from release builds.
 //!
 //! Asked at the few places where a fault is planted; switched on by the tests through the feature `mutants` and the
-//! environment variable `BURN_MEGATRON_MUTANT`, in builds with debug assertions only.
+//! environment variable `BURN_MEGATRON_MUTANT`, in builds with debug assertions only: the fault as it is written here.
 
 /// A fault, each of which breaks parity with the one-rank run in its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Mutant {
     KeyAndValueSwapped,
     /// All data-parallel ranks drop what the first one drops.
     SharedDropoutMask,
+    /// One rank, by its number, finds an infinite gradient in every backward pass.
+    InfiniteGradient(usize),
 }
 
 /// Whether a fault is planted in this process.

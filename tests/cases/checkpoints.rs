@@ -113,6 +113,7 @@ fn variant(update: problem::Update, padded_vocab_size: usize) -> problem::Varian
         recompute: problem::Recompute::Nothing,
         update,
         padded_vocab_size,
+        precision: problem::Precision::Usual,
     }
 }
 

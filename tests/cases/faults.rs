@@ -416,6 +416,7 @@ fn train(case: &Case, world: &World, kind: &str) -> anyhow::Result<()> {
         recompute: problem::Recompute::Nothing,
         update: Update::Whole,
         padded_vocab_size: problem::PADDED_VOCAB_SIZE,
+        precision: problem::Precision::Usual,
     };
     let mut trainer = problem::trainer(variant, 50, &problem::Stages::one_chunk(), &context)?;
     let data = context.coordinates().data;

@@ -244,6 +244,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         recompute: case.setting("recompute")?,
         update: case.setting("update")?,
         padded_vocab_size: problem::PADDED_VOCAB_SIZE,
+        precision: problem::Precision::Usual,
     };
     let given = |key, default| {
         let text: String = case.setting(key)?;

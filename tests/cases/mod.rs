@@ -4,6 +4,7 @@ mod checkpoints;
 mod comparison;
 mod faults;
 mod fixtures;
+mod half;
 mod layers;
 mod layouts;
 mod pipeline;
@@ -30,6 +31,7 @@ pub fn trials() -> Vec<Trial> {
         layouts::trials(),
         sharded::trials(),
         checkpoints::trials(),
+        half::trials(),
         ramp_up::trials(),
         layers::trials(),
         fixtures::trials(),
@@ -65,6 +67,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     match case.name.as_str() {
         "layout" => layouts::run(case, world),
         "checkpoint" => checkpoints::run(case, world),
+        "half" => half::run(case, world),
         "sharded" => sharded::run(case, world),
         "ramp_up" => ramp_up::run(case, world),
         "layer" => layers::run(case, world),

@@ -5,10 +5,13 @@
 use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::{FloatDType, Tensor, get_device_settings};
 use burn_flex::FlexDevice;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::DataParallelConfig;
+use burn_megatron::optimizer::LossScaleConfig;
 use burn_megatron::parity::perturb_constants;
 use burn_megatron::pipeline_parallel::schedule::ScheduleKind;
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
@@ -34,6 +37,18 @@ pub struct Variant {
     pub update: Update,
     /// With the padding, which changes nothing.
     pub padded_vocab_size: usize,
+    pub precision: Precision,
+}
+
+/// In which numbers the model computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// Those of the process.
+    Usual,
+    /// 16 bits, f16 with a loss scale of 65536.
+    Half(FloatDType),
+    /// Those of the process, from values that 16 bits can hold.
+    UsualFromHalf(FloatDType),
 }
 
 /// The usual one, for up to four tensor ranks.
@@ -173,6 +188,12 @@ pub fn trainer_of(
     };
     let chunks = model(variant).init_stage(&layers, &FlexDevice, context)?;
     let chunks = perturb_constants::<B, _>(chunks, 0.2, SEED, context);
+    let usual = get_device_settings::<B>(&FlexDevice).float_dtype;
+    let chunks = match variant.precision {
+        Precision::Usual => chunks,
+        Precision::Half(half) => in_type(chunks, half),
+        Precision::UsualFromHalf(half) => in_type(in_type(chunks, half), usual),
+    };
     let options = TrainerOptions {
         data_parallel: DataParallelConfig::new()
             .with_bucket_size(Some(1500))
@@ -180,9 +201,25 @@ pub fn trainer_of(
             .with_overlap_grad_reduce(variant.update != Update::ShardedInTurn),
         overlap_param_gather: variant.update != Update::ShardedInTurn,
         schedule: stages.schedule,
+        loss_scale: (variant.precision == Precision::Half(FloatDType::F16))
+            .then_some(LossScaleConfig::Constant { loss_scale: 65536.0 }),
         ..TrainerOptions::default()
     };
     Ok(Trainer::new(chunks, config, options, context, &FlexDevice)?)
+}
+
+/// A module with its parameters in another type, under the same identifiers.
+fn in_type<M: Module<B>>(module: M, dtype: FloatDType) -> M {
+    struct Cast(FloatDType);
+    impl ModuleMapper<B> for Cast {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+            param.map(|tensor| {
+                let is_trained = tensor.is_require_grad();
+                Tensor::from_inner(tensor.inner().cast(self.0)).set_require_grad(is_trained)
+            })
+        }
+    }
+    module.map(&mut Cast(dtype))
 }
 
 /// The micro-batches of a step that data-parallel rank `data` of `data_size` takes.

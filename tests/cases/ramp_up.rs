@@ -43,6 +43,7 @@ const VARIANT: problem::Variant = problem::Variant {
     recompute: problem::Recompute::Nothing,
     update: problem::Update::Whole,
     padded_vocab_size: problem::PADDED_VOCAB_SIZE,
+    precision: problem::Precision::Usual,
 };
 
 pub fn trials() -> Vec<Trial> {

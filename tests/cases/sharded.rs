@@ -47,6 +47,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
             recompute: problem::Recompute::Nothing,
             update,
             padded_vocab_size: problem::PADDED_VOCAB_SIZE,
+            precision: problem::Precision::Usual,
         };
         let mut trainer = problem::trainer(variant, STEPS, &problem::Stages::one_chunk(), &context)?;
         let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());

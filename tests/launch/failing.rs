@@ -137,6 +137,12 @@ pub fn hosting_rank_that_is_killed_is_named() -> Result<(), Failed> {
     expect(wait_until(LONG, || (0..3).all(ready)), "the ranks are not ready")?;
     ranks[0].kill()?;
     ranks[0].wait()?;
+    // Nobody gave the job a secret: whoever may connect is told of, once.
+    for rank in 0..3 {
+        let stderr = fs::read_to_string(folder.path().join(format!("stderr-{rank}")))?;
+        let warnings = stderr.matches("set BURN_MEGATRON_JOB_TOKEN to a secret").count();
+        expect(warnings == usize::from(rank == 0), &stderr)?;
+    }
     for rank in [1, 2] {
         let code = ranks[rank].wait()?.code();
         let stderr = fs::read_to_string(folder.path().join(format!("stderr-{rank}")))?;

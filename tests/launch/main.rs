@@ -91,6 +91,14 @@ fn run_tests() {
             "rank_that_ends_without_joining_is_named_on_its_node",
             rank_that_ends_without_joining_is_named_on_its_node,
         ),
+        test(
+            "launcher_killed_before_its_ranks_have_joined_is_named",
+            launcher_killed_before_its_ranks_have_joined_is_named,
+        ),
+        test(
+            "rank_that_cannot_be_started_is_named_on_the_other_node",
+            rank_that_cannot_be_started_is_named_on_the_other_node,
+        ),
         test("nodes_that_do_not_fit_are_refused", nodes_that_do_not_fit_are_refused),
     ];
     libtest_mimic::run(&Arguments::from_args(), tests).exit();

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use burn_megatron::launch::SECONDARY_FAILURE_EXIT_CODE;
 use libtest_mimic::Failed;
 
-use crate::job::{Job, expect, send};
-use crate::{NODE, NODE_ZERO};
+use crate::job::{Job, expect, send, wait_until};
+use crate::{LONG, NODE, NODE_ZERO};
 
 pub fn ranks_of_two_nodes_meet() -> Result<(), Failed> {
     for (node, job) in start_two_nodes("success")?.into_iter().enumerate() {
@@ -67,6 +67,42 @@ pub fn killed_launcher_of_node_zero_is_named() -> Result<(), Failed> {
     one.expect_code(SECONDARY_FAILURE_EXIT_CODE)?;
     one.expect_line("(another node) failed first: lost the store at 127.0.0.2:")?;
     one.expect_line("ends because rank 0 on host node0 failed: lost the store at 127.0.0.2:")
+}
+
+pub fn launcher_killed_before_its_ranks_have_joined_is_named() -> Result<(), Failed> {
+    let [zero, mut one] = start_two_nodes("late_elsewhere")?;
+    let started = |job: &Job, rank: usize| job.folder.path().join(format!("pid-{rank}")).exists();
+    let all_started = wait_until(LONG, || {
+        (0..2).all(|rank| started(&zero, rank)) && (2..4).all(|rank| started(&one, rank))
+    });
+    expect(all_started, "the ranks are not started")?;
+    let start = Instant::now();
+    one.launcher.kill()?;
+    one.launcher.wait()?;
+    let zero = zero.end()?;
+    expect(
+        start.elapsed() < Duration::from_secs(10),
+        &format!("took {:?}", start.elapsed()),
+    )?;
+    zero.expect_code(SECONDARY_FAILURE_EXIT_CODE)?;
+    zero.expect_line(
+        "[launcher] rank 2 on host node1 (another node) failed first: ended without joining the job: the launcher of \
+         node 1 on host node1, which starts ranks 2 to 3, is dead",
+    )
+}
+
+pub fn rank_that_cannot_be_started_is_named_on_the_other_node() -> Result<(), Failed> {
+    let [zero, one] = start_two_nodes("cannot_start_elsewhere")?;
+    let start = Instant::now();
+    let (zero, one) = (zero.end()?, one.end()?);
+    expect(
+        start.elapsed() < Duration::from_secs(10),
+        &format!("took {:?}", start.elapsed()),
+    )?;
+    one.expect_code(99)?;
+    one.expect_line("Argument list too long")?;
+    zero.expect_code(SECONDARY_FAILURE_EXIT_CODE)?;
+    zero.expect_line("[launcher] rank 2 on host node1 (another node) failed first: could not be started: Argument list")
 }
 
 pub fn rank_that_ends_without_joining_is_named_on_its_node() -> Result<(), Failed> {

@@ -28,6 +28,10 @@ pub fn act_as_launcher(case: &str) {
         _ => Launcher::new(3),
     };
     let launcher = match std::env::var(NODE) {
+        // Longer than a variable may be.
+        Ok(node) if case == "cannot_start_elsewhere" && node.starts_with('1') => {
+            on_one_of_several_nodes(&node).environment("HUGE", "x".repeat(1 << 20))
+        }
         Ok(node) => on_one_of_several_nodes(&node),
         Err(_) => launcher,
     };
@@ -71,8 +75,10 @@ pub fn act_as_rank(case: &str, environment: &Environment) {
         "never_joins" if rank == 1 => sleep(LONG),
         "ends_without_joining" if rank == 1 => return,
         "ends_without_joining_elsewhere" if rank == 3 => return,
+        "late_elsewhere" if rank >= 2 => sleep(LONG),
         "late_rank" if rank == 1 => sleep(Duration::from_millis(700)),
         "two_writers" => return write_many_lines(rank),
+        "hosting_rank_killed" => tracing_subscriber::fmt().with_writer(io::stderr).init(),
         _ => {}
     }
     let rendezvous_timeout = if case == "never_joins" {

@@ -1,5 +1,6 @@
 //! What a rank under `mpirun` does: the contract, or something that must fail.
 
+use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,6 +9,11 @@ use anyhow::{Context as _, bail, ensure};
 use burn_megatron::collectives::tests::{CASES, Suite};
 use burn_megatron::collectives::{EngineChoice, GroupOptions, ProcessGroup, ReduceOp};
 use burn_megatron::launch::{Environment, JoinOptions, World, report_and_exit};
+
+/// The role whose rank 1 hangs in `MPI_Init`, and the one whose rank 1 hangs in `MPI_Finalize`.
+pub const HANGING: [&str; 2] = ["hangs_at_the_beginning", "hangs_at_the_end"];
+/// The bound of these roles.
+const HANGING_LIMIT: Duration = Duration::from_secs(3);
 
 const OPTIONS: GroupOptions = GroupOptions {
     engine: EngineChoice::Mpi,
@@ -31,6 +37,7 @@ fn run_role(role: &str) -> anyhow::Result<()> {
         "other_numbers" => other_numbers(environment),
         "stays_away" => stays_away(&environment),
         "fails" => fails(&join(&environment)?),
+        _ if HANGING.contains(&role) => hangs(&environment),
         _ => bail!("no role {role:?}"),
     }
 }
@@ -96,4 +103,47 @@ fn fails(world: &World) -> anyhow::Result<()> {
         report_and_exit(world, &error);
     }
     bail!("the all-reduce succeeds without rank 1")
+}
+
+/// A group is made and the program ends well, but for what [`MPI_Init_thread`] and [`MPI_Finalize`] do below.
+fn hangs(environment: &Environment) -> anyhow::Result<()> {
+    let world = World::join(environment, &JoinOptions::with_timeout(HANGING_LIMIT))?;
+    ProcessGroup::connect(&world, "all", &[0, 1], &OPTIONS)?.barrier()?;
+    Ok(())
+}
+
+/// Never returns on rank 1 of a role.
+fn hang_in(role: &str) {
+    let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|text| text == value);
+    while is(super::ROLE, role) && is("OMPI_COMM_WORLD_RANK", "1") {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+unsafe extern "C" {
+    fn PMPI_Init_thread(argc: *mut c_int, argv: *mut c_void, required: c_int, provided: *mut c_int) -> c_int;
+    fn PMPI_Finalize() -> c_int;
+}
+
+/// Stands before the library's, as the standard lets profilers do.
+// SAFETY: the signature is the standard's; no other object of this program defines the name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn MPI_Init_thread(
+    argc: *mut c_int,
+    argv: *mut c_void,
+    required: c_int,
+    provided: *mut c_int,
+) -> c_int {
+    hang_in(HANGING[0]);
+    // SAFETY: the caller's arguments, for the same function under its other name.
+    unsafe { PMPI_Init_thread(argc, argv, required, provided) }
+}
+
+/// As above.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn MPI_Finalize() -> c_int {
+    hang_in(HANGING[1]);
+    // SAFETY: as above.
+    unsafe { PMPI_Finalize() }
 }

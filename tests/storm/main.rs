@@ -17,6 +17,8 @@
 mod cable;
 mod judge;
 mod plan;
+// Other cases use more of it.
+#[allow(dead_code)]
 #[path = "../cases/problem.rs"]
 mod problem;
 mod strangers;

@@ -97,6 +97,7 @@ fn train(world: &World) -> anyhow::Result<ExitCode> {
         recompute: problem::Recompute::Nothing,
         update: Update::Whole,
         padded_vocab_size: problem::PADDED_VOCAB_SIZE,
+        precision: problem::Precision::Usual,
     };
     let mut trainer = problem::trainer(variant, steps, &problem::Stages::one_chunk(), &context)?;
     let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());

@@ -8,7 +8,7 @@ use super::call::{CallDescriptor, GroupLabel};
 use super::error::CollectiveError;
 use super::pending::Awaited;
 use crate::flight_recorder::{FlightRecorder, GroupRecorder};
-use crate::launch::{DID_NOT_COME, FailureSignal, PeerFailure, Store, World, host_name, suspicion_key};
+use crate::launch::{DID_NOT_COME, FailureSignal, PeerFailure, Suspicions, World, host_name};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::panic::Location;
@@ -92,8 +92,8 @@ impl GroupHealth {
         let Some(suspicion) = notes.suspicion(error, called_at) else {
             return;
         };
-        if !failure.is_raised() && failure.suspect(&suspicion) {
-            notes.leave(&suspicion);
+        if !failure.is_raised() {
+            notes.suspicions.accuse(suspicion);
         }
     }
 
@@ -129,7 +129,17 @@ impl GroupHealth {
             call,
             since: Cell::new(Instant::now()),
             awaited: AHEAD_OF_TIME.with_borrow(Clone::clone),
-            note: Cell::new(Note::NotYet),
+            noted_after: self.noted_after(),
+            note: RefCell::new(Note::NotYet),
+        }
+    }
+
+    /// How long a wait that starts now on this thread goes on before it is noted.
+    fn noted_after(&self) -> Duration {
+        let usual = self.timeout / 4;
+        match LAST_LONG_WAIT.get() {
+            Some(end) if end.elapsed() < usual => usual.min(NOTED_AGAIN_AFTER),
+            _ => usual,
         }
     }
 
@@ -147,7 +157,7 @@ impl GroupHealth {
 /// How this rank tells the others, through the store, whom it waits for.
 #[derive(Debug)]
 struct Notes {
-    store: Store,
+    suspicions: Suspicions,
     rank: usize,
     hosts: Arc<[String]>,
 }
@@ -155,7 +165,7 @@ struct Notes {
 impl Notes {
     fn new(world: &World) -> Self {
         Self {
-            store: world.store().clone(),
+            suspicions: world.suspicions().clone(),
             rank: world.rank(),
             hosts: (0..world.world_size())
                 .map(|rank| world.host_of(rank).to_string())
@@ -215,28 +225,25 @@ impl Notes {
         }
     }
 
-    fn leave(&self, suspicion: &PeerFailure) {
-        // Only makes a message better: its loss must not hide the error that is on its way.
-        let written = serde_json::to_vec(suspicion).expect("a failure is plain text");
-        if let Err(error) = self.store.leave_note(&suspicion_key(self.rank), &written) {
-            tracing::debug!(%error, "cannot note a suspicion");
-        }
-    }
-
-    fn remove(&self) {
-        if let Err(error) = self.store.remove_note(&suspicion_key(self.rank)) {
-            tracing::debug!(%error, "cannot remove a note");
-        }
+    /// Whom a wait in `call` is for: the ranks with the group indices `missing`.
+    fn awaited(&self, label: &GroupLabel, call: Option<&CallDescriptor>, missing: &[usize]) -> Vec<PeerFailure> {
+        let what = format!(
+            "{DID_NOT_COME}{} of group {label}, where rank {} waits for it",
+            label.describe_activity(call),
+            self.rank
+        );
+        let failure_of = |&peer: &usize| self.failure_of(label.ranks[peer], what.clone());
+        missing.iter().filter_map(failure_of).collect()
     }
 }
 
 /// What the other ranks can read of a wait.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Debug)]
 enum Note {
     /// It is too young.
     NotYet,
-    /// Whom it waits for.
-    Left,
+    /// Whom it waits for, by group index, and its number among this rank's waits.
+    Left { number: u64, missing: Vec<usize> },
     /// The same, and it stays: the wait has failed.
     Kept,
 }
@@ -244,7 +251,8 @@ enum Note {
 /// How long one wait may still go on.
 ///
 /// A wait that has used up a quarter of its time leaves a note of whom it waits for, so that a rank that waits for
-/// this one, and gives up first, does not take it for the one that hangs.
+/// this one, and gives up first, does not take it for the one that hangs. One that follows it does so at once: what has
+/// come may not have been the last that is missing.
 #[derive(Debug)]
 pub(crate) struct Patience<'a> {
     pub health: &'a GroupHealth,
@@ -252,12 +260,19 @@ pub(crate) struct Patience<'a> {
     since: Cell<Instant>,
     /// Of a call that was started ahead of its time: until somebody waits for it, no time passes.
     awaited: Option<Awaited>,
-    note: Cell<Note>,
+    noted_after: Duration,
+    note: RefCell<Note>,
 }
+
+/// How long a wait goes on before it is noted, where one has just ended that was. Few are long enough to talk to the
+/// store, however many there are in a call.
+const NOTED_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 thread_local! {
     /// The call that this thread performs, if it was started ahead of its time.
     static AHEAD_OF_TIME: RefCell<Option<Awaited>> = const { RefCell::new(None) };
+    /// When the last wait of this thread ended that was noted.
+    static LAST_LONG_WAIT: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Performs a call whose waits have all the time in the world until somebody waits for it; a failure ends them as any
@@ -278,6 +293,9 @@ impl Patience<'_> {
     /// Starts the time again, because something has moved.
     pub fn renew(&mut self) {
         self.since.set(Instant::now());
+        if let (Note::Left { number, .. }, Some(notes)) = (self.note.get_mut(), &self.health.notes) {
+            notes.suspicions.renew(*number);
+        }
     }
 
     /// Returns the time left, at most `slice`: how long to sleep before the next check.
@@ -301,41 +319,55 @@ impl Patience<'_> {
         }
         let waited = self.since.get().elapsed();
         if waited < self.health.timeout {
-            if self.note.get() == Note::NotYet && waited > self.health.timeout / 4 {
+            let is_noted = !matches!(*self.note.borrow(), Note::NotYet);
+            if is_noted || waited > self.noted_after {
                 self.leave_note(&missing());
             }
             return Ok(());
         }
+        let missing = missing();
+        self.leave_note(&missing);
         self.keep_note();
-        Err(self.health.timed_out(self.call, &missing()))
+        Err(self.health.timed_out(self.call, &missing))
     }
 
+    /// Lets the others read that this wait is for `missing`, unless they do.
     fn leave_note(&self, missing: &[usize]) {
-        let label = &self.health.label;
-        if let (Some(notes), Some(peer)) = (&self.health.notes, missing.first()) {
-            let call = label.describe_activity(self.call);
-            let what = format!(
-                "{DID_NOT_COME}{call} of group {label}, where rank {} waits for it",
-                notes.rank
-            );
-            if let Some(suspicion) = notes.failure_of(label.ranks[*peer], what) {
-                notes.leave(&suspicion);
+        let Some(notes) = &self.health.notes else {
+            return;
+        };
+        let named = || notes.awaited(&self.health.label, self.call, missing);
+        let mut note = self.note.borrow_mut();
+        match &mut *note {
+            Note::NotYet => {
+                *note = Note::Left {
+                    number: notes.suspicions.enter(self.since.get(), named()),
+                    missing: missing.to_vec(),
+                };
             }
+            Note::Left {
+                number,
+                missing: earlier,
+            } if earlier != missing => {
+                notes.suspicions.move_to(*number, named());
+                *earlier = missing.to_vec();
+            }
+            Note::Left { .. } | Note::Kept => {}
         }
-        self.note.set(Note::Left);
     }
 
     fn keep_note(&self) {
-        if self.note.get() == Note::Left {
-            self.note.set(Note::Kept);
+        if let (Note::Left { number, .. }, Some(notes)) = (self.note.replace(Note::Kept), &self.health.notes) {
+            notes.suspicions.keep(number);
         }
     }
 }
 
 impl Drop for Patience<'_> {
     fn drop(&mut self) {
-        if let (Note::Left, Some(notes)) = (self.note.get(), &self.health.notes) {
-            notes.remove();
+        if let (Note::Left { number, .. }, Some(notes)) = (self.note.get_mut(), &self.health.notes) {
+            notes.suspicions.withdraw(*number);
+            LAST_LONG_WAIT.set(Some(Instant::now()));
         }
     }
 }

@@ -108,6 +108,7 @@ impl<B: HookBackend> Binding<B> {
                     op,
                     is_sharded: options.is_sharded,
                     overlaps: options.overlaps,
+                    world_rank: context.rank(),
                 };
                 Arc::new(Reducer::new(layout.clone(), dtype, reduction)?)
             }

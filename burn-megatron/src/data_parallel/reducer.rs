@@ -13,6 +13,7 @@ use super::bucket::BucketLayout;
 use super::flat::{FlatBuffer, PendingFlat};
 use super::hook::GradientSink;
 use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
+use crate::mutants::{self, Mutant};
 
 /// The buckets of a module's gradients. Shared by the wrapper and by the backward steps of one forward pass.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(super) struct Reduction {
     pub(super) is_sharded: bool,
     /// Whether a bucket goes as soon as it is full, while the backward pass goes on.
     pub(super) overlaps: bool,
+    /// This rank's number in the world.
+    pub(super) world_rank: usize,
 }
 
 /// A step's gradients, reduced.
@@ -264,6 +267,9 @@ impl State {
     fn add(&mut self, index: usize, gradient: &TensorData) {
         let slot = self.layout.slots()[index];
         let first = !std::mem::replace(&mut self.received[index], true);
+        let infinite = mutants::is_active(Mutant::InfiniteGradient(self.reduction.world_rank))
+            .then(|| TensorData::new(vec![f32::INFINITY; slot.len], [slot.len]).convert_dtype(gradient.dtype));
+        let gradient = infinite.as_ref().unwrap_or(gradient);
         if self.non_finite.is_none() && !is_finite(gradient) {
             self.non_finite = Some(index);
         }

@@ -121,6 +121,22 @@ pub enum LaunchError {
         resolved: Vec<IpAddr>,
     },
 
+    /// A rank would listen for its data where the other hosts do not reach it.
+    #[error(
+        "{master_addr:?} is the loopback address {address} to this host, which the other hosts do not reach, and it is not \
+         clear which of {present} they do: choose one by {variable} or --interface"
+    )]
+    LoopbackForOthers {
+        /// The loopback address.
+        address: IpAddr,
+        /// Name of the host of rank 0.
+        master_addr: String,
+        /// The environment variable that asks for an interface.
+        variable: &'static str,
+        /// The other interfaces of this host, each with an address.
+        present: String,
+    },
+
     /// A rank's process could not be started.
     #[error("rank {rank} of {world_size} could not be started: {source}")]
     Spawn {

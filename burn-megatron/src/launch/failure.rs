@@ -86,8 +86,6 @@ struct Inner {
 #[derive(Default)]
 struct State {
     cause: Option<PeerFailure>,
-    /// Whom this rank holds responsible for the first error that it met.
-    suspicion: Option<PeerFailure>,
     callbacks: Vec<Callback>,
     announcing: bool,
 }
@@ -135,22 +133,6 @@ impl FailureSignal {
     /// Raises the signal with a cause that the store already knows.
     pub(super) fn raise_from_store(&self, cause: PeerFailure) {
         self.raise_locally(&cause, false);
-    }
-
-    /// Notes whom this rank holds responsible for an error that it met; the first note stays. Returns whether it is.
-    ///
-    /// Raises nothing: a program may get over the error. One that does not ends with [`report_and_exit`], which looks
-    /// at it.
-    pub(crate) fn suspect(&self, suspicion: &PeerFailure) -> bool {
-        let mut state = lock(&self.inner.state);
-        let is_first = state.suspicion.is_none();
-        state.suspicion.get_or_insert_with(|| suspicion.clone());
-        is_first
-    }
-
-    /// Returns whom this rank holds responsible, if it has met such an error.
-    pub fn suspicion(&self) -> Option<PeerFailure> {
-        lock(&self.inner.state).suspicion.clone()
     }
 
     /// Calls `wake` once when the signal is raised, or at once if it is raised already.
@@ -276,24 +258,11 @@ pub fn exit_code_of(error: &(dyn Error + 'static), otherwise: u8) -> ExitCode {
 }
 
 /// Returns who failed first, if this rank suspects another one, and tells every rank.
-///
-/// A rank that did not come may itself wait for a third: each rank leaves a note of whom it waits for or suspects, and
-/// the notes are followed to a rank that has left none, as a hung one has not, or to one that was met before.
 fn blame(world: &World) -> Option<PeerFailure> {
-    let mut culprit = world.failure().suspicion()?;
-    let mut met = vec![world.rank()];
-    while !met.contains(&culprit.rank) {
-        met.push(culprit.rank);
-        let next = match world.store().read_note(&suspicion_key(culprit.rank), CAUSE_LIMIT) {
-            Ok(note) => serde_json::from_slice::<PeerFailure>(&note).ok(),
-            Err(LaunchError::PeerFailed(first)) => return Some(first),
-            Err(_) => None,
-        };
-        match next {
-            Some(next) if !met.contains(&next.rank) => culprit = next,
-            _ => break,
-        }
-    }
+    let mut culprit = match world.suspicions().first_cause(CAUSE_LIMIT) {
+        Ok(culprit) => culprit?,
+        Err(known) => return Some(known),
+    };
     add_condition(world, &mut culprit);
     world.failure().raise(culprit);
     world.failure().cause()
@@ -310,11 +279,6 @@ fn add_condition(world: &World, culprit: &mut PeerFailure) {
     } else if what.starts_with(DID_NOT_COME) {
         culprit.what = format!("is late: its heartbeats arrive, {}; {what}", pulse.progress);
     }
-}
-
-/// The key of the store under which a rank notes whom it suspects, or has long been waiting for.
-pub(crate) fn suspicion_key(rank: usize) -> String {
-    format!("suspicion/{rank}")
 }
 
 /// Makes every panic of this process, on any thread, a failure of this rank that the other ranks learn of at once.

@@ -43,14 +43,16 @@ mod identity;
 mod interrupt;
 mod launcher;
 mod network;
+mod resolver;
 mod role;
 mod store;
+mod suspicions;
 mod world;
 
 pub(crate) use environment::MAX_WORLD_SIZE;
 pub use environment::{Environment, variables};
 pub use error::LaunchError;
-pub(crate) use failure::{DID_NOT_COME, suspicion_key};
+pub(crate) use failure::DID_NOT_COME;
 pub use failure::{FailureSignal, PeerFailure, exit_code_of, install_panic_hook, report_and_exit};
 pub use identity::{JobToken, host_identity, host_name};
 pub use interrupt::StopFlag;
@@ -61,6 +63,9 @@ pub(crate) use store::BoundedStream;
 pub use store::{
     FailureCallback, MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store, StoreServer, StoreServerOptions,
 };
+pub(crate) use suspicions::Suspicions;
+#[cfg(test)]
+pub(crate) use suspicions::note_key;
 pub use world::{JoinOptions, World};
 
 use std::fmt;

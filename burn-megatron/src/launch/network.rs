@@ -5,7 +5,8 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::time::Duration;
 
 use if_addrs::get_if_addrs;
 use ipnet::IpNet;
@@ -13,9 +14,13 @@ use socket2::{Domain, Socket, Type};
 
 use super::environment::variables;
 use super::error::LaunchError;
+use super::resolver::Resolver;
 
 /// Connections that the kernel holds until they are accepted: a burst of strangers, and the ranks behind it.
 const BACKLOG: i32 = 4096;
+
+/// Longest time to resolve the name of the store's host.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(30);
 
 /// The wish for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,24 +119,24 @@ fn interfaces() -> Result<Vec<Interface>, LaunchError> {
 
 /// Returns where the store of a job listens that reaches it at `master_addr`.
 ///
-/// The interface that was asked for; else, if `master_addr` is an address of this host, that one, loopback only for a
+/// The interface that was asked for, unless this host's own ranks would not find it there; else, if `master_addr` is an address of this host, that one, loopback only for a
 /// job on one host; else all, with a warning: the name means something else to this host than to others.
 ///
 /// # Errors
-/// `master_addr` is no name; it is an address of this host, but of another interface than the one asked for.
+/// `master_addr` is no name, or is not resolved within 30 s; it is an address of this host, but of another interface than the one asked for.
 pub(super) fn store_address(
     master_addr: &str,
     port: u16,
     is_one_host: bool,
     interface: Option<IpAddr>,
 ) -> Result<SocketAddr, LaunchError> {
-    let resolved = (master_addr, port)
-        .to_socket_addrs()
+    let resolved = Resolver::new(master_addr, port)
+        .addresses(RESOLVE_LIMIT)
         .map_err(|source| LaunchError::System {
             action: format!("cannot resolve {}={master_addr:?}", variables::MASTER_ADDR),
             source,
         })?;
-    let resolved: Vec<IpAddr> = resolved.map(|address| address.ip()).collect();
+    let resolved: Vec<IpAddr> = resolved.iter().map(SocketAddr::ip).collect();
     let own: Vec<IpAddr> = interfaces()?.into_iter().map(|interface| interface.address).collect();
     choose_store_address(master_addr, &resolved, &own, is_one_host, interface).map(|ip| SocketAddr::new(ip, port))
 }
@@ -145,7 +150,9 @@ fn choose_store_address(
 ) -> Result<IpAddr, LaunchError> {
     // All of 127.0.0.0/8 is this host, although only one address of it is listed.
     let is_own = |ip: &IpAddr| own.contains(ip) || ip.is_loopback();
-    if let Some(interface) = interface {
+    // Its own ranks find the store on loopback, the others elsewhere: it listens on all interfaces.
+    let is_loopback_to_itself = !is_one_host && is_own_loopback_name(master_addr, resolved);
+    if let Some(interface) = interface.filter(|_| !is_loopback_to_itself) {
         if resolved.contains(&interface) || !resolved.iter().all(is_own) {
             return Ok(interface);
         }
@@ -165,16 +172,88 @@ fn choose_store_address(
     {
         return Ok(ip);
     }
+    let (addr, interface) = (variables::MASTER_ADDR, variables::INTERFACE);
     tracing::warn!(
-        "the store listens on all interfaces: {}={master_addr:?} is none of this host's addresses {own:?} that others \
-         reach; set {} to one of them",
-        variables::MASTER_ADDR,
-        variables::INTERFACE
+        "the store listens on all interfaces: {addr}={master_addr:?} is none of this host's addresses {own:?} that others \
+         reach; set {addr}, or {interface} where an address is translated on the way, to one of them"
     );
     match resolved.first() {
         Some(IpAddr::V6(_)) => Ok(std::net::Ipv6Addr::UNSPECIFIED.into()),
         _ => Ok(std::net::Ipv4Addr::UNSPECIFIED.into()),
     }
+}
+
+/// Whether a name means loopback to this host, and something else to others, as Debian's 127.0.1.1 in /etc/hosts.
+fn is_own_loopback_name(master_addr: &str, resolved: &[IpAddr]) -> bool {
+    let is_loopback_to_all = master_addr == "localhost" || master_addr.parse::<IpAddr>().is_ok();
+    !is_loopback_to_all && !resolved.is_empty() && resolved.iter().all(IpAddr::is_loopback)
+}
+
+/// Returns where a rank listens for its data that reaches the store at `master_addr` by its own address `reached_by`,
+/// when no interface was asked for.
+///
+/// That address, unless it is loopback although there are other hosts: then that of this host's only other interface, or
+/// the one of its default route.
+///
+/// # Errors
+/// It is not clear which of several interfaces the other hosts reach.
+pub(super) fn data_address(reached_by: IpAddr, master_addr: &str, is_one_host: bool) -> Result<IpAddr, LaunchError> {
+    if is_one_host || !is_own_loopback_name(master_addr, &[reached_by]) {
+        return Ok(reached_by);
+    }
+    choose_data_address(reached_by, master_addr, &interfaces()?, default_route(reached_by))
+}
+
+fn choose_data_address(
+    reached_by: IpAddr,
+    master_addr: &str,
+    interfaces: &[Interface],
+    default_route: Option<IpAddr>,
+) -> Result<IpAddr, LaunchError> {
+    let others = interfaces.iter().filter(|interface| !interface.address.is_loopback());
+    let (alike, unlike): (Vec<_>, Vec<_>) =
+        others.partition(|interface| interface.address.is_ipv4() == reached_by.is_ipv4());
+    let candidates = if alike.is_empty() { unlike } else { alike };
+    let chosen = match candidates[..] {
+        // A host without any is alone, whatever its ranks say of their hosts.
+        [] => return Ok(reached_by),
+        [only] => Some(only),
+        _ => candidates
+            .iter()
+            .copied()
+            .find(|interface| Some(interface.address) == default_route),
+    };
+    let Some(chosen) = chosen else {
+        return Err(LaunchError::LoopbackForOthers {
+            address: reached_by,
+            master_addr: master_addr.to_string(),
+            variable: variables::INTERFACE,
+            present: candidates
+                .iter()
+                .map(|interface| interface.to_string())
+                .collect::<Vec<_>>()
+                .join(", "),
+        });
+    };
+    tracing::warn!(
+        "{}={master_addr:?} is the loopback address {reached_by} to this host, which other hosts do not reach: this rank \
+         listens on {chosen} instead; choose another one by {}",
+        variables::MASTER_ADDR,
+        variables::INTERFACE
+    );
+    Ok(chosen.address)
+}
+
+/// The address from which this host sends to hosts that it knows nothing of.
+fn default_route(like: IpAddr) -> Option<IpAddr> {
+    // Addresses for documentation. A datagram socket that connects only looks up the route.
+    let (any, far) = match like {
+        IpAddr::V4(_) => ("0.0.0.0:0", "192.0.2.1:9"),
+        IpAddr::V6(_) => ("[::]:0", "[2001:db8::1]:9"),
+    };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(far).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// Listens on an address, non-blocking.

@@ -6,10 +6,12 @@
 
 mod adamw;
 mod loss_scale;
+mod memory;
 mod sharded;
 mod stored;
 
 pub use adamw::{AdamW, AdamWConfig, AdamWState};
 pub use loss_scale::{DynamicLossScale, LossScaleConfig, LossScaleError, LossScaler, LossScalerState};
+pub use memory::bytes_per_parameter;
 pub use sharded::{OptimizerError, ShardedOptimizer};
 pub use stored::{StateTensor, StoredOptimizer};

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use burn::tensor::DType;
 use burn_megatron::data::ByteTokenizer;
 use burn_megatron::launch::Environment;
+use burn_megatron::optimizer::bytes_per_parameter;
 use burn_megatron::pipeline_parallel::schedule::ScheduleConfig;
 use burn_megatron::topology::RankGrid;
 use burn_megatron::training::TrainingConfig;
@@ -100,9 +101,18 @@ impl TrainingArguments {
             schedule: &schedule,
             micro_batch_size: self.optimization.micro_batch_size,
             element_bytes: DType::from(self.precision.dtype()).size(),
+            parameter_bytes: self.bytes_per_parameter(&grid),
         });
         let machine = machine_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
         check_memory(&stage_bytes, &grid, self.local_ranks(&grid)?, machine)
+    }
+
+    fn bytes_per_parameter(&self, grid: &RankGrid) -> f64 {
+        let num_shards = match self.parallel.communication.use_distributed_optimizer {
+            true => grid.data_parallel_size(),
+            false => 1,
+        };
+        bytes_per_parameter(self.precision.dtype().into(), num_shards)
     }
 
     /// The ranks on this machine, which a launcher numbers one after the other.

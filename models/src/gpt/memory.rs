@@ -20,8 +20,10 @@ pub struct MemorySetting<'a> {
     pub schedule: &'a Schedule,
     /// Samples of a micro-batch: b.
     pub micro_batch_size: usize,
-    /// Bytes of a number.
+    /// Bytes of a number of an activation.
     pub element_bytes: usize,
+    /// Bytes per parameter, optimizer included: [`bytes_per_parameter`](burn_megatron::optimizer::bytes_per_parameter).
+    pub parameter_bytes: f64,
 }
 
 /// What one micro-batch leaves in one chunk, in numbers.
@@ -36,7 +38,7 @@ impl GptConfig {
     /// Returns about how many bytes a rank of each stage needs to train: parameters, gradients, Adam's moments and
     /// activations.
     ///
-    /// Static: 4 numbers per parameter, shared out over the t tensor ranks. A stage has the parameters of its layers,
+    /// Static: so many bytes per parameter, shared out over the t tensor ranks. A stage has the parameters of its layers,
     /// the first virtual stage the embeddings, the last one the final norm and the head, or its copy of a tied one.
     ///
     /// Activations per layer and micro-batch, with s tokens in each of b samples, a heads and width h:
@@ -69,8 +71,8 @@ impl GptConfig {
         );
         let tensor = setting.parallel.tensor_parallel_size as f64;
         let of_stage = |stage| {
-            let parameters = 4.0 * self.stage_parameters(layers, stage) as f64 / tensor;
-            (parameters + self.stage_activations(setting, stage)) * setting.element_bytes as f64
+            let parameters = self.stage_parameters(layers, stage) as f64 / tensor;
+            parameters * setting.parameter_bytes + self.stage_activations(setting, stage) * setting.element_bytes as f64
         };
         (0..layers.num_stages()).map(of_stage).collect()
     }

@@ -69,6 +69,7 @@ fn flat_with(run: &Run, recompute: Recompute) -> anyhow::Result<()> {
         recompute,
         update: Update::Whole,
         padded_vocab_size: problem::PADDED_VOCAB_SIZE,
+        precision: problem::Precision::Usual,
     };
     let stages = Stages {
         num_chunks: run.num_chunks,

@@ -46,6 +46,7 @@ fn trace(run: &Run, stages: &Stages, recompute: Recompute) -> anyhow::Result<Tra
         recompute,
         update: Update::Whole,
         padded_vocab_size: problem::PADDED_VOCAB_SIZE,
+        precision: problem::Precision::Usual,
     };
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let mut trainer = problem::trainer(variant, STEPS, stages, &connect(run.case, run.world)?)?;

@@ -99,12 +99,29 @@ pub(crate) fn connect(
     };
     match shared {
         // One host by its name, but two containers, say. All ranks have come to the same verdict.
-        Err(CollectiveError::NoAgreement { what, .. }) if is_auto(options.engine, variable.as_deref()) => {
+        Err(CollectiveError::NoAgreement { what, .. }) => {
+            let is_open = is_auto(options.engine, variable.as_deref());
+            fall_back(&rendezvous, is_open, &what)?.map_err(no_agreement)?;
             tracing::warn!("group {label} goes over TCP: {what}");
             Ok(Arc::new(tcp::connect(world, health, &rendezvous)?))
         }
         shared => shared,
     }
+}
+
+/// Returns whether all ranks go over TCP, since none of them was asked for the engine that cannot be had, for the reason
+/// `what`; or why not. Collective: a rank that fell back by itself would wait for one that was asked.
+fn fall_back(rendezvous: &Rendezvous, is_open: bool, what: &str) -> Result<Result<(), String>, CollectiveError> {
+    let statement = match is_open {
+        true => "tcp instead",
+        false => "no other engine than the one that it was asked for",
+    };
+    let agreement = rendezvous.agree("fallback", statement)?;
+    Ok(match (is_open, agreement) {
+        (true, Ok(())) => Ok(()),
+        (false, Ok(())) => Err(what.to_owned()),
+        (_, Err(difference)) => Err(format!("{what}; {difference}")),
+    })
 }
 
 /// Whether nobody asked for an engine.
@@ -146,6 +163,8 @@ fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Resul
 
 #[cfg(test)]
 mod tests {
+    use super::super::call::GroupLabel;
+    use super::super::tests::{TIMEOUT, run_ranks};
     use super::*;
     use EngineChoice::{Auto, Hierarchical, Mpi, SharedMemory, Tcp};
 
@@ -187,6 +206,34 @@ mod tests {
         );
         let error = choose(SharedMemory, None, &["a", "a", "b"]).unwrap_err();
         assert!(error.contains("they are on a and b"), "{error}");
+    }
+
+    /// What each of two ranks says when shared memory cannot be had.
+    fn fallbacks(are_open: [bool; 2]) -> Vec<Result<(), String>> {
+        run_ranks(2, TIMEOUT, |world| {
+            let label = GroupLabel {
+                name: "fallback".into(),
+                ranks: [0, 1].into(),
+                rank: world.rank(),
+            };
+            let health = Arc::new(GroupHealth::new(label, &world));
+            let rendezvous = Rendezvous::new(&world, &health).unwrap();
+            fall_back(&rendezvous, are_open[world.rank()], "no shared memory: planted").unwrap()
+        })
+    }
+
+    #[test]
+    fn all_ranks_fall_back_to_tcp_or_none_does() {
+        assert_eq!(fallbacks([true, true]), [Ok(()), Ok(())]);
+        let refused = Err("no shared memory: planted".to_owned());
+        assert_eq!(fallbacks([false, false]), [refused.clone(), refused]);
+        for are_open in [[true, false], [false, true]] {
+            for fallback in fallbacks(are_open) {
+                let what = fallback.unwrap_err();
+                let expected = "no shared memory: planted; the ranks do not agree on fallback: rank 1: ";
+                assert!(what.starts_with(expected), "{what}");
+            }
+        }
     }
 
     #[test]

@@ -4,11 +4,15 @@
 //! outlives every group. A program that ends well (exit code 0) waits, for a bounded time, until all ranks have come to
 //! their end, and finalises. One that ends with an error does neither, and does not call `MPI_Abort`, which would kill
 //! the other ranks before they have said what they know: `mpirun` sees the exit code and ends the job.
+//!
+//! Neither `MPI_Init` nor `MPI_Finalize` has a bound, and neither may be left behind on another thread: both are called
+//! only when all ranks are about to, and a process in which one hangs nevertheless says so and ends.
 
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
 use super::request::{self, MpiError};
-use crate::launch::{LaunchError, World};
+use super::watchdog::{end_process, watched};
+use crate::launch::{LaunchError, SECONDARY_FAILURE_EXIT_CODE, World, host_name};
 use mpi::environment::Universe;
 use mpi::{Threading, ffi};
 use std::ffi::{c_int, c_void};
@@ -26,6 +30,8 @@ const LAUNCHER_SIGNS: [(&str, Option<&str>); 3] = [
 const STORE_SLICE: Duration = Duration::from_secs(1);
 /// Sleep between two looks at whether all ranks have come to their end.
 const END_SLICE: Duration = Duration::from_millis(1);
+/// How long `MPI_Init` may still take when some rank has failed: what it waits for will hardly come.
+const FAILED_GRACE: Duration = Duration::from_secs(5);
 
 /// What MPI says about this process.
 #[derive(Debug)]
@@ -83,7 +89,7 @@ pub(super) fn join(world: &World, health: &GroupHealth) -> Result<Result<(), Str
     if LIBRARY.get().is_none() {
         wait_for_the_world(world, health)?;
     }
-    let library = LIBRARY.get_or_init(|| initialise(world.timeout())).as_ref();
+    let library = LIBRARY.get_or_init(|| initialise(world)).as_ref();
     Ok(library
         .map_err(Clone::clone)
         .and_then(|library| compare_places((library.rank, library.size), world)))
@@ -128,8 +134,21 @@ fn wait_for_the_world(world: &World, health: &GroupHealth) -> Result<(), Collect
     }
 }
 
-fn initialise(timeout: Duration) -> Result<Library, String> {
-    let provided = match mpi::initialize_with_threading(Threading::Multiple) {
+fn initialise(world: &World) -> Result<Library, String> {
+    let timeout = world.timeout();
+    let initialised = {
+        let (watched_world, world) = (world.clone(), world.clone());
+        let mut failed_at = None;
+        let is_late = move |time: Duration| {
+            if watched_world.failure().is_raised() {
+                failed_at.get_or_insert(time);
+            }
+            time > timeout || failed_at.is_some_and(|failed| time > failed + FAILED_GRACE)
+        };
+        let end = move || end_in_init(&world);
+        watched(is_late, end, || mpi::initialize_with_threading(Threading::Multiple))
+    };
+    let provided = match initialised.map_err(|error| format!("cannot start a thread: {error}"))? {
         Some((universe, provided)) => {
             *UNIVERSE.lock().unwrap_or_else(PoisonError::into_inner) = Some(universe);
             // SAFETY: `at_exit` is a function with the signature that on_exit(3) asks for, and needs no argument.
@@ -151,6 +170,31 @@ fn initialise(timeout: Duration) -> Result<Library, String> {
     Ok(Library { rank, size, timeout })
 }
 
+/// Ends this process, which hangs in `MPI_Init`, and tells the other ranks.
+fn end_in_init(world: &World) {
+    let limit = world.timeout();
+    let what = format!(
+        "MPI_Init has not returned within {limit:?}, although all ranks of the job were about to call it: does it hang on \
+         another rank?"
+    );
+    let place = format!(
+        "[rank {} on host {}]",
+        world.rank(),
+        host_name(world.host_of(world.rank()))
+    );
+    world.flight_recorder().write_failure(&what);
+    match world.failure().cause() {
+        Some(cause) => end_process(
+            format_args!("{place} ends because {cause} (here: in MPI_Init)"),
+            SECONDARY_FAILURE_EXIT_CODE,
+        ),
+        None => {
+            world.fail(&what);
+            end_process(format_args!("{place} failed: {what}"), 1)
+        }
+    }
+}
+
 #[cfg(not(target_env = "gnu"))]
 compile_error!("the feature `mpi` needs glibc: on_exit tells it with which code the process ends");
 
@@ -167,7 +211,7 @@ extern "C" fn at_exit(code: c_int, _: *mut c_void) {
     };
     // MPI_Finalize waits for all ranks without a bound, so it is called when all have come.
     match wait_for_the_end_of_all(library.timeout) {
-        Ok(true) => drop(universe),
+        Ok(true) => finalise(universe, library),
         Ok(false) => {
             eprintln!(
                 "rank {}: MPI is not finalised: not all ranks have come to their end within {:?}",
@@ -179,6 +223,23 @@ extern "C" fn at_exit(code: c_int, _: *mut c_void) {
             eprintln!("rank {}: MPI is not finalised: {error}", library.rank);
             std::mem::forget(universe);
         }
+    }
+}
+
+/// Calls `MPI_Finalize`; ends the process, with an error, if that does not return.
+fn finalise(universe: Universe, library: &Library) {
+    let (rank, limit) = (library.rank, library.timeout);
+    let end = move || {
+        let what = "although all ranks have come to their end";
+        end_process(
+            format_args!("rank {rank}: MPI_Finalize has not returned within {limit:?}, {what}"),
+            1,
+        )
+    };
+    let mut universe = Some(universe);
+    if let Err(error) = watched(move |time| time > limit, end, || drop(universe.take())) {
+        eprintln!("rank {rank}: MPI is not finalised: cannot start a thread: {error}");
+        std::mem::forget(universe);
     }
 }
 

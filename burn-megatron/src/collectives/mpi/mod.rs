@@ -17,6 +17,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod watchdog;
 
 use super::call::CallDescriptor;
 use super::engine::Engine;

@@ -170,13 +170,7 @@ pub(super) fn every_length<T: Modelled>(group: &ProcessGroup) {
 
 fn every_type(suite: &Suite, n: usize) {
     suite.with_groups(n, TIMEOUT, |_, group| {
-        every_length::<f32>(&group);
-        every_length::<f64>(&group);
-        every_length::<f16>(&group);
-        every_length::<bf16>(&group);
-        every_length::<i32>(&group);
-        every_length::<i64>(&group);
-        every_length::<u8>(&group);
+        for_each_element!(every_length(&group));
     });
 }
 

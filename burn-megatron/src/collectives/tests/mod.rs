@@ -11,6 +11,8 @@ mod asynchronous;
 mod choices;
 mod contract;
 mod failures;
+#[cfg(test)]
+mod notes;
 mod random;
 mod shared_buffers;
 #[cfg(test)]
@@ -18,7 +20,7 @@ mod speed;
 mod suite;
 mod worlds;
 
-use super::{EngineChoice, GroupOptions, ProcessGroup};
+use super::{ElementType, EngineChoice, GroupOptions, ProcessGroup};
 use crate::launch::{PeerFailure, World};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -30,6 +32,18 @@ pub(super) use worlds::{join_worlds, join_worlds_on};
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 /// The bound of waits that are.
 pub(super) const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Calls a function for every element type, the number of which the compiler compares with [`ElementType::ALL`].
+macro_rules! for_each_element {
+    ($function:ident($argument:expr)) => {
+        for_each_element!(@ $function($argument) f32, f64, half::f16, half::bf16, i32, i64, u8)
+    };
+    (@ $function:ident($argument:expr) $($element:ty),*) => {{
+        const { assert!([$(size_of::<$element>()),*].len() == ElementType::ALL.len()) };
+        $($function::<$element>($argument);)*
+    }};
+}
+use for_each_element;
 
 /// Hands the list of all tests to a macro, behind the macro's own arguments.
 macro_rules! for_each_case {

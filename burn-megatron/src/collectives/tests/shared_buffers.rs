@@ -3,7 +3,7 @@
 use super::contract::{Modelled, assert_same_bits, reduced, values};
 use super::*;
 use crate::collectives::{CollectiveError, ReduceOp, SharedBuffer};
-use half::{bf16, f16};
+use half::bf16;
 use std::time::Instant;
 
 fn filled<T: Modelled>(group: &ProcessGroup, length: usize, salt: u64) -> SharedBuffer<T> {
@@ -67,12 +67,7 @@ fn every_length<T: Modelled>(group: &ProcessGroup) {
 
 fn every_type(suite: &Suite, n: usize) {
     suite.with_groups(n, TIMEOUT, |_, group| {
-        every_length::<f32>(&group);
-        every_length::<f64>(&group);
-        every_length::<f16>(&group);
-        every_length::<bf16>(&group);
-        every_length::<i64>(&group);
-        every_length::<u8>(&group);
+        for_each_element!(every_length(&group));
     });
 }
 

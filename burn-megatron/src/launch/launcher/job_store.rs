@@ -10,7 +10,7 @@ use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
 use crate::launch::heartbeat::Rhythm;
 use crate::launch::identity::{JobToken, own_host};
-use crate::launch::store::{Reply, Request, Store, StoreAddress, StoreConnection, StoreServer};
+use crate::launch::store::{Life, Reply, Request, Store, StoreAddress, StoreConnection, StoreServer};
 use crate::launch::world::rendezvous::{lost_contact, lost_store_of_node_zero};
 use crate::launch::world::{HeartOptions, Membership};
 
@@ -53,6 +53,7 @@ impl JobStore {
             node_rank: nodes.rank,
             world_size,
             host: own_host(),
+            ranks: nodes.ranks(world_size),
         };
         let job_id = match connection.call(&request, REGISTER_LIMIT, "registering a launcher")? {
             Reply::Welcome { job_id } => job_id,
@@ -90,6 +91,7 @@ impl JobStore {
                 what: lost_contact(&nodes.master_addr),
             },
             store: store.clone(),
+            life: Life::Launcher(nodes.rank),
         };
         membership.start_heart(failure.clone(), heart)?;
         let joined = JobStore::Remote {

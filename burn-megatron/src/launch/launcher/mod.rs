@@ -36,8 +36,9 @@ use self::job_store::{JobStore, common_token};
 use self::watch::{Event, Watch};
 use super::environment::{MAX_WORLD_SIZE, port, variables};
 use super::error::LaunchError;
+use super::failure::PeerFailure;
 use super::heartbeat::Rhythm;
-use super::identity::{JobToken, random_job_id};
+use super::identity::{JobToken, own_host, random_job_id};
 use super::network::{chosen_address, store_address};
 use super::store::{StoreServer, StoreServerOptions};
 use super::{SECONDARY_FAILURE_EXIT_CODE, say};
@@ -53,6 +54,14 @@ pub struct Nodes {
     pub master_addr: String,
     /// The store's port on node 0.
     pub master_port: u16,
+}
+
+impl Nodes {
+    /// The ranks of this node; the world size is a multiple of the number of nodes.
+    fn ranks(&self, world_size: usize) -> Range<usize> {
+        let local = world_size / self.count;
+        self.rank * local..(self.rank + 1) * local
+    }
 }
 
 /// Starts this executable once per rank and watches over the ranks.
@@ -213,13 +222,34 @@ impl Launcher {
 
         let environment = self.rank_environment(&master, ranks.len(), &job_id, &token);
         let mut children = Children::new(self.prefix, events);
-        let ended = children
-            .spawn_all(ranks.clone(), self.world_size, &self.arguments, &environment)
-            .and_then(|()| Watch::new(children, &store, self.failure_grace, self.interrupt_grace).run(&inbox));
+        let spawned = children.spawn_all(ranks.clone(), self.world_size, &self.arguments, &environment);
+        if let Err(LaunchError::Spawn { rank, source, .. }) = &spawned {
+            // Before its own ranks go, or other nodes would name those, or wait for them.
+            store.fail(PeerFailure {
+                rank: *rank,
+                host: own_host(),
+                what: format!("could not be started: {source}"),
+            });
+        }
+        let ended = match spawned {
+            Ok(()) => Watch::new(children, &store, self.failure_grace, self.interrupt_grace).run(&inbox),
+            Err(error) => {
+                drop(children);
+                Err(error)
+            }
+        };
         signals.close();
         remove_shared_memory(&job_id);
 
-        let (ends, interrupted_by) = ended?;
+        let (ends, interrupted_by) = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                if self.nodes.is_some() {
+                    store.leave();
+                }
+                return Err(error);
+            }
+        };
         if self.nodes.is_some() {
             let blames_others = |end: &RankEnd| end.outcome == RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE);
             if ends.iter().any(blames_others) && !ends.iter().any(RankEnd::is_primary_failure) {
@@ -236,9 +266,10 @@ impl Launcher {
 
     /// The ranks of this node.
     fn local_ranks(&self) -> Result<Range<usize>, LaunchError> {
-        let Some(Nodes { count, rank, .. }) = self.nodes else {
+        let Some(nodes) = &self.nodes else {
             return Ok(0..self.world_size);
         };
+        let Nodes { count, rank, .. } = *nodes;
         let invalid = |what, value, rule| Err(LaunchError::InvalidNodes { what, value, rule });
         if count == 0 {
             return invalid("number of nodes", count, "must be at least 1; valid: 1 or more".into());
@@ -258,8 +289,7 @@ impl Launcher {
             };
             return invalid("world size", self.world_size, rule);
         }
-        let local = self.world_size / count;
-        Ok(rank * local..(rank + 1) * local)
+        Ok(nodes.ranks(self.world_size))
     }
 
     fn start_store(

@@ -105,11 +105,52 @@ fn store_listens_on_the_interface_that_was_asked_for_or_says_that_nobody_would_f
         store_at("203.0.113.9", &["203.0.113.9"], false, Some("10.0.0.5")),
         Ok(ip("10.0.0.5"))
     );
+    // Its own ranks look for it on loopback, those of other hosts on the interface.
+    assert_eq!(
+        store_at("node0", &["127.0.1.1"], false, Some("10.0.0.5")),
+        Ok(ip("0.0.0.0"))
+    );
     assert_eq!(
         store_at("node0", &["192.168.1.5"], false, Some("10.0.0.5")).unwrap_err(),
         "the interface that was asked for has the address 10.0.0.5, but the ranks look for the store at \"node0\", which \
          is [192.168.1.5]: another interface of this host; make them agree"
     );
+}
+
+#[test]
+fn data_never_go_to_the_loopback_address_of_a_name_that_others_know_otherwise() {
+    let own = host();
+    let only_loopback = &own[..2];
+    let one_more = &[&own[..2], &own[4..]].concat();
+    let choose = |interfaces: &[Interface], route: Option<&str>| {
+        choose_data_address(ip("127.0.1.1"), "node0", interfaces, route.map(ip)).map_err(|error| error.to_string())
+    };
+    assert_eq!(choose(one_more, None), Ok(ip("10.0.0.5")));
+    assert_eq!(choose(&own[..3], None), Ok(ip("2001:db8::7")));
+    assert_eq!(choose(&own, Some("192.168.1.5")), Ok(ip("192.168.1.5")));
+    assert_eq!(choose(only_loopback, None), Ok(ip("127.0.1.1")));
+    for route in [None, Some("172.17.0.1")] {
+        assert_eq!(
+            choose(&own, route).unwrap_err(),
+            "\"node0\" is the loopback address 127.0.1.1 to this host, which the other hosts do not reach, and it is not \
+             clear which of eth0 192.168.1.5, ib0 10.0.0.5 they do: choose one by BURN_MEGATRON_INTERFACE or --interface"
+        );
+    }
+}
+
+#[test]
+fn data_go_where_the_store_is_reached_otherwise() {
+    for (reached_by, master_addr, is_one_host) in [
+        ("127.0.1.1", "node0", true),
+        ("10.0.0.5", "node0", false),
+        ("127.0.0.1", "127.0.0.1", false),
+        ("127.0.0.1", "localhost", false),
+    ] {
+        assert_eq!(
+            data_address(ip(reached_by), master_addr, is_one_host).unwrap(),
+            ip(reached_by)
+        );
+    }
 }
 
 #[test]

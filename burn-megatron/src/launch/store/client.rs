@@ -5,8 +5,8 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, TcpStream, ToSocketAddrs};
-use std::sync::Arc;
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,12 @@ use super::handshake::{self, HandshakeError};
 use super::protocol::{Reply, Request, read_body};
 use crate::launch::error::LaunchError;
 use crate::launch::identity::JobToken;
+use crate::launch::resolver::Resolver;
 
-/// Longest single attempt to connect.
+/// Longest single attempt to connect; longer where a name has many addresses.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(5);
+/// What each address of a name has of it at least.
+const ADDRESS_LIMIT: Duration = Duration::from_secs(1);
 /// First and longest pause between attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
@@ -50,11 +53,18 @@ impl fmt::Display for StoreAddress {
 /// A connection whose handshake is over.
 #[derive(Debug)]
 pub(in crate::launch) struct StoreConnection {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     address: StoreAddress,
 }
 
 impl StoreConnection {
+    /// Returns a connection to something that asks for no proof.
+    #[cfg(test)]
+    pub(in crate::launch) fn unproven(stream: TcpStream, address: StoreAddress) -> StoreConnection {
+        let stream = Arc::new(stream);
+        StoreConnection { stream, address }
+    }
+
     /// Connects, again and again until `timeout` is over: the store may start later than this rank.
     ///
     /// # Errors
@@ -66,11 +76,12 @@ impl StoreConnection {
         let start = Instant::now();
         let deadline = deadline_after(timeout);
         let (mut pause, longest_pause) = PAUSES;
+        let mut resolver = Resolver::new(&address.host, address.port);
         loop {
-            let reason = match attempt(address, deadline) {
+            let reason = match attempt(&mut resolver, &address.token, deadline) {
                 Ok(stream) => {
                     return Ok(StoreConnection {
-                        stream,
+                        stream: Arc::new(stream),
                         address: address.clone(),
                     });
                 }
@@ -129,6 +140,30 @@ impl StoreConnection {
         read_reply(&mut stream).map_err(|error| self.lost("watching for failures", &error))
     }
 
+    /// Returns what the store says next, if it begins to come before `moment`; then it has `limit` to come whole.
+    pub(in crate::launch) fn receive_before(
+        &mut self,
+        moment: Instant,
+        limit: Duration,
+        operation: &str,
+    ) -> Result<Option<Reply>, LaunchError> {
+        use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+        let begins = time_left(moment).and_then(|left| {
+            self.stream.set_read_timeout(Some(left))?;
+            // Takes nothing away: a message of which a part was read could not be read again.
+            self.stream.peek(&mut [0])
+        });
+        match begins {
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), Interrupted | TimedOut | WouldBlock) => return Ok(None),
+            Err(error) => return Err(self.lost(operation, &error)),
+        }
+        let reply = read_reply(&mut BoundedStream::until(&self.stream, deadline_after(limit)));
+        reply
+            .map(Some)
+            .map_err(|error| self.late_or_lost(operation, &error, limit))
+    }
+
     /// Returns a second handle to this connection, for a thread that only sends.
     pub(in crate::launch) fn try_clone(&self) -> Result<StoreConnection, LaunchError> {
         let stream = self
@@ -136,9 +171,14 @@ impl StoreConnection {
             .try_clone()
             .map_err(|error| self.lost("duplicating its connection", &error))?;
         Ok(StoreConnection {
-            stream,
+            stream: Arc::new(stream),
             address: self.address.clone(),
         })
+    }
+
+    /// Returns what wakes a call when it is shut down.
+    pub(super) fn stream(&self) -> Weak<TcpStream> {
+        Arc::downgrade(&self.stream)
     }
 
     /// Sends a request whose reply another handle receives.
@@ -148,13 +188,26 @@ impl StoreConnection {
         timeout: Duration,
         operation: &str,
     ) -> Result<(), LaunchError> {
-        let mut stream = BoundedStream {
-            stream: &self.stream,
-            deadline: Some(deadline_after(timeout)),
-        };
-        stream
-            .write_all(&request.to_frame())
-            .map_err(|error| self.late_or_lost(operation, &error, timeout))
+        self.send_from(&mut request.to_frame(), timeout, operation)
+    }
+
+    /// Sends bytes, and takes away those that have gone, also when not all have.
+    pub(in crate::launch) fn send_from(
+        &self,
+        bytes: &mut Vec<u8>,
+        timeout: Duration,
+        operation: &str,
+    ) -> Result<(), LaunchError> {
+        let mut stream = BoundedStream::until(&self.stream, deadline_after(timeout));
+        while !bytes.is_empty() {
+            match stream.write(bytes) {
+                Ok(0) => return Err(self.late_or_lost(operation, &io::ErrorKind::WriteZero.into(), timeout)),
+                Ok(sent) => drop(bytes.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.late_or_lost(operation, &error, timeout)),
+            }
+        }
+        Ok(())
     }
 
     /// Closes the connection for all its handles, which wakes one that listens.
@@ -212,27 +265,39 @@ impl StoreConnection {
     }
 }
 
-/// Connects once, to the first address of the name that answers, and proves that both ends know the token.
-fn attempt(address: &StoreAddress, deadline: Instant) -> Result<TcpStream, HandshakeError> {
-    let deadline = deadline.min(deadline_after(ATTEMPT_LIMIT));
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for socket_address in (&*address.host, address.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&socket_address, time_left(deadline)?) {
-            Ok(stream) => {
-                super::set_socket_options(&stream)?;
-                handshake::connect(
-                    &mut BoundedStream {
-                        stream: &stream,
-                        deadline: Some(deadline),
-                    },
-                    &address.token,
-                )?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
+/// Connects once, to the first address of the name that answers.
+fn attempt(resolver: &mut Resolver, token: &JobToken, deadline: Instant) -> Result<TcpStream, HandshakeError> {
+    let addresses = resolver.addresses(time_left(deadline)?.min(ATTEMPT_LIMIT))?;
+    let limit = ATTEMPT_LIMIT.max(ADDRESS_LIMIT.saturating_mul(addresses.len() as u32));
+    reach(&addresses, token, deadline.min(deadline_after(limit)))
+}
+
+/// Connects to the first of several addresses that answers as the store does. Each has an equal part of the time that is
+/// left: one that swallows all packets leaves the others theirs.
+pub(super) fn reach(
+    addresses: &[SocketAddr],
+    token: &JobToken,
+    deadline: Instant,
+) -> Result<TcpStream, HandshakeError> {
+    let mut failed = HandshakeError::Broken(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    for (index, address) in addresses.iter().enumerate() {
+        let part = time_left(deadline)? / (addresses.len() - index) as u32;
+        match greet(address, token, deadline_after(part)) {
+            Ok(stream) => return Ok(stream),
+            // Something that answers and is not the store says more than what does not answer.
+            Err(error) if matches!(failed, HandshakeError::Broken(_)) => failed = error,
+            Err(_) => {}
         }
     }
-    Err(last.into())
+    Err(failed)
+}
+
+/// Connects to one address, and proves that both ends know the token.
+fn greet(address: &SocketAddr, token: &JobToken, deadline: Instant) -> Result<TcpStream, HandshakeError> {
+    let stream = TcpStream::connect_timeout(address, time_left(deadline)?)?;
+    super::set_socket_options(&stream)?;
+    handshake::connect(&mut BoundedStream::until(&stream, deadline), token)?;
+    Ok(stream)
 }
 
 fn read_reply(stream: &mut impl Read) -> io::Result<Reply> {

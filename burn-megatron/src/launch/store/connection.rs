@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::handshake;
 use super::job::Job;
-use super::protocol::{Reply, Request, read_body_async};
+use super::protocol::{Life, Reply, Request, read_body_async};
 use super::server::PendingHandshake;
 use super::table::{TableError, check_entry};
 
@@ -67,12 +67,16 @@ pub(super) async fn answer_requests(
                 node_rank,
                 world_size,
                 host,
+                ranks,
             } => {
-                if let Err(refusal) = job.launcher_came(node_rank, world_size, &host) {
+                if let Err(refusal) = job.launcher_came(node_rank, world_size, &host, ranks) {
                     return writer.write_all(&refusal.to_frame()).await;
                 }
-                let result = stand_for_launcher(reader, writer, job).await;
-                job.launcher_left(node_rank);
+                let result = stand_for_launcher(reader, writer, job, node_rank).await;
+                match &result {
+                    Err(_) if !*job.closing.borrow() => job.launcher_lost(node_rank),
+                    _ => job.launcher_left(node_rank),
+                }
                 return result;
             }
             Request::Ended { rank, host, what } => {
@@ -82,6 +86,7 @@ pub(super) async fn answer_requests(
             Request::Goodbye => Reply::Rejected("goodbye without hello".into()).to_frame(),
             Request::Heartbeat { .. } => Reply::Rejected("heartbeat without hello".into()).to_frame(),
             Request::AskPulse { rank } => job.pulse(rank).map_or(Reply::NoPulse, Reply::Pulse).to_frame(),
+            Request::HeartbeatBeside { life, limit, progress } => job.heard_beside(life, limit, progress).to_frame(),
             Request::Set { key, value } => done_or_reason(job.set(&key, value)).to_frame(),
             Request::Wait { key, timeout } => wait_for_key(reader, job, &key, timeout).await?,
             Request::Add { key, delta } => match job.add(&key, delta) {
@@ -222,7 +227,7 @@ async fn live(
     // One future for the whole life: a read that is dropped half-way would lose its bytes.
     let heartbeat = Notify::new();
     let mut farewell = pin!(until_farewell(reader, |limit, progress| {
-        job.heard(rank, limit, progress);
+        job.heard(Life::Rank(rank), limit, progress);
         heartbeat.notify_one();
     }));
     loop {
@@ -251,8 +256,8 @@ async fn live(
             }
             () = until_set(&mut closing) => return writer.write_all(&Reply::Closing.to_frame()).await,
             // Begins anew with whatever happens: a piece of time counts as silent when nothing came in all of it.
-            () = sleep(job.listening_time(rank)) => {
-                if job.nothing_heard(rank) {
+            () = sleep(job.listening_time(Life::Rank(rank))) => {
+                if job.nothing_heard(Life::Rank(rank)) {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
                 continue;
@@ -268,14 +273,19 @@ async fn stand_for_launcher(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,
+    node_rank: usize,
 ) -> io::Result<()> {
+    let life = Life::Launcher(node_rank);
     let job_id = job.job_id.clone();
     writer.write_all(&Reply::Welcome { job_id }.to_frame()).await?;
     let mut failure = job.failure.subscribe();
     let mut closing = job.closing.subscribe();
     let mut failure_due = true;
     let heartbeat = Notify::new();
-    let mut farewell = pin!(until_farewell(reader, |_, _| heartbeat.notify_one()));
+    let mut farewell = pin!(until_farewell(reader, |limit, progress| {
+        job.heard(life, limit, progress);
+        heartbeat.notify_one();
+    }));
     loop {
         let reply = tokio::select! {
             biased;
@@ -289,6 +299,13 @@ async fn stand_for_launcher(
                 Reply::Failed(first)
             }
             () = until_set(&mut closing) => return writer.write_all(&Reply::Closing.to_frame()).await,
+            () = sleep(job.listening_time(life)) => {
+                // Ranks that have come speak for themselves, and need no launcher to go on.
+                if job.nothing_heard(life) {
+                    job.launcher_fell_silent(node_rank);
+                }
+                continue;
+            }
         };
         writer.write_all(&reply.to_frame()).await?;
     }

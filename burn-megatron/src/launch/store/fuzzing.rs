@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, LocalSet};
 use super::connection::answer_requests;
 use super::handshake::{self, HandshakeError};
 use super::job::Job;
-use super::protocol::{Reply, Request, read_body, read_body_async};
+use super::protocol::{Life, Reply, Request, read_body, read_body_async};
 use crate::fuzzing::Script;
 use crate::launch::failure::PeerFailure;
 use crate::launch::identity::JobToken;
@@ -208,7 +208,8 @@ pub fn store_server_seeds() -> Vec<Vec<u8>> {
         [all_register.clone(), vec![0, 7], vec![1, 7], vec![2, 7]].concat(),
         [all_register.clone(), vec![1, 8], vec![3, 4, 1]].concat(),
         [vec![3, 9, 1], vec![3, 7], vec![0, 10, 2]].concat(),
-        [all_register, vec![3, 11, 1]].concat(),
+        [all_register.clone(), vec![3, 11, 1]].concat(),
+        [all_register, vec![3, 16, 1, 0, 2], vec![3, 14, 250], vec![3, 10, 1]].concat(),
         [vec![0, 12, 4, 9, 0, 0, 0], vec![0, 13, 3, 5, 0, 0], vec![0, 14, 3]].concat(),
     ]
 }
@@ -233,7 +234,7 @@ struct Play {
 impl Play {
     async fn step(&mut self, script: &mut Script<'_>) {
         let who = usize::from(script.byte()) % CONNECTIONS;
-        let act = script.byte() % 16;
+        let act = script.byte() % 17;
         match act {
             // A stranger: whatever it says, it gets nowhere.
             13 => {
@@ -311,7 +312,8 @@ impl Play {
                 );
             }
             (Request::Goodbye | Request::Add { .. }, Reply::Rejected(_))
-            | (Request::Fail(_) | Request::Ended { .. }, Reply::Done) => {}
+            | (Request::Fail(_) | Request::Ended { .. }, Reply::Done)
+            | (Request::HeartbeatBeside { .. }, Reply::Heard | Reply::NoPulse | Reply::Failed(_)) => {}
             (request, reply) => panic!("{request:?} was answered by {reply:?}"),
         }
         if let Request::Fail(_) = request {
@@ -399,6 +401,7 @@ fn request(act: u8, script: &mut Script<'_>) -> Request {
             node_rank: rank,
             world_size,
             host: host(),
+            ranks: rank..WORLD_SIZE.min(rank + 1),
         },
         10 => Request::Ended {
             rank,
@@ -410,6 +413,15 @@ fn request(act: u8, script: &mut Script<'_>) -> Request {
             host: host(),
             what: "fell".into(),
         }),
+        16 => Request::HeartbeatBeside {
+            life: if script.byte() == 0 {
+                Life::Rank(rank)
+            } else {
+                Life::Launcher(rank)
+            },
+            limit: timeout(script) * 100,
+            progress: "last collective #1".into(),
+        },
         _ => Request::Goodbye,
     }
 }
@@ -487,11 +499,17 @@ fn requests() -> Vec<Request> {
             node_rank: 1,
             world_size: 2,
             host: host.clone(),
+            ranks: 1..2,
         },
         Request::Ended {
             rank: 1,
             host,
             what: "exit code 1".into(),
+        },
+        Request::HeartbeatBeside {
+            life: Life::Launcher(1),
+            limit: timeout,
+            progress: "last collective #1".into(),
         },
     ]
 }

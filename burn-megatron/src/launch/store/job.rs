@@ -4,12 +4,13 @@
 //! Changed by `connection` (on behalf of ranks) and by the launcher (which sees processes end).
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
-use super::protocol::{Pulse, Reply};
+use super::protocol::{Life, Pulse, Reply};
 use super::silence::Heartbeats;
 use super::table::{MAX_STORE_BYTES, Table, TableError};
 use crate::launch::failure::{CONNECTION_LOST, PeerFailure, silence_text};
@@ -45,8 +46,18 @@ struct State {
     members: Vec<Member>,
     /// Those of each rank, once it has sent one.
     heartbeats: Vec<Option<Heartbeats>>,
-    /// The host of each further node's launcher that is there, by the node's number.
-    launchers: HashMap<usize, String>,
+    /// The launcher of each further node, by the node's number, while it is there.
+    launchers: HashMap<usize, NodeLauncher>,
+}
+
+/// The launcher of a further node, as the store sees it.
+#[derive(Debug)]
+struct NodeLauncher {
+    host: String,
+    /// The ranks that it starts.
+    ranks: Range<usize>,
+    /// Once it has sent one.
+    heartbeats: Option<Heartbeats>,
 }
 
 /// A rank, as the store sees it.
@@ -58,7 +69,7 @@ enum Member {
     Present { host: String },
     /// Said goodbye, or its connection closed.
     Gone { host: String },
-    /// Its process ended without ever registering.
+    /// Its process ended without ever registering, or its launcher did before.
     NeverCame { host: String, what: String },
 }
 
@@ -241,22 +252,40 @@ impl Job {
         self.fail(PeerFailure { rank, host, what });
     }
 
-    /// Notes a heartbeat of a rank, which counts as lost after a silence of `limit`.
-    pub(super) fn heard(&self, rank: usize, limit: Duration, progress: String) {
-        lock(&self.state).heartbeats[rank] = Some(Heartbeats::new(limit, progress));
+    /// Notes a heartbeat of somebody present, who counts as lost after a silence of `limit`.
+    pub(super) fn heard(&self, life: Life, limit: Duration, progress: String) {
+        if let Some(heartbeats) = lock(&self.state).heartbeats_of(life) {
+            *heartbeats = Some(Heartbeats::new(limit, progress));
+        }
     }
 
-    /// Returns how long to listen to a rank before [`nothing_heard`](Self::nothing_heard).
-    pub(super) fn listening_time(&self, rank: usize) -> Duration {
-        let state = lock(&self.state);
-        state.heartbeats[rank].as_ref().map_or(IDLE, Heartbeats::listening_time)
+    /// Notes a heartbeat that came over another connection than the one that stands for the life; returns what the
+    /// latter may have no way to say.
+    pub(super) fn heard_beside(&self, life: Life, limit: Duration, progress: String) -> Reply {
+        let is_present = lock(&self.state).heartbeats_of(life).is_some();
+        self.heard(life, limit, progress);
+        match self.first_failure() {
+            Some(first) => Reply::Failed(first),
+            None if is_present => Reply::Heard,
+            None => Reply::NoPulse,
+        }
     }
 
-    /// Notes that a rank was listened to in vain for its [`listening_time`](Self::listening_time); returns whether it
-    /// now counts as lost.
-    pub(super) fn nothing_heard(&self, rank: usize) -> bool {
-        let mut state = lock(&self.state);
-        state.heartbeats[rank].as_mut().is_some_and(Heartbeats::nothing_heard)
+    /// Returns how long to listen to somebody before [`nothing_heard`](Self::nothing_heard).
+    pub(super) fn listening_time(&self, life: Life) -> Duration {
+        match lock(&self.state).heartbeats_of(life) {
+            Some(Some(heartbeats)) => heartbeats.listening_time(),
+            _ => IDLE,
+        }
+    }
+
+    /// Notes that somebody was listened to in vain for the [`listening_time`](Self::listening_time); returns whether
+    /// this one now counts as lost.
+    pub(super) fn nothing_heard(&self, life: Life) -> bool {
+        match lock(&self.state).heartbeats_of(life) {
+            Some(Some(heartbeats)) => heartbeats.nothing_heard(),
+            _ => false,
+        }
     }
 
     /// Returns what is known of a rank's heartbeats, if it has sent any and is there.
@@ -301,7 +330,13 @@ impl Job {
     }
 
     /// Registers the launcher of a further node; the error is the reply that refuses it.
-    pub(super) fn launcher_came(&self, node_rank: usize, world_size: usize, host: &str) -> Result<(), Reply> {
+    pub(super) fn launcher_came(
+        &self,
+        node_rank: usize,
+        world_size: usize,
+        host: &str,
+        ranks: Range<usize>,
+    ) -> Result<(), Reply> {
         let here = host_name(host);
         if world_size != self.world_size {
             return Err(Reply::Rejected(format!(
@@ -316,6 +351,12 @@ impl Job {
                 "node {node_rank} is no further node of a job of {world_size} ranks"
             )));
         }
+        if ranks.is_empty() || ranks.end > world_size {
+            return Err(Reply::Rejected(format!(
+                "the launcher of node {node_rank} on host {here} starts ranks {ranks:?}, which are none of a job of \
+                 {world_size} ranks"
+            )));
+        }
         if let Some(failure) = self.first_failure() {
             return Err(Reply::Failed(failure));
         }
@@ -323,17 +364,65 @@ impl Job {
         if let Some(first) = state.launchers.get(&node_rank) {
             return Err(Reply::Rejected(format!(
                 "two launchers are node {node_rank}: one on host {}, and one on host {here}",
-                host_name(first)
+                host_name(&first.host)
             )));
         }
-        state.launchers.insert(node_rank, host.to_string());
+        let launcher = NodeLauncher {
+            host: host.to_string(),
+            ranks,
+            heartbeats: None,
+        };
+        state.launchers.insert(node_rank, launcher);
         Ok(())
     }
 
-    /// Notes that a launcher has left. If it died, its ranks have died with it, and tell so by their connections.
+    /// Notes that a launcher has left in good order: it has said how each of its ranks ended.
     pub(super) fn launcher_left(&self, node_rank: usize) {
         lock(&self.state).launchers.remove(&node_rank);
         self.departure.notify_all();
+    }
+
+    /// Notes that a launcher's connection closed without a goodbye: it has died, and its ranks with it. Those that have
+    /// registered tell so by their own connections.
+    pub(super) fn launcher_lost(&self, node_rank: usize) {
+        self.lose_ranks_of(node_rank, CONNECTION_LOST);
+        self.launcher_left(node_rank);
+    }
+
+    /// Notes that nothing comes from a launcher any more although its connection was never closed: its ranks that have
+    /// not registered are not waited for.
+    pub(super) fn launcher_fell_silent(&self, node_rank: usize) {
+        let silence = match lock(&self.state).heartbeats_of(Life::Launcher(node_rank)) {
+            Some(Some(heartbeats)) => silence_text(heartbeats.pulse().silence),
+            _ => return,
+        };
+        self.lose_ranks_of(node_rank, &silence);
+    }
+
+    fn lose_ranks_of(&self, node_rank: usize, how: &str) {
+        let mut state = lock(&self.state);
+        let Some(NodeLauncher { host, ranks, .. }) = state.launchers.get(&node_rank) else {
+            return;
+        };
+        let (host, ranks) = (host.clone(), ranks.clone());
+        let what = format!(
+            "the launcher of node {node_rank} on host {}, which starts ranks {} to {}, {how}",
+            host_name(&host),
+            ranks.start,
+            ranks.end - 1
+        );
+        let mut first = None;
+        for rank in ranks {
+            if state.members[rank] == Member::Absent {
+                let (host, what) = (host.clone(), what.clone());
+                state.members[rank] = Member::NeverCame { host, what };
+                first.get_or_insert(rank);
+            }
+        }
+        drop(state);
+        if let Some(rank) = first {
+            self.fail(never_came(rank, &host, &what));
+        }
     }
 
     /// Returns whether nobody is present and nobody waits for a key.
@@ -385,12 +474,28 @@ impl State {
             return None;
         }
         self.members.iter().enumerate().find_map(|(rank, member)| match member {
-            Member::NeverCame { host, what } => Some(PeerFailure {
-                rank,
-                host: host.clone(),
-                what: format!("ended without joining the job: {what}"),
-            }),
+            Member::NeverCame { host, what } => Some(never_came(rank, host, what)),
             _ => None,
         })
+    }
+
+    /// The heartbeats of somebody present.
+    fn heartbeats_of(&mut self, life: Life) -> Option<&mut Option<Heartbeats>> {
+        match life {
+            Life::Rank(rank) => match self.members.get(rank)? {
+                Member::Present { .. } => Some(&mut self.heartbeats[rank]),
+                _ => None,
+            },
+            Life::Launcher(node_rank) => Some(&mut self.launchers.get_mut(&node_rank)?.heartbeats),
+        }
+    }
+}
+
+/// The failure of a rank that others wait for in vain.
+fn never_came(rank: usize, host: &str, what: &str) -> PeerFailure {
+    PeerFailure {
+        rank,
+        host: host.to_string(),
+        what: format!("ended without joining the job: {what}"),
     }
 }

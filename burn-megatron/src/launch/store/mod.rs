@@ -29,17 +29,20 @@ mod tests;
 pub(crate) use client::BoundedStream;
 pub(super) use client::{StoreAddress, StoreConnection, deadline_after};
 pub use job::FailureCallback;
+#[cfg(test)]
+pub(super) use protocol::read_body;
+pub(super) use protocol::{Life, Pulse, Reply, Request};
 pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub(super) use protocol::{Pulse, Reply, Request};
 pub use server::{StoreServer, StoreServerOptions};
 pub use table::MAX_STORE_BYTES;
 
 use std::io;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 
 use self::table::{Table, check_entry};
 use super::error::LaunchError;
@@ -76,6 +79,8 @@ enum Backing {
         idle: Mutex<Vec<StoreConnection>>,
         /// The longest wait for anything that the store answers at once.
         limit: Duration,
+        /// The connections on which an answer is waited for.
+        busy: Mutex<Vec<Weak<TcpStream>>>,
         /// Whether the store has not answered for so long that it is not asked any more.
         is_out_of_reach: AtomicBool,
     },
@@ -100,16 +105,25 @@ impl Store {
             backing: Arc::new(Backing::Remote {
                 address,
                 idle: Mutex::default(),
+                busy: Mutex::default(),
                 limit: timeout.min(REQUEST_LIMIT),
                 is_out_of_reach: AtomicBool::new(false),
             }),
         }
     }
 
-    /// Makes every further request fail at once: the store has not answered for too long.
+    /// Makes every further request fail at once, and those that wait for an answer: the store has not answered for too
+    /// long.
     pub(super) fn give_up(&self) {
-        if let Backing::Remote { is_out_of_reach, .. } = &*self.backing {
-            is_out_of_reach.store(true, Ordering::Relaxed);
+        if let Backing::Remote {
+            is_out_of_reach, busy, ..
+        } = &*self.backing
+        {
+            is_out_of_reach.store(true, Ordering::SeqCst);
+            for stream in lock(busy).iter().filter_map(Weak::upgrade) {
+                // It may be closed already.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
         }
     }
 
@@ -332,19 +346,22 @@ impl Store {
         let Backing::Remote {
             address,
             idle,
+            busy,
             is_out_of_reach,
             ..
         } = &*self.backing
         else {
             unreachable!("a store in the process is never called over the network")
         };
-        if is_out_of_reach.load(Ordering::Relaxed) {
-            return Err(LaunchError::StoreLost {
+        let given_up = || match is_out_of_reach.load(Ordering::SeqCst) {
+            false => Ok(()),
+            true => Err(LaunchError::StoreLost {
                 address: address.to_string(),
-                operation,
+                operation: operation.clone(),
                 reason: "it has not answered this rank's heartbeats".into(),
-            });
-        }
+            }),
+        };
+        given_up()?;
         let kept = lock(idle).pop();
         let mut connection = match kept {
             Some(connection) => connection,
@@ -364,7 +381,12 @@ impl Store {
                 }
             })?,
         };
-        let reply = connection.call(&request, timeout, &operation)?;
+        let stream = connection.stream();
+        lock(busy).push(Weak::clone(&stream));
+        // Who gives up now finds the connection among the busy ones, and who did so before is seen here.
+        let reply = given_up().and_then(|()| connection.call(&request, timeout, &operation));
+        lock(busy).retain(|other| !other.ptr_eq(&stream));
+        let reply = reply.or_else(|error| given_up().and(Err(error)))?;
         let result = match answer(reply) {
             Ok(result) => result,
             Err(Reply::Rejected(reason)) => return Err(LaunchError::StoreRefused { operation, reason }),
@@ -385,18 +407,11 @@ fn refused(operation: String, error: table::TableError) -> LaunchError {
     }
 }
 
-/// Sets what both ends of a connection need: no delay for small messages, and probes that notice a dead host.
+/// Sets what both ends of a connection need: no delay for small messages.
 ///
-/// A killed process closes its connections at once. A host that loses power or network does not: the kernel's probes
-/// end the connection after 20 s of silence, where no heartbeat has been missed before.
+/// And no probes of the kernel. A killed process closes its connections at once; a host that loses power or network does
+/// not, and then heartbeats decide, or the time that a request has. Probes would give up a connection after a time of
+/// their own, and break a job that a network failed for less than the heartbeats' limit.
 fn set_socket_options(stream: &impl std::os::fd::AsFd) -> io::Result<()> {
-    let socket = SockRef::from(stream);
-    let (time, interval) = (Duration::from_secs(5), Duration::from_secs(5));
-    socket.set_tcp_keepalive(
-        &TcpKeepalive::new()
-            .with_time(time)
-            .with_interval(interval)
-            .with_retries(3),
-    )?;
-    socket.set_tcp_nodelay(true)
+    SockRef::from(stream).set_tcp_nodelay(true)
 }

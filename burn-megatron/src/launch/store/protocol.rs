@@ -7,6 +7,7 @@
 //! Used by both ends: `client` and `monitor` with [`std::io`], `server` with tokio.
 
 use std::io::{self, Read};
+use std::ops::Range;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -53,6 +54,8 @@ pub(in crate::launch) enum Request {
         node_rank: usize,
         world_size: usize,
         host: String,
+        /// Those that it starts.
+        ranks: Range<usize>,
     },
     /// Says that a rank's process has ended, which only its launcher can see.
     Ended { rank: usize, host: String, what: String },
@@ -65,6 +68,20 @@ pub(in crate::launch) enum Request {
     },
     /// Asks when a rank was last heard.
     AskPulse { rank: usize },
+    /// A heartbeat of a life that another connection stands for, and does not carry it for now.
+    HeartbeatBeside {
+        life: Life,
+        limit: Duration,
+        progress: String,
+    },
+}
+
+/// Whose life a connection may stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::launch) enum Life {
+    Rank(usize),
+    /// The launcher of a node.
+    Launcher(usize),
 }
 
 /// What the store says.
@@ -145,14 +162,25 @@ impl Request {
                 node_rank,
                 world_size,
                 host,
+                ranks,
             } => Encoder::new(8)
                 .number(*node_rank as u64)
                 .number(*world_size as u64)
                 .text(host)
+                .number(ranks.start as u64)
+                .number(ranks.end as u64)
                 .frame(),
             Request::Ended { rank, host, what } => Encoder::new(9).number(*rank as u64).text(host).text(what).frame(),
             Request::Heartbeat { limit, progress } => Encoder::new(10).duration(*limit).progress(progress).frame(),
             Request::AskPulse { rank } => Encoder::new(11).number(*rank as u64).frame(),
+            Request::HeartbeatBeside { life, limit, progress } => {
+                let (kind, number) = match *life {
+                    Life::Rank(rank) => (0, rank),
+                    Life::Launcher(node_rank) => (1, node_rank),
+                };
+                let encoder = Encoder::new(12).number(kind).number(number as u64);
+                encoder.duration(*limit).progress(progress).frame()
+            }
         }
     }
 
@@ -187,6 +215,7 @@ impl Request {
                 node_rank: fields.index()?,
                 world_size: fields.index()?,
                 host: fields.text(MAX_TEXT_BYTES)?,
+                ranks: fields.index()?..fields.index()?,
             },
             9 => Request::Ended {
                 rank: fields.index()?,
@@ -198,6 +227,15 @@ impl Request {
                 progress: fields.text(MAX_PROGRESS_BYTES)?,
             },
             11 => Request::AskPulse { rank: fields.index()? },
+            12 => Request::HeartbeatBeside {
+                life: match (fields.number()?, fields.index()?) {
+                    (0, rank) => Life::Rank(rank),
+                    (1, node_rank) => Life::Launcher(node_rank),
+                    _ => return Err(Malformed("unknown kind of life")),
+                },
+                limit: fields.duration()?,
+                progress: fields.text(MAX_PROGRESS_BYTES)?,
+            },
             _ => return Err(Malformed("unknown kind of request")),
         };
         fields.end()?;

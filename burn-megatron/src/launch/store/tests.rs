@@ -197,6 +197,28 @@ fn other_service_is_named_as_such() {
 }
 
 #[test]
+fn an_address_that_gives_no_answer_leaves_the_next_one_its_time() {
+    let (server, _) = start(1);
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addresses = [mute.local_addr().unwrap(), server.address()];
+    let deadline = deadline_after(4 * SECOND);
+    let begin = Instant::now();
+    let stream = client::reach(&addresses, &JobToken::from_text("right token"), deadline).unwrap();
+    assert_eq!(stream.peer_addr().unwrap(), server.address());
+    assert!(begin.elapsed() < 4 * SECOND, "{:?}", begin.elapsed());
+    // Of two that are not the store, the one that answers is told.
+    let error = client::reach(
+        &[server.address(), mute.local_addr().unwrap()],
+        &JobToken::from_text("wrong token"),
+        deadline_after(SECOND),
+    );
+    assert!(
+        matches!(error, Err(handshake::HandshakeError::TokenRefused)),
+        "{error:?}"
+    );
+}
+
+#[test]
 fn no_service_is_an_error_within_the_timeout() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = StoreAddress::new("127.0.0.1", free, JobToken::from_text("right token"));
@@ -463,6 +485,115 @@ fn heartbeats_in_time_keep_a_rank_alive_and_tell_its_progress() {
     );
     thread::sleep(limit + SECOND);
     assert_eq!((server.first_failure(), store.pulse(0).unwrap()), (None, None));
+}
+
+/// Registers the launcher of node 1 of two, with ranks 2 and 3.
+fn watch(address: &StoreAddress) -> StoreConnection {
+    let request = Request::Watch {
+        node_rank: 1,
+        world_size: 4,
+        host: "node1/boot".into(),
+        ranks: 2..4,
+    };
+    let (connection, welcome) = register(address, &request);
+    assert!(matches!(welcome, Reply::Welcome { .. }), "{welcome:?}");
+    connection
+}
+
+#[test]
+fn launcher_that_dies_before_its_ranks_have_come_ends_the_rendezvous() {
+    let (_server, address) = start(4);
+    let mut waiting = StoreConnection::connect(&address, SECOND).unwrap();
+    let launcher = watch(&address);
+    drop(launcher);
+    let Reply::Failed(failure) = waiting.call(&hello(0, 4, LONG), LONG, "hello").unwrap() else {
+        panic!("rank 0 waits for ranks that do not come");
+    };
+    assert_eq!(
+        failure.to_string(),
+        format!(
+            "rank 2 on host node1 failed: ended without joining the job: the launcher of node 1 on host node1, which \
+             starts ranks 2 to 3, {CONNECTION_LOST}"
+        )
+    );
+}
+
+#[test]
+fn launcher_that_falls_silent_before_its_ranks_have_come_ends_the_rendezvous() {
+    let (server, address) = start(4);
+    let mut launcher = watch(&address);
+    let heartbeat = Request::Heartbeat {
+        limit: Duration::from_millis(600),
+        progress: String::new(),
+    };
+    assert_eq!(launcher.call(&heartbeat, LONG, "heartbeat").unwrap(), Reply::Heard);
+    let begin = Instant::now();
+    while server.first_failure().is_none() && begin.elapsed() < LONG {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let failure = server.first_failure().unwrap().to_string();
+    assert!(
+        failure.starts_with(
+            "rank 2 on host node1 failed: ended without joining the job: the launcher of node 1 on host node1, which \
+             starts ranks 2 to 3, is silent: no heartbeat for 0."
+        ),
+        "{failure}"
+    );
+    // Its connection is still there: it may go on and end its ranks.
+    assert_eq!(
+        launcher.listen().unwrap(),
+        Reply::Failed(server.first_failure().unwrap())
+    );
+    assert_eq!(launcher.call(&heartbeat, LONG, "heartbeat").unwrap(), Reply::Heard);
+}
+
+#[test]
+fn launcher_that_dies_when_its_ranks_have_come_or_that_leaves_is_no_failure() {
+    let (server, address) = start(4);
+    let launcher = watch(&address);
+    let ranks = [2, 3].map(|rank| {
+        let connection = StoreConnection::connect(&address, SECOND).unwrap();
+        connection.send(&hello(rank, 4, LONG), SECOND, "hello").unwrap();
+        connection
+    });
+    let begin = Instant::now();
+    while server.missing_ranks() != [0, 1] {
+        assert!(begin.elapsed() < LONG, "{:?}", server.missing_ranks());
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(launcher);
+    let left = watch_when_the_first_has_gone(&address);
+    assert_eq!(left, Reply::Done);
+    assert_eq!(server.first_failure(), None);
+    drop(ranks);
+}
+
+/// Registers the launcher of node 1 anew as soon as the store knows that the first one has gone, and says goodbye.
+fn watch_when_the_first_has_gone(address: &StoreAddress) -> Reply {
+    let request = Request::Watch {
+        node_rank: 1,
+        world_size: 4,
+        host: "node1/boot".into(),
+        ranks: 2..4,
+    };
+    let begin = Instant::now();
+    loop {
+        match register(address, &request) {
+            (mut connection, Reply::Welcome { .. }) => {
+                return connection.call(&Request::Goodbye, LONG, "goodbye").unwrap();
+            }
+            (_, refusal) => assert!(begin.elapsed() < LONG, "{refusal:?}"),
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn no_probe_of_the_kernel_ends_a_connection() {
+    let (_server, address) = start(1);
+    let connection = StoreConnection::connect(&address, SECOND).unwrap();
+    let stream = connection.stream().upgrade().unwrap();
+    assert!(!SockRef::from(&*stream).keepalive().unwrap());
 }
 
 #[test]

@@ -23,7 +23,8 @@ use super::error::LaunchError;
 use super::failure::{FailureSignal, PeerFailure};
 use super::heartbeat::Rhythm;
 use super::identity::{JobToken, host_identity, host_name, random_job_id};
-use super::store::Store;
+use super::store::{Life, Store};
+use super::suspicions::Suspicions;
 use crate::flight_recorder::{FlightRecorder, RankIdentity};
 
 /// How long things may take.
@@ -89,6 +90,7 @@ struct Inner {
     job_token: JobToken,
     store: Store,
     failure: FailureSignal,
+    suspicions: Suspicions,
     flight_recorder: FlightRecorder,
     /// What this rank says when it loses the store. None in a world of one.
     store_lost: Option<PeerFailure>,
@@ -120,7 +122,7 @@ impl World {
             return World::alone(Some(environment), options);
         }
         let rhythm = Rhythm::new(options.heartbeat_limit, options.timeout)?;
-        let joined = rendezvous::join(environment, options)?;
+        let joined = rendezvous::join(environment, options, rhythm)?;
         let identity = RankIdentity {
             rank: environment.rank,
             world_size: environment.world_size,
@@ -134,6 +136,7 @@ impl World {
             progress: Box::new(move || progress.last_call().unwrap_or_else(|| "no collective yet".into())),
             out_of_reach: joined.out_of_reach,
             store: joined.store.clone(),
+            life: Life::Rank(environment.rank),
         };
         joined.membership.start_heart(joined.failure.clone(), heart)?;
         Ok(World {
@@ -146,6 +149,7 @@ impl World {
                 local_address: joined.local_address,
                 job_id: joined.job_id,
                 job_token: environment.token(),
+                suspicions: Suspicions::new(joined.store.clone(), environment.rank),
                 store: joined.store,
                 failure: joined.failure,
                 flight_recorder,
@@ -161,6 +165,7 @@ impl World {
         let given_host = environment.and_then(|environment| environment.host.clone());
         let host = given_host.unwrap_or_else(host_identity);
         let job_id = given_id.map_or_else(random_job_id, Ok)?;
+        let store = Store::in_process();
         let identity = RankIdentity {
             rank: 0,
             world_size: 1,
@@ -177,7 +182,8 @@ impl World {
                 local_address: Ipv4Addr::LOCALHOST.into(),
                 job_id,
                 job_token: given_token.map_or_else(JobToken::random, Ok)?,
-                store: Store::in_process(),
+                suspicions: Suspicions::new(store.clone(), 0),
+                store,
                 failure: FailureSignal::detached(),
                 flight_recorder: start_recorder(identity, options)?,
                 store_lost: None,
@@ -250,6 +256,11 @@ impl World {
     /// Returns the signal that is raised when some rank has failed.
     pub fn failure(&self) -> &FailureSignal {
         &self.inner.failure
+    }
+
+    /// Returns whom this rank waits for or holds responsible.
+    pub(crate) fn suspicions(&self) -> &Suspicions {
+        &self.inner.suspicions
     }
 
     /// Returns the recorder of this rank's collectives.

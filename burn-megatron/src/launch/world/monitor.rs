@@ -10,7 +10,7 @@ use super::heart::{Beats, Heart, HeartOptions};
 use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
 use crate::launch::lock;
-use crate::launch::store::{Reply, Request, StoreConnection, StoreServer};
+use crate::launch::store::{Reply, StoreConnection, StoreServer};
 
 /// Longest time to send a goodbye, and to hear that it was understood.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
@@ -93,8 +93,8 @@ impl Membership {
             return;
         };
         drop(present.heart);
-        let goodbye = || present.connection.send(&Request::Goodbye, GOODBYE_LIMIT, "goodbye");
-        if self.beats.send_last(goodbye).is_ok() && !self.beats.is_out_of_reach() {
+        let goodbye = self.beats.send_goodbye(&present.connection, GOODBYE_LIMIT);
+        if goodbye.is_ok() && !self.beats.is_out_of_reach() {
             // Ends when the store has answered the monitor; nothing is ever sent.
             let _ = present.monitor_ended.recv_timeout(GOODBYE_LIMIT);
         }

@@ -10,8 +10,9 @@ use super::monitor::Membership;
 use crate::launch::environment::{Environment, variables};
 use crate::launch::error::LaunchError;
 use crate::launch::failure::{FailureSignal, PeerFailure};
+use crate::launch::heartbeat::Rhythm;
 use crate::launch::identity::{host_identity, host_name, random_job_id};
-use crate::launch::network::{chosen_address, store_address};
+use crate::launch::network::{chosen_address, data_address, store_address};
 use crate::launch::store::{
     Reply, Request, Store, StoreAddress, StoreConnection, StoreServer, StoreServerOptions, deadline_after,
 };
@@ -34,7 +35,7 @@ pub(super) struct Joined {
 }
 
 /// Joins the job of `environment`, within `options.rendezvous_timeout`.
-pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<Joined, LaunchError> {
+pub(super) fn join(environment: &Environment, options: &JoinOptions, rhythm: Rhythm) -> Result<Joined, LaunchError> {
     let Environment { rank, world_size, .. } = *environment;
     let timeout = options.rendezvous_timeout;
     let deadline = deadline_after(timeout);
@@ -53,7 +54,7 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
         host: host.clone(),
         timeout: time_left,
     };
-    let reply = connection.call(&hello, time_left.saturating_add(REPLY_SLACK), "rendezvous")?;
+    let reply = register(&mut connection, &hello, time_left.saturating_add(REPLY_SLACK), rhythm)?;
     let (job_id, hosts) = match reply {
         Reply::Roster { job_id, hosts } if hosts.len() == world_size => (job_id, hosts),
         Reply::Missing(missing) => {
@@ -82,7 +83,13 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
             tracing::debug!(%error, "could not tell the store of a failure");
         }
     });
-    let local_address = interface.map_or_else(|| connection.local_address(), Ok)?;
+    let local_address = match interface {
+        Some(interface) => interface,
+        None => {
+            let is_one_host = hosts.iter().all(|other| *other == host);
+            data_address(connection.local_address()?, &environment.master_addr, is_one_host)?
+        }
+    };
     let store_lost = if environment.store_hosted_elsewhere && host != hosts[0] {
         PeerFailure {
             rank: 0,
@@ -120,6 +127,46 @@ pub(super) fn join(environment: &Environment, options: &JoinOptions) -> Result<J
     })
 }
 
+/// Registers, and waits until the store says what has come of it; sends heartbeats meanwhile, so that a rank which is
+/// stopped or cut off while others have not come is told apart from one that waits.
+fn register(
+    connection: &mut StoreConnection,
+    hello: &Request,
+    limit: Duration,
+    rhythm: Rhythm,
+) -> Result<Reply, LaunchError> {
+    const OPERATION: &str = "rendezvous";
+    let deadline = deadline_after(limit);
+    connection.send(hello, limit, OPERATION)?;
+    let mut rest = Vec::new();
+    loop {
+        let next = deadline_after(rhythm.interval).min(deadline);
+        while let Some(reply) = connection.receive_before(next, limit, OPERATION)? {
+            if reply != Reply::Heard {
+                return Ok(reply);
+            }
+        }
+        if Instant::now() >= deadline {
+            return Err(LaunchError::StoreLost {
+                address: connection.address().to_string(),
+                operation: OPERATION.into(),
+                reason: format!("no answer within {limit:.1?}"),
+            });
+        }
+        if rest.is_empty() {
+            let heartbeat = Request::Heartbeat {
+                limit: rhythm.limit,
+                progress: "waits for all ranks to join".into(),
+            };
+            rest = heartbeat.to_frame();
+        }
+        // A store that has refused this rank takes no more: what it said is still to be read.
+        if let Err(error) = connection.send_from(&mut rest, rhythm.interval, OPERATION) {
+            tracing::debug!(%error, "heartbeat");
+        }
+    }
+}
+
 /// What a process on another node says when the store does not answer.
 pub(in crate::launch) fn lost_contact(host: &str) -> String {
     let host = host_name(host);
@@ -136,10 +183,11 @@ fn start_server(environment: &Environment, interface: Option<IpAddr>) -> Result<
     let port = environment.store_port()?;
     let is_one_host = environment.local_world_size == environment.world_size;
     let listen = store_address(&environment.master_addr, port, is_one_host, interface)?;
-    if environment.job_token.is_none() && !listen.ip().is_loopback() {
+    // On loopback, too: other users of this host reach it.
+    if environment.job_token.is_none() {
         tracing::warn!(
             "the job's token is derived from the launcher's id of the job, which others may know: set {} to a secret on \
-             shared networks",
+             shared networks and hosts",
             variables::JOB_TOKEN
         );
     }

@@ -1,6 +1,7 @@
 //! Tests of joining, failing and leaving, with threads as ranks.
 
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -217,35 +218,35 @@ fn taken_store_port_names_its_variable() {
     assert!(error.contains("BURN_MEGATRON_STORE_PORT"), "{error}");
 }
 
-/// A relay between a rank and its store, which can be made to swallow everything.
-fn relay(to: u16) -> (u16, std::sync::Arc<std::sync::atomic::AtomicBool>) {
+/// A relay between a rank and its store, which can be made to swallow what comes over the first so many connections.
+fn relay(to: u16) -> (u16, Arc<AtomicUsize>) {
     use std::io::{Read, Write};
-    use std::sync::atomic::{AtomicBool, Ordering};
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let is_cut = Arc::new(AtomicBool::new(false));
-    let cut = Arc::clone(&is_cut);
+    let swallowed = Arc::new(AtomicUsize::new(0));
+    let shared = Arc::clone(&swallowed);
     thread::spawn(move || {
-        for near in listener.incoming().flatten() {
+        for (number, near) in listener.incoming().flatten().enumerate() {
             let far = connect_when_it_listens(to);
             for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
-                let cut = Arc::clone(&cut);
+                let swallowed = Arc::clone(&shared);
                 thread::spawn(move || {
+                    let is_cut = || number < swallowed.load(Ordering::Relaxed);
                     let mut bytes = [0; 4096];
                     while let Ok(count @ 1..) = from.read(&mut bytes) {
-                        if !cut.load(Ordering::Relaxed) && to.write_all(&bytes[..count]).is_err() {
+                        if !is_cut() && to.write_all(&bytes[..count]).is_err() {
                             return;
                         }
                     }
                     // Whoever is cut off does not hear of the other end's closing either.
-                    if !cut.load(Ordering::Relaxed) {
+                    if !is_cut() {
                         let _ = to.shutdown(std::net::Shutdown::Both);
                     }
                 });
             }
         }
     });
-    (port, is_cut)
+    (port, swallowed)
 }
 
 /// The store may begin to listen a moment after the first rank looks for it.
@@ -261,13 +262,95 @@ fn connect_when_it_listens(port: u16) -> std::net::TcpStream {
 }
 
 #[test]
+fn rank_that_is_cut_off_while_others_have_not_come_is_silent() {
+    let port = free_port();
+    let options = JoinOptions {
+        heartbeat_limit: Some(Duration::from_secs(1)),
+        ..options(LONG)
+    };
+    let (relayed, swallowed) = relay(port);
+    let far_options = options.clone();
+    // Rank 2 never comes. Nobody waits for this thread, which hears nothing any more.
+    thread::spawn(move || World::join(&environment(1, 3, relayed), &far_options));
+    thread::spawn(move || {
+        thread::sleep(Duration::from_secs(3));
+        swallowed.store(usize::MAX, Ordering::Relaxed);
+    });
+    let begin = Instant::now();
+    let error = World::join(&environment(0, 3, port), &options).unwrap_err().to_string();
+    assert!(
+        error.contains("rank 1 on host node0 is silent: no heartbeat for 1."),
+        "{error}"
+    );
+    // Not before: it waited for longer than the limit.
+    assert!(begin.elapsed() > Duration::from_secs(3), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn life_whose_connection_is_mute_goes_on_over_another_one() {
+    let port = free_port();
+    let limit = Duration::from_secs(2);
+    let options = JoinOptions {
+        heartbeat_limit: Some(limit),
+        ..options(LONG)
+    };
+    let (here, far, swallowed) = join_over_relay(port, &options);
+    // The first one is the life's own.
+    swallowed.store(1, Ordering::Relaxed);
+    assert_eq!(here.failure().wait_raised(2 * limit), None);
+    assert_eq!(far.failure().cause(), None);
+    // Also the news of a failure comes over the new one.
+    here.fail("on purpose");
+    let heard = far.failure().wait_raised(limit).unwrap();
+    assert_eq!((heard.rank, heard.what.as_str()), (0, "on purpose"));
+    far.leave();
+    here.leave();
+}
+
+#[test]
+fn wait_for_a_key_ends_when_the_store_is_out_of_reach() {
+    let port = free_port();
+    let options = JoinOptions {
+        heartbeat_limit: Some(Duration::from_secs(1)),
+        ..options(LONG)
+    };
+    let (here, far, swallowed) = join_over_relay(port, &options);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| far.store().wait("never", LONG).unwrap_err().to_string());
+        // It waits by then, or soon will.
+        thread::sleep(Duration::from_millis(200));
+        swallowed.store(usize::MAX, Ordering::Relaxed);
+        let begin = Instant::now();
+        let error = waiting.join().unwrap();
+        assert!(
+            error.ends_with("during wait \"never\": it has not answered this rank's heartbeats"),
+            "{error}"
+        );
+        assert!(begin.elapsed() < LONG / 2, "{:?}", begin.elapsed());
+    });
+    far.leave();
+    here.leave();
+}
+
+/// Joins two ranks, the second one over a relay.
+fn join_over_relay(port: u16, options: &JoinOptions) -> (World, World, Arc<AtomicUsize>) {
+    let (relayed, swallowed) = relay(port);
+    let (here, far) = thread::scope(|scope| {
+        let far = scope.spawn(|| World::join(&environment(1, 2, relayed), options).unwrap());
+        let here = World::join(&environment(0, 2, port), options).unwrap();
+        (here, far.join().unwrap())
+    });
+    (here, far, swallowed)
+}
+
+#[test]
 fn cut_off_rank_is_silent_for_the_others_and_finds_the_store_out_of_reach() {
     let port = free_port();
     let options = JoinOptions {
         heartbeat_limit: Some(Duration::from_secs(2)),
         ..options(LONG)
     };
-    let (relayed, is_cut) = relay(port);
+    let (relayed, swallowed) = relay(port);
     let (here, far) = thread::scope(|scope| {
         let far = scope.spawn(|| World::join(&environment(1, 2, relayed), &options).unwrap());
         let here = World::join(&environment(0, 2, port), &options).unwrap();
@@ -276,7 +359,7 @@ fn cut_off_rank_is_silent_for_the_others_and_finds_the_store_out_of_reach() {
     // Nothing is wrong for longer than the limit.
     assert_eq!(here.failure().wait_raised(Duration::from_secs(3)), None);
     assert_eq!(far.failure().cause(), None);
-    is_cut.store(true, std::sync::atomic::Ordering::Relaxed);
+    swallowed.store(usize::MAX, Ordering::Relaxed);
     let begin = Instant::now();
     let silent = here.failure().wait_raised(LONG).unwrap().to_string();
     assert!(

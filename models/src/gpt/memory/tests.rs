@@ -52,6 +52,7 @@ impl Run {
             schedule: &self.schedule,
             micro_batch_size: 3,
             element_bytes: 4,
+            parameter_bytes: 16.0,
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) struct Course<'a, 'r> {
     round: Option<&'a mut Round<'r>>,
     /// Steps finished.
     steps: usize,
+    /// The local ranks that the step on its way has waited for.
+    has_shown: Range<usize>,
 }
 
 impl<'a, 'r> Course<'a, 'r> {
@@ -36,6 +38,7 @@ impl<'a, 'r> Course<'a, 'r> {
             streams,
             round,
             steps: 0,
+            has_shown: 0..0,
         }
     }
 
@@ -50,7 +53,7 @@ impl<'a, 'r> Course<'a, 'r> {
         let Some(round) = self.round.as_deref_mut() else {
             return Ok(());
         };
-        let (index, members) = (self.steps, self.topology.own_members());
+        let (index, members, shown) = (self.steps, self.topology.own_members(), from.clone());
         let local_rank = self.topology.local_rank;
         let peers = (0..members.len()).filter(move |peer| *peer != local_rank);
         // In the first step all wait for all.
@@ -76,16 +79,26 @@ impl<'a, 'r> Course<'a, 'r> {
             || from.clone().all(|peer| has_staged(round, peer)),
             || missing(from.clone().filter(|peer| !has_staged(round, *peer)).collect()),
         )?;
-        round.await_staged(index, from)
+        round.await_staged(index, from)?;
+        self.has_shown = shown;
+        Ok(())
     }
 
-    /// Returns what a local rank that this step has waited for shows.
+    /// Returns what another local rank shows in the step on its way, which has waited for it.
     ///
     /// # Panics
-    /// When there is no other rank on this node.
-    pub fn shown(&self, local_rank: usize, offset: usize, length: usize) -> &'r [u8] {
+    /// When there is no other rank on this node, or the step has not waited for this one.
+    pub fn shown(&self, local_rank: usize, offset: usize, length: usize) -> &[u8] {
         let round = self.round.as_deref().expect("only a node of several ranks takes steps");
-        round.staged(local_rank, self.steps, offset, length)
+        let is_other = local_rank != self.topology.local_rank;
+        assert!(
+            is_other && self.has_shown.contains(&local_rank),
+            "step {} has not waited for the local rank {local_rank}",
+            self.steps
+        );
+        // SAFETY: the step has waited for the rank, is not finished, since `end_step` forgets for whom it has waited and
+        // cannot be called while the result lives, and a course only stages: no rank reduces in its area.
+        unsafe { round.staged(local_rank, self.steps, offset, length) }
     }
 
     /// Ends a step: nothing that was shown is used any more.
@@ -93,6 +106,7 @@ impl<'a, 'r> Course<'a, 'r> {
         if let Some(round) = self.round.as_deref_mut() {
             round.finish(self.steps);
             self.steps += 1;
+            self.has_shown = 0..0;
         }
     }
 

@@ -151,7 +151,7 @@ impl Course<'_, '_> {
         self.end_step();
         if topology.node + 1 < topology.node_count() {
             let next = topology.partner(topology.node + 1);
-            self.streams.drain(next)?;
+            self.streams.drain_to(0, next)?;
             self.streams.send(next, sums);
         } else {
             let result = Scratch::bytes(&mut scratch.result, own.len());
@@ -183,7 +183,13 @@ impl Course<'_, '_> {
             }
             if let Some(previous) = topology.node.checked_sub(1) {
                 let going = common(&slice, &needed_up_to(operands, topology, previous));
-                self.streams.send(topology.partner(previous), &result[..going.len()]);
+                // As far ahead as the node before may be behind while it contributes; at the end, when nothing that it
+                // sends holds this node up any more, the lag of all nodes before would pile up here. It takes the
+                // results of the chunks before these without anything that this node has not done yet.
+                let limit = DEPTH * self.slice(&(0..CHUNK_BYTES), 0).len();
+                let previous = topology.partner(previous);
+                self.streams.drain_to(limit, previous)?;
+                self.streams.send(previous, &result[..going.len()]);
             }
             own = common(&slice, &needed);
             kept = &result[own.start - slice.start..own.end - slice.start];

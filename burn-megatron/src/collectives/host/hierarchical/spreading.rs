@@ -18,6 +18,9 @@ use std::ops::Range;
 
 /// Chunks of an all_gather on their way between the nodes.
 const DEPTH: usize = 4;
+/// What an owner may have in its queue for another node before it sends a chunk. More it never has: before chunk k it
+/// has taken their chunk k - 1 - DEPTH, before which they have taken its chunk k - 2 - 2 DEPTH.
+const MAX_AHEAD_BYTES: usize = (2 * DEPTH + 1) * CHUNK_BYTES;
 /// The most ranks of which an owner can show slices at once.
 pub(super) const MAX_GATHERED_RANKS: usize = CHUNK_BYTES / LINE;
 
@@ -72,7 +75,9 @@ impl Course<'_, '_> {
                 message.extend_from_slice(&output[place + own.start..place + own.end]);
             }
             for node in (0..topology.node_count()).filter(|node| *node != topology.node) {
-                self.streams.send(topology.partner(node), message);
+                let partner = topology.partner(node);
+                self.streams.drain_to(MAX_AHEAD_BYTES, partner)?;
+                self.streams.send(partner, message);
             }
         }
         Ok(())
@@ -141,7 +146,7 @@ impl Course<'_, '_> {
             }
             if topology.is_owner() && place_in_chain + 1 < nodes {
                 let next = topology.partner((topology.node + 1) % nodes);
-                self.streams.drain(next)?;
+                self.streams.drain_to(0, next)?;
                 self.streams.send(next, &buffer[own]);
             }
             if place_in_chain > 0 {

@@ -214,7 +214,9 @@ impl<'a> Round<'a> {
             output[place(self.rank())].copy_from_slice(&shard[range.clone()]);
             self.await_staged(index, self.peers())?;
             for peer in self.peers() {
-                output[place(peer)].copy_from_slice(self.staged(peer, index, 0, range.len()));
+                // SAFETY: `await_staged` has returned, and an all_gather only stages.
+                let shard = unsafe { self.staged(peer, index, 0, range.len()) };
+                output[place(peer)].copy_from_slice(shard);
             }
             self.finish(index);
         }
@@ -238,7 +240,8 @@ impl<'a> Round<'a> {
             } else {
                 self.stage(index, |_| 0)?;
                 self.await_staged(index, iter::once(root))?;
-                chunk.copy_from_slice(self.staged(root, index, 0, chunk.len()));
+                // SAFETY: `await_staged` has returned, and a broadcast only stages.
+                chunk.copy_from_slice(unsafe { self.staged(root, index, 0, chunk.len()) });
             }
             self.finish(index);
         }
@@ -287,23 +290,41 @@ impl<'a> Round<'a> {
         self.engine.health.label.compare_calls(&calls)
     }
 
-    /// Reduces `own`, this rank's contribution, with what the other ranks have staged at `offset`.
+    /// Reduces `own`, this rank's contribution, with what the other ranks have staged at `offset`: this rank's slice, in
+    /// a step in which the others write their own.
     fn reduce(&self, index: usize, own: &mut [u8], offset: usize) {
         let contributions: Vec<&[u8]> = (0..self.ranks())
             .map(|peer| match peer == self.rank() {
                 true => &[],
-                false => self.staged(peer, index, offset, own.len()),
+                // SAFETY: every caller has called `await_staged`; nobody but this rank writes its slice, and it does
+                // so after this.
+                false => unsafe { self.staged(peer, index, offset, own.len()) },
             })
             .collect();
         let op: ReduceOp = self.call.reduction();
         reduce_in_place(self.call.element_type, op, own, self.rank(), &contributions);
     }
 
-    /// Returns bytes that the rank `peer` has staged for this rank in a step not yet finished.
-    pub fn staged(&self, peer: usize, index: usize, offset: usize, length: usize) -> &'a [u8] {
-        debug_assert!(self.block(peer).staged.has_reached(self.done(index)));
-        // SAFETY: between its `staged` and this rank's `taken` the owner writes only the slice
-        // that it reduces itself, which no other rank reads before `reduced`.
+    /// Returns bytes that the rank `peer` has staged for this rank in a step not yet finished; not to be kept beyond its
+    /// end, for which the borrow sees.
+    ///
+    /// # Safety
+    /// `await_staged` of the step has returned for `peer`. Where ranks reduce slices in their areas
+    /// ([`reduce_slice`](Self::reduce_slice)), the bytes are of this rank's slice, which this rank does not write while
+    /// the result lives.
+    ///
+    /// # Panics
+    /// When `peer` has not staged, the step is finished, or the bytes are out of bounds.
+    pub unsafe fn staged(&self, peer: usize, index: usize, offset: usize, length: usize) -> &[u8] {
+        let has_staged = self.block(peer).staged.has_reached(self.done(index));
+        assert!(has_staged, "rank {peer} has not staged step {index}");
+        assert!(
+            index >= self.steps as usize,
+            "step {index} of {} is finished",
+            self.steps
+        );
+        // SAFETY: until this rank's `taken`, which `finish` raises with a borrow of its own, the owner does not stage in
+        // this area again; what it writes there otherwise, the caller rules out.
         unsafe { self.area(peer, index).read(offset, length) }
     }
 

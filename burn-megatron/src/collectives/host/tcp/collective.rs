@@ -191,7 +191,7 @@ impl TcpEngine {
                 streams.receive(&mut [(previous, &mut *link)])?;
             }
             if next != root {
-                streams.drain(next)?;
+                streams.drain_to(0, next)?;
                 streams.send(next, link);
             }
         }

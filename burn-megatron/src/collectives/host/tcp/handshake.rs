@@ -185,6 +185,12 @@ impl Acceptance {
         Next::Answer(answer)
     }
 
+    /// Returns whether the initiator claims to be the same, for the same channel, as that of `other`.
+    pub fn is_of(&self, other: &Hello) -> bool {
+        let is_same = |hello: &Hello| (hello.from, hello.channel) == (other.from, other.channel);
+        self.answered.as_ref().is_some_and(|(hello, _)| is_same(hello))
+    }
+
     fn wanted(&self) -> usize {
         match self.answered {
             None => Hello::BYTES,

@@ -4,6 +4,10 @@
 //! higher index connects to the other, once per channel. Accepting and connecting go on at the
 //! same time. A connection that does not complete the handshake is dropped and the job does not
 //! notice: neither garbage nor silence keeps the others from connecting.
+//!
+//! The acceptor has the last word of the handshake, the welcome, and cannot know whether it has come. A rank that does
+//! not get it in time connects again, so all listen until the ranks have told each other, through the store, that they
+//! have been welcomed everywhere; a later connection takes the place of an earlier one.
 
 use super::super::super::error::CollectiveError;
 use super::super::super::health::{GroupHealth, Patience};
@@ -24,6 +28,10 @@ const ACCEPT_LIMIT: Duration = Duration::from_secs(10);
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(5);
 /// The pause between attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// The pause between two looks at whether all ranks have connected to this one.
+const COMING_SLICE: Duration = Duration::from_micros(200);
+/// The longest wait for a connection when all are there and only the word is missing that no other will come.
+const LAST_SLICE: Duration = Duration::from_millis(1);
 /// Connections in the handshake at a time; the oldest gives way.
 const MAX_CANDIDATES: usize = 256;
 /// Connections that are accepted before those that are there are heard.
@@ -90,12 +98,23 @@ pub(super) fn connect(
         group: rendezvous.digest(),
         token: world.job_token(),
         stopped: AtomicBool::new(false),
+        all_have_come: AtomicBool::new(false),
+        all_are_welcome: AtomicBool::new(false),
     };
     let (accepted, initiated) = std::thread::scope(|scope| {
         let acceptor = std::thread::Builder::new()
             .name(format!("accept {}", health.label.name))
-            .spawn_scoped(scope, || mesh.stop_on_error(mesh.accept_higher(&listener)));
-        let initiated = mesh.stop_on_error(mesh.connect_to_lower());
+            .spawn_scoped(scope, || {
+                let _stop = StopOnPanic(&mesh.stopped);
+                mesh.stop_on_error(mesh.accept_higher(&listener))
+            });
+        if acceptor.is_err() {
+            mesh.stopped.store(true, Ordering::Relaxed);
+        }
+        let initiated = mesh.stop_on_error(mesh.connect_to_lower().and_then(|links| {
+            mesh.await_all_welcomes()?;
+            Ok(links)
+        }));
         let accepted = match acceptor {
             Ok(thread) => thread.join().expect("accepting does not panic"),
             Err(error) => Err(setup("start a thread", error)),
@@ -138,9 +157,25 @@ struct Mesh<'a> {
     token: &'a [u8],
     /// Set when one side has failed, so that the other need not wait.
     stopped: AtomicBool,
+    /// Set when every rank with a higher index has connected to this one.
+    all_have_come: AtomicBool,
+    /// Set when every rank has been welcomed by all that it connects to.
+    all_are_welcome: AtomicBool,
+}
+
+/// Tells the other side of a panic, for which it would wait.
+struct StopOnPanic<'a>(&'a AtomicBool);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Mesh<'_> {
+    /// Tells the other side when this one has failed.
     fn stop_on_error<T>(&self, result: Result<T, CollectiveError>) -> Result<T, CollectiveError> {
         if result.is_err() {
             self.stopped.store(true, Ordering::Relaxed);
@@ -150,6 +185,10 @@ impl Mesh<'_> {
 
     fn check(&self, patience: &Patience<'_>, missing: &[usize]) -> Result<(), CollectiveError> {
         patience.check(|| missing.to_vec())?;
+        self.check_stopped()
+    }
+
+    fn check_stopped(&self) -> Result<(), CollectiveError> {
         match self.stopped.load(Ordering::Relaxed) {
             false => Ok(()),
             true => Err(CollectiveError::Poisoned {
@@ -174,6 +213,22 @@ impl Mesh<'_> {
             }
         }
         Ok(links)
+    }
+
+    /// Waits until every rank has connected to all ranks with a lower index.
+    fn await_all_welcomes(&self) -> Result<(), CollectiveError> {
+        // Whoever accepts knows best which rank is missing, and has the patience.
+        while !self.all_have_come.load(Ordering::Acquire) {
+            self.check_stopped()?;
+            std::thread::sleep(COMING_SLICE);
+        }
+        let agreement = self.rendezvous.agree("connections", "made")?;
+        agreement.map_err(|what| CollectiveError::NoAgreement {
+            group: self.health.label.to_string(),
+            what,
+        })?;
+        self.all_are_welcome.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn connect_to(&self, peer: usize, channel: usize, address: &[u8]) -> Result<TcpStream, CollectiveError> {
@@ -211,7 +266,7 @@ impl Mesh<'_> {
         Ok(stream)
     }
 
-    /// Accepts the connections of all ranks with a higher index.
+    /// Accepts the connections of all ranks with a higher index, until all say that they have theirs.
     fn accept_higher(&self, listener: &TcpListener) -> Result<[Links; CHANNELS], CollectiveError> {
         let label = &self.health.label;
         let mut links = self.no_links();
@@ -223,15 +278,25 @@ impl Mesh<'_> {
                 .filter(|&peer| links.iter().any(|links| links.0[peer].is_none()))
                 .collect();
             if missing.is_empty() {
-                return Ok(links);
+                self.all_have_come.store(true, Ordering::Release);
+                if self.all_are_welcome.load(Ordering::Acquire) {
+                    return Ok(links);
+                }
+                // The other thread's wait for the welcomes is bounded, and names who has none.
+                self.check_stopped()?;
+            } else {
+                self.check(&patience, &missing)?;
             }
-            self.check(&patience, &missing)?;
             let mut polls: Vec<Poll> = candidates
                 .iter()
                 .map(|candidate: &Candidate| readiness::ask(&candidate.stream, libc::POLLIN))
                 .collect();
             polls.push(readiness::ask(listener, libc::POLLIN));
-            readiness::wait(&mut polls, patience.slice(POLL_SLICE));
+            let slice = match missing.is_empty() {
+                true => LAST_SLICE,
+                false => patience.slice(POLL_SLICE),
+            };
+            readiness::wait(&mut polls, slice);
             // Out of descriptors, or a connection already gone again: the next round tries again. Not more than there is
             // room for, or else a crowd would push out a rank before it was heard.
             for _ in 0..ACCEPTED_PER_ROUND {
@@ -247,6 +312,8 @@ impl Mesh<'_> {
                 match self.hear(&mut candidate) {
                     Next::Welcome(hello) => {
                         let Candidate { stream, .. } = candidate;
+                        // What this rank gave up before must not take the place of the new one.
+                        candidates.retain(|earlier: &Candidate| !earlier.acceptance.is_of(&hello));
                         links[hello.channel as usize].0[hello.from as usize] = Some(stream);
                     }
                     Next::Drop(reason) => {

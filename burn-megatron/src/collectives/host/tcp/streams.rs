@@ -33,7 +33,8 @@ impl TcpEngine {
 }
 
 impl Streams<'_> {
-    /// Sends `bytes` to the rank with group index `peer`, behind what was sent to it before; does not wait.
+    /// Sends `bytes` to the rank with group index `peer`, behind what was sent to it before; does not wait. Who sends
+    /// more than the other side has asked for calls [`drain_to`](Self::drain_to) first.
     pub fn send(&mut self, peer: usize, bytes: &[u8]) {
         self.engine.count_bytes(bytes.len());
         let found = self.outgoing.iter().position(|out| out.peer == peer);
@@ -57,15 +58,25 @@ impl Streams<'_> {
         self.exchange.run(&mut self.outgoing, &mut incoming, Sent::Something)
     }
 
-    /// Returns when the system has taken everything that was sent to the rank `peer`: before more is sent to a rank
-    /// that does not answer, so that it does not pile up here.
+    /// Returns when the system has taken everything that was sent to the rank `peer`, but for `bytes` at most: before
+    /// more is sent to a rank that does not answer, so that it does not pile up here.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
-    pub fn drain(&mut self, peer: usize) -> Result<(), CollectiveError> {
-        let waits_for_peer = |out: &Outgoing<'_>| out.peer == peer && out.wants_to_write();
-        let drained = |outgoing: &[Outgoing<'_>]| !outgoing.iter().any(waits_for_peer);
+    pub fn drain_to(&mut self, bytes: usize, peer: usize) -> Result<(), CollectiveError> {
+        let is_behind = |out: &Outgoing<'_>| out.peer == peer && out.queued() > bytes;
+        let drained = |outgoing: &[Outgoing<'_>]| !outgoing.iter().any(is_behind);
         self.write_until(drained, || vec![peer])
+    }
+
+    /// Returns the bytes of memory that wait for the rank `peer`.
+    #[cfg(test)]
+    pub fn held_for(&self, peer: usize) -> usize {
+        let capacity = |out: &Outgoing<'_>| match &out.payload {
+            std::borrow::Cow::Owned(bytes) => bytes.capacity(),
+            std::borrow::Cow::Borrowed(_) => 0,
+        };
+        self.outgoing.iter().filter(|out| out.peer == peer).map(capacity).sum()
     }
 
     /// Sends until `ready`, or until there is nothing to send: before a wait during which nothing is sent. `missing`

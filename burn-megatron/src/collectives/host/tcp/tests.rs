@@ -69,16 +69,7 @@ fn strangers_are_dropped_and_the_mesh_connects() {
             }
         }
         let engine = connect(&world, &health, &rendezvous).unwrap();
-        let call = CallDescriptor {
-            sequence: 0,
-            operation: crate::collectives::Operation::Barrier,
-            element_type: crate::collectives::ElementType::U8,
-            length: 0,
-            peer: None,
-            reduce_op: None,
-            buffer: None,
-        };
-        engine.barrier(&call).unwrap();
+        engine.barrier(&barrier()).unwrap();
     });
 }
 
@@ -146,6 +137,94 @@ fn what_was_sent_goes_on_while_its_sender_waits() {
         );
     });
 }
+
+/// The reader is slower than the sender, so that the queue runs empty only at the end.
+#[test]
+fn a_slow_reader_does_not_fill_the_senders_memory() {
+    // Few: sockets without room stall for tenths of a second at times.
+    const PIECE: usize = 8 * 1024;
+    let piece = |index: usize| vec![index as u8; PIECE];
+    run_ranks(2, TIMEOUT, |world| {
+        let health = health_of(&world, "slow");
+        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        let engine = connect(&world, &health, &rendezvous).unwrap();
+        engine.shrink_buffers();
+        let call = CallDescriptor {
+            sequence: 0,
+            operation: crate::collectives::Operation::Broadcast,
+            element_type: crate::collectives::ElementType::U8,
+            length: PIECE,
+            peer: Some(0),
+            reduce_op: None,
+            buffer: None,
+        };
+        let mut streams = engine.streams(&call);
+        let mut received = vec![0; PIECE];
+        for index in 0..100 {
+            if world.rank() == 0 {
+                streams.drain_to(2 * PIECE, 1).unwrap();
+                streams.send(1, &piece(index));
+                let held = streams.held_for(1);
+                assert!(held <= 8 * PIECE, "{held} bytes after {index} pieces");
+            } else {
+                std::thread::sleep(Duration::from_micros(500));
+                streams.receive(&mut [(0, &mut received)]).unwrap();
+                assert!(received == piece(index), "piece {index}");
+            }
+        }
+        streams.finish().unwrap();
+    });
+}
+
+/// Two connections are made, and gone before their last word has come: the acceptor takes them for good.
+#[test]
+fn a_rank_whose_welcome_is_lost_connects_again() {
+    run_ranks(2, Duration::from_secs(4), |world| {
+        let health = health_of(&world, "lost");
+        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        if world.rank() == 1 {
+            let address = rendezvous.wait(&mesh::address_key(0), 0).unwrap();
+            let address: SocketAddr = String::from_utf8(address).unwrap().parse().unwrap();
+            for channel in 0..2 {
+                let hello = Hello {
+                    group: rendezvous.digest(),
+                    from: 1,
+                    to: 0,
+                    channel,
+                    challenge: [7; 32],
+                };
+                handshake::initiate(&mut TcpStream::connect(address).unwrap(), &hello, world.job_token()).unwrap();
+            }
+            // Time enough to go on without this rank.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let engine = connect(&world, &health, &rendezvous).unwrap();
+        engine.barrier(&barrier()).unwrap();
+        let mut call = barrier();
+        call.operation = crate::collectives::Operation::Send;
+        call.peer = Some(1 - world.rank());
+        match world.rank() {
+            0 => engine.send(&call, &[]).unwrap(),
+            _ => {
+                call.operation = crate::collectives::Operation::Recv;
+                engine.recv(&call, &mut []).unwrap();
+            }
+        }
+    });
+}
+
+fn barrier() -> CallDescriptor {
+    CallDescriptor {
+        sequence: 0,
+        operation: crate::collectives::Operation::Barrier,
+        element_type: crate::collectives::ElementType::U8,
+        length: 0,
+        peer: None,
+        reduce_op: None,
+        buffer: None,
+    }
+}
+
 #[test]
 fn a_rank_that_is_led_to_another_job_never_joins_it() {
     // The two jobs even have one token, as torchrun's may: made of a run id and a port that are the same.

@@ -28,14 +28,28 @@ fn requests() -> impl Strategy<Value = Request> {
         (".{0,40}", any::<i64>()).prop_map(|(key, delta)| Request::Add { key, delta }),
         ".{0,40}".prop_map(|key| Request::Delete { key }),
         failures().prop_map(Request::Fail),
-        (any::<usize>(), any::<usize>(), ".{0,20}").prop_map(|(node_rank, world_size, host)| Request::Watch {
-            node_rank,
-            world_size,
-            host,
-        }),
+        (any::<usize>(), any::<usize>(), ".{0,20}", any::<[usize; 2]>()).prop_map(
+            |(node_rank, world_size, host, [first, end])| Request::Watch {
+                node_rank,
+                world_size,
+                host,
+                ranks: first..end,
+            }
+        ),
         failures().prop_map(|PeerFailure { rank, host, what }| Request::Ended { rank, host, what }),
         (millis(), ".{0,40}").prop_map(|(limit, progress)| Request::Heartbeat { limit, progress }),
         any::<usize>().prop_map(|rank| Request::AskPulse { rank }),
+        (any::<bool>(), any::<usize>(), millis(), ".{0,40}").prop_map(|(is_rank, number, limit, progress)| {
+            Request::HeartbeatBeside {
+                life: if is_rank {
+                    Life::Rank(number)
+                } else {
+                    Life::Launcher(number)
+                },
+                limit,
+                progress,
+            }
+        }),
     ]
 }
 

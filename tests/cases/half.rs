@@ -1,0 +1,266 @@
+//! Layouts in bf16 and f16: as near to one rank in 16 bits as that is to f32; and infinities, which all ranks skip.
+
+use std::collections::HashMap;
+
+use anyhow::{Context as _, ensure};
+use burn::tensor::FloatDType;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::launch::World;
+use burn_megatron::parity::{PartDifference, compare_shard};
+use burn_megatron::training::Trainer;
+use libtest_mimic::Trial;
+use models::gpt::Gpt;
+
+use super::B;
+use super::comparison::{DP2, DP4, Layout, ONE, PP2, TP2, TP2SP, TP4, connect, cut, layout};
+use super::problem::{self, Precision, Update, Variant};
+use crate::harness::{Case, Job};
+
+const TP2SPDP2: Layout = layout("tp2spdp2", 2, true, 2);
+const PP2V2: Layout = layout("pp2v2", 1, false, 1).stages(2, 2);
+const TP2SPPP2DP2: Layout = layout("tp2sppp2dp2", 2, true, 2).stages(2, 1);
+
+/// Steps of a run that is compared.
+const STEPS: u64 = 10;
+/// How much further a layout may be from one rank than 16 bits are from 32.
+const FACTOR: f64 = 4.0;
+
+const COMPARED: [(Layout, &str, &str); 10] = [
+    (TP2, "bf16", "whole"),
+    (TP2SP, "f16", "whole"),
+    (TP4, "f16", "whole"),
+    (DP2, "bf16", "sharded"),
+    (DP4, "f16", "sharded"),
+    (DP2, "f16", "whole"),
+    (PP2, "bf16", "whole"),
+    (PP2V2, "f16", "whole"),
+    (TP2SPDP2, "bf16", "sharded"),
+    (TP2SPPP2DP2, "bf16", "sharded"),
+];
+
+/// Each layout with a rank that finds an infinity: one on each axis at least, and not the first.
+const INFINITIES: [(Layout, &str, usize); 8] = [
+    (ONE, "whole", 0),
+    (TP2, "whole", 1),
+    (TP2SP, "whole", 1),
+    (DP2, "whole", 1),
+    (DP2, "sharded", 1),
+    (PP2, "whole", 0),
+    (PP2, "whole", 1),
+    (TP2SPPP2DP2, "sharded", 5),
+];
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (layout, half, update) in COMPARED {
+        let name = format!(
+            "{}_in_{half}_{update}_is_as_near_to_one_rank_as_{half}_is_to_f32",
+            layout.name
+        );
+        let case = case(layout, "compare", update).with("half", half);
+        trials.push(Job::new(case, layout.world_size()).succeeds(name));
+    }
+    // A release build has no faults planted.
+    let is_absent = !cfg!(debug_assertions);
+    for (layout, update, rank) in INFINITIES {
+        let fault = format!("InfiniteGradient({rank})");
+        let name = |what: &str| format!("infinity_on_rank_{rank}_{what}_{}_{update}", layout.name);
+        let skips = case(layout, "skip", update).with("half", "f16");
+        let skips = Job::new(skips, layout.world_size()).with_mutant(&fault);
+        trials.push(skips.succeeds(name("is_skipped_by_all")).with_ignored_flag(is_absent));
+        let stops = case(layout, "stop", update)
+            .with("half", "bf16")
+            .with("infinite_rank", rank);
+        let stops = Job::new(stops, layout.world_size()).with_mutant(&fault);
+        trials.push(stops.succeeds(name("is_named_by_all")).with_ignored_flag(is_absent));
+    }
+    trials
+}
+
+fn case(layout: Layout, check: &str, update: &str) -> Case {
+    layout
+        .describe(Case::new("half"), "f32")
+        .with("chunks", layout.chunks)
+        .with("check", check)
+        .with("update", update)
+}
+
+pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
+    let half = match case.setting::<String>("half")?.as_str() {
+        "bf16" => FloatDType::BF16,
+        _ => FloatDType::F16,
+    };
+    let context = connect(case, world)?;
+    let trainer = trainer(
+        Precision::Half(half),
+        case.setting("update")?,
+        case.setting("chunks")?,
+        &context,
+    )?;
+    match case.setting::<String>("check")?.as_str() {
+        "compare" => compare(trainer, half, &context),
+        "skip" => skip(trainer, &context),
+        "stop" => stop(trainer, case.setting("infinite_rank")?, &context),
+        other => anyhow::bail!("there is no check {other}"),
+    }
+}
+
+type TestTrainer = Trainer<B, Gpt<B>>;
+
+fn trainer(
+    precision: Precision,
+    update: Update,
+    num_chunks: usize,
+    context: &ParallelContext,
+) -> anyhow::Result<TestTrainer> {
+    let variant = Variant {
+        tied: true,
+        clip: true,
+        dropout: 0.1,
+        n_layers: 4,
+        recompute: problem::Recompute::Nothing,
+        update,
+        padded_vocab_size: problem::PADDED_VOCAB_SIZE,
+        precision,
+    };
+    let stages = problem::Stages {
+        num_chunks,
+        ..problem::Stages::default()
+    };
+    problem::trainer(variant, STEPS, &stages, context)
+}
+
+/// What one rank has computed in a step.
+struct OneRank {
+    loss: f64,
+    norm: f64,
+    /// In logical order.
+    gradients: HashMap<String, Vec<f64>>,
+}
+
+impl OneRank {
+    /// A part's difference over its norm, or over a thousandth of its share of the whole gradient.
+    fn relative(&self, part: &PartDifference) -> f64 {
+        let num_parameters: usize = self.gradients.values().map(Vec::len).sum();
+        let floor = 1e-3 * self.norm * (part.len as f64 / num_parameters as f64).sqrt();
+        part.difference / part.reference_norm.max(floor)
+    }
+}
+
+fn one_rank_step(trainer: &mut TestTrainer, step: u64) -> anyhow::Result<OneRank> {
+    let mut gradients = HashMap::new();
+    let result = trainer.step_inspected(&problem::micro_batches(step, 0, 1), |reduced| {
+        for entry in reduced.entries() {
+            let values = reduced.values(entry);
+            let mut logical = vec![0.0; entry.placement.logical_len()];
+            for run in entry.placement.runs() {
+                logical[run.logical..run.logical + run.length]
+                    .copy_from_slice(&values[run.local..run.local + run.length]);
+            }
+            gradients.insert(entry.name.clone(), logical);
+        }
+    })?;
+    Ok(OneRank {
+        loss: result.loss,
+        norm: result.grad_norm,
+        gradients,
+    })
+}
+
+fn compare(mut sharded: TestTrainer, half: FloatDType, context: &ParallelContext) -> anyhow::Result<()> {
+    let single = || ParallelContext::single(problem::SEED);
+    let mut wide = trainer(Precision::UsualFromHalf(half), Update::Whole, 1, &single())?;
+    let mut one = trainer(Precision::Half(half), Update::Whole, 1, &single())?;
+    let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
+    let mut steps = Vec::new();
+    for step in 0..STEPS {
+        let (wide, one) = (one_rank_step(&mut wide, step)?, one_rank_step(&mut one, step)?);
+        let mut shards = Vec::new();
+        let result = sharded.step_inspected(&problem::micro_batches(step, data, data_size), |gradients| {
+            let entries = gradients.entries().iter();
+            shards.extend(entries.map(|entry| (entry.name.clone(), entry.placement.clone(), gradients.values(entry))));
+        })?;
+        ensure!(!result.is_skipped, "step {step} is skipped");
+        steps.push((wide, one, result, shards));
+    }
+    // The largest distance of one rank in 16 bits from f32 in any step, by what is compared and on this rank's elements: in
+    // a single step it may be small by chance.
+    let mut distances: HashMap<String, f64> = HashMap::new();
+    for (wide, one, _, shards) in &steps {
+        let mut own = |name: &str, distance: f64| {
+            let largest = distances.entry(name.to_owned()).or_default();
+            *largest = largest.max(distance);
+        };
+        own("loss", (one.loss - wide.loss).abs() / wide.loss);
+        own("gradient norm", (one.norm - wide.norm).abs() / wide.norm);
+        for (name, placement, _) in shards {
+            let of_one = cut(&one.gradients[name], placement);
+            for part in compare_shard(name, &wide.gradients[name], &of_one, placement) {
+                own(&part.name, one.relative(&part));
+            }
+        }
+    }
+    let mut worst = 0.0f64;
+    for (step, (_, one, result, shards)) in (1..).zip(&steps) {
+        let mut check = |name: &str, distance: f64| {
+            let allowed = FACTOR * distances.get(name).context("one rank has it")?;
+            worst = worst.max(distance / allowed);
+            ensure!(
+                distance <= allowed,
+                "parity is broken on rank {}, step {step}: {name} differs by {distance:.2e} from one rank, allowed \
+                 {allowed:.2e}",
+                context.rank(),
+            );
+            Ok(())
+        };
+        check("loss", (result.loss - one.loss).abs() / one.loss)?;
+        check("gradient norm", (result.grad_norm - one.norm).abs() / one.norm)?;
+        for (name, placement, values) in shards {
+            for part in compare_shard(name, &one.gradients[name], values, placement) {
+                check(&part.name, one.relative(&part))?;
+            }
+        }
+    }
+    println!(
+        "at worst {worst:.2} of what is allowed; loss in 16 bits {:.1e} from f32",
+        distances["loss"]
+    );
+    Ok(())
+}
+
+/// The bytes of every parameter, main value and moment of this rank.
+fn bytes(trainer: &TestTrainer) -> Vec<u8> {
+    trainer.snapshot().iter().flat_map(|part| part.data.to_vec()).collect()
+}
+
+fn skip(mut trainer: TestTrainer, context: &ParallelContext) -> anyhow::Result<()> {
+    let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
+    let before = bytes(&trainer);
+    for step in 0..3 {
+        let result = trainer.step(&problem::micro_batches(step, data, data_size))?;
+        ensure!(result.is_skipped, "step {step} is not skipped");
+        ensure!(result.loss.is_finite(), "a loss of {}", result.loss);
+    }
+    let state = trainer.state();
+    ensure!(
+        (state.iteration, state.consumed_samples, state.schedule_samples) == (3, 24, 0),
+        "{state:?}"
+    );
+    ensure!(bytes(&trainer) == before, "a skipped step changed something");
+    Ok(())
+}
+
+fn stop(mut trainer: TestTrainer, infinite_rank: usize, context: &ParallelContext) -> anyhow::Result<()> {
+    let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
+    let before = bytes(&trainer);
+    let error = trainer.step(&problem::micro_batches(0, data, data_size)).err();
+    let told = error.map(|error| error.to_string()).unwrap_or_default();
+    let expected = format!("on rank {infinite_rank};");
+    ensure!(
+        told.contains("the gradient norm of step 1 is") && told.contains("parameter ") && told.contains(&expected),
+        "rank {} says {told:?}",
+        context.rank()
+    );
+    ensure!(bytes(&trainer) == before, "a step that failed changed something");
+    Ok(())
+}
