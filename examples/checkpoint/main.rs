@@ -18,8 +18,9 @@ use std::process::ExitCode;
 
 use burn_megatron::checkpoint::Checkpoint;
 use clap::{Parser, Subcommand, ValueEnum};
+use examples::arguments::parse_size;
 use examples::checkpointing::ModelState;
-use models::gpt::huggingface::{ExportType, HuggingFaceModel, export};
+use models::gpt::huggingface::{ExportOptions, ExportType, HuggingFaceModel, export};
 
 use inspect::{count_text, describe, figures, size_text};
 
@@ -61,6 +62,10 @@ enum Command {
         /// The type of the exported numbers
         #[arg(long, value_enum, default_value = "f32", requires = "to")]
         dtype: ExportedType,
+        /// The most bytes of numbers in an exported file, as in 500MB: where there are more, several files are written, and
+        /// model.safetensors.index.json
+        #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "5GB", requires = "to")]
+        max_shard_size: u64,
     },
 }
 
@@ -129,16 +134,16 @@ fn run(command: &Command) -> anyhow::Result<String> {
             to,
             from,
             dtype,
+            max_shard_size,
         } => {
             let written = match (to, from) {
                 (Some(Format::Huggingface), _) => {
                     let checkpoint = Checkpoint::find(checkpoint)?;
-                    export(
-                        &checkpoint,
-                        &ModelState::of(&checkpoint)?.model,
-                        output,
-                        (*dtype).into(),
-                    )?;
+                    let options = ExportOptions {
+                        dtype: (*dtype).into(),
+                        max_shard_bytes: *max_shard_size,
+                    };
+                    export(&checkpoint, &ModelState::of(&checkpoint)?.model, output, &options)?;
                     output.clone()
                 }
                 (None, Some(Format::Huggingface)) => import(checkpoint, output)?,

@@ -177,6 +177,14 @@ fn convert_goes_to_hugging_face_and_back() {
         let [first, second] = [&files, &again].map(|folder| fs::read(folder.join(name)).unwrap());
         assert!(first == second, "{name}");
     }
+    let parts = folder.path().join("parts");
+    convert(&saved, &parts, &["--to", "huggingface", "--max-shard-size", "3kb"]).unwrap();
+    assert!(!parts.join("model.safetensors").exists() && parts.join("model.safetensors.index.json").exists());
+    let joined = folder.path().join("joined");
+    convert(&parts, &folder.path().join("once_more"), &["--from", "huggingface"]).unwrap();
+    convert(&folder.path().join("once_more"), &joined, &["--to", "huggingface"]).unwrap();
+    let [first, second] = [&files, &joined].map(|folder| fs::read(folder.join("model.safetensors")).unwrap());
+    assert!(first == second);
     let halves = folder.path().join("halves");
     convert(&saved, &halves, &["--to", "huggingface", "--dtype", "bf16"]).unwrap();
     let size = |folder: &Path| fs::metadata(folder.join("model.safetensors")).unwrap().len();
@@ -195,8 +203,10 @@ fn convert_refuses_what_is_no_gpt_and_flags_that_contradict() {
     let both = ["--to", "huggingface", "--from", "huggingface"];
     let error = convert(&saved, &output, &both).unwrap_err().to_string();
     assert!(error.contains("cannot be used with"), "{error}");
-    let error = convert(&saved, &output, &["--dtype", "f16"]).unwrap_err().to_string();
-    assert!(error.contains("--to"), "{error}");
+    for flags in [["--dtype", "f16"], ["--max-shard-size", "1GB"]] {
+        let error = convert(&saved, &output, &flags).unwrap_err().to_string();
+        assert!(error.contains("--to"), "{error}");
+    }
     assert!(!output.exists());
 }
 

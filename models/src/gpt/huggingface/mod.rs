@@ -10,11 +10,13 @@ mod export;
 mod files;
 mod import;
 mod names;
+mod place;
+mod shards;
 #[cfg(test)]
 mod tests;
 
 pub use error::HuggingFaceError;
-pub use export::{ExportType, export};
+pub use export::{ExportOptions, ExportType, export};
 pub use import::HuggingFaceModel;
 
 /// The file of a model's sizes.

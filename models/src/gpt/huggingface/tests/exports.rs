@@ -5,13 +5,20 @@ use safetensors::SafeTensors;
 
 use super::*;
 
+fn of_type(dtype: ExportType) -> ExportOptions {
+    ExportOptions {
+        dtype,
+        ..ExportOptions::default()
+    }
+}
+
 #[test]
 fn a_sharded_checkpoint_exported_and_imported_has_the_same_bits() {
     for is_tied in [true, false] {
         let (folder, config) = (TempDir::new().unwrap(), config(is_tied));
         let [saved, files, back] = ["saved", "deep/er/files", "back"].map(|name| folder.path().join(name));
         let checkpoint = sharded_checkpoint(&saved, &config, DType::F32);
-        export(&checkpoint, &config, &files, ExportType::F32).unwrap();
+        export(&checkpoint, &config, &files, &ExportOptions::default()).unwrap();
         let model = HuggingFaceModel::open(&files).unwrap();
         assert_eq!(model.config(), &config);
         let written = model.write_checkpoint(&back, json!({ "of": "a program" })).unwrap();
@@ -30,7 +37,7 @@ fn files_have_the_names_shapes_and_order_of_gpt2() {
     let (folder, config) = (TempDir::new().unwrap(), config(false));
     let checkpoint = sharded_checkpoint(&folder.path().join("saved"), &config, DType::F64);
     let files = folder.path().join("files");
-    export(&checkpoint, &config, &files, ExportType::F32).unwrap();
+    export(&checkpoint, &config, &files, &ExportOptions::default()).unwrap();
     assert_eq!(names_in(&files), [CONFIG_NAME, MODEL_NAME]);
     let bytes = fs::read(files.join(MODEL_NAME)).unwrap();
     let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
@@ -55,11 +62,64 @@ fn files_have_the_names_shapes_and_order_of_gpt2() {
 }
 
 #[test]
+fn several_files_and_their_index_have_every_tensor_once() {
+    for is_tied in [true, false] {
+        let (folder, config) = (TempDir::new().unwrap(), config(is_tied));
+        let checkpoint = sharded_checkpoint(&folder.path().join("saved"), &config, DType::F32);
+        let files = folder.path().join("files");
+        // The token embedding alone has more: 13 rows of 6 elements.
+        let options = ExportOptions {
+            max_shard_bytes: 300,
+            ..ExportOptions::default()
+        };
+        export(&checkpoint, &config, &files, &options).unwrap();
+        let index: Value = serde_json::from_slice(&fs::read(files.join(INDEX_NAME)).unwrap()).unwrap();
+        let map = index["weight_map"].as_object().unwrap();
+        let expected = tensors(&config, "transformer.");
+        assert_eq!(map.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        let names: Vec<String> = names_in(&files)
+            .into_iter()
+            .filter(|name| name.starts_with("model-"))
+            .collect();
+        let mut seen = 0;
+        for (number, name) in names.iter().enumerate() {
+            assert_eq!(
+                *name,
+                format!("model-{:05}-of-{:05}.safetensors", number + 1, names.len())
+            );
+            let bytes = fs::read(files.join(name)).unwrap();
+            let read = SafeTensors::deserialize(&bytes).unwrap();
+            let sizes: Vec<usize> = read.tensors().iter().map(|(_, view)| view.data().len()).collect();
+            assert!(
+                sizes.len() == 1 || sizes.iter().sum::<usize>() <= 300,
+                "{name}: {sizes:?}"
+            );
+            for (tensor, view) in read.tensors() {
+                assert_eq!(
+                    (view.data(), map[&tensor].as_str()),
+                    (&expected[&tensor].bytes[..], Some(name.as_str()))
+                );
+                seen += view.data().len();
+            }
+        }
+        assert_eq!(names_in(&files).len(), names.len() + 2);
+        assert_eq!(
+            (index["metadata"]["total_size"].as_u64(), seen),
+            (Some(seen as u64), 4 * config.num_parameters())
+        );
+
+        let model = HuggingFaceModel::open(&files).unwrap();
+        let written = model.write_checkpoint(folder.path().join("back"), json!(null)).unwrap();
+        expect_values(&Checkpoint::open(written).unwrap(), &config);
+    }
+}
+
+#[test]
 fn sixteen_bits_are_the_rounded_values() {
     let (folder, config) = (TempDir::new().unwrap(), config(true));
     let checkpoint = sharded_checkpoint(&folder.path().join("saved"), &config, DType::F32);
     let files = folder.path().join("files");
-    export(&checkpoint, &config, &files, ExportType::Bf16).unwrap();
+    export(&checkpoint, &config, &files, &of_type(ExportType::Bf16)).unwrap();
     let bytes = fs::read(files.join(MODEL_NAME)).unwrap();
     let read = SafeTensors::deserialize(&bytes).unwrap();
     for parameter in parameters(&config) {
@@ -91,14 +151,26 @@ fn a_number_that_f16_cannot_hold_is_named_and_nothing_is_left() {
     let bias = all.iter_mut().find(|part| part.name == "model.h.1.ln_2.bias").unwrap();
     bias.data[..4].copy_from_slice(&1e5_f32.to_le_bytes());
     let checkpoint = save(&folder.path().join("saved"), all);
-    let error = export(&checkpoint, &config, folder.path().join("files"), ExportType::F16).unwrap_err();
+    let error = export(
+        &checkpoint,
+        &config,
+        folder.path().join("files"),
+        &of_type(ExportType::F16),
+    )
+    .unwrap_err();
     let error = error.to_string();
     assert!(
         error.contains("\"h.1.ln_2.bias\" has 1e5, which is infinite as float16"),
         "{error}"
     );
     assert_eq!(names_in(folder.path()), ["saved"]);
-    export(&checkpoint, &config, folder.path().join("files"), ExportType::F32).unwrap();
+    export(
+        &checkpoint,
+        &config,
+        folder.path().join("files"),
+        &ExportOptions::default(),
+    )
+    .unwrap();
 }
 
 #[test]
@@ -111,7 +183,7 @@ fn what_is_there_already_is_left_alone() {
     fs::write(full.join(CONFIG_NAME), "mine").unwrap();
     fs::create_dir(&empty).unwrap();
     for output in [&file, &full] {
-        let error = export(&checkpoint, &config, output, ExportType::F32)
+        let error = export(&checkpoint, &config, output, &ExportOptions::default())
             .unwrap_err()
             .to_string();
         assert!(
@@ -122,9 +194,9 @@ fn what_is_there_already_is_left_alone() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     assert_eq!(fs::read_to_string(full.join(CONFIG_NAME)).unwrap(), "mine");
     assert_eq!(names_in(&full), [CONFIG_NAME]);
-    export(&checkpoint, &config, &empty, ExportType::F32).unwrap();
+    export(&checkpoint, &config, &empty, &ExportOptions::default()).unwrap();
     assert_eq!(names_in(folder.path()), ["empty", "file", "full", "saved"]);
-    let error = export(&checkpoint, &config, "/", ExportType::F32)
+    let error = export(&checkpoint, &config, "/", &ExportOptions::default())
         .unwrap_err()
         .to_string();
     assert!(error.contains("ends in a name"), "{error}");
@@ -150,7 +222,12 @@ fn a_checkpoint_of_another_model_is_refused_by_name_and_shape() {
         ),
         (GptConfig::new(2, 6, 4, 5, 13).with_d_hidden(Some(10)), "n_heads"),
     ] {
-        let error = export(&checkpoint, &other, folder.path().join("files"), ExportType::F32);
+        let error = export(
+            &checkpoint,
+            &other,
+            folder.path().join("files"),
+            &ExportOptions::default(),
+        );
         let error = error.unwrap_err().to_string();
         assert!(
             error.contains(words) && error.contains(checkpoint.path().to_str().unwrap()),
@@ -169,7 +246,13 @@ fn an_altered_checkpoint_leaves_no_export() {
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&shard, bytes).unwrap();
     let checkpoint = Checkpoint::open(checkpoint.path()).unwrap();
-    let error = export(&checkpoint, &config, folder.path().join("files"), ExportType::F32).unwrap_err();
+    let error = export(
+        &checkpoint,
+        &config,
+        folder.path().join("files"),
+        &ExportOptions::default(),
+    )
+    .unwrap_err();
     assert!(error.to_string().contains("has been altered"), "{error}");
     assert_eq!(names_in(folder.path()), ["saved"]);
 }
