@@ -138,8 +138,8 @@ fn save_gpt(directory: &Path, config: &GptConfig) {
             ("attn.c_proj.bias", &[d]),
             ("ln_2.weight", &[d]),
             ("ln_2.bias", &[d]),
-            ("mlp.c_fc.weight", &[d, hidden]),
-            ("mlp.c_fc.bias", &[hidden]),
+            ("mlp.c_fc.weight", &[d, 1, hidden]),
+            ("mlp.c_fc.bias", &[1, hidden]),
             ("mlp.c_proj.weight", &[hidden, d]),
             ("mlp.c_proj.bias", &[d]),
         ] {

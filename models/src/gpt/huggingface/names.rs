@@ -11,7 +11,8 @@ pub(super) const EMBEDDING: &str = "wte.weight";
 pub(super) struct Parameter {
     /// Its name in the model; Hugging Face's has a prefix at most.
     pub name: String,
-    /// Its logical shape in a checkpoint. A fused weight is `[d_model, 3, d_model]`.
+    /// Its logical shape in a checkpoint. Where matrices lie side by side, the dimension before the last counts them, even
+    /// if it is one: `[d_model, 3, d_model]`, `[d_model, 1, d_hidden]`.
     pub logical_shape: Vec<usize>,
 }
 
@@ -25,7 +26,8 @@ impl Parameter {
 
     /// Its shape in Hugging Face's files, where fused matrices are the columns of one. The elements are in the same order.
     pub fn file_shape(&self) -> Vec<usize> {
-        match (self.name.contains(".c_attn."), self.logical_shape.as_slice()) {
+        let is_fused = [".c_attn.", ".c_fc."].iter().any(|layer| self.name.contains(layer));
+        match (is_fused, self.logical_shape.as_slice()) {
             (true, [rows @ .., fused, width]) => rows.iter().copied().chain([fused * width]).collect(),
             _ => self.logical_shape.clone(),
         }
@@ -55,8 +57,8 @@ pub(super) fn parameters(config: &GptConfig) -> impl Iterator<Item = Parameter> 
             of_block("attn.c_proj.bias", &[d]),
             of_block("ln_2.weight", &[d]),
             of_block("ln_2.bias", &[d]),
-            of_block("mlp.c_fc.weight", &[d, hidden]),
-            of_block("mlp.c_fc.bias", &[hidden]),
+            of_block("mlp.c_fc.weight", &[d, 1, hidden]),
+            of_block("mlp.c_fc.bias", &[1, hidden]),
             of_block("mlp.c_proj.weight", &[hidden, d]),
             of_block("mlp.c_proj.bias", &[d]),
         ]
@@ -93,7 +95,33 @@ pub(super) fn imported_name(tensor: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use burn_flex::{Flex, FlexDevice};
+    use burn_megatron::context::ParallelContext;
+    use burn_megatron::parameters::list_parameters;
+
     use super::*;
+
+    #[test]
+    fn parameters_are_those_that_the_model_declares() {
+        for is_tied in [true, false] {
+            let config = GptConfig::new(2, 20, 4, 15, 61)
+                .with_d_hidden(Some(36))
+                .with_tied_embeddings(is_tied);
+            let context = ParallelContext::single(1);
+            let model = config.init::<Flex>(&FlexDevice, &context).unwrap();
+            let mut declared: Vec<Parameter> = list_parameters::<Flex, _>(&model)
+                .iter()
+                .map(|entry| {
+                    let declaration = context.registry().declaration(entry.id).unwrap();
+                    Parameter::new(declaration.name, declaration.placement.logical_shape())
+                })
+                .collect();
+            let mut listed: Vec<Parameter> = parameters(&config).collect();
+            declared.sort_by(|left, right| left.name.cmp(&right.name));
+            listed.sort_by(|left, right| left.name.cmp(&right.name));
+            assert_eq!(listed, declared);
+        }
+    }
 
     #[test]
     fn parameters_are_those_that_the_configuration_counts() {
@@ -117,7 +145,7 @@ mod tests {
         };
         assert_eq!(shape("h.0.attn.c_attn.weight"), (vec![20, 3, 20], vec![20, 60]));
         assert_eq!(shape("h.0.attn.c_attn.bias"), (vec![3, 20], vec![60]));
-        assert_eq!(shape("h.0.mlp.c_fc.weight"), (vec![20, 80], vec![20, 80]));
+        assert_eq!(shape("h.0.mlp.c_fc.weight"), (vec![20, 1, 80], vec![20, 80]));
     }
 
     #[test]

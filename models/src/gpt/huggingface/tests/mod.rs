@@ -40,9 +40,9 @@ fn cut_dimension(name: &str) -> Option<usize> {
     let ends = |end| name.ends_with(end);
     match name {
         "wte.weight" | "lm_head.weight" => Some(0),
-        _ if ends("c_attn.weight") => Some(2),
-        _ if ends("c_attn.bias") || ends("c_fc.weight") => Some(1),
-        _ if ends("c_fc.bias") || ends("c_proj.weight") => Some(0),
+        _ if ends("c_attn.weight") || ends("c_fc.weight") => Some(2),
+        _ if ends("c_attn.bias") || ends("c_fc.bias") => Some(1),
+        _ if ends("c_proj.weight") => Some(0),
         _ => None,
     }
 }
