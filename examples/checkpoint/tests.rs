@@ -211,6 +211,16 @@ fn convert_refuses_what_is_no_gpt_and_flags_that_contradict() {
 }
 
 #[test]
+fn causes_are_said_once() {
+    let folder = TempDir::new().unwrap();
+    let absent = folder.path().join("absent");
+    let error = convert(&absent, &folder.path().join("output"), &["--from", "huggingface"]).unwrap_err();
+    let text = with_causes(&error);
+    assert_eq!(text.matches("No such file").count(), 1, "{text}");
+    assert_eq!(with_causes(&error.context("importing")), format!("importing: {text}"));
+}
+
+#[test]
 fn a_model_that_cannot_take_the_parameters_is_told_the_first_difference() {
     let stored = GptConfig::new(2, 6, 3, 5, 50257);
     let state = ModelState {
