@@ -4,7 +4,7 @@
 //! file's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ impl TensorFiles {
         name: &str,
         weight_map: Option<&HashMap<String, String>>,
     ) -> Result<(), HuggingFaceError> {
-        let file = File::open(&path).map_err(HuggingFaceError::file("open", &path))?;
+        let file = open_file(&path)?;
         let (data_begin, header) = read_header(&path, &file)?;
         for (tensor, info) in header.tensors() {
             let stated = weight_map.map(|map| map.get(&tensor).map(String::as_str));
@@ -153,9 +153,18 @@ impl TensorFiles {
     }
 }
 
+/// Opens a file that is one: opening a pipe waits for its other end.
+fn open_file(path: &Path) -> Result<File, HuggingFaceError> {
+    let metadata = fs::metadata(path).map_err(HuggingFaceError::file("open", path))?;
+    if !metadata.is_file() {
+        return Err(HuggingFaceError::broken(path, "expected a file"));
+    }
+    File::open(path).map_err(HuggingFaceError::file("open", path))
+}
+
 /// Reads a JSON file of at most so many bytes.
 pub(super) fn read_json(path: &Path, limit: u64) -> Result<Value, HuggingFaceError> {
-    let file = File::open(path).map_err(HuggingFaceError::file("open", path))?;
+    let file = open_file(path)?;
     let mut text = Vec::new();
     let read = file.take(limit + 1).read_to_end(&mut text);
     read.map_err(HuggingFaceError::file("read", path))?;
@@ -185,9 +194,8 @@ fn read_index(path: &Path) -> Result<HashMap<String, String>, HuggingFaceError> 
 fn read_header(path: &Path, file: &File) -> Result<(u64, Metadata), HuggingFaceError> {
     let broken = |what: String| HuggingFaceError::broken(path, what);
     let refused = |error| HuggingFaceError::file("read", path)(error);
-    let metadata = file.metadata().map_err(refused)?;
-    let size = metadata.len();
-    if !metadata.is_file() || size < LENGTH_BYTES {
+    let size = file.metadata().map_err(refused)?.len();
+    if size < LENGTH_BYTES {
         return Err(broken("expected a safetensors file".into()));
     }
     let mut length = [0; LENGTH_BYTES as usize];

@@ -108,7 +108,12 @@ fn files_that_are_no_safetensors_are_named() {
     }
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    expect_error(folder.path(), MODEL_NAME, &["expected a safetensors file"]);
+    expect_error(folder.path(), MODEL_NAME, &["expected a file"]);
+    fs::remove_dir(&path).unwrap();
+    // Nobody will ever write to it.
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    expect_error(folder.path(), MODEL_NAME, &["expected a file"]);
 }
 
 #[test]
