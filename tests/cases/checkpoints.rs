@@ -106,14 +106,9 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
 
 fn variant(update: problem::Update, padded_vocab_size: usize) -> problem::Variant {
     problem::Variant {
-        tied: true,
-        clip: true,
-        dropout: 0.1,
-        n_layers: 4,
-        recompute: problem::Recompute::Nothing,
         update,
         padded_vocab_size,
-        precision: problem::Precision::Usual,
+        ..problem::Variant::USUAL
     }
 }
 

@@ -8,6 +8,7 @@ mod half;
 mod huggingface;
 mod layers;
 mod layouts;
+mod memory;
 mod pipeline;
 mod plain_burn;
 mod problem;
@@ -34,6 +35,7 @@ pub fn trials() -> Vec<Trial> {
         checkpoints::trials(),
         half::trials(),
         huggingface::trials(),
+        memory::trials(),
         ramp_up::trials(),
         layers::trials(),
         fixtures::trials(),
@@ -71,6 +73,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "checkpoint" => checkpoints::run(case, world),
         "half" => half::run(case, world),
         "huggingface" => huggingface::run(case, world),
+        "memory" => memory::run(case, world),
         "sharded" => sharded::run(case, world),
         "ramp_up" => ramp_up::run(case, world),
         "layer" => layers::run(case, world),
