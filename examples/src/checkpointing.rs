@@ -1,6 +1,6 @@
 //! `Checkpointing`: when a training program saves, and what it must find to go on.
 //!
-//! Called by `pretrain_gpt`; [`RunState`] is read by the session.
+//! Called by `pretrain_gpt`; [`RunState`] is read by the session, [`ModelState`] by `checkpoint`, too.
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
 use burn_megatron::training::TrainerState;
 use models::gpt::GptConfig;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -20,7 +21,67 @@ use crate::session::Session;
 /// The longest name of a checkpoint's folder that ranks tell each other, in bytes.
 const NAME_LENGTH: usize = 64;
 
-/// What a checkpoint of the bundled GPT has besides its arrays.
+/// What every checkpoint of the bundled GPT says, also one that was imported: enough to take its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelState {
+    /// The model.
+    pub model: GptConfig,
+    /// The folder that the parameters come from, where they are another program's: then there is nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported_from: Option<PathBuf>,
+}
+
+impl ModelState {
+    /// Returns that of a checkpoint.
+    ///
+    /// # Errors
+    /// When the checkpoint is another program's.
+    pub fn of(checkpoint: &Checkpoint) -> anyhow::Result<Self> {
+        parse_state(checkpoint)
+    }
+
+    /// Checks that a model of `model` can take the checkpoint's parameters.
+    ///
+    /// # Errors
+    /// Names the first size that differs, and both values.
+    pub fn check(&self, path: &Path, model: &GptConfig) -> anyhow::Result<()> {
+        let stored = &self.model;
+        ensure!(
+            stored.vocab_size == model.vocab_size,
+            "{} is of another model: its vocabulary has {} tokens and that of this run {}, which are the bytes of its text \
+             and the end of a document",
+            path.display(),
+            stored.vocab_size,
+            model.vocab_size
+        );
+        let sizes = |model: &GptConfig| {
+            [
+                ("--num-layers", model.n_layers.to_string()),
+                ("--hidden-size", model.d_model.to_string()),
+                ("--num-attention-heads", model.n_heads.to_string()),
+                ("--seq-length", model.max_seq_length.to_string()),
+                ("the MLP's hidden size", model.hidden_size().to_string()),
+                ("tied embeddings", model.tied_embeddings.to_string()),
+                ("the epsilon of norms", model.norm_epsilon.to_string()),
+            ]
+        };
+        for ((what, stored), (_, given)) in sizes(stored).into_iter().zip(sizes(model)) {
+            ensure!(
+                stored == given,
+                "{} is of another model: {what} is {stored} there and {given} here",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+fn parse_state<S: DeserializeOwned>(checkpoint: &Checkpoint) -> anyhow::Result<S> {
+    serde_json::from_value(checkpoint.state().clone())
+        .with_context(|| format!("{} is no checkpoint of this program", checkpoint.path().display()))
+}
+
+/// What a checkpoint that the bundled GPT saved has besides its arrays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     /// How far training has come.
@@ -45,31 +106,20 @@ pub struct DataState {
 }
 
 impl RunState {
-    /// Checks that a model of `model` can take the checkpoint's parameters.
+    /// Returns that of a checkpoint.
     ///
     /// # Errors
-    /// Names the first size that differs, and both values.
-    pub fn check_model(&self, path: &Path, model: &GptConfig) -> anyhow::Result<()> {
-        let stored = &self.model;
-        let sizes = |model: &GptConfig| {
-            [
-                ("--num-layers", model.n_layers),
-                ("--hidden-size", model.d_model),
-                ("--num-attention-heads", model.n_heads),
-                ("--seq-length", model.max_seq_length),
-                ("the vocabulary size", model.vocab_size),
-                ("the MLP's hidden size", model.hidden_size()),
-                ("tied embeddings (0 or 1)", usize::from(model.tied_embeddings)),
-            ]
-        };
-        for ((what, stored), (_, given)) in sizes(stored).into_iter().zip(sizes(model)) {
-            ensure!(
-                stored == given,
-                "{} is of another model: {what} is {stored} there and {given} here",
-                path.display()
+    /// When the checkpoint was imported, and has parameters only; when it is another program's.
+    pub fn of(checkpoint: &Checkpoint) -> anyhow::Result<Self> {
+        if let Some(folder) = ModelState::of(checkpoint)?.imported_from {
+            bail!(
+                "{} was imported from {} and has parameters only, no state of an optimizer to go on with: give --finetune \
+                 to begin training with its parameters",
+                checkpoint.path().display(),
+                folder.display()
             );
         }
-        Ok(())
+        parse_state(checkpoint)
     }
 
     /// Checks that the samples of a run go on where those of the checkpoint end.

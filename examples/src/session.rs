@@ -29,7 +29,7 @@ use models::gpt::{Gpt, GptConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::arguments::{CheckpointArguments, DataArguments, Dtype, TrainingArguments};
-use crate::checkpointing::{self, DataState, RunState};
+use crate::checkpointing::{self, DataState, ModelState, RunState};
 
 /// The backend that the programs train on.
 pub type TrainingBackend = Autodiff<Flex>;
@@ -426,12 +426,11 @@ fn resume(
     data: &DataState,
 ) -> anyhow::Result<()> {
     let path = checkpoint.path();
-    let state: RunState = serde_json::from_value(checkpoint.state().clone())
-        .with_context(|| format!("{} is no checkpoint of this program", path.display()))?;
-    state.check_model(path, model)?;
+    ModelState::of(checkpoint)?.check(path, model)?;
     if flags.finetune {
         return Ok(trainer.restore_parameters(checkpoint)?);
     }
+    let state = RunState::of(checkpoint)?;
     if !flags.allow_data_change {
         state.check_data(path, data)?;
     }

@@ -112,9 +112,9 @@ fn variant(update: problem::Update, padded_vocab_size: usize) -> problem::Varian
     }
 }
 
-type TestTrainer = Trainer<B, Gpt<B>>;
+pub type TestTrainer = Trainer<B, Gpt<B>>;
 
-fn trainer(variant: problem::Variant, chunks: usize, context: &ParallelContext) -> anyhow::Result<TestTrainer> {
+pub fn trainer(variant: problem::Variant, chunks: usize, context: &ParallelContext) -> anyhow::Result<TestTrainer> {
     let stages = problem::Stages {
         num_chunks: chunks,
         ..problem::Stages::default()
@@ -122,13 +122,13 @@ fn trainer(variant: problem::Variant, chunks: usize, context: &ParallelContext) 
     problem::trainer(variant, TOTAL_STEPS, &stages, context)
 }
 
-fn step(trainer: &mut TestTrainer, step: u64, context: &ParallelContext) -> anyhow::Result<[f64; 2]> {
+pub fn step(trainer: &mut TestTrainer, step: u64, context: &ParallelContext) -> anyhow::Result<[f64; 2]> {
     let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
     let result = trainer.step(&problem::micro_batches(step, data, data_size))?;
     Ok([result.loss, result.grad_norm])
 }
 
-fn writer(world: &World, folder: &Path) -> anyhow::Result<CheckpointWriter> {
+pub fn writer(world: &World, folder: &Path) -> anyhow::Result<CheckpointWriter> {
     let ranks: Vec<usize> = (0..world.world_size()).collect();
     let group = match world.world_size() {
         1 => ProcessGroup::single(),
