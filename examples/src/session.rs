@@ -178,6 +178,7 @@ impl Session {
             overlap_param_gather: communication.overlap_param_gather,
             schedule: Some(kind),
             loss_scale: arguments.precision.loss_scale(),
+            count_gradients: arguments.logging.log_num_zeros_in_grad,
             timeline: Timeline::default(),
         };
         let timeline = options.timeline.clone();
@@ -346,6 +347,8 @@ impl Session {
             learning_rate: result.learning_rate,
             loss_scale: result.loss_scale,
             is_skipped: result.is_skipped,
+            num_zeros_in_grad: result.gradient_counts.map(|counts| counts.zeros),
+            num_non_finite_in_grad: result.gradient_counts.map(|counts| counts.non_finite),
             tokens_per_second: tokens as f64 / step_seconds,
             step_seconds,
             model_flops_per_second: self.flops_per_step(global_batch_size) / step_seconds,

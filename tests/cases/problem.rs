@@ -215,6 +215,7 @@ pub fn trainer_of(
             .with_overlap_grad_reduce(variant.update != Update::ShardedInTurn),
         overlap_param_gather: variant.update != Update::ShardedInTurn,
         schedule: stages.schedule,
+        count_gradients: true,
         loss_scale: (variant.precision == Precision::Half(FloatDType::F16))
             .then_some(LossScaleConfig::Constant { loss_scale: 65536.0 }),
         ..TrainerOptions::default()
