@@ -9,7 +9,7 @@ use burn_megatron::checkpoint::{Checkpoint, CheckpointOptions, CheckpointWriter}
 use burn_megatron::collectives::{GroupOptions, ProcessGroup};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
-use burn_megatron::training::TrainerState;
+use burn_megatron::training::{TrainerState, TrainingConfig};
 use models::gpt::GptConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,8 @@ pub struct RunState {
     pub trainer: TrainerState,
     /// The model.
     pub model: GptConfig,
+    /// The settings of the training, its schedules among them.
+    pub training: TrainingConfig,
     /// The samples.
     pub data: DataState,
 }
@@ -146,6 +148,42 @@ impl RunState {
         }
         Ok(())
     }
+
+    /// Checks that a run goes on with the checkpoint's schedules of learning rate and weight decay.
+    ///
+    /// # Errors
+    /// Names what differs, and both values.
+    pub fn check_schedules(&self, path: &Path, training: &TrainingConfig) -> anyhow::Result<()> {
+        for ((what, stored), (_, given)) in schedules(&self.training).into_iter().zip(schedules(training)) {
+            ensure!(
+                stored == given,
+                "{} was made with other schedules: {what} is {stored} there and {given} here; give \
+                 --override-opt-param-scheduler to go on with those of this run's flags",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The schedules of learning rate and weight decay, by flags or words, in units that do not depend on the batch.
+fn schedules(training: &TrainingConfig) -> [(&'static str, String); 10] {
+    let (rate, decay) = (&training.learning_rate, &training.weight_decay);
+    [
+        ("--lr", rate.max.to_string()),
+        ("--min-lr", rate.min.to_string()),
+        ("--lr-warmup-init", rate.init.to_string()),
+        ("--lr-decay-style", format!("{:?}", rate.decay)),
+        ("the warm-up, in samples,", rate.warm_up_samples.to_string()),
+        (
+            "the end of the learning rate's decay, in samples,",
+            rate.decay_samples.to_string(),
+        ),
+        ("--weight-decay-incr-style", format!("{:?}", decay.increase)),
+        ("the weight decay at the beginning", decay.start.to_string()),
+        ("the weight decay at the end", decay.end.to_string()),
+        ("the weight decay's rise, in samples,", decay.samples.to_string()),
+    ]
 }
 
 /// Finds the checkpoint to go on with, the same one on every rank; none where there is none yet in the folder that is

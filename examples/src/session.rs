@@ -190,7 +190,14 @@ impl Session {
             seed: training.seed,
         };
         if let Some(checkpoint) = checkpointing::find(&arguments.checkpoints, context)? {
-            resume(&mut trainer, &checkpoint, &arguments.checkpoints, &model, &data)?;
+            resume(
+                &mut trainer,
+                &checkpoint,
+                &arguments.checkpoints,
+                &model,
+                &training,
+                &data,
+            )?;
         }
         let loader = start_loader(dataset, &training, context, num_samples, trainer.consumed_samples())?;
         Ok(Self {
@@ -275,6 +282,7 @@ impl Session {
         RunState {
             trainer: self.trainer.state(),
             model: self.model.clone(),
+            training: self.training.clone(),
             data: self.data.clone(),
         }
     }
@@ -426,6 +434,7 @@ fn resume(
     checkpoint: &Checkpoint,
     flags: &CheckpointArguments,
     model: &GptConfig,
+    training: &TrainingConfig,
     data: &DataState,
 ) -> anyhow::Result<()> {
     let path = checkpoint.path();
@@ -436,6 +445,9 @@ fn resume(
     let state = RunState::of(checkpoint)?;
     if !flags.allow_data_change {
         state.check_data(path, data)?;
+    }
+    if !flags.override_opt_param_scheduler {
+        state.check_schedules(path, training)?;
     }
     Ok(trainer.restore(checkpoint, &state.trainer)?)
 }
