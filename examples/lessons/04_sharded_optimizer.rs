@@ -69,7 +69,7 @@ struct Arguments {
     /// Ranks that share each batch, and the optimizer's state
     #[arg(long, default_value_t = 1)]
     world_size: usize,
-    /// Stop at step 40 and save to this folder
+    /// Save to this folder: at step 40, and stop there, or else at the last one
     #[arg(long)]
     save: Option<PathBuf>,
     /// Go on from the latest checkpoint of this folder
@@ -113,7 +113,8 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
         restore(&checkpoint, &mut model, &mut optimizer, &context, true)?;
         done = checkpoint.iteration() as usize;
     }
-    let last = if arguments.save.is_some() { SAVED_STEP } else { STEPS };
+    let stops = arguments.save.is_some() && done < SAVED_STEP;
+    let last = if stops { SAVED_STEP } else { STEPS };
     for step in done + 1..=last {
         let share = GLOBAL_BATCH / ranks.size();
         let first = step * GLOBAL_BATCH + ranks.rank() * share;

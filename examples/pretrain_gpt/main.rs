@@ -135,7 +135,11 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
         ));
     }
     if let (Some(progress), true) = (&progress, first_step > 1) {
-        progress.line(&format!("going on behind step {}", session.iteration()));
+        let done = session.iteration();
+        progress.line(&match num_steps > done {
+            true => format!("going on behind step {done}"),
+            false => format!("nothing is left to train on behind step {done}: all samples are consumed"),
+        });
     }
     let validates = logging.eval_iters > 0;
     for step in first_step..=num_steps {

@@ -85,8 +85,8 @@ impl Progress {
 
 fn describe(metrics: &StepMetrics, mean_loss: f64, num_steps: u64) -> String {
     let scaled = match metrics.loss_scale {
-        1.0 => String::new(),
         scale if metrics.is_skipped => format!(" | skipped at loss scale {scale}"),
+        1.0 => String::new(),
         scale => format!(" | loss scale {scale}"),
     };
     format!(

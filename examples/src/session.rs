@@ -144,7 +144,8 @@ impl Session {
         model.validate(context.config())?;
         let training = arguments.training_config(model.max_seq_length)?;
         training.validate(context.grid(), context.is_sequence_parallel())?;
-        let num_steps = training.num_steps()?;
+        // Checks them before the text is read.
+        training.num_steps()?;
 
         let corpus = Corpus::load(&corpus_config(&arguments.data)?)?;
         check_same_text(&corpus, context)?;
@@ -199,7 +200,10 @@ impl Session {
                 &data,
             )?;
         }
-        let loader = start_loader(dataset, &training, context, num_samples, trainer.consumed_samples())?;
+        let consumed_samples = trainer.consumed_samples();
+        let batch_sizes = arguments.optimization.batch_sizes()?;
+        let num_steps = trainer.iteration() + batch_sizes.num_steps_from(consumed_samples, num_samples);
+        let loader = start_loader(dataset, &training, context, num_samples, consumed_samples)?;
         Ok(Self {
             trainer,
             timeline,

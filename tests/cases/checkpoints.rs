@@ -264,6 +264,12 @@ fn resume(case: &Case, world: &World) -> anyhow::Result<()> {
         );
     }
     let parts = (resumed.snapshot(), undisturbed.0.snapshot());
+    ensure!(
+        parts.0.len() == parts.1.len(),
+        "{} parts, not {}",
+        parts.0.len(),
+        parts.1.len()
+    );
     for (part, expected) in parts.0.iter().zip(&parts.1) {
         ensure!(
             (&part.name, &part.range) == (&expected.name, &expected.range) && part.data[..] == expected.data[..],

@@ -235,6 +235,8 @@ fn skip(mut trainer: TestTrainer, context: &ParallelContext) -> anyhow::Result<(
         let result = trainer.step(&problem::micro_batches(step, data, data_size))?;
         ensure!(result.is_skipped, "step {step} is not skipped");
         ensure!(result.loss.is_finite(), "a loss of {}", result.loss);
+        let counts = result.gradient_counts;
+        ensure!(counts.is_some_and(|counts| counts.non_finite > 0), "{counts:?}");
     }
     let state = trainer.state();
     ensure!(

@@ -5,6 +5,7 @@ mod failures;
 mod gradients;
 mod memory;
 pub mod nets;
+mod resuming;
 mod trainer;
 mod training;
 mod weights;
@@ -57,6 +58,7 @@ fn checks() -> impl Iterator<Item = &'static Check> {
     [
         gradients::CHECKS,
         training::CHECKS,
+        resuming::CHECKS,
         trainer::CHECKS,
         weights::CHECKS,
         buffers::CHECKS,

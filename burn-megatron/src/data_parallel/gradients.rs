@@ -222,9 +222,11 @@ impl ReducedGradients {
         let mut counts = [0i64; 2];
         for shard in self.own_shards() {
             for entry in self.entries.iter().filter(|entry| is_owner(entry, context)) {
-                let (zeros, non_finite) = self.buckets[entry.slot.bucket].count(self.in_bucket(entry, shard));
-                counts[0] += (zeros - self.padding(entry, shard)) as i64;
-                counts[1] += non_finite as i64;
+                for range in self.unpadded(entry, shard) {
+                    let (zeros, non_finite) = self.buckets[entry.slot.bucket].count(range);
+                    counts[0] += zeros as i64;
+                    counts[1] += non_finite as i64;
+                }
             }
         }
         context.model_group().all_reduce(&mut counts, ReduceOp::Sum)?;
@@ -255,18 +257,13 @@ impl ReducedGradients {
         entry.slot.offset + piece.start..entry.slot.offset + piece.end
     }
 
-    /// How many elements of a parameter's piece are padding, whose gradient is zero.
-    fn padding(&self, entry: &GradientEntry, shard: usize) -> usize {
-        let piece = self.layout.piece(entry.number, shard);
-        let runs = entry.placement.runs();
-        let real: usize = runs
-            .iter()
-            .map(|run| {
-                let end = (run.local + run.length).min(piece.end);
-                end.saturating_sub(run.local.max(piece.start))
-            })
-            .sum();
-        piece.len() - real
+    /// Where the elements of a parameter's piece of a shard that are no padding lie in their bucket.
+    fn unpadded(&self, entry: &GradientEntry, shard: usize) -> impl Iterator<Item = Range<usize>> {
+        let (piece, offset) = (self.layout.piece(entry.number, shard), entry.slot.offset);
+        entry.placement.runs().into_iter().filter_map(move |run| {
+            let range = run.local.max(piece.start)..(run.local + run.length).min(piece.end);
+            (!range.is_empty()).then(|| offset + range.start..offset + range.end)
+        })
     }
 
     /// Returns the name of the first parameter that received a gradient on this rank which is not finite, before any

@@ -257,7 +257,9 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// That may be anything with the same fields: an optimizer's step, a loaded record, parameters frozen or thawed. A
     /// parameter that comes back with another identifier, as from a record, keeps the declaration of its path. What the
-    /// step has accumulated so far is lost if the trained parameters change.
+    /// step has accumulated so far is lost if the trained parameters change. A
+    /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) of 16-bit parameters has main values of its own: tell it of
+    /// new ones by [`take_parameters`](crate::optimizer::ShardedOptimizer::take_parameters).
     ///
     /// # Communication
     /// None, unless the trained parameters have become more, fewer or of other lengths: then the ranks of the
@@ -277,10 +279,15 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         let former = Some(&self.binding.reducer);
         self.binding = Binding::new(parameters, self.options, &self.context, &device, former)?;
         self.is_step_begun = false;
+        self.restart_buffers();
+        Ok(())
+    }
+
+    /// Looks anew at what is not trained: its values, which are equal on all ranks, have been replaced.
+    pub(crate) fn restart_buffers(&mut self) {
         if let Some(buffers) = &mut self.buffers {
             *buffers = BufferSync::new::<B, M>(self.module.as_ref().expect("absent inside `update` only"));
         }
-        Ok(())
     }
 
     /// What is known of each trained parameter, in the module's order.

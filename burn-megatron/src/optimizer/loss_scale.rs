@@ -124,7 +124,8 @@ impl LossScaleConfig {
         let (scale, hysteresis_tracker) = match self {
             Self::Constant { loss_scale } => {
                 check_scale("--loss-scale", *loss_scale)?;
-                (*loss_scale, 0)
+                // As large as any: a dynamic scale that goes on from a checkpoint of this one begins with its own.
+                (*loss_scale, u32::MAX)
             }
             Self::Dynamic(dynamic) => {
                 dynamic.validate()?;

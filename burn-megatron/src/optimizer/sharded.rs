@@ -176,6 +176,24 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         &mut self.optimizers
     }
 
+    /// Takes the parameters' values as they are in the module now, after
+    /// [`update`](DistributedDataParallel::update) has replaced them: main values of 16-bit parameters are made anew from
+    /// them. The optimizer's state stays.
+    ///
+    /// # Errors
+    /// When this rank's pieces of the parameters are not those whose state is held.
+    pub fn take_parameters<A, M>(&mut self, module: &DistributedDataParallel<A, M>) -> Result<(), OptimizerError>
+    where
+        A: HookBackend<InnerBackend = B>,
+        M: AutodiffModule<A>,
+    {
+        self.check_parameters(module)?;
+        for (piece, value) in self.pieces.iter_mut().zip(module.values()) {
+            piece.main = main_of(value, &piece.range);
+        }
+        Ok(())
+    }
+
     /// What is held of the trained parameter of a number.
     pub(crate) fn piece(&self, number: usize) -> &Piece<B, O> {
         &self.pieces[number]
@@ -343,11 +361,10 @@ struct Update<B: Backend> {
 impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
     /// Returns the piece of a parameter of this value, `[len]`.
     fn new(entry: &GradientEntry, group: usize, value: Tensor<B, 1>, range: Range<usize>) -> Self {
-        let has_main = matches!(value.dtype(), DType::BF16 | DType::F16);
         Self {
             name: entry.name.clone(),
             group,
-            main: has_main.then(|| piece_of(value, &range).cast(FloatDType::F32)),
+            main: main_of(value, &range),
             range,
             state: None,
             steps: 0,
@@ -384,6 +401,12 @@ impl<B: Backend, O: SimpleOptimizer<B>> std::fmt::Debug for Piece<B, O> {
             .field("steps", &self.steps)
             .finish_non_exhaustive()
     }
+}
+
+/// The main values of a range, in f32, where the module's have 16 bits.
+fn main_of<B: Backend>(value: Tensor<B, 1>, range: &Range<usize>) -> Option<Tensor<B, 1>> {
+    let has_main = matches!(value.dtype(), DType::BF16 | DType::F16);
+    has_main.then(|| piece_of(value, range).cast(FloatDType::F32))
 }
 
 /// The elements of a range; a tensor of its own, so that the whole may go.

@@ -140,8 +140,14 @@ impl BatchSizeSchedule {
 
     /// Returns the steps that a run of `train_samples` samples takes. A last batch that is not full is left out.
     pub fn num_steps(&self, train_samples: u64) -> u64 {
+        self.num_steps_from(0, train_samples)
+    }
+
+    /// Returns the steps that are left of a run of `train_samples` samples behind the first `consumed_samples`, by whatever
+    /// batches those were consumed.
+    pub fn num_steps_from(&self, consumed_samples: u64, train_samples: u64) -> u64 {
         let mut steps = 0;
-        for stretch in self.stretches() {
+        for stretch in self.stretches_from(consumed_samples) {
             let fit = train_samples.saturating_sub(stretch.consumed_samples) / stretch.batch_size;
             // What is left behind them is less than one batch, and later ones are larger.
             if fit <= stretch.num_steps {
@@ -155,7 +161,7 @@ impl BatchSizeSchedule {
     /// Returns the samples that the first `num_steps` steps of a run consume, or the largest number if they are more.
     pub fn samples_of_steps(&self, num_steps: u64) -> u64 {
         let mut left = num_steps;
-        for stretch in self.stretches() {
+        for stretch in self.stretches_from(0) {
             if left <= stretch.num_steps {
                 let samples = left.saturating_mul(stretch.batch_size);
                 return stretch.consumed_samples.saturating_add(samples);
@@ -179,9 +185,9 @@ impl BatchSizeSchedule {
         (self.global_batch_size - ramp_up.start) / ramp_up.increment
     }
 
-    /// All steps, by batch size; a size that no step has is left out.
-    fn stretches(&self) -> impl Iterator<Item = Stretch> {
-        std::iter::successors(Some(self.stretch(0)), |last| {
+    /// All steps behind some samples, by batch size; a size that no step has is left out.
+    fn stretches_from(&self, consumed_samples: u64) -> impl Iterator<Item = Stretch> {
+        std::iter::successors(Some(self.stretch(consumed_samples)), |last| {
             let samples = last.num_steps.checked_mul(last.batch_size)?;
             Some(self.stretch(last.consumed_samples.checked_add(samples)?))
         })

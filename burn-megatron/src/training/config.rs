@@ -147,8 +147,8 @@ impl TrainingConfig {
             ("--micro-batch-size", self.micro_batch_size),
             ("--global-batch-size", self.global_batch_size),
         ] {
-            if value == 0 {
-                return out_of_range(name, "at least 1", 0.0);
+            if !(1..1 << 32).contains(&(value as u64)) {
+                return out_of_range(name, "at least 1 and below 2^32", value as f64);
             }
         }
         for (name, value) in [("--clip-grad", self.clip_grad), ("--adam-eps", self.adam_eps)] {
@@ -177,8 +177,10 @@ impl TrainingConfig {
                 samples: self.train_samples,
             });
         }
-        let (tensor, tokens) = (grid.tensor_parallel_size(), self.micro_batch_size * self.seq_length);
-        if sequence_parallel && !tokens.is_multiple_of(tensor) {
+        let tensor = grid.tensor_parallel_size();
+        // Both factors are below 2^32.
+        let tokens = self.micro_batch_size as u64 * self.seq_length as u64;
+        if sequence_parallel && !tokens.is_multiple_of(tensor as u64) {
             return Err(TrainingConfigError::SequenceShards {
                 tensor,
                 micro: self.micro_batch_size,
@@ -242,7 +244,7 @@ impl TrainingConfig {
     }
 
     fn micro_batches_of(&self, global: usize, data_parallel_size: usize) -> Result<usize, TrainingConfigError> {
-        let per_round = self.micro_batch_size * data_parallel_size;
+        let per_round = self.micro_batch_size.saturating_mul(data_parallel_size);
         if per_round > 0 && global.is_multiple_of(per_round) {
             return Ok(global / per_round);
         }

@@ -2,7 +2,7 @@
 //!
 //! Written by training programs, read by `compare_sharding` and by whoever plots.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The figures of one optimiser step, over all ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -12,8 +12,12 @@ pub struct StepMetrics {
     /// Samples of the step, over all ranks.
     pub global_batch_size: u64,
     /// Mean cross-entropy over the tokens of the global batch, in nats, before the step.
+    ///
+    /// `null` where it is not finite, and so is the norm: JSON has no such number.
+    #[serde(deserialize_with = "nan_for_null")]
     pub loss: f64,
     /// L2 norm of the gradient over the whole model, before clipping.
+    #[serde(deserialize_with = "nan_for_null")]
     pub grad_norm: f64,
     /// Learning rate of the step.
     pub learning_rate: f64,
@@ -37,4 +41,42 @@ pub struct StepMetrics {
     pub peak_memory_bytes: u64,
     /// Bytes that all ranks together sent to each other in the step.
     pub communication_bytes: u64,
+}
+
+fn nan_for_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_skipped_steps_are_read_back() {
+        let metrics = StepMetrics {
+            step: 1,
+            global_batch_size: 8,
+            loss: 2.5,
+            grad_norm: f64::INFINITY,
+            learning_rate: 1e-3,
+            loss_scale: 65536.0,
+            is_skipped: true,
+            num_zeros_in_grad: None,
+            num_non_finite_in_grad: Some(3),
+            tokens_per_second: 1.0,
+            step_seconds: 1.0,
+            model_flops_per_second: 1.0,
+            peak_memory_bytes: 1,
+            communication_bytes: 0,
+        };
+        let line = serde_json::to_string(&metrics).unwrap();
+        assert!(
+            line.contains(r#""grad_norm":null"#) && !line.contains("num_zeros"),
+            "{line}"
+        );
+        let mut read: StepMetrics = serde_json::from_str(&line).unwrap();
+        assert!(read.grad_norm.is_nan());
+        read.grad_norm = metrics.grad_norm;
+        assert_eq!(read, metrics);
+    }
 }

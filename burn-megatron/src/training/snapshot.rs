@@ -48,7 +48,10 @@ pub enum RestoreError {
         example: String,
     },
     /// It has no optimizer state for a parameter.
-    #[error("{path} has no state of the optimizer for parameter {name}: load the parameters alone (--no-load-optim)")]
+    #[error(
+        "{path} has no state of the optimizer for parameter {name}: load the parameters alone (`with_optimizer` false, \
+         --finetune)"
+    )]
     NoOptimizer {
         /// The checkpoint's folder.
         path: String,
@@ -146,6 +149,7 @@ where
 {
     check_model(checkpoint, module, context)?;
     restore_untrained(checkpoint, module, context)?;
+    module.restart_buffers();
     let entries = module.trained().to_vec();
     let (dtype, device) = (
         module.dtype(),

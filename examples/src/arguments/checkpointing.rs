@@ -29,7 +29,7 @@ pub struct CheckpointArguments {
     /// Take the parameters of --load only, and begin training anew
     #[arg(long, requires = "load")]
     pub finetune: bool,
-    /// Go on with a checkpoint although the text, the sequence length, the seed or the number of samples has changed
+    /// Go on with a checkpoint although the text, the seed or the number of samples has changed
     #[arg(long, requires = "load")]
     pub allow_data_change: bool,
     /// Go on with the schedules of learning rate and weight decay that the flags say, not those of the checkpoint

@@ -19,7 +19,7 @@ pub struct PrecisionArguments {
     #[arg(long, conflicts_with = "dtype")]
     fp16: bool,
     /// In f16, multiply the loss by this number, always [default: as large a number as the gradients allow]
-    #[arg(long, value_name = "X", requires = "fp16", conflicts_with_all = ["initial_loss_scale", "min_loss_scale"])]
+    #[arg(long, value_name = "X", requires = "fp16", conflicts_with_all = ["initial_loss_scale", "min_loss_scale", "loss_scale_window", "hysteresis"])]
     loss_scale: Option<f64>,
     /// The loss scale to begin with [default: 4294967296]
     #[arg(long, value_name = "X", requires = "fp16")]

@@ -196,6 +196,9 @@ fn a_restored_scaler_obeys_its_own_configuration() {
     let mut constant = LossScaleConfig::Constant { loss_scale: 8.0 }.init().expect("valid");
     constant.restore(recorded).expect("valid");
     assert_eq!(constant.scale(), 8.0);
+    // Behind a constant scale, a dynamic one has all its hysteresis.
+    scaler.restore(constant.state()).expect("valid");
+    assert_eq!((scaler.scale(), scaler.state().hysteresis_tracker), (8.0, 2));
 }
 
 fn configs() -> impl Strategy<Value = DynamicLossScale> {

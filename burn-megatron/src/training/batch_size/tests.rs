@@ -132,6 +132,20 @@ fn impossible_ramp_ups_are_errors_with_neighbours() {
 
 proptest! {
     #[test]
+    fn what_is_left_of_a_run_does_not_depend_on_earlier_batches(
+        start in 1usize..20, increment in 1usize..10, increments in 1usize..10, samples in 1u64..500,
+        consumed in 0u64..1000, more in 0u64..1000,
+    ) {
+        let schedule = ramp(start, increment, samples, start + increment * increments);
+        let (mut steps, mut at) = (0, consumed);
+        while at + schedule.global_batch_size(at) as u64 <= consumed + more {
+            at += schedule.global_batch_size(at) as u64;
+            steps += 1;
+        }
+        prop_assert_eq!(schedule.num_steps_from(consumed, consumed + more), steps);
+    }
+
+    #[test]
     fn sizes_rise_by_whole_increments_from_the_first_to_the_full_one(
         start in 1usize..20,
         increment in 1usize..10,

@@ -1,0 +1,127 @@
+//! Checkpoints of burn modules: what is trained, frozen and counted comes back, and a run goes on bit for bit.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, ensure};
+use burn::optim::AdamConfig;
+use burn_megatron::checkpoint::{Checkpoint, CheckpointOptions, CheckpointWriter};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+use burn_megatron::optimizer::ShardedOptimizer;
+use burn_megatron::training::{restore, snapshot};
+
+use super::nets::{ConvNet, Net, OddNet, named, same_values, wrapped_step};
+use super::{ALL, Check, SEVERAL, check, check_bits};
+use crate::cases::B;
+use crate::cases::comparison::{Closeness, Scene};
+
+pub const CHECKS: &[Check] = &[
+    check_bits(
+        "checkpoints_of_a_conv_net_go_on_with_its_running_statistics",
+        resume::<ConvNet<B>>,
+        ALL,
+    ),
+    check_bits(
+        "checkpoints_of_odd_parameters_go_on_with_the_frozen_ones",
+        resume::<OddNet<B>>,
+        ALL,
+    ),
+    check(
+        "restored_frozen_parameters_do_not_travel_in_every_step",
+        frozen,
+        SEVERAL,
+    ),
+];
+
+const STEPS: usize = 2;
+
+type Run<M> = (
+    DistributedDataParallel<B, M>,
+    ShardedOptimizer<burn_flex::Flex, burn::optim::Adam>,
+);
+
+/// A run before its first step, whose numbers have a name.
+fn begin<M: Net>(scene: &Scene, numbers: &str) -> anyhow::Result<Run<M>> {
+    let config = DataParallelConfig::new()
+        .with_bucket_size(Some(40))
+        .with_shard_gradients(true);
+    let module = DistributedDataParallel::new(M::new(scene, numbers), &scene.context, config)?;
+    let optimizer = ShardedOptimizer::new(&module, AdamConfig::new().build());
+    Ok((module, optimizer))
+}
+
+fn train<M: Net>((module, optimizer): &mut Run<M>, scene: &Scene, steps: std::ops::Range<usize>) -> anyhow::Result<()> {
+    for step in steps {
+        let gradients = wrapped_step(module, scene, step)?;
+        optimizer.step(0.05, module, gradients)?;
+    }
+    Ok(())
+}
+
+/// A folder of all ranks, which the first one removes.
+struct Folder {
+    path: PathBuf,
+    is_own: bool,
+}
+
+impl Folder {
+    fn new(scene: &Scene) -> anyhow::Result<Self> {
+        let world = scene.context.world_group();
+        let mut first = [i64::from(std::process::id())];
+        world.broadcast(&mut first, 0)?;
+        let path = std::env::temp_dir().join(format!("burn-megatron-wrapper-{}", first[0]));
+        let is_own = world.rank() == 0;
+        Ok(Self { path, is_own })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.is_own {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Trains, saves, trains on; and a run of other numbers that goes on from there.
+fn two_runs<M: Net>(scene: &Scene) -> anyhow::Result<[Run<M>; 2]> {
+    let folder = Folder::new(scene)?;
+    let mut undisturbed = begin::<M>(scene, "net")?;
+    train(&mut undisturbed, scene, 0..STEPS)?;
+    let world = scene.context.world_group();
+    let mut writer = CheckpointWriter::new(world.clone(), &folder.path, CheckpointOptions::default())?;
+    let parts = snapshot(&undisturbed.0, &undisturbed.1, &scene.context);
+    writer.save(STEPS as u64, parts, serde_json::Value::Null)?;
+    train(&mut undisturbed, scene, STEPS..2 * STEPS)?;
+
+    let checkpoint = Checkpoint::latest(&folder.path)?.context("there is no checkpoint")?;
+    let mut resumed = begin::<M>(scene, "other")?;
+    restore(&checkpoint, &mut resumed.0, &mut resumed.1, &scene.context, true)?;
+    world.barrier()?;
+    train(&mut resumed, scene, STEPS..2 * STEPS)?;
+    Ok([undisturbed, resumed])
+}
+
+fn resume<M: Net>(scene: &Scene) -> anyhow::Result<()> {
+    let [expected, resumed] = two_runs::<M>(scene)?.map(|(module, _)| named(module.module(), None).values);
+    // The statistics behind a step are each rank's own.
+    let trained = |mut values: std::collections::BTreeMap<String, Vec<f64>>| {
+        values.retain(|name, _| scene.context.rank() == 0 || !name.contains("running"));
+        values
+    };
+    let (expected, resumed) = (trained(expected), trained(resumed));
+    ensure!(expected.len() > 4, "{:?}", expected.keys());
+    same_values(scene, Closeness::Bits, &resumed, &expected)
+}
+
+/// In the third step behind a restore the first rank, which owns what is broadcast, sends no more than the others.
+fn frozen(scene: &Scene) -> anyhow::Result<()> {
+    let [_, mut resumed] = two_runs::<OddNet<B>>(scene)?;
+    let group = scene.context.data_group();
+    let before = group.bytes_communicated();
+    train(&mut resumed, scene, 2 * STEPS..2 * STEPS + 1)?;
+    let sent = (group.bytes_communicated() - before) as i64;
+    let mut all = vec![0; group.size()];
+    group.all_gather(&[sent], &mut all)?;
+    ensure!(all.iter().all(|&other| other == sent), "ranks sent {all:?} bytes");
+    Ok(())
+}
