@@ -304,6 +304,16 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
             }
         })?;
         judge.scalars(step + 1, [part.loss, whole.loss], [part.grad_norm, whole.grad_norm]);
+        for part in &parts {
+            judge.gradient(step + 1, part, whole.grad_norm);
+        }
+        let parameters = parameter_differences(sharded.model(), &context, reference.model(), &single)?;
+        for part in &parameters {
+            judge.parameter(step + 1, part);
+        }
+        if let Some(first) = judge.failures().first() {
+            anyhow::bail!("{PARITY_BROKEN} on rank {}: {first}", world.rank());
+        }
         let elements = || expected.values().flatten();
         let counts = GradientCounts {
             zeros: elements().filter(|&&value| value == 0.0).count() as u64,
@@ -319,16 +329,6 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
             world.rank(),
             part.gradient_counts
         );
-        for part in &parts {
-            judge.gradient(step + 1, part, whole.grad_norm);
-        }
-        let parameters = parameter_differences(sharded.model(), &context, reference.model(), &single)?;
-        for part in &parameters {
-            judge.parameter(step + 1, part);
-        }
-        if let Some(first) = judge.failures().first() {
-            anyhow::bail!("{PARITY_BROKEN} on rank {}: {first}", world.rank());
-        }
     }
     let validation = [
         sharded.evaluate(problem::micro_batches(steps, data, data_size))?,
