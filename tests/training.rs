@@ -113,17 +113,26 @@ impl Training {
 
     /// The metrics of each step that have nothing to do with time or memory, as text, so that every bit counts.
     pub fn losses(&self) -> anyhow::Result<BTreeMap<u64, String>> {
-        let text = fs::read_to_string(self.folder.join("log.jsonl")).context("log.jsonl")?;
-        let mut losses = BTreeMap::new();
-        for line in text.lines() {
-            let metrics: Value = serde_json::from_str(line).with_context(|| format!("in log.jsonl: {line}"))?;
-            let step = metrics["step"].as_u64().context("a line has a step")?;
-            let kept = ["loss", "grad_norm", "learning_rate", "loss_scale", "is_skipped"];
-            let told = kept.map(|name| format!("{name} {}", metrics[name])).join(", ");
-            ensure!(losses.insert(step, told).is_none(), "step {step} is twice in log.jsonl");
-        }
-        Ok(losses)
+        parse_losses(&fs::read_to_string(self.folder.join("log.jsonl")).context("log.jsonl")?)
     }
+
+    /// The same of a run that was killed, maybe within a line.
+    pub fn losses_so_far(&self) -> anyhow::Result<BTreeMap<u64, String>> {
+        let text = fs::read_to_string(self.folder.join("log.jsonl")).unwrap_or_default();
+        parse_losses(text.rsplit_once('\n').map_or("", |(lines, _)| lines))
+    }
+}
+
+fn parse_losses(text: &str) -> anyhow::Result<BTreeMap<u64, String>> {
+    let mut losses = BTreeMap::new();
+    for line in text.lines() {
+        let metrics: Value = serde_json::from_str(line).with_context(|| format!("in log.jsonl: {line}"))?;
+        let step = metrics["step"].as_u64().context("a line has a step")?;
+        let kept = ["loss", "grad_norm", "learning_rate", "loss_scale", "is_skipped"];
+        let told = kept.map(|name| format!("{name} {}", metrics[name])).join(", ");
+        ensure!(losses.insert(step, told).is_none(), "step {step} is twice in log.jsonl");
+    }
+    Ok(losses)
 }
 
 /// A run under way. Killed when it is dropped.

@@ -122,6 +122,7 @@ pub fn live(life: &Life, references: &References) -> anyhow::Result<Score> {
         save,
         goes_on_behind: None,
         newest: None,
+        losses: BTreeMap::new(),
         score: Score::default(),
     };
     for (number, kill) in life.kills.iter().enumerate() {
@@ -144,6 +145,8 @@ struct Lived<'a> {
     goes_on_behind: Option<u64>,
     /// The newest checkpoint that was found.
     newest: Option<u64>,
+    /// Those of all jobs: one that goes back drops later steps from the log, and the next may begin behind them.
+    losses: BTreeMap<u64, String>,
     score: Score,
 }
 
@@ -260,6 +263,17 @@ impl Lived<'_> {
             self.newest
         );
         self.newest = newest;
+        let losses = self.training.losses_so_far()?;
+        self.add(losses)
+    }
+
+    /// Compares losses with those of the undisturbed run.
+    fn add(&mut self, losses: BTreeMap<u64, String>) -> anyhow::Result<()> {
+        for (step, loss) in losses {
+            let expected = self.reference.losses.get(&step).map_or("nothing", String::as_str);
+            ensure!(loss == expected, "step {step}: {loss}; undisturbed: {expected}");
+            self.losses.insert(step, loss);
+        }
         Ok(())
     }
 
@@ -293,16 +307,15 @@ impl Lived<'_> {
     }
 
     /// All is as if nobody had been killed.
-    fn judge_end(&self) -> anyhow::Result<()> {
-        let losses = self.training.losses()?;
-        for (step, expected) in &self.reference.losses {
-            let found = losses.get(step).map_or("nothing", String::as_str);
-            ensure!(found == expected, "step {step}: {found}; undisturbed: {expected}");
-        }
+    fn judge_end(&mut self) -> anyhow::Result<()> {
+        let log = self.training.losses()?;
+        let went_back = self.life.kills.iter().any(|kill| kill.goes_back);
         ensure!(
-            losses.len() == self.reference.losses.len(),
-            "there are more steps than undisturbed"
+            went_back || log == self.reference.losses,
+            "the log is not that of the undisturbed run: {log:?}"
         );
+        self.add(log)?;
+        ensure!(self.losses == self.reference.losses, "not every step was in a log");
         let newest = self.compare(&self.save)?;
         ensure!(newest == Some(STEPS), "the last checkpoint is {newest:?}");
         let left: Vec<String> = names(&self.save)
