@@ -5,28 +5,59 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context as _;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
+/// Addresses and lengths of direct writes are multiples of this.
+const ALIGNMENT: usize = 4096;
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Returns bytes that no disk can squeeze, as the bytes of numbers in training.
-pub fn noise(seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        // Xorshift: never 0.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    (0..PIECE_BYTES / 8).flat_map(|_| next().to_le_bytes()).collect()
+/// How the bytes go to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Through the page cache, as most programs write.
+    Cached,
+    /// Past it (`O_DIRECT`).
+    Direct,
 }
 
-/// Writes a file of so many bytes and waits until they are on the disk.
-pub fn write(path: &Path, noise: &[u8], bytes: u64) -> anyhow::Result<()> {
+/// Memory as direct writes want it.
+pub struct Noise {
+    memory: Vec<u8>,
+    begin: usize,
+}
+
+impl Noise {
+    /// Returns bytes that no disk can squeeze, as the bytes of numbers in training.
+    pub fn new(seed: u64) -> Self {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut next = || {
+            // Xorshift: never 0.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let memory: Vec<u8> = (0..(PIECE_BYTES + ALIGNMENT) / 8)
+            .flat_map(|_| next().to_le_bytes())
+            .collect();
+        let address = memory.as_ptr() as usize;
+        Self {
+            begin: address.next_multiple_of(ALIGNMENT) - address,
+            memory,
+        }
+    }
+}
+
+/// Writes a file of so many bytes, rounded up to whole blocks, and waits until they are on the disk.
+pub fn write(path: &Path, way: Way, noise: &Noise, bytes: u64) -> anyhow::Result<()> {
+    let noise = &noise.memory[noise.begin..noise.begin + PIECE_BYTES];
     let write = || {
         let mut file = File::create_new(path)?;
-        let mut left = bytes;
+        if way == Way::Direct {
+            fcntl_setfl(&file, fcntl_getfl(&file)? | OFlags::DIRECT)?;
+        }
+        let mut left = bytes.next_multiple_of(ALIGNMENT as u64);
         while left > 0 {
             let piece = left.min(noise.len() as u64) as usize;
             file.write_all(&noise[..piece])?;

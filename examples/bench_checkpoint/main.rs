@@ -31,6 +31,7 @@ use examples::launching::show_warnings;
 use models::gpt::GptPreset;
 use serde_json::{Value, json};
 
+use disk::{Noise, Way};
 use job::Job;
 
 /// Measure saving against the disk, and beside training
@@ -140,51 +141,66 @@ struct Bench {
 }
 
 impl Bench {
-    /// Saves in turn with plain writes of as many bytes, by one rank and by all.
+    /// Saves in turn with plain writes of as many bytes, through the page cache and past it, by one rank and by all.
     fn against_disk(&mut self, rounds: usize) -> anyhow::Result<()> {
         let bytes: usize = self.job.snapshot().iter().map(|part| part.data.len()).sum();
         let mut total = [bytes as i64];
         self.ranks
             .all_reduce(&mut total, burn_megatron::collectives::ReduceOp::Sum)?;
         let total = total[0] as u64;
-        let noise = disk::noise(self.ranks.rank() as u64);
-        let mut figures: [Vec<f64>; 4] = Default::default();
-        for round in 1..=rounds {
-            let one = match self.ranks.rank() {
-                0 => total,
-                _ => 0,
-            };
-            let one = self.time_plain(&noise, one)?;
-            let all = self.time_plain(&noise, bytes as u64)?;
-            self.settle()?;
-            let begun = Instant::now();
-            let parts = self.job.snapshot();
-            let snapshot = begun.elapsed().as_secs_f64();
-            self.save(parts)?;
-            let save = begun.elapsed().as_secs_f64();
-            self.remove_saved()?;
-            for (name, seconds) in [("plain_one", one), ("plain_all", all), ("save", save)] {
-                self.print(json!({ "round": round, "what": name, "bytes": total, "seconds": seconds,
-                    "mb_per_s": total as f64 / seconds / 1e6, "snapshot_seconds": (name == "save").then_some(snapshot) }));
-            }
-            for (list, seconds) in figures.iter_mut().zip([one, all, save, snapshot]) {
-                list.push(seconds);
+        let noise = Noise::new(self.ranks.rank() as u64);
+        let of_one = if self.ranks.rank() == 0 { total } else { 0 };
+        let mut figures: [Vec<f64>; 6] = Default::default();
+        for round in 0..rounds {
+            // Each comes behind each: what was written before may make a disk slow, or memory scarce.
+            for turn in 0..5 {
+                let number = (round + turn) % 5;
+                let (what, seconds, snapshot) = match number {
+                    0 => ("cached_one", self.time_plain(Way::Cached, &noise, of_one)?, None),
+                    1 => ("cached_all", self.time_plain(Way::Cached, &noise, bytes as u64)?, None),
+                    2 => ("direct_one", self.time_plain(Way::Direct, &noise, of_one)?, None),
+                    3 => ("direct_all", self.time_plain(Way::Direct, &noise, bytes as u64)?, None),
+                    _ => {
+                        let (seconds, snapshot) = self.time_save()?;
+                        figures[5].push(snapshot);
+                        ("save", seconds, Some(snapshot))
+                    }
+                };
+                figures[number].push(seconds);
+                self.print(
+                    json!({ "round": round + 1, "what": what, "bytes": total, "seconds": seconds,
+                    "mb_per_s": total as f64 / seconds / 1e6, "snapshot_seconds": snapshot }),
+                );
             }
         }
-        let [one, all, save, snapshot] = figures.map(median);
+        let [cached_one, cached_all, direct_one, direct_all, save, snapshot] = figures.map(median);
         let rate = |seconds: f64| total as f64 / seconds / 1e6;
+        let fastest = cached_one.min(cached_all).min(direct_one).min(direct_all);
         self.print(json!({
             "medians_of": "saving", "parameters": self.job.num_parameters(), "ranks": self.ranks.size(), "rounds": rounds,
-            "bytes": total, "plain_one_mb_per_s": rate(one), "plain_all_mb_per_s": rate(all), "save_mb_per_s": rate(save),
-            "save_seconds": save, "snapshot_seconds": snapshot, "ratio_to_plain_one": one / save,
-            "ratio_to_plain_all": all / save,
+            "bytes": total, "cached_one_mb_per_s": rate(cached_one), "cached_all_mb_per_s": rate(cached_all),
+            "direct_one_mb_per_s": rate(direct_one), "direct_all_mb_per_s": rate(direct_all), "save_mb_per_s": rate(save),
+            "save_seconds": save, "snapshot_seconds": snapshot, "ratio_to_fastest": fastest / save,
+            "ratio_to_cached_one": cached_one / save, "ratio_to_direct_one": direct_one / save,
         }));
         Ok(())
     }
 
+    /// The time of a save and, in it, of the copy of parameters and moments.
+    fn time_save(&mut self) -> anyhow::Result<(f64, f64)> {
+        self.settle()?;
+        let begun = Instant::now();
+        let parts = self.job.snapshot();
+        let snapshot = begun.elapsed().as_secs_f64();
+        self.save(parts)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        self.remove_saved()?;
+        Ok((seconds, snapshot))
+    }
+
     /// Trains a number of steps without a save and as many with one beside them, in turn.
     fn beside_training(&mut self, rounds: usize, interval: usize) -> anyhow::Result<()> {
-        let mut figures: [Vec<f64>; 5] = Default::default();
+        let mut figures: [Vec<f64>; 6] = Default::default();
         for round in 1..=rounds {
             self.settle()?;
             let alone = self.steps(interval)?;
@@ -205,34 +221,40 @@ impl Bench {
             let seconds = |steps: &[&Step]| steps.iter().map(|step| step.seconds).collect::<Vec<f64>>();
             let slow_down = total(&beside) - total(&alone);
             let cost = (blocked + slow_down + waited) / total(&alone);
+            // Without what drifts from one half of the round to the other.
+            let excess: f64 = during.iter().map(|step| step.seconds - step_alone).sum();
+            let per_save = blocked + waited + excess;
             self.print(json!({
                 "round": round, "what": "train", "interval": interval, "step_seconds_alone": step_alone,
                 "total_seconds_alone": total(&alone), "total_seconds_with_save": blocked + total(&beside) + waited,
                 "blocked_seconds": blocked, "waited_seconds": waited, "steps_beside_save": during.len(),
-                "step_seconds_beside_save": seconds(&during), "step_seconds_after": median(seconds(&after)), "cost": cost,
+                "step_seconds_beside_save": seconds(&during), "step_seconds_after": median(seconds(&after)),
+                "seconds_per_save": per_save, "cost": cost,
             }));
-            for (list, figure) in figures
-                .iter_mut()
-                .zip([step_alone, blocked, slow_down, total(&alone), cost])
+            for (list, figure) in
+                figures
+                    .iter_mut()
+                    .zip([step_alone, blocked, slow_down, total(&alone), cost, per_save])
             {
                 list.push(figure);
             }
         }
-        let [step, blocked, slow_down, total, cost] = figures.map(median);
+        let [step, blocked, slow_down, total, cost, per_save] = figures.map(median);
         self.print(json!({
             "medians_of": "asynchronous saving", "rounds": rounds, "interval_steps": interval, "interval_seconds": total,
             "step_seconds": step, "blocked_seconds": blocked, "slow_down_seconds": slow_down, "cost": cost,
+            "seconds_per_save": per_save, "cost_by_save": per_save / total,
         }));
         Ok(())
     }
 
     /// The time of a plain write of so many bytes by each rank, until all have done.
-    fn time_plain(&self, noise: &[u8], bytes: u64) -> anyhow::Result<f64> {
+    fn time_plain(&self, way: Way, noise: &Noise, bytes: u64) -> anyhow::Result<f64> {
         self.settle()?;
         let path = self.folder.join(format!("plain-{}", self.ranks.rank()));
         let begun = Instant::now();
         if bytes > 0 {
-            disk::write(&path, noise, bytes)?;
+            disk::write(&path, way, noise, bytes)?;
         }
         self.ranks.barrier()?;
         let seconds = begun.elapsed().as_secs_f64();
