@@ -219,6 +219,7 @@ impl Bench {
             let step_alone = median(alone.iter().map(|step| step.seconds).collect());
             let (during, after): (Vec<&Step>, Vec<&Step>) = beside.iter().partition(|step| step.is_beside_save);
             let seconds = |steps: &[&Step]| steps.iter().map(|step| step.seconds).collect::<Vec<f64>>();
+            let all_steps = [&alone, &beside].map(|steps| steps.iter().map(|step| step.seconds).collect::<Vec<f64>>());
             let slow_down = total(&beside) - total(&alone);
             let cost = (blocked + slow_down + waited) / total(&alone);
             // Without what drifts from one half of the round to the other.
@@ -228,7 +229,9 @@ impl Bench {
                 "round": round, "what": "train", "interval": interval, "step_seconds_alone": step_alone,
                 "total_seconds_alone": total(&alone), "total_seconds_with_save": blocked + total(&beside) + waited,
                 "blocked_seconds": blocked, "waited_seconds": waited, "steps_beside_save": during.len(),
-                "step_seconds_beside_save": seconds(&during), "step_seconds_after": median(seconds(&after)),
+                "step_seconds_beside_save": seconds(&during),
+                "all_step_seconds": all_steps,
+                "step_seconds_after": median(seconds(&after)),
                 "seconds_per_save": per_save, "cost": cost,
             }));
             for (list, figure) in
