@@ -2,7 +2,7 @@
 //!
 //! One process per rank. A program describes the layout ([`topology`]), joins the job ([`launch`]), connects its
 //! groups ([`context`]), builds its model from parallel layers ([`tensor_parallel`]) or wraps any burn module
-//! ([`data_parallel`]), and trains ([`training`], [`data`]). Every layout starts from the same bits and trains to the
+//! ([`data_parallel`]), trains ([`training`], [`data`]), and saves ([`checkpoint`]). Every layout starts from the same bits and trains to the
 //! same loss.
 
 pub mod checkpoint;

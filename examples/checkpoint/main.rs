@@ -1,21 +1,26 @@
-//! Looks at checkpoints: what is in one, whether it is whole, and the same as one file.
+//! Looks at checkpoints: what is in one, whether it is whole, the same as one file, and to and from Hugging Face's GPT-2.
 //!
 //! ```text
 //! cargo run --release --example checkpoint -- inspect checkpoints             # the latest in the folder
 //! cargo run --release --example checkpoint -- inspect checkpoints/iter_0000020 --json
 //! cargo run --release --example checkpoint -- verify checkpoints
 //! cargo run --release --example checkpoint -- convert checkpoints one_file
+//! cargo run --release --example checkpoint -- convert checkpoints gpt2_files --to huggingface
+//! cargo run --release --example checkpoint -- convert gpt2_files imported --from huggingface
 //! ```
 
 mod inspect;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use burn_megatron::checkpoint::{Checkpoint, CheckpointError};
-use clap::{Parser, Subcommand};
+use burn_megatron::checkpoint::Checkpoint;
+use clap::{Parser, Subcommand, ValueEnum};
+use examples::arguments::parse_size;
+use examples::checkpointing::ModelState;
+use models::gpt::huggingface::{ExportOptions, ExportType, HuggingFaceModel, export};
 
 use inspect::{count_text, describe, figures, size_text};
 
@@ -41,13 +46,52 @@ enum Command {
         /// A checkpoint, or a folder of checkpoints, of which the latest is meant
         checkpoint: PathBuf,
     },
-    /// Write a checkpoint again as one safetensors file, every array whole and under its name
+    /// Write a checkpoint again as one safetensors file, every array whole and under its name; or export it, or import one
     Convert {
-        /// A checkpoint, or a folder of checkpoints, of which the latest is meant
+        /// A checkpoint, or a folder of checkpoints, of which the latest is meant; with --from, a folder with config.json and
+        /// model.safetensors or model.safetensors.index.json
         checkpoint: PathBuf,
-        /// The folder of checkpoints to write to; made if it is not there
+        /// The folder of checkpoints to write to, made if it is not there; with --to, the folder to make
         output: PathBuf,
+        /// Export the parameters, for other programs
+        #[arg(long, value_name = "FORMAT")]
+        to: Option<Format>,
+        /// Import the parameters of another program: pretrain_gpt begins with them by --load and --finetune
+        #[arg(long, value_name = "FORMAT", conflicts_with = "to")]
+        from: Option<Format>,
+        /// The type of the exported numbers
+        #[arg(long, value_enum, default_value = "f32", requires = "to")]
+        dtype: ExportedType,
+        /// The most bytes of numbers in an exported file, as in 500MB: where there are more, several files are written, and
+        /// model.safetensors.index.json
+        #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "5GB", requires = "to")]
+        max_shard_size: u64,
     },
+}
+
+/// How other programs store a GPT.
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// Hugging Face's GPT-2: config.json and model.safetensors
+    Huggingface,
+}
+
+/// The type of exported numbers.
+#[derive(Clone, Copy, ValueEnum)]
+enum ExportedType {
+    F32,
+    Bf16,
+    F16,
+}
+
+impl From<ExportedType> for ExportType {
+    fn from(dtype: ExportedType) -> Self {
+        match dtype {
+            ExportedType::F32 => Self::F32,
+            ExportedType::Bf16 => Self::Bf16,
+            ExportedType::F16 => Self::F16,
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -57,14 +101,25 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", with_causes(&error));
             ExitCode::FAILURE
         }
     }
 }
 
+/// Returns an error's text and those of its causes, of which the errors of files have said theirs already.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// Does what is asked, and returns what there is to say.
-fn run(command: &Command) -> Result<String, CheckpointError> {
+fn run(command: &Command) -> anyhow::Result<String> {
     match command {
         Command::Inspect { checkpoint, json } => {
             let checkpoint = Checkpoint::find(checkpoint)?;
@@ -84,9 +139,38 @@ fn run(command: &Command) -> Result<String, CheckpointError> {
                 size_text(checkpoint.files().iter().map(|file| file.bytes).sum()),
             ))
         }
-        Command::Convert { checkpoint, output } => {
-            let written = Checkpoint::find(checkpoint)?.write_unsharded(output)?;
+        Command::Convert {
+            checkpoint,
+            output,
+            to,
+            from,
+            dtype,
+            max_shard_size,
+        } => {
+            let written = match (to, from) {
+                (Some(Format::Huggingface), _) => {
+                    let checkpoint = Checkpoint::find(checkpoint)?;
+                    let options = ExportOptions {
+                        dtype: (*dtype).into(),
+                        max_shard_bytes: *max_shard_size,
+                    };
+                    export(&checkpoint, &ModelState::of(&checkpoint)?.model, output, &options)?;
+                    output.clone()
+                }
+                (None, Some(Format::Huggingface)) => import(checkpoint, output)?,
+                (None, None) => Checkpoint::find(checkpoint)?.write_unsharded(output)?,
+            };
             Ok(format!("{}\n", written.display()))
         }
     }
+}
+
+/// Writes a model in Hugging Face's files as a checkpoint, and returns its folder.
+fn import(files: &Path, output: &Path) -> anyhow::Result<PathBuf> {
+    let model = HuggingFaceModel::open(files)?;
+    let state = ModelState {
+        model: model.config().clone(),
+        imported_from: Some(files.to_owned()),
+    };
+    Ok(model.write_checkpoint(output, serde_json::to_value(state)?)?)
 }

@@ -1,12 +1,13 @@
 //! What the program says of a checkpoint that is whole, of one that is not, and of paths without one.
 
 use std::fs;
-use std::path::Path;
 
 use burn::tensor::{Bytes, DType};
 use burn_megatron::checkpoint::{ArrayPart, CheckpointOptions, CheckpointWriter};
 use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::parameters::Placement;
+use examples::checkpointing::RunState;
+use models::gpt::GptConfig;
 use tempfile::TempDir;
 
 use super::*;
@@ -30,14 +31,23 @@ fn save(directory: &Path) {
     writer.save(20, parts, state).unwrap();
 }
 
-fn inspect(checkpoint: &Path, json: bool) -> Result<String, CheckpointError> {
+fn inspect(checkpoint: &Path, json: bool) -> anyhow::Result<String> {
     let checkpoint = checkpoint.to_owned();
     run(&Command::Inspect { checkpoint, json })
 }
 
-fn verify(checkpoint: &Path) -> Result<String, CheckpointError> {
+fn verify(checkpoint: &Path) -> anyhow::Result<String> {
     let checkpoint = checkpoint.to_owned();
     run(&Command::Verify { checkpoint })
+}
+
+fn convert(checkpoint: &Path, output: &Path, flags: &[&str]) -> anyhow::Result<String> {
+    let paths = ["checkpoint", "convert"]
+        .map(Path::new)
+        .into_iter()
+        .chain([checkpoint, output]);
+    let words = paths.chain(flags.iter().map(Path::new));
+    run(&Arguments::try_parse_from(words)?.command)
 }
 
 #[test]
@@ -94,11 +104,7 @@ fn convert_writes_a_file_that_others_can_read() {
     let folder = TempDir::new().unwrap();
     save(&folder.path().join("sharded"));
     let output = folder.path().join("whole");
-    let command = Command::Convert {
-        checkpoint: folder.path().join("sharded"),
-        output: output.clone(),
-    };
-    let path = run(&command).unwrap();
+    let path = convert(&folder.path().join("sharded"), &output, &[]).unwrap();
     assert_eq!(Path::new(path.trim_end()), output.join("iter_0000020"));
     verify(&output).unwrap();
     let bytes = fs::read(output.join("iter_0000020/rank_00000.safetensors")).unwrap();
@@ -107,6 +113,141 @@ fn convert_writes_a_file_that_others_can_read() {
         header.contains("\"model.weight\":{\"dtype\":\"F32\",\"shape\":[30,20]"),
         "the array has its shape"
     );
+}
+
+/// Saves a GPT of two layers with 257 tokens, in which each number is another, as `pretrain_gpt` saves one.
+fn save_gpt(directory: &Path, config: &GptConfig) {
+    let (d, hidden) = (config.d_model, config.hidden_size());
+    let mut parts = Vec::new();
+    let mut add = |name: String, shape: &[usize]| {
+        let first = 1000.0 * parts.len() as f32;
+        let numbers = (0..shape.iter().product::<usize>()).map(|number| first + number as f32);
+        let data = Bytes::from_elems(numbers.collect::<Vec<_>>());
+        let part = ArrayPart::whole(format!("model.{name}"), Placement::whole(shape), DType::F32, data);
+        parts.push(part);
+    };
+    add("wte.weight".into(), &[config.vocab_size, d]);
+    add("wpe.weight".into(), &[config.max_seq_length, d]);
+    for layer in 0..config.n_layers {
+        for (name, shape) in [
+            ("ln_1.weight", &[d][..]),
+            ("ln_1.bias", &[d]),
+            ("attn.c_attn.weight", &[d, 3, d]),
+            ("attn.c_attn.bias", &[3, d]),
+            ("attn.c_proj.weight", &[d, d]),
+            ("attn.c_proj.bias", &[d]),
+            ("ln_2.weight", &[d]),
+            ("ln_2.bias", &[d]),
+            ("mlp.c_fc.weight", &[d, 1, hidden]),
+            ("mlp.c_fc.bias", &[1, hidden]),
+            ("mlp.c_proj.weight", &[hidden, d]),
+            ("mlp.c_proj.bias", &[d]),
+        ] {
+            add(format!("h.{layer}.{name}"), shape);
+        }
+    }
+    add("ln_f.weight".into(), &[d]);
+    add("ln_f.bias".into(), &[d]);
+    let mut writer = CheckpointWriter::new(ProcessGroup::single(), directory, CheckpointOptions::default()).unwrap();
+    let state = serde_json::json!({ "model": config, "trainer": null, "data": null });
+    writer.save(7, parts, state).unwrap();
+}
+
+#[test]
+fn convert_goes_to_hugging_face_and_back() {
+    let folder = TempDir::new().unwrap();
+    let [saved, files, back, again] = ["saved", "files", "back", "again"].map(|name| folder.path().join(name));
+    let config = GptConfig::new(2, 6, 3, 5, 257);
+    save_gpt(&saved, &config);
+    let path = convert(&saved, &files, &["--to", "huggingface"]).unwrap();
+    assert_eq!(Path::new(path.trim_end()), files);
+    let path = convert(&files, &back, &["--from", "huggingface"]).unwrap();
+    assert_eq!(Path::new(path.trim_end()), back.join("iter_0000000"));
+    verify(&back).unwrap();
+    let imported = Checkpoint::find(&back).unwrap();
+    let state = ModelState::of(&imported).unwrap();
+    assert_eq!((&state.model, state.imported_from.as_ref()), (&config, Some(&files)));
+    let error = RunState::of(&imported).unwrap_err().to_string();
+    assert!(
+        error.contains("no state of an optimizer to go on with: give --finetune"),
+        "{error}"
+    );
+    convert(&back, &again, &["--to", "huggingface"]).unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        let [first, second] = [&files, &again].map(|folder| fs::read(folder.join(name)).unwrap());
+        assert!(first == second, "{name}");
+    }
+    let parts = folder.path().join("parts");
+    convert(&saved, &parts, &["--to", "huggingface", "--max-shard-size", "3kb"]).unwrap();
+    assert!(!parts.join("model.safetensors").exists() && parts.join("model.safetensors.index.json").exists());
+    let joined = folder.path().join("joined");
+    convert(&parts, &folder.path().join("once_more"), &["--from", "huggingface"]).unwrap();
+    convert(&folder.path().join("once_more"), &joined, &["--to", "huggingface"]).unwrap();
+    let [first, second] = [&files, &joined].map(|folder| fs::read(folder.join("model.safetensors")).unwrap());
+    assert!(first == second);
+    let halves = folder.path().join("halves");
+    convert(&saved, &halves, &["--to", "huggingface", "--dtype", "bf16"]).unwrap();
+    let size = |folder: &Path| fs::metadata(folder.join("model.safetensors")).unwrap().len();
+    assert!(size(&halves) * 10 < size(&files) * 7);
+}
+
+#[test]
+fn convert_refuses_what_is_no_gpt_and_flags_that_contradict() {
+    let folder = TempDir::new().unwrap();
+    let [saved, output] = ["saved", "output"].map(|name| folder.path().join(name));
+    save(&saved);
+    let error = convert(&saved, &output, &["--to", "huggingface"])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("is no checkpoint of this program"), "{error}");
+    let both = ["--to", "huggingface", "--from", "huggingface"];
+    let error = convert(&saved, &output, &both).unwrap_err().to_string();
+    assert!(error.contains("cannot be used with"), "{error}");
+    for flags in [["--dtype", "f16"], ["--max-shard-size", "1GB"]] {
+        let error = convert(&saved, &output, &flags).unwrap_err().to_string();
+        assert!(error.contains("--to"), "{error}");
+    }
+    assert!(!output.exists());
+}
+
+#[test]
+fn causes_are_said_once() {
+    let folder = TempDir::new().unwrap();
+    let absent = folder.path().join("absent");
+    let error = convert(&absent, &folder.path().join("output"), &["--from", "huggingface"]).unwrap_err();
+    let text = with_causes(&error);
+    assert_eq!(text.matches("No such file").count(), 1, "{text}");
+    assert_eq!(with_causes(&error.context("importing")), format!("importing: {text}"));
+}
+
+#[test]
+fn a_model_that_cannot_take_the_parameters_is_told_the_first_difference() {
+    let stored = GptConfig::new(2, 6, 3, 5, 50257);
+    let state = ModelState {
+        model: stored.clone(),
+        imported_from: None,
+    };
+    let path = Path::new("iter_0000000");
+    state.check(path, &stored.clone().with_hidden_dropout(0.1)).unwrap();
+    let tied = stored.clone().with_tied_embeddings(false);
+    for (model, words) in [
+        (
+            GptConfig::new(2, 6, 3, 5, 257),
+            "its vocabulary has 50257 tokens and that of this run 257",
+        ),
+        (GptConfig::new(3, 6, 3, 5, 50257), "--num-layers is 2 there and 3 here"),
+        (
+            stored.with_norm_epsilon(1e-3),
+            "the epsilon of norms is 0.00001 there and 0.001 here",
+        ),
+        (tied, "tied embeddings is true there and false here"),
+    ] {
+        let error = state.check(path, &model).unwrap_err().to_string();
+        assert!(
+            error.starts_with("iter_0000000 is of another model: ") && error.contains(words),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -180,6 +180,7 @@ impl Arguments {
                 eval_iters: 0,
                 check_weight_hash_across_dp_replicas_interval: 0,
                 log_jsonl: None,
+                log_num_zeros_in_grad: false,
                 log_stragglers: false,
                 straggler_share: 0.0,
                 timeline: None,

@@ -226,6 +226,8 @@ pub(crate) mod tests {
             learning_rate: 1e-3,
             loss_scale: 1.0,
             is_skipped: false,
+            num_zeros_in_grad: None,
+            num_non_finite_in_grad: None,
             tokens_per_second: if step <= 2 { 1.0 } else { 100.0 * step as f64 },
             step_seconds: 1.0,
             model_flops_per_second: 1.0,

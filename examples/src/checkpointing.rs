@@ -1,6 +1,6 @@
 //! `Checkpointing`: when a training program saves, and what it must find to go on.
 //!
-//! Called by `pretrain_gpt`; [`RunState`] is read by the session.
+//! Called by `pretrain_gpt`; [`RunState`] is read by the session, [`ModelState`] by `checkpoint`, too.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,9 @@ use burn_megatron::checkpoint::{Checkpoint, CheckpointOptions, CheckpointWriter}
 use burn_megatron::collectives::{GroupOptions, ProcessGroup};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
-use burn_megatron::training::TrainerState;
+use burn_megatron::training::{TrainerState, TrainingConfig};
 use models::gpt::GptConfig;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -20,13 +21,75 @@ use crate::session::Session;
 /// The most that the first rank tells of the checkpoint that it has found: a path, or why it has none.
 const MAX_FOUND_BYTES: usize = 1 << 20;
 
-/// What a checkpoint of the bundled GPT has besides its arrays.
+/// What every checkpoint of the bundled GPT says, also one that was imported: enough to take its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelState {
+    /// The model.
+    pub model: GptConfig,
+    /// The folder that the parameters come from, where they are another program's: then there is nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported_from: Option<PathBuf>,
+}
+
+impl ModelState {
+    /// Returns that of a checkpoint.
+    ///
+    /// # Errors
+    /// When the checkpoint is another program's.
+    pub fn of(checkpoint: &Checkpoint) -> anyhow::Result<Self> {
+        parse_state(checkpoint)
+    }
+
+    /// Checks that a model of `model` can take the checkpoint's parameters.
+    ///
+    /// # Errors
+    /// Names the first size that differs, and both values.
+    pub fn check(&self, path: &Path, model: &GptConfig) -> anyhow::Result<()> {
+        let stored = &self.model;
+        ensure!(
+            stored.vocab_size == model.vocab_size,
+            "{} is of another model: its vocabulary has {} tokens and that of this run {}, which are the bytes of its text \
+             and the end of a document",
+            path.display(),
+            stored.vocab_size,
+            model.vocab_size
+        );
+        let sizes = |model: &GptConfig| {
+            [
+                ("--num-layers", model.n_layers.to_string()),
+                ("--hidden-size", model.d_model.to_string()),
+                ("--num-attention-heads", model.n_heads.to_string()),
+                ("--seq-length", model.max_seq_length.to_string()),
+                ("the MLP's hidden size", model.hidden_size().to_string()),
+                ("tied embeddings", model.tied_embeddings.to_string()),
+                ("the epsilon of norms", model.norm_epsilon.to_string()),
+            ]
+        };
+        for ((what, stored), (_, given)) in sizes(stored).into_iter().zip(sizes(model)) {
+            ensure!(
+                stored == given,
+                "{} is of another model: {what} is {stored} there and {given} here",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+fn parse_state<S: DeserializeOwned>(checkpoint: &Checkpoint) -> anyhow::Result<S> {
+    serde_json::from_value(checkpoint.state().clone())
+        .with_context(|| format!("{} is no checkpoint of this program", checkpoint.path().display()))
+}
+
+/// What a checkpoint that the bundled GPT saved has besides its arrays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     /// How far training has come.
     pub trainer: TrainerState,
     /// The model.
     pub model: GptConfig,
+    /// The settings of the training, its schedules among them.
+    pub training: TrainingConfig,
     /// The samples.
     pub data: DataState,
 }
@@ -45,31 +108,20 @@ pub struct DataState {
 }
 
 impl RunState {
-    /// Checks that a model of `model` can take the checkpoint's parameters.
+    /// Returns that of a checkpoint.
     ///
     /// # Errors
-    /// Names the first size that differs, and both values.
-    pub fn check_model(&self, path: &Path, model: &GptConfig) -> anyhow::Result<()> {
-        let stored = &self.model;
-        let sizes = |model: &GptConfig| {
-            [
-                ("--num-layers", model.n_layers),
-                ("--hidden-size", model.d_model),
-                ("--num-attention-heads", model.n_heads),
-                ("--seq-length", model.max_seq_length),
-                ("the vocabulary size", model.vocab_size),
-                ("the MLP's hidden size", model.hidden_size()),
-                ("tied embeddings (0 or 1)", usize::from(model.tied_embeddings)),
-            ]
-        };
-        for ((what, stored), (_, given)) in sizes(stored).into_iter().zip(sizes(model)) {
-            ensure!(
-                stored == given,
-                "{} is of another model: {what} is {stored} there and {given} here",
-                path.display()
+    /// When the checkpoint was imported, and has parameters only; when it is another program's.
+    pub fn of(checkpoint: &Checkpoint) -> anyhow::Result<Self> {
+        if let Some(folder) = ModelState::of(checkpoint)?.imported_from {
+            bail!(
+                "{} was imported from {} and has parameters only, no state of an optimizer to go on with: give --finetune \
+                 to begin training with its parameters",
+                checkpoint.path().display(),
+                folder.display()
             );
         }
-        Ok(())
+        parse_state(checkpoint)
     }
 
     /// Checks that the samples of a run go on where those of the checkpoint end.
@@ -96,6 +148,42 @@ impl RunState {
         }
         Ok(())
     }
+
+    /// Checks that a run goes on with the checkpoint's schedules of learning rate and weight decay.
+    ///
+    /// # Errors
+    /// Names what differs, and both values.
+    pub fn check_schedules(&self, path: &Path, training: &TrainingConfig) -> anyhow::Result<()> {
+        for ((what, stored), (_, given)) in schedules(&self.training).into_iter().zip(schedules(training)) {
+            ensure!(
+                stored == given,
+                "{} was made with other schedules: {what} is {stored} there and {given} here; give \
+                 --override-opt-param-scheduler to go on with those of this run's flags",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The schedules of learning rate and weight decay, by flags or words, in units that do not depend on the batch.
+fn schedules(training: &TrainingConfig) -> [(&'static str, String); 10] {
+    let (rate, decay) = (&training.learning_rate, &training.weight_decay);
+    [
+        ("--lr", rate.max.to_string()),
+        ("--min-lr", rate.min.to_string()),
+        ("--lr-warmup-init", rate.init.to_string()),
+        ("--lr-decay-style", format!("{:?}", rate.decay)),
+        ("the warm-up, in samples,", rate.warm_up_samples.to_string()),
+        (
+            "the end of the learning rate's decay, in samples,",
+            rate.decay_samples.to_string(),
+        ),
+        ("--weight-decay-incr-style", format!("{:?}", decay.increase)),
+        ("the weight decay at the beginning", decay.start.to_string()),
+        ("the weight decay at the end", decay.end.to_string()),
+        ("the weight decay's rise, in samples,", decay.samples.to_string()),
+    ]
 }
 
 /// Finds the checkpoint to go on with, the same one on every rank; none where there is none yet in the folder that is

@@ -84,8 +84,13 @@ impl Progress {
 }
 
 fn describe(metrics: &StepMetrics, mean_loss: f64, num_steps: u64) -> String {
+    let scaled = match metrics.loss_scale {
+        1.0 => String::new(),
+        scale if metrics.is_skipped => format!(" | skipped at loss scale {scale}"),
+        scale => format!(" | loss scale {scale}"),
+    };
     format!(
-        "step {}/{num_steps} | loss {:.4} | grad norm {:.3} | lr {:.2e} | {:.0} tokens/s | {:.2} GFLOP/s | \
+        "step {}/{num_steps} | loss {:.4} | grad norm {:.3}{scaled} | lr {:.2e} | {:.0} tokens/s | {:.2} GFLOP/s | \
          peak {} per rank | sent {}/step",
         metrics.step,
         mean_loss,

@@ -29,7 +29,7 @@ use models::gpt::{Gpt, GptConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::arguments::{CheckpointArguments, DataArguments, Dtype, TrainingArguments};
-use crate::checkpointing::{self, DataState, RunState};
+use crate::checkpointing::{self, DataState, ModelState, RunState};
 
 /// The backend that the programs train on.
 pub type TrainingBackend = Autodiff<Flex>;
@@ -178,6 +178,7 @@ impl Session {
             overlap_param_gather: communication.overlap_param_gather,
             schedule: Some(kind),
             loss_scale: arguments.precision.loss_scale(),
+            count_gradients: arguments.logging.log_num_zeros_in_grad,
             timeline: Timeline::default(),
         };
         let timeline = options.timeline.clone();
@@ -189,7 +190,14 @@ impl Session {
             seed: training.seed,
         };
         if let Some(checkpoint) = checkpointing::find(&arguments.checkpoints, context)? {
-            resume(&mut trainer, &checkpoint, &arguments.checkpoints, &model, &data)?;
+            resume(
+                &mut trainer,
+                &checkpoint,
+                &arguments.checkpoints,
+                &model,
+                &training,
+                &data,
+            )?;
         }
         let loader = start_loader(dataset, &training, context, num_samples, trainer.consumed_samples())?;
         Ok(Self {
@@ -274,6 +282,7 @@ impl Session {
         RunState {
             trainer: self.trainer.state(),
             model: self.model.clone(),
+            training: self.training.clone(),
             data: self.data.clone(),
         }
     }
@@ -346,6 +355,8 @@ impl Session {
             learning_rate: result.learning_rate,
             loss_scale: result.loss_scale,
             is_skipped: result.is_skipped,
+            num_zeros_in_grad: result.gradient_counts.map(|counts| counts.zeros),
+            num_non_finite_in_grad: result.gradient_counts.map(|counts| counts.non_finite),
             tokens_per_second: tokens as f64 / step_seconds,
             step_seconds,
             model_flops_per_second: self.flops_per_step(global_batch_size) / step_seconds,
@@ -423,17 +434,20 @@ fn resume(
     checkpoint: &Checkpoint,
     flags: &CheckpointArguments,
     model: &GptConfig,
+    training: &TrainingConfig,
     data: &DataState,
 ) -> anyhow::Result<()> {
     let path = checkpoint.path();
-    let state: RunState = serde_json::from_value(checkpoint.state().clone())
-        .with_context(|| format!("{} is no checkpoint of this program", path.display()))?;
-    state.check_model(path, model)?;
+    ModelState::of(checkpoint)?.check(path, model)?;
     if flags.finetune {
         return Ok(trainer.restore_parameters(checkpoint)?);
     }
+    let state = RunState::of(checkpoint)?;
     if !flags.allow_data_change {
         state.check_data(path, data)?;
+    }
+    if !flags.override_opt_param_scheduler {
+        state.check_schedules(path, training)?;
     }
     Ok(trainer.restore(checkpoint, &state.trainer)?)
 }

@@ -106,20 +106,15 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
 
 fn variant(update: problem::Update, padded_vocab_size: usize) -> problem::Variant {
     problem::Variant {
-        tied: true,
-        clip: true,
-        dropout: 0.1,
-        n_layers: 4,
-        recompute: problem::Recompute::Nothing,
         update,
         padded_vocab_size,
-        precision: problem::Precision::Usual,
+        ..problem::Variant::USUAL
     }
 }
 
-type TestTrainer = Trainer<B, Gpt<B>>;
+pub type TestTrainer = Trainer<B, Gpt<B>>;
 
-fn trainer(variant: problem::Variant, chunks: usize, context: &ParallelContext) -> anyhow::Result<TestTrainer> {
+pub fn trainer(variant: problem::Variant, chunks: usize, context: &ParallelContext) -> anyhow::Result<TestTrainer> {
     let stages = problem::Stages {
         num_chunks: chunks,
         ..problem::Stages::default()
@@ -127,13 +122,13 @@ fn trainer(variant: problem::Variant, chunks: usize, context: &ParallelContext) 
     problem::trainer(variant, TOTAL_STEPS, &stages, context)
 }
 
-fn step(trainer: &mut TestTrainer, step: u64, context: &ParallelContext) -> anyhow::Result<[f64; 2]> {
+pub fn step(trainer: &mut TestTrainer, step: u64, context: &ParallelContext) -> anyhow::Result<[f64; 2]> {
     let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
     let result = trainer.step(&problem::micro_batches(step, data, data_size))?;
     Ok([result.loss, result.grad_norm])
 }
 
-fn writer(world: &World, folder: &Path) -> anyhow::Result<CheckpointWriter> {
+pub fn writer(world: &World, folder: &Path) -> anyhow::Result<CheckpointWriter> {
     let ranks: Vec<usize> = (0..world.world_size()).collect();
     let group = match world.world_size() {
         1 => ProcessGroup::single(),

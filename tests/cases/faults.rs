@@ -14,7 +14,7 @@ use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::{RankTime, StragglerReport};
 use libtest_mimic::{Failed, Trial};
 
-use super::problem::{self, Update, Variant};
+use super::problem::{self, Variant};
 use crate::harness::{Case, Job};
 
 /// How long a job may go on after a rank has died.
@@ -408,16 +408,7 @@ fn train(case: &Case, world: &World, kind: &str) -> anyhow::Result<()> {
     };
     let victim = case.setting::<usize>("victim").unwrap_or(1);
     let context = ParallelContext::connect(world, &config, &GroupOptions::default(), problem::SEED)?;
-    let variant = Variant {
-        tied: true,
-        clip: true,
-        dropout: 0.1,
-        n_layers: 4,
-        recompute: problem::Recompute::Nothing,
-        update: Update::Whole,
-        padded_vocab_size: problem::PADDED_VOCAB_SIZE,
-        precision: problem::Precision::Usual,
-    };
+    let variant = Variant::USUAL;
     let mut trainer = problem::trainer(variant, 50, &problem::Stages::one_chunk(), &context)?;
     let data = context.coordinates().data;
     let data_size = context.grid().data_parallel_size();

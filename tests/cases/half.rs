@@ -114,14 +114,9 @@ fn trainer(
     context: &ParallelContext,
 ) -> anyhow::Result<TestTrainer> {
     let variant = Variant {
-        tied: true,
-        clip: true,
-        dropout: 0.1,
-        n_layers: 4,
-        recompute: problem::Recompute::Nothing,
         update,
-        padded_vocab_size: problem::PADDED_VOCAB_SIZE,
         precision,
+        ..Variant::USUAL
     };
     let stages = problem::Stages {
         num_chunks,

@@ -5,8 +5,10 @@ mod comparison;
 mod faults;
 mod fixtures;
 mod half;
+mod huggingface;
 mod layers;
 mod layouts;
+mod memory;
 mod pipeline;
 mod plain_burn;
 mod problem;
@@ -32,6 +34,8 @@ pub fn trials() -> Vec<Trial> {
         sharded::trials(),
         checkpoints::trials(),
         half::trials(),
+        huggingface::trials(),
+        memory::trials(),
         ramp_up::trials(),
         layers::trials(),
         fixtures::trials(),
@@ -68,6 +72,8 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "layout" => layouts::run(case, world),
         "checkpoint" => checkpoints::run(case, world),
         "half" => half::run(case, world),
+        "huggingface" => huggingface::run(case, world),
+        "memory" => memory::run(case, world),
         "sharded" => sharded::run(case, world),
         "ramp_up" => ramp_up::run(case, world),
         "layer" => layers::run(case, world),

@@ -40,6 +40,20 @@ pub struct Variant {
     pub precision: Precision,
 }
 
+impl Variant {
+    /// Everything on, nothing unusual.
+    pub const USUAL: Self = Self {
+        tied: true,
+        clip: true,
+        dropout: 0.1,
+        n_layers: 4,
+        recompute: Recompute::Nothing,
+        update: Update::Whole,
+        padded_vocab_size: PADDED_VOCAB_SIZE,
+        precision: Precision::Usual,
+    };
+}
+
 /// In which numbers the model computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
@@ -201,6 +215,7 @@ pub fn trainer_of(
             .with_overlap_grad_reduce(variant.update != Update::ShardedInTurn),
         overlap_param_gather: variant.update != Update::ShardedInTurn,
         schedule: stages.schedule,
+        count_gradients: true,
         loss_scale: (variant.precision == Precision::Half(FloatDType::F16))
             .then_some(LossScaleConfig::Constant { loss_scale: 65536.0 }),
         ..TrainerOptions::default()
@@ -209,7 +224,7 @@ pub fn trainer_of(
 }
 
 /// A module with its parameters in another type, under the same identifiers.
-fn in_type<M: Module<B>>(module: M, dtype: FloatDType) -> M {
+pub fn in_type<M: Module<B>>(module: M, dtype: FloatDType) -> M {
     struct Cast(FloatDType);
     impl ModuleMapper<B> for Cast {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {

@@ -35,16 +35,7 @@ const GLOBAL_BATCH_SIZE: usize = 16;
 /// What the ramp-up comes to.
 const SIZES: [usize; 5] = [8, 8, 12, 16, 16];
 
-const VARIANT: problem::Variant = problem::Variant {
-    tied: true,
-    clip: true,
-    dropout: 0.1,
-    n_layers: 4,
-    recompute: problem::Recompute::Nothing,
-    update: problem::Update::Whole,
-    padded_vocab_size: problem::PADDED_VOCAB_SIZE,
-    precision: problem::Precision::Usual,
-};
+const VARIANT: problem::Variant = problem::Variant::USUAL;
 
 pub fn trials() -> Vec<Trial> {
     let layouts = [DP2, PP2, PP2V2].into_iter();

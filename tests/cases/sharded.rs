@@ -40,14 +40,8 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     for update in updates {
         let context = connect(case, world)?;
         let variant = problem::Variant {
-            tied: true,
-            clip: true,
-            dropout: 0.1,
-            n_layers: 4,
-            recompute: problem::Recompute::Nothing,
             update,
-            padded_vocab_size: problem::PADDED_VOCAB_SIZE,
-            precision: problem::Precision::Usual,
+            ..problem::Variant::USUAL
         };
         let mut trainer = problem::trainer(variant, STEPS, &problem::Stages::one_chunk(), &context)?;
         let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());

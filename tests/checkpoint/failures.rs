@@ -115,6 +115,24 @@ pub fn not_writable() -> Result<(), Failed> {
     Ok(())
 }
 
+pub fn two_folders() -> Result<(), Failed> {
+    let folder = TempDir::new()?;
+    let ended = run("two_folders", 2, folder.path())?;
+    let messages: Vec<&str> = ended.stdout.lines().collect();
+    expect(messages.len() == 2, &format!("{messages:#?}"))?;
+    for message in messages {
+        let words = [
+            "rank 1 does not find",
+            "which rank 0 has made: every rank must save to the same folder",
+        ];
+        expect_words(message, &words)?;
+    }
+    expect(
+        names(&folder.path().join("0"))? == [".lock"],
+        "the temporary folder is removed",
+    )
+}
+
 /// The trial, ignored aloud where nothing can be mounted.
 pub fn no_space_left() -> Trial {
     let problem = SmallDisk::mount(4).err();

@@ -59,6 +59,13 @@ fn play(case: &str, world: &World) -> Outcome {
             report(world, writer(world).err());
             Ok(())
         }
+        "two_folders" => {
+            let directory = directory().join(world.rank().to_string());
+            fs::create_dir(&directory)?;
+            let parts = arrays::parts(world.rank(), world.world_size(), 20);
+            report(world, writer_at(directory, world)?.save(20, parts, json!(null)).err());
+            Ok(())
+        }
         "not_writable" => {
             // Root may write everywhere.
             // SAFETY: the call takes a number and touches no memory of this process.
@@ -76,6 +83,10 @@ fn directory() -> PathBuf {
 }
 
 fn writer(world: &World) -> Result<CheckpointWriter, Box<dyn Error>> {
+    writer_at(directory(), world)
+}
+
+fn writer_at(directory: PathBuf, world: &World) -> Result<CheckpointWriter, Box<dyn Error>> {
     let ranks: Vec<usize> = (0..world.world_size()).collect();
     let group = ProcessGroup::connect(world, "checkpoint", &ranks, &GroupOptions::default())?;
     let options = CheckpointOptions {
@@ -83,7 +94,7 @@ fn writer(world: &World) -> Result<CheckpointWriter, Box<dyn Error>> {
         layout: json!({ "tensor": world.world_size() }),
         ..CheckpointOptions::default()
     };
-    Ok(CheckpointWriter::new(group, directory(), options)?)
+    Ok(CheckpointWriter::new(group, directory, options)?)
 }
 
 fn save(world: &World) -> Outcome {

@@ -36,6 +36,7 @@ mod tests;
 mod writer;
 
 pub use contents::{StoredArray, StoredFile, StoredPart};
+pub use convert::{UnshardedCheckpoint, WholeArray};
 pub use error::CheckpointError;
 pub use index::FORMAT_VERSION;
 pub use part::{ArrayData, ArrayPart};

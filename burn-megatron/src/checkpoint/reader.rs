@@ -28,7 +28,8 @@ pub struct ReadOptions {
 /// A complete checkpoint, open for reading.
 ///
 /// Shards are memory-mapped when they are first needed, and only the blocks (of 4 MiB) that a read touches are read;
-/// their checksums are compared before anything is returned. May be read from several threads.
+/// their checksums are compared before anything is returned. May be read from several threads, and while a run saves
+/// further checkpoints; not beyond the moment at which a run replaces or removes this very one.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,

@@ -21,6 +21,8 @@ use super::plan::{self, ShardPlan, Summary, plan_shard, shard_name};
 use super::shard::write_shard;
 use crate::collectives::ProcessGroup;
 
+const SHARED_FOLDER: &str = "every rank must save to the same folder of a shared file system";
+
 /// Where a rank saves to, and with whom.
 #[derive(Debug)]
 pub(super) struct Saver {
@@ -52,18 +54,22 @@ impl Saver {
         let draft = agree(&self.group, draft)?.map_err(failed)?;
         let folder = share(&self.group, draft.as_ref().map(|draft| draft.folder.name.as_str()))?;
 
-        let path = self.directory.join(folder).join(shard_name(rank));
+        let folder = self.directory.join(folder);
         let written = match shard.file_bytes {
             0 => Ok(Vec::new()),
-            // Each part is freed when it has been written.
-            _ => write_shard(&path, &shard, &specs, |number| {
-                Ok(std::mem::replace(
-                    &mut parts[number].data,
-                    Bytes::from_bytes_vec(Vec::new()),
-                ))
-            }),
+            _ if !folder.is_dir() => Err(Cause::Other(format!(
+                "rank {rank} does not find {}, which rank {} has made: {SHARED_FOLDER}",
+                folder.display(),
+                self.group.ranks()[0],
+            ))),
+            _ => {
+                // Each part is freed when it has been written.
+                let nothing = || Bytes::from_bytes_vec(Vec::new());
+                let data = |number: usize| Ok(std::mem::replace(&mut parts[number].data, nothing()));
+                let written = write_shard(&folder.join(shard_name(rank)), &shard, &specs, data);
+                written.map_err(|error| Cause::of(rank, error))
+            }
         };
-        let written = written.map_err(|error| Cause::of(rank, error));
         let blocks = agree(&self.group, written)?.map_err(failed)?;
 
         let blocks = gather(&self.group, blocks.into_iter().flat_map(u64::to_le_bytes).collect())?;
@@ -80,7 +86,7 @@ impl Saver {
             seconds = begun.elapsed().as_secs_f64(),
             "checkpoint saved"
         );
-        self.prune(iteration);
+        self.tidy(iteration);
         Ok(())
     }
 
@@ -137,8 +143,18 @@ impl Saver {
     }
 
     /// On rank 0: removes old checkpoints. That it cannot is no failure of the save: the next save tries again.
-    fn prune(&self, written: u64) {
-        if let (Some(held), Some(keep)) = (&self.held, self.keep)
+    fn tidy(&self, written: u64) {
+        let Some(held) = &self.held else { return };
+        match held.latest() {
+            Ok(Some(latest)) if latest > written => tracing::warn!(
+                written,
+                latest,
+                directory = %self.directory.display(),
+                "a checkpoint of a later iteration is there, from before: to load the latest is to load that one"
+            ),
+            _ => {}
+        }
+        if let Some(keep) = self.keep
             && let Err(error) = held.prune(keep, written)
         {
             tracing::warn!(%error, "an old checkpoint stays");
@@ -197,8 +213,7 @@ fn check_visible(folder: &Path, file: &StoredFile) -> Result<(), Cause> {
     match std::fs::metadata(&path) {
         Ok(metadata) if metadata.len() == file.bytes => Ok(()),
         found => Err(Cause::Other(format!(
-            "rank {} has written {}, {} bytes; rank 0 finds {}: every rank must save to the same folder of a shared file \
-             system",
+            "rank {} has written {}, {} bytes; rank 0 finds {}: {SHARED_FOLDER}",
             file.rank,
             path.display(),
             file.bytes,
@@ -207,5 +222,34 @@ fn check_visible(folder: &Path, file: &StoredFile) -> Result<(), Cause> {
                 |metadata| format!("{} bytes", metadata.len())
             ),
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_that_rank_0_does_not_see_is_named() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = StoredFile {
+            name: shard_name(3),
+            rank: 3,
+            bytes: 5,
+            blocks: Vec::new(),
+        };
+        let message = |outcome: Result<(), Cause>| format!("{:?}", outcome.unwrap_err());
+        let missing = message(check_visible(folder.path(), &file));
+        std::fs::write(folder.path().join(&file.name), "four").unwrap();
+        let short = message(check_visible(folder.path(), &file));
+        for (found, words) in [(missing, "No such file"), (short, "rank 0 finds 4 bytes")] {
+            assert!(found.contains(words) && found.contains("rank 3 has written"), "{found}");
+            assert!(
+                found.contains("rank_00003.safetensors, 5 bytes") && found.contains(SHARED_FOLDER),
+                "{found}"
+            );
+        }
+        std::fs::write(folder.path().join(&file.name), "fives").unwrap();
+        assert_eq!(check_visible(folder.path(), &file), Ok(()));
     }
 }

@@ -47,7 +47,8 @@ impl Default for CheckpointOptions {
 ///
 /// # Communication
 /// All calls are collective over the group, which should be the writer's own: an asynchronous save uses it from its own
-/// thread.
+/// thread. No array crosses ranks: each tells rank 0 what it stores, and its checksums. The ranks wait for the slowest
+/// disk, at most as long as [`World::timeout`](crate::launch::World::timeout).
 ///
 /// # Example
 /// ```

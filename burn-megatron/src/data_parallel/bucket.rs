@@ -159,9 +159,9 @@ mod tests {
             let mut covered: Vec<Vec<bool>> = layout.lengths().iter().map(|&len| vec![false; len]).collect();
             for (slot, &len) in layout.slots().iter().zip(&lengths) {
                 prop_assert_eq!(slot.len, len);
-                for element in slot.offset..slot.offset + len {
-                    prop_assert!(!covered[slot.bucket][element]);
-                    covered[slot.bucket][element] = true;
+                for is_covered in &mut covered[slot.bucket][slot.offset..slot.offset + len] {
+                    prop_assert!(!*is_covered);
+                    *is_covered = true;
                 }
             }
             prop_assert!(covered.iter().flatten().all(|&c| c));

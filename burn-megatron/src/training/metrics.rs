@@ -21,6 +21,12 @@ pub struct StepMetrics {
     pub loss_scale: f64,
     /// Whether a gradient was not finite, so that the step changed nothing but the loss scale.
     pub is_skipped: bool,
+    /// Elements of the gradient of the whole model that are zero, where they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_zeros_in_grad: Option<u64>,
+    /// Elements of the gradient of the whole model that are infinite or not a number, where they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_non_finite_in_grad: Option<u64>,
     /// Tokens of the global batch over the step's time.
     pub tokens_per_second: f64,
     /// The step's time, the slowest rank's waiting included.

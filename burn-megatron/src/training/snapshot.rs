@@ -87,7 +87,7 @@ where
         let piece = optimizer.piece(entry.number);
         let stored = module.stored_piece(entry);
         let part = |name: String, tensor: Tensor<A::InnerBackend, 1>, first: usize| {
-            let data = tensor.slice([stored.start - first..stored.end - first]).into_data();
+            let data = tensor.slice(stored.start - first..stored.end - first).into_data();
             ArrayPart {
                 name,
                 placement: entry.placement.clone(),

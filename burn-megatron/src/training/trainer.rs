@@ -17,7 +17,9 @@ use crate::checkpoint::{ArrayPart, Checkpoint};
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
-use crate::data_parallel::{DataParallelConfig, DataParallelError, DistributedDataParallel, ReducedGradients};
+use crate::data_parallel::{
+    DataParallelConfig, DataParallelError, DistributedDataParallel, GradientCounts, ReducedGradients,
+};
 use crate::mutants::{self, Mutant};
 use crate::optimizer::{
     AdamW, LossScaleConfig, LossScaleError, LossScaler, LossScalerState, OptimizerError, ShardedOptimizer,
@@ -96,6 +98,8 @@ pub struct StepResult {
     pub loss_scale: f64,
     /// Whether a gradient was not finite, so that nothing was changed but the loss scale.
     pub is_skipped: bool,
+    /// Elements of the gradient that are zero or not finite, where they are counted.
+    pub gradient_counts: Option<GradientCounts>,
 }
 
 /// How far training has come.
@@ -122,6 +126,8 @@ pub struct TrainerOptions {
     pub schedule: Option<ScheduleKind>,
     /// What the loss is multiplied by for the backward pass: for parameters in f16. Not at all if not given.
     pub loss_scale: Option<LossScaleConfig>,
+    /// Whether the elements of the gradient that are zero or not finite are counted in each step.
+    pub count_gradients: bool,
     /// Where what this rank does is recorded, while it is on.
     pub timeline: Timeline,
 }
@@ -133,6 +139,7 @@ impl Default for TrainerOptions {
             overlap_param_gather: true,
             schedule: None,
             loss_scale: None,
+            count_gradients: false,
             timeline: Timeline::default(),
         }
     }
@@ -152,6 +159,7 @@ pub struct Trainer<B: PipelineBackend, M: AutodiffModule<B>> {
     /// What `executor` is made of, but for the number of micro-batches.
     stages: ScheduleConfig,
     timeline: Timeline,
+    count_gradients: bool,
     config: TrainingConfig,
     context: ParallelContext,
     device: B::Device,
@@ -202,6 +210,7 @@ where
             stages,
             batch_sizes,
             timeline: options.timeline,
+            count_gradients: options.count_gradients,
             ddp,
             optimizer,
             schedule: config.learning_rate_schedule().map_err(TrainingConfigError::from)?,
@@ -307,7 +316,7 @@ where
     /// That of the model, forward and backward, and between its stages; gradients as
     /// [`DistributedDataParallel::backward`] and [`DistributedDataParallel::gradients`]; two all-reduces of one number
     /// over the data-parallel group, one over the pipeline group, and those of
-    /// [`ReducedGradients::global_norm`]; with loss scaling one of one number over the world; that of
+    /// [`ReducedGradients::global_norm`]; where gradients are counted that of [`ReducedGradients::counts`]; with loss scaling one of one number over the world; that of
     /// [`ShardedOptimizer::step`]. Where a step has another number of micro-batches than the one before, an all-gather of
     /// one number over the pipeline group.
     ///
@@ -351,16 +360,20 @@ where
         let timeline = self.timeline.clone();
         let label = TimelineLabel::default();
         let mut loss = [local_loss];
-        let (mut gradients, grad_norm) = timeline.measure(Activity::Reduction, label, || {
+        let (mut gradients, grad_norm, gradient_counts) = timeline.measure(Activity::Reduction, label, || {
             let mut gradients = self.ddp.gradients()?;
             if loss_scale != 1.0 {
                 gradients.scale(1.0 / loss_scale);
             }
             let norm = gradients.global_norm(&self.context)?;
+            let counts = match self.count_gradients {
+                true => Some(gradients.counts(&self.context)?),
+                false => None,
+            };
             self.context.data_group().all_reduce(&mut loss, ReduceOp::Sum)?;
             // Only the last stage has one.
             self.context.pipeline_group().all_reduce(&mut loss, ReduceOp::Sum)?;
-            Ok::<_, TrainingError>((gradients, norm))
+            Ok::<_, TrainingError>((gradients, norm, counts))
         })?;
         let result = StepResult {
             loss: loss[0] / tokens,
@@ -368,6 +381,7 @@ where
             learning_rate: self.schedule.learning_rate(self.schedule_samples),
             loss_scale,
             is_skipped: self.is_skipped(grad_norm)?,
+            gradient_counts,
         };
         if !result.is_skipped {
             self.check_finite("loss", result.loss, &gradients)?;

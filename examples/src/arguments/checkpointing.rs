@@ -32,6 +32,9 @@ pub struct CheckpointArguments {
     /// Go on with a checkpoint although the text, the sequence length, the seed or the number of samples has changed
     #[arg(long, requires = "load")]
     pub allow_data_change: bool,
+    /// Go on with the schedules of learning rate and weight decay that the flags say, not those of the checkpoint
+    #[arg(long, alias = "override-opt_param-scheduler", requires = "load")]
+    pub override_opt_param_scheduler: bool,
 }
 
 impl CheckpointArguments {

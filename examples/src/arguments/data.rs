@@ -18,7 +18,10 @@ pub struct DataArguments {
 }
 
 /// Parses a number of bytes, with or without a unit.
-fn parse_size(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// Says what is wrong with the text.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -37,7 +40,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .parse()
         .map_err(|_| format!("{digits:?} is not a whole number"))?;
     match number.checked_mul(factor) {
-        Some(0) => Err("the limit must be at least one byte".to_owned()),
+        Some(0) => Err("expected at least one byte".to_owned()),
         Some(bytes) => Ok(bytes),
         None => Err(format!("{text} is more than 2^64 bytes")),
     }

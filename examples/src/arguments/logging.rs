@@ -25,6 +25,9 @@ pub struct LoggingArguments {
     /// Write one JSON object per step to this file
     #[arg(long, value_name = "PATH")]
     pub log_jsonl: Option<PathBuf>,
+    /// Count the elements of the gradient that are zero, and those that are not finite, for --log-jsonl
+    #[arg(long, requires = "log_jsonl")]
+    pub log_num_zeros_in_grad: bool,
     /// Tell each rank's time in compute and in waiting with each line, and name the slowest
     #[arg(long)]
     pub log_stragglers: bool,

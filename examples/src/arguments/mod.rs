@@ -29,7 +29,7 @@ use models::gpt::MemorySetting;
 
 use crate::progress::bytes;
 pub use checkpointing::CheckpointArguments;
-pub use data::DataArguments;
+pub use data::{DataArguments, parse_size};
 pub use learning_rate::{DecayStyle, LearningRateArguments, WsdDecayStyle};
 pub use logging::LoggingArguments;
 pub use model::ModelArguments;

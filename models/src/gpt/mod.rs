@@ -3,6 +3,7 @@
 //! Parameter names are those of Hugging Face's GPT-2 (`wte.weight`, `h.0.attn.c_attn.weight`, …).
 
 mod config;
+pub mod huggingface;
 mod memory;
 mod model;
 mod recompute;

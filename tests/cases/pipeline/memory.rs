@@ -14,7 +14,7 @@ use models::gpt::{Gpt, GptConfig, LayerRecompute};
 use super::nets::mean;
 use super::{Check, PP2, PP2V2, PP4, Run};
 use crate::cases::B;
-use crate::cases::problem::{self, Recompute, Stages, Update, Variant};
+use crate::cases::problem::{self, Recompute, Stages, Variant};
 
 pub const CHECKS: &[Check] = &[
     Check {
@@ -62,14 +62,8 @@ fn flat_recomputed(run: &Run) -> anyhow::Result<()> {
 
 fn flat_with(run: &Run, recompute: Recompute) -> anyhow::Result<()> {
     let variant = Variant {
-        tied: true,
-        clip: true,
-        dropout: 0.1,
-        n_layers: 4,
         recompute,
-        update: Update::Whole,
-        padded_vocab_size: problem::PADDED_VOCAB_SIZE,
-        precision: problem::Precision::Usual,
+        ..Variant::USUAL
     };
     let stages = Stages {
         num_chunks: run.num_chunks,

@@ -6,7 +6,7 @@ use anyhow::ensure;
 
 use super::{Check, PP1, PP2, PP2V2, Run};
 use crate::cases::comparison::connect;
-use crate::cases::problem::{self, Recompute, Stages, Update, Variant};
+use crate::cases::problem::{self, Recompute, Stages, Variant};
 use crate::cases::wrapper::nets::named;
 
 pub const CHECKS: &[Check] = &[Check {
@@ -39,14 +39,8 @@ fn same_bits(run: &Run) -> anyhow::Result<()> {
 
 fn trace(run: &Run, stages: &Stages, recompute: Recompute) -> anyhow::Result<Trace> {
     let variant = Variant {
-        tied: true,
-        clip: true,
-        dropout: 0.1,
-        n_layers: 4,
         recompute,
-        update: Update::Whole,
-        padded_vocab_size: problem::PADDED_VOCAB_SIZE,
-        precision: problem::Precision::Usual,
+        ..Variant::USUAL
     };
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let mut trainer = problem::trainer(variant, STEPS, stages, &connect(run.case, run.world)?)?;

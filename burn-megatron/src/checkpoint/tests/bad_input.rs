@@ -10,7 +10,7 @@ use super::*;
 
 /// A checkpoint of two ranks: an embedding of 10 rows by rows, and a bias of rank 0.
 fn sample() -> (TempDir, PathBuf) {
-    let folder = TempDir::new().unwrap();
+    let folder = in_memory();
     let embedding = |index| whole("model.embedding.weight", Placement::shard(&[10, 4], 0, index, 2));
     let ranks = [
         vec![embedding(0), whole("model.norm.bias", Placement::whole([4]))],

@@ -2,7 +2,6 @@
 
 use proptest::prelude::*;
 use proptest::sample::Index as Pick;
-use tempfile::TempDir;
 
 use super::*;
 
@@ -150,7 +149,7 @@ proptest! {
 fn a_file_of_many_blocks_is_read_block_by_block() {
     // 3 million elements of 4 bytes: three blocks, of which the last is read when the first is broken.
     let shape = [3000, 1000];
-    let folder = TempDir::new().unwrap();
+    let folder = in_memory();
     let ranks = [0, 1].map(|index| vec![whole("a", Placement::shard(&shape, 1, index, 2))]);
     let checkpoint = write(folder.path(), &ranks);
     checkpoint.verify().unwrap();
@@ -172,7 +171,7 @@ fn a_file_of_many_blocks_is_read_block_by_block() {
 
 #[test]
 fn a_file_has_the_shapes_of_whole_boxes() {
-    let folder = TempDir::new().unwrap();
+    let folder = in_memory();
     let padded = Placement::new([5, 3], [4, 0], [4, 3]);
     let ranks = [
         vec![

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use burn::tensor::{Bytes, DType};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::checksum::BLOCK_BYTES;
 use super::folder::SaveDirectory;
@@ -19,6 +20,11 @@ use super::plan::{join, plan_shard, shard_name};
 use super::shard::write_shard;
 use super::*;
 use crate::parameters::Placement;
+
+/// A folder that costs no disk: most of the time of a save goes into waiting for it.
+fn in_memory() -> TempDir {
+    TempDir::new_in("/dev/shm").unwrap()
+}
 
 /// The elements of a logical array that tell where they are: bit patterns, to be compared exactly.
 fn element(logical: usize) -> u64 {

@@ -4,7 +4,6 @@ use std::fs;
 use std::time::Instant;
 
 use serde_json::json;
-use tempfile::TempDir;
 
 use super::*;
 use crate::collectives::ProcessGroup;

@@ -50,6 +50,15 @@ impl fmt::Display for StoreAddress {
     }
 }
 
+/// What a refused connection means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    /// That the store may listen later.
+    Later,
+    /// That it has ended.
+    Final,
+}
+
 /// A connection whose handshake is over.
 #[derive(Debug)]
 pub(in crate::launch) struct StoreConnection {
@@ -73,12 +82,27 @@ impl StoreConnection {
         address: &StoreAddress,
         timeout: Duration,
     ) -> Result<StoreConnection, LaunchError> {
+        Self::connect_to(address, timeout, Refused::Later)
+    }
+
+    /// Makes a further connection to a store that was reached before: one that refuses it has ended.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), but at once where nothing listens any more.
+    pub(in crate::launch) fn connect_again(
+        address: &StoreAddress,
+        timeout: Duration,
+    ) -> Result<StoreConnection, LaunchError> {
+        Self::connect_to(address, timeout, Refused::Final)
+    }
+
+    fn connect_to(address: &StoreAddress, timeout: Duration, refused: Refused) -> Result<StoreConnection, LaunchError> {
         let start = Instant::now();
         let deadline = deadline_after(timeout);
         let (mut pause, longest_pause) = PAUSES;
         let mut resolver = Resolver::new(&address.host, address.port);
         loop {
-            let reason = match attempt(&mut resolver, &address.token, deadline) {
+            let (is_over, reason) = match attempt(&mut resolver, &address.token, deadline) {
                 Ok(stream) => {
                     return Ok(StoreConnection {
                         stream: Arc::new(stream),
@@ -95,13 +119,17 @@ impl StoreConnection {
                         address: address.to_string(),
                     });
                 }
-                Err(HandshakeError::Broken(error)) => match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer".into(),
-                    _ => error.to_string(),
-                },
+                Err(HandshakeError::Broken(error)) => {
+                    let is_over = refused == Refused::Final && error.kind() == io::ErrorKind::ConnectionRefused;
+                    let reason = match error.kind() {
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer".into(),
+                        _ => error.to_string(),
+                    };
+                    (is_over, reason)
+                }
             };
             let left = deadline.saturating_duration_since(Instant::now());
-            if left <= pause {
+            if is_over || left <= pause {
                 let waited = timeout.min(start.elapsed().max(Duration::from_millis(1)));
                 return Err(LaunchError::Unreachable {
                     address: address.to_string(),
@@ -284,12 +312,22 @@ pub(super) fn reach(
         let part = time_left(deadline)? / (addresses.len() - index) as u32;
         match greet(address, token, deadline_after(part)) {
             Ok(stream) => return Ok(stream),
-            // Something that answers and is not the store says more than what does not answer.
-            Err(error) if matches!(failed, HandshakeError::Broken(_)) => failed = error,
+            Err(error) if weight(&error) >= weight(&failed) => failed = error,
             Err(_) => {}
         }
     }
     Err(failed)
+}
+
+/// How much an address says of the store: something else that answers there more than one which does not answer, and that
+/// more than one where nothing listens.
+fn weight(error: &HandshakeError) -> u8 {
+    use io::ErrorKind::{ConnectionRefused, NotFound};
+    match error {
+        HandshakeError::Broken(error) if matches!(error.kind(), ConnectionRefused | NotFound) => 0,
+        HandshakeError::Broken(_) => 1,
+        HandshakeError::NotAStore | HandshakeError::TokenRefused => 2,
+    }
 }
 
 /// Connects to one address, and proves that both ends know the token.

@@ -21,6 +21,9 @@ use super::table::{TableError, check_entry};
 /// Longest handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
+/// Longest time for an answer to be taken by who has asked; clients wait for half of it.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
 /// Longest time to tell a silent rank that it was given up.
 const LAST_WORD_LIMIT: Duration = Duration::from_millis(100);
 
@@ -60,7 +63,7 @@ pub(super) async fn answer_requests(
             } => {
                 return match job.register(rank, world_size, &host) {
                     Ok(()) => stand_for_life(reader, writer, job, rank, timeout).await,
-                    Err(refusal) => writer.write_all(&refusal.to_frame()).await,
+                    Err(refusal) => answer(writer, &refusal.to_frame()).await,
                 };
             }
             Request::Watch {
@@ -70,7 +73,7 @@ pub(super) async fn answer_requests(
                 ranks,
             } => {
                 if let Err(refusal) = job.launcher_came(node_rank, world_size, &host, ranks) {
-                    return writer.write_all(&refusal.to_frame()).await;
+                    return answer(writer, &refusal.to_frame()).await;
                 }
                 let result = stand_for_launcher(reader, writer, job, node_rank).await;
                 match &result {
@@ -102,7 +105,7 @@ pub(super) async fn answer_requests(
                 Reply::Done.to_frame()
             }
         };
-        writer.write_all(&frame).await?;
+        answer(writer, &frame).await?;
     }
 }
 
@@ -238,7 +241,7 @@ async fn live(
                     return Err(io::ErrorKind::InvalidData.into());
                 };
                 job.left(rank);
-                return writer.write_all(&Reply::Done.to_frame()).await;
+                return tell(writer, &Reply::Done, job, Life::Rank(rank)).await;
             }
             () = heartbeat.notified() => Reply::Heard,
             hosts = value_of(&mut roster), if roster_due => {
@@ -254,7 +257,7 @@ async fn live(
                 (roster_due, failure_due) = (false, false);
                 Reply::Missing(job.rendezvous_timed_out(rendezvous_timeout))
             }
-            () = until_set(&mut closing) => return writer.write_all(&Reply::Closing.to_frame()).await,
+            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, Life::Rank(rank)).await,
             // Begins anew with whatever happens: a piece of time counts as silent when nothing came in all of it.
             () = sleep(job.listening_time(Life::Rank(rank))) => {
                 if job.nothing_heard(Life::Rank(rank)) {
@@ -263,8 +266,32 @@ async fn live(
                 continue;
             }
         };
-        writer.write_all(&reply.to_frame()).await?;
+        tell(writer, &reply, job, Life::Rank(rank)).await?;
     }
+}
+
+/// Sends a reply to a rank or a launcher. One that takes nothing for as long as it may say nothing counts as silent.
+async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, life: Life) -> io::Result<()> {
+    let frame = reply.to_frame();
+    // One future until the end: a message that is cut off would make nonsense of the next.
+    let mut sending = pin!(answer(writer, &frame));
+    loop {
+        tokio::select! {
+            biased;
+            sent = &mut sending => return sent,
+            () = sleep(job.listening_time(life)) => {
+                if job.nothing_heard(life) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+        }
+    }
+}
+
+/// Sends the answer to a request.
+async fn answer(writer: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> io::Result<()> {
+    let sent = timeout(ANSWER_LIMIT, writer.write_all(frame)).await;
+    sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Stands for the launcher of a further node: sends it the first failure if one comes, and answers its heartbeats, until
@@ -277,7 +304,7 @@ async fn stand_for_launcher(
 ) -> io::Result<()> {
     let life = Life::Launcher(node_rank);
     let job_id = job.job_id.clone();
-    writer.write_all(&Reply::Welcome { job_id }.to_frame()).await?;
+    answer(writer, &Reply::Welcome { job_id }.to_frame()).await?;
     let mut failure = job.failure.subscribe();
     let mut closing = job.closing.subscribe();
     let mut failure_due = true;
@@ -290,7 +317,7 @@ async fn stand_for_launcher(
         let reply = tokio::select! {
             biased;
             farewell = &mut farewell => return match farewell? {
-                Request::Goodbye => writer.write_all(&Reply::Done.to_frame()).await,
+                Request::Goodbye => tell(writer, &Reply::Done, job, life).await,
                 _ => Err(io::ErrorKind::InvalidData.into()),
             },
             () = heartbeat.notified() => Reply::Heard,
@@ -298,7 +325,7 @@ async fn stand_for_launcher(
                 failure_due = false;
                 Reply::Failed(first)
             }
-            () = until_set(&mut closing) => return writer.write_all(&Reply::Closing.to_frame()).await,
+            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, life).await,
             () = sleep(job.listening_time(life)) => {
                 // Ranks that have come speak for themselves, and need no launcher to go on.
                 if job.nothing_heard(life) {
@@ -307,6 +334,57 @@ async fn stand_for_launcher(
                 continue;
             }
         };
-        writer.write_all(&reply.to_frame()).await?;
+        tell(writer, &reply, job, life).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+
+    use super::*;
+    use crate::launch::identity::JobToken;
+
+    #[test]
+    fn rank_that_takes_no_answer_counts_as_silent() {
+        let job = Job::new(1, "0123456789abcdef".into(), JobToken::from_text("token"), None);
+        let hello = Request::Hello {
+            rank: 0,
+            world_size: 1,
+            host: "node0/boot".into(),
+            timeout: Duration::from_secs(20),
+        };
+        let heartbeat = Request::Heartbeat {
+            limit: Duration::from_millis(300),
+            progress: "trains".into(),
+        };
+        let talk = async {
+            // Of the answers to heartbeats, a few fit.
+            let (mut ours, theirs) = duplex(16);
+            let (mut their_reader, mut their_writer) = tokio::io::split(theirs);
+            let talks = async {
+                ours.write_all(&hello.to_frame()).await.unwrap();
+                assert!(matches!(read_body_async(&mut ours).await, Ok(roster) if !roster.is_empty()));
+                loop {
+                    ours.write_all(&heartbeat.to_frame()).await.unwrap();
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::select! {
+                served = answer_requests(&mut their_reader, &mut their_writer, &job) => served,
+                () = talks => unreachable!("it talks on"),
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let served = runtime.block_on(async { timeout(Duration::from_secs(20), talk).await });
+        assert_eq!(
+            served.expect("it ends in time").unwrap_err().kind(),
+            io::ErrorKind::TimedOut
+        );
+        let failure = job.failure.borrow().clone().unwrap();
+        assert!(failure.what.starts_with("is silent"), "{failure}");
     }
 }

@@ -365,7 +365,7 @@ impl Store {
         let kept = lock(idle).pop();
         let mut connection = match kept {
             Some(connection) => connection,
-            None => StoreConnection::connect(address, timeout.min(CONNECT_LIMIT)).map_err(|error| {
+            None => StoreConnection::connect_again(address, timeout.min(CONNECT_LIMIT)).map_err(|error| {
                 // A store that was there and cannot be reached is lost: say in which operation.
                 match error {
                     LaunchError::Unreachable {

@@ -613,3 +613,14 @@ fn store_that_does_not_answer_is_lost_within_the_timeout_of_the_world() {
     let error = store.set("a", b"1").unwrap_err().to_string();
     assert!(error.ends_with("it has not answered this rank's heartbeats"), "{error}");
 }
+
+#[test]
+fn store_that_has_ended_is_lost_at_once() {
+    let (server, address) = start(1);
+    let store = Store::remote(address, LONG);
+    drop(server);
+    let begin = Instant::now();
+    let error = store.set("a", b"1").unwrap_err().to_string();
+    assert!(begin.elapsed() < SECOND, "{:?}", begin.elapsed());
+    assert!(error.contains("during set \"a\": no connection within"), "{error}");
+}

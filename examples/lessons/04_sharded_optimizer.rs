@@ -1,0 +1,162 @@
+//! Lesson 4: share out the optimizer's state of a burn model, save the run, and go on with another number of ranks.
+//!
+//! ```text
+//! cargo run --release --example 04_sharded_optimizer -- --save run                    # one rank, 40 steps
+//! cargo run --release --example 04_sharded_optimizer -- --load run --world-size 2     # two go on to step 60
+//! cargo run --release --example 04_sharded_optimizer -- --world-size 2                # 60 steps at once: the same losses
+//! cargo run --release --example checkpoint -- inspect run
+//! ```
+//!
+//! The model and its data are those of lesson 1. What is new against it is marked with a number: four places.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use burn::backend::Autodiff;
+use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::nn::{Linear, LinearConfig, Relu};
+use burn::optim::AdamWConfig;
+use burn::prelude::*;
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::checkpoint::{Checkpoint, CheckpointOptions, CheckpointWriter};
+use burn_megatron::collectives::{GroupOptions, ReduceOp};
+use burn_megatron::context::ParallelContext;
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
+use burn_megatron::launch::{JoinOptions, Launcher, Role, World, enter, report_and_exit};
+use burn_megatron::optimizer::ShardedOptimizer;
+use burn_megatron::topology::ParallelConfig;
+use burn_megatron::training::{restore, snapshot};
+use clap::Parser;
+
+type B = Autodiff<Flex>;
+
+const IMAGE_SIZE: usize = 8;
+const STEPS: usize = 60;
+/// A run that saves ends here, and another goes on.
+const SAVED_STEP: usize = 40;
+const GLOBAL_BATCH: usize = 64;
+const LEARNING_RATE: f64 = 3e-3;
+
+/// A small convolutional classifier, plain burn.
+#[derive(Module, Debug)]
+struct Classifier<B: Backend> {
+    conv: Conv2d<B>,
+    activation: Relu,
+    output: Linear<B>,
+}
+
+impl<B: Backend> Classifier<B> {
+    fn new(device: &B::Device) -> Self {
+        Self {
+            conv: Conv2dConfig::new([1, 8], [3, 3]).init(device),
+            activation: Relu::new(),
+            output: LinearConfig::new(8 * (IMAGE_SIZE - 2) * (IMAGE_SIZE - 2), 4).init(device),
+        }
+    }
+
+    fn loss(&self, images: Tensor<B, 4>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+        let features = self.activation.forward(self.conv.forward(images)).flatten(1, 3);
+        CrossEntropyLossConfig::new()
+            .init(&labels.device())
+            .forward(self.output.forward(features), labels)
+    }
+}
+
+/// Trains a small burn model on one rank or on several, with each rank holding its share of the optimizer's state.
+#[derive(Parser)]
+struct Arguments {
+    /// Ranks that share each batch, and the optimizer's state
+    #[arg(long, default_value_t = 1)]
+    world_size: usize,
+    /// Stop at step 40 and save to this folder
+    #[arg(long)]
+    save: Option<PathBuf>,
+    /// Go on from the latest checkpoint of this folder
+    #[arg(long)]
+    load: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let world_size = arguments.world_size;
+    anyhow::ensure!(
+        world_size > 0 && GLOBAL_BATCH.is_multiple_of(world_size),
+        "--world-size must divide the {GLOBAL_BATCH} images of a batch, got {world_size}"
+    );
+    match enter(Launcher::new(world_size), &JoinOptions::default())? {
+        Role::Launched(summary) => Ok(summary.into()),
+        Role::Rank(world) => match train(&world, &arguments) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(error) => report_and_exit(&world, error.as_ref()),
+        },
+    }
+}
+
+fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
+    let device = FlexDevice;
+    let context = ParallelContext::connect(world, &ParallelConfig::default(), &GroupOptions::default(), 0)?;
+    let ranks = context.data_group();
+
+    B::seed(&device, 1);
+    let model = Classifier::<B>::new(&device);
+    // (1) Each rank gets the sums of its share of the gradients only.
+    let config = DataParallelConfig::new().with_shard_gradients(true);
+    let mut model = DistributedDataParallel::<B, _>::new(model, &context, config)?;
+    // (2) The same AdamW as in lesson 1, over this rank's share.
+    let mut optimizer = ShardedOptimizer::new(&model, AdamWConfig::new().build());
+
+    // (3) Parameters and the optimizer's state, as any number of ranks has saved them.
+    let mut done = 0;
+    if let Some(folder) = &arguments.load {
+        let checkpoint = Checkpoint::find(folder)?;
+        restore(&checkpoint, &mut model, &mut optimizer, &context, true)?;
+        done = checkpoint.iteration() as usize;
+    }
+    let last = if arguments.save.is_some() { SAVED_STEP } else { STEPS };
+    for step in done + 1..=last {
+        let share = GLOBAL_BATCH / ranks.size();
+        let first = step * GLOBAL_BATCH + ranks.rank() * share;
+        let (images, labels) = batch(first, share, &device);
+        let loss = model.backward(StepPart::Last, |model| model.loss(images, labels))?;
+        let gradients = model.gradients()?;
+        optimizer.step(LEARNING_RATE, &mut model, gradients)?;
+
+        let mut mean = [loss.into_scalar()];
+        ranks.all_reduce(&mut mean, ReduceOp::Mean)?;
+        if world.rank() == 0 && step.is_multiple_of(10) {
+            println!("step {step:3} | loss {:.4}", mean[0]);
+        }
+    }
+    // (4) All ranks write at once; the folder of a step is whole, or is not there.
+    if let Some(folder) = &arguments.save {
+        let mut writer = CheckpointWriter::new(context.world_group().clone(), folder, CheckpointOptions::default())?;
+        let state = serde_json::json!({ "lesson": 4 });
+        writer.save(last as u64, snapshot(&model, &optimizer, &context), state)?;
+        if world.rank() == 0 {
+            println!("saved step {last} to {}", folder.display());
+        }
+    }
+    model.check_replicas()?;
+    Ok(())
+}
+
+/// Images of noise with a bright spot in one of four quarters, by number: the label is the quarter.
+fn batch(first: usize, count: usize, device: &FlexDevice) -> (Tensor<B, 4>, Tensor<B, 1, Int>) {
+    let mut pixels = vec![0.0; count * IMAGE_SIZE * IMAGE_SIZE];
+    let mut labels = Vec::with_capacity(count);
+    for (number, image) in (first..).zip(pixels.chunks_exact_mut(IMAGE_SIZE * IMAGE_SIZE)) {
+        let noise = burn_megatron::random::RandomStream::new(7, &format!("image {number}"));
+        noise.fill_normal(0, 1.0, image);
+        let mut place = [0.0; 2];
+        noise.fill_uniform(1000, (IMAGE_SIZE / 2) as f64, &mut place);
+        let [x, y] = place.map(|p| (p + IMAGE_SIZE as f64 / 2.0) as usize);
+        image[y * IMAGE_SIZE + x] += 6.0;
+        labels.push((2 * (y / (IMAGE_SIZE / 2)) + x / (IMAGE_SIZE / 2)) as i32);
+    }
+    let images = TensorData::new(pixels, [count, 1, IMAGE_SIZE, IMAGE_SIZE]);
+    (
+        Tensor::from_data(images, (device, burn::tensor::DType::F32)),
+        Tensor::from_data(TensorData::new(labels, [count]), device),
+    )
+}

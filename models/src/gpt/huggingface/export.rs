@@ -1,0 +1,202 @@
+//! [`export`]: a checkpoint of any layout as Hugging Face's `config.json` and safetensors files.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::Path;
+
+use burn::tensor::{DType, TensorData};
+use burn_megatron::checkpoint::Checkpoint;
+use burn_megatron::parameters::Placement;
+use burn_megatron::topology::ParallelConfig;
+use burn_megatron::training::MODEL as MODEL_ARRAYS;
+use safetensors::tensor::Dtype;
+use serde_json::Value;
+
+use super::config::written_config;
+use super::names::{Parameter, parameters};
+use super::place::{Place, write_file};
+use super::shards::{Shard, index, plan_shards};
+use super::{CONFIG_NAME, HuggingFaceError};
+use crate::gpt::GptConfig;
+
+/// The largest file by default, as in transformers 4.
+const DEFAULT_MAX_SHARD_BYTES: u64 = 5_000_000_000;
+
+/// How a checkpoint is exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// The type of the numbers.
+    pub dtype: ExportType,
+    /// The bytes of tensors in a file. Where they are more than this, there are several files and an index of them; a
+    /// tensor that has more is in a file of its own.
+    pub max_shard_bytes: u64,
+}
+
+impl Default for ExportOptions {
+    /// f32, in files of 5 GB.
+    fn default() -> Self {
+        Self {
+            dtype: ExportType::default(),
+            max_shard_bytes: DEFAULT_MAX_SHARD_BYTES,
+        }
+    }
+}
+
+/// The type of an export's numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExportType {
+    /// 32 bits: what a checkpoint has, unless it was trained in f64.
+    #[default]
+    F32,
+    /// 16 bits with the range of f32.
+    Bf16,
+    /// 16 bits up to 65504.
+    F16,
+}
+
+impl ExportType {
+    pub(super) fn burn(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::Bf16 => DType::BF16,
+            Self::F16 => DType::F16,
+        }
+    }
+
+    pub(super) fn safetensors(self) -> Dtype {
+        match self {
+            Self::F32 => Dtype::F32,
+            Self::Bf16 => Dtype::BF16,
+            Self::F16 => Dtype::F16,
+        }
+    }
+
+    fn pytorch(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::Bf16 => "bfloat16",
+            Self::F16 => "float16",
+        }
+    }
+}
+
+/// Writes the parameters of a checkpoint, which are those of a model of `config`, as a folder that transformers'
+/// `GPT2LMHeadModel.from_pretrained` takes.
+///
+/// The folder is there whole, on the disk, or not at all. One parameter at a time is in memory.
+///
+/// # Errors
+/// `output` is there and not empty, or cannot be written; the checkpoint is of another model, altered, or cannot be read; a
+/// number is too large for the type.
+pub fn export(
+    checkpoint: &Checkpoint,
+    config: &GptConfig,
+    output: impl AsRef<Path>,
+    options: &ExportOptions,
+) -> Result<(), HuggingFaceError> {
+    let (output, dtype) = (output.as_ref(), options.dtype);
+    let shards = plan_shards(check(checkpoint, config)?, dtype, options.max_shard_bytes);
+    let place = Place::find(output)?;
+    let draft = place.draft()?;
+    write_json(
+        &draft.path().join(CONFIG_NAME),
+        &written_config(config, dtype.pytorch()),
+    )?;
+    for shard in &shards {
+        write_shard(checkpoint, shard, &draft.path().join(&shard.name), dtype)?;
+    }
+    if let Some((name, index)) = index(&shards, dtype) {
+        write_json(&draft.path().join(name), &index)?;
+    }
+    place.commit(draft)
+}
+
+fn write_json(path: &Path, value: &Value) -> Result<(), HuggingFaceError> {
+    let text = format!("{value:#}\n");
+    write_file(path, |file| {
+        let written = file.write_all(text.as_bytes());
+        written.map_err(HuggingFaceError::file("write", path))
+    })
+}
+
+fn write_shard(checkpoint: &Checkpoint, shard: &Shard, path: &Path, dtype: ExportType) -> Result<(), HuggingFaceError> {
+    let header = shard.header(dtype);
+    let header = header.map_err(|what| HuggingFaceError::broken(path, what))?;
+    write_file(path, |file| {
+        let refused = |error| HuggingFaceError::file("write", path)(error);
+        file.write_all(&header).map_err(refused)?;
+        for parameter in &shard.parameters {
+            let data = read_as(checkpoint, parameter, dtype)?;
+            file.write_all(data.as_bytes()).map_err(refused)?;
+        }
+        Ok(())
+    })
+}
+
+/// Returns the model's parameters, which the checkpoint has, and no other.
+fn check(checkpoint: &Checkpoint, config: &GptConfig) -> Result<Vec<Parameter>, HuggingFaceError> {
+    let path = || checkpoint.path().to_owned();
+    let is_valid = config.validate(&ParallelConfig::default());
+    is_valid.map_err(|error| HuggingFaceError::broken(checkpoint.path(), error.to_string()))?;
+    let mut found = Vec::new();
+    for parameter in parameters(config) {
+        let name = array_name(&parameter);
+        match checkpoint.array(&name) {
+            Some(array) if array.shape == parameter.logical_shape => found.push(parameter),
+            Some(array) => {
+                return Err(HuggingFaceError::Shape {
+                    path: path(),
+                    name,
+                    found: array.shape.clone(),
+                    expected: parameter.logical_shape,
+                });
+            }
+            None => {
+                return Err(HuggingFaceError::Missing {
+                    path: path(),
+                    name,
+                    expected: parameter.logical_shape,
+                });
+            }
+        }
+    }
+    let known: HashSet<String> = found.iter().map(array_name).collect();
+    let stored = checkpoint.arrays().iter().map(|array| &array.name);
+    let mut unknown = stored.filter(|name| name.starts_with(MODEL_ARRAYS) && !known.contains(*name));
+    match unknown.next() {
+        None => Ok(found),
+        Some(name) => Err(HuggingFaceError::Unknown {
+            path: path(),
+            name: name.clone(),
+            hint: format!("its configuration is of a GPT of {} layers", config.n_layers),
+        }),
+    }
+}
+
+fn array_name(parameter: &Parameter) -> String {
+    format!("{MODEL_ARRAYS}{}", parameter.name)
+}
+
+/// Reads a parameter, and rounds it to the type.
+fn read_as(checkpoint: &Checkpoint, parameter: &Parameter, dtype: ExportType) -> Result<TensorData, HuggingFaceError> {
+    let length = parameter.num_elements();
+    let placement = Placement::whole(parameter.logical_shape.clone());
+    let stored = checkpoint.read(&array_name(parameter), &placement, 0..length)?;
+    let stored = TensorData::from_bytes(stored.bytes, [length], stored.dtype);
+    if stored.dtype == dtype.burn() {
+        return Ok(stored);
+    }
+    let rounded = stored.clone().convert_dtype(dtype.burn());
+    let too_large = {
+        let mut pairs = stored.iter::<f64>().zip(rounded.iter::<f64>());
+        pairs.find(|(value, rounded)| value.is_finite() && !rounded.is_finite())
+    };
+    match too_large {
+        None => Ok(rounded),
+        Some((value, _)) => Err(HuggingFaceError::TooLarge {
+            name: parameter.name.clone(),
+            value,
+            dtype: dtype.pytorch(),
+        }),
+    }
+}

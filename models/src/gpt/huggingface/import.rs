@@ -1,0 +1,207 @@
+//! [`HuggingFaceModel`]: a GPT-2 in Hugging Face's files, checked, and written as a checkpoint.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{Bytes, DType};
+use burn_megatron::checkpoint::{Checkpoint, CheckpointError, UnshardedCheckpoint, WholeArray};
+use burn_megatron::training::MODEL as MODEL_ARRAYS;
+use safetensors::tensor::Dtype;
+use serde_json::{Value, json};
+
+use super::config::read_config;
+use super::files::{FileTensor, TensorFiles};
+use super::names::{EMBEDDING, Parameter, head, imported_name, parameters};
+use super::{CONFIG_NAME, HuggingFaceError};
+use crate::gpt::GptConfig;
+
+/// The bytes of two tensors that are compared at a time.
+const COMPARED_BYTES: usize = 1 << 20;
+
+/// A GPT-2 in Hugging Face's files, of which everything but the numbers has been read and checked.
+#[derive(Debug)]
+pub struct HuggingFaceModel {
+    folder: PathBuf,
+    config: GptConfig,
+    files: TensorFiles,
+    /// The model's parameters, each with its tensor.
+    parameters: Vec<(Parameter, DType, FileTensor)>,
+}
+
+impl HuggingFaceModel {
+    /// Opens the model in a folder.
+    ///
+    /// The head is the token embedding if `config.json` does not say otherwise (`tie_word_embeddings`) and there is no
+    /// `lm_head.weight`, or one with the embedding's bits; it has weights of its own else.
+    ///
+    /// # Errors
+    /// A file is missing, truncated or broken; `config.json` asks for what [`Gpt`](crate::gpt::Gpt) does not have; a tensor
+    /// is missing, unknown, or of another shape or type than f64, f32, f16 or bf16. Names file, tensor, expected and found.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, HuggingFaceError> {
+        let folder = folder.as_ref().to_owned();
+        let mut config = read_config(&folder.join(CONFIG_NAME))?;
+        let files = TensorFiles::open(&folder)?;
+        let mut named = name_tensors(&files)?;
+        if config.tied_embeddings {
+            config.tied_embeddings = !has_other_head(&config, &files, &named)?;
+            if config.tied_embeddings {
+                named.remove(head(&config).name.as_str());
+            }
+        }
+        let mut found = Vec::new();
+        // A list of the names alone could be longer than memory, were the configuration wrong: this ends at the first that
+        // is missing.
+        for parameter in parameters(&config) {
+            let Some((name, tensor)) = named.remove(parameter.name.as_str()) else {
+                return Err(HuggingFaceError::Missing {
+                    path: files.path().to_owned(),
+                    name: parameter.name.clone(),
+                    expected: parameter.file_shape(),
+                });
+            };
+            let path = || files.path_of(tensor).to_owned();
+            if tensor.shape != parameter.file_shape() {
+                return Err(HuggingFaceError::Shape {
+                    path: path(),
+                    name: name.to_owned(),
+                    found: tensor.shape.clone(),
+                    expected: parameter.file_shape(),
+                });
+            }
+            let dtype = burn_dtype(tensor.dtype).ok_or_else(|| {
+                let what = format!(
+                    "tensor {name:?} has type {:?}: expected F64, F32, F16 or BF16",
+                    tensor.dtype
+                );
+                HuggingFaceError::broken(files.path_of(tensor), what)
+            })?;
+            found.push((parameter, dtype, tensor.clone()));
+        }
+        let unknown = named.values().min_by_key(|(name, _)| *name);
+        if let Some((name, tensor)) = unknown {
+            return Err(HuggingFaceError::Unknown {
+                path: files.path_of(tensor).to_owned(),
+                name: (*name).to_owned(),
+                hint: format!("{CONFIG_NAME} says a GPT-2 of {} layers", config.n_layers),
+            });
+        }
+        Ok(Self {
+            folder,
+            config,
+            files,
+            parameters: found,
+        })
+    }
+
+    /// The model's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The model.
+    pub fn config(&self) -> &GptConfig {
+        &self.config
+    }
+
+    /// Writes the model into a folder of checkpoints, as one of iteration 0 that has parameters and no state of an
+    /// optimizer. Returns its folder.
+    ///
+    /// Elements keep type and bits. `state` is what a program wants to find beside them. One tensor at a time is in memory.
+    ///
+    /// # Errors
+    /// There are checkpoints in the folder already; it is held by a run or cannot be written to; the files cannot be read.
+    /// Nothing is left then.
+    pub fn write_checkpoint(&self, directory: impl AsRef<Path>, state: Value) -> Result<PathBuf, HuggingFaceError> {
+        let directory = directory.as_ref();
+        if let Some(found) = Checkpoint::latest(directory)? {
+            return Err(HuggingFaceError::HasCheckpoints {
+                directory: directory.to_owned(),
+                found: found.path().to_owned(),
+            });
+        }
+        let array_name = |parameter: &Parameter| format!("{MODEL_ARRAYS}{}", parameter.name);
+        let tensors: HashMap<String, &FileTensor> = (self.parameters.iter())
+            .map(|(parameter, _, tensor)| (array_name(parameter), tensor))
+            .collect();
+        let arrays = self.parameters.iter().map(|(parameter, dtype, _)| WholeArray {
+            name: array_name(parameter),
+            dtype: *dtype,
+            shape: parameter.logical_shape.clone(),
+        });
+        let checkpoint = UnshardedCheckpoint {
+            iteration: 0,
+            layout: json!({ "imported_from": self.folder }),
+            state,
+            arrays: arrays.collect(),
+        };
+        let written = checkpoint.write(directory, |array| {
+            let tensor = tensors[&array.name];
+            let mut bytes = vec![0; tensor.num_bytes];
+            let read = self.files.read(tensor, 0, &mut bytes);
+            read.map_err(|source| CheckpointError::File {
+                action: "read",
+                path: self.files.path_of(tensor).to_owned(),
+                source,
+            })?;
+            Ok(Bytes::from_bytes_vec(bytes))
+        })?;
+        Ok(written)
+    }
+}
+
+/// The name that a tensor has in its file, and the tensor.
+type Named<'a> = (&'a str, &'a FileTensor);
+
+/// Returns the tensors by the names of parameters; masks are left out.
+fn name_tensors(files: &TensorFiles) -> Result<HashMap<&str, Named<'_>>, HuggingFaceError> {
+    let mut named: HashMap<&str, Named> = HashMap::new();
+    for (name, tensor) in files.tensors() {
+        let Some(parameter) = imported_name(name) else {
+            continue;
+        };
+        if let Some((other, _)) = named.insert(parameter, (name, tensor)) {
+            let what = format!("tensors {other:?} and {name:?} are the same parameter: expected one of them");
+            return Err(HuggingFaceError::broken(files.path(), what));
+        }
+    }
+    Ok(named)
+}
+
+/// Whether there is a head that differs from the token embedding.
+fn has_other_head(
+    config: &GptConfig,
+    files: &TensorFiles,
+    named: &HashMap<&str, Named>,
+) -> Result<bool, HuggingFaceError> {
+    let head = head(config);
+    let (Some((_, head)), Some((_, embedding))) = (named.get(head.name.as_str()), named.get(EMBEDDING)) else {
+        return Ok(false);
+    };
+    if (head.dtype, &head.shape) != (embedding.dtype, &embedding.shape) {
+        return Ok(true);
+    }
+    let length = COMPARED_BYTES.min(head.num_bytes);
+    let mut pieces = [vec![0; length], vec![0; length]];
+    for begin in (0..head.num_bytes).step_by(COMPARED_BYTES) {
+        let count = COMPARED_BYTES.min(head.num_bytes - begin);
+        for (tensor, piece) in [head, embedding].into_iter().zip(&mut pieces) {
+            let read = files.read(tensor, begin, &mut piece[..count]);
+            read.map_err(HuggingFaceError::file("read", files.path_of(tensor)))?;
+        }
+        if pieces[0][..count] != pieces[1][..count] {
+            tracing::info!("the head differs from the token embedding: imported as one of its own");
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn burn_dtype(dtype: Dtype) -> Option<DType> {
+    match dtype {
+        Dtype::F64 => Some(DType::F64),
+        Dtype::F32 => Some(DType::F32),
+        Dtype::F16 => Some(DType::F16),
+        Dtype::BF16 => Some(DType::BF16),
+        _ => None,
+    }
+}
