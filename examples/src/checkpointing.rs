@@ -18,8 +18,8 @@ use serde_json::json;
 use crate::arguments::CheckpointArguments;
 use crate::session::Session;
 
-/// The longest name of a checkpoint's folder that ranks tell each other, in bytes.
-const NAME_LENGTH: usize = 64;
+/// The most that the first rank tells of the checkpoint that it has found: a path, or why it has none.
+const MAX_FOUND_BYTES: usize = 1 << 20;
 
 /// What every checkpoint of the bundled GPT says, also one that was imported: enough to take its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -190,46 +190,52 @@ fn schedules(training: &TrainingConfig) -> [(&'static str, String); 10] {
 /// saved to.
 ///
 /// # Communication
-/// One broadcast of 64 bytes over the world.
+/// Two broadcasts over the world, of 8 bytes and of what the first rank has found.
 ///
 /// # Errors
-/// When there is no checkpoint in another folder, or it cannot be read.
+/// When there is no checkpoint in another folder, or it cannot be read; the first rank's words on every rank.
 pub fn find(arguments: &CheckpointArguments, context: &ParallelContext) -> anyhow::Result<Option<Checkpoint>> {
     let Some(folder) = &arguments.load else {
         return Ok(None);
     };
     // What the first rank sees counts: another may be saving, or a file system slow to show it.
-    let found = match context.rank() {
-        0 => Some(find_here(arguments, folder)),
-        _ => None,
+    let here = (context.rank() == 0).then(|| find_here(arguments, folder));
+    let found = here.as_ref().map(|here| match here {
+        Ok(checkpoint) => Found::Checkpoint(checkpoint.as_ref().map(|checkpoint| checkpoint.path().to_owned())),
+        Err(error) => Found::Failure(format!("rank 0: {error:#}")),
+    });
+    let found = share(found, context)?;
+    match (here, found) {
+        (Some(here), _) => here,
+        (None, Found::Checkpoint(None)) => Ok(None),
+        (None, Found::Checkpoint(Some(path))) => Ok(Some(Checkpoint::open(path)?)),
+        (None, Found::Failure(what)) => bail!(what),
+    }
+}
+
+/// What the first rank has found.
+#[derive(Serialize, Deserialize)]
+enum Found {
+    Checkpoint(Option<PathBuf>),
+    Failure(String),
+}
+
+/// Returns what the first rank gives on every rank.
+fn share(found: Option<Found>, context: &ParallelContext) -> anyhow::Result<Found> {
+    let world = context.world_group();
+    let mut text = match &found {
+        Some(found) => serde_json::to_vec(found).context("what rank 0 has found")?,
+        None => Vec::new(),
     };
-    let mut name = [0u8; NAME_LENGTH];
-    if let Some(Ok(Some(checkpoint))) = &found {
-        let found = checkpoint.path().file_name().unwrap_or_default().as_encoded_bytes();
-        ensure!(
-            found.len() < NAME_LENGTH,
-            "{} has too long a name",
-            checkpoint.path().display()
-        );
-        name[..found.len()].copy_from_slice(found);
-    }
-    // 0 where there is none, 255 where the first rank has failed.
-    if let Some(Err(_)) = &found {
-        name[0] = u8::MAX;
-    }
-    context.world_group().broadcast(&mut name, 0)?;
-    match (found, name[0]) {
-        (Some(found), _) => found,
-        (None, 0) => Ok(None),
-        (None, u8::MAX) => bail!("rank 0 cannot read the checkpoint in {}", folder.display()),
-        (None, _) => {
-            let text = name.split(|&byte| byte == 0).next().unwrap_or_default();
-            let text = std::str::from_utf8(text).context("the name of a checkpoint")?;
-            let is_itself = folder.file_name().is_some_and(|name| name == text);
-            let path = if is_itself { folder.clone() } else { folder.join(text) };
-            Ok(Some(Checkpoint::open(path)?))
-        }
-    }
+    let mut length = [text.len() as i64];
+    world.broadcast(&mut length, 0)?;
+    let length = usize::try_from(length[0])
+        .ok()
+        .filter(|length| *length <= MAX_FOUND_BYTES);
+    let length = length.with_context(|| format!("rank 0 tells more than {MAX_FOUND_BYTES} bytes of the checkpoint"))?;
+    text.resize(length, 0);
+    world.broadcast(&mut text, 0)?;
+    serde_json::from_slice(&text).context("what rank 0 has found")
 }
 
 fn find_here(arguments: &CheckpointArguments, folder: &PathBuf) -> anyhow::Result<Option<Checkpoint>> {

@@ -22,6 +22,8 @@ pub fn enter(parallel: &ParallelArguments) -> anyhow::Result<Role> {
     let mut launcher = Launcher::new(world_size)
         .prefix(Prefix::AllButRankZero)
         .rendezvous_timeout(options.rendezvous_timeout)
+        // Asked to stop, the ranks finish a step and save: of a large model, that takes minutes.
+        .interrupt_grace(options.timeout)
         .heartbeat_limit(options.heartbeat_limit, options.timeout);
     if let Some(nodes) = parallel.nodes.nodes()? {
         launcher = launcher.nodes(nodes);

@@ -3,7 +3,6 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 
 use libtest_mimic::{Failed, Trial};
 use tempfile::TempDir;
@@ -11,6 +10,7 @@ use tempfile::TempDir;
 use crate::arrays;
 use crate::job::{Ended, expect};
 use crate::layouts::{latest, names, run, start};
+use crate::small_disk::SmallDisk;
 
 /// Returns what each of two ranks was refused with, after checking that it is the same on both.
 fn refusals(ended: &Ended) -> Result<Vec<String>, Failed> {
@@ -133,40 +133,15 @@ pub fn two_folders() -> Result<(), Failed> {
     )
 }
 
-/// A file system of 4 MiB.
-struct Small(TempDir);
-
-impl Small {
-    fn mount() -> Result<Self, String> {
-        let folder = TempDir::new().map_err(|error| error.to_string())?;
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=4m", "none"]).arg(folder.path());
-        match mount.output() {
-            Ok(output) if output.status.success() => Ok(Self(folder)),
-            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(self.0.path()).status();
-        if !unmounted.is_ok_and(|status| status.success()) {
-            eprintln!("{} stays mounted", self.0.path().display());
-        }
-    }
-}
-
 /// The trial, ignored aloud where nothing can be mounted.
 pub fn no_space_left() -> Trial {
-    let problem = Small::mount().err();
+    let problem = SmallDisk::mount(4).err();
     if let Some(problem) = &problem {
         eprintln!("no_space_left_fails_on_all is ignored: {problem}");
     }
     Trial::test("no_space_left_fails_on_all", || {
-        let small = Small::mount()?;
-        let ended = run("no_space", 2, small.0.path())?;
+        let small = SmallDisk::mount(4)?;
+        let ended = run("no_space", 2, small.path())?;
         for message in refusals(&ended)? {
             expect_words(
                 &message,
@@ -177,7 +152,7 @@ pub fn no_space_left() -> Trial {
                 ],
             )?;
         }
-        expect_whole(small.0.path(), ["iter_0000010", "iter_0000030"])
+        expect_whole(small.path(), ["iter_0000010", "iter_0000030"])
     })
     .with_ignored_flag(problem.is_some())
 }

@@ -11,6 +11,8 @@ mod job;
 mod kills;
 mod layouts;
 mod ranks;
+#[path = "../small_disk.rs"]
+mod small_disk;
 
 use std::time::Duration;
 

@@ -71,7 +71,7 @@ fn run_tests() {
         test("rank_that_does_not_end_is_killed", rank_that_does_not_end_is_killed),
         test("interrupt_ends_ranks_in_good_order", interrupt_ends_ranks_in_good_order),
         test("second_interrupt_kills", second_interrupt_kills),
-        test("second_signal_ends_a_rank_at_once", second_signal_ends_a_rank_at_once),
+        test("later_signal_ends_a_rank_at_once", later_signal_ends_a_rank_at_once),
         test(
             "hosting_rank_that_is_killed_is_named",
             hosting_rank_that_is_killed_is_named,

@@ -15,12 +15,16 @@
 
 #[path = "../cable.rs"]
 mod cable;
+#[path = "../draw.rs"]
+mod draw;
 mod judge;
 mod plan;
 // Other cases use more of it.
 #[allow(dead_code)]
 #[path = "../cases/problem.rs"]
 mod problem;
+#[path = "../processes.rs"]
+mod processes;
 mod strangers;
 mod trial;
 mod worker;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::draw::Draw;
+
 /// Steps of a job that nothing harms: a second or two of training.
 pub const STEPS: u64 = 80;
 /// Steps of a job that must not end by itself.
@@ -143,7 +145,7 @@ impl fmt::Display for Fault {
 impl Fault {
     /// Draws a fault; on two nodes only where there can be two.
     pub fn draw(seed: u64, number: u64, has_namespaces: bool) -> Fault {
-        let mut draw = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number << 32));
+        let mut draw = Draw::new(seed, number);
         let (world_size, tensor, pipeline) = draw.one_of(&[
             (2, 1, 1),
             (2, 2, 1),
@@ -218,26 +220,5 @@ impl Fault {
             _ => return None,
         };
         Some(format!("{rank} {} {}", self.after_step, time.as_millis()))
-    }
-}
-
-/// SplitMix64: enough for choosing faults.
-struct Draw(u64);
-
-impl Draw {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
     }
 }

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::processes::processes_with;
 use crate::worker::variables;
 
 /// The marker of the job to bother, and a number for the garbage.
@@ -96,23 +97,9 @@ fn sockets_of(marker: &str) -> HashSet<String> {
         let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
         Some(inode.to_owned())
     };
-    processes_with(marker)
+    processes_with(variables::MARKER, marker)
         .into_iter()
         .flat_map(descriptors)
         .filter_map(|entry| inode(&entry.path()))
         .collect()
-}
-
-/// The processes that carry this marker in their environment; none that has ended and waits to be reaped.
-pub fn processes_with(marker: &str) -> Vec<u32> {
-    let carried = format!("{}={marker}\0", variables::MARKER);
-    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment
-            .windows(carried.len())
-            .any(|window| window == carried.as_bytes())
-    })
-    .collect()
 }

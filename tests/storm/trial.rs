@@ -18,7 +18,8 @@ use tempfile::TempDir;
 use crate::cable::{ADDRESSES, Cable};
 use crate::judge;
 use crate::plan::{Fault, Kind, Layout, Place, STEPS};
-use crate::strangers::{TARGET, processes_with};
+use crate::processes::{die_with_parent, processes_with, send, wait_until};
+use crate::strangers::TARGET;
 use crate::worker::variables;
 
 /// Longest wait for what must come before a fault can strike.
@@ -306,7 +307,7 @@ impl Job {
 
     fn rank_processes(&self) -> Vec<u32> {
         let launchers: Vec<u32> = self.launchers.iter().map(Child::id).collect();
-        let mut processes = processes_with(&self.marker);
+        let mut processes = processes_with(variables::MARKER, &self.marker);
         processes.retain(|pid| !launchers.contains(pid));
         processes
     }
@@ -323,7 +324,7 @@ impl Job {
     /// No process, no shared memory, no port, no temporary file.
     fn expect_nothing_left(&self) -> anyhow::Result<()> {
         let is_empty = |path: &Path| fs::read_dir(path).map(|mut files| files.next().is_none());
-        let processes = || processes_with(&self.marker);
+        let processes = || processes_with(variables::MARKER, &self.marker);
         ensure!(
             wait_until(GONE_LIMIT, || processes().is_empty()),
             "processes are left: {:?}",
@@ -360,33 +361,8 @@ impl Drop for Job {
             let _ = launcher.kill();
             let _ = launcher.wait();
         }
-        for pid in processes_with(&self.marker) {
+        for pid in processes_with(variables::MARKER, &self.marker) {
             send(pid, libc::SIGKILL);
         }
     }
-}
-
-/// Asks the kernel to kill a launcher, and with it its ranks, when the thread that watches it is gone.
-fn die_with_parent() -> io::Result<()> {
-    // SAFETY: prctl with PR_SET_PDEATHSIG takes a signal number and touches no memory of this process.
-    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn wait_until(limit: Duration, claim: impl Fn() -> bool) -> bool {
-    let begun = Instant::now();
-    while !claim() {
-        if begun.elapsed() > limit {
-            return false;
-        }
-        sleep(Duration::from_millis(3));
-    }
-    true
-}
-
-fn send(pid: u32, signal: i32) {
-    // SAFETY: kill takes two numbers and touches no memory of this process.
-    unsafe { libc::kill(pid as libc::pid_t, signal) };
 }

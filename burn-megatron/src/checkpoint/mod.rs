@@ -21,6 +21,7 @@ mod checksum;
 mod contents;
 mod convert;
 mod coverage;
+mod direct;
 mod error;
 mod folder;
 mod index;

@@ -2,7 +2,7 @@
 //!
 //! Pure: no file is touched.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde::{Deserialize, Serialize};
@@ -130,14 +130,28 @@ pub(super) fn stored_shape(placement: &Placement, region: &Region) -> Vec<usize>
         .collect()
 }
 
+/// The JSON of a safetensors file.
+#[derive(Serialize)]
+struct Header<'a> {
+    #[serde(rename = "__metadata__")]
+    notes: BTreeMap<&'static str, String>,
+    #[serde(flatten)]
+    arrays: BTreeMap<String, &'a TensorInfo>,
+}
+
 fn safetensors_header(rank: usize, iteration: u64, infos: Vec<(String, TensorInfo)>) -> Result<Vec<u8>, String> {
-    let notes = HashMap::from([
-        ("format".to_owned(), "burn-megatron checkpoint shard".to_owned()),
-        ("iteration".to_owned(), iteration.to_string()),
-        ("rank".to_owned(), rank.to_string()),
-    ]);
-    let metadata = Metadata::new(Some(notes), infos).map_err(|error| error.to_string())?;
-    let mut json = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
+    // The library checks the arrays; their JSON is written here, in the order of their names, so that the same arrays are
+    // the same bytes whenever they are saved.
+    let metadata = Metadata::new(None, infos).map_err(|error| error.to_string())?;
+    let header = Header {
+        notes: BTreeMap::from([
+            ("format", "burn-megatron checkpoint shard".to_owned()),
+            ("iteration", iteration.to_string()),
+            ("rank", rank.to_string()),
+        ]),
+        arrays: metadata.tensors().into_iter().collect(),
+    };
+    let mut json = serde_json::to_vec(&header).map_err(|error| error.to_string())?;
     // Spaces behind it, so that the arrays begin at a multiple of 8.
     json.resize(json.len().next_multiple_of(8), b' ');
     let mut header = (json.len() as u64).to_le_bytes().to_vec();

@@ -1,7 +1,7 @@
 //! Shards: the safetensors file of one rank, written in one pass and read through a memory map.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,10 @@ use safetensors::tensor::{Metadata, SafeTensors};
 
 use super::checksum::{ChecksumWriter, checksum};
 use super::contents::StoredFile;
+use super::direct::DirectFile;
 use super::error::CheckpointError;
 use super::part::{PartSpec, stored_dtype};
 use super::plan::ShardPlan;
-
-/// Smaller pieces are collected; larger ones are written from where they are.
-const PIECE_BYTES: usize = 4 << 20;
 
 /// Writes the shard that was planned for `specs`, down to the disk, and returns the checksums of its blocks.
 ///
@@ -35,8 +33,8 @@ pub(super) fn write_shard(
     mut data: impl FnMut(usize) -> Result<Bytes, CheckpointError>,
 ) -> Result<Vec<u64>, CheckpointError> {
     let refused = |source: io::Error| CheckpointError::file("write", path)(source);
-    let file = File::create_new(path).map_err(CheckpointError::file("create", path))?;
-    let mut writer = BufWriter::with_capacity(PIECE_BYTES, ChecksumWriter::new(file));
+    let file = DirectFile::create_new(path).map_err(CheckpointError::file("create", path))?;
+    let mut writer = ChecksumWriter::new(file);
     writer.write_all(&plan.header).map_err(refused)?;
     for (number, region) in &plan.order {
         let spec = &specs[*number];
@@ -48,9 +46,8 @@ pub(super) fn write_shard(
             writer.write_all(piece).map_err(refused)?;
         }
     }
-    let writer = writer.into_inner().map_err(|error| refused(error.into_error()))?;
     let (file, blocks) = writer.finish();
-    file.sync_all().map_err(refused)?;
+    file.finish().map_err(refused)?;
     Ok(blocks)
 }
 

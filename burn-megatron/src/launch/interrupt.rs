@@ -1,14 +1,20 @@
 //! [`StopFlag`]: a rank's ear for SIGINT and SIGTERM. Installed by a training program, read by its loop at each step.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::low_level;
 
 use super::error::LaunchError;
 
-/// Set by the first SIGINT or SIGTERM; a second one ends the process at once with exit code 130 or 143.
+/// Signals that come within this time are one request: a supervisor that asks every process of a job reaches each rank
+/// twice, itself and through the launcher.
+const ONE_REQUEST: Duration = Duration::from_secs(1);
+
+/// Set by the first SIGINT or SIGTERM; one that comes a second or more after it ends the process at once with exit code 130
+/// or 143.
 ///
 /// Signals reach ranks at different times. Ranks that must stop after the same step agree on it first, for example
 /// with an all-reduce of the flag.
@@ -16,7 +22,9 @@ use super::error::LaunchError;
 pub struct StopFlag {
     stop: Arc<AtomicBool>,
     /// The signal that came last, 0 for none.
-    signal: Arc<AtomicUsize>,
+    signal: Arc<AtomicI32>,
+    /// When the first signal came, in milliseconds since [`install`](Self::install), from 1; 0 for not yet.
+    first_millis: Arc<AtomicU64>,
 }
 
 impl StopFlag {
@@ -31,18 +39,33 @@ impl StopFlag {
     /// The operating system refuses the signal handler.
     pub fn install() -> Result<StopFlag, LaunchError> {
         let stop_flag = StopFlag::new();
+        let installed = Instant::now();
         for signal in [SIGINT, SIGTERM] {
-            // The order matters: the exit looks at the flag before this signal sets it.
-            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop_flag.stop))
-                // Before the flag: who sees the flag sees the signal, too.
-                .and_then(|_| flag::register_usize(signal, Arc::clone(&stop_flag.signal), signal as usize))
-                .and_then(|_| flag::register(signal, Arc::clone(&stop_flag.stop)))
-                .map_err(|source| LaunchError::System {
-                    action: format!("cannot install the handler of signal {signal}"),
-                    source,
-                })?;
+            let flag = stop_flag.clone();
+            let action = move || flag.hear(signal, installed.elapsed());
+            // SAFETY: the action runs in a signal handler. It reads the clock, changes atomic numbers and may call _exit:
+            // all of it is async-signal-safe, and it can neither allocate, lock nor panic.
+            let registered = unsafe { low_level::register(signal, action) };
+            registered.map_err(|source| LaunchError::System {
+                action: format!("cannot install the handler of signal {signal}"),
+                source,
+            })?;
         }
         Ok(stop_flag)
+    }
+
+    /// Takes note of a signal, so long after the handlers were installed.
+    fn hear(&self, signal: i32, time: Duration) {
+        let millis = (time.as_millis() as u64).saturating_add(1);
+        let before = self
+            .first_millis
+            .compare_exchange(0, millis, Ordering::Relaxed, Ordering::Relaxed);
+        if before.is_err_and(|first| millis.saturating_sub(first) >= ONE_REQUEST.as_millis() as u64) {
+            low_level::exit(128 + signal);
+        }
+        // Before the flag: who sees the flag sees the signal, too.
+        self.signal.store(signal, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Release);
     }
 
     /// Returns whether this rank was asked to stop.
@@ -54,7 +77,7 @@ impl StopFlag {
     pub fn signal(&self) -> Option<i32> {
         match self.signal.load(Ordering::Relaxed) {
             0 => None,
-            signal => Some(signal as i32),
+            signal => Some(signal),
         }
     }
 
@@ -76,5 +99,15 @@ mod tests {
         flag.set();
         assert!(clone.is_set());
         assert_eq!(clone.signal(), None);
+    }
+
+    #[test]
+    fn signals_of_one_request_only_ask() {
+        let flag = StopFlag::new();
+        flag.hear(SIGTERM, Duration::ZERO);
+        // Another would end this process.
+        flag.hear(SIGTERM, ONE_REQUEST - Duration::from_millis(1));
+        assert!(flag.is_set());
+        assert_eq!(flag.signal(), Some(SIGTERM));
     }
 }

@@ -55,6 +55,23 @@ fn what_is_saved_is_read() {
 }
 
 #[test]
+fn what_is_saved_again_is_the_same_to_the_byte() {
+    let saved = || {
+        let folder = TempDir::new().unwrap();
+        writer(folder.path())
+            .save(20, parts(), json!({ "samples": 640 }))
+            .unwrap();
+        let read = |name: &str| fs::read(folder.path().join("iter_0000020").join(name)).unwrap();
+        [read("rank_00000.safetensors"), read("index.json")]
+    };
+    let first = saved();
+    // The order of a hash map is another one most of the time.
+    for _ in 0..10 {
+        assert!(saved() == first, "other bytes");
+    }
+}
+
+#[test]
 fn an_iteration_that_is_there_is_replaced() {
     let folder = TempDir::new().unwrap();
     let mut writer = writer(folder.path());

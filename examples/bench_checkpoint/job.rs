@@ -1,0 +1,91 @@
+//! The training job that is saved: data-parallel ranks with a sharded optimizer, on made-up tokens. Called by `main`.
+
+use anyhow::Context as _;
+use burn_flex::FlexDevice;
+use burn_megatron::checkpoint::ArrayPart;
+use burn_megatron::collectives::GroupOptions;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::data::MicroBatch;
+use burn_megatron::data_parallel::DataParallelConfig;
+use burn_megatron::launch::World;
+use burn_megatron::topology::ParallelConfig;
+use burn_megatron::training::{LearningRateConfig, Trainer, TrainerOptions, TrainingConfig, WeightDecayConfig};
+use examples::session::TrainingBackend;
+use models::gpt::{Gpt, GptConfig, GptPreset};
+
+use crate::Arguments;
+
+/// More steps than anybody measures.
+const MAX_STEPS: u64 = 1 << 20;
+
+/// One rank of the job.
+pub struct Job {
+    trainer: Trainer<TrainingBackend, Gpt<TrainingBackend>>,
+    model: GptConfig,
+    config: TrainingConfig,
+    rank: u64,
+}
+
+impl Job {
+    pub fn new(arguments: &Arguments, world: &World) -> anyhow::Result<Self> {
+        let context = ParallelContext::connect(world, &ParallelConfig::default(), &GroupOptions::default(), 1)?;
+        let preset = GptPreset::named(&arguments.model_size).context("the flag takes the names that there are")?;
+        let mut model = preset.config();
+        model.n_layers = arguments.num_layers.unwrap_or(model.n_layers);
+        let samples = arguments.samples_per_rank;
+        let config = TrainingConfig {
+            seq_length: arguments.seq_length,
+            micro_batch_size: samples,
+            global_batch_size: samples * world.world_size(),
+            rampup_batch_size: None,
+            train_samples: MAX_STEPS * (samples * world.world_size()) as u64,
+            learning_rate: LearningRateConfig::constant(1e-4),
+            weight_decay: WeightDecayConfig::constant(0.1),
+            clip_grad: 1.0,
+            adam_beta1: 0.9,
+            adam_beta2: 0.95,
+            adam_eps: 1e-8,
+            seed: 1,
+            replica_check_interval: 0,
+        };
+        let options = TrainerOptions {
+            data_parallel: DataParallelConfig::new().with_shard_gradients(true),
+            ..TrainerOptions::default()
+        };
+        let chunk = model.init(&FlexDevice, &context)?;
+        Ok(Self {
+            trainer: Trainer::new(vec![chunk], &config, options, &context, &FlexDevice)?,
+            model,
+            config,
+            rank: context.rank() as u64,
+        })
+    }
+
+    pub fn num_parameters(&self) -> usize {
+        self.model.num_parameters()
+    }
+
+    pub fn snapshot(&self) -> Vec<ArrayPart> {
+        self.trainer.snapshot()
+    }
+
+    /// Trains one step on tokens of no meaning.
+    pub fn step(&mut self) -> anyhow::Result<()> {
+        let samples = self.config.micro_batch_size;
+        let count = samples * self.config.seq_length;
+        let first = self.trainer.iteration() * 7919 + self.rank * 104_729;
+        let token = |number: usize| ((first + number as u64 * 31) % self.model.vocab_size as u64) as i32;
+        let micro_batch = MicroBatch {
+            tokens: (0..count).map(token).collect(),
+            targets: (1..=count).map(token).collect(),
+            loss_mask: None,
+            sample_ids: (0..samples as u64)
+                .map(|sample| self.trainer.consumed_samples() + self.rank * samples as u64 + sample)
+                .collect(),
+            micro_batch_size: samples,
+            seq_length: self.config.seq_length,
+        };
+        self.trainer.step(&[micro_batch])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! Checkpoints that are broken or of another run: refused by every rank, by name, and left as they are.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, ensure};
+use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointOptions, CheckpointWriter};
+use burn_megatron::collectives::ProcessGroup;
+use burn_megatron::parameters::Placement;
+use tempfile::TempDir;
+
+use crate::training::{TEXT, Training, names, of_step};
+
+/// Steps of the run whose checkpoints are broken; it saves after half of them, too.
+const STEPS: u64 = 6;
+const LAYOUT: &str = "--world-size 2 --use-distributed-optimizer";
+
+/// A run's checkpoints, each test with its own copy.
+struct Sample {
+    folder: TempDir,
+}
+
+impl Sample {
+    fn new() -> anyhow::Result<Self> {
+        static ORIGINAL: OnceLock<Result<TempDir, String>> = OnceLock::new();
+        let original = ORIGINAL.get_or_init(|| train().map_err(|error| format!("{error:#}")));
+        let original = original.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+        let sample = Self {
+            folder: TempDir::new()?,
+        };
+        for (path, bytes) in files(&original.path().join("save"))? {
+            let path = sample.save().join(path);
+            fs::create_dir_all(path.parent().context("a file lies in a folder")?)?;
+            fs::write(path, bytes)?;
+        }
+        Ok(sample)
+    }
+
+    fn save(&self) -> PathBuf {
+        self.folder.path().join("save")
+    }
+
+    /// The newest checkpoint.
+    fn newest(&self) -> PathBuf {
+        of_step(&self.save(), STEPS)
+    }
+
+    /// A run that goes on with the newest, and saves to the same folder.
+    fn resume(&self, flags: &str) -> anyhow::Result<Training> {
+        let training = Training::new(self.folder.path(), STEPS, LAYOUT)?;
+        let training = training.with(flags).with("--save-interval 3");
+        Ok(training
+            .with_path("--save", &self.save())
+            .with_path("--load", &self.save()))
+    }
+
+    /// The run must fail with these words, and leave all as it is.
+    fn expect_refusal(&self, training: &Training, words: &[&str]) -> anyhow::Result<()> {
+        let before = files(&self.save())?;
+        let ended = training.start()?.end()?;
+        ended.expect_code(1)?;
+        let summary = ended.stderr.lines().find(|line| line.contains("failed first"));
+        let summary = summary.with_context(|| format!("the launcher names nobody:\n{}", ended.stderr))?;
+        for word in words {
+            ensure!(summary.contains(word), "{word:?} is not in: {summary}");
+        }
+        ensure!(!ended.stdout.contains("step "), "it trains:\n{}", ended.stdout);
+        let after = files(&self.save())?;
+        ensure!(after == before, "it changes the folder: {:?}", names(&self.save()));
+        Ok(())
+    }
+}
+
+fn train() -> anyhow::Result<TempDir> {
+    let folder = TempDir::new()?;
+    let training = Training::new(folder.path(), STEPS, LAYOUT)?.with("--save-interval 3");
+    training.with_path("--save", &folder.path().join("save")).run()?;
+    Ok(folder)
+}
+
+/// Every file below a folder but the lock, with its bytes.
+fn files(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, Vec<u8>>> {
+    let mut files = BTreeMap::new();
+    for name in names(folder).into_iter().filter(|name| name != ".lock") {
+        for file in names(&folder.join(&name)) {
+            let path = Path::new(&name).join(file);
+            let bytes = fs::read(folder.join(&path))?;
+            files.insert(path, bytes);
+        }
+    }
+    Ok(files)
+}
+
+type Damage = fn(&Path) -> anyhow::Result<()>;
+
+pub fn checkpoints() -> anyhow::Result<()> {
+    let shard = |path: &Path| path.join("rank_00001.safetensors");
+    let bytes = fs::metadata(shard(&Sample::new()?.newest()))?.len();
+    let missing = format!("rank_00001.safetensors is missing: expected {bytes} bytes, written by rank 1");
+    let truncated = format!("rank_00001.safetensors has {} bytes: expected {bytes}", bytes - 1);
+    let damages: [(&str, Damage, &str); 5] = [
+        (
+            "",
+            |path| Ok(fs::remove_file(path.join("rank_00001.safetensors"))?),
+            &missing,
+        ),
+        (
+            "",
+            |path| {
+                let shard = fs::File::options()
+                    .write(true)
+                    .open(path.join("rank_00001.safetensors"))?;
+                let bytes = shard.metadata()?.len();
+                Ok(shard.set_len(bytes - 1)?)
+            },
+            &truncated,
+        ),
+        (
+            "",
+            |path| {
+                let shard = path.join("rank_00001.safetensors");
+                let mut bytes = fs::read(&shard)?;
+                let last = bytes.len() - 1;
+                bytes[last] ^= 1;
+                Ok(fs::write(shard, bytes)?)
+            },
+            "rank_00001.safetensors has been altered: bytes 0 to",
+        ),
+        (
+            "",
+            |path| {
+                let index = path.join("index.json");
+                let text = fs::read_to_string(&index)?;
+                Ok(fs::write(index, text.replacen("\"version\":1", "\"version\":2", 1))?)
+            },
+            "index.json has format version 2: expected at most 1",
+        ),
+        (
+            "--hidden-size 48",
+            |_| Ok(()),
+            "iter_0000006 is of another model: --hidden-size is 32 there and 48 here",
+        ),
+    ];
+    for (flags, damage, words) in damages {
+        let sample = Sample::new()?;
+        damage(&sample.newest())?;
+        let training = sample.resume("")?;
+        let training = match flags.split_once(' ') {
+            Some((flag, value)) => training.with_other(flag, value),
+            None => training,
+        };
+        let place = sample.newest().display().to_string();
+        sample
+            .expect_refusal(&training, &[&place, words])
+            .with_context(|| words.to_owned())?;
+    }
+    Ok(())
+}
+
+pub fn vocabulary() -> anyhow::Result<()> {
+    let sample = Sample::new()?;
+    let checkpoint = Checkpoint::open(sample.newest())?;
+    let mut state = checkpoint.state().clone();
+    let size = state["model"]["vocab_size"]
+        .as_u64()
+        .context("the state has the vocabulary's size")?;
+    state["model"]["vocab_size"] = (size + 44).into();
+    let parts = checkpoint.arrays().iter().map(|array| {
+        let placement = Placement::whole(array.shape.clone());
+        let data = checkpoint.read(&array.name, &placement, 0..array.num_elements())?;
+        Ok(ArrayPart::whole(&array.name, placement, array.dtype, data.bytes))
+    });
+    let parts = parts.collect::<anyhow::Result<Vec<_>>>()?;
+    CheckpointWriter::new(ProcessGroup::single(), sample.save(), CheckpointOptions::default())?
+        .save(STEPS, parts, state)?;
+    let words = format!(
+        "is of another model: the vocabulary size is {} there and {size} here",
+        size + 44
+    );
+    sample.expect_refusal(&sample.resume("")?, &["iter_0000006", &words])
+}
+
+pub fn text() -> anyhow::Result<()> {
+    let sample = Sample::new()?;
+    let other = Path::new(TEXT).join("../topology").display().to_string();
+    let half = of_step(&sample.save(), STEPS / 2).display().to_string();
+    let resume = sample.resume("")?.with_other("--load", &half);
+    for (flag, value, words) in [
+        ("--data-path", other.as_str(), "the text (by its hash) is"),
+        (
+            "--train-iters",
+            "7",
+            "the number of samples to train on is 48 there and 56 here",
+        ),
+    ] {
+        let changed = resume.clone().with_other(flag, value);
+        sample.expect_refusal(
+            &changed,
+            &[&half, "was made with other samples", words, "--allow-data-change"],
+        )?;
+        let ended = changed.with("--allow-data-change").run()?;
+        ensure!(ended.went_on_behind() == Some(STEPS / 2), "{}", ended.stdout);
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! `pretrain_gpt` that stops and goes on: asked to by a signal or the clock, and with checkpoints, flags and disks with which
+//! it cannot.
+//!
+//! What the library alone refuses is tested there; here are the whole program's exit codes and words, on all ranks, and that
+//! nothing is lost.
+
+mod bad_input;
+#[path = "../processes.rs"]
+mod processes;
+#[allow(dead_code, reason = "the tests of launchers use the rest")]
+#[path = "../program.rs"]
+mod program;
+mod refusals;
+#[path = "../small_disk.rs"]
+mod small_disk;
+mod stopping;
+#[path = "../training.rs"]
+mod training;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() {
+    let test = |name: &'static str, body: fn() -> anyhow::Result<()>| {
+        Trial::test(name, move || body().map_err(|error| Failed::from(format!("{error:#}"))))
+    };
+    let mut tests = vec![
+        test("bad_checkpoints_are_named_and_left_alone", bad_input::checkpoints),
+        test("checkpoint_of_another_vocabulary_is_refused", bad_input::vocabulary),
+        test("other_text_is_refused_unless_allowed", bad_input::text),
+        test(
+            "file_in_place_of_the_folder_is_named",
+            refusals::file_in_place_of_the_folder,
+        ),
+        test("second_run_is_refused_and_the_first_unharmed", refusals::two_runs),
+        test("sigterm_to_the_launcher_saves", stopping::sigterm_to_the_launcher),
+        test("sigterm_to_one_rank_saves_on_all", stopping::sigterm_to_one_rank),
+        test("sigterm_to_every_process_saves", stopping::sigterm_to_every_process),
+        test("run_in_pieces_of_time_is_the_same_run", stopping::pieces_of_time),
+    ];
+    tests.push(refusals::not_writable());
+    tests.push(refusals::no_space_left());
+    libtest_mimic::run(&Arguments::from_args(), tests).exit();
+}

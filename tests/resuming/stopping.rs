@@ -1,0 +1,141 @@
+//! Runs that are asked to stop: by SIGTERM, wherever it arrives, and by the clock. All ranks save the last whole step
+//! together, and what goes on is the undisturbed run, to the bit.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, ensure};
+use tempfile::TempDir;
+
+use crate::processes::send;
+use crate::training::{Content, Ended, Run, Training, is_temporary, names, of_step, read_all};
+
+/// Enough that a signal arrives before the end, a second of training.
+const STEPS: u64 = 150;
+const SHARDED: &str = "--world-size 2 --use-distributed-optimizer";
+const STAGES: &str = "--pipeline-model-parallel-size 2";
+
+/// The undisturbed run, and the same in pieces.
+struct Pair {
+    folder: TempDir,
+    losses: BTreeMap<u64, String>,
+    last: Content,
+    pieces: Training,
+}
+
+impl Pair {
+    fn new(flags: &str) -> anyhow::Result<Self> {
+        let folder = TempDir::new()?;
+        let save = folder.path().join("undisturbed/save");
+        let undisturbed = Training::new(&folder.path().join("undisturbed"), STEPS, flags)?.with_path("--save", &save);
+        undisturbed.run()?;
+        let save = folder.path().join("save");
+        let pieces = Training::new(folder.path(), STEPS, flags)?;
+        Ok(Self {
+            losses: undisturbed.losses()?,
+            last: Content::read(&of_step(&folder.path().join("undisturbed/save"), STEPS))?,
+            pieces: pieces.with_path("--save", &save).with_path("--load", &save),
+            folder,
+        })
+    }
+
+    fn save(&self) -> std::path::PathBuf {
+        self.folder.path().join("save")
+    }
+
+    /// Signals the run after a few steps, checks how it stops, and lets it go on to the end. Returns how it stopped.
+    fn interrupt(self, more: &str, signal: impl FnOnce(&Run)) -> anyhow::Result<Ended> {
+        let pieces = self.pieces.clone().with(more);
+        let mut run = pieces.start()?;
+        run.wait_for_step(5)?;
+        signal(&run);
+        let ended = run.end()?;
+        ended.expect_code(143)?;
+        let (stopped, why) = ended.stopped()?;
+        ensure!(why == "asked to by SIGTERM", "it stops because: {why}");
+        ensure!(stopped < STEPS, "it ran to the end");
+        ensure!(!ended.stderr.contains("failed"), "a rank fails:\n{}", ended.stderr);
+        self.expect_saved(stopped)?;
+        let rest = pieces.run()?;
+        ensure!(rest.went_on_behind() == Some(stopped), "{}", rest.stdout);
+        self.expect_undisturbed(&pieces)?;
+        Ok(ended)
+    }
+
+    /// The newest checkpoint is that of the last step that was taken.
+    fn expect_saved(&self, stopped: u64) -> anyhow::Result<()> {
+        let newest = read_all(&self.save())?.keys().next_back().copied();
+        ensure!(
+            newest == Some(stopped),
+            "stopped after step {stopped}, and {newest:?} is saved"
+        );
+        let taken = self.pieces.losses()?;
+        ensure!(
+            taken.keys().copied().eq(1..=stopped),
+            "not the steps up to {stopped} are in the log"
+        );
+        let left: Vec<String> = names(&self.save())
+            .into_iter()
+            .filter(|name| is_temporary(name))
+            .collect();
+        ensure!(left.is_empty(), "{left:?} is left");
+        Ok(())
+    }
+
+    fn expect_undisturbed(&self, pieces: &Training) -> anyhow::Result<()> {
+        ensure!(pieces.losses()? == self.losses, "other losses than undisturbed");
+        let last = Content::read(&of_step(&self.save(), STEPS))?;
+        last.expect_same(&self.last).context("the last checkpoint")
+    }
+}
+
+pub fn sigterm_to_the_launcher() -> anyhow::Result<()> {
+    for (layout, more) in [(SHARDED, ""), (STAGES, "--async-save --save-interval 2")] {
+        let ended = Pair::new(layout)?
+            .interrupt(more, |run| send(run.launcher(), libc::SIGTERM))
+            .with_context(|| format!("{layout} {more}"))?;
+        // As long as --distributed-timeout-minutes.
+        let patience = "signal 15 (SIGTERM): the ranks have 600s to end in good order";
+        ensure!(ended.stderr.contains(patience), "{}", ended.stderr);
+    }
+    Ok(())
+}
+
+pub fn sigterm_to_one_rank() -> anyhow::Result<()> {
+    for (layout, more) in [(SHARDED, "--async-save --save-interval 1"), (STAGES, "")] {
+        Pair::new(layout)?
+            .interrupt(more, |run| send(run.ranks()[&1], libc::SIGTERM))
+            .with_context(|| format!("{layout} {more}"))?;
+    }
+    Ok(())
+}
+
+/// As a supervisor does that asks all processes of a job; the ranks hear of it from their launcher, too.
+pub fn sigterm_to_every_process() -> anyhow::Result<()> {
+    let all = |run: &Run| run.processes().into_iter().for_each(|pid| send(pid, libc::SIGTERM));
+    Pair::new(SHARDED)?.interrupt("", all)?;
+    Ok(())
+}
+
+pub fn pieces_of_time() -> anyhow::Result<()> {
+    let pair = Pair::new(SHARDED)?;
+    // 0.4 s; a step is taken in any case.
+    let pieces = pair.pieces.clone().with("--exit-duration-in-mins 0.0067");
+    let mut behind = None;
+    for piece in 1_u64.. {
+        let ended = pieces.run()?;
+        ensure!(ended.went_on_behind() == behind, "{}", ended.stdout);
+        let Ok((stopped, why)) = ended.stopped() else {
+            ensure!(piece > 1, "it does not stop:\n{}", ended.stdout);
+            return pair.expect_undisturbed(&pieces);
+        };
+        ensure!(why == "--exit-duration-in-mins is over", "it stops because: {why}");
+        ensure!(behind < Some(stopped), "no step was taken");
+        // At the very last step it stops, too.
+        pair.expect_saved(stopped)?;
+        if stopped == STEPS {
+            return pair.expect_undisturbed(&pieces);
+        }
+        behind = Some(stopped);
+    }
+    unreachable!("there are more pieces than numbers")
+}
