@@ -273,7 +273,10 @@ pub fn went_on_behind(stdout: &str) -> Option<u64> {
 
 /// The steps that a program says it saved, or began to save, in order.
 pub fn told_as_saved(stdout: &str) -> Vec<u64> {
-    let step = |line: &str| line.strip_prefix("step ")?.strip_suffix(" | saved")?.parse().ok();
+    let step = |line: &str| {
+        let (step, what) = line.strip_prefix("step ")?.split_once(" | ")?;
+        ["saved", "is being saved"].contains(&what).then(|| step.parse().ok())?
+    };
     stdout.lines().filter_map(step).collect()
 }
 

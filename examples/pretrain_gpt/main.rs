@@ -18,7 +18,7 @@ use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use burn_megatron::training::preflight;
 use clap::Parser;
 use examples::arguments::TrainingArguments;
-use examples::checkpointing::Checkpointing;
+use examples::checkpointing::{Checkpointing, Saving};
 use examples::launching::enter;
 use examples::progress::{JsonLines, Progress};
 use examples::session::{Session, StopReason, set_dtype};
@@ -176,10 +176,14 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
             progress.line(&measured);
         }
         if let Some(checkpointing) = &mut checkpointing
-            && checkpointing.after_step(&session, reason.is_some() || step == num_steps)?
+            && let Some(saving) = checkpointing.after_step(&session, reason.is_some() || step == num_steps)?
             && let Some(progress) = &progress
         {
-            progress.line(&format!("step {step} | saved"));
+            let what = match saving {
+                Saving::Begun => "is being saved",
+                Saving::Done => "saved",
+            };
+            progress.line(&format!("step {step} | {what}"));
         }
         if let Some(reason) = reason {
             if let Some(progress) = &progress {

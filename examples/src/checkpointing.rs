@@ -239,11 +239,24 @@ fn share(found: Option<Found>, context: &ParallelContext) -> anyhow::Result<Foun
 }
 
 fn find_here(arguments: &CheckpointArguments, folder: &PathBuf) -> anyhow::Result<Option<Checkpoint>> {
-    let may_be_missing = arguments.save.as_ref() == Some(folder);
+    let is_same = |save: &PathBuf| match (save.canonicalize(), folder.canonicalize()) {
+        (Ok(save), Ok(load)) => save == load,
+        _ => save == folder,
+    };
+    let may_be_missing = arguments.save.as_ref().is_some_and(is_same);
     match may_be_missing {
         true => Ok(Checkpoint::latest(folder)?),
         false => Ok(Some(Checkpoint::find(folder)?)),
     }
+}
+
+/// What has come of a save.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saving {
+    /// It goes on beside training.
+    Begun,
+    /// The checkpoint is whole, on the disk.
+    Done,
 }
 
 /// Saves a session at its times.
@@ -297,28 +310,34 @@ impl Checkpointing {
     }
 
     /// Saves behind a step, where its time has come: every so often, and behind the last of the run, which is waited for.
-    /// Returns whether it saved.
+    ///
+    /// Where a save beside training has failed, the next one is waited for; the run goes on if that succeeds.
     ///
     /// # Communication
     /// That of [`CheckpointWriter::save`], on a group of its own.
     ///
     /// # Errors
     /// When a checkpoint cannot be written: what was saved before is whole.
-    pub fn after_step(&mut self, session: &Session, is_last: bool) -> anyhow::Result<bool> {
+    pub fn after_step(&mut self, session: &Session, is_last: bool) -> anyhow::Result<Option<Saving>> {
         let step = session.iteration();
         let is_due = self.interval > 0 && step.is_multiple_of(self.interval);
-        let saves = (is_due || is_last) && self.saved != Some(step);
-        if saves {
-            let state = serde_json::to_value(session.state()).context("the state of the run")?;
-            match self.is_asynchronous && !is_last {
-                true => self.writer.save_start(step, session.snapshot(), state)?,
-                false => self.writer.save(step, session.snapshot(), state)?,
+        if !(is_due || is_last) || self.saved == Some(step) {
+            if is_last {
+                self.writer.wait()?;
             }
-            self.saved = Some(step);
+            return Ok(None);
         }
-        if is_last {
-            self.writer.wait()?;
+        let earlier = self.writer.wait();
+        let state = serde_json::to_value(session.state()).context("the state of the run")?;
+        let is_begun = self.is_asynchronous && !is_last && earlier.is_ok();
+        match is_begun {
+            true => self.writer.save_start(step, session.snapshot(), state)?,
+            false => self.writer.save(step, session.snapshot(), state)?,
         }
-        Ok(saves)
+        if let Err(error) = earlier {
+            tracing::warn!(%error, "the checkpoint of step {step} is saved, the one before it is not");
+        }
+        self.saved = Some(step);
+        Ok(Some(if is_begun { Saving::Begun } else { Saving::Done }))
     }
 }

@@ -178,7 +178,7 @@ impl Lived<'_> {
         self.judge_kill(&ended)
             .with_context(|| format!("there is {:?}", names(&self.save)))?;
         self.score.before_first += u64::from(self.newest.is_none());
-        self.prepare_next(kill);
+        self.prepare_next(kill)?;
         Ok(false)
     }
 
@@ -289,15 +289,26 @@ impl Lived<'_> {
         Ok(contents.keys().next_back().copied())
     }
 
-    fn prepare_next(&mut self, kill: &Kill) {
-        let steps = names(&self.save).into_iter();
-        let oldest = steps.filter_map(|name| name.strip_prefix("iter_")?.parse().ok()).min();
+    fn prepare_next(&mut self, kill: &Kill) -> anyhow::Result<()> {
+        let names = names(&self.save).into_iter();
+        let steps: Vec<u64> = names
+            .filter_map(|name| name.strip_prefix("iter_")?.parse().ok())
+            .collect();
+        let oldest = steps.iter().copied().min();
         let (step, load) = match (oldest, kill.goes_back) {
-            (Some(oldest), true) => (Some(oldest), of_step(&self.save, oldest)),
+            (Some(oldest), true) => {
+                // A folder with checkpoints that the run has not come to is refused.
+                for &later in steps.iter().filter(|step| **step > oldest) {
+                    std::fs::remove_dir_all(of_step(&self.save, later))?;
+                }
+                self.newest = Some(oldest);
+                (Some(oldest), of_step(&self.save, oldest))
+            }
             _ => (self.newest, self.save.clone()),
         };
         self.goes_on_behind = step;
         self.training = self.training.clone().with_other("--load", &load.display().to_string());
+        Ok(())
     }
 
     fn last_job(&mut self) -> anyhow::Result<()> {

@@ -47,6 +47,12 @@ impl Sample {
         of_step(&self.save(), STEPS)
     }
 
+    /// Removes the newest, and returns the one before it.
+    fn go_back(&self) -> anyhow::Result<String> {
+        fs::remove_dir_all(self.newest())?;
+        Ok(of_step(&self.save(), STEPS / 2).display().to_string())
+    }
+
     /// A run that goes on with the newest, and saves to the same folder.
     fn resume(&self, flags: &str) -> anyhow::Result<Training> {
         let training = Training::new(self.folder.path(), STEPS, LAYOUT)?;
@@ -176,7 +182,7 @@ pub fn vocabulary() -> anyhow::Result<()> {
     CheckpointWriter::new(ProcessGroup::single(), sample.save(), CheckpointOptions::default())?
         .save(STEPS, parts, state)?;
     let words = format!(
-        "is of another model: the vocabulary size is {} there and {size} here",
+        "is of another model: its vocabulary has {} tokens and that of this run {size}",
         size + 44
     );
     sample.expect_refusal(&sample.resume("")?, &["iter_0000006", &words])
@@ -185,7 +191,7 @@ pub fn vocabulary() -> anyhow::Result<()> {
 pub fn text() -> anyhow::Result<()> {
     let sample = Sample::new()?;
     let other = Path::new(TEXT).join("../topology").display().to_string();
-    let half = of_step(&sample.save(), STEPS / 2).display().to_string();
+    let half = sample.go_back()?;
     let resume = sample.resume("")?.with_other("--load", &half);
     for (flag, value, words) in [
         ("--data-path", other.as_str(), "the text (by its hash) is"),
@@ -200,8 +206,49 @@ pub fn text() -> anyhow::Result<()> {
             &changed,
             &[&half, "was made with other samples", words, "--allow-data-change"],
         )?;
-        let ended = changed.with("--allow-data-change").run()?;
+        // Another number of steps is another schedule, too.
+        let ended = changed
+            .with("--allow-data-change --override-opt-param-scheduler")
+            .run()?;
         ensure!(ended.went_on_behind() == Some(STEPS / 2), "{}", ended.stdout);
     }
+    Ok(())
+}
+
+pub fn schedule() -> anyhow::Result<()> {
+    let sample = Sample::new()?;
+    let half = sample.go_back()?;
+    let changed = sample
+        .resume("")?
+        .with_other("--load", &half)
+        .with_other("--lr", "0.02");
+    let words = [
+        &half,
+        "was made with other schedules: --lr is 0.01 there and 0.02 here",
+        "--override-opt-param-scheduler",
+    ];
+    sample.expect_refusal(&changed, &words)?;
+    let ended = changed.with("--override-opt-param-scheduler").run()?;
+    ensure!(ended.went_on_behind() == Some(STEPS / 2), "{}", ended.stdout);
+    Ok(())
+}
+
+/// Half the samples in batches of 8, and the other half in batches of 4.
+pub fn batches() -> anyhow::Result<()> {
+    let sample = Sample::new()?;
+    let half = sample.go_back()?;
+    let smaller = sample
+        .resume("")?
+        .with_other("--load", &half)
+        .with_other("--global-batch-size", "4")
+        .with_other("--train-iters", &(2 * STEPS).to_string());
+    let ended = smaller.run()?;
+    ensure!(ended.went_on_behind() == Some(STEPS / 2), "{}", ended.stdout);
+    let steps: Vec<u64> = smaller.losses()?.into_keys().collect();
+    let expected: Vec<u64> = (STEPS / 2 + 1..=STEPS / 2 + STEPS).collect();
+    ensure!(steps == expected, "steps {steps:?}, expected {expected:?}");
+    let done = sample.resume("")?.run()?;
+    let words = format!("nothing is left to train on behind step {}", STEPS / 2 + STEPS);
+    ensure!(done.stdout.contains(&words), "{}", done.stdout);
     Ok(())
 }

@@ -27,6 +27,11 @@ fn main() {
         test("bad_checkpoints_are_named_and_left_alone", bad_input::checkpoints),
         test("checkpoint_of_another_vocabulary_is_refused", bad_input::vocabulary),
         test("other_text_is_refused_unless_allowed", bad_input::text),
+        test("other_schedule_is_refused_unless_asked_for", bad_input::schedule),
+        test(
+            "run_goes_on_with_another_batch_size_to_its_last_sample",
+            bad_input::batches,
+        ),
         test(
             "file_in_place_of_the_folder_is_named",
             refusals::file_in_place_of_the_folder,
