@@ -29,21 +29,17 @@ fn parse_iteration(name: &str) -> Option<u64> {
     (iteration_name(iteration) == name).then_some(iteration)
 }
 
-/// Returns the complete checkpoints in a folder, by iteration, ascending; none where there is no folder.
+/// Returns the checkpoints in a folder, by iteration, ascending; none where there is no folder.
+///
+/// They go by their names alone: each has come to be whole, and what has been damaged since is for its reader to tell.
 ///
 /// # Errors
 /// The folder is a file, or cannot be read.
 pub(super) fn list_checkpoints(directory: &Path) -> Result<Vec<(u64, PathBuf)>, CheckpointError> {
-    let mut found = Vec::new();
-    for (name, path) in entries(directory)? {
-        let Some(iteration) = parse_iteration(&name) else {
-            continue;
-        };
-        match path.join(INDEX_NAME).is_file() {
-            true => found.push((iteration, path)),
-            false => tracing::warn!(path = %path.display(), "skipped: no complete checkpoint, it has no {INDEX_NAME}"),
-        }
-    }
+    let entries = entries(directory)?.into_iter();
+    let mut found: Vec<(u64, PathBuf)> = entries
+        .filter_map(|(name, path)| Some((parse_iteration(&name)?, path)))
+        .collect();
     found.sort_unstable();
     Ok(found)
 }
@@ -167,23 +163,33 @@ impl SaveDirectory {
         Ok(place)
     }
 
-    /// Returns the highest iteration of which there is a complete checkpoint.
+    /// Returns the checkpoint of the highest iteration, if that is above `iteration`.
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub fn latest(&self) -> Result<Option<u64>, CheckpointError> {
-        Ok(list_checkpoints(&self.path)?.last().map(|(iteration, _)| *iteration))
+    pub fn later_than(&self, iteration: u64) -> Result<Option<PathBuf>, CheckpointError> {
+        let highest = list_checkpoints(&self.path)?.pop();
+        Ok(highest.filter(|(found, _)| *found > iteration).map(|(_, path)| path))
     }
 
-    /// Removes the oldest checkpoints beyond `keep`, but never that of the iteration just written.
+    /// Removes the oldest checkpoints up to the iteration just written, but for the `keep` newest of them, at least one.
+    ///
+    /// Those of later iterations are another run's, or of a time to which this run has gone back: they do not count and
+    /// stay. So do folders without an index, which are for people to look at.
     ///
     /// # Errors
     /// The operating system refuses.
     pub fn prune(&self, keep: usize, written: u64) -> Result<(), CheckpointError> {
-        let found = list_checkpoints(&self.path)?;
-        let beyond = found.len().saturating_sub(keep);
-        let others = found.into_iter().filter(|(iteration, _)| *iteration != written);
-        for (iteration, path) in others.take(beyond) {
+        let mut found = list_checkpoints(&self.path)?;
+        found.retain(|(iteration, path)| {
+            let is_whole = path.join(INDEX_NAME).is_file();
+            if !is_whole {
+                tracing::warn!(path = %path.display(), "it has no {INDEX_NAME}: it is no checkpoint that counts, and stays");
+            }
+            is_whole && *iteration <= written
+        });
+        let beyond = found.len().saturating_sub(keep.max(1));
+        for (iteration, path) in found.into_iter().take(beyond) {
             // Renamed first, so that a kill leaves no folder that looks like a checkpoint and is none.
             let aside = self.path.join(Temporary::Partial.name(iteration, written));
             fs::rename(&path, &aside).map_err(CheckpointError::file("remove", &path))?;

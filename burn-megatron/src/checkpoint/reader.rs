@@ -25,7 +25,7 @@ pub struct ReadOptions {
     pub skip_checksums: bool,
 }
 
-/// A complete checkpoint, open for reading.
+/// A checkpoint, open for reading.
 ///
 /// Shards are memory-mapped when they are first needed, and only the blocks (of 4 MiB) that a read touches are read;
 /// their checksums are compared before anything is returned. May be read from several threads, and while a run saves
@@ -41,15 +41,21 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the complete checkpoint of the highest iteration in a folder; none where there is none, or no folder.
+    /// Opens the checkpoint of the highest iteration in a folder; none where there is none, or no folder.
     ///
     /// Ranks that load together must open the same: let one look, and the others [`open`](Self::open) what it found.
     ///
     /// # Errors
-    /// As [`open`](Self::open); a broken checkpoint is an error, never a reason to take an older one.
+    /// As [`open`](Self::open); a broken checkpoint, one whose index is missing among them, is an error, never a reason to
+    /// take an older one.
     pub fn latest(directory: impl AsRef<Path>) -> Result<Option<Self>, CheckpointError> {
-        let found = list_checkpoints(directory.as_ref())?;
-        found.last().map(|(_, path)| Self::open(path)).transpose()
+        let Some((_, path)) = list_checkpoints(directory.as_ref())?.pop() else {
+            return Ok(None);
+        };
+        match Self::open(path) {
+            Err(CheckpointError::NoIndex { path }) => Err(CheckpointError::Damaged { path }),
+            opened => opened.map(Some),
+        }
     }
 
     /// Opens the checkpoint that a path means: that of the path itself, or the latest in the folder.

@@ -123,12 +123,25 @@ fn missing_index() {
     let (folder, path) = sample();
     fs::remove_file(path.join("index.json")).unwrap();
     assert_says(&message(&path), &["iter_0000020", "expected index.json"]);
-    assert!(Checkpoint::latest(folder.path()).unwrap().is_none());
-    let error = Checkpoint::find(folder.path()).unwrap_err().to_string();
-    assert_says(
-        &error,
-        &["no checkpoint in", folder.path().to_str().unwrap(), "iter_0000020"],
-    );
+    // Nor is an older one, which is whole, taken instead.
+    let older = folder.path().join("iter_0000010");
+    fs::create_dir(&older).unwrap();
+    fs::write(older.join("index.json"), "").unwrap();
+    for opened in [
+        Checkpoint::latest(folder.path()).map(|_| ()),
+        Checkpoint::find(folder.path()).map(|_| ()),
+    ] {
+        assert_says(
+            &opened.unwrap_err().to_string(),
+            &[
+                path.to_str().unwrap(),
+                "index.json is missing",
+                "move the folder away to go on with the checkpoint before it",
+            ],
+        );
+    }
+    let error = Checkpoint::find(&path).unwrap_err().to_string();
+    assert_says(&error, &["no checkpoint in", path.to_str().unwrap(), "iter_0000020"]);
 }
 
 #[test]

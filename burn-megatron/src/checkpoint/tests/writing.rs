@@ -222,6 +222,51 @@ fn to_keep_nothing_is_refused() {
 }
 
 #[test]
+fn a_folder_with_a_later_checkpoint_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let mut old = writer(folder.path());
+    for iteration in [10, 40] {
+        old.save(iteration, parts(), Value::Null).unwrap();
+    }
+    drop(old);
+    let begin = |begins_at| {
+        let options = CheckpointOptions {
+            keep: Some(2),
+            begins_at,
+            ..CheckpointOptions::default()
+        };
+        CheckpointWriter::new(ProcessGroup::single(), folder.path(), options)
+    };
+    for begins_at in [0, 39] {
+        let error = begin(Some(begins_at)).unwrap_err();
+        assert!(
+            matches!(&error, CheckpointError::LaterCheckpoint { later, .. } if later.ends_with("iter_0000040")),
+            "{error}"
+        );
+        let text = error.to_string();
+        for words in [
+            folder.path().to_str().unwrap(),
+            &format!("later than iteration {begins_at}, at which this run begins"),
+            "save to another folder",
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+    }
+    // Who is refused holds nothing.
+    drop(begin(Some(40)).unwrap());
+    drop(begin(Some(41)).unwrap());
+    // A run that does not want to know saves beside it, and removes nothing of it.
+    let mut new = begin(None).unwrap();
+    for iteration in [1, 2, 3] {
+        new.save(iteration, parts(), Value::Null).unwrap();
+    }
+    assert_eq!(
+        names(folder.path()),
+        [".lock", "iter_0000002", "iter_0000003", "iter_0000010", "iter_0000040"]
+    );
+}
+
+#[test]
 fn nothing_at_all_can_be_saved() {
     let folder = TempDir::new().unwrap();
     writer(folder.path()).save(0, Vec::new(), Value::Null).unwrap();
