@@ -189,6 +189,12 @@ pub enum CheckpointError {
         /// The iteration that the run begins at.
         begins_at: u64,
     },
+    /// What is converted would replace a checkpoint.
+    #[error("{path} is there already: give another folder, or move it away", path = .path.display())]
+    IsThere {
+        /// The checkpoint of the same iteration.
+        path: PathBuf,
+    },
     /// The folder could not be prepared; the same error on every rank.
     #[error("cannot save to {directory}: {cause}", directory = .directory.display())]
     Prepare {

@@ -101,11 +101,10 @@ impl SaveDirectory {
         &self.path
     }
 
-    /// Whether a checkpoint is one of those in this folder.
-    pub fn holds(&self, checkpoint: &Path) -> bool {
-        let parent = checkpoint.canonicalize().ok();
-        let parent = parent.as_deref().and_then(Path::parent);
-        parent.is_some() && parent == self.path.canonicalize().ok().as_deref()
+    /// Returns what has the name of an iteration's checkpoint, if there is something.
+    pub fn checkpoint_of(&self, iteration: u64) -> Option<PathBuf> {
+        let place = self.path.join(iteration_name(iteration));
+        place.symlink_metadata().is_ok().then_some(place)
     }
 
     /// Makes a folder for a checkpoint that is being written.

@@ -276,7 +276,7 @@ fn nothing_at_all_can_be_saved() {
 }
 
 #[test]
-fn a_checkpoint_is_not_rewritten_over_itself() {
+fn a_checkpoint_is_not_rewritten_over_another_or_itself() {
     let folder = TempDir::new().unwrap();
     writer(folder.path()).save(20, parts(), Value::Null).unwrap();
     let checkpoint = Checkpoint::latest(folder.path()).unwrap().unwrap();
@@ -284,11 +284,18 @@ fn a_checkpoint_is_not_rewritten_over_itself() {
         .write_unsharded(folder.path().join("."))
         .unwrap_err()
         .to_string();
+    assert!(error.contains("iter_0000020 is there already"), "{error}");
+    assert_eq!(names(folder.path()), [".lock", "iter_0000020"]);
+    let taken = TempDir::new().unwrap();
+    writer(taken.path()).save(20, Vec::new(), json!("mine")).unwrap();
+    let error = checkpoint.write_unsharded(taken.path()).unwrap_err().to_string();
+    let place = taken.path().join("iter_0000020");
     assert!(
-        error.contains("holds the checkpoint that is to be rewritten"),
+        error.contains(&format!("{} is there already", place.display())),
         "{error}"
     );
-    assert_eq!(names(folder.path()), [".lock", "iter_0000020"]);
+    assert_eq!(Checkpoint::open(place).unwrap().state(), "mine");
+    assert_eq!(names(taken.path()), [".lock", "iter_0000020"]);
     let other = TempDir::new().unwrap();
     let path = checkpoint.write_unsharded(other.path()).unwrap();
     assert_eq!(path, other.path().join("iter_0000020"));
