@@ -85,9 +85,9 @@ impl SaveDirectory {
         if path.exists() && !path.is_dir() {
             return Err(not_a_folder());
         }
-        fs::create_dir_all(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotADirectory => not_a_folder(),
-            _ => CheckpointError::file("make folder", path)(error),
+        make_folder(path, sync_folder).map_err(|error| match &error {
+            CheckpointError::File { source, .. } if source.kind() == io::ErrorKind::NotADirectory => not_a_folder(),
+            _ => error,
         })?;
         let lock = lock(path)?;
         remove_leftovers(path)?;
@@ -265,6 +265,22 @@ fn remove_leftovers(directory: &Path) -> Result<(), CheckpointError> {
         } else {
             fs::remove_dir_all(&path).map_err(CheckpointError::file("remove", &path))?;
         }
+    }
+    Ok(())
+}
+
+/// Makes a folder, and those above it, where they are missing. `sync` brings the names in a folder down to the disk: it gets
+/// each folder in which one was made, or a checkpoint could be whole on the disk and in no folder that is.
+fn make_folder(
+    path: &Path,
+    mut sync: impl FnMut(&Path) -> Result<(), CheckpointError>,
+) -> Result<(), CheckpointError> {
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    fs::create_dir_all(path).map_err(CheckpointError::file("make folder", path))?;
+    for folder in missing.into_iter().rev() {
+        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        sync(parent.unwrap_or(Path::new(".")))?;
     }
     Ok(())
 }

@@ -55,6 +55,29 @@ fn a_checkpoint_is_listed_once_it_is_complete() {
 }
 
 #[test]
+fn the_names_of_folders_that_are_made_are_brought_down_to_the_disk() {
+    let folder = TempDir::new().unwrap();
+    let deep = folder.path().join("deep");
+    let mut synced = Vec::new();
+    for path in [deep.join("er/est"), deep.join("er"), deep.join("another")] {
+        let sync = |folder: &Path| {
+            synced.push(folder.to_owned());
+            Ok(())
+        };
+        make_folder(&path, sync).unwrap();
+        assert!(path.is_dir());
+    }
+    assert_eq!(
+        synced,
+        [folder.path().to_owned(), deep.clone(), deep.join("er"), deep.clone()]
+    );
+    let error = make_folder(&deep.join("last"), |_| {
+        Err(CheckpointError::file("sync folder", &deep)(io::ErrorKind::StorageFull.into()))
+    });
+    assert!(error.unwrap_err().to_string().contains("cannot sync folder"));
+}
+
+#[test]
 fn a_checkpoint_of_the_same_iteration_is_replaced() {
     type Exchange = fn(&Path, &Path) -> io::Result<bool>;
     let ways: [Exchange; 2] = [exchange, |_, _| Ok(false)];
