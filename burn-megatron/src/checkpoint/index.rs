@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::checksum::checksum;
 use super::contents::{StoredArray, StoredFile, StoredPart};
 use super::error::CheckpointError;
+use super::file::open_file;
 use super::part::{loaded_dtype, stored_dtype};
 use super::region::{Region, check_countable};
 use crate::parameters::Placement;
@@ -138,7 +139,7 @@ impl Index {
     /// It is missing, of a newer version, altered, or not what a save writes.
     pub fn read(folder: &Path) -> Result<Self, CheckpointError> {
         let path = folder.join(INDEX_NAME);
-        let file = File::open(&path).map_err(|source| match source.kind() {
+        let file = open_file(&path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => CheckpointError::NoIndex {
                 path: folder.to_owned(),
             },

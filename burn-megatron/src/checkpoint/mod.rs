@@ -22,6 +22,7 @@ mod contents;
 mod convert;
 mod coverage;
 mod error;
+mod file;
 mod folder;
 mod index;
 mod part;

@@ -3,6 +3,7 @@
 use std::fs;
 
 use proptest::prelude::*;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
 use super::super::checksum::checksum;
@@ -155,6 +156,21 @@ fn garbage_for_an_index() {
     let huge = fs::File::create(path.join("index.json")).unwrap();
     huge.set_len((512 << 20) + 1).unwrap();
     assert_says(&message(&path), &["expected at most 536870912 bytes"]);
+}
+
+#[test]
+fn a_pipe_is_not_waited_for() {
+    for name in ["index.json", "rank_00001.safetensors"] {
+        let (_folder, path) = sample();
+        let pipe = path.join(name);
+        fs::remove_file(&pipe).unwrap();
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        // In a thread of its own, for whoever waits for a pipe waits for ever.
+        let (sender, found) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(message(&path)));
+        let found = found.recv_timeout(Duration::from_secs(20));
+        assert_says(&found.expect("nobody waits"), &[pipe.to_str().unwrap(), "expected a"]);
+    }
 }
 
 #[test]
