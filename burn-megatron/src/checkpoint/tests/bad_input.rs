@@ -237,27 +237,57 @@ fn element_in_no_part_or_in_two() {
     let path = write_with(folder.path(), &ranks, |index| {
         index.arrays[0].parts.pop();
     });
-    let checkpoint = Checkpoint::open(&path).unwrap();
-    let all = Placement::whole([4, 3]);
-    assert!(checkpoint.read("a", &all, 0..6).is_ok());
-    for error in [
-        checkpoint.read("a", &all, 2..8).unwrap_err(),
-        checkpoint.verify().unwrap_err(),
-    ] {
-        assert_says(&error.to_string(), &["array \"a\"", "element [2, 0]", "is in no part"]);
-    }
+    assert_says(
+        &Checkpoint::open(&path).unwrap_err().to_string(),
+        &["array \"a\" of shape [4, 3]", "parts have 6 elements in all, expected 12"],
+    );
     let path = write_with(folder.path(), &ranks, |index| {
         let parts = &mut index.arrays[0].parts;
         parts[1].placement = parts[0].placement.clone();
     });
-    let error = Checkpoint::open(&path).unwrap().verify().unwrap_err().to_string();
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    let all = Placement::whole([4, 3]);
+    assert!(checkpoint.read("a", &all, 0..6).is_ok());
+    let error = checkpoint.read("a", &all, 2..8).unwrap_err();
+    assert_says(&error.to_string(), &["array \"a\"", "element [2, 0]", "is in no part"]);
     assert_says(
-        &error,
+        &checkpoint.verify().unwrap_err().to_string(),
         &[
             "element [0, 0]",
             "rank_00000.safetensors and in one in rank_00001.safetensors",
         ],
     );
+}
+
+#[test]
+fn no_room_is_made_for_an_array_that_is_not_stored() {
+    let (_folder, path) = sample();
+    let huge = 1_u64 << 50;
+    edit_index(&path, |v| {
+        v["arrays"][0]["shape"] = serde_json::json!([huge]);
+        v["arrays"][0]["parts"] = serde_json::json!([]);
+    });
+    // Room for it would abort the process.
+    let read = Checkpoint::open(&path).and_then(|checkpoint| {
+        let array = Placement::whole([huge as usize]);
+        checkpoint.read("model.embedding.weight", &array, 0..huge as usize)
+    });
+    let elements = format!("parts have 0 elements in all, expected {huge}");
+    assert_says(&read.unwrap_err().to_string(), &["model.embedding.weight", &elements]);
+    // Nor for as many parts as one likes of one file.
+    let (_folder, path) = sample();
+    edit_index(&path, |v| {
+        let array = &mut v["arrays"][0];
+        array["shape"] = serde_json::json!([200]);
+        let part = |number| {
+            serde_json::json!({
+                "file": 0, "key": format!("{number}"), "offset": [0], "shape": [20], "range": [0, 20],
+            })
+        };
+        array["parts"] = (0..10).map(part).collect();
+    });
+    let error = Checkpoint::open(&path).unwrap_err().to_string();
+    assert_says(&error, &["parts of 816 bytes in \"rank_00000.safetensors\""]);
 }
 
 #[test]
