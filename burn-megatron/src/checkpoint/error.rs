@@ -63,6 +63,19 @@ pub enum CheckpointError {
         /// What is wrong, and what was expected.
         what: String,
     },
+    /// A checkpoint under the name of another iteration.
+    #[error(
+        "{path} is of iteration {named} by its name and of iteration {found} by its index: has it been renamed?",
+        path = .path.display()
+    )]
+    Renamed {
+        /// The checkpoint.
+        path: PathBuf,
+        /// The iteration that it was saved at.
+        found: u64,
+        /// The iteration of its name.
+        named: u64,
+    },
     /// A checkpoint of a newer version of this library.
     #[error("{path} has format version {version}: expected at most {supported}; a newer burn-megatron reads it", path = .path.display())]
     NewerFormat {

@@ -24,7 +24,7 @@ pub(super) fn iteration_name(iteration: u64) -> String {
 }
 
 /// Returns the iteration of a folder's name.
-fn parse_iteration(name: &str) -> Option<u64> {
+pub(super) fn parse_iteration(name: &str) -> Option<u64> {
     let iteration = name.strip_prefix("iter_")?.parse().ok()?;
     (iteration_name(iteration) == name).then_some(iteration)
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::contents::{StoredArray, StoredFile, StoredPart};
 use super::coverage::{self, Fault, unravel};
 use super::error::CheckpointError;
-use super::folder::list_checkpoints;
+use super::folder::{list_checkpoints, parse_iteration};
 use super::index::{INDEX_NAME, Index};
 use super::part::{ArrayData, zeros};
 use super::region::{Region, Segment};
@@ -75,7 +75,8 @@ impl Checkpoint {
     /// Opens a checkpoint, and compares its checksums where it is read.
     ///
     /// # Errors
-    /// The index is missing, of a newer version, altered or wrong; a shard is missing or has another size.
+    /// The index is missing, of a newer version, altered or wrong; its iteration is another than that of the folder's name; a
+    /// shard is missing or has another size.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         Self::open_with(path, ReadOptions::default())
     }
@@ -93,6 +94,15 @@ impl Checkpoint {
             });
         }
         let index = Index::read(&path)?;
+        // Other names, such as that of a copy, say nothing.
+        let name = path.file_name().and_then(|name| name.to_str());
+        match name.and_then(parse_iteration) {
+            Some(named) if named != index.iteration => {
+                let found = index.iteration;
+                return Err(CheckpointError::Renamed { path, found, named });
+            }
+            _ => {}
+        }
         for file in &index.files {
             check_size(&path.join(&file.name), file)?;
         }

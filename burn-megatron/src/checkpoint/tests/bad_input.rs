@@ -174,6 +174,25 @@ fn a_pipe_is_not_waited_for() {
 }
 
 #[test]
+fn name_of_another_iteration() {
+    let (folder, path) = sample();
+    let renamed = folder.path().join("iter_0000030");
+    fs::rename(&path, &renamed).unwrap();
+    for opened in [
+        Checkpoint::open(&renamed).map(Some),
+        Checkpoint::latest(folder.path()),
+    ] {
+        assert_says(
+            &opened.unwrap_err().to_string(),
+            &["iter_0000030 is of iteration 30 by its name and of iteration 20 by its index"],
+        );
+    }
+    let copy = folder.path().join("best");
+    fs::rename(&renamed, &copy).unwrap();
+    assert_eq!(Checkpoint::open(&copy).unwrap().iteration(), 20);
+}
+
+#[test]
 fn newer_format() {
     let (_folder, path) = sample();
     edit_index(&path, |index| index["version"] = 2.into());
