@@ -73,7 +73,7 @@ pub(super) struct SaveDirectory {
 }
 
 impl SaveDirectory {
-    /// Makes the folder if it is not there, locks it, and removes what killed runs have left.
+    /// Makes the folder if it is not there, locks it, and removes what killed runs have left, as far as it can be removed.
     ///
     /// # Errors
     /// Another run holds it; something else is in its place; it cannot be written to.
@@ -192,7 +192,7 @@ impl SaveDirectory {
             // Renamed first, so that a kill leaves no folder that looks like a checkpoint and is none.
             let aside = self.path.join(Temporary::Partial.name(iteration, written));
             fs::rename(&path, &aside).map_err(CheckpointError::file("remove", &path))?;
-            fs::remove_dir_all(&aside).map_err(CheckpointError::file("remove", &aside))?;
+            remove_or_warn(&aside);
         }
         Ok(())
     }
@@ -217,7 +217,7 @@ impl Drop for Draft {
 
 fn remove_or_warn(path: &Path) {
     if let Err(error) = fs::remove_dir_all(path) {
-        tracing::warn!(path = %path.display(), %error, "a temporary folder stays until the next run removes it");
+        tracing::warn!(path = %path.display(), %error, "a temporary folder stays until a later run can remove it");
     }
 }
 
@@ -252,7 +252,7 @@ impl Temporary {
     }
 }
 
-/// Removes the folders of killed runs; the lock must be held. One that was moved aside for a successor which never came
+/// Removes the folders of killed runs, where it can; the lock must be held. One that was moved aside for a successor which never came
 /// goes back.
 fn remove_leftovers(directory: &Path) -> Result<(), CheckpointError> {
     for (name, path) in entries(directory)? {
@@ -263,7 +263,8 @@ fn remove_leftovers(directory: &Path) -> Result<(), CheckpointError> {
         if kind == Temporary::Replaced && !place.exists() {
             fs::rename(&path, &place).map_err(CheckpointError::file("put back", &path))?;
         } else {
-            fs::remove_dir_all(&path).map_err(CheckpointError::file("remove", &path))?;
+            // Such as one on a network file system of which a reader still has files open.
+            remove_or_warn(&path);
         }
     }
     Ok(())

@@ -151,6 +151,18 @@ fn the_next_run_removes_what_a_killed_run_left() {
 }
 
 #[test]
+fn a_leftover_that_cannot_be_removed_stops_nobody() {
+    let folder = TempDir::new().unwrap();
+    // Not a folder, which nobody can remove as one.
+    let name = Temporary::Partial.name(30, 1);
+    fs::write(folder.path().join(&name), "").unwrap();
+    let other = Temporary::Partial.name(40, 2);
+    fs::create_dir(folder.path().join(other)).unwrap();
+    let _directory = SaveDirectory::hold(folder.path()).unwrap();
+    assert_eq!(names(folder.path()), [name, ".lock".into()]);
+}
+
+#[test]
 fn the_oldest_go_and_what_is_later_neither_counts_nor_goes() {
     let folder = TempDir::new().unwrap();
     let directory = SaveDirectory::hold(folder.path()).unwrap();
