@@ -29,7 +29,8 @@ pub struct ReadOptions {
 ///
 /// Shards are memory-mapped when they are first needed, and only the blocks (of 4 MiB) that a read touches are read;
 /// their checksums are compared before anything is returned. May be read from several threads, and while a run saves
-/// further checkpoints; not beyond the moment at which a run replaces or removes this very one.
+/// further checkpoints; not beyond the moment at which a run replaces or removes this very one. A shard that another program
+/// truncates while it is mapped ends the process with SIGBUS where its lost bytes are read: that is no error that is returned.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
