@@ -48,7 +48,7 @@ impl Default for CheckpointOptions {
 /// kill at any moment leaves what was saved before, and what the killed run has left is removed by the next writer. An
 /// iteration that is there already, as after a resume at an earlier one, is replaced, again by one rename. When a save
 /// fails on one rank it fails on all with the same error, nothing that was there before has changed, and the writer can
-/// save again.
+/// save again: no save is kept from beginning by the failure of another.
 ///
 /// # Communication
 /// All calls are collective over the group, which should be the writer's own: an asynchronous save uses it from its own
@@ -131,20 +131,23 @@ impl CheckpointWriter {
     /// on; that of the group's first rank is written.
     ///
     /// # Errors
-    /// The first failure of any rank, the same on every rank; or that of the asynchronous save before this one, and
-    /// then this one has not begun.
+    /// The first failure of any rank, the same on every rank. An asynchronous save that is under way ends first, and this one
+    /// begins all the same if it has failed: its error is logged, unless it was asked for by [`wait`](Self::wait).
     pub fn save(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
-        self.wait()?;
+        self.settle();
         self.saver.save(iteration, parts, state)
     }
 
-    /// Starts a save on a thread of its own. One is under way at a time: a second waits for the first.
+    /// Starts a save on a thread of its own. One is under way at a time: a second waits for the first, and begins all the
+    /// same if that has failed.
+    ///
+    /// [`wait`](Self::wait) returns the outcome. It is the same on every rank, and so is whether a save begins: always. A
+    /// failure that nobody has asked for when the next save begins, or the writer is dropped, is logged as an error.
     ///
     /// # Errors
-    /// That of the save before this one; this one has not begun then. Its own come out of the next call of
-    /// [`save`](Self::save), `save_start` or [`wait`](Self::wait).
+    /// The save has failed at once: it runs on the caller's thread where the operating system gives no other.
     pub fn save_start(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
-        self.wait()?;
+        self.settle();
         let saver = self.saver.clone();
         let (sender, outcome) = mpsc::channel();
         let (give, take) = mpsc::channel();
@@ -169,16 +172,24 @@ impl CheckpointWriter {
         }
     }
 
-    /// Waits for the save that is under way, if one is.
+    /// Waits for the asynchronous save that is under way, or has ended since the last call, if there is one.
     ///
     /// # Errors
-    /// Its error.
+    /// Its error, once.
     pub fn wait(&mut self) -> Result<(), CheckpointError> {
         let Some(UnderWay { iteration, outcome }) = self.under_way.take() else {
             return Ok(());
         };
         // Every wait of a save is bounded by the group's timeout.
         outcome.recv().unwrap_or(Err(CheckpointError::Panicked { iteration }))
+    }
+
+    /// Waits as [`wait`](Self::wait) does, for a caller who wants to save again in any case: a rank that did not begin would
+    /// leave the others waiting.
+    fn settle(&mut self) {
+        if let Err(error) = self.wait() {
+            tracing::error!(%error, "an asynchronous save has failed");
+        }
     }
 
     /// The folder of all checkpoints.
