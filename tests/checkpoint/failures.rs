@@ -100,7 +100,10 @@ pub fn later_checkpoint() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     let ended = run("begins_early", 2, folder.path())?;
     let place = folder.path().join("iter_0000040");
-    let words = format!("{} is later than iteration 0, at which this run begins", place.display());
+    let words = format!(
+        "{} is later than iteration 0, at which this run begins",
+        place.display()
+    );
     for message in refusals(&ended)? {
         expect_words(&message, &[&words, "save to another folder"])?;
     }

@@ -272,10 +272,7 @@ fn remove_leftovers(directory: &Path) -> Result<(), CheckpointError> {
 
 /// Makes a folder, and those above it, where they are missing. `sync` brings the names in a folder down to the disk: it gets
 /// each folder in which one was made, or a checkpoint could be whole on the disk and in no folder that is.
-fn make_folder(
-    path: &Path,
-    mut sync: impl FnMut(&Path) -> Result<(), CheckpointError>,
-) -> Result<(), CheckpointError> {
+fn make_folder(path: &Path, mut sync: impl FnMut(&Path) -> Result<(), CheckpointError>) -> Result<(), CheckpointError> {
     let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
     fs::create_dir_all(path).map_err(CheckpointError::file("make folder", path))?;

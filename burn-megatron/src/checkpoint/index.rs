@@ -226,8 +226,8 @@ impl Index {
             check_countable(&array.shape).map_err(|what| format!("array {:?}: {what}", array.name))?;
             let mut stored = 0_usize;
             for part in &array.parts {
-                let elements = (self.check_part(array, part))
-                    .map_err(|what| format!("array {:?}: {what}", array.name))?;
+                let elements =
+                    (self.check_part(array, part)).map_err(|what| format!("array {:?}: {what}", array.name))?;
                 if !keys.insert((part.file, &part.key)) {
                     return Err(format!("array {:?}: {:?} holds another part", array.name, part.key));
                 }
@@ -245,7 +245,12 @@ impl Index {
                 ));
             }
         }
-        match self.files.iter().zip(&stored_bytes).find(|(file, stored)| **stored > file.bytes) {
+        match self
+            .files
+            .iter()
+            .zip(&stored_bytes)
+            .find(|(file, stored)| **stored > file.bytes)
+        {
             None => Ok(()),
             Some((file, stored)) => Err(format!(
                 "parts of {stored} bytes in {:?}, which has {} bytes",

@@ -72,7 +72,9 @@ fn the_names_of_folders_that_are_made_are_brought_down_to_the_disk() {
         [folder.path().to_owned(), deep.clone(), deep.join("er"), deep.clone()]
     );
     let error = make_folder(&deep.join("last"), |_| {
-        Err(CheckpointError::file("sync folder", &deep)(io::ErrorKind::StorageFull.into()))
+        Err(CheckpointError::file("sync folder", &deep)(
+            io::ErrorKind::StorageFull.into(),
+        ))
     });
     assert!(error.unwrap_err().to_string().contains("cannot sync folder"));
 }
@@ -209,7 +211,10 @@ fn a_folder_without_an_index_is_not_counted_and_stays() {
     let all = [".lock", "iter_0000010", "iter_0000020", "iter_0000030", "iter_0000040"];
     assert_eq!(names(folder.path()), all);
     directory.prune(1, 40).unwrap();
-    assert_eq!(names(folder.path()), [".lock", "iter_0000010", "iter_0000030", "iter_0000040"]);
+    assert_eq!(
+        names(folder.path()),
+        [".lock", "iter_0000010", "iter_0000030", "iter_0000040"]
+    );
 }
 
 #[test]

@@ -178,10 +178,7 @@ fn name_of_another_iteration() {
     let (folder, path) = sample();
     let renamed = folder.path().join("iter_0000030");
     fs::rename(&path, &renamed).unwrap();
-    for opened in [
-        Checkpoint::open(&renamed).map(Some),
-        Checkpoint::latest(folder.path()),
-    ] {
+    for opened in [Checkpoint::open(&renamed).map(Some), Checkpoint::latest(folder.path())] {
         assert_says(
             &opened.unwrap_err().to_string(),
             &["iter_0000030 is of iteration 30 by its name and of iteration 20 by its index"],
@@ -258,7 +255,10 @@ fn element_in_no_part_or_in_two() {
     });
     assert_says(
         &Checkpoint::open(&path).unwrap_err().to_string(),
-        &["array \"a\" of shape [4, 3]", "parts have 6 elements in all, expected 12"],
+        &[
+            "array \"a\" of shape [4, 3]",
+            "parts have 6 elements in all, expected 12",
+        ],
     );
     let path = write_with(folder.path(), &ranks, |index| {
         let parts = &mut index.arrays[0].parts;
