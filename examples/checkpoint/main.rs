@@ -51,7 +51,8 @@ enum Command {
         /// A checkpoint, or a folder of checkpoints, of which the latest is meant; with --from, a folder with config.json and
         /// model.safetensors or model.safetensors.index.json
         checkpoint: PathBuf,
-        /// The folder of checkpoints to write to, made if it is not there; with --to, the folder to make
+        /// The folder of checkpoints to write to, made if it is not there, in which nothing is replaced; with --to, the
+        /// folder to make
         output: PathBuf,
         /// Export the parameters, for other programs
         #[arg(long, value_name = "FORMAT")]

@@ -113,6 +113,10 @@ fn convert_writes_a_file_that_others_can_read() {
         header.contains("\"model.weight\":{\"dtype\":\"F32\",\"shape\":[30,20]"),
         "the array has its shape"
     );
+    let error = convert(&folder.path().join("sharded"), &output, &[])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("whole/iter_0000020 is there already"), "{error}");
 }
 
 /// Saves a GPT of two layers with 257 tokens, in which each number is another, as `pretrain_gpt` saves one.

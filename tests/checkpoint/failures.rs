@@ -96,6 +96,20 @@ pub fn second_run_is_refused() -> Result<(), Failed> {
     expect(refusals(&third)? == ["nothing"], "the third run is not refused")
 }
 
+pub fn later_checkpoint() -> Result<(), Failed> {
+    let folder = TempDir::new()?;
+    let ended = run("begins_early", 2, folder.path())?;
+    let place = folder.path().join("iter_0000040");
+    let words = format!(
+        "{} is later than iteration 0, at which this run begins",
+        place.display()
+    );
+    for message in refusals(&ended)? {
+        expect_words(&message, &[&words, "save to another folder"])?;
+    }
+    expect(names(folder.path())? == [".lock", "iter_0000040"], "nothing is changed")
+}
+
 pub fn not_writable() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;

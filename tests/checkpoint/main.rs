@@ -49,6 +49,7 @@ fn run_tests() {
         test("file_too_large_on_one_rank_fails_on_all", failures::file_too_large),
         test("ranks_that_disagree_are_named", failures::ranks_disagree),
         test("second_run_is_refused", failures::second_run_is_refused),
+        test("later_checkpoint_is_named_on_all", failures::later_checkpoint),
         test("folder_that_is_not_writable_is_named", failures::not_writable),
         test("folders_that_are_not_the_same_are_named", failures::two_folders),
         test("kills_leave_a_whole_checkpoint", kills::kills_leave_a_whole_checkpoint),

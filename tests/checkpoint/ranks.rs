@@ -59,6 +59,7 @@ fn play(case: &str, world: &World) -> Outcome {
             report(world, writer(world).err());
             Ok(())
         }
+        "begins_early" => begins_early(world),
         "two_folders" => {
             let directory = directory().join(world.rank().to_string());
             fs::create_dir(&directory)?;
@@ -162,10 +163,29 @@ fn no_space(world: &World) -> Outcome {
     let (rank, count) = (world.rank(), world.world_size());
     let mut writer = writer(world)?;
     writer.save(10, arrays::parts(rank, count, 10), json!(null))?;
-    let mut parts = arrays::parts(rank, count, 20);
-    parts.push(arrays::large_part(rank, count, 3 << 20));
-    report(world, writer.save(20, parts, json!(null)).err());
+    let parts = || {
+        let mut parts = arrays::parts(rank, count, 20);
+        parts.push(arrays::large_part(rank, count, 3 << 20));
+        parts
+    };
+    report(world, writer.save(20, parts(), json!(null)).err());
+    // Nobody asks for the outcome of this one: the last save is made all the same.
+    writer.save_start(20, parts(), json!(null))?;
     Ok(writer.save(30, arrays::parts(rank, count, 30), json!(null))?)
+}
+
+/// A run that begins at the beginning, in a folder that has a later checkpoint.
+fn begins_early(world: &World) -> Outcome {
+    let (rank, count) = (world.rank(), world.world_size());
+    writer(world)?.save(40, arrays::parts(rank, count, 40), json!(null))?;
+    let ranks: Vec<usize> = (0..count).collect();
+    let group = ProcessGroup::connect(world, "another run", &ranks, &GroupOptions::default())?;
+    let options = CheckpointOptions {
+        begins_at: Some(0),
+        ..CheckpointOptions::default()
+    };
+    report(world, CheckpointWriter::new(group, directory(), options).err());
+    Ok(())
 }
 
 /// Arrays on which ranks 0 and 1 do not agree, each in a save of its own.

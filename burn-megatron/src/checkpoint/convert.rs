@@ -48,7 +48,7 @@ impl UnshardedCheckpoint {
     ///
     /// # Errors
     /// `data` fails; an array has another type, a name twice or a shape that cannot be counted; the folder is held by a run,
-    /// or cannot be written to. Nothing is left then.
+    /// has a checkpoint of this iteration already, or cannot be written to. Nothing is left then, and nothing replaced.
     ///
     /// # Panics
     /// When `data` returns another number of bytes than the array has.
@@ -69,6 +69,9 @@ impl UnshardedCheckpoint {
             directory: directory.path().to_owned(),
             cause,
         };
+        if let Some(there) = directory.checkpoint_of(self.iteration) {
+            return Err(CheckpointError::IsThere { path: there });
+        }
         let specs: Vec<PartSpec> = self.arrays.iter().map(spec).collect::<Result<_, _>>().map_err(unfit)?;
         let (plan, summary) = plan_shard(0, self.iteration, &specs).map_err(unfit)?;
         let (arrays, mut files) = join(&[summary]).map_err(unfit)?;
@@ -116,16 +119,10 @@ impl Checkpoint {
     /// folder.
     ///
     /// # Errors
-    /// As [`read`](Self::read); the folder is held by a run, holds this checkpoint itself, or cannot be
-    /// written to. Nothing is left then.
+    /// As [`read`](Self::read); the folder is held by a run, has a checkpoint of this iteration already (this one itself,
+    /// maybe), or cannot be written to. Nothing is left then, and nothing replaced.
     pub fn write_unsharded(&self, directory: impl AsRef<Path>) -> Result<PathBuf, CheckpointError> {
         let directory = SaveDirectory::hold(directory.as_ref())?;
-        if directory.holds(self.path()) {
-            return Err(CheckpointError::Prepare {
-                directory: directory.path().to_owned(),
-                cause: "it holds the checkpoint that is to be rewritten, which would be replaced".into(),
-            });
-        }
         let arrays = self.arrays().iter().map(|array| WholeArray {
             name: array.name.clone(),
             dtype: array.dtype,

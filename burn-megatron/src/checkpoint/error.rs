@@ -44,6 +44,17 @@ pub enum CheckpointError {
         /// The folder.
         path: PathBuf,
     },
+    /// The latest of a folder of checkpoints has no index. A save names a folder when it is whole: something has happened
+    /// to it since.
+    #[error(
+        "{path}, the latest checkpoint, is damaged: its index.json is missing; bring it back, or move the folder away to go \
+         on with the checkpoint before it",
+        path = .path.display()
+    )]
+    Damaged {
+        /// The folder of that iteration.
+        path: PathBuf,
+    },
     /// An index that is not what a save writes.
     #[error("{path} is no index of a checkpoint: {what}", path = .path.display())]
     IndexBroken {
@@ -51,6 +62,19 @@ pub enum CheckpointError {
         path: PathBuf,
         /// What is wrong, and what was expected.
         what: String,
+    },
+    /// A checkpoint under the name of another iteration.
+    #[error(
+        "{path} is of iteration {named} by its name and of iteration {found} by its index: has it been renamed?",
+        path = .path.display()
+    )]
+    Renamed {
+        /// The checkpoint.
+        path: PathBuf,
+        /// The iteration that it was saved at.
+        found: u64,
+        /// The iteration of its name.
+        named: u64,
     },
     /// A checkpoint of a newer version of this library.
     #[error("{path} has format version {version}: expected at most {supported}; a newer burn-megatron reads it", path = .path.display())]
@@ -166,6 +190,24 @@ pub enum CheckpointError {
         /// Process and host, as they stand in the lock file.
         holder: String,
     },
+    /// The folder to save to has a checkpoint that the run has not come to yet.
+    #[error(
+        "{later} is later than iteration {begins_at}, at which this run begins, and would be taken for its latest; save to \
+         another folder, go on with that checkpoint, or move it and others that are later away",
+        later = .later.display()
+    )]
+    LaterCheckpoint {
+        /// The latest checkpoint in the folder.
+        later: PathBuf,
+        /// The iteration that the run begins at.
+        begins_at: u64,
+    },
+    /// What is converted would replace a checkpoint.
+    #[error("{path} is there already: give another folder, or move it away", path = .path.display())]
+    IsThere {
+        /// The checkpoint of the same iteration.
+        path: PathBuf,
+    },
     /// The folder could not be prepared; the same error on every rank.
     #[error("cannot save to {directory}: {cause}", directory = .directory.display())]
     Prepare {
@@ -211,6 +253,13 @@ pub(super) enum Cause {
         /// Process and host.
         holder: String,
     },
+    /// The folder has a checkpoint that is later than the run's beginning.
+    LaterCheckpoint {
+        /// That checkpoint.
+        later: PathBuf,
+        /// The iteration that the run begins at.
+        begins_at: u64,
+    },
     /// Anything else, in words that name the rank.
     Other(String),
 }
@@ -220,6 +269,7 @@ impl Cause {
     pub fn of(rank: usize, error: CheckpointError) -> Self {
         match error {
             CheckpointError::Locked { holder, .. } => Cause::Locked { holder },
+            CheckpointError::LaterCheckpoint { later, begins_at } => Cause::LaterCheckpoint { later, begins_at },
             error => Cause::Other(format!("rank {rank}: {error}")),
         }
     }
@@ -229,6 +279,7 @@ impl Cause {
         let directory = directory.to_owned();
         match self {
             Cause::Locked { holder } => CheckpointError::Locked { directory, holder },
+            Cause::LaterCheckpoint { later, begins_at } => CheckpointError::LaterCheckpoint { later, begins_at },
             Cause::Other(cause) => CheckpointError::Prepare { directory, cause },
         }
     }
@@ -238,6 +289,7 @@ impl Cause {
         let directory = directory.to_owned();
         match self {
             Cause::Locked { holder } => CheckpointError::Locked { directory, holder },
+            Cause::LaterCheckpoint { later, begins_at } => CheckpointError::LaterCheckpoint { later, begins_at },
             Cause::Other(cause) => CheckpointError::Save {
                 iteration,
                 directory,

@@ -24,26 +24,22 @@ pub(super) fn iteration_name(iteration: u64) -> String {
 }
 
 /// Returns the iteration of a folder's name.
-fn parse_iteration(name: &str) -> Option<u64> {
+pub(super) fn parse_iteration(name: &str) -> Option<u64> {
     let iteration = name.strip_prefix("iter_")?.parse().ok()?;
     (iteration_name(iteration) == name).then_some(iteration)
 }
 
-/// Returns the complete checkpoints in a folder, by iteration, ascending; none where there is no folder.
+/// Returns the checkpoints in a folder, by iteration, ascending; none where there is no folder.
+///
+/// They go by their names alone: each has come to be whole, and what has been damaged since is for its reader to tell.
 ///
 /// # Errors
 /// The folder is a file, or cannot be read.
 pub(super) fn list_checkpoints(directory: &Path) -> Result<Vec<(u64, PathBuf)>, CheckpointError> {
-    let mut found = Vec::new();
-    for (name, path) in entries(directory)? {
-        let Some(iteration) = parse_iteration(&name) else {
-            continue;
-        };
-        match path.join(INDEX_NAME).is_file() {
-            true => found.push((iteration, path)),
-            false => tracing::warn!(path = %path.display(), "skipped: no complete checkpoint, it has no {INDEX_NAME}"),
-        }
-    }
+    let entries = entries(directory)?.into_iter();
+    let mut found: Vec<(u64, PathBuf)> = entries
+        .filter_map(|(name, path)| Some((parse_iteration(&name)?, path)))
+        .collect();
     found.sort_unstable();
     Ok(found)
 }
@@ -77,7 +73,7 @@ pub(super) struct SaveDirectory {
 }
 
 impl SaveDirectory {
-    /// Makes the folder if it is not there, locks it, and removes what killed runs have left.
+    /// Makes the folder if it is not there, locks it, and removes what killed runs have left, as far as it can be removed.
     ///
     /// # Errors
     /// Another run holds it; something else is in its place; it cannot be written to.
@@ -89,9 +85,9 @@ impl SaveDirectory {
         if path.exists() && !path.is_dir() {
             return Err(not_a_folder());
         }
-        fs::create_dir_all(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotADirectory => not_a_folder(),
-            _ => CheckpointError::file("make folder", path)(error),
+        make_folder(path, sync_folder).map_err(|error| match &error {
+            CheckpointError::File { source, .. } if source.kind() == io::ErrorKind::NotADirectory => not_a_folder(),
+            _ => error,
         })?;
         let lock = lock(path)?;
         remove_leftovers(path)?;
@@ -105,11 +101,10 @@ impl SaveDirectory {
         &self.path
     }
 
-    /// Whether a checkpoint is one of those in this folder.
-    pub fn holds(&self, checkpoint: &Path) -> bool {
-        let parent = checkpoint.canonicalize().ok();
-        let parent = parent.as_deref().and_then(Path::parent);
-        parent.is_some() && parent == self.path.canonicalize().ok().as_deref()
+    /// Returns what has the name of an iteration's checkpoint, if there is something.
+    pub fn checkpoint_of(&self, iteration: u64) -> Option<PathBuf> {
+        let place = self.path.join(iteration_name(iteration));
+        place.symlink_metadata().is_ok().then_some(place)
     }
 
     /// Makes a folder for a checkpoint that is being written.
@@ -167,27 +162,37 @@ impl SaveDirectory {
         Ok(place)
     }
 
-    /// Returns the highest iteration of which there is a complete checkpoint.
+    /// Returns the checkpoint of the highest iteration, if that is above `iteration`.
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub fn latest(&self) -> Result<Option<u64>, CheckpointError> {
-        Ok(list_checkpoints(&self.path)?.last().map(|(iteration, _)| *iteration))
+    pub fn later_than(&self, iteration: u64) -> Result<Option<PathBuf>, CheckpointError> {
+        let highest = list_checkpoints(&self.path)?.pop();
+        Ok(highest.filter(|(found, _)| *found > iteration).map(|(_, path)| path))
     }
 
-    /// Removes the oldest checkpoints beyond `keep`, but never that of the iteration just written.
+    /// Removes the oldest checkpoints up to the iteration just written, but for the `keep` newest of them, at least one.
+    ///
+    /// Those of later iterations are another run's, or of a time to which this run has gone back: they do not count and
+    /// stay. So do folders without an index, which are for people to look at.
     ///
     /// # Errors
     /// The operating system refuses.
     pub fn prune(&self, keep: usize, written: u64) -> Result<(), CheckpointError> {
-        let found = list_checkpoints(&self.path)?;
-        let beyond = found.len().saturating_sub(keep);
-        let others = found.into_iter().filter(|(iteration, _)| *iteration != written);
-        for (iteration, path) in others.take(beyond) {
+        let mut found = list_checkpoints(&self.path)?;
+        found.retain(|(iteration, path)| {
+            let is_whole = path.join(INDEX_NAME).is_file();
+            if !is_whole {
+                tracing::warn!(path = %path.display(), "it has no {INDEX_NAME}: it is no checkpoint that counts, and stays");
+            }
+            is_whole && *iteration <= written
+        });
+        let beyond = found.len().saturating_sub(keep.max(1));
+        for (iteration, path) in found.into_iter().take(beyond) {
             // Renamed first, so that a kill leaves no folder that looks like a checkpoint and is none.
             let aside = self.path.join(Temporary::Partial.name(iteration, written));
             fs::rename(&path, &aside).map_err(CheckpointError::file("remove", &path))?;
-            fs::remove_dir_all(&aside).map_err(CheckpointError::file("remove", &aside))?;
+            remove_or_warn(&aside);
         }
         Ok(())
     }
@@ -212,7 +217,7 @@ impl Drop for Draft {
 
 fn remove_or_warn(path: &Path) {
     if let Err(error) = fs::remove_dir_all(path) {
-        tracing::warn!(path = %path.display(), %error, "a temporary folder stays until the next run removes it");
+        tracing::warn!(path = %path.display(), %error, "a temporary folder stays until a later run can remove it");
     }
 }
 
@@ -247,7 +252,7 @@ impl Temporary {
     }
 }
 
-/// Removes the folders of killed runs; the lock must be held. One that was moved aside for a successor which never came
+/// Removes the folders of killed runs, where it can; the lock must be held. One that was moved aside for a successor which never came
 /// goes back.
 fn remove_leftovers(directory: &Path) -> Result<(), CheckpointError> {
     for (name, path) in entries(directory)? {
@@ -258,8 +263,22 @@ fn remove_leftovers(directory: &Path) -> Result<(), CheckpointError> {
         if kind == Temporary::Replaced && !place.exists() {
             fs::rename(&path, &place).map_err(CheckpointError::file("put back", &path))?;
         } else {
-            fs::remove_dir_all(&path).map_err(CheckpointError::file("remove", &path))?;
+            // Such as one on a network file system of which a reader still has files open.
+            remove_or_warn(&path);
         }
+    }
+    Ok(())
+}
+
+/// Makes a folder, and those above it, where they are missing. `sync` brings the names in a folder down to the disk: it gets
+/// each folder in which one was made, or a checkpoint could be whole on the disk and in no folder that is.
+fn make_folder(path: &Path, mut sync: impl FnMut(&Path) -> Result<(), CheckpointError>) -> Result<(), CheckpointError> {
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    fs::create_dir_all(path).map_err(CheckpointError::file("make folder", path))?;
+    for folder in missing.into_iter().rev() {
+        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        sync(parent.unwrap_or(Path::new(".")))?;
     }
     Ok(())
 }

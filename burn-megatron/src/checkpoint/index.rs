@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::checksum::checksum;
 use super::contents::{StoredArray, StoredFile, StoredPart};
 use super::error::CheckpointError;
+use super::file::open_file;
 use super::part::{loaded_dtype, stored_dtype};
 use super::region::{Region, check_countable};
 use crate::parameters::Placement;
@@ -138,7 +139,7 @@ impl Index {
     /// It is missing, of a newer version, altered, or not what a save writes.
     pub fn read(folder: &Path) -> Result<Self, CheckpointError> {
         let path = folder.join(INDEX_NAME);
-        let file = File::open(&path).map_err(|source| match source.kind() {
+        let file = open_file(&path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => CheckpointError::NoIndex {
                 path: folder.to_owned(),
             },
@@ -217,30 +218,56 @@ impl Index {
             }
         }
         let (mut names, mut keys) = (HashSet::new(), HashSet::new());
+        let mut stored_bytes = vec![0_u64; self.files.len()];
         for array in &self.arrays {
             if !names.insert(&array.name) {
                 return Err(format!("array {:?} is there twice", array.name));
             }
             check_countable(&array.shape).map_err(|what| format!("array {:?}: {what}", array.name))?;
+            let mut stored = 0_usize;
             for part in &array.parts {
-                self.check_part(array, part)
-                    .map_err(|what| format!("array {:?}: {what}", array.name))?;
+                let elements =
+                    (self.check_part(array, part)).map_err(|what| format!("array {:?}: {what}", array.name))?;
                 if !keys.insert((part.file, &part.key)) {
                     return Err(format!("array {:?}: {:?} holds another part", array.name, part.key));
                 }
+                stored = stored.saturating_add(elements);
+                let bytes = (elements * array.dtype.size()) as u64;
+                stored_bytes[part.file] = stored_bytes[part.file].saturating_add(bytes);
+            }
+            // Whoever reads the array makes room for all of it before looking for it.
+            if stored != array.num_elements() {
+                return Err(format!(
+                    "array {:?} of shape {:?}: its parts have {stored} elements in all, expected {}",
+                    array.name,
+                    array.shape,
+                    array.num_elements()
+                ));
             }
         }
-        Ok(())
+        match self
+            .files
+            .iter()
+            .zip(&stored_bytes)
+            .find(|(file, stored)| **stored > file.bytes)
+        {
+            None => Ok(()),
+            Some((file, stored)) => Err(format!(
+                "parts of {stored} bytes in {:?}, which has {} bytes",
+                file.name, file.bytes
+            )),
+        }
     }
 
-    fn check_part(&self, array: &StoredArray, part: &StoredPart) -> Result<(), String> {
+    /// Returns the number of elements of a part that are stored.
+    fn check_part(&self, array: &StoredArray, part: &StoredPart) -> Result<usize, String> {
         let file = self.files.get(part.file).ok_or_else(|| {
             let count = self.files.len();
             format!("a part in file {} of {count}", part.file)
         })?;
         let elements = Region::new(&part.placement, part.range.clone())?.stored_len();
         match elements.checked_mul(array.dtype.size()) {
-            Some(bytes) if bytes as u64 <= file.bytes => Ok(()),
+            Some(bytes) if bytes as u64 <= file.bytes => Ok(elements),
             _ => Err(format!(
                 "a part of {elements} elements in {:?}, which has {} bytes",
                 file.name, file.bytes

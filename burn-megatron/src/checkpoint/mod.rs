@@ -23,6 +23,7 @@ mod convert;
 mod coverage;
 mod direct;
 mod error;
+mod file;
 mod folder;
 mod index;
 mod part;

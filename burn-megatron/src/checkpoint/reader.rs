@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::contents::{StoredArray, StoredFile, StoredPart};
 use super::coverage::{self, Fault, unravel};
 use super::error::CheckpointError;
-use super::folder::list_checkpoints;
+use super::folder::{list_checkpoints, parse_iteration};
 use super::index::{INDEX_NAME, Index};
 use super::part::{ArrayData, zeros};
 use super::region::{Region, Segment};
@@ -25,11 +25,12 @@ pub struct ReadOptions {
     pub skip_checksums: bool,
 }
 
-/// A complete checkpoint, open for reading.
+/// A checkpoint, open for reading.
 ///
 /// Shards are memory-mapped when they are first needed, and only the blocks (of 4 MiB) that a read touches are read;
 /// their checksums are compared before anything is returned. May be read from several threads, and while a run saves
-/// further checkpoints; not beyond the moment at which a run replaces or removes this very one.
+/// further checkpoints; not beyond the moment at which a run replaces or removes this very one. A shard that another program
+/// truncates while it is mapped ends the process with SIGBUS where its lost bytes are read: that is no error that is returned.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
@@ -41,15 +42,21 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the complete checkpoint of the highest iteration in a folder; none where there is none, or no folder.
+    /// Opens the checkpoint of the highest iteration in a folder; none where there is none, or no folder.
     ///
     /// Ranks that load together must open the same: let one look, and the others [`open`](Self::open) what it found.
     ///
     /// # Errors
-    /// As [`open`](Self::open); a broken checkpoint is an error, never a reason to take an older one.
+    /// As [`open`](Self::open); a broken checkpoint, one whose index is missing among them, is an error, never a reason to
+    /// take an older one.
     pub fn latest(directory: impl AsRef<Path>) -> Result<Option<Self>, CheckpointError> {
-        let found = list_checkpoints(directory.as_ref())?;
-        found.last().map(|(_, path)| Self::open(path)).transpose()
+        let Some((_, path)) = list_checkpoints(directory.as_ref())?.pop() else {
+            return Ok(None);
+        };
+        match Self::open(path) {
+            Err(CheckpointError::NoIndex { path }) => Err(CheckpointError::Damaged { path }),
+            opened => opened.map(Some),
+        }
     }
 
     /// Opens the checkpoint that a path means: that of the path itself, or the latest in the folder.
@@ -69,7 +76,8 @@ impl Checkpoint {
     /// Opens a checkpoint, and compares its checksums where it is read.
     ///
     /// # Errors
-    /// The index is missing, of a newer version, altered or wrong; a shard is missing or has another size.
+    /// The index is missing, of a newer version, altered or wrong; its iteration is another than that of the folder's name; a
+    /// shard is missing or has another size.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         Self::open_with(path, ReadOptions::default())
     }
@@ -87,6 +95,15 @@ impl Checkpoint {
             });
         }
         let index = Index::read(&path)?;
+        // Other names, such as that of a copy, say nothing.
+        let name = path.file_name().and_then(|name| name.to_str());
+        match name.and_then(parse_iteration) {
+            Some(named) if named != index.iteration => {
+                let found = index.iteration;
+                return Err(CheckpointError::Renamed { path, found, named });
+            }
+            _ => {}
+        }
         for file in &index.files {
             check_size(&path.join(&file.name), file)?;
         }

@@ -145,14 +145,12 @@ impl Saver {
     /// On rank 0: removes old checkpoints. That it cannot is no failure of the save: the next save tries again.
     fn tidy(&self, written: u64) {
         let Some(held) = &self.held else { return };
-        match held.latest() {
-            Ok(Some(latest)) if latest > written => tracing::warn!(
+        if let Ok(Some(later)) = held.later_than(written) {
+            tracing::warn!(
                 written,
-                latest,
-                directory = %self.directory.display(),
-                "a checkpoint of a later iteration is there, from before: to load the latest is to load that one"
-            ),
-            _ => {}
+                later = %later.display(),
+                "a checkpoint of a later iteration is there, from before, and stays: to load the latest is to load that one"
+            );
         }
         if let Some(keep) = self.keep
             && let Err(error) = held.prune(keep, written)

@@ -14,6 +14,7 @@ use super::checksum::{ChecksumWriter, checksum};
 use super::contents::StoredFile;
 use super::direct::DirectFile;
 use super::error::CheckpointError;
+use super::file::open_file;
 use super::part::{PartSpec, stored_dtype};
 use super::plan::ShardPlan;
 
@@ -101,7 +102,7 @@ impl Shard {
     pub fn open(path: PathBuf, file: &StoredFile, block_bytes: u64, is_trusted: bool) -> Result<Self, CheckpointError> {
         check_size(&path, file)?;
         let open = || -> io::Result<(Mmap, u64)> {
-            let opened = File::open(&path)?;
+            let opened = open_file(&path)?;
             let bytes = opened.metadata()?.len();
             // SAFETY: a map is undefined behaviour when the file changes under it. A checkpoint is never written to once
             // it has its name, and a folder that is replaced or removed keeps its files as long as they are mapped.

@@ -1,6 +1,6 @@
 //! [`CheckpointWriter`]: saves a run's checkpoints, while the caller waits or beside it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -18,8 +18,12 @@ use crate::collectives::ProcessGroup;
 /// How a run saves. The same on every rank.
 #[derive(Clone, Debug)]
 pub struct CheckpointOptions {
-    /// The number of checkpoints that stay: after each save the oldest beyond it are removed. None keeps all.
+    /// The number of checkpoints that stay: after each save the oldest beyond it are removed. Those of iterations above the
+    /// one just saved do not count, and stay. None keeps all.
     pub keep: Option<usize>,
+    /// The iteration that the run begins at: that of the checkpoint it has loaded, or 0. A folder with a later checkpoint is
+    /// refused, for whoever loads the latest would get that one and not what this run saves. None takes any folder.
+    pub begins_at: Option<u64>,
     /// The layout of the ranks, for people who look at the checkpoint; loading does not need it.
     pub layout: Value,
     /// How long dropping the writer waits for a save that is under way.
@@ -27,10 +31,11 @@ pub struct CheckpointOptions {
 }
 
 impl Default for CheckpointOptions {
-    /// Keeps all, says nothing of the layout, and waits for ten minutes.
+    /// Keeps all, takes any folder, says nothing of the layout, and waits for ten minutes.
     fn default() -> Self {
         Self {
             keep: None,
+            begins_at: None,
             layout: Value::Null,
             drop_timeout: Duration::from_secs(600),
         }
@@ -43,7 +48,7 @@ impl Default for CheckpointOptions {
 /// kill at any moment leaves what was saved before, and what the killed run has left is removed by the next writer. An
 /// iteration that is there already, as after a resume at an earlier one, is replaced, again by one rename. When a save
 /// fails on one rank it fails on all with the same error, nothing that was there before has changed, and the writer can
-/// save again.
+/// save again: no save is kept from beginning by the failure of another.
 ///
 /// # Communication
 /// All calls are collective over the group, which should be the writer's own: an asynchronous save uses it from its own
@@ -89,8 +94,8 @@ impl CheckpointWriter {
     /// Makes the folder if it is not there, takes its lock, and removes what killed runs have left in it.
     ///
     /// # Errors
-    /// Another run saves to the folder; it cannot be made or written to; something else is in its place. The same on
-    /// every rank.
+    /// Another run saves to the folder; it has a checkpoint later than the run's beginning; it cannot be made or written to;
+    /// something else is in its place. The same on every rank.
     pub fn new(
         group: ProcessGroup,
         directory: impl Into<PathBuf>,
@@ -100,7 +105,7 @@ impl CheckpointWriter {
         let held = match (group.rank(), options.keep) {
             (_, Some(0)) => Err(Cause::Other("keep must be at least 1, got 0".into())),
             (0, _) => {
-                let held = SaveDirectory::hold(&directory).map(Some);
+                let held = hold(&directory, options.begins_at).map(Some);
                 held.map_err(|error| Cause::of(group.ranks()[0], error))
             }
             _ => Ok(None),
@@ -126,20 +131,23 @@ impl CheckpointWriter {
     /// on; that of the group's first rank is written.
     ///
     /// # Errors
-    /// The first failure of any rank, the same on every rank; or that of the asynchronous save before this one, and
-    /// then this one has not begun.
+    /// The first failure of any rank, the same on every rank. An asynchronous save that is under way ends first, and this one
+    /// begins all the same if it has failed: its error is logged, unless it was asked for by [`wait`](Self::wait).
     pub fn save(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
-        self.wait()?;
+        self.settle();
         self.saver.save(iteration, parts, state)
     }
 
-    /// Starts a save on a thread of its own. One is under way at a time: a second waits for the first.
+    /// Starts a save on a thread of its own. One is under way at a time: a second waits for the first, and begins all the
+    /// same if that has failed.
+    ///
+    /// [`wait`](Self::wait) returns the outcome. It is the same on every rank, and so is whether a save begins: always. A
+    /// failure that nobody has asked for when the next save begins, or the writer is dropped, is logged as an error.
     ///
     /// # Errors
-    /// That of the save before this one; this one has not begun then. Its own come out of the next call of
-    /// [`save`](Self::save), `save_start` or [`wait`](Self::wait).
+    /// The save has failed at once: it runs on the caller's thread where the operating system gives no other.
     pub fn save_start(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
-        self.wait()?;
+        self.settle();
         let saver = self.saver.clone();
         let (sender, outcome) = mpsc::channel();
         let (give, take) = mpsc::channel();
@@ -164,10 +172,10 @@ impl CheckpointWriter {
         }
     }
 
-    /// Waits for the save that is under way, if one is.
+    /// Waits for the asynchronous save that is under way, or has ended since the last call, if there is one.
     ///
     /// # Errors
-    /// Its error.
+    /// Its error, once.
     pub fn wait(&mut self) -> Result<(), CheckpointError> {
         let Some(UnderWay { iteration, outcome }) = self.under_way.take() else {
             return Ok(());
@@ -176,10 +184,29 @@ impl CheckpointWriter {
         outcome.recv().unwrap_or(Err(CheckpointError::Panicked { iteration }))
     }
 
+    /// Waits as [`wait`](Self::wait) does, for a caller who wants to save again in any case: a rank that did not begin would
+    /// leave the others waiting.
+    fn settle(&mut self) {
+        if let Err(error) = self.wait() {
+            tracing::error!(%error, "an asynchronous save has failed");
+        }
+    }
+
     /// The folder of all checkpoints.
-    pub fn directory(&self) -> &std::path::Path {
+    pub fn directory(&self) -> &Path {
         &self.saver.directory
     }
+}
+
+/// On rank 0: takes the folder, unless it has a checkpoint that the run has not come to yet.
+fn hold(directory: &Path, begins_at: Option<u64>) -> Result<SaveDirectory, CheckpointError> {
+    let held = SaveDirectory::hold(directory)?;
+    if let Some(begins_at) = begins_at
+        && let Some(later) = held.later_than(begins_at)?
+    {
+        return Err(CheckpointError::LaterCheckpoint { later, begins_at });
+    }
+    Ok(held)
 }
 
 impl Drop for CheckpointWriter {

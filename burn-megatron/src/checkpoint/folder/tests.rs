@@ -49,9 +49,34 @@ fn a_checkpoint_is_listed_once_it_is_complete() {
         assert!(list_checkpoints(&path).unwrap().iter().all(|(i, _)| *i != iteration));
         directory.commit(draft).unwrap();
     }
-    fs::create_dir(path.join("iter_0000200")).unwrap();
+    fs::create_dir(path.join("iter_20")).unwrap();
     let iterations: Vec<u64> = list_checkpoints(&path).unwrap().iter().map(|(i, _)| *i).collect();
     assert_eq!(iterations, [3, 20, 100]);
+}
+
+#[test]
+fn the_names_of_folders_that_are_made_are_brought_down_to_the_disk() {
+    let folder = TempDir::new().unwrap();
+    let deep = folder.path().join("deep");
+    let mut synced = Vec::new();
+    for path in [deep.join("er/est"), deep.join("er"), deep.join("another")] {
+        let sync = |folder: &Path| {
+            synced.push(folder.to_owned());
+            Ok(())
+        };
+        make_folder(&path, sync).unwrap();
+        assert!(path.is_dir());
+    }
+    assert_eq!(
+        synced,
+        [folder.path().to_owned(), deep.clone(), deep.join("er"), deep.clone()]
+    );
+    let error = make_folder(&deep.join("last"), |_| {
+        Err(CheckpointError::file("sync folder", &deep)(
+            io::ErrorKind::StorageFull.into(),
+        ))
+    });
+    assert!(error.unwrap_err().to_string().contains("cannot sync folder"));
 }
 
 #[test]
@@ -128,15 +153,31 @@ fn the_next_run_removes_what_a_killed_run_left() {
 }
 
 #[test]
-fn the_oldest_go_and_never_the_one_just_written() {
+fn a_leftover_that_cannot_be_removed_stops_nobody() {
+    let folder = TempDir::new().unwrap();
+    // Not a folder, which nobody can remove as one.
+    let name = Temporary::Partial.name(30, 1);
+    fs::write(folder.path().join(&name), "").unwrap();
+    let other = Temporary::Partial.name(40, 2);
+    fs::create_dir(folder.path().join(other)).unwrap();
+    let _directory = SaveDirectory::hold(folder.path()).unwrap();
+    assert_eq!(names(folder.path()), [name, ".lock".into()]);
+}
+
+#[test]
+fn the_oldest_go_and_what_is_later_neither_counts_nor_goes() {
     let folder = TempDir::new().unwrap();
     let directory = SaveDirectory::hold(folder.path()).unwrap();
     for (iteration, left) in [
         (30, vec![30]),
-        (10, vec![10, 30]),
-        (20, vec![20, 30]),
         (40, vec![30, 40]),
-        (5, vec![5, 40]),
+        (50, vec![40, 50]),
+        // Another run, from the beginning.
+        (5, vec![5, 40, 50]),
+        (10, vec![5, 10, 40, 50]),
+        (15, vec![10, 15, 40, 50]),
+        (40, vec![15, 40, 50]),
+        (50, vec![40, 50]),
     ] {
         let draft = directory.begin(iteration).unwrap();
         complete(&draft, "{}");
@@ -149,6 +190,31 @@ fn the_oldest_go_and_never_the_one_just_written() {
             "after {iteration}"
         );
     }
+    let name = |iteration| directory.later_than(iteration).unwrap();
+    assert_eq!(name(49), Some(folder.path().join("iter_0000050")));
+    assert_eq!(name(50), None);
+}
+
+#[test]
+fn a_folder_without_an_index_is_not_counted_and_stays() {
+    let folder = TempDir::new().unwrap();
+    let directory = SaveDirectory::hold(folder.path()).unwrap();
+    for iteration in [10, 20, 30, 40] {
+        let draft = directory.begin(iteration).unwrap();
+        complete(&draft, "{}");
+        directory.commit(draft).unwrap();
+    }
+    for damaged in [10, 30] {
+        fs::remove_file(folder.path().join(iteration_name(damaged)).join(INDEX_NAME)).unwrap();
+    }
+    directory.prune(2, 40).unwrap();
+    let all = [".lock", "iter_0000010", "iter_0000020", "iter_0000030", "iter_0000040"];
+    assert_eq!(names(folder.path()), all);
+    directory.prune(1, 40).unwrap();
+    assert_eq!(
+        names(folder.path()),
+        [".lock", "iter_0000010", "iter_0000030", "iter_0000040"]
+    );
 }
 
 #[test]

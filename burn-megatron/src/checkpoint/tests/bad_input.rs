@@ -3,6 +3,7 @@
 use std::fs;
 
 use proptest::prelude::*;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
 use super::super::checksum::checksum;
@@ -123,12 +124,25 @@ fn missing_index() {
     let (folder, path) = sample();
     fs::remove_file(path.join("index.json")).unwrap();
     assert_says(&message(&path), &["iter_0000020", "expected index.json"]);
-    assert!(Checkpoint::latest(folder.path()).unwrap().is_none());
-    let error = Checkpoint::find(folder.path()).unwrap_err().to_string();
-    assert_says(
-        &error,
-        &["no checkpoint in", folder.path().to_str().unwrap(), "iter_0000020"],
-    );
+    // Nor is an older one, which is whole, taken instead.
+    let older = folder.path().join("iter_0000010");
+    fs::create_dir(&older).unwrap();
+    fs::write(older.join("index.json"), "").unwrap();
+    for opened in [
+        Checkpoint::latest(folder.path()).map(|_| ()),
+        Checkpoint::find(folder.path()).map(|_| ()),
+    ] {
+        assert_says(
+            &opened.unwrap_err().to_string(),
+            &[
+                path.to_str().unwrap(),
+                "index.json is missing",
+                "move the folder away to go on with the checkpoint before it",
+            ],
+        );
+    }
+    let error = Checkpoint::find(&path).unwrap_err().to_string();
+    assert_says(&error, &["no checkpoint in", path.to_str().unwrap(), "iter_0000020"]);
 }
 
 #[test]
@@ -142,6 +156,37 @@ fn garbage_for_an_index() {
     let huge = fs::File::create(path.join("index.json")).unwrap();
     huge.set_len((512 << 20) + 1).unwrap();
     assert_says(&message(&path), &["expected at most 536870912 bytes"]);
+}
+
+#[test]
+fn a_pipe_is_not_waited_for() {
+    for name in ["index.json", "rank_00001.safetensors"] {
+        let (_folder, path) = sample();
+        let pipe = path.join(name);
+        fs::remove_file(&pipe).unwrap();
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        // In a thread of its own, for whoever waits for a pipe waits for ever.
+        let (sender, found) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(message(&path)));
+        let found = found.recv_timeout(Duration::from_secs(20));
+        assert_says(&found.expect("nobody waits"), &[pipe.to_str().unwrap(), "expected a"]);
+    }
+}
+
+#[test]
+fn name_of_another_iteration() {
+    let (folder, path) = sample();
+    let renamed = folder.path().join("iter_0000030");
+    fs::rename(&path, &renamed).unwrap();
+    for opened in [Checkpoint::open(&renamed).map(Some), Checkpoint::latest(folder.path())] {
+        assert_says(
+            &opened.unwrap_err().to_string(),
+            &["iter_0000030 is of iteration 30 by its name and of iteration 20 by its index"],
+        );
+    }
+    let copy = folder.path().join("best");
+    fs::rename(&renamed, &copy).unwrap();
+    assert_eq!(Checkpoint::open(&copy).unwrap().iteration(), 20);
 }
 
 #[test]
@@ -208,27 +253,60 @@ fn element_in_no_part_or_in_two() {
     let path = write_with(folder.path(), &ranks, |index| {
         index.arrays[0].parts.pop();
     });
-    let checkpoint = Checkpoint::open(&path).unwrap();
-    let all = Placement::whole([4, 3]);
-    assert!(checkpoint.read("a", &all, 0..6).is_ok());
-    for error in [
-        checkpoint.read("a", &all, 2..8).unwrap_err(),
-        checkpoint.verify().unwrap_err(),
-    ] {
-        assert_says(&error.to_string(), &["array \"a\"", "element [2, 0]", "is in no part"]);
-    }
+    assert_says(
+        &Checkpoint::open(&path).unwrap_err().to_string(),
+        &[
+            "array \"a\" of shape [4, 3]",
+            "parts have 6 elements in all, expected 12",
+        ],
+    );
     let path = write_with(folder.path(), &ranks, |index| {
         let parts = &mut index.arrays[0].parts;
         parts[1].placement = parts[0].placement.clone();
     });
-    let error = Checkpoint::open(&path).unwrap().verify().unwrap_err().to_string();
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    let all = Placement::whole([4, 3]);
+    assert!(checkpoint.read("a", &all, 0..6).is_ok());
+    let error = checkpoint.read("a", &all, 2..8).unwrap_err();
+    assert_says(&error.to_string(), &["array \"a\"", "element [2, 0]", "is in no part"]);
     assert_says(
-        &error,
+        &checkpoint.verify().unwrap_err().to_string(),
         &[
             "element [0, 0]",
             "rank_00000.safetensors and in one in rank_00001.safetensors",
         ],
     );
+}
+
+#[test]
+fn no_room_is_made_for_an_array_that_is_not_stored() {
+    let (_folder, path) = sample();
+    let huge = 1_u64 << 50;
+    edit_index(&path, |v| {
+        v["arrays"][0]["shape"] = serde_json::json!([huge]);
+        v["arrays"][0]["parts"] = serde_json::json!([]);
+    });
+    // Room for it would abort the process.
+    let read = Checkpoint::open(&path).and_then(|checkpoint| {
+        let array = Placement::whole([huge as usize]);
+        checkpoint.read("model.embedding.weight", &array, 0..huge as usize)
+    });
+    let elements = format!("parts have 0 elements in all, expected {huge}");
+    assert_says(&read.unwrap_err().to_string(), &["model.embedding.weight", &elements]);
+    // Nor for as many parts as one likes of one file.
+    let (_folder, path) = sample();
+    edit_index(&path, |v| {
+        let array = &mut v["arrays"][0];
+        array["shape"] = serde_json::json!([200]);
+        let part = |number| {
+            serde_json::json!({
+                "file": 0, "key": format!("{number}"), "offset": [0], "shape": [20], "range": [0, 20],
+            })
+        };
+        array["parts"] = (0..10).map(part).collect();
+    });
+    let error = Checkpoint::open(&path).unwrap_err().to_string();
+    assert_says(&error, &["parts of 816 bytes in \"rank_00000.safetensors\""]);
 }
 
 #[test]

@@ -118,20 +118,27 @@ fn a_save_beside_the_caller_is_the_same() {
 }
 
 #[test]
-fn the_error_of_a_save_beside_the_caller_comes_out_once() {
+fn a_save_beside_the_caller_that_fails_stops_no_other() {
     let folder = TempDir::new().unwrap();
     let mut writer = writer(folder.path());
     writer.save(10, parts(), Value::Null).unwrap();
     fs::write(folder.path().join("iter_0000020"), "a file in its place").unwrap();
     writer.save_start(20, parts(), Value::Null).unwrap();
-    let error = writer.save_start(30, parts(), Value::Null).unwrap_err().to_string();
+    let error = writer.wait().unwrap_err().to_string();
     for words in ["iteration 20 was not saved", "rank 0", "iter_0000020 is not a folder"] {
         assert!(error.contains(words), "{error}");
     }
     assert_eq!(names(folder.path()), [".lock", "iter_0000010", "iter_0000020"]);
-    writer.save_start(30, parts(), Value::Null).unwrap();
+    // It comes out once, and where nobody asks for it the next save is made all the same.
     writer.wait().unwrap();
-    assert_eq!(Checkpoint::latest(folder.path()).unwrap().unwrap().iteration(), 30);
+    let latest = || Checkpoint::latest(folder.path()).unwrap().unwrap().iteration();
+    writer.save_start(20, parts(), Value::Null).unwrap();
+    writer.save(30, parts(), Value::Null).unwrap();
+    assert_eq!(latest(), 30);
+    writer.save_start(20, parts(), Value::Null).unwrap();
+    writer.save_start(40, parts(), Value::Null).unwrap();
+    writer.wait().unwrap();
+    assert_eq!(latest(), 40);
 }
 
 #[test]
@@ -239,6 +246,51 @@ fn to_keep_nothing_is_refused() {
 }
 
 #[test]
+fn a_folder_with_a_later_checkpoint_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let mut old = writer(folder.path());
+    for iteration in [10, 40] {
+        old.save(iteration, parts(), Value::Null).unwrap();
+    }
+    drop(old);
+    let begin = |begins_at| {
+        let options = CheckpointOptions {
+            keep: Some(2),
+            begins_at,
+            ..CheckpointOptions::default()
+        };
+        CheckpointWriter::new(ProcessGroup::single(), folder.path(), options)
+    };
+    for begins_at in [0, 39] {
+        let error = begin(Some(begins_at)).unwrap_err();
+        assert!(
+            matches!(&error, CheckpointError::LaterCheckpoint { later, .. } if later.ends_with("iter_0000040")),
+            "{error}"
+        );
+        let text = error.to_string();
+        for words in [
+            folder.path().to_str().unwrap(),
+            &format!("later than iteration {begins_at}, at which this run begins"),
+            "save to another folder",
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+    }
+    // Who is refused holds nothing.
+    drop(begin(Some(40)).unwrap());
+    drop(begin(Some(41)).unwrap());
+    // A run that does not want to know saves beside it, and removes nothing of it.
+    let mut new = begin(None).unwrap();
+    for iteration in [1, 2, 3] {
+        new.save(iteration, parts(), Value::Null).unwrap();
+    }
+    assert_eq!(
+        names(folder.path()),
+        [".lock", "iter_0000002", "iter_0000003", "iter_0000010", "iter_0000040"]
+    );
+}
+
+#[test]
 fn nothing_at_all_can_be_saved() {
     let folder = TempDir::new().unwrap();
     writer(folder.path()).save(0, Vec::new(), Value::Null).unwrap();
@@ -248,7 +300,7 @@ fn nothing_at_all_can_be_saved() {
 }
 
 #[test]
-fn a_checkpoint_is_not_rewritten_over_itself() {
+fn a_checkpoint_is_not_rewritten_over_another_or_itself() {
     let folder = TempDir::new().unwrap();
     writer(folder.path()).save(20, parts(), Value::Null).unwrap();
     let checkpoint = Checkpoint::latest(folder.path()).unwrap().unwrap();
@@ -256,11 +308,18 @@ fn a_checkpoint_is_not_rewritten_over_itself() {
         .write_unsharded(folder.path().join("."))
         .unwrap_err()
         .to_string();
+    assert!(error.contains("iter_0000020 is there already"), "{error}");
+    assert_eq!(names(folder.path()), [".lock", "iter_0000020"]);
+    let taken = TempDir::new().unwrap();
+    writer(taken.path()).save(20, Vec::new(), json!("mine")).unwrap();
+    let error = checkpoint.write_unsharded(taken.path()).unwrap_err().to_string();
+    let place = taken.path().join("iter_0000020");
     assert!(
-        error.contains("holds the checkpoint that is to be rewritten"),
+        error.contains(&format!("{} is there already", place.display())),
         "{error}"
     );
-    assert_eq!(names(folder.path()), [".lock", "iter_0000020"]);
+    assert_eq!(Checkpoint::open(place).unwrap().state(), "mine");
+    assert_eq!(names(taken.path()), [".lock", "iter_0000020"]);
     let other = TempDir::new().unwrap();
     let path = checkpoint.write_unsharded(other.path()).unwrap();
     assert_eq!(path, other.path().join("iter_0000020"));
