@@ -108,6 +108,9 @@ fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyh
     // Before the checkpoint to go on with is looked for: no other run is to replace it meanwhile.
     let mut checkpointing = Checkpointing::new(&arguments.checkpoints, world, &context)?;
     let mut session = Session::new(arguments, &context)?;
+    if let Some(checkpointing) = &checkpointing {
+        checkpointing.begin(&session)?;
+    }
     let first_step = session.iteration() + 1;
     let mut log = match &logging.log_jsonl {
         Some(path) if is_first => Some(JsonLines::go_on(path, session.iteration())?),

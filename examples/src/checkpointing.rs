@@ -309,6 +309,17 @@ impl Checkpointing {
         }))
     }
 
+    /// Checks that the folder has no checkpoint that the run, which is where `session` is, has not come to yet.
+    ///
+    /// # Communication
+    /// That of [`CheckpointWriter::begin_at`].
+    ///
+    /// # Errors
+    /// When it has one: this run's checkpoints would be taken for older ones.
+    pub fn begin(&self, session: &Session) -> anyhow::Result<()> {
+        Ok(self.writer.begin_at(session.iteration())?)
+    }
+
     /// Saves behind a step, where its time has come: every so often, and behind the last of the run, which is waited for.
     ///
     /// Where a save beside training has failed, the next one is waited for; the run goes on if that succeeds.

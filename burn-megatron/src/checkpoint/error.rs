@@ -269,7 +269,6 @@ impl Cause {
     pub fn of(rank: usize, error: CheckpointError) -> Self {
         match error {
             CheckpointError::Locked { holder, .. } => Cause::Locked { holder },
-            CheckpointError::LaterCheckpoint { later, begins_at } => Cause::LaterCheckpoint { later, begins_at },
             error => Cause::Other(format!("rank {rank}: {error}")),
         }
     }

@@ -1,6 +1,6 @@
 //! Shards: the safetensors file of one rank, written in one pass and read through a memory map.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -21,9 +21,6 @@ pub struct CheckpointOptions {
     /// The number of checkpoints that stay: after each save the oldest beyond it are removed. Those of iterations above the
     /// one just saved do not count, and stay. None keeps all.
     pub keep: Option<usize>,
-    /// The iteration that the run begins at: that of the checkpoint it has loaded, or 0. A folder with a later checkpoint is
-    /// refused, for whoever loads the latest would get that one and not what this run saves. None takes any folder.
-    pub begins_at: Option<u64>,
     /// The layout of the ranks, for people who look at the checkpoint; loading does not need it.
     pub layout: Value,
     /// How long dropping the writer waits for a save that is under way.
@@ -31,11 +28,10 @@ pub struct CheckpointOptions {
 }
 
 impl Default for CheckpointOptions {
-    /// Keeps all, takes any folder, says nothing of the layout, and waits for ten minutes.
+    /// Keeps all, says nothing of the layout, and waits for ten minutes.
     fn default() -> Self {
         Self {
             keep: None,
-            begins_at: None,
             layout: Value::Null,
             drop_timeout: Duration::from_secs(600),
         }
@@ -94,8 +90,8 @@ impl CheckpointWriter {
     /// Makes the folder if it is not there, takes its lock, and removes what killed runs have left in it.
     ///
     /// # Errors
-    /// Another run saves to the folder; it has a checkpoint later than the run's beginning; it cannot be made or written to;
-    /// something else is in its place. The same on every rank.
+    /// Another run saves to the folder; it cannot be made or written to; something else is in its place. The same on every
+    /// rank.
     pub fn new(
         group: ProcessGroup,
         directory: impl Into<PathBuf>,
@@ -105,7 +101,7 @@ impl CheckpointWriter {
         let held = match (group.rank(), options.keep) {
             (_, Some(0)) => Err(Cause::Other("keep must be at least 1, got 0".into())),
             (0, _) => {
-                let held = hold(&directory, options.begins_at).map(Some);
+                let held = SaveDirectory::hold(&directory).map(Some);
                 held.map_err(|error| Cause::of(group.ranks()[0], error))
             }
             _ => Ok(None),
@@ -123,6 +119,30 @@ impl CheckpointWriter {
             under_way: None,
             drop_timeout: options.drop_timeout,
         })
+    }
+
+    /// Says at which iteration the run begins: that of the checkpoint it has loaded, or 0.
+    ///
+    /// # Communication
+    /// As the end of a save.
+    ///
+    /// # Errors
+    /// The folder has a later checkpoint: whoever loads the latest would get that one, and not what this run saves. The
+    /// same on every rank.
+    pub fn begin_at(&self, iteration: u64) -> Result<(), CheckpointError> {
+        let later = match &self.saver.held {
+            Some(held) => held.later_than(iteration),
+            None => Ok(None),
+        };
+        let outcome = match later {
+            Ok(None) => Ok(()),
+            Ok(Some(later)) => Err(Cause::LaterCheckpoint {
+                later,
+                begins_at: iteration,
+            }),
+            Err(error) => Err(Cause::of(self.saver.group.ranks()[0], error)),
+        };
+        agree(&self.saver.group, outcome)?.map_err(|cause| cause.of_preparing(&self.saver.directory))
     }
 
     /// Saves, and returns when the checkpoint is on the disk under its name.
@@ -196,17 +216,6 @@ impl CheckpointWriter {
     pub fn directory(&self) -> &Path {
         &self.saver.directory
     }
-}
-
-/// On rank 0: takes the folder, unless it has a checkpoint that the run has not come to yet.
-fn hold(directory: &Path, begins_at: Option<u64>) -> Result<SaveDirectory, CheckpointError> {
-    let held = SaveDirectory::hold(directory)?;
-    if let Some(begins_at) = begins_at
-        && let Some(later) = held.later_than(begins_at)?
-    {
-        return Err(CheckpointError::LaterCheckpoint { later, begins_at });
-    }
-    Ok(held)
 }
 
 impl Drop for CheckpointWriter {

@@ -253,16 +253,13 @@ fn a_folder_with_a_later_checkpoint_is_refused() {
         old.save(iteration, parts(), Value::Null).unwrap();
     }
     drop(old);
-    let begin = |begins_at| {
-        let options = CheckpointOptions {
-            keep: Some(2),
-            begins_at,
-            ..CheckpointOptions::default()
-        };
-        CheckpointWriter::new(ProcessGroup::single(), folder.path(), options)
+    let options = CheckpointOptions {
+        keep: Some(2),
+        ..CheckpointOptions::default()
     };
+    let mut new = CheckpointWriter::new(ProcessGroup::single(), folder.path(), options).unwrap();
     for begins_at in [0, 39] {
-        let error = begin(Some(begins_at)).unwrap_err();
+        let error = new.begin_at(begins_at).unwrap_err();
         assert!(
             matches!(&error, CheckpointError::LaterCheckpoint { later, .. } if later.ends_with("iter_0000040")),
             "{error}"
@@ -276,11 +273,9 @@ fn a_folder_with_a_later_checkpoint_is_refused() {
             assert!(text.contains(words), "{text}");
         }
     }
-    // Who is refused holds nothing.
-    drop(begin(Some(40)).unwrap());
-    drop(begin(Some(41)).unwrap());
+    new.begin_at(40).unwrap();
+    new.begin_at(41).unwrap();
     // A run that does not want to know saves beside it, and removes nothing of it.
-    let mut new = begin(None).unwrap();
     for iteration in [1, 2, 3] {
         new.save(iteration, parts(), Value::Null).unwrap();
     }
