@@ -2,25 +2,30 @@
 
 mod batch_size;
 mod config;
+mod error;
 pub mod flops;
 pub mod memory;
 mod metrics;
 mod model;
 mod non_finite;
+mod options;
 pub mod preflight;
 mod schedule;
 mod snapshot;
 mod stragglers;
+mod token_losses;
 mod trainer;
 mod weight_decay;
 
 pub use batch_size::{BatchSizeError, BatchSizeRampUp, BatchSizeSchedule};
 pub use config::{TrainingConfig, TrainingConfigError};
+pub use error::TrainingError;
 pub use metrics::StepMetrics;
 pub use model::{LanguageModel, TokenBatch};
 pub use non_finite::NonFiniteOrigin;
+pub use options::TrainerOptions;
 pub use schedule::{AnnealingStyle, LearningRateConfig, LearningRateDecay, LearningRateSchedule, ScheduleError};
 pub use snapshot::{MODEL, RestoreError, restore, snapshot};
 pub use stragglers::{RankTime, StragglerReport};
-pub use trainer::{StepResult, Trainer, TrainerOptions, TrainerState, TrainingError};
+pub use trainer::{StepResult, Trainer, TrainerState};
 pub use weight_decay::{WeightDecayConfig, WeightDecayError, WeightDecayIncrease, WeightDecaySchedule};

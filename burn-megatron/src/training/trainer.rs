@@ -6,84 +6,23 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 
 use burn::module::AutodiffModule;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+use super::token_losses::{host_losses, masked_sum, num_unmasked};
 use super::{
-    BatchSizeSchedule, LanguageModel, LearningRateSchedule, NonFiniteOrigin, RestoreError, TokenBatch, TrainingConfig,
-    TrainingConfigError, WeightDecaySchedule, restore, snapshot,
+    BatchSizeSchedule, LanguageModel, LearningRateSchedule, NonFiniteOrigin, TokenBatch, TrainerOptions,
+    TrainingConfig, TrainingConfigError, TrainingError, WeightDecaySchedule, restore, snapshot,
 };
 use crate::checkpoint::{ArrayPart, Checkpoint};
-use crate::collectives::{CollectiveError, ReduceOp};
+use crate::collectives::ReduceOp;
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
-use crate::data_parallel::{
-    DataParallelConfig, DataParallelError, DistributedDataParallel, GradientCounts, ReducedGradients,
-};
+use crate::data_parallel::{DistributedDataParallel, GradientCounts, ReducedGradients};
 use crate::mutants::{self, Mutant};
-use crate::optimizer::{
-    AdamW, LossScaleConfig, LossScaleError, LossScaler, LossScalerState, OptimizerError, ShardedOptimizer,
-};
+use crate::optimizer::{AdamW, LossScaler, LossScalerState, ShardedOptimizer};
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use crate::pipeline_parallel::{Activity, PipelineBackend, PipelineError, PipelineExecutor, Timeline, TimelineLabel};
-
-/// What can end training.
-#[derive(Debug, thiserror::Error)]
-pub enum TrainingError {
-    /// Settings that no run can have.
-    #[error(transparent)]
-    Config(#[from] TrainingConfigError),
-    /// A collective failed, or replicas differ.
-    #[error(transparent)]
-    DataParallel(#[from] DataParallelError),
-    /// The schedule cannot be, or a pass through the pipeline failed.
-    #[error(transparent)]
-    Pipeline(#[from] PipelineError),
-    /// The update failed.
-    #[error(transparent)]
-    Optimizer(#[from] OptimizerError),
-    /// A checkpoint does not fit.
-    #[error(transparent)]
-    Restore(#[from] RestoreError),
-    /// A collective outside the passes failed.
-    #[error(transparent)]
-    Collective(#[from] CollectiveError),
-    /// A token that the model does not know.
-    #[error("token {token} is none of the {vocab_size} that the model knows, 0 to {}", vocab_size - 1)]
-    UnknownToken {
-        /// The token.
-        token: i32,
-        /// The size of the vocabulary, without padding.
-        vocab_size: usize,
-    },
-    /// A global batch without a token that counts.
-    #[error("every token of step {step} is masked: there is nothing to learn")]
-    NoTokens {
-        /// The step, counted from 1.
-        step: u64,
-    },
-    /// No token of the validation counts, on any rank.
-    #[error("there is no token to validate on: no micro-batches were given, or every token is masked")]
-    NothingToValidate,
-    /// A loss or a gradient is infinite or not a number, and there is no loss scale that could be the reason.
-    #[error(
-        "the {what} of step {step} is {value}: {origin}; \
-         nothing was changed by this step: lower the learning rate, or look at the data"
-    )]
-    NotFinite {
-        /// The quantity.
-        what: &'static str,
-        /// The step, counted from 1.
-        step: u64,
-        /// Its value.
-        value: f64,
-        /// Which gradient, on which rank.
-        origin: NonFiniteOrigin,
-    },
-    /// A loss scale that cannot be, or that cannot help.
-    #[error(transparent)]
-    LossScale(#[from] LossScaleError),
-}
 
 /// The figures of one step that do not depend on time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,36 +52,6 @@ pub struct TrainerState {
     pub schedule_samples: u64,
     /// The loss scale, where there is one.
     pub loss_scaler: Option<LossScalerState>,
-}
-
-/// How the trainer uses the layout.
-#[derive(Clone, Debug)]
-pub struct TrainerOptions {
-    /// Buckets and synchronisation of the data-parallel ranks.
-    pub data_parallel: DataParallelConfig,
-    /// Whether a sharded optimizer gathers updated buckets while it updates the next ones.
-    pub overlap_param_gather: bool,
-    /// The order of the micro-batches; 1F1B, interleaved where stages have several chunks, if not given.
-    pub schedule: Option<ScheduleKind>,
-    /// What the loss is multiplied by for the backward pass: for parameters in f16. Not at all if not given.
-    pub loss_scale: Option<LossScaleConfig>,
-    /// Whether the elements of the gradient that are zero or not finite are counted in each step.
-    pub count_gradients: bool,
-    /// Where what this rank does is recorded, while it is on.
-    pub timeline: Timeline,
-}
-
-impl Default for TrainerOptions {
-    fn default() -> Self {
-        Self {
-            data_parallel: DataParallelConfig::new(),
-            overlap_param_gather: true,
-            schedule: None,
-            loss_scale: None,
-            count_gradients: false,
-            timeline: Timeline::default(),
-        }
-    }
 }
 
 /// The chunks of this rank's stage of a model, with their optimizer, and how far they have come.
@@ -549,29 +458,5 @@ where
             value,
             origin: NonFiniteOrigin::find(gradients, self.context.world_group())?,
         })
-    }
-}
-
-/// Each token's loss in f64: sums over a batch are taken there, so that they do not depend on how it was cut.
-fn host_losses<B: Backend>(losses: Tensor<B, 1>) -> Vec<f64> {
-    losses.into_data().iter::<f64>().collect()
-}
-
-fn num_unmasked(micro_batch: &MicroBatch) -> f64 {
-    match &micro_batch.loss_mask {
-        None => micro_batch.targets.len() as f64,
-        Some(mask) => mask.iter().map(|&weight| f64::from(weight)).sum(),
-    }
-}
-
-/// The sum of the unmasked losses, and their number.
-fn masked_sum(losses: &[f64], mask: Option<&[f32]>) -> (f64, f64) {
-    match mask {
-        None => (losses.iter().sum(), losses.len() as f64),
-        Some(mask) => losses
-            .iter()
-            .zip(mask)
-            .map(|(&loss, &weight)| (loss * f64::from(weight), f64::from(weight)))
-            .fold((0.0, 0.0), |(sum, count), (loss, weight)| (sum + loss, count + weight)),
     }
 }

@@ -1,0 +1,65 @@
+//! What can end training. Returned by [`Trainer`](super::Trainer).
+
+use super::{NonFiniteOrigin, RestoreError, TrainingConfigError};
+use crate::collectives::CollectiveError;
+use crate::data_parallel::DataParallelError;
+use crate::optimizer::{LossScaleError, OptimizerError};
+use crate::pipeline_parallel::PipelineError;
+
+/// What can end training.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainingError {
+    /// Settings that no run can have.
+    #[error(transparent)]
+    Config(#[from] TrainingConfigError),
+    /// A collective failed, or replicas differ.
+    #[error(transparent)]
+    DataParallel(#[from] DataParallelError),
+    /// The schedule cannot be, or a pass through the pipeline failed.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+    /// The update failed.
+    #[error(transparent)]
+    Optimizer(#[from] OptimizerError),
+    /// A checkpoint does not fit.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    /// A collective outside the passes failed.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+    /// A token that the model does not know.
+    #[error("token {token} is none of the {vocab_size} that the model knows, 0 to {}", vocab_size - 1)]
+    UnknownToken {
+        /// The token.
+        token: i32,
+        /// The size of the vocabulary, without padding.
+        vocab_size: usize,
+    },
+    /// A global batch without a token that counts.
+    #[error("every token of step {step} is masked: there is nothing to learn")]
+    NoTokens {
+        /// The step, counted from 1.
+        step: u64,
+    },
+    /// No token of the validation counts, on any rank.
+    #[error("there is no token to validate on: no micro-batches were given, or every token is masked")]
+    NothingToValidate,
+    /// A loss or a gradient is infinite or not a number, and there is no loss scale that could be the reason.
+    #[error(
+        "the {what} of step {step} is {value}: {origin}; \
+         nothing was changed by this step: lower the learning rate, or look at the data"
+    )]
+    NotFinite {
+        /// The quantity.
+        what: &'static str,
+        /// The step, counted from 1.
+        step: u64,
+        /// Its value.
+        value: f64,
+        /// Which gradient, on which rank.
+        origin: NonFiniteOrigin,
+    },
+    /// A loss scale that cannot be, or that cannot help.
+    #[error(transparent)]
+    LossScale(#[from] LossScaleError),
+}
