@@ -76,6 +76,8 @@ impl Default for CheckpointOptions {
 pub struct CheckpointWriter {
     saver: Arc<Saver>,
     under_way: Option<UnderWay>,
+    /// The iteration of an asynchronous save that panicked.
+    panicked: Option<u64>,
     drop_timeout: Duration,
 }
 
@@ -117,6 +119,7 @@ impl CheckpointWriter {
         Ok(Self {
             saver: Arc::new(saver),
             under_way: None,
+            panicked: None,
             drop_timeout: options.drop_timeout,
         })
     }
@@ -152,9 +155,10 @@ impl CheckpointWriter {
     ///
     /// # Errors
     /// The first failure of any rank, the same on every rank. An asynchronous save that is under way ends first, and this one
-    /// begins all the same if it has failed: its error is logged, unless it was asked for by [`wait`](Self::wait).
+    /// begins all the same if it has failed: its error is logged, unless it was asked for by [`wait`](Self::wait). Only a
+    /// panic of its thread is an error of all later saves.
     pub fn save(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
-        self.settle();
+        self.settle()?;
         self.saver.save(iteration, parts, state)
     }
 
@@ -165,9 +169,10 @@ impl CheckpointWriter {
     /// failure that nobody has asked for when the next save begins, or the writer is dropped, is logged as an error.
     ///
     /// # Errors
-    /// The save has failed at once: it runs on the caller's thread where the operating system gives no other.
+    /// The save has failed at once: it runs on the caller's thread where the operating system gives no other. The thread of an
+    /// earlier one has panicked.
     pub fn save_start(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
-        self.settle();
+        self.settle()?;
         let saver = self.saver.clone();
         let (sender, outcome) = mpsc::channel();
         let (give, take) = mpsc::channel();
@@ -201,14 +206,25 @@ impl CheckpointWriter {
             return Ok(());
         };
         // Every wait of a save is bounded by the group's timeout.
-        outcome.recv().unwrap_or(Err(CheckpointError::Panicked { iteration }))
+        outcome.recv().unwrap_or_else(|_| {
+            self.panicked = Some(iteration);
+            Err(CheckpointError::Panicked { iteration })
+        })
     }
 
     /// Waits as [`wait`](Self::wait) does, for a caller who wants to save again in any case: a rank that did not begin would
     /// leave the others waiting.
-    fn settle(&mut self) {
+    ///
+    /// # Errors
+    /// The thread of a save has panicked, now or before: the other ranks are in the midst of that save, and would take what
+    /// this one says of another for its part in it.
+    fn settle(&mut self) -> Result<(), CheckpointError> {
         if let Err(error) = self.wait() {
             tracing::error!(%error, "an asynchronous save has failed");
+        }
+        match self.panicked {
+            None => Ok(()),
+            Some(iteration) => Err(CheckpointError::Panicked { iteration }),
         }
     }
 
@@ -231,5 +247,31 @@ impl Drop for CheckpointWriter {
                 tracing::error!(iteration, timeout = ?self.drop_timeout, "the last save is still under way: left alone");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::Checkpoint;
+
+    #[test]
+    fn no_save_begins_after_one_that_panicked() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let options = CheckpointOptions::default();
+        let mut writer = CheckpointWriter::new(ProcessGroup::single(), folder.path(), options).unwrap();
+        let (sender, outcome) = mpsc::channel();
+        writer.under_way = Some(UnderWay { iteration: 20, outcome });
+        // As a thread does that unwinds.
+        drop(sender);
+        for outcome in [
+            writer.save(30, Vec::new(), Value::Null),
+            writer.save_start(30, Vec::new(), Value::Null),
+            writer.save(30, Vec::new(), Value::Null),
+        ] {
+            let error = outcome.unwrap_err();
+            assert!(matches!(error, CheckpointError::Panicked { iteration: 20 }), "{error}");
+        }
+        assert!(Checkpoint::latest(folder.path()).unwrap().is_none());
     }
 }
