@@ -191,8 +191,6 @@ pub fn vocabulary() -> anyhow::Result<()> {
 pub fn text() -> anyhow::Result<()> {
     let sample = Sample::new()?;
     let other = Path::new(TEXT).join("../topology").display().to_string();
-    let half = sample.go_back()?;
-    let resume = sample.resume("")?.with_other("--load", &half);
     for (flag, value, words) in [
         ("--data-path", other.as_str(), "the text (by its hash) is"),
         (
@@ -201,7 +199,9 @@ pub fn text() -> anyhow::Result<()> {
             "the number of samples to train on is 48 there and 56 here",
         ),
     ] {
-        let changed = resume.clone().with_other(flag, value);
+        // Behind the first of the two, there is a newest again.
+        let half = sample.go_back()?;
+        let changed = sample.resume("")?.with_other("--load", &half).with_other(flag, value);
         sample.expect_refusal(
             &changed,
             &[&half, "was made with other samples", words, "--allow-data-change"],
