@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 
 use super::file::{RankRecord, RecordedCall, RecordedGroup, State};
 
@@ -49,8 +50,8 @@ pub struct Report {
     pub job_id: String,
     /// The number of ranks.
     pub world_size: usize,
-    /// Ranks without a record.
-    pub missing: Vec<usize>,
+    /// Ranks without a record, in runs, ascending.
+    pub missing: Vec<Range<usize>>,
     /// Each rank's host and the first failure that it met.
     pub failures: Vec<(usize, String, String)>,
     /// Who is behind, lane by lane.
@@ -82,7 +83,7 @@ impl Report {
         Self {
             job_id: records.first().map_or_else(String::new, |record| record.job_id.clone()),
             world_size,
-            missing: (0..world_size).filter(|rank| !recorded.contains(rank)).collect(),
+            missing: gaps(&recorded, world_size),
             failures: records
                 .iter()
                 .filter_map(|record| Some((record.rank, record.host.clone(), record.failure.clone()?)))
@@ -222,9 +223,29 @@ impl fmt::Display for RecordedCall {
     }
 }
 
+/// The runs of ranks below `world_size` that are not in a set: as few as its elements, however large the world.
+fn gaps(ranks: &BTreeSet<usize>, world_size: usize) -> Vec<Range<usize>> {
+    let ends = ranks.iter().copied().chain([world_size]);
+    let starts = [0].into_iter().chain(ranks.iter().map(|rank| rank + 1));
+    starts
+        .zip(ends)
+        .map(|(start, end)| start..end)
+        .filter(|gap| !gap.is_empty())
+        .collect()
+}
+
+fn runs_text(runs: &[Range<usize>]) -> String {
+    let run = |run: &Range<usize>| match run.len() {
+        1 => run.start.to_string(),
+        _ => format!("{} to {}", run.start, run.end - 1),
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(", ")
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let written = self.world_size - self.missing.len();
+        let missing: usize = self.missing.iter().map(ExactSizeIterator::len).sum();
+        let written = self.world_size - missing;
         writeln!(
             formatter,
             "job {}: records of {written} of {} ranks",
@@ -233,8 +254,8 @@ impl fmt::Display for Report {
         if !self.missing.is_empty() {
             writeln!(
                 formatter,
-                "no record (stopped, killed, or never failed): ranks {:?}",
-                self.missing
+                "no record (stopped, killed, or never failed): ranks {}",
+                runs_text(&self.missing)
             )?;
         }
         for (rank, host, failure) in &self.failures {

@@ -110,13 +110,24 @@ fn the_rank_without_a_record_that_others_wait_for_is_the_culprit() {
         play(&recorder.group("world", &[0, 1, 2]), 4, true);
     }
     let report = Report::new(&ranks.map(|recorder| recorder.record()));
-    assert_eq!(
-        (report.missing.as_slice(), report.culprits.as_slice()),
-        (&[2][..], &[2][..])
-    );
+    assert_eq!((report.missing.len(), report.missing.first()), (1, Some(&(2..3))));
+    assert_eq!(report.culprits, [2]);
     assert_eq!(report.behind.len(), 1);
     assert_eq!(report.behind[0].awaited.sequence, Some(4));
     assert_eq!(report.behind[0].waiting, [0, 1]);
+}
+
+#[test]
+fn ranks_without_a_record_are_told_in_runs_however_many_they_are() {
+    let mut records = [0, 2].map(|rank| recorder(rank, 8, None).record());
+    for record in &mut records {
+        record.world_size = 1 << 20;
+    }
+    let report = Report::new(&records);
+    assert_eq!(report.missing, [1..2, 3..1 << 20]);
+    let text = report.to_string();
+    assert!(text.contains("records of 2 of 1048576 ranks"), "{text}");
+    assert!(text.contains("ranks 1, 3 to 1048575"), "{text}");
 }
 
 #[test]
