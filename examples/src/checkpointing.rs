@@ -65,14 +65,10 @@ impl ModelState {
                 ("the epsilon of norms", model.norm_epsilon.to_string()),
             ]
         };
-        for ((what, stored), (_, given)) in sizes(stored).into_iter().zip(sizes(model)) {
-            ensure!(
-                stored == given,
-                "{} is of another model: {what} is {stored} there and {given} here",
-                path.display()
-            );
+        match first_difference(sizes(stored), sizes(model)) {
+            None => Ok(()),
+            Some(difference) => bail!("{} is of another model: {difference}", path.display()),
         }
-        Ok(())
     }
 }
 
@@ -88,23 +84,10 @@ pub struct RunState {
     pub trainer: TrainerState,
     /// The model.
     pub model: GptConfig,
-    /// The settings of the training, its schedules among them.
+    /// The settings of the training: its schedules, and how many samples were asked for, on which their order depends.
     pub training: TrainingConfig,
-    /// The samples.
-    pub data: DataState,
-}
-
-/// What decides which sample comes when.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DataState {
-    /// Of all text, in hexadecimal.
-    pub hash: String,
-    /// Samples that were asked for: the order of all depends on their number.
-    pub train_samples: u64,
-    /// Tokens per sample.
-    pub seq_length: usize,
-    /// The seed of the order.
-    pub seed: u64,
+    /// The hash of all text, in hexadecimal.
+    pub text_hash: String,
 }
 
 impl RunState {
@@ -128,21 +111,12 @@ impl RunState {
     ///
     /// # Errors
     /// Names what differs, and both values.
-    pub fn check_data(&self, path: &Path, data: &DataState) -> anyhow::Result<()> {
-        let fields = |data: &DataState| {
-            [
-                ("the text (by its hash)", data.hash.clone()),
-                ("the number of samples to train on", data.train_samples.to_string()),
-                ("--seq-length", data.seq_length.to_string()),
-                ("--seed", data.seed.to_string()),
-            ]
-        };
-        for ((what, stored), (_, given)) in fields(&self.data).into_iter().zip(fields(data)) {
-            ensure!(
-                stored == given,
-                "{} was made with other samples: {what} is {stored} there and {given} here, so some would be trained on \
-                 twice and others never; give --allow-data-change to go on all the same, or --finetune to begin anew with \
-                 its parameters",
+    pub fn check_data(&self, path: &Path, text_hash: &str, training: &TrainingConfig) -> anyhow::Result<()> {
+        let stored = samples(&self.text_hash, &self.training);
+        if let Some(difference) = first_difference(stored, samples(text_hash, training)) {
+            bail!(
+                "{} was made with other samples: {difference}, so some would be trained on twice and others never; give \
+                 --allow-data-change to go on all the same, or --finetune to begin anew with its parameters",
                 path.display()
             );
         }
@@ -154,11 +128,10 @@ impl RunState {
     /// # Errors
     /// Names what differs, and both values.
     pub fn check_schedules(&self, path: &Path, training: &TrainingConfig) -> anyhow::Result<()> {
-        for ((what, stored), (_, given)) in schedules(&self.training).into_iter().zip(schedules(training)) {
-            ensure!(
-                stored == given,
-                "{} was made with other schedules: {what} is {stored} there and {given} here; give \
-                 --override-opt-param-scheduler to go on with those of this run's flags",
+        if let Some(difference) = first_difference(schedules(&self.training), schedules(training)) {
+            bail!(
+                "{} was made with other schedules: {difference}; give --override-opt-param-scheduler to go on with those of \
+                 this run's flags",
                 path.display()
             );
         }
@@ -166,8 +139,28 @@ impl RunState {
     }
 }
 
+/// Settings by flags or words.
+type Settings<const N: usize> = [(&'static str, String); N];
+
+/// Names the first setting that is not the same in a checkpoint and in this run, and both values.
+fn first_difference<const N: usize>(stored: Settings<N>, given: Settings<N>) -> Option<String> {
+    let mut pairs = stored.into_iter().zip(given);
+    let ((what, stored), (_, given)) = pairs.find(|((_, stored), (_, given))| stored != given)?;
+    Some(format!("{what} is {stored} there and {given} here"))
+}
+
+/// What decides which sample comes when.
+fn samples(text_hash: &str, training: &TrainingConfig) -> Settings<4> {
+    [
+        ("the text (by its hash)", text_hash.to_owned()),
+        ("the number of samples to train on", training.train_samples.to_string()),
+        ("--seq-length", training.seq_length.to_string()),
+        ("--seed", training.seed.to_string()),
+    ]
+}
+
 /// The schedules of learning rate and weight decay, by flags or words, in units that do not depend on the batch.
-fn schedules(training: &TrainingConfig) -> [(&'static str, String); 10] {
+fn schedules(training: &TrainingConfig) -> Settings<10> {
     let (rate, decay) = (&training.learning_rate, &training.weight_decay);
     [
         ("--lr", rate.max.to_string()),
@@ -265,8 +258,6 @@ pub struct Checkpointing {
     writer: CheckpointWriter,
     interval: u64,
     is_asynchronous: bool,
-    /// The step that was saved last.
-    saved: Option<u64>,
 }
 
 impl Checkpointing {
@@ -305,7 +296,6 @@ impl Checkpointing {
             writer: CheckpointWriter::new(group, folder, options)?,
             interval: arguments.save_interval,
             is_asynchronous: arguments.async_save,
-            saved: None,
         }))
     }
 
@@ -332,10 +322,7 @@ impl Checkpointing {
     pub fn after_step(&mut self, session: &Session, is_last: bool) -> anyhow::Result<Option<Saving>> {
         let step = session.iteration();
         let is_due = self.interval > 0 && step.is_multiple_of(self.interval);
-        if !(is_due || is_last) || self.saved == Some(step) {
-            if is_last {
-                self.writer.wait()?;
-            }
+        if !(is_due || is_last) {
             return Ok(None);
         }
         let earlier = self.writer.wait();
@@ -348,7 +335,6 @@ impl Checkpointing {
         if let Err(error) = earlier {
             tracing::warn!(%error, "the checkpoint of step {step} is saved, the one before it is not");
         }
-        self.saved = Some(step);
         Ok(Some(if is_begun { Saving::Begun } else { Saving::Done }))
     }
 }

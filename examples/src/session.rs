@@ -29,7 +29,7 @@ use models::gpt::{Gpt, GptConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::arguments::{CheckpointArguments, DataArguments, Dtype, TrainingArguments};
-use crate::checkpointing::{self, DataState, ModelState, RunState};
+use crate::checkpointing::{self, ModelState, RunState};
 
 /// The backend that the programs train on.
 pub type TrainingBackend = Autodiff<Flex>;
@@ -46,7 +46,7 @@ pub struct Session {
     model: GptConfig,
     training: TrainingConfig,
     loader: Loader,
-    data: DataState,
+    text_hash: String,
     documents: Arc<TokenDocuments>,
     split: DocumentSplit,
     num_steps: u64,
@@ -144,12 +144,10 @@ impl Session {
         model.validate(context.config())?;
         let training = arguments.training_config(model.max_seq_length)?;
         training.validate(context.grid(), context.is_sequence_parallel())?;
-        // Checks them before the text is read.
-        training.num_steps()?;
 
         let corpus = Corpus::load(&corpus_config(&arguments.data)?)?;
         check_same_text(&corpus, context)?;
-        let text_hash = corpus.hash();
+        let text_hash = format!("{:016x}", corpus.hash());
         // One book must be split for validation, too.
         let corpus = corpus.with_documents(MIN_DOCUMENTS);
         let documents = Arc::new(TokenDocuments::from_corpus(&corpus, &ByteTokenizer));
@@ -184,12 +182,6 @@ impl Session {
         };
         let timeline = options.timeline.clone();
         let mut trainer = Trainer::new(chunks, &training, options, context, &device)?;
-        let data = DataState {
-            hash: format!("{text_hash:016x}"),
-            train_samples: training.train_samples,
-            seq_length: training.seq_length,
-            seed: training.seed,
-        };
         if let Some(checkpoint) = checkpointing::find(&arguments.checkpoints, context)? {
             resume(
                 &mut trainer,
@@ -197,12 +189,11 @@ impl Session {
                 &arguments.checkpoints,
                 &model,
                 &training,
-                &data,
+                &text_hash,
             )?;
         }
         let consumed_samples = trainer.consumed_samples();
-        let batch_sizes = arguments.optimization.batch_sizes()?;
-        let num_steps = trainer.iteration() + batch_sizes.num_steps_from(consumed_samples, num_samples);
+        let num_steps = trainer.iteration() + training.batch_sizes()?.num_steps_from(consumed_samples, num_samples);
         let loader = start_loader(dataset, &training, context, num_samples, consumed_samples)?;
         Ok(Self {
             trainer,
@@ -212,7 +203,7 @@ impl Session {
             model,
             training,
             loader,
-            data,
+            text_hash,
             documents,
             split,
             num_steps,
@@ -287,7 +278,7 @@ impl Session {
             trainer: self.trainer.state(),
             model: self.model.clone(),
             training: self.training.clone(),
-            data: self.data.clone(),
+            text_hash: self.text_hash.clone(),
         }
     }
 
@@ -439,7 +430,7 @@ fn resume(
     flags: &CheckpointArguments,
     model: &GptConfig,
     training: &TrainingConfig,
-    data: &DataState,
+    text_hash: &str,
 ) -> anyhow::Result<()> {
     let path = checkpoint.path();
     ModelState::of(checkpoint)?.check(path, model)?;
@@ -448,7 +439,7 @@ fn resume(
     }
     let state = RunState::of(checkpoint)?;
     if !flags.allow_data_change {
-        state.check_data(path, data)?;
+        state.check_data(path, text_hash, training)?;
     }
     if !flags.override_opt_param_scheduler {
         state.check_schedules(path, training)?;
