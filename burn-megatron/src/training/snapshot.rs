@@ -162,7 +162,7 @@ where
         let data = TensorData::from_bytes(stored.bytes, [length], stored.dtype).convert_dtype(main_dtype);
         Ok::<_, CheckpointError>(Tensor::<A::InnerBackend, 1>::from_data(data, (&device, main_dtype)))
     };
-    for entry in &entries {
+    let mut restore_piece = |entry: &GradientEntry| {
         let whole = read(
             &format!("{MODEL}{}", entry.name),
             &entry.placement,
@@ -173,12 +173,11 @@ where
         if piece.main.is_some() {
             piece.main = Some(whole.clone().slice([range.clone()]));
         }
-        let mut value = Some(whole.cast(FloatDType::from(dtype)));
-        module.replace(|number| if number == entry.number { value.take() } else { None });
+        let value = whole.cast(FloatDType::from(dtype));
         piece.state = None;
         piece.steps = 0;
         if !with_optimizer {
-            continue;
+            return Ok(value);
         }
         let path = || checkpoint.path().display().to_string();
         let updates = state_name(UPDATES, entry);
@@ -192,7 +191,7 @@ where
             .next();
         piece.steps = count.unwrap_or_default() as u64;
         if piece.steps == 0 || range.is_empty() {
-            continue;
+            return Ok(value);
         }
         let mut tensors = Vec::new();
         for tensor in O::TENSORS {
@@ -208,8 +207,21 @@ where
                 tensors: O::TENSORS.join(" or "),
             })?,
         );
+        Ok(value)
+    };
+    let mut failure = None;
+    module.replace(|number| {
+        if failure.is_some() {
+            return None;
+        }
+        restore_piece(&entries[number])
+            .map_err(|error| failure = Some(error))
+            .ok()
+    });
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(module.check_replicas()?),
     }
-    Ok(module.check_replicas()?)
 }
 
 fn state_name(tensor: &str, entry: &GradientEntry) -> String {
