@@ -1,4 +1,5 @@
-//! [`open_file`]: opens what somebody has left in a checkpoint's folder. Called for the index and for shards.
+//! [`open_file`]: opens what somebody has left in a folder. Called for the index and for shards, and by readers of other
+//! formats.
 
 use std::fs::File;
 use std::io;
@@ -9,11 +10,11 @@ use std::path::Path;
 ///
 /// # Errors
 /// The operating system refuses; something that is no regular file is there, such as a pipe, which nobody waits for.
-pub(super) fn open_file(path: &Path) -> io::Result<File> {
+pub fn open_file(path: &Path) -> io::Result<File> {
     // Of no effect on files; without it, opening a pipe waits for somebody to write to it.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file")),
     }
 }

@@ -39,6 +39,7 @@ mod writer;
 pub use contents::{StoredArray, StoredFile, StoredPart};
 pub use convert::{UnshardedCheckpoint, WholeArray};
 pub use error::CheckpointError;
+pub use file::open_file;
 pub use index::FORMAT_VERSION;
 pub use part::{ArrayData, ArrayPart};
 pub use reader::{Checkpoint, ReadOptions};

@@ -4,11 +4,12 @@
 //! file's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use burn_megatron::checkpoint;
 use safetensors::tensor::{Dtype, Metadata};
 use serde::Deserialize;
 use serde_json::Value;
@@ -153,13 +154,8 @@ impl TensorFiles {
     }
 }
 
-/// Opens a file that is one: opening a pipe waits for its other end.
 fn open_file(path: &Path) -> Result<File, HuggingFaceError> {
-    let metadata = fs::metadata(path).map_err(HuggingFaceError::file("open", path))?;
-    if !metadata.is_file() {
-        return Err(HuggingFaceError::broken(path, "expected a file"));
-    }
-    File::open(path).map_err(HuggingFaceError::file("open", path))
+    checkpoint::open_file(path).map_err(HuggingFaceError::file("open", path))
 }
 
 /// Reads a JSON file of at most so many bytes.
