@@ -107,15 +107,7 @@ fn what_was_sent_goes_on_while_its_sender_waits() {
         let rendezvous = Rendezvous::new(&world, &health).unwrap();
         let engine = connect(&world, &health, &rendezvous).unwrap();
         engine.shrink_buffers();
-        let call = CallDescriptor {
-            sequence: 0,
-            operation: crate::collectives::Operation::Broadcast,
-            element_type: crate::collectives::ElementType::U8,
-            length,
-            peer: Some(0),
-            reduce_op: None,
-            buffer: None,
-        };
+        let call = broadcast_call(length);
         let mut streams = engine.streams(&call);
         let mut received = vec![0; length];
         if world.rank() == 0 {
@@ -149,15 +141,7 @@ fn a_slow_reader_does_not_fill_the_senders_memory() {
         let rendezvous = Rendezvous::new(&world, &health).unwrap();
         let engine = connect(&world, &health, &rendezvous).unwrap();
         engine.shrink_buffers();
-        let call = CallDescriptor {
-            sequence: 0,
-            operation: crate::collectives::Operation::Broadcast,
-            element_type: crate::collectives::ElementType::U8,
-            length: PIECE,
-            peer: Some(0),
-            reduce_op: None,
-            buffer: None,
-        };
+        let call = broadcast_call(PIECE);
         let mut streams = engine.streams(&call);
         let mut received = vec![0; PIECE];
         for index in 0..100 {
@@ -222,6 +206,16 @@ fn barrier() -> CallDescriptor {
         peer: None,
         reduce_op: None,
         buffer: None,
+    }
+}
+
+/// Of so many bytes, from rank 0.
+fn broadcast_call(length: usize) -> CallDescriptor {
+    CallDescriptor {
+        operation: crate::collectives::Operation::Broadcast,
+        length,
+        peer: Some(0),
+        ..barrier()
     }
 }
 
