@@ -24,6 +24,8 @@ mod processes;
 #[allow(dead_code, reason = "the tests of launchers use the rest")]
 #[path = "../program.rs"]
 mod program;
+#[path = "../storm_flags.rs"]
+mod storm_flags;
 #[path = "../training.rs"]
 mod training;
 
@@ -32,11 +34,11 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use libtest_mimic::{Arguments, Trial};
 
 use life::{References, Score};
 use plan::{KILLS, Life};
+use storm_flags::StormFlags;
 
 /// The test's share of the storm.
 const TEST: Storm = Storm {
@@ -76,36 +78,13 @@ fn run() -> anyhow::Result<ExitCode> {
 impl Storm {
     /// Returns none where no flag asks for a storm of its own.
     fn from_arguments() -> anyhow::Result<Option<Storm>> {
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
-        let mut storm = Storm {
-            seed: 0,
-            first: 0,
-            kills: 100,
-            jobs: 2,
-        };
-        let mut is_asked = false;
-        for pair in arguments.chunks(2) {
-            let flag = pair[0].as_str();
-            if !["--seed", "--kills", "--only", "--jobs"].contains(&flag) {
-                anyhow::ensure!(
-                    !is_asked,
-                    "unknown flag {flag}: expected --seed, --kills, --only or --jobs"
-                );
-                return Ok(None);
-            }
-            let value = pair.get(1).with_context(|| format!("{flag} needs a number"))?;
-            let value: u64 = value
-                .parse()
-                .with_context(|| format!("{flag} {value}: expected a number"))?;
-            is_asked = true;
-            match flag {
-                "--seed" => storm.seed = value,
-                "--kills" => storm.kills = value,
-                "--jobs" => storm.jobs = value.max(1),
-                _ => (storm.first, storm.kills) = (value, KILLS),
-            }
-        }
-        Ok(is_asked.then_some(storm))
+        let flags = StormFlags::from_arguments(("--kills", 100))?;
+        Ok(flags.map(|flags| Storm {
+            seed: flags.seed,
+            first: flags.only.unwrap_or(0),
+            kills: flags.only.map_or(flags.count, |_| KILLS),
+            jobs: flags.jobs,
+        }))
     }
 
     /// Lives as many lives as it takes, prints what was wrong and the summary, and returns how many went wrong.

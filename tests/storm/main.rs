@@ -25,6 +25,8 @@ mod plan;
 mod problem;
 #[path = "../processes.rs"]
 mod processes;
+#[path = "../storm_flags.rs"]
+mod storm_flags;
 mod strangers;
 mod trial;
 mod worker;
@@ -35,13 +37,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use burn::backend::Autodiff;
 use burn_flex::Flex;
 use burn_megatron::launch::exit_code_of;
 use cable::Cable;
 use libtest_mimic::{Arguments, Trial};
 use plan::Fault;
+use storm_flags::StormFlags;
 use trial::References;
 use worker::variables;
 
@@ -93,36 +95,13 @@ fn run() -> anyhow::Result<ExitCode> {
 impl Storm {
     /// Returns none where no flag asks for a storm of its own.
     fn from_arguments() -> anyhow::Result<Option<Storm>> {
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
-        let mut storm = Storm {
-            seed: 0,
-            first: 0,
-            faults: 200,
-            jobs: 2,
-        };
-        let mut is_asked = false;
-        for pair in arguments.chunks(2) {
-            let flag = pair[0].as_str();
-            if !["--seed", "--faults", "--only", "--jobs"].contains(&flag) {
-                anyhow::ensure!(
-                    !is_asked,
-                    "unknown flag {flag}: expected --seed, --faults, --only or --jobs"
-                );
-                return Ok(None);
-            }
-            let value = pair.get(1).with_context(|| format!("{flag} needs a number"))?;
-            let value: u64 = value
-                .parse()
-                .with_context(|| format!("{flag} {value}: expected a number"))?;
-            is_asked = true;
-            match flag {
-                "--seed" => storm.seed = value,
-                "--faults" => storm.faults = value,
-                "--jobs" => storm.jobs = value.max(1),
-                _ => (storm.first, storm.faults) = (value, 1),
-            }
-        }
-        Ok(is_asked.then_some(storm))
+        let flags = StormFlags::from_arguments(("--faults", 200))?;
+        Ok(flags.map(|flags| Storm {
+            seed: flags.seed,
+            first: flags.only.unwrap_or(0),
+            faults: flags.only.map_or(flags.count, |_| 1),
+            jobs: flags.jobs,
+        }))
     }
 
     /// Runs all faults, prints what was wrong and the summary, and returns how many went wrong.
