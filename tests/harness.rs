@@ -119,12 +119,15 @@ impl Job {
         self
     }
 
-    /// A trial that passes when every rank does.
+    /// A trial that passes when every rank does. With `--nocapture`, what the ranks say is shown then, too.
     pub fn succeeds(self, name: impl Into<String>) -> Trial {
         Trial::test(name, move || {
             let end = self.run()?;
             if end.code != 0 {
                 return Err(format!("exit code {}\n{}", end.code, end.output).into());
+            }
+            if std::env::args().any(|argument| argument == "--nocapture") {
+                print!("{}", end.output);
             }
             Ok(())
         })
