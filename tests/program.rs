@@ -62,15 +62,19 @@ fn build() -> anyhow::Result<PathBuf> {
     Ok(folder.join("examples/pretrain_gpt"))
 }
 
+/// Sources, to be trained on.
+pub fn training_text() -> PathBuf {
+    tests::folder().join("../burn-megatron/src/launch")
+}
+
 /// Four ranks, two per model, a model and text small enough for two cores. Run by every launcher alike.
 pub fn flags(steps: usize) -> Vec<String> {
-    let text = concat!(env!("CARGO_MANIFEST_DIR"), "/../burn-megatron/src/launch");
     let flags = format!(
         "--num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --micro-batch-size 2 \
-         --global-batch-size 4 --eval-iters 0 --train-iters {steps} --dtype f64 --lr-decay-style constant --data-path \
-         {text}"
+         --global-batch-size 4 --eval-iters 0 --train-iters {steps} --dtype f64 --lr-decay-style constant --data-path"
     );
-    flags.split_whitespace().map(str::to_owned).collect()
+    let text = training_text().display().to_string();
+    flags.split_whitespace().map(str::to_owned).chain([text]).collect()
 }
 
 /// The flags of four ranks, two per model.

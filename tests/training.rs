@@ -15,7 +15,7 @@ use burn_megatron::checkpoint::Checkpoint;
 use serde_json::Value;
 
 use crate::processes::{die_with_parent, processes_with, send, variable_of, wait_until};
-use crate::program::pretrain_gpt;
+use crate::program::{pretrain_gpt, training_text};
 
 /// Set, to the folder of a run, in the environment of its launcher and so of its ranks.
 const MARKER: &str = "BURN_MEGATRON_TEST_TRAINING";
@@ -26,8 +26,6 @@ const GONE_LIMIT: Duration = Duration::from_secs(5);
 /// A model with which a step takes milliseconds.
 const MODEL: &str = "--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --micro-batch-size 2 \
      --global-batch-size 8 --hidden-dropout 0.1 --eval-iters 0 --log-interval 1 --lr 0.01";
-/// What it is trained on: sources that are there.
-pub const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../burn-megatron/src/launch");
 
 /// A command line of `pretrain_gpt`, in a folder of its own: what it says is in `stdout` and `stderr` there, its metrics in
 /// `log.jsonl`.
@@ -51,7 +49,7 @@ impl Training {
         let training = training.with(MODEL).with(&format!("--train-iters {steps}")).with(flags);
         Ok(training
             .with_path("--log-jsonl", &log)
-            .with_path("--data-path", Path::new(TEXT)))
+            .with_path("--data-path", &training_text()))
     }
 
     /// Adds flags.

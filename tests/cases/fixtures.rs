@@ -4,7 +4,6 @@
 //! with them directly, never with another run of ours.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
@@ -158,7 +157,7 @@ struct Fixture {
 
 impl Fixture {
     fn read(name: &str) -> anyhow::Result<Self> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+        let folder = tests::folder().join("fixtures");
         let bytes = std::fs::read(folder.join(format!("{name}.safetensors")))?;
         let (_, header) = SafeTensors::read_metadata(&bytes)?;
         let meta = header.metadata().as_ref().and_then(|metadata| metadata.get("meta"));

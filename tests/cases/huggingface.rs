@@ -130,7 +130,7 @@ fn run_pytorch(python: &Path, head: &'static str, max_shard_bytes: u64) -> anyho
     let folders = Folders::make(head, max_shard_bytes)?;
     folders.run_job("load", &ONE, problem::VOCAB_SIZE, head)?;
     let mut command = Command::new(python);
-    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/huggingface_gpt2.py"));
+    command.arg(tests::folder().join("huggingface_gpt2.py"));
     command.args(["files", "ours", "theirs"].map(|name| folders.path(name)));
     command.arg("--again").arg(folders.path("again"));
     let running =

@@ -11,7 +11,8 @@ use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::parameters::Placement;
 use tempfile::TempDir;
 
-use crate::training::{TEXT, Training, names, of_step};
+use crate::program::training_text;
+use crate::training::{Training, names, of_step};
 
 /// Steps of the run whose checkpoints are broken; it saves after half of them, too.
 const STEPS: u64 = 6;
@@ -190,7 +191,7 @@ pub fn vocabulary() -> anyhow::Result<()> {
 
 pub fn text() -> anyhow::Result<()> {
     let sample = Sample::new()?;
-    let other = Path::new(TEXT).join("../topology").display().to_string();
+    let other = training_text().join("../topology").display().to_string();
     for (flag, value, words) in [
         ("--data-path", other.as_str(), "the text (by its hash) is"),
         (
