@@ -6,8 +6,9 @@
 
 mod coordinates;
 mod dropout;
-pub mod philox;
 mod stream;
+
+pub use cubecl_kernels::random::philox;
 
 pub use coordinates::{StepCoordinates, TokenMap, TokenPlace};
 pub use dropout::{AttentionDropout, Dropout, DropoutConfig, DropoutSite};

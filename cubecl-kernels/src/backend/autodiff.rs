@@ -1,0 +1,61 @@
+//! The operations for autodiff: each a node of the graph that keeps the least and has a backward rule of its own.
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::tensor::{Int, Tensor};
+
+use super::KernelBackend;
+use crate::bias_dropout_add;
+use crate::bias_gelu;
+use crate::cross_entropy::{self, LossTerms, ShardStatistics};
+use crate::flash_attention::{self, AttentionOptions, PackedHeads};
+use crate::norm::{self, Addends, NormParameters};
+use crate::softmax::{self, SoftmaxMask};
+use crate::swiglu;
+
+impl<B: KernelBackend, C: CheckpointStrategy> KernelBackend for Autodiff<B, C> {
+    fn flash_attention(inputs: [Tensor<Self, 4>; 3], options: AttentionOptions) -> Tensor<Self, 4> {
+        flash_attention::autodiff::separate(inputs, options)
+    }
+
+    fn flash_attention_packed(
+        packed: Tensor<Self, 4>,
+        heads: PackedHeads,
+        options: AttentionOptions,
+    ) -> Tensor<Self, 4> {
+        flash_attention::autodiff::packed(packed, heads, options)
+    }
+
+    fn scaled_masked_softmax(scores: Tensor<Self, 4>, mask: SoftmaxMask<Self>, scale: f64) -> Tensor<Self, 4> {
+        softmax::autodiff::scaled_masked_softmax(scores, mask, scale)
+    }
+
+    fn norm(input: Tensor<Self, 2>, parameters: NormParameters<Self>) -> Tensor<Self, 2> {
+        norm::autodiff::norm(input, parameters)
+    }
+
+    fn add_norm(addends: Addends<Self>, parameters: NormParameters<Self>) -> [Tensor<Self, 2>; 2] {
+        norm::autodiff::add_norm(addends, parameters)
+    }
+
+    fn bias_dropout_add(addends: Addends<Self>) -> Tensor<Self, 2> {
+        bias_dropout_add::autodiff::bias_dropout_add(addends)
+    }
+
+    fn bias_gelu(input: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 2> {
+        bias_gelu::autodiff::bias_gelu(input, bias)
+    }
+
+    fn swiglu(input: Tensor<Self, 2>) -> Tensor<Self, 2> {
+        swiglu::autodiff::swiglu(input)
+    }
+
+    fn cross_entropy(
+        logits: Tensor<Self, 2>,
+        targets: Tensor<Self, 1, Int>,
+        valid: usize,
+        combine: impl FnOnce(ShardStatistics<Self>) -> LossTerms<Self>,
+    ) -> Tensor<Self, 1> {
+        cross_entropy::autodiff::cross_entropy(logits, targets, valid, combine)
+    }
+}

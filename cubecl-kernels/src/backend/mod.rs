@@ -1,0 +1,214 @@
+//! `KernelBackend`: which form of each operation a backend runs.
+//!
+//! Every method's default is the reference in burn's operations, so that an empty implementation makes a backend work;
+//! that of an autodiff backend differentiates them by burn. Overridden for Flex (vectorised, in parallel), for CubeCL's
+//! backends (kernels), behind fusion (custom operations) and for autodiff (nodes with the backward rules here).
+//!
+//! The public functions of the operations' modules check shapes and types first; nothing here does.
+
+mod autodiff;
+#[cfg(feature = "cubecl")]
+mod cube;
+mod flex;
+#[cfg(feature = "fusion")]
+mod fusion;
+
+use burn::tensor::{DType, Int, Tensor, backend::Backend};
+
+use crate::adamw::{self, AdamWBuffers, AdamWStep};
+use crate::bias_dropout_add;
+use crate::bias_gelu::{self, BiasGeluGradients};
+use crate::cross_entropy::{self, LossTerms, ShardStatistics};
+use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads, unpack};
+use crate::l2_norm;
+use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::softmax::{self, SoftmaxMask};
+use crate::swiglu;
+
+/// A backend on which the operations of this crate run; see the operations' modules for what they compute.
+///
+/// For each operation there is a differentiable form, and the forward and backward passes that an autodiff backend
+/// makes it of; these two run on a backend without autodiff.
+pub trait KernelBackend: Backend {
+    /// See [`flash_attention()`](flash_attention::flash_attention).
+    fn flash_attention(inputs: [Tensor<Self, 4>; 3], options: AttentionOptions) -> Tensor<Self, 4> {
+        Self::flash_attention_forward(inputs, &options).output
+    }
+
+    /// The forward pass, with what the backward pass needs of it.
+    fn flash_attention_forward(inputs: [Tensor<Self, 4>; 3], options: &AttentionOptions) -> AttentionForward<Self> {
+        flash_attention::reference::forward(inputs, options)
+    }
+
+    /// The gradients of query, key and value for that of the output.
+    fn flash_attention_backward(
+        inputs: [Tensor<Self, 4>; 3],
+        _forward: AttentionForward<Self>,
+        gradient: Tensor<Self, 4>,
+        options: &AttentionOptions,
+    ) -> [Tensor<Self, 4>; 3] {
+        flash_attention::reference::backward(inputs, gradient, options)
+    }
+
+    /// See [`flash_attention_packed`](flash_attention::flash_attention_packed).
+    fn flash_attention_packed(
+        packed: Tensor<Self, 4>,
+        heads: PackedHeads,
+        options: AttentionOptions,
+    ) -> Tensor<Self, 4> {
+        Self::flash_attention(unpack(packed, heads), options)
+    }
+
+    /// The gradient of the packed tensor.
+    fn flash_attention_packed_backward(
+        packed: Tensor<Self, 4>,
+        heads: PackedHeads,
+        forward: AttentionForward<Self>,
+        gradient: Tensor<Self, 4>,
+        options: &AttentionOptions,
+    ) -> Tensor<Self, 4> {
+        let gradients = Self::flash_attention_backward(unpack(packed, heads), forward, gradient, options);
+        Tensor::cat(gradients.to_vec(), 2)
+    }
+
+    /// See [`scaled_masked_softmax`](softmax::scaled_masked_softmax).
+    fn scaled_masked_softmax(scores: Tensor<Self, 4>, mask: SoftmaxMask<Self>, scale: f64) -> Tensor<Self, 4> {
+        softmax::reference::forward(scores, mask, scale)
+    }
+
+    /// The gradient of the scores, for the output and its gradient.
+    fn scaled_masked_softmax_backward(
+        output: Tensor<Self, 4>,
+        gradient: Tensor<Self, 4>,
+        scale: f64,
+    ) -> Tensor<Self, 4> {
+        softmax::reference::backward(output, gradient, scale)
+    }
+
+    /// See [`layer_norm`](norm::layer_norm) and [`rms_norm`](norm::rms_norm).
+    fn norm(input: Tensor<Self, 2>, parameters: NormParameters<Self>) -> Tensor<Self, 2> {
+        Self::norm_forward(input, &parameters).0
+    }
+
+    /// The forward pass, with the rows' statistics.
+    fn norm_forward(
+        input: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+    ) -> (Tensor<Self, 2>, NormStatistics<Self>) {
+        norm::reference::forward(input, parameters)
+    }
+
+    /// The gradients for that of the output.
+    fn norm_backward(
+        input: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+        statistics: NormStatistics<Self>,
+        gradient: Tensor<Self, 2>,
+    ) -> NormGradients<Self> {
+        norm::reference::backward(input, parameters, statistics, gradient)
+    }
+
+    /// See [`add_norm`](norm::add_norm).
+    fn add_norm(addends: Addends<Self>, parameters: NormParameters<Self>) -> [Tensor<Self, 2>; 2] {
+        Self::add_norm_forward(addends, &parameters).0
+    }
+
+    /// The sum and its norm, with the rows' statistics.
+    fn add_norm_forward(
+        addends: Addends<Self>,
+        parameters: &NormParameters<Self>,
+    ) -> ([Tensor<Self, 2>; 2], NormStatistics<Self>) {
+        norm::reference::add_forward(addends, parameters)
+    }
+
+    /// The gradients of addends and norm, for those of the sum and of its norm where they have one.
+    fn add_norm_backward(
+        hidden: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+        statistics: NormStatistics<Self>,
+        gradients: [Option<Tensor<Self, 2>>; 2],
+        addends: &AddRule,
+    ) -> (AddendGradients<Self>, NormGradients<Self>) {
+        norm::reference::add_backward(hidden, parameters, statistics, gradients, addends)
+    }
+
+    /// See [`bias_dropout_add()`](bias_dropout_add::bias_dropout_add).
+    fn bias_dropout_add(addends: Addends<Self>) -> Tensor<Self, 2> {
+        bias_dropout_add::reference::forward(addends)
+    }
+
+    /// The gradients of the addends for that of the sum.
+    fn bias_dropout_add_backward(gradient: Tensor<Self, 2>, addends: &AddRule) -> AddendGradients<Self> {
+        bias_dropout_add::reference::backward(gradient, addends)
+    }
+
+    /// See [`bias_gelu()`](bias_gelu::bias_gelu).
+    fn bias_gelu(input: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 2> {
+        bias_gelu::reference::forward(input, bias)
+    }
+
+    /// The gradients for that of the output.
+    fn bias_gelu_backward(
+        input: Tensor<Self, 2>,
+        bias: Tensor<Self, 1>,
+        gradient: Tensor<Self, 2>,
+    ) -> BiasGeluGradients<Self> {
+        bias_gelu::reference::backward(input, bias, gradient)
+    }
+
+    /// See [`swiglu()`](swiglu::swiglu).
+    fn swiglu(input: Tensor<Self, 2>) -> Tensor<Self, 2> {
+        swiglu::reference::forward(input)
+    }
+
+    /// The gradient of the input for that of the output.
+    fn swiglu_backward(input: Tensor<Self, 2>, gradient: Tensor<Self, 2>) -> Tensor<Self, 2> {
+        swiglu::reference::backward(input, gradient)
+    }
+
+    /// See [`cross_entropy()`](cross_entropy::cross_entropy).
+    fn cross_entropy(
+        logits: Tensor<Self, 2>,
+        targets: Tensor<Self, 1, Int>,
+        valid: usize,
+        combine: impl FnOnce(ShardStatistics<Self>) -> LossTerms<Self>,
+    ) -> Tensor<Self, 1> {
+        let LossTerms { log_sum_exp, target } = combine(Self::cross_entropy_statistics(logits, targets, valid));
+        log_sum_exp - target
+    }
+
+    /// Each row's statistics.
+    fn cross_entropy_statistics(
+        logits: Tensor<Self, 2>,
+        targets: Tensor<Self, 1, Int>,
+        valid: usize,
+    ) -> ShardStatistics<Self> {
+        cross_entropy::reference::statistics(logits, targets, valid)
+    }
+
+    /// The gradient of the logits for those of the losses; written over the logits where nobody else holds them.
+    fn cross_entropy_backward(
+        logits: Tensor<Self, 2>,
+        targets: Tensor<Self, 1, Int>,
+        valid: usize,
+        log_sum_exp: Tensor<Self, 1>,
+        gradient: Tensor<Self, 1>,
+    ) -> Tensor<Self, 2> {
+        cross_entropy::reference::backward(logits, targets, valid, log_sum_exp, gradient)
+    }
+
+    /// See [`adamw()`](adamw::adamw).
+    fn adamw(
+        buffers: AdamWBuffers<Self>,
+        gradient: Tensor<Self, 1>,
+        step: &AdamWStep,
+        copy: Option<DType>,
+    ) -> (AdamWBuffers<Self>, Option<Tensor<Self, 1>>) {
+        adamw::reference::step(buffers, gradient, step, copy)
+    }
+
+    /// See [`sum_of_squares`](l2_norm::sum_of_squares).
+    fn sum_of_squares(buffers: Vec<Tensor<Self, 1>>) -> Tensor<Self, 1> {
+        l2_norm::reference::sum_of_squares(buffers)
+    }
+}

@@ -1,0 +1,35 @@
+//! The sum as a node of the graph: keeps nothing.
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::tensor::Tensor;
+
+use crate::KernelBackend;
+use crate::norm::Addends;
+use crate::norm::autodiff::inner_addends;
+use crate::tape::{primitive, record};
+
+pub(crate) fn bias_dropout_add<B: KernelBackend, C: CheckpointStrategy>(
+    addends: Addends<Autodiff<B, C>>,
+) -> Tensor<Autodiff<B, C>, 2> {
+    let rule = addends.rule();
+    let output = B::bias_dropout_add(inner_addends(&addends));
+    let [input, residual] = [addends.input, addends.residual].map(primitive);
+    match addends.bias {
+        None => record([input, residual], output, move |gradient, wanted| {
+            let gradients = B::bias_dropout_add_backward(gradient, &rule);
+            [
+                wanted[0].then(|| primitive(gradients.input)),
+                wanted[1].then(|| primitive(gradients.residual)),
+            ]
+        }),
+        Some(bias) => record([input, residual, primitive(bias)], output, move |gradient, wanted| {
+            let gradients = B::bias_dropout_add_backward(gradient, &rule);
+            [
+                wanted[0].then(|| primitive(gradients.input)),
+                wanted[1].then(|| primitive(gradients.residual)),
+                gradients.bias.filter(|_| wanted[2]).map(primitive),
+            ]
+        }),
+    }
+}

@@ -1,0 +1,73 @@
+//! The cross-entropy of a shard in burn's operations.
+
+use burn::tensor::{Bool, Int, Tensor, backend::Backend};
+
+use super::ShardStatistics;
+use crate::precision::{narrow, widen};
+
+/// Returns each row's statistics.
+pub fn statistics<B: Backend>(logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>, valid: usize) -> ShardStatistics<B> {
+    let rows = logits.dims()[0];
+    let device = logits.device();
+    if valid == 0 {
+        let zeros = widen(Tensor::<B, 1>::zeros([rows], (&device, logits.dtype())));
+        return ShardStatistics {
+            maximum: zeros.clone().add_scalar(f64::NEG_INFINITY),
+            sum: zeros.clone(),
+            target: zeros,
+        };
+    }
+    let logits = widen(logits).narrow(1, 0, valid);
+    let maximum = logits.clone().max_dim(1);
+    // Exponentials of a row that is −∞ throughout are 0, not those of ∞ − ∞.
+    let shift = maximum
+        .clone()
+        .mask_fill(maximum.clone().equal_elem(f64::NEG_INFINITY), 0.0);
+    let sum = (logits.clone() - shift).exp().sum_dim(1);
+    let (local, elsewhere) = localize(targets, valid);
+    let target = logits.gather(1, local.unsqueeze_dim::<2>(1)).squeeze_dim::<1>(1);
+    ShardStatistics {
+        maximum: maximum.squeeze_dim(1),
+        sum: sum.squeeze_dim(1),
+        target: target.mask_fill(elsewhere, 0.0),
+    }
+}
+
+/// Returns the logits' gradient, in their type, for that of the rows' losses.
+pub fn backward<B: Backend>(
+    logits: Tensor<B, 2>,
+    targets: Tensor<B, 1, Int>,
+    valid: usize,
+    log_sum_exp: Tensor<B, 1>,
+    gradient: Tensor<B, 1>,
+) -> Tensor<B, 2> {
+    let ([_, columns], dtype) = (logits.dims(), logits.dtype());
+    let device = logits.device();
+    let logits = widen(logits);
+    let dims = logits.dims();
+    let numbers = Tensor::<B, 1, Int>::arange(0..columns as i64, &device);
+    let padding = numbers
+        .clone()
+        .greater_equal_elem(valid as i64)
+        .unsqueeze::<2>()
+        .expand(dims);
+    let (local, elsewhere) = localize(targets, valid);
+    let is_target: Tensor<B, 2, Bool> = numbers
+        .unsqueeze::<2>()
+        .expand(dims)
+        .equal(local.unsqueeze_dim::<2>(1).expand(dims));
+    let is_target = is_target.bool_and(elsewhere.bool_not().unsqueeze_dim::<2>(1).expand(dims));
+    let share = (logits - log_sum_exp.unsqueeze_dim::<2>(1)).exp();
+    let one_hot = share.zeros_like().mask_fill(is_target, 1.0);
+    let result = (share - one_hot) * gradient.unsqueeze_dim::<2>(1);
+    narrow(result.mask_fill(padding, 0.0), dtype)
+}
+
+/// Each target's column, 0 for one outside the shard, and whether it lies outside.
+fn localize<B: Backend>(targets: Tensor<B, 1, Int>, valid: usize) -> (Tensor<B, 1, Int>, Tensor<B, 1, Bool>) {
+    let elsewhere = targets
+        .clone()
+        .lower_elem(0)
+        .bool_or(targets.clone().greater_equal_elem(valid as i64));
+    (targets.mask_fill(elsewhere.clone(), 0), elsewhere)
+}

@@ -1,0 +1,155 @@
+//! Attention, `dropout(softmax(scale · Q Kᵀ + mask)) V`, without its weights in memory, forward or backward.
+//!
+//! The forward pass goes over blocks of keys with a running maximum and sum of each query, and keeps `log Σ exp` of
+//! each row of scores; the backward pass computes the weights of a block again from it.
+
+pub(crate) mod autodiff;
+pub mod reference;
+
+use burn::tensor::{DType, Tensor, backend::Backend};
+
+use crate::KernelBackend;
+use crate::error::{Check, KernelError};
+use crate::random::RowDropout;
+
+/// The largest head.
+pub const MAX_HEAD: usize = 256;
+
+/// Which keys a query sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// All.
+    Full,
+    /// Those up to its own position; there are as many keys as queries.
+    Causal,
+}
+
+/// What is done between the products.
+#[derive(Clone, Debug)]
+pub struct AttentionOptions {
+    /// Which keys a query sees.
+    pub sight: Sight,
+    /// What the products of queries and keys are multiplied by; `1 / √d_head` as a rule.
+    pub scale: f64,
+    /// The dropout of the weights, its places those of the queries, sample by sample; none outside training.
+    pub dropout: Option<RowDropout>,
+}
+
+/// How many heads a packed tensor holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedHeads {
+    /// Of the queries.
+    pub queries: usize,
+    /// Of the keys, and as many of the values; divides that of the queries.
+    pub keys: usize,
+}
+
+impl PackedHeads {
+    /// The heads of queries, keys and values together.
+    pub fn total(self) -> usize {
+        self.queries + 2 * self.keys
+    }
+}
+
+/// What the forward pass gives.
+#[derive(Clone, Debug)]
+pub struct AttentionForward<B: Backend> {
+    /// `[batch, queries, heads, d_head]`
+    pub output: Tensor<B, 4>,
+    /// `log Σ exp(scale · q kᵀ)` over the keys that a query sees, `[batch, heads, queries]`, in the type that is computed
+    /// in; −∞ where it sees none.
+    pub log_sum_exp: Tensor<B, 3>,
+}
+
+/// Applies attention: each query's mean of the values, weighted by the softmax of its scaled products with the keys.
+///
+/// Heads share keys and values in groups where there are fewer of these: head `h` of the queries has key head
+/// `h * kv_heads / heads`.
+///
+/// # Shapes
+/// - `query`: `[batch, queries, heads, d_head]`
+/// - `key`, `value`: `[batch, keys, kv_heads, d_head]`, of at most [`MAX_HEAD`] elements a head
+/// - output: as `query`
+///
+/// # Errors
+/// When shapes or types do not fit each other, there are other many keys than queries under [`Sight::Causal`], or the
+/// dropout has other rows than the queries.
+///
+/// # Reference
+/// Dao 2023, arXiv:2307.08691, algorithms 1 and 2; Ainslie et al. 2023, arXiv:2305.13245.
+pub fn flash_attention<B: KernelBackend>(
+    query: Tensor<B, 4>,
+    key: Tensor<B, 4>,
+    value: Tensor<B, 4>,
+    options: AttentionOptions,
+) -> Result<Tensor<B, 4>, KernelError> {
+    let check = Check("flash_attention");
+    let [batch, _, heads, d_head] = query.dims();
+    let [_, keys, kv_heads, _] = key.dims();
+    check.shape("the key", &key.dims(), &[batch, keys, kv_heads, d_head])?;
+    check.shape("the value", &value.dims(), &[batch, keys, kv_heads, d_head])?;
+    check.same_type("the key", key.dtype(), query.dtype())?;
+    check.same_type("the value", value.dtype(), query.dtype())?;
+    let counts = PackedHeads {
+        queries: heads,
+        keys: kv_heads,
+    };
+    options.check([batch, query.dims()[1], keys, d_head], counts, query.dtype())?;
+    Ok(B::flash_attention([query, key, value], options))
+}
+
+/// As [`flash_attention`] of queries, keys and values that lie in one tensor, where no copy of them is made.
+///
+/// # Shapes
+/// - `packed`: `[batch, seq, heads + 2 * kv_heads, d_head]`: the queries' heads, the keys', the values'
+/// - output: `[batch, seq, heads, d_head]`
+///
+/// # Errors
+/// As [`flash_attention`].
+pub fn flash_attention_packed<B: KernelBackend>(
+    packed: Tensor<B, 4>,
+    heads: PackedHeads,
+    options: AttentionOptions,
+) -> Result<Tensor<B, 4>, KernelError> {
+    let [batch, seq, _, d_head] = packed.dims();
+    let expected = [batch, seq, heads.total(), d_head];
+    Check("flash_attention").shape("the packed tensor", &packed.dims(), &expected)?;
+    options.check([batch, seq, seq, d_head], heads, packed.dtype())?;
+    Ok(B::flash_attention_packed(packed, heads, options))
+}
+
+/// Cuts a packed tensor into queries, keys and values: views, where the backend has them.
+pub fn unpack<B: Backend>(packed: Tensor<B, 4>, heads: PackedHeads) -> [Tensor<B, 4>; 3] {
+    let PackedHeads { queries, keys } = heads;
+    [(0, queries), (queries, keys), (queries + keys, keys)]
+        .map(|(start, length)| packed.clone().narrow(2, start, length))
+}
+
+impl AttentionOptions {
+    fn check(
+        &self,
+        [batch, queries, keys, d_head]: [usize; 4],
+        heads: PackedHeads,
+        dtype: DType,
+    ) -> Result<(), KernelError> {
+        let check = Check("flash_attention");
+        check.float("the query", dtype)?;
+        let is_head = (1..=MAX_HEAD).contains(&d_head);
+        check.value("d_head", d_head as f64, is_head, || format!("1 to {MAX_HEAD}"))?;
+        let is_group = heads.keys > 0 && heads.queries.is_multiple_of(heads.keys);
+        check.value("the number of key heads", heads.keys as f64, is_group, || {
+            format!("a divisor of that of the query heads, {}", heads.queries)
+        })?;
+        let is_scale = self.scale.is_finite() && self.scale > 0.0;
+        check.value("the scale", self.scale, is_scale, || "finite and above 0".to_owned())?;
+        if self.sight == Sight::Causal {
+            check.value("the number of keys", keys as f64, queries == keys, || {
+                format!("that of the queries under causal attention, {queries}")
+            })?;
+        }
+        match &self.dropout {
+            Some(dropout) => dropout.check("flash_attention", batch * queries, heads.queries, keys),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Attention in burn's operations, its weights in memory.
+
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+
+use super::{AttentionForward, AttentionOptions, Sight};
+use crate::precision::{narrow, widen};
+use crate::random::RowDropout;
+use crate::softmax::reference::behind;
+
+/// Returns output and row statistics.
+pub fn forward<B: Backend>([query, key, value]: [Tensor<B, 4>; 3], options: &AttentionOptions) -> AttentionForward<B> {
+    let dtype = query.dtype();
+    let heads = query.dims()[2];
+    let [query, key, value] = [query, key, value].map(|tensor| by_head(tensor, heads));
+    let (weights, log_sum_exp) = weights(query, key, options);
+    let output = match &options.dropout {
+        Some(dropout) => (weights.clone() * factors(dropout, &weights)).matmul(value),
+        None => weights.matmul(value),
+    };
+    AttentionForward {
+        output: narrow(output.swap_dims(1, 2), dtype),
+        log_sum_exp,
+    }
+}
+
+/// Returns the gradients of query, key and value for the output's.
+pub fn backward<B: Backend>(
+    [query, key, value]: [Tensor<B, 4>; 3],
+    gradient: Tensor<B, 4>,
+    options: &AttentionOptions,
+) -> [Tensor<B, 4>; 3] {
+    let dtype = query.dtype();
+    let (heads, kv_heads) = (query.dims()[2], key.dims()[2]);
+    let [query, key, value, gradient] = [query, key, value, gradient].map(|tensor| by_head(tensor, heads));
+    let (weights, _) = weights(query.clone(), key.clone(), options);
+    let factors = options.dropout.as_ref().map(|dropout| factors(dropout, &weights));
+    let mut of_weights = gradient.clone().matmul(value.swap_dims(2, 3));
+    let mut kept = weights.clone();
+    if let Some(factors) = factors {
+        of_weights = of_weights * factors.clone();
+        kept = kept * factors;
+    }
+    let along = (weights.clone() * of_weights.clone()).sum_dim(3);
+    let of_scores = (weights * (of_weights - along)).mul_scalar(options.scale);
+    [
+        by_token(of_scores.clone().matmul(key), heads),
+        by_token(of_scores.swap_dims(2, 3).matmul(query), kv_heads),
+        by_token(kept.swap_dims(2, 3).matmul(gradient), kv_heads),
+    ]
+    .map(|gradient| narrow(gradient, dtype))
+}
+
+/// The weights before dropout, and `log Σ exp` of the rows of scores.
+fn weights<B: Backend>(
+    query: Tensor<B, 4>,
+    key: Tensor<B, 4>,
+    options: &AttentionOptions,
+) -> (Tensor<B, 4>, Tensor<B, 3>) {
+    let mut scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(options.scale);
+    let dims = scores.dims();
+    if options.sight == Sight::Causal {
+        let hidden = behind(dims[2], &scores.device()).expand(dims);
+        scores = scores.mask_fill(hidden, f64::NEG_INFINITY);
+    }
+    let maximum = scores.clone().detach().max_dim(3);
+    let maximum = maximum.clone().mask_fill(maximum.equal_elem(f64::NEG_INFINITY), 0.0);
+    let exponentials = (scores - maximum.clone()).exp();
+    let sum = exponentials.clone().sum_dim(3);
+    let log_sum_exp = sum.clone().log() + maximum;
+    let sum = sum.clone().mask_fill(sum.equal_elem(0.0), 1.0);
+    (exponentials / sum, log_sum_exp.squeeze_dim(3))
+}
+
+/// `[batch, seq, n, d_head]` to `[batch, heads, seq, d_head]`, shared heads repeated.
+fn by_head<B: Backend>(tensor: Tensor<B, 4>, heads: usize) -> Tensor<B, 4> {
+    let [batch, seq, n, d_head] = tensor.dims();
+    let tensor = widen(tensor).swap_dims(1, 2);
+    if n == heads {
+        return tensor;
+    }
+    tensor
+        .reshape([batch, n, 1, seq, d_head])
+        .expand([batch, n, heads / n, seq, d_head])
+        .reshape([batch, heads, seq, d_head])
+}
+
+/// `[batch, heads, seq, d_head]` to `[batch, seq, n, d_head]`, summed over the heads that share.
+fn by_token<B: Backend>(tensor: Tensor<B, 4>, n: usize) -> Tensor<B, 4> {
+    let [batch, heads, seq, d_head] = tensor.dims();
+    let tensor = match n == heads {
+        true => tensor,
+        false => tensor
+            .reshape([batch, n, heads / n, seq, d_head])
+            .sum_dim(2)
+            .squeeze_dim(2),
+    };
+    tensor.swap_dims(1, 2)
+}
+
+/// What dropout multiplies each weight by.
+fn factors<B: Backend>(dropout: &RowDropout, weights: &Tensor<B, 4>) -> Tensor<B, 4> {
+    let dims @ [_, heads, queries, keys] = weights.dims();
+    let mut factors = vec![0.0f64; dims.iter().product()];
+    for (row, factors) in factors.chunks_exact_mut(keys.max(1)).enumerate() {
+        let (sample, head, query) = (row / (heads * queries), row / queries % heads, row % queries);
+        dropout.fill_row(factors, sample * queries + query, head, dropout.scale(), 0.0);
+    }
+    let data = TensorData::new(factors, dims);
+    let dtype: DType = weights.dtype();
+    Tensor::from_data(data, (&weights.device(), dtype))
+}

@@ -1,0 +1,29 @@
+//! Fused operations for training transformers with burn, forward and backward: attention, softmax, norms, activations,
+//! cross-entropy, AdamW.
+//!
+//! Each operation has a folder of its own: the public function with its checks (`mod.rs`), the definition in burn's
+//! operations (`reference.rs`), the kernels in CubeCL (`kernel.rs`, `launch.rs`), the form for the CPU (`flex.rs`) and
+//! the backward rule (`autodiff.rs`). [`KernelBackend`] says which backend runs which of them: its defaults are the
+//! references, so that every burn backend works.
+//!
+//! Numbers of f16, bf16 and f32 are computed with in f32, those of f64 in f64.
+
+pub mod adamw;
+mod backend;
+pub mod bias_dropout_add;
+pub mod bias_gelu;
+pub mod cross_entropy;
+mod error;
+pub mod flash_attention;
+mod kernels;
+pub mod l2_norm;
+pub mod norm;
+pub mod precision;
+pub mod random;
+pub mod softmax;
+pub mod swiglu;
+pub mod tape;
+
+pub use backend::KernelBackend;
+pub use error::KernelError;
+pub use kernels::Kernels;

@@ -1,0 +1,225 @@
+//! Layer norm and RMS norm, alone or with the sum of a residual stream before them.
+//!
+//! `x̂ = (x − mean) · r`, `y = x̂ · weight + bias` with `r = 1 / √(var + ε)`; for the RMS norm, mean and bias are 0 and
+//! `var` is the mean of the squares. The forward pass keeps mean and `r` of each row, in the type that is computed in.
+//! Variances are sums of squared distances from the mean, never differences of large sums.
+
+pub(crate) mod autodiff;
+pub mod reference;
+
+use burn::tensor::{DType, Tensor, backend::Backend};
+
+use crate::KernelBackend;
+use crate::error::{Check, KernelError};
+use crate::random::RowDropout;
+
+/// Which norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// Ba et al. 2016, arXiv:1607.06450.
+    Layer,
+    /// Zhang and Sennrich 2019, arXiv:1910.07467.
+    Rms,
+}
+
+/// A norm's parameters.
+#[derive(Clone, Debug)]
+pub struct NormParameters<B: Backend> {
+    /// Which norm.
+    pub kind: NormKind,
+    /// `[d_model]`, in the input's type.
+    pub weight: Tensor<B, 1>,
+    /// `[d_model]`; none for an RMS norm.
+    pub bias: Option<Tensor<B, 1>>,
+    /// What is added to the variance.
+    pub epsilon: f64,
+}
+
+/// What the forward pass keeps of each row, `[rows]` each.
+#[derive(Clone, Debug)]
+pub struct NormStatistics<B: Backend> {
+    /// None for an RMS norm.
+    pub mean: Option<Tensor<B, 1>>,
+    /// The reciprocal of the standard deviation.
+    pub reciprocal: Tensor<B, 1>,
+}
+
+/// Gradients of a norm.
+#[derive(Clone, Debug)]
+pub struct NormGradients<B: Backend> {
+    /// `[rows, d_model]`
+    pub input: Tensor<B, 2>,
+    /// `[d_model]`
+    pub weight: Tensor<B, 1>,
+    /// `[d_model]`, where there is a bias.
+    pub bias: Option<Tensor<B, 1>>,
+}
+
+/// What [`add_norm`] adds up: `residual + dropout(input + bias)`.
+#[derive(Clone, Debug)]
+pub struct Addends<B: Backend> {
+    /// `[rows, d_model]`
+    pub input: Tensor<B, 2>,
+    /// `[d_model]`
+    pub bias: Option<Tensor<B, 1>>,
+    /// `[rows, d_model]`
+    pub residual: Tensor<B, 2>,
+    /// None outside training.
+    pub dropout: Option<RowDropout>,
+}
+
+/// What the backward pass of [`Addends`] needs to know of them.
+#[derive(Clone, Debug)]
+pub struct AddRule {
+    /// Whether there is a bias.
+    pub has_bias: bool,
+    /// As in the forward pass.
+    pub dropout: Option<RowDropout>,
+}
+
+/// Gradients of [`Addends`].
+#[derive(Clone, Debug)]
+pub struct AddendGradients<B: Backend> {
+    /// `[rows, d_model]`
+    pub input: Tensor<B, 2>,
+    /// `[d_model]`, where there is a bias.
+    pub bias: Option<Tensor<B, 1>>,
+    /// `[rows, d_model]`
+    pub residual: Tensor<B, 2>,
+}
+
+/// Applies a layer norm over the last dimension.
+///
+/// # Shapes
+/// - `input`: `[..., d_model]`
+/// - `weight`, `bias`: `[d_model]`
+/// - output: as `input`
+///
+/// # Errors
+/// When shapes or types do not fit, or the epsilon is not a positive number.
+pub fn layer_norm<B: KernelBackend, const D: usize>(
+    input: Tensor<B, D>,
+    weight: Tensor<B, 1>,
+    bias: Option<Tensor<B, 1>>,
+    epsilon: f64,
+) -> Result<Tensor<B, D>, KernelError> {
+    let kind = NormKind::Layer;
+    norm(
+        input,
+        NormParameters {
+            kind,
+            weight,
+            bias,
+            epsilon,
+        },
+    )
+}
+
+/// Applies an RMS norm over the last dimension.
+///
+/// # Shapes
+/// - `input`: `[..., d_model]`
+/// - `weight`: `[d_model]`
+/// - output: as `input`
+///
+/// # Errors
+/// As [`layer_norm`].
+pub fn rms_norm<B: KernelBackend, const D: usize>(
+    input: Tensor<B, D>,
+    weight: Tensor<B, 1>,
+    epsilon: f64,
+) -> Result<Tensor<B, D>, KernelError> {
+    let kind = NormKind::Rms;
+    norm(
+        input,
+        NormParameters {
+            kind,
+            weight,
+            bias: None,
+            epsilon,
+        },
+    )
+}
+
+fn norm<B: KernelBackend, const D: usize>(
+    input: Tensor<B, D>,
+    parameters: NormParameters<B>,
+) -> Result<Tensor<B, D>, KernelError> {
+    let dims = input.dims();
+    let columns = dims[D - 1];
+    let rows = dims[..D - 1].iter().product();
+    check(&parameters, columns, input.dtype())?;
+    let output = B::norm(input.reshape([rows, columns]), parameters);
+    Ok(output.reshape(dims))
+}
+
+/// Adds to a residual stream, and applies a norm to the sum: `hidden = residual + dropout(input + bias)`, then
+/// `norm(hidden)`. One pass over the inputs. Returns hidden and its norm.
+///
+/// # Shapes
+/// - addends: see [`Addends`]
+/// - outputs: `[rows, d_model]`
+///
+/// # Errors
+/// As [`layer_norm`]; and when the dropout has other rows than the input.
+pub fn add_norm<B: KernelBackend>(
+    addends: Addends<B>,
+    parameters: NormParameters<B>,
+) -> Result<[Tensor<B, 2>; 2], KernelError> {
+    let ([rows, columns], dtype) = (addends.input.dims(), addends.input.dtype());
+    check(&parameters, columns, dtype)?;
+    addends.check("add_norm", [rows, columns], dtype)?;
+    Ok(B::add_norm(addends, parameters))
+}
+
+impl<B: Backend> Addends<B> {
+    /// What the backward pass needs to know.
+    pub fn rule(&self) -> AddRule {
+        AddRule {
+            has_bias: self.bias.is_some(),
+            dropout: self.dropout.clone(),
+        }
+    }
+
+    /// Checks the addends against the input's shape and type.
+    pub(crate) fn check(
+        &self,
+        operation: &'static str,
+        [rows, columns]: [usize; 2],
+        dtype: DType,
+    ) -> Result<(), KernelError> {
+        let check = Check(operation);
+        check.float("the input", dtype)?;
+        check.shape("the residual", &self.residual.dims(), &[rows, columns])?;
+        check.same_type("the residual", self.residual.dtype(), dtype)?;
+        if let Some(bias) = &self.bias {
+            check.shape("the bias", &bias.dims(), &[columns])?;
+            check.same_type("the bias", bias.dtype(), dtype)?;
+        }
+        match &self.dropout {
+            Some(dropout) => dropout.check(operation, rows, 1, columns),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check<B: Backend>(parameters: &NormParameters<B>, columns: usize, dtype: DType) -> Result<(), KernelError> {
+    let NormParameters {
+        kind,
+        weight,
+        bias,
+        epsilon,
+    } = parameters;
+    let check = Check(match kind {
+        NormKind::Layer => "layer_norm",
+        NormKind::Rms => "rms_norm",
+    });
+    check.float("the input", dtype)?;
+    check.shape("the weight", &weight.dims(), &[columns])?;
+    check.same_type("the weight", weight.dtype(), dtype)?;
+    if let Some(bias) = bias {
+        check.shape("the bias", &bias.dims(), &[columns])?;
+        check.same_type("the bias", bias.dtype(), dtype)?;
+    }
+    check.value("epsilon", *epsilon, *epsilon > 0.0, || "above 0".to_owned())
+}

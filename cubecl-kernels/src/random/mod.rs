@@ -1,0 +1,6 @@
+//! Random numbers by their place: Philox, and the dropout that the operations here apply.
+
+mod dropout;
+pub mod philox;
+
+pub use dropout::{RowDropout, RowPlace};

@@ -1,0 +1,41 @@
+//! The softmax in burn's operations.
+
+use burn::tensor::{Bool, Int, Tensor, backend::Backend};
+
+use super::SoftmaxMask;
+use crate::precision::{narrow, widen};
+
+/// Returns the probabilities.
+pub fn forward<B: Backend>(scores: Tensor<B, 4>, mask: SoftmaxMask<B>, scale: f64) -> Tensor<B, 4> {
+    let (dtype, dims) = (scores.dtype(), scores.dims());
+    let mut scores = widen(scores).mul_scalar(scale);
+    let masked = match mask {
+        SoftmaxMask::Nothing => None,
+        SoftmaxMask::Causal => Some(behind(dims[2], &scores.device()).expand(dims)),
+        SoftmaxMask::Given(mask) => Some(mask.expand(dims)),
+    };
+    if let Some(masked) = masked {
+        scores = scores.mask_fill(masked, f64::NEG_INFINITY);
+    }
+    let maximum = scores.clone().detach().max_dim(3);
+    let is_empty = maximum.clone().equal_elem(f64::NEG_INFINITY);
+    let exponentials = (scores - maximum.mask_fill(is_empty.clone(), 0.0)).exp();
+    let sum = exponentials.clone().sum_dim(3).mask_fill(is_empty, 1.0);
+    narrow(exponentials / sum, dtype)
+}
+
+/// Returns the scores' gradient for that of the probabilities.
+pub fn backward<B: Backend>(output: Tensor<B, 4>, gradient: Tensor<B, 4>, scale: f64) -> Tensor<B, 4> {
+    let dtype = output.dtype();
+    let [output, gradient] = [output, gradient].map(widen);
+    let along = (output.clone() * gradient.clone()).sum_dim(3);
+    narrow((output * (gradient - along)).mul_scalar(scale), dtype)
+}
+
+/// `[1, 1, seq, seq]`: whether the key lies behind the query.
+pub(crate) fn behind<B: Backend>(seq: usize, device: &B::Device) -> Tensor<B, 4, Bool> {
+    let positions = Tensor::<B, 1, Int>::arange(0..seq as i64, device);
+    let queries = positions.clone().reshape([1, 1, seq, 1]).expand([1, 1, seq, seq]);
+    let keys = positions.reshape([1, 1, 1, seq]).expand([1, 1, seq, seq]);
+    keys.greater(queries)
+}

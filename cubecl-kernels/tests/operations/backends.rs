@@ -1,0 +1,107 @@
+//! The backends on which operations are tried, and the trials of a claim on all of them.
+
+use std::sync::OnceLock;
+
+use burn::backend::Autodiff;
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn_flex::Flex;
+use burn_wgpu::{CubeBackend, WgpuDevice, WgpuRuntime};
+use cubecl_kernels::KernelBackend;
+use libtest_mimic::Trial;
+
+/// CubeCL's kernels as they are.
+pub type Vulkan = CubeBackend<WgpuRuntime, f32, i32, u8>;
+/// The same behind burn's fusion.
+pub type FusedVulkan = burn_wgpu::Vulkan;
+
+/// A claim about an operation, to be tried on a backend in a type.
+///
+/// Implemented by a type of no size for each claim, because a closure cannot be generic.
+pub trait Claim: Copy + Send + 'static {
+    /// What is claimed: the trial's name.
+    const NAME: &'static str;
+
+    /// Tries it. `B` differentiates.
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend;
+}
+
+/// Where a claim is tried.
+#[derive(Clone, Debug)]
+pub struct Setting<B: Backend> {
+    /// The device.
+    pub device: B::Device,
+    /// The type of the inputs.
+    pub dtype: DType,
+}
+
+impl<B: Backend> Setting<B> {
+    /// Returns a tensor of the type, rounded from f64.
+    pub fn tensor<const D: usize>(&self, values: &[f64], shape: [usize; D]) -> Tensor<B, D> {
+        let data = TensorData::new(values.to_vec(), shape).convert_dtype(self.dtype);
+        Tensor::from_data(data, (&self.device, self.dtype))
+    }
+
+    /// Returns values as they are when rounded to the type.
+    pub fn rounded(&self, values: &[f64]) -> Vec<f64> {
+        let data = TensorData::new(values.to_vec(), [values.len()]).convert_dtype(self.dtype);
+        data.iter::<f64>().collect()
+    }
+}
+
+/// Returns the trials of a claim.
+pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        let name = format!("flex_{}::{}", type_name(dtype), C::NAME);
+        trials.push(Trial::test(name, move || {
+            Ok(claim.check::<Flex>(&Setting {
+                device: Default::default(),
+                dtype,
+            })?)
+        }));
+    }
+    for dtype in [DType::F32, DType::F16] {
+        let is_here = has_vulkan(dtype);
+        let setting = move || WgpuDevice::DefaultDevice;
+        let name = format!("vulkan_{}::{}", type_name(dtype), C::NAME);
+        let trial = move || {
+            let device = setting();
+            Ok(claim.check::<Vulkan>(&Setting { device, dtype })?)
+        };
+        trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
+        let name = format!("fusion_{}::{}", type_name(dtype), C::NAME);
+        let trial = move || {
+            let device = setting();
+            Ok(claim.check::<FusedVulkan>(&Setting { device, dtype })?)
+        };
+        trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
+    }
+    trials
+}
+
+/// A type's name in trials.
+fn type_name(dtype: DType) -> String {
+    format!("{dtype:?}").to_lowercase()
+}
+
+/// Whether there is a Vulkan device that computes with the type; says so once where there is none.
+fn has_vulkan(dtype: DType) -> bool {
+    static HAS: OnceLock<[bool; 2]> = OnceLock::new();
+    let [has_device, has_f16] = *HAS.get_or_init(|| {
+        let probe = |dtype| {
+            let found = std::panic::catch_unwind(|| Vulkan::supports_dtype(&WgpuDevice::DefaultDevice, dtype));
+            found.unwrap_or(false)
+        };
+        let has_device = probe(DType::F32);
+        if !has_device {
+            eprintln!("no Vulkan device: its trials are ignored (on Debian: apt-get install mesa-vulkan-drivers)");
+        }
+        [has_device, has_device && probe(DType::F16)]
+    });
+    match dtype {
+        DType::F32 => has_device,
+        _ => has_f16,
+    }
+}
