@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Tensor, backend::Backend, get_device_settings};
+use cubecl_kernels::Kernels;
 
 use crate::collectives::{CollectiveError, GroupOptions, ProcessGroup};
 use crate::launch::World;
@@ -30,6 +31,7 @@ pub struct ParallelContext {
     model: ProcessGroup,
     registry: ParameterRegistry,
     seed: u64,
+    kernels: Kernels,
     scope: String,
 }
 
@@ -62,6 +64,7 @@ impl ParallelContext {
             model: group,
             registry: ParameterRegistry::default(),
             seed,
+            kernels: Kernels::default(),
             scope: String::new(),
         }
     }
@@ -105,8 +108,19 @@ impl ParallelContext {
             model: required(GroupKind::Model)?,
             registry: ParameterRegistry::default(),
             seed,
+            kernels: Kernels::default(),
             scope: String::new(),
         })
+    }
+
+    /// Returns the same context for layers that run these operations; fused ones unless this says otherwise.
+    pub fn with_kernels(self, kernels: Kernels) -> Self {
+        Self { kernels, ..self }
+    }
+
+    /// Which operations layers run.
+    pub fn kernels(&self) -> Kernels {
+        self.kernels
     }
 
     /// The sizes of the axes.

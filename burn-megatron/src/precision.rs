@@ -10,28 +10,8 @@
 //! burn computes with two tensors of different types as if the second were of the first's, or panics somewhere inside,
 //! as the backend likes. So every layer checks its inputs by [`assert_dtype`].
 
-use burn::tensor::{DType, FloatDType, Tensor, backend::Backend};
-
-/// Whether numbers of this type are too short to add many of them up: f16 and bf16.
-pub fn is_half(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
-}
-
-/// Returns the tensor in f32 if it has 16 bits, and as it is otherwise. Its gradient comes back in its own type.
-pub fn widen<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Tensor<B, D> {
-    match is_half(tensor.dtype()) {
-        true => tensor.cast(FloatDType::F32),
-        false => tensor,
-    }
-}
-
-/// Returns the tensor in `dtype`, to which [`widen`]ed numbers go back.
-pub fn narrow<B: Backend, const D: usize>(tensor: Tensor<B, D>, dtype: DType) -> Tensor<B, D> {
-    match tensor.dtype() == dtype {
-        true => tensor,
-        false => tensor.cast(FloatDType::from(dtype)),
-    }
-}
+use burn::tensor::{DType, Tensor, backend::Backend};
+pub use cubecl_kernels::precision::{is_half, narrow, widen};
 
 /// Checks that what a layer is given has its own element type.
 ///

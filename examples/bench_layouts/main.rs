@@ -175,7 +175,8 @@ fn run_rank(training: &TrainingArguments, log: &Path) -> anyhow::Result<()> {
 fn train(arguments: &TrainingArguments, log: &Path, world: &World) -> anyhow::Result<()> {
     set_dtype(arguments.precision.dtype())?;
     let seed = u64::from(arguments.optimization.seed);
-    let context = ParallelContext::connect(world, &arguments.parallel.config(), &GroupOptions::default(), seed)?;
+    let context = ParallelContext::connect(world, &arguments.parallel.config(), &GroupOptions::default(), seed)?
+        .with_kernels(arguments.model.kernels());
     let mut session = Session::new(arguments, &context)?;
     let mut log = match world.rank() {
         0 => Some(JsonLines::create(log)?),

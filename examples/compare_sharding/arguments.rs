@@ -112,12 +112,13 @@ impl Arguments {
         parsed.unwrap_or_else(|error| error.format(&mut command.clone()).exit())
     }
 
-    /// The arguments of the one-rank run that the layouts are compared with.
+    /// The arguments of the one-rank run that the layouts are compared with: without recomputation, with fused kernels.
     pub fn reference(&self) -> TrainingArguments {
         let training = self.training(&Layout::ONE_RANK);
         TrainingArguments {
             model: ModelArguments {
                 recompute: RecomputeArguments::default(),
+                no_fused_kernels: false,
                 ..training.model
             },
             ..training
@@ -243,14 +244,14 @@ mod tests {
 
     #[test]
     fn one_rank_is_compared_with_without_recomputation() {
-        for flags in ["selective", "full --recompute-method block --recompute-num-layers 3"] {
+        for flags in ["full", "full --recompute-method block --recompute-num-layers 3"] {
             let arguments = parse(&format!(
                 "compare_sharding --layouts tp1 --recompute-granularity {flags}"
             ));
             let recomputes = |training: TrainingArguments| {
                 training.validate().expect("fits");
                 let model = training.model.config(257);
-                model.recompute_attention || model.layer_recompute != LayerRecompute::Nothing
+                model.layer_recompute != LayerRecompute::Nothing
             };
             assert!(!recomputes(arguments.reference()), "{flags}");
             assert!(recomputes(arguments.training(&arguments.layouts[0])), "{flags}");

@@ -52,7 +52,8 @@ fn train(arguments: &TrainingArguments, folder: &Path, told: Option<&str>, world
     let stop = StopFlag::install()?;
     set_dtype(arguments.precision.dtype())?;
     let seed = u64::from(arguments.optimization.seed);
-    let context = ParallelContext::connect(world, &arguments.parallel.config(), &GroupOptions::default(), seed)?;
+    let context = ParallelContext::connect(world, &arguments.parallel.config(), &GroupOptions::default(), seed)?
+        .with_kernels(arguments.model.kernels());
     let mut session = Session::with_prepared_model(arguments, &context, |chunks| {
         perturb_constants::<TrainingBackend, _>(chunks, PERTURBATION, seed, &context)
     })?;

@@ -80,7 +80,8 @@ fn connect(arguments: &TrainingArguments, world: &World) -> anyhow::Result<Paral
         &arguments.parallel.config(),
         &GroupOptions::default(),
         u64::from(arguments.optimization.seed),
-    )?;
+    )?
+    .with_kernels(arguments.model.kernels());
     preflight::check(&context, &[arguments.statement()])?;
     Ok(context)
 }

@@ -10,6 +10,7 @@ use burn_megatron::data_parallel::GradientCounts;
 use burn_megatron::launch::World;
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
+use cubecl_kernels::Kernels;
 use libtest_mimic::Trial;
 
 use super::comparison::{DP2, DP4, Layout, PP2, TP2, TP2SP, TP4, TP4SP, connect, dtype, layout, padding_is_zero};
@@ -48,6 +49,8 @@ struct Settings {
     schedule: &'static str,
     recompute: &'static str,
     update: &'static str,
+    /// `fused` or `plain`: the layout's operations. The one rank's are fused.
+    kernels: &'static str,
 }
 
 const SETTINGS: Settings = Settings {
@@ -61,6 +64,7 @@ const SETTINGS: Settings = Settings {
     schedule: "default",
     recompute: "none",
     update: "whole",
+    kernels: "fused",
 };
 
 /// Layouts without stages.
@@ -117,7 +121,8 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Layouts with stages: every schedule, tied and untied, even and uneven, with every kind of recomputation.
+/// Layouts with stages: every schedule, tied and untied, even and uneven, with every kind of recomputation, with and
+/// without fused kernels.
 fn staged() -> impl Iterator<Item = (Layout, Settings)> {
     let even = Settings {
         n_layers: 4,
@@ -135,6 +140,10 @@ fn staged() -> impl Iterator<Item = (Layout, Settings)> {
     };
     let recompute = |recompute, settings| Settings { recompute, ..settings };
     let layers = |layers, settings| Settings { layers, ..settings };
+    let plain = |settings| Settings {
+        kernels: "plain",
+        ..settings
+    };
     let gpipe = |settings| Settings {
         schedule: "gpipe",
         ..settings
@@ -143,7 +152,7 @@ fn staged() -> impl Iterator<Item = (Layout, Settings)> {
         (PP2, even),
         (PP2, f32),
         (PP2, layers("E|t*4L", recompute("uniform3", untied))),
-        (PP2, gpipe(recompute("selective", even))),
+        (PP2, gpipe(plain(even))),
         (PP2, gpipe(f32)),
         (PP4, even),
         (PP4, layers("Et|tt||tL", recompute("block1", untied))),
@@ -169,7 +178,9 @@ fn staged() -> impl Iterator<Item = (Layout, Settings)> {
         (TP2SPPP2DP2, f32),
         // Recomputation has no need of stages.
         (DP2, recompute("uniform2", even)),
-        (TP2SP, recompute("selective", untied)),
+        (TP2SP, plain(untied)),
+        (TP2SPPP2DP2, plain(f32)),
+        (DP2, plain(recompute("uniform2", even))),
     ]
     .into_iter()
 }
@@ -216,6 +227,7 @@ fn matches_one_rank(layout: Layout, settings: Settings) -> Trial {
         (settings.layers, SETTINGS.layers),
         (settings.recompute, SETTINGS.recompute),
         (settings.update, SETTINGS.update),
+        (settings.kernels, SETTINGS.kernels),
     ] {
         if what != default {
             name = format!("{name}_{what}");
@@ -236,7 +248,8 @@ fn job(layout: Layout, settings: Settings) -> Job {
         .with("layers", settings.layers)
         .with("schedule", settings.schedule)
         .with("recompute", settings.recompute)
-        .with("update", settings.update);
+        .with("update", settings.update)
+        .with("kernels", settings.kernels);
     Job::new(case, layout.world_size())
 }
 
@@ -265,13 +278,17 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let steps: u64 = case.setting("steps")?;
     let dtype = dtype(case)?;
     let single = ParallelContext::single(problem::SEED);
-    let context = connect(case, world)?;
-    let plain = problem::Variant {
+    let kernels = match case.setting::<String>("kernels")?.as_str() {
+        "plain" => Kernels::Plain,
+        _ => Kernels::Fused,
+    };
+    let context = connect(case, world)?.with_kernels(kernels);
+    let whole = problem::Variant {
         recompute: problem::Recompute::Nothing,
         update: problem::Update::Whole,
         ..variant
     };
-    let mut reference = problem::trainer(plain, steps, &problem::Stages::one_chunk(), &single)?;
+    let mut reference = problem::trainer(whole, steps, &problem::Stages::one_chunk(), &single)?;
     let mut sharded = problem::trainer(variant, steps, &stages, &context)?;
 
     let differences = parameter_differences(sharded.model(), &context, reference.model(), &single)?;

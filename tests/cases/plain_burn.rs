@@ -218,16 +218,18 @@ fn parallel(plain: PlainGpt<B>, tied: bool, context: &ParallelContext) -> Result
     gpt.wpe = Some(positions.from_embedding(plain.wpe, &context.scope("wpe")));
     for (number, (block, plain)) in gpt.h.iter_mut().zip(plain.h).enumerate() {
         let scope = |name: &str| context.scope(format!("h.{number}.{name}"));
-        block.ln_1 = from_layer_norm(plain.ln_1, &scope("ln_1"));
+        block.ln_1.norm = from_layer_norm(plain.ln_1, &scope("ln_1"));
         block.attn.c_attn = ColumnParallelLinearConfig::new(SIZES.d_model, 3 * SIZES.d_model)
             .with_fused(3)
             .from_linear(joined_qkv(&plain.attn), &scope("attn.c_attn"))?;
         block.attn.c_proj = row(plain.attn.output, &scope("attn.c_proj"))?;
-        block.ln_2 = from_layer_norm(plain.ln_2, &scope("ln_2"));
+        block.ln_2.norm = from_layer_norm(plain.ln_2, &scope("ln_2"));
         block.mlp.c_fc = column(plain.mlp_input, &scope("mlp.c_fc"))?;
         block.mlp.c_proj = row(plain.mlp_output, &scope("mlp.c_proj"))?;
     }
-    gpt.ln_f = Some(from_layer_norm(plain.ln_f, &context.scope("ln_f")));
+    if let Some(ln_f) = &mut gpt.ln_f {
+        ln_f.norm = from_layer_norm(plain.ln_f, &context.scope("ln_f"));
+    }
     if let Some(head) = plain.lm_head {
         let weight = Param::from_tensor(Tensor::from_inner(head.weight.val().inner().transpose()));
         gpt.lm_head = Some(vocabulary(Embedding { weight }, &context.scope("lm_head"))?);

@@ -92,11 +92,10 @@ impl FromStr for Update {
     }
 }
 
-/// What is recomputed in the backward pass: written `none`, `selective`, `uniform2`, `block1`, say.
+/// What is recomputed in the backward pass: written `none`, `uniform2`, `block1`, say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recompute {
     Nothing,
-    AttentionWeights,
     Layers(LayerRecompute),
 }
 
@@ -107,7 +106,6 @@ impl FromStr for Recompute {
         let number = |digits: &str| digits.parse().context("the number of layers");
         match text {
             "none" => Ok(Recompute::Nothing),
-            "selective" => Ok(Recompute::AttentionWeights),
             _ => match (text.strip_prefix("uniform"), text.strip_prefix("block")) {
                 (Some(digits), _) => Ok(Recompute::Layers(LayerRecompute::Uniform(number(digits)?))),
                 (_, Some(digits)) => Ok(Recompute::Layers(LayerRecompute::Block(number(digits)?))),
@@ -138,13 +136,11 @@ impl Stages {
 
 /// The model: sizes that are multiples of little but the tensor-parallel sizes.
 pub fn model(variant: Variant) -> GptConfig {
-    let (recompute_attention, layer_recompute) = match variant.recompute {
-        Recompute::Nothing => (false, LayerRecompute::Nothing),
-        Recompute::AttentionWeights => (true, LayerRecompute::Nothing),
-        Recompute::Layers(layers) => (false, layers),
+    let layer_recompute = match variant.recompute {
+        Recompute::Nothing => LayerRecompute::Nothing,
+        Recompute::Layers(layers) => layers,
     };
     GptConfig::new(variant.n_layers, D_MODEL, 4, SEQ_LENGTH + 3, VOCAB_SIZE)
-        .with_recompute_attention(recompute_attention)
         .with_layer_recompute(layer_recompute)
         .with_d_hidden(Some(36))
         .with_padded_vocab_size(Some(variant.padded_vocab_size))

@@ -8,10 +8,12 @@ use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{LearningRate, SimpleOptimizer};
 use burn::record::Record;
 use burn::tensor::{
-    Tensor,
+    DType, Tensor,
     backend::{AutodiffBackend, Backend},
     ops::Device,
 };
+use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw};
+use cubecl_kernels::{KernelBackend, Kernels};
 
 /// Configuration of [`AdamW`]; defaults are Megatron-LM's.
 #[derive(Config, Debug, PartialEq)]
@@ -39,6 +41,7 @@ pub struct AdamWConfig {
 #[derive(Clone, Debug)]
 pub struct AdamW {
     config: AdamWConfig,
+    kernels: Kernels,
 }
 
 /// What AdamW keeps of a parameter.
@@ -54,17 +57,70 @@ pub struct AdamWState<B: Backend, const D: usize> {
 
 impl AdamWConfig {
     /// Returns an optimizer of a module's parameters.
-    pub fn init<B: AutodiffBackend, M: AutodiffModule<B>>(&self) -> OptimizerAdaptor<AdamW, M, B> {
+    pub fn init<B, M>(&self) -> OptimizerAdaptor<AdamW, M, B>
+    where
+        B: AutodiffBackend<InnerBackend: KernelBackend>,
+        M: AutodiffModule<B>,
+    {
         OptimizerAdaptor::from(self.build())
     }
 
     /// Returns an optimizer of tensors, for a [`ShardedOptimizer`](super::ShardedOptimizer).
     pub fn build(&self) -> AdamW {
-        AdamW { config: self.clone() }
+        AdamW {
+            config: self.clone(),
+            kernels: Kernels::default(),
+        }
     }
 }
 
-impl<B: Backend> SimpleOptimizer<B> for AdamW {
+impl AdamW {
+    /// Returns the same optimizer with the update as one operation, as it is unless this says otherwise, or as many of
+    /// burn's.
+    pub fn with_kernels(self, kernels: Kernels) -> Self {
+        Self { kernels, ..self }
+    }
+
+    fn fused_step<B: KernelBackend, const D: usize>(
+        &self,
+        learning_rate: LearningRate,
+        tensor: Tensor<B, D>,
+        gradient: Tensor<B, D>,
+        state: Option<AdamWState<B, D>>,
+    ) -> (Tensor<B, D>, AdamWState<B, D>) {
+        let shape = tensor.dims();
+        let flat = |tensor: Tensor<B, D>| tensor.reshape([-1]);
+        let (time, moments) = match state {
+            None => (1, [tensor.zeros_like(), tensor.zeros_like()]),
+            Some(state) => (state.time + 1, [state.moment_1, state.moment_2]),
+        };
+        let [moment_1, moment_2] = moments.map(flat);
+        let buffers = AdamWBuffers {
+            parameter: flat(tensor),
+            moment_1,
+            moment_2,
+        };
+        let step = AdamWStep {
+            learning_rate,
+            beta_1: self.config.beta_1,
+            beta_2: self.config.beta_2,
+            epsilon: self.config.epsilon,
+            weight_decay: self.config.weight_decay,
+            gradient_scale: 1.0,
+            time: time as u64,
+        };
+        let updated = adamw(buffers, flat(gradient), &step, None);
+        let (buffers, _) = updated.unwrap_or_else(|error| panic!("{error}"));
+        let state = AdamWState {
+            time,
+            moment_1: buffers.moment_1.reshape(shape),
+            moment_2: buffers.moment_2.reshape(shape),
+        };
+        (buffers.parameter.reshape(shape), state)
+    }
+}
+
+impl<B: KernelBackend> SimpleOptimizer<B> for AdamW {
     type State<const D: usize> = AdamWState<B, D>;
 
     fn step<const D: usize>(
@@ -74,6 +130,11 @@ impl<B: Backend> SimpleOptimizer<B> for AdamW {
         gradient: Tensor<B, D>,
         state: Option<Self::State<D>>,
     ) -> (Tensor<B, D>, Option<Self::State<D>>) {
+        let is_main = matches!(tensor.dtype(), DType::F32 | DType::F64);
+        if self.kernels == Kernels::Fused && is_main {
+            let (tensor, state) = self.fused_step(learning_rate, tensor, gradient, state);
+            return (tensor, Some(state));
+        }
         let AdamWConfig {
             beta_1,
             beta_2,

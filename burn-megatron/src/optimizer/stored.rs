@@ -4,6 +4,7 @@
 
 use burn::optim::{Adam, AdamState, AdaptiveMomentumState, SimpleOptimizer};
 use burn::tensor::{Tensor, backend::Backend};
+use cubecl_kernels::KernelBackend;
 
 use super::{AdamW, AdamWState};
 
@@ -25,7 +26,7 @@ pub trait StoredOptimizer<B: Backend>: SimpleOptimizer<B> {
 /// The means of gradients and of their squares, as every Adam calls them.
 const ADAM: &[&str] = &["moment_1", "moment_2", "max_moment_2"];
 
-impl<B: Backend> StoredOptimizer<B> for AdamW {
+impl<B: KernelBackend> StoredOptimizer<B> for AdamW {
     const TENSORS: &'static [&'static str] = &["moment_1", "moment_2"];
 
     fn tensors(state: &AdamWState<B, 1>) -> Vec<StateTensor<B>> {

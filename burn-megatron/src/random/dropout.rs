@@ -7,8 +7,8 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 
-use super::philox::{key_words, philox4x32_10};
-use super::{StepCoordinates, TokenPlace};
+use super::philox::key_words;
+use super::{RowDropout, RowPlace, StepCoordinates, TokenPlace};
 use crate::precision::{is_half, narrow, widen};
 
 /// Which dropout of the model this is: every site has its own number, so no two share a mask.
@@ -67,23 +67,16 @@ impl Dropout {
     /// # Panics
     /// When the rows are not as many as `step.tokens` has.
     pub fn forward<B: Backend>(&self, input: Tensor<B, 2>, step: &StepCoordinates) -> Tensor<B, 2> {
-        if !self.is_active::<B>(&input.device()) {
+        let Some(dropout) = self.of_rows::<B>(step, &input.device()) else {
             return input;
-        }
+        };
         let [tokens, d_model] = input.dims();
-        let places = step.tokens.places();
-        assert_eq!(
-            tokens,
-            places.len(),
-            "dropout of {tokens} rows with coordinates of {} tokens",
-            places.len()
-        );
+        check(&dropout, tokens, 1, d_model);
         let mut mask = vec![0.0f32; tokens * d_model];
-        for (row, &place) in mask.chunks_exact_mut(d_model).zip(places) {
-            let place = RowPlace { place, head: 0 };
-            self.fill_row(row, step, place, 0.0);
+        for (row, mask) in mask.chunks_exact_mut(d_model).enumerate() {
+            dropout.fill_row(mask, row, 0, 1.0, 0.0);
         }
-        self.apply(mask, input)
+        apply(mask, input, &dropout)
     }
 
     /// Drops attention probabilities; the identity without autodiff, and at probability 0.
@@ -107,13 +100,21 @@ impl Dropout {
         let Some(dropout) = self.of_attention::<B>(step, first_head, &input.device()) else {
             return input;
         };
-        let dims = input.dims();
-        dropout.check(dims);
-        let mut mask = vec![0.0f32; dims.iter().product()];
-        for (row, weights) in mask.chunks_exact_mut(dims[3]).enumerate() {
-            dropout.fill_row(weights, row, dims, 0.0);
+        let [batch, heads, queries, keys] = input.dims();
+        check(&dropout, batch * queries, heads, keys);
+        let mut mask = vec![0.0f32; batch * heads * queries * keys];
+        for (row, mask) in mask.chunks_exact_mut(keys).enumerate() {
+            let (sample, head, query) = (row / (heads * queries), row / queries % heads, row % queries);
+            dropout.fill_row(mask, sample * queries + query, head, 1.0, 0.0);
         }
-        self.apply(mask, input)
+        apply(mask, input, &dropout)
+    }
+
+    /// Returns this dropout at the coordinates of a step, for an operation that drops elements of the step's tokens itself.
+    ///
+    /// None without autodiff, and at probability 0: then nothing falls.
+    pub fn of_rows<B: Backend>(&self, step: &StepCoordinates, device: &B::Device) -> Option<RowDropout> {
+        self.of_attention::<B>(step, 0, device)
     }
 
     /// Returns this dropout at the coordinates of a step, for an operation that drops attention weights itself.
@@ -125,119 +126,42 @@ impl Dropout {
         step: &StepCoordinates,
         first_head: usize,
         device: &B::Device,
-    ) -> Option<AttentionDropout> {
-        self.is_active::<B>(device).then(|| AttentionDropout {
-            dropout: self.clone(),
-            step: step.clone(),
-            first_head,
+    ) -> Option<RowDropout> {
+        let is_active = self.probability > 0.0 && B::ad_enabled(device);
+        is_active.then(|| RowDropout {
+            key: site_key(step.seed, self.layer, self.number),
+            // Samples and iterations wrap after 2^32, where a mask would come a second time.
+            iteration: step.iteration as u32,
+            first_head: first_head as u32,
+            probability: self.probability,
+            places: step.tokens.places().iter().map(row_place).collect(),
         })
     }
+}
 
-    fn is_active<B: Backend>(&self, device: &B::Device) -> bool {
-        self.probability > 0.0 && B::ad_enabled(device)
-    }
-
-    /// Writes 1 where an element of the row is kept, `fallen` where it falls.
-    fn fill_row(&self, row: &mut [f32], step: &StepCoordinates, place: RowPlace, fallen: f32) {
-        /// Bits of the counter's first word that number the blocks of four columns; heads take the rest.
-        const BLOCK_BITS: u32 = 20;
-        let (head, position) = (place.head, place.place.position);
-        assert!(
-            row.len() <= 4 << BLOCK_BITS && head < 1 << (32 - BLOCK_BITS),
-            "dropout addresses rows of at most {} columns and {} heads, got {} and head {head}",
-            4u32 << BLOCK_BITS,
-            1u32 << (32 - BLOCK_BITS),
-            row.len()
-        );
-        let key = site_key(step.seed, self.layer, self.number);
-        // Rounded down: the probability is exact to 2^-32.
-        let threshold = (self.probability * 4_294_967_296.0) as u32;
-        // Samples and iterations wrap after 2^32, where a mask would come a second time.
-        let (sample, iteration) = (place.place.sample as u32, step.iteration as u32);
-        for (block, columns) in row.chunks_mut(4).enumerate() {
-            let counter = [block as u32 | head << BLOCK_BITS, position, sample, iteration];
-            let words = philox4x32_10(counter, key);
-            for (column, word) in columns.iter_mut().zip(words) {
-                *column = if word >= threshold { 1.0 } else { fallen };
-            }
-        }
-    }
-
-    /// What kept elements are multiplied by, so that the mean is kept.
-    fn scale(&self) -> f64 {
-        1.0 / (1.0 - self.probability)
-    }
-
-    /// The input times the mask, scaled by `1 / (1 - probability)`.
-    fn apply<B: Backend, const D: usize>(&self, mask: Vec<f32>, input: Tensor<B, D>) -> Tensor<B, D> {
-        let data = TensorData::new(mask, input.shape());
-        let dtype: DType = input.dtype();
-        let mask = Tensor::<B, D>::from_data(data, (&input.device(), dtype));
-        if is_half(dtype) {
-            // In 16 bits the scale is off by up to an eps, for all elements alike, and the mean with it.
-            return narrow(widen(input * mask).mul_scalar(self.scale()), dtype);
-        }
-        input * mask.mul_scalar(self.scale())
+fn row_place(place: &TokenPlace) -> RowPlace {
+    RowPlace {
+        position: place.position,
+        sample: place.sample as u32,
     }
 }
 
-/// Where a row of elements lies: its token, and its head (0 outside attention).
-#[derive(Clone, Copy)]
-struct RowPlace {
-    place: TokenPlace,
-    head: u32,
+fn check(dropout: &RowDropout, rows: usize, heads: usize, columns: usize) {
+    if let Err(error) = dropout.check("dropout", rows, heads, columns) {
+        panic!("{error}");
+    }
 }
 
-/// The dropout of attention weights at the coordinates of a step: made again at any time, it drops the same weights.
-///
-/// Held by an operation that recomputes its weights in the backward pass, instead of a mask.
-#[derive(Clone, Debug)]
-pub struct AttentionDropout {
-    dropout: Dropout,
-    step: StepCoordinates,
-    first_head: usize,
-}
-
-impl AttentionDropout {
-    /// What kept weights are multiplied by: `1 / (1 - probability)`.
-    pub fn scale(&self) -> f64 {
-        self.dropout.scale()
+/// The input times the mask, scaled by `1 / (1 - probability)`.
+fn apply<B: Backend, const D: usize>(mask: Vec<f32>, input: Tensor<B, D>, dropout: &RowDropout) -> Tensor<B, D> {
+    let data = TensorData::new(mask, input.shape());
+    let dtype: DType = input.dtype();
+    let mask = Tensor::<B, D>::from_data(data, (&input.device(), dtype));
+    if is_half(dtype) {
+        // In 16 bits the scale is off by up to an eps, for all elements alike, and the mean with it.
+        return narrow(widen(input * mask).mul_scalar(dropout.scale()), dtype);
     }
-
-    /// Checks that weights of this shape are those of the step's tokens.
-    ///
-    /// # Shapes
-    /// - `dims`: `[batch, heads, queries, keys]`
-    ///
-    /// # Panics
-    /// When the queries are not as many as the step has tokens.
-    pub fn check(&self, [batch, _, queries, _]: [usize; 4]) {
-        let tokens = self.step.tokens.places().len();
-        assert_eq!(
-            batch * queries,
-            tokens,
-            "dropout of {batch} * {queries} queries with coordinates of {tokens} tokens"
-        );
-    }
-
-    /// Writes 1 where a weight of a query is kept, −1 where it falls; the first keys where `signs` is shorter.
-    ///
-    /// `row` counts the queries of all heads of all samples, as the weights of shape `dims` have them in order.
-    ///
-    /// # Panics
-    /// When the row's token is not among the step's, which [`check`](Self::check) rules out.
-    pub fn fill_signs(&self, signs: &mut [f32], row: usize, dims: [usize; 4]) {
-        self.fill_row(signs, row, dims, -1.0);
-    }
-
-    fn fill_row(&self, weights: &mut [f32], row: usize, [_, heads, queries, _]: [usize; 4], fallen: f32) {
-        let (sample, head, query) = (row / (heads * queries), row / queries % heads, row % queries);
-        let place = RowPlace {
-            place: self.step.tokens.places()[sample * queries + query],
-            head: (self.first_head + head) as u32,
-        };
-        self.dropout.fill_row(weights, &self.step, place, fallen);
-    }
+    input * mask.mul_scalar(dropout.scale())
 }
 
 /// The generator's key for a site: a finaliser that spreads every bit of seed, layer and number over the key.

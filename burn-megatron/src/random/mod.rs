@@ -8,8 +8,8 @@ mod coordinates;
 mod dropout;
 mod stream;
 
-pub use cubecl_kernels::random::philox;
+pub use cubecl_kernels::random::{RowDropout, RowPlace, philox};
 
 pub use coordinates::{StepCoordinates, TokenMap, TokenPlace};
-pub use dropout::{AttentionDropout, Dropout, DropoutConfig, DropoutSite};
+pub use dropout::{Dropout, DropoutConfig, DropoutSite};
 pub use stream::RandomStream;

@@ -189,19 +189,40 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.
     pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
-        let weight = self.weight.val();
-        assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
-        if is_half(weight.dtype()) && D > 2 {
+        if is_half(self.weight.val().dtype()) && D > 2 {
             return by_rows(input, |rows| self.forward(rows));
         }
-        let input = match self.sequence_parallel {
-            true => gather_from_sequence_region(input, &self.group),
-            false => copy_to_tensor_region(input, &self.group),
-        };
-        let output = affine(input, weight, self.bias.as_ref().map(|bias| bias.val()));
+        let output = self.product(input, self.bias.as_ref().map(|bias| bias.val()));
         match self.gather_output {
             true => gather_from_tensor_region(output, D - 1, &self.group),
             false => output,
         }
+    }
+
+    /// Applies the layer but for its bias, and returns this rank's part of the bias, for an operation that takes its
+    /// addition in.
+    ///
+    /// Shapes, communication and panics are those of [`forward`](Self::forward); in 16 bits the input is of two
+    /// dimensions.
+    ///
+    /// # Panics
+    /// When the layer gathers its output, besides.
+    pub fn forward_without_bias<const D: usize>(&self, input: Tensor<B, D>) -> (Tensor<B, D>, Option<Tensor<B, 1>>) {
+        assert!(
+            !self.gather_output,
+            "a bias is this rank's part, and a gathered output is whole"
+        );
+        (self.product(input, None), self.bias.as_ref().map(|bias| bias.val()))
+    }
+
+    /// This rank's features of all tokens.
+    fn product<const D: usize>(&self, input: Tensor<B, D>, bias: Option<Tensor<B, 1>>) -> Tensor<B, D> {
+        let weight = self.weight.val();
+        assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
+        let input = match self.sequence_parallel {
+            true => gather_from_sequence_region(input, &self.group),
+            false => copy_to_tensor_region(input, &self.group),
+        };
+        affine(input, weight, bias)
     }
 }

@@ -4,7 +4,9 @@
 
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor, TensorPrimitive, backend::Backend};
+use cubecl_kernels::cross_entropy::{LossTerms, ShardStatistics, cross_entropy};
 
+use super::checked;
 use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp, unwrap_or_unwind};
 use crate::mappings::reduce_from_tensor_region;
 use crate::precision::widen;
@@ -64,9 +66,10 @@ impl VocabShard {
 
 /// Computes each token's cross-entropy, `log Σ_v exp(x_v) − x_target`, without gathering the logits.
 ///
-/// The maximum over the whole vocabulary is taken off first, so no exponential overflows. Padding columns count for
-/// nothing and get a gradient of zero, also on a rank that holds nothing else. Logits of 16 bits are widened first: the
-/// losses are f32, and the logits' gradient comes back in their own type.
+/// Two passes over the logits, one forward and one backward, which writes the gradient over them. The maximum over the
+/// whole vocabulary is taken off before exponentials are, so none overflows. Padding columns count for nothing and get a
+/// gradient of zero, also on a rank that holds nothing else. Logits of 16 bits are computed with in f32: the losses are
+/// f32, and the logits' gradient comes back in their own type.
 ///
 /// # Shapes
 /// - `logits`: `[tokens, rows]`, this rank's columns of the vocabulary
@@ -87,13 +90,53 @@ pub fn vocab_parallel_cross_entropy<B: CollectiveBackend>(
     shard: VocabShard,
     group: &ProcessGroup,
 ) -> Tensor<B, 1> {
+    check_width(&logits, shard);
+    let targets = targets - shard.start() as i64;
+    let losses = cross_entropy(logits, targets, shard.valid(), |local| combine(local, group));
+    checked(losses)
+}
+
+/// The statistics of the whole vocabulary.
+fn combine<B: CollectiveBackend>(local: ShardStatistics<B>, group: &ProcessGroup) -> LossTerms<B> {
+    if group.size() == 1 {
+        return local.terms();
+    }
+    let maximum = all_reduce(local.maximum.clone().unsqueeze_dim(1), ReduceOp::Max, group).squeeze_dim::<1>(1);
+    // 0 on a rank of padding alone, whose own maximum is −∞.
+    let sum = local.sum * (local.maximum - maximum.clone()).exp();
+    // [tokens, 2]: the sum of exponentials and the target's logit travel together.
+    let both = all_reduce(Tensor::stack::<2>(vec![sum, local.target], 1), ReduceOp::Sum, group);
+    let [sum, target] = [0, 1].map(|column| both.clone().narrow(1, column, 1).squeeze_dim::<1>(1));
+    ShardStatistics { maximum, sum, target }.terms()
+}
+
+/// As [`vocab_parallel_cross_entropy`], made of burn's operations, which differentiates them.
+///
+/// The maximum over the whole vocabulary is taken off first, so no exponential overflows. Padding columns count for
+/// nothing and get a gradient of zero, also on a rank that holds nothing else. Logits of 16 bits are widened first: the
+/// losses are f32, and the logits' gradient comes back in their own type.
+///
+/// # Shapes
+/// - `logits`: `[tokens, rows]`, this rank's columns of the vocabulary
+/// - `targets`: `[tokens]`, the same on every rank, each below the unpadded size of the vocabulary
+/// - output: `[tokens]`, the same on every rank; f32, or f64 if the logits are
+///
+/// # Communication
+/// Forward: two all-reduces over `group`, of `tokens` and of `2 * tokens` elements. Backward: none.
+///
+/// # Panics
+/// When the logits are not as wide as the shard, or a collective fails.
+///
+/// # Reference
+/// Shoeybi et al. 2019, arXiv:1909.08053, section 3.
+pub fn plain_vocab_parallel_cross_entropy<B: CollectiveBackend>(
+    logits: Tensor<B, 2>,
+    targets: Tensor<B, 1, Int>,
+    shard: VocabShard,
+    group: &ProcessGroup,
+) -> Tensor<B, 1> {
+    check_width(&logits, shard);
     let [tokens, columns] = logits.dims();
-    assert_eq!(
-        columns,
-        shard.rows(),
-        "logits of {columns} columns against a vocabulary shard of {} rows",
-        shard.rows()
-    );
     let logits = widen(logits);
     // Masked, not cut off: the graph must reach the logits, or a rank of padding alone would skip the collectives of
     // the backward pass.
@@ -107,7 +150,7 @@ pub fn vocab_parallel_cross_entropy<B: CollectiveBackend>(
             logits.mask_fill(padding, f64::NEG_INFINITY)
         }
     };
-    let maximum = maximum_over(logits.clone().detach().max_dim(1), group);
+    let maximum = all_reduce(logits.clone().detach().max_dim(1), ReduceOp::Max, group);
     let shifted = logits - maximum;
     let sum = shifted.clone().exp().sum_dim(1);
     let (local, elsewhere) = shard.localize(targets);
@@ -120,11 +163,21 @@ pub fn vocab_parallel_cross_entropy<B: CollectiveBackend>(
     (sum.log() - target).squeeze_dim::<1>(1)
 }
 
-/// The element-wise maximum over the group, as a constant.
-fn maximum_over<B: CollectiveBackend>(local: Tensor<B, 2>, group: &ProcessGroup) -> Tensor<B, 2> {
+fn check_width<B: Backend>(logits: &Tensor<B, 2>, shard: VocabShard) {
+    let columns = logits.dims()[1];
+    assert_eq!(
+        columns,
+        shard.rows(),
+        "logits of {columns} columns against a vocabulary shard of {} rows",
+        shard.rows()
+    );
+}
+
+/// The tensor reduced over the group, as a constant.
+fn all_reduce<B: CollectiveBackend>(local: Tensor<B, 2>, op: ReduceOp, group: &ProcessGroup) -> Tensor<B, 2> {
     if group.size() == 1 {
         return local;
     }
-    let reduced = B::all_reduce(local.into_primitive().tensor(), ReduceOp::Max, group);
+    let reduced = B::all_reduce(local.into_primitive().tensor(), op, group);
     Tensor::from_primitive(TensorPrimitive::Float(unwrap_or_unwind(reduced)))
 }

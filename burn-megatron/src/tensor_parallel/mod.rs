@@ -18,15 +18,22 @@ mod product;
 mod row_linear;
 
 pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig};
-pub use cross_entropy::{VocabShard, vocab_parallel_cross_entropy};
+pub use cross_entropy::{VocabShard, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy};
 pub use embedding::{PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
-pub use norm::{apply_layer_norm, from_layer_norm, layer_norm};
+pub use norm::{LayerNorm, apply_layer_norm, from_layer_norm, layer_norm};
 pub use row_linear::{RowParallelLinear, RowParallelLinearConfig};
 
 use burn::module::Param;
 use burn::tensor::{Tensor, backend::Backend};
+use cubecl_kernels::KernelError;
 
 use crate::parameters::{ParameterInit, Placement, read_host, tensor_from_host};
+
+/// The result of an operation whose inputs are a layer's own: another shape or type is the caller's mistake.
+#[track_caller]
+fn checked<T>(result: Result<T, KernelError>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}
 
 /// burn's default initialisation of a linear layer's weight and bias: U(-k, k) with k = √(1 / d_input).
 fn linear_init(given: &Option<ParameterInit>, d_input: usize) -> ParameterInit {

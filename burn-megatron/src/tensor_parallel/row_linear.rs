@@ -163,31 +163,49 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     /// When a collective fails, the tensor-parallel size does not divide the tokens under sequence parallelism, or the
     /// input is not of the parameters' type.
     pub fn forward<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
-        let weight = self.weight.val();
-        assert_dtype("row-parallel linear", "the input", input.dtype(), weight.dtype());
-        if is_half(weight.dtype()) && D > 2 {
+        if is_half(self.weight.val().dtype()) && D > 2 {
             return by_rows(input, |rows| self.forward(rows));
         }
+        if self.group.size() == 1 {
+            let bias = self.bias.as_ref().map(|bias| bias.val());
+            return affine(self.check(input), self.weight.val(), bias);
+        }
+        match self.forward_without_bias(input) {
+            (output, Some(bias)) => output + bias.unsqueeze(),
+            (output, None) => output,
+        }
+    }
+
+    /// Applies the layer but for its bias, and returns the bias, for an operation that takes its addition in.
+    ///
+    /// Shapes, communication and panics are those of [`forward`](Self::forward); in 16 bits the input is of two
+    /// dimensions.
+    pub fn forward_without_bias<const D: usize>(&self, input: Tensor<B, D>) -> (Tensor<B, D>, Option<Tensor<B, 1>>) {
+        let input = self.check(input);
         let input = match self.input_is_parallel {
             true => input,
             false => scatter_to_tensor_region(input, D - 1, &self.group),
         };
         let bias = self.bias.as_ref().map(|bias| bias.val());
-        if self.group.size() == 1 {
-            return affine(input, weight, bias);
-        }
-        let (early_bias, bias) = match mutants::is_active(Mutant::BiasAddedPerRank) {
+        let (early_bias, bias) = match mutants::is_active(Mutant::BiasAddedPerRank) && self.group.size() > 1 {
             true => (bias, None),
             false => (None, bias),
         };
-        let partial = affine(input, weight, early_bias);
+        let partial = affine(input, self.weight.val(), early_bias);
         let output = match self.sequence_parallel {
             true => reduce_scatter_to_sequence_region(partial, &self.group),
             false => reduce_from_tensor_region(partial, &self.group),
         };
-        match bias {
-            Some(bias) => output + bias.unsqueeze(),
-            None => output,
-        }
+        (output, bias)
+    }
+
+    fn check<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+        assert_dtype(
+            "row-parallel linear",
+            "the input",
+            input.dtype(),
+            self.weight.val().dtype(),
+        );
+        input
     }
 }

@@ -110,7 +110,8 @@ where
         config.validate_stages(&stages, data_parallel_size)?;
         let schedule = stages.schedule().map_err(PipelineError::from)?;
         let ddp = DistributedDataParallel::new(chunks, context, options.data_parallel)?;
-        let optimizers = [config.weight_decay.start, 0.0].map(|decay| config.adamw(decay).build());
+        let optimizers =
+            [config.weight_decay.start, 0.0].map(|decay| config.adamw(decay).build().with_kernels(context.kernels()));
         let optimizer =
             ShardedOptimizer::with_groups(&ddp, optimizers.into(), |entry| usize::from(entry.dimensions() <= 1))?
                 .with_overlap_param_gather(options.overlap_param_gather);
@@ -304,7 +305,8 @@ where
             }
             let decay = self.weight_decay.weight_decay(self.schedule_samples);
             let (optimizer, ddp) = (&mut self.optimizer, &mut self.ddp);
-            optimizer.optimizers_mut()[0] = self.config.adamw(decay).build();
+            let kernels = self.context.kernels();
+            optimizer.optimizers_mut()[0] = self.config.adamw(decay).build().with_kernels(kernels);
             timeline.measure(Activity::Optimizer, label, || {
                 optimizer.step(result.learning_rate, ddp, gradients)
             })?;

@@ -56,7 +56,16 @@ pub trait KernelBackend: Backend {
         heads: PackedHeads,
         options: AttentionOptions,
     ) -> Tensor<Self, 4> {
-        Self::flash_attention(unpack(packed, heads), options)
+        Self::flash_attention_packed_forward(packed, heads, &options).output
+    }
+
+    /// The forward pass of the packed form, with what the backward pass needs of it.
+    fn flash_attention_packed_forward(
+        packed: Tensor<Self, 4>,
+        heads: PackedHeads,
+        options: &AttentionOptions,
+    ) -> AttentionForward<Self> {
+        Self::flash_attention_forward(unpack(packed, heads), options)
     }
 
     /// The gradient of the packed tensor.

@@ -1,6 +1,7 @@
 //! Flags of the model's sizes.
 
 use clap::Args;
+use cubecl_kernels::Kernels;
 use models::gpt::{GptConfig, GptPreset};
 
 use super::RecomputeArguments;
@@ -39,6 +40,9 @@ pub struct ModelArguments {
     /// Probability with which an attention weight falls
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub attention_dropout: f64,
+    /// Make the model of burn's own operations instead of fused ones: slower, to compare with
+    #[arg(long)]
+    pub no_fused_kernels: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub recompute: RecomputeArguments,
@@ -62,16 +66,23 @@ impl ModelArguments {
             hidden_dropout: self.hidden_dropout,
             attention_dropout: self.attention_dropout,
             init_deviation: self.init_method_std,
-            recompute_attention: self.recompute.recomputes_attention(),
             layer_recompute: self.recompute.layers(),
             ..base
+        }
+    }
+
+    /// The operations that the model is made of.
+    pub fn kernels(&self) -> Kernels {
+        match self.no_fused_kernels {
+            true => Kernels::Plain,
+            false => Kernels::Fused,
         }
     }
 
     /// Checks what the model's own validation does not.
     ///
     /// # Errors
-    /// When a probability is outside `[0, 1)`, or a deviation is negative or not a number.
+    /// When a probability is outside `[0, 1)`, a deviation is negative or not a number, or flags contradict each other.
     pub fn validate(&self) -> anyhow::Result<()> {
         for (flag, value) in [
             ("--hidden-dropout", self.hidden_dropout),
@@ -83,6 +94,11 @@ impl ModelArguments {
         anyhow::ensure!(
             deviation.is_finite() && deviation >= 0.0,
             "--init-method-std must be finite and not negative, got {deviation}"
+        );
+        anyhow::ensure!(
+            !(self.no_fused_kernels && self.recompute.is_selective()),
+            "--recompute-granularity selective is what fused attention does, and --no-fused-kernels asks for burn's: give \
+             one of them"
         );
         self.recompute.validate()
     }

@@ -47,7 +47,7 @@ pub struct RecomputeArguments {
 pub enum RecomputeGranularity {
     /// Whole layers.
     Full,
-    /// Attention weights.
+    /// Attention weights, as fused attention does always.
     Selective,
 }
 
@@ -138,8 +138,8 @@ impl StageArguments {
 }
 
 impl RecomputeArguments {
-    /// Whether attention weights are recomputed.
-    pub fn recomputes_attention(&self) -> bool {
+    /// Whether attention weights are to be recomputed, and nothing else.
+    pub fn is_selective(&self) -> bool {
         self.recompute_granularity == Some(RecomputeGranularity::Selective)
     }
 

@@ -3,6 +3,7 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
+use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::mutants::{self, Mutant};
 use burn_megatron::parameters::ParameterInit;
@@ -11,8 +12,12 @@ use burn_megatron::tensor_parallel::{
     ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
 };
 use burn_megatron::topology::{TopologyError, check_divides};
+use cubecl_kernels::Kernels;
+use cubecl_kernels::flash_attention::{
+    AttentionOptions, PackedHeads, Sight, flash_attention_packed, reference, unpack,
+};
 
-use super::{AttentionBackend, Recompute, Sight, TokenContext, WeightRule, attention_core};
+use super::TokenContext;
 
 /// Configuration of [`CausalSelfAttention`].
 #[derive(Config, Debug)]
@@ -24,9 +29,6 @@ pub struct CausalSelfAttentionConfig {
     /// The probability with which an attention weight becomes zero.
     #[config(default = 0.0)]
     pub dropout: f64,
-    /// Whether the backward pass computes the attention weights again, instead of the forward pass keeping them.
-    #[config(default = false)]
-    pub recompute_attention: bool,
     /// How the fused query-key-value projection starts.
     pub qkv_init: ParameterInit,
     /// How the output projection starts.
@@ -45,7 +47,7 @@ pub struct CausalSelfAttention<B: Backend> {
     pub c_proj: RowParallelLinear<B>,
     dropout: Dropout,
     #[module(skip)]
-    recompute: Recompute,
+    kernels: Kernels,
     n_heads: usize,
     first_head: usize,
     d_head: usize,
@@ -81,10 +83,7 @@ impl CausalSelfAttentionConfig {
             c_attn,
             c_proj,
             dropout: DropoutConfig::new(self.dropout).init(dropout_site),
-            recompute: match self.recompute_attention {
-                true => Recompute::Weights,
-                false => Recompute::Nothing,
-            },
+            kernels: context.kernels(),
             n_heads,
             first_head: group.rank() * n_heads,
             d_head: self.d_model / self.n_heads,
@@ -92,7 +91,7 @@ impl CausalSelfAttentionConfig {
     }
 }
 
-impl<B: AttentionBackend> CausalSelfAttention<B> {
+impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// Applies attention within each sample.
     ///
     /// # Shapes
@@ -106,26 +105,48 @@ impl<B: AttentionBackend> CausalSelfAttention<B> {
     /// # Panics
     /// When a collective fails.
     pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
+        self.c_proj.forward(self.attend(input, tokens))
+    }
+
+    /// As [`forward`](Self::forward) but for the last bias, which is returned beside, to be added by what comes next.
+    pub fn forward_without_bias(
+        &self,
+        input: Tensor<B, 2>,
+        tokens: &TokenContext,
+    ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
+        self.c_proj.forward_without_bias(self.attend(input, tokens))
+    }
+
+    /// `[batch * seq, heads * d_head]`: what this rank's heads give.
+    fn attend(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
         let qkv = self.c_attn.forward(input);
         let (seq, heads, d_head) = (tokens.seq_length, self.n_heads, self.d_head);
         let batch = qkv.dims()[0] / seq;
-        let qkv = qkv.reshape([batch, seq, 3, heads, d_head]);
-        let [key_part, value_part] = match mutants::is_active(Mutant::KeyAndValueSwapped) && self.first_head > 0 {
-            true => [2, 1],
-            false => [1, 2],
-        };
-        // [batch, heads, seq, d_head]
-        let [query, key, value] =
-            [0, key_part, value_part].map(|part| qkv.clone().narrow(2, part, 1).squeeze_dim::<4>(2).swap_dims(1, 2));
-        let rule = WeightRule {
+        let qkv = self.mutated(qkv.reshape([batch, seq, 3 * heads, d_head]));
+        let options = AttentionOptions {
             sight: Sight::Causal,
+            scale: 1.0 / (d_head as f64).sqrt(),
             dropout: self
                 .dropout
-                .of_attention::<B>(&tokens.all, self.first_head, &query.device()),
+                .of_attention::<B>(&tokens.all, self.first_head, &qkv.device()),
         };
-        let output = attention_core(query, key, value, rule, self.recompute)
-            .swap_dims(1, 2)
-            .reshape([batch * seq, heads * d_head]);
-        self.c_proj.forward(output)
+        let parts = PackedHeads {
+            queries: heads,
+            keys: heads,
+        };
+        let output = match self.kernels {
+            Kernels::Fused => flash_attention_packed(qkv, parts, options).unwrap_or_else(|error| panic!("{error}")),
+            Kernels::Plain => reference::forward(unpack(qkv, parts), &options).output,
+        };
+        output.reshape([batch * seq, heads * d_head])
+    }
+
+    /// With keys and values in each other's place, where that fault is planted.
+    fn mutated(&self, qkv: Tensor<B, 4>) -> Tensor<B, 4> {
+        if !mutants::is_active(Mutant::KeyAndValueSwapped) || self.first_head == 0 {
+            return qkv;
+        }
+        let parts = [0, 2, 1].map(|part| qkv.clone().narrow(2, part * self.n_heads, self.n_heads));
+        Tensor::cat(parts.to_vec(), 2)
     }
 }

@@ -2,14 +2,18 @@
 
 use burn::config::Config;
 use burn::module::Module;
-use burn::nn::{LayerNorm, LayerNormConfig};
+use burn::nn::LayerNormConfig;
 use burn::tensor::{Tensor, backend::Backend};
+use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
-use burn_megatron::tensor_parallel::{apply_layer_norm, layer_norm};
+use burn_megatron::tensor_parallel::{LayerNorm, layer_norm};
 use burn_megatron::topology::TopologyError;
+use cubecl_kernels::Kernels;
+use cubecl_kernels::bias_dropout_add::bias_dropout_add;
+use cubecl_kernels::norm::Addends;
 
-use super::{AttentionBackend, CausalSelfAttention, CausalSelfAttentionConfig, Mlp, MlpConfig, TokenContext};
+use super::{CausalSelfAttention, CausalSelfAttentionConfig, Mlp, MlpConfig, TokenContext};
 
 /// The dropout sites inside a layer: each has its own number, and so its own mask.
 const ATTENTION_WEIGHTS_SITE: u32 = 0;
@@ -47,6 +51,8 @@ pub struct Block<B: Backend> {
     pub mlp: Mlp<B>,
     attention_dropout: Dropout,
     mlp_dropout: Dropout,
+    #[module(skip)]
+    kernels: Kernels,
 }
 
 impl BlockConfig {
@@ -75,11 +81,12 @@ impl BlockConfig {
             mlp: self.mlp.init(device, &context.scope("mlp"))?,
             attention_dropout: dropout.init(site(ATTENTION_OUTPUT_SITE)),
             mlp_dropout: dropout.init(site(MLP_OUTPUT_SITE)),
+            kernels: context.kernels(),
         })
     }
 }
 
-impl<B: AttentionBackend> Block<B> {
+impl<B: CollectiveBackend> Block<B> {
     /// Applies the block.
     ///
     /// # Shapes
@@ -93,9 +100,36 @@ impl<B: AttentionBackend> Block<B> {
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.
     pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
-        let attended = self.attn.forward(apply_layer_norm(&self.ln_1, input.clone()), tokens);
+        match self.kernels {
+            Kernels::Fused => self.forward_fused(input, tokens),
+            Kernels::Plain => self.forward_plain(input, tokens),
+        }
+    }
+
+    /// Each sublayer's bias and dropout are part of its sum, and the first sum of the norm behind it.
+    fn forward_fused(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
+        let device = input.device();
+        let (attended, bias) = self.attn.forward_without_bias(self.ln_1.forward(input.clone()), tokens);
+        let [hidden, normal] = self.ln_2.forward_of_sum(Addends {
+            input: attended,
+            bias,
+            residual: input,
+            dropout: self.attention_dropout.of_rows::<B>(&tokens.local, &device),
+        });
+        let (transformed, bias) = self.mlp.forward_without_bias(normal);
+        let sum = bias_dropout_add(Addends {
+            input: transformed,
+            bias,
+            residual: hidden,
+            dropout: self.mlp_dropout.of_rows::<B>(&tokens.local, &device),
+        });
+        sum.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn forward_plain(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
+        let attended = self.attn.forward(self.ln_1.forward(input.clone()), tokens);
         let hidden = input + self.attention_dropout.forward(attended, &tokens.local);
-        let transformed = self.mlp.forward(apply_layer_norm(&self.ln_2, hidden.clone()));
+        let transformed = self.mlp.forward(self.ln_2.forward(hidden.clone()));
         hidden + self.mlp_dropout.forward(transformed, &tokens.local)
     }
 }

@@ -10,6 +10,8 @@ use burn_megatron::tensor_parallel::{
     ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
 };
 use burn_megatron::topology::TopologyError;
+use cubecl_kernels::Kernels;
+use cubecl_kernels::bias_gelu::bias_gelu;
 
 use super::gelu_tanh;
 
@@ -33,6 +35,8 @@ pub struct Mlp<B: Backend> {
     pub c_fc: ColumnParallelLinear<B>,
     /// `d_hidden` to `d_model`.
     pub c_proj: RowParallelLinear<B>,
+    #[module(skip)]
+    kernels: Kernels,
 }
 
 impl MlpConfig {
@@ -50,6 +54,7 @@ impl MlpConfig {
                 .with_weight_init(Some(self.output_init))
                 .with_bias_init(Some(ParameterInit::Zeros))
                 .init(device, &context.scope("c_proj"))?,
+            kernels: context.kernels(),
         })
     }
 }
@@ -68,6 +73,22 @@ impl<B: CollectiveBackend> Mlp<B> {
     /// # Panics
     /// When a collective fails.
     pub fn forward(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
-        self.c_proj.forward(gelu_tanh(self.c_fc.forward(input)))
+        self.c_proj.forward(self.hidden(input))
+    }
+
+    /// As [`forward`](Self::forward) but for the last bias, which is returned beside, to be added by what comes next.
+    pub fn forward_without_bias(&self, input: Tensor<B, 2>) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
+        self.c_proj.forward_without_bias(self.hidden(input))
+    }
+
+    /// `[tokens, d_hidden / tp]`: this rank's hidden features.
+    fn hidden(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
+        if self.kernels == Kernels::Plain {
+            return gelu_tanh(self.c_fc.forward(input));
+        }
+        match self.c_fc.forward_without_bias(input) {
+            (hidden, Some(bias)) => bias_gelu(hidden, bias).unwrap_or_else(|error| panic!("{error}")),
+            (hidden, None) => gelu_tanh(hidden),
+        }
     }
 }

@@ -2,14 +2,12 @@
 
 mod activation;
 mod attention;
-mod attention_core;
 mod block;
 mod mlp;
 mod tokens;
 
 pub use activation::gelu_tanh;
 pub use attention::{CausalSelfAttention, CausalSelfAttentionConfig};
-pub use attention_core::{AttentionBackend, AttentionKernels, Recompute, Sight, WeightRule, attention_core};
 pub use block::{Block, BlockConfig};
 pub use mlp::{Mlp, MlpConfig};
 pub use tokens::TokenContext;

@@ -32,10 +32,6 @@ pub struct GptConfig {
     /// The probability with which an attention weight becomes zero.
     #[config(default = 0.0)]
     pub attention_dropout: f64,
-    /// Whether the backward pass computes attention weights again, instead of the forward pass keeping them: Megatron's
-    /// selective recomputation. It changes no bit of the result.
-    #[config(default = false)]
-    pub recompute_attention: bool,
     /// Which blocks keep their input only, and run again before their backward pass. It changes no bit of the result.
     #[config(default = "LayerRecompute::Nothing")]
     pub layer_recompute: LayerRecompute,
@@ -54,6 +50,17 @@ pub enum GptError {
     /// A size that does not divide.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// Heads that the fused attention does not compute with.
+    #[error(
+        "fused attention needs heads of at most {valid} elements, got d_model / n_heads = {d_head}: more heads, or \
+         Kernels::Plain"
+    )]
+    HeadSize {
+        /// The size of a head.
+        d_head: usize,
+        /// The largest one.
+        valid: usize,
+    },
     /// A whole model was asked for where there are stages.
     #[error(
         "a whole model needs pipeline_parallel_size 1, got {pipeline}: make this rank's chunks with \

@@ -42,10 +42,10 @@ impl GptConfig {
     /// the first virtual stage the embeddings, the last one the final norm and the head, or its copy of a tied one.
     ///
     /// Activations per layer and micro-batch, with s tokens in each of b samples, a heads and width h:
-    /// `sbh (5 + 12/t + as/(ht))` numbers; under sequence parallelism `sbh (17 + as/h) / t`. The paper's bytes are of
-    /// 16-bit elements, hence half as many numbers; where it has 5as/2h for attention's core, this one holds its weights
-    /// once, and not at all where it recomputes them. Of a group of layers that runs again only the input is held, `sbh`
-    /// numbers, `sbh / t` under sequence parallelism.
+    /// `sbh (5 + 12/t)` numbers; under sequence parallelism `17 sbh / t`. The paper's bytes are of 16-bit elements, hence
+    /// half as many numbers; where it has 5as/2h for attention's core, the fused one holds nothing that grows with s².
+    /// burn's own operations ([`Kernels::Plain`](cubecl_kernels::Kernels::Plain)) hold more. Of a group of layers that
+    /// runs again only the input is held, `sbh` numbers, `sbh / t` under sequence parallelism.
     ///
     /// A stage holds that of each task, one micro-batch in one chunk, from its forward to its backward pass, which also
     /// needs all of one group's activations where groups run again. The schedule's list of the stage says how many tasks
@@ -132,21 +132,16 @@ impl GptConfig {
 
     fn chunk_activations(&self, setting: &MemorySetting<'_>, num_blocks: usize) -> ChunkActivations {
         let parallel = setting.parallel;
-        let [s, b, h, a, t] = [
+        let [s, b, h, t] = [
             self.max_seq_length,
             setting.micro_batch_size,
             self.d_model,
-            self.n_heads,
             parallel.tensor_parallel_size,
         ]
         .map(|size| size as f64);
-        let attention = match self.recompute_attention {
-            true => 0.0,
-            false => a * s / h,
-        };
         let (input, per_element) = match parallel.sequence_parallel {
-            true => (1.0 / t, (17.0 + attention) / t),
-            false => (1.0, 5.0 + (12.0 + attention) / t),
+            true => (1.0 / t, 17.0 / t),
+            false => (1.0, 5.0 + 12.0 / t),
         };
         let mut activations = ChunkActivations {
             kept: 0.0,

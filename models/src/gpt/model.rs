@@ -3,24 +3,26 @@
 use std::ops::Range;
 
 use burn::module::Module;
-use burn::nn::{LayerNorm, LayerNormConfig};
+use burn::nn::LayerNormConfig;
 use burn::tensor::{Int, Tensor, backend::Backend};
-use burn_megatron::collectives::ProcessGroup;
+use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::parameters::ParameterInit;
 use burn_megatron::pipeline_parallel::{LayerLayout, PipelineStage, StageOutput};
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, StepCoordinates};
 use burn_megatron::tensor_parallel::{
-    PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig, apply_layer_norm,
-    layer_norm, vocab_parallel_cross_entropy,
+    LayerNorm, PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig,
+    layer_norm, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy,
 };
 use burn_megatron::topology::TopologyError;
 use burn_megatron::training::{LanguageModel, TokenBatch};
+use cubecl_kernels::Kernels;
+use cubecl_kernels::flash_attention::MAX_HEAD;
 
 use super::recompute::LayerRecompute;
 use super::{GptConfig, GptError};
-use crate::common::{AttentionBackend, Block, BlockConfig, CausalSelfAttentionConfig, MlpConfig, TokenContext};
+use crate::common::{Block, BlockConfig, CausalSelfAttentionConfig, MlpConfig, TokenContext};
 
 /// The number of the embedding's dropout site; its layer is the one behind the last.
 const EMBEDDING_SITE: u32 = 0;
@@ -47,6 +49,8 @@ pub struct Gpt<B: Backend> {
     embedding_dropout: Dropout,
     #[module(skip)]
     recompute: LayerRecompute,
+    #[module(skip)]
+    kernels: Kernels,
     vocab_size: usize,
     d_model: usize,
     sequence_parallel: bool,
@@ -76,6 +80,7 @@ impl GptConfig {
             return Err(GptError::Stages { pipeline });
         }
         self.validate(context.config())?;
+        self.validate_heads(context.kernels())?;
         let whole = Part {
             layers: 0..self.n_layers,
             is_first: true,
@@ -95,6 +100,7 @@ impl GptConfig {
         context: &ParallelContext,
     ) -> Result<Vec<Gpt<B>>, GptError> {
         self.validate(context.config())?;
+        self.validate_heads(context.kernels())?;
         let pipeline = context.grid().pipeline_parallel_size();
         if (layers.num_layers(), layers.num_stages()) != (self.n_layers, pipeline) {
             return Err(GptError::LayerLayout {
@@ -123,6 +129,17 @@ impl GptConfig {
             .collect()
     }
 
+    fn validate_heads(&self, kernels: Kernels) -> Result<(), GptError> {
+        let d_head = self.d_model / self.n_heads;
+        match kernels == Kernels::Fused && d_head > MAX_HEAD {
+            false => Ok(()),
+            true => Err(GptError::HeadSize {
+                d_head,
+                valid: MAX_HEAD,
+            }),
+        }
+    }
+
     fn init_part<B: Backend>(
         &self,
         part: &Part,
@@ -138,8 +155,7 @@ impl GptConfig {
         let padded = self.padded_vocab(context.config().tensor_parallel_size);
         let block = BlockConfig::new(
             CausalSelfAttentionConfig::new(self.d_model, self.n_heads, init, output_init)
-                .with_dropout(self.attention_dropout)
-                .with_recompute_attention(self.recompute_attention),
+                .with_dropout(self.attention_dropout),
             MlpConfig::new(self.d_model, self.hidden_size(), init, output_init),
         )
         .with_norm_epsilon(self.norm_epsilon)
@@ -180,6 +196,7 @@ impl GptConfig {
             lm_head,
             embedding_dropout: DropoutConfig::new(self.hidden_dropout).init(embedding_site),
             recompute: self.layer_recompute,
+            kernels: context.kernels(),
             vocab_size: self.vocab_size,
             d_model: self.d_model,
             sequence_parallel: context.is_sequence_parallel(),
@@ -188,7 +205,7 @@ impl GptConfig {
     }
 }
 
-impl<B: AttentionBackend> Gpt<B> {
+impl<B: CollectiveBackend> Gpt<B> {
     /// Scores the vocabulary after each token.
     ///
     /// # Shapes
@@ -264,12 +281,16 @@ impl<B: AttentionBackend> Gpt<B> {
         let Some(ln_f) = &self.ln_f else {
             panic!("the vocabulary is scored by the last virtual stage, and this is another");
         };
-        self.head().logits(apply_layer_norm(ln_f, hidden))
+        self.head().logits(ln_f.forward(hidden))
     }
 
     fn losses(&self, logits: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
         let targets = targets.reshape([logits.dims()[0]]);
-        vocab_parallel_cross_entropy(logits, targets, self.head().vocab_shard(), &self.tensor_group)
+        let losses = match self.kernels {
+            Kernels::Fused => vocab_parallel_cross_entropy,
+            Kernels::Plain => plain_vocab_parallel_cross_entropy,
+        };
+        losses(logits, targets, self.head().vocab_shard(), &self.tensor_group)
     }
 
     fn head(&self) -> &VocabParallelEmbedding<B> {
@@ -283,7 +304,7 @@ impl<B: AttentionBackend> Gpt<B> {
     }
 }
 
-impl<B: AttentionBackend> PipelineStage<B, 2> for Gpt<B> {
+impl<B: CollectiveBackend> PipelineStage<B, 2> for Gpt<B> {
     type MicroBatch = TokenBatch;
 
     fn input_shape(&self, batch: &TokenBatch) -> [usize; 2] {
@@ -333,7 +354,7 @@ impl<B: AttentionBackend> PipelineStage<B, 2> for Gpt<B> {
     }
 }
 
-impl<B: AttentionBackend> LanguageModel<B> for Gpt<B> {
+impl<B: CollectiveBackend> LanguageModel<B> for Gpt<B> {
     fn vocab_size(&self) -> usize {
         self.vocab_size
     }

@@ -71,7 +71,7 @@ impl Layers<B> {
                 .with_init(normal)
                 .init(&FlexDevice, &context.scope("padded"))?,
             positions: PositionEmbeddingConfig::new(6, 3).init(&FlexDevice, &context.scope("positions")),
-            norm: layer_norm(&LayerNormConfig::new(7), &FlexDevice, &context.scope("norm")),
+            norm: layer_norm(&LayerNormConfig::new(7), &FlexDevice, &context.scope("norm")).norm,
         })
     }
 }
@@ -192,7 +192,7 @@ impl HalfDeclared<B> {
         Ok(Self {
             row: RowParallelLinearConfig::new(12, 7).init(&FlexDevice, &context.scope("row"))?,
             norms: vec![
-                layer_norm(&norm, &FlexDevice, &context.scope("norms.0")),
+                layer_norm(&norm, &FlexDevice, &context.scope("norms.0")).norm,
                 norm.init(&FlexDevice),
             ],
         })

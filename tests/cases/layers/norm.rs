@@ -1,16 +1,16 @@
-//! `from_layer_norm` against burn's `LayerNorm` on all tokens.
+//! `LayerNorm`, and `from_layer_norm`, against burn's `LayerNorm` on all tokens.
 
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use burn::module::Param;
-use burn::nn::{LayerNorm, LayerNormConfig};
+use burn::nn::{self, LayerNormConfig};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::data_parallel::sum_partial_gradients;
 use burn_megatron::parameters::{Placement, read_host};
-use burn_megatron::tensor_parallel::from_layer_norm;
+use burn_megatron::tensor_parallel::{LayerNorm, from_layer_norm, layer_norm};
 
 use super::linear::local_shape;
 use super::{ALL, Check, check};
@@ -26,7 +26,7 @@ const D_MODEL: usize = 7;
 
 /// Eight tokens on one rank and on this rank's part of them, with a norm made from burn's.
 struct Norms {
-    plain: LayerNorm<B>,
+    plain: nn::LayerNorm<B>,
     layer: LayerNorm<B>,
     serial: Pass,
     parallel: Pass,
@@ -36,7 +36,8 @@ impl Norms {
     fn run(scene: &Scene) -> anyhow::Result<Self> {
         let shape = [8, D_MODEL];
         let plain = numbered(scene);
-        let layer = from_layer_norm(numbered(scene), &scene.context.scope("norm"));
+        let mut layer = layer_norm(&config(), &FlexDevice, &scene.context.scope("replaced"));
+        layer.norm = from_layer_norm(numbered(scene), &scene.context.scope("norm"));
         let input = scene.random("input", 8 * D_MODEL);
         let output_gradient = scene.random("output gradient", 8 * D_MODEL);
         let serial = Pass::run(
@@ -59,7 +60,7 @@ impl Norms {
         })
     }
 
-    fn beta(norm: &LayerNorm<B>) -> &Param<Tensor<B, 1>> {
+    fn beta(norm: &nn::LayerNorm<B>) -> &Param<Tensor<B, 1>> {
         norm.beta.as_ref().expect("it has a bias")
     }
 
@@ -77,7 +78,7 @@ impl Norms {
 /// Under sequence parallelism each rank normalises its own tokens, and the parts of the gradient add up to the whole.
 fn norm(scene: &Scene) -> anyhow::Result<()> {
     let norms = Norms::run(scene)?;
-    scene.parameters("norm", &norms.layer, &norms.parallel.gradients, &norms.expected())
+    scene.parameters("norm", &norms.layer.norm, &norms.parallel.gradients, &norms.expected())
 }
 
 /// As a program does that trains by hand.
@@ -85,9 +86,9 @@ fn summed(scene: &Scene) -> anyhow::Result<()> {
     let norms = Norms::run(scene)?;
     let expected = norms.expected();
     let Norms { layer, parallel, .. } = norms;
-    let mut params = GradientsParams::from_grads(parallel.gradients, &layer);
-    sum_partial_gradients::<B, _>(&mut params, &layer, &scene.context)?;
-    for (name, param) in [("weight", &layer.gamma), ("bias", Norms::beta(&layer))] {
+    let mut params = GradientsParams::from_grads(parallel.gradients, &layer.norm);
+    sum_partial_gradients::<B, _>(&mut params, &layer.norm, &scene.context)?;
+    for (name, param) in [("weight", &layer.norm.gamma), ("bias", Norms::beta(&layer.norm))] {
         let gradient = params
             .get::<Flex, 1>(param.id)
             .context("every parameter has a gradient")?;
@@ -97,10 +98,14 @@ fn summed(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn config() -> LayerNormConfig {
+    LayerNormConfig::new(D_MODEL).with_epsilon(1e-3)
+}
+
 /// A norm whose numbers are neither ones nor zeros.
-fn numbered(scene: &Scene) -> LayerNorm<B> {
+fn numbered(scene: &Scene) -> nn::LayerNorm<B> {
     let numbers = |name| Param::from_tensor(scene.tensor(scene.random(name, D_MODEL), [D_MODEL]));
-    let mut norm = LayerNormConfig::new(D_MODEL).with_epsilon(1e-3).init(&FlexDevice);
+    let mut norm = config().init(&FlexDevice);
     norm.gamma = numbers("gamma");
     norm.beta = Some(numbers("beta"));
     norm

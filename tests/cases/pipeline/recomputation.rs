@@ -27,7 +27,7 @@ fn same_bits(run: &Run) -> anyhow::Result<()> {
         ..Stages::default()
     };
     let expected = trace(run, &stages, Recompute::Nothing)?;
-    for text in ["uniform1", "uniform2", "block1", "selective"] {
+    for text in ["uniform1", "uniform2", "block1"] {
         let found = trace(run, &stages, text.parse()?)?;
         ensure!(found.keys().eq(expected.keys()), "{text}: other names");
         for (name, expected) in &expected {

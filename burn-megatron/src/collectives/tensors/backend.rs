@@ -3,7 +3,8 @@
 //! Called by `mappings` (inside the autodiff graph) and by `data_parallel` and the replica check (outside it).
 //! Each backend has an implementation of its own; those whose tensors live in host memory share `staging`.
 
-use burn::tensor::{DType, Shape, backend::Backend, ops::FloatTensor};
+use burn::tensor::{DType, Shape, ops::FloatTensor};
+use cubecl_kernels::KernelBackend;
 
 use super::PendingReceive;
 use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
@@ -29,11 +30,11 @@ pub enum Movement {
     ReduceScatter,
 }
 
-/// A backend whose tensors can take part in collectives.
+/// A backend whose tensors can take part in collectives, and on which the layers' operations run.
 ///
 /// The movements keep the element type. On [`Autodiff`](burn::backend::Autodiff) all but the last are not tracked: their
 /// result is a constant. [`move_differentiable`](CollectiveBackend::move_differentiable) is tracked.
-pub trait CollectiveBackend: Backend {
+pub trait CollectiveBackend: KernelBackend {
     /// Returns the tensor moved over the group.
     ///
     /// # Communication

@@ -1,0 +1,440 @@
+//! The operations behind burn's fusion: each a custom operation of the stream, so that what lies around it is fused as
+//! before.
+//!
+//! An operation names its inputs and the shapes of its outputs, and holds what is run on the inner backend when the
+//! stream comes to it.
+
+mod custom;
+mod parts;
+
+use burn::tensor::{DType, Int, Tensor};
+use burn_fusion::{Fusion, FusionBackend};
+
+use self::custom::Custom;
+use self::parts::{NormShape, addend_primitives, next_addends, norm_primitives, statistics_primitives};
+use super::KernelBackend;
+use crate::adamw::{AdamWBuffers, AdamWStep};
+use crate::bias_gelu::BiasGeluGradients;
+use crate::cross_entropy::ShardStatistics;
+use crate::flash_attention::{AttentionForward, AttentionOptions, PackedHeads};
+use crate::norm::{AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::precision::compute_type;
+use crate::softmax::SoftmaxMask;
+use crate::tape::primitive;
+
+impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
+    fn flash_attention_forward(inputs: [Tensor<Self, 4>; 3], options: &AttentionOptions) -> AttentionForward<Self> {
+        let ([batch, queries, heads, d_head], dtype) = (inputs[0].dims(), inputs[0].dtype());
+        let options = options.clone();
+        let mut custom = Custom::<B>::new("flash_attention_forward");
+        for input in &inputs {
+            custom = custom.with(input);
+        }
+        let mut outputs = custom
+            .output([batch, queries, heads, d_head], dtype)
+            .output([batch, heads, queries], compute_type(dtype))
+            .register(move |inputs| {
+                let tensors = [inputs.next(), inputs.next(), inputs.next()];
+                let forward = B::flash_attention_forward(tensors, &options);
+                vec![primitive(forward.output), primitive(forward.log_sum_exp)]
+            });
+        AttentionForward {
+            output: outputs.next(),
+            log_sum_exp: outputs.next(),
+        }
+    }
+
+    fn flash_attention_backward(
+        inputs: [Tensor<Self, 4>; 3],
+        forward: AttentionForward<Self>,
+        gradient: Tensor<Self, 4>,
+        options: &AttentionOptions,
+    ) -> [Tensor<Self, 4>; 3] {
+        let dtype = gradient.dtype();
+        let options = options.clone();
+        let mut custom = Custom::<B>::new("flash_attention_backward");
+        for input in &inputs {
+            custom = custom.with(input).output(input.dims(), dtype);
+        }
+        let mut outputs = custom
+            .with(&forward.output)
+            .with(&forward.log_sum_exp)
+            .with(&gradient)
+            .register(move |inputs| {
+                let tensors = [inputs.next(), inputs.next(), inputs.next()];
+                let forward = AttentionForward {
+                    output: inputs.next(),
+                    log_sum_exp: inputs.next(),
+                };
+                let gradients = B::flash_attention_backward(tensors, forward, inputs.next(), &options);
+                gradients.map(primitive).to_vec()
+            });
+        [outputs.next(), outputs.next(), outputs.next()]
+    }
+
+    fn flash_attention_packed_forward(
+        packed: Tensor<Self, 4>,
+        heads: PackedHeads,
+        options: &AttentionOptions,
+    ) -> AttentionForward<Self> {
+        let ([batch, seq, _, d_head], dtype) = (packed.dims(), packed.dtype());
+        let options = options.clone();
+        let mut outputs = Custom::<B>::new("flash_attention_packed_forward")
+            .with_owned(packed)
+            .output([batch, seq, heads.queries, d_head], dtype)
+            .output([batch, heads.queries, seq], compute_type(dtype))
+            .register(move |inputs| {
+                let forward = B::flash_attention_packed_forward(inputs.next(), heads, &options);
+                vec![primitive(forward.output), primitive(forward.log_sum_exp)]
+            });
+        AttentionForward {
+            output: outputs.next(),
+            log_sum_exp: outputs.next(),
+        }
+    }
+
+    fn flash_attention_packed_backward(
+        packed: Tensor<Self, 4>,
+        heads: PackedHeads,
+        forward: AttentionForward<Self>,
+        gradient: Tensor<Self, 4>,
+        options: &AttentionOptions,
+    ) -> Tensor<Self, 4> {
+        let (dims, dtype) = (packed.dims(), packed.dtype());
+        let options = options.clone();
+        let mut outputs = Custom::<B>::new("flash_attention_packed_backward")
+            .with_owned(packed)
+            .with_owned(forward.output)
+            .with_owned(forward.log_sum_exp)
+            .with_owned(gradient)
+            .output(dims, dtype)
+            .register(move |inputs| {
+                let packed = inputs.next();
+                let forward = AttentionForward {
+                    output: inputs.next(),
+                    log_sum_exp: inputs.next(),
+                };
+                let gradient = inputs.next();
+                vec![primitive(B::flash_attention_packed_backward(
+                    packed, heads, forward, gradient, &options,
+                ))]
+            });
+        outputs.next()
+    }
+
+    fn scaled_masked_softmax(scores: Tensor<Self, 4>, mask: SoftmaxMask<Self>, scale: f64) -> Tensor<Self, 4> {
+        let (dims, dtype) = (scores.dims(), scores.dtype());
+        let mut custom = Custom::<B>::new("scaled_masked_softmax").with_owned(scores);
+        let is_causal = matches!(mask, SoftmaxMask::Causal);
+        let is_given = match mask {
+            SoftmaxMask::Given(mask) => {
+                custom.inputs.push(mask.into_primitive());
+                true
+            }
+            _ => false,
+        };
+        let mut outputs = custom.output(dims, dtype).register(move |inputs| {
+            let scores = inputs.next();
+            let mask = match (is_given, is_causal) {
+                (true, _) => SoftmaxMask::Given(inputs.next_bool()),
+                (false, true) => SoftmaxMask::Causal,
+                (false, false) => SoftmaxMask::Nothing,
+            };
+            vec![primitive(B::scaled_masked_softmax(scores, mask, scale))]
+        });
+        outputs.next()
+    }
+
+    fn scaled_masked_softmax_backward(
+        output: Tensor<Self, 4>,
+        gradient: Tensor<Self, 4>,
+        scale: f64,
+    ) -> Tensor<Self, 4> {
+        let (dims, dtype) = (output.dims(), output.dtype());
+        let mut outputs = Custom::<B>::new("scaled_masked_softmax_backward")
+            .with_owned(output)
+            .with_owned(gradient)
+            .output(dims, dtype)
+            .register(move |inputs| {
+                let (output, gradient) = (inputs.next(), inputs.next());
+                vec![primitive(B::scaled_masked_softmax_backward(output, gradient, scale))]
+            });
+        outputs.next()
+    }
+
+    fn norm_forward(
+        input: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+    ) -> (Tensor<Self, 2>, NormStatistics<Self>) {
+        let ([rows, columns], dtype) = (input.dims(), input.dtype());
+        let shape = NormShape::of::<B>(parameters);
+        let mut outputs = Custom::<B>::new("norm_forward")
+            .with_owned(input)
+            .with_norm(parameters)
+            .output([rows, columns], dtype)
+            .statistics_outputs(shape.kind, rows, dtype)
+            .register(move |inputs| {
+                let input = inputs.next();
+                let (output, statistics) = B::norm_forward(input, &shape.next(inputs));
+                [primitive(output)]
+                    .into_iter()
+                    .chain(statistics_primitives(statistics))
+                    .collect()
+            });
+        (outputs.next(), outputs.next_statistics(shape.kind))
+    }
+
+    fn norm_backward(
+        input: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+        statistics: NormStatistics<Self>,
+        gradient: Tensor<Self, 2>,
+    ) -> NormGradients<Self> {
+        let ([rows, columns], dtype) = (input.dims(), input.dtype());
+        let shape = NormShape::of::<B>(parameters);
+        let mut outputs = Custom::<B>::new("norm_backward")
+            .with_owned(input)
+            .with_norm(parameters)
+            .with_statistics(&statistics)
+            .with_owned(gradient)
+            .output([rows, columns], dtype)
+            .parameter_outputs(shape, columns, dtype)
+            .register(move |inputs| {
+                let input = inputs.next();
+                let parameters = shape.next(inputs);
+                let statistics = shape.next_statistics(inputs);
+                let gradients = B::norm_backward(input, &parameters, statistics, inputs.next());
+                norm_primitives(gradients).collect()
+            });
+        outputs.next_norm_gradients(shape)
+    }
+
+    fn add_norm_forward(
+        addends: Addends<Self>,
+        parameters: &NormParameters<Self>,
+    ) -> ([Tensor<Self, 2>; 2], NormStatistics<Self>) {
+        let ([rows, columns], dtype) = (addends.input.dims(), addends.input.dtype());
+        let (shape, rule) = (NormShape::of::<B>(parameters), addends.rule());
+        let mut outputs = Custom::<B>::new("add_norm_forward")
+            .with_addends(&addends)
+            .with_norm(parameters)
+            .output([rows, columns], dtype)
+            .output([rows, columns], dtype)
+            .statistics_outputs(shape.kind, rows, dtype)
+            .register(move |inputs| {
+                let addends = next_addends(inputs, &rule);
+                let (outputs, statistics) = B::add_norm_forward(addends, &shape.next(inputs));
+                let outputs = outputs.map(primitive).into_iter();
+                outputs.chain(statistics_primitives(statistics)).collect()
+            });
+        let sums = [outputs.next(), outputs.next()];
+        (sums, outputs.next_statistics(shape.kind))
+    }
+
+    fn add_norm_backward(
+        hidden: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+        statistics: NormStatistics<Self>,
+        gradients: [Option<Tensor<Self, 2>>; 2],
+        addends: &AddRule,
+    ) -> (AddendGradients<Self>, NormGradients<Self>) {
+        let ([rows, columns], dtype) = (hidden.dims(), hidden.dtype());
+        let (shape, rule) = (NormShape::of::<B>(parameters), addends.clone());
+        let is_there = gradients.each_ref().map(Option::is_some);
+        let [of_hidden, of_output] = gradients;
+        let mut outputs = Custom::<B>::new("add_norm_backward")
+            .with_owned(hidden)
+            .with_norm(parameters)
+            .with_statistics(&statistics)
+            .with_some(of_hidden.as_ref())
+            .with_some(of_output.as_ref())
+            .output([rows, columns], dtype)
+            .parameter_outputs(shape, columns, dtype)
+            .addend_outputs(addends, [rows, columns], dtype)
+            .register(move |inputs| {
+                let hidden = inputs.next();
+                let parameters = shape.next(inputs);
+                let statistics = shape.next_statistics(inputs);
+                let gradients = is_there.map(|is_there| inputs.next_if(is_there));
+                let (addends, norm) = B::add_norm_backward(hidden, &parameters, statistics, gradients, &rule);
+                norm_primitives(norm).chain(addend_primitives(addends)).collect()
+            });
+        let norm = outputs.next_norm_gradients(shape);
+        (outputs.next_addend_gradients(addends), norm)
+    }
+
+    fn bias_dropout_add(addends: Addends<Self>) -> Tensor<Self, 2> {
+        let (dims, dtype, rule) = (addends.input.dims(), addends.input.dtype(), addends.rule());
+        let mut outputs = Custom::<B>::new("bias_dropout_add")
+            .with_addends(&addends)
+            .output(dims, dtype)
+            .register(move |inputs| vec![primitive(B::bias_dropout_add(next_addends(inputs, &rule)))]);
+        outputs.next()
+    }
+
+    fn bias_dropout_add_backward(gradient: Tensor<Self, 2>, addends: &AddRule) -> AddendGradients<Self> {
+        let (dims, dtype, rule) = (gradient.dims(), gradient.dtype(), addends.clone());
+        let mut outputs = Custom::<B>::new("bias_dropout_add_backward")
+            .with_owned(gradient)
+            .addend_outputs(addends, dims, dtype)
+            .register(move |inputs| addend_primitives(B::bias_dropout_add_backward(inputs.next(), &rule)).collect());
+        outputs.next_addend_gradients(addends)
+    }
+
+    fn bias_gelu(input: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 2> {
+        let (dims, dtype) = (input.dims(), input.dtype());
+        let mut outputs = Custom::<B>::new("bias_gelu")
+            .with_owned(input)
+            .with_owned(bias)
+            .output(dims, dtype)
+            .register(move |inputs| {
+                let (input, bias) = (inputs.next(), inputs.next());
+                vec![primitive(B::bias_gelu(input, bias))]
+            });
+        outputs.next()
+    }
+
+    fn bias_gelu_backward(
+        input: Tensor<Self, 2>,
+        bias: Tensor<Self, 1>,
+        gradient: Tensor<Self, 2>,
+    ) -> BiasGeluGradients<Self> {
+        let (dims, dtype) = (input.dims(), input.dtype());
+        let mut outputs = Custom::<B>::new("bias_gelu_backward")
+            .with_owned(input)
+            .with_owned(bias)
+            .with_owned(gradient)
+            .output(dims, dtype)
+            .output([dims[1]], dtype)
+            .register(move |inputs| {
+                let (input, bias, gradient) = (inputs.next(), inputs.next(), inputs.next());
+                let gradients = B::bias_gelu_backward(input, bias, gradient);
+                vec![primitive(gradients.input), primitive(gradients.bias)]
+            });
+        BiasGeluGradients {
+            input: outputs.next(),
+            bias: outputs.next(),
+        }
+    }
+
+    fn swiglu(input: Tensor<Self, 2>) -> Tensor<Self, 2> {
+        let ([rows, columns], dtype) = (input.dims(), input.dtype());
+        let mut outputs = Custom::<B>::new("swiglu")
+            .with_owned(input)
+            .output([rows, columns / 2], dtype)
+            .register(move |inputs| vec![primitive(B::swiglu(inputs.next()))]);
+        outputs.next()
+    }
+
+    fn swiglu_backward(input: Tensor<Self, 2>, gradient: Tensor<Self, 2>) -> Tensor<Self, 2> {
+        let (dims, dtype) = (input.dims(), input.dtype());
+        let mut outputs = Custom::<B>::new("swiglu_backward")
+            .with_owned(input)
+            .with_owned(gradient)
+            .output(dims, dtype)
+            .register(move |inputs| {
+                let (input, gradient) = (inputs.next(), inputs.next());
+                vec![primitive(B::swiglu_backward(input, gradient))]
+            });
+        outputs.next()
+    }
+
+    fn cross_entropy_statistics(
+        logits: Tensor<Self, 2>,
+        targets: Tensor<Self, 1, Int>,
+        valid: usize,
+    ) -> ShardStatistics<Self> {
+        let (rows, dtype) = (logits.dims()[0], compute_type(logits.dtype()));
+        let mut outputs = Custom::<B>::new("cross_entropy_statistics")
+            .with_owned(logits)
+            .with_int(&targets)
+            .output([rows], dtype)
+            .output([rows], dtype)
+            .output([rows], dtype)
+            .register(move |inputs| {
+                let (logits, targets) = (inputs.next(), inputs.next_int());
+                let statistics = B::cross_entropy_statistics(logits, targets, valid);
+                [statistics.maximum, statistics.sum, statistics.target]
+                    .map(primitive)
+                    .to_vec()
+            });
+        ShardStatistics {
+            maximum: outputs.next(),
+            sum: outputs.next(),
+            target: outputs.next(),
+        }
+    }
+
+    fn cross_entropy_backward(
+        logits: Tensor<Self, 2>,
+        targets: Tensor<Self, 1, Int>,
+        valid: usize,
+        log_sum_exp: Tensor<Self, 1>,
+        gradient: Tensor<Self, 1>,
+    ) -> Tensor<Self, 2> {
+        let (dims, dtype) = (logits.dims(), logits.dtype());
+        let mut outputs = Custom::<B>::new("cross_entropy_backward")
+            .with_owned(logits)
+            .with_int(&targets)
+            .with_owned(log_sum_exp)
+            .with_owned(gradient)
+            .output(dims, dtype)
+            .register(move |inputs| {
+                let (logits, targets) = (inputs.next(), inputs.next_int());
+                let (log_sum_exp, gradient) = (inputs.next(), inputs.next());
+                vec![primitive(B::cross_entropy_backward(
+                    logits,
+                    targets,
+                    valid,
+                    log_sum_exp,
+                    gradient,
+                ))]
+            });
+        outputs.next()
+    }
+
+    fn adamw(
+        buffers: AdamWBuffers<Self>,
+        gradient: Tensor<Self, 1>,
+        step: &AdamWStep,
+        copy: Option<DType>,
+    ) -> (AdamWBuffers<Self>, Option<Tensor<Self, 1>>) {
+        let (dims, dtype, step) = (buffers.parameter.dims(), buffers.parameter.dtype(), *step);
+        let mut custom = Custom::<B>::new("adamw");
+        for buffer in [buffers.parameter, buffers.moment_1, buffers.moment_2] {
+            custom = custom.with_owned(buffer).output(dims, dtype);
+        }
+        if let Some(copy) = copy {
+            custom = custom.output(dims, copy);
+        }
+        let mut outputs = custom.with_owned(gradient).register(move |inputs| {
+            let buffers = AdamWBuffers {
+                parameter: inputs.next(),
+                moment_1: inputs.next(),
+                moment_2: inputs.next(),
+            };
+            let (buffers, copy) = B::adamw(buffers, inputs.next(), &step, copy);
+            let buffers = [buffers.parameter, buffers.moment_1, buffers.moment_2].map(primitive);
+            buffers.into_iter().chain(copy.map(primitive)).collect()
+        });
+        let buffers = AdamWBuffers {
+            parameter: outputs.next(),
+            moment_1: outputs.next(),
+            moment_2: outputs.next(),
+        };
+        (buffers, outputs.next_if(copy.is_some()))
+    }
+
+    fn sum_of_squares(buffers: Vec<Tensor<Self, 1>>) -> Tensor<Self, 1> {
+        let (count, dtype) = (buffers.len(), compute_type(buffers[0].dtype()));
+        let mut custom = Custom::<B>::new("sum_of_squares");
+        for buffer in buffers {
+            custom = custom.with_owned(buffer);
+        }
+        let mut outputs = custom.output([1], dtype).register(move |inputs| {
+            let buffers = (0..count).map(|_| inputs.next()).collect();
+            vec![primitive(B::sum_of_squares(buffers))]
+        });
+        outputs.next()
+    }
+}

@@ -1,0 +1,147 @@
+//! The inputs and outputs that several operations have in common: a norm's parameters and statistics, addends.
+
+use burn::tensor::ops::FloatTensor;
+use burn::tensor::{DType, Tensor};
+use burn_fusion::{Fusion, FusionBackend};
+
+use super::custom::{Custom, Inputs, Outputs};
+use crate::norm::{AddRule, AddendGradients, Addends, NormGradients, NormKind, NormParameters, NormStatistics};
+use crate::precision::compute_type;
+use crate::tape::primitive;
+
+/// What of a norm's parameters is no tensor.
+#[derive(Clone, Copy)]
+pub(super) struct NormShape {
+    pub(super) kind: NormKind,
+    pub(super) has_bias: bool,
+    epsilon: f64,
+}
+
+impl NormShape {
+    pub(super) fn of<B: FusionBackend>(parameters: &NormParameters<Fusion<B>>) -> Self {
+        Self {
+            kind: parameters.kind,
+            has_bias: parameters.bias.is_some(),
+            epsilon: parameters.epsilon,
+        }
+    }
+
+    pub(super) fn next<B: FusionBackend>(self, inputs: &mut Inputs<'_, B>) -> NormParameters<B> {
+        NormParameters {
+            kind: self.kind,
+            weight: inputs.next(),
+            bias: inputs.next_if(self.has_bias),
+            epsilon: self.epsilon,
+        }
+    }
+
+    pub(super) fn next_statistics<B: FusionBackend>(self, inputs: &mut Inputs<'_, B>) -> NormStatistics<B> {
+        NormStatistics {
+            mean: inputs.next_if(self.kind == NormKind::Layer),
+            reciprocal: inputs.next(),
+        }
+    }
+}
+
+impl<B: FusionBackend> Custom<B> {
+    pub(super) fn with_norm(self, parameters: &NormParameters<Fusion<B>>) -> Self {
+        self.with(&parameters.weight).with_some(parameters.bias.as_ref())
+    }
+
+    pub(super) fn with_statistics(self, statistics: &NormStatistics<Fusion<B>>) -> Self {
+        self.with_some(statistics.mean.as_ref()).with(&statistics.reciprocal)
+    }
+
+    pub(super) fn with_addends(self, addends: &Addends<Fusion<B>>) -> Self {
+        self.with(&addends.input)
+            .with_some(addends.bias.as_ref())
+            .with(&addends.residual)
+    }
+
+    pub(super) fn statistics_outputs(self, kind: NormKind, rows: usize, dtype: DType) -> Self {
+        let named = match kind {
+            NormKind::Layer => self.output([rows], compute_type(dtype)),
+            NormKind::Rms => self,
+        };
+        named.output([rows], compute_type(dtype))
+    }
+}
+
+impl<B: FusionBackend> Outputs<B> {
+    pub(super) fn next_if<const D: usize>(&mut self, is_there: bool) -> Option<Tensor<Fusion<B>, D>> {
+        is_there.then(|| self.next())
+    }
+
+    pub(super) fn next_statistics(&mut self, kind: NormKind) -> NormStatistics<Fusion<B>> {
+        NormStatistics {
+            mean: self.next_if(kind == NormKind::Layer),
+            reciprocal: self.next(),
+        }
+    }
+}
+
+pub(super) fn next_addends<B: FusionBackend>(inputs: &mut Inputs<'_, B>, rule: &AddRule) -> Addends<B> {
+    Addends {
+        input: inputs.next(),
+        bias: inputs.next_if(rule.has_bias),
+        residual: inputs.next(),
+        dropout: rule.dropout.clone(),
+    }
+}
+
+pub(super) fn statistics_primitives<B: FusionBackend>(
+    statistics: NormStatistics<B>,
+) -> impl Iterator<Item = FloatTensor<B>> {
+    let mean = statistics.mean.map(primitive);
+    mean.into_iter().chain([primitive(statistics.reciprocal)])
+}
+
+impl<B: FusionBackend> Custom<B> {
+    pub(super) fn parameter_outputs(self, shape: NormShape, columns: usize, dtype: DType) -> Self {
+        let named = self.output([columns], dtype);
+        match shape.has_bias {
+            true => named.output([columns], dtype),
+            false => named,
+        }
+    }
+
+    pub(super) fn addend_outputs(self, rule: &AddRule, dims: [usize; 2], dtype: DType) -> Self {
+        let named = self.output(dims, dtype).output(dims, dtype);
+        match rule.has_bias {
+            true => named.output([dims[1]], dtype),
+            false => named,
+        }
+    }
+}
+
+impl<B: FusionBackend> Outputs<B> {
+    pub(super) fn next_norm_gradients(&mut self, shape: NormShape) -> NormGradients<Fusion<B>> {
+        NormGradients {
+            input: self.next(),
+            weight: self.next(),
+            bias: self.next_if(shape.has_bias),
+        }
+    }
+
+    pub(super) fn next_addend_gradients(&mut self, rule: &AddRule) -> AddendGradients<Fusion<B>> {
+        AddendGradients {
+            input: self.next(),
+            residual: self.next(),
+            bias: self.next_if(rule.has_bias),
+        }
+    }
+}
+
+/// In the order in which [`Outputs::next_norm_gradients`] takes them.
+pub(super) fn norm_primitives<B: FusionBackend>(gradients: NormGradients<B>) -> impl Iterator<Item = FloatTensor<B>> {
+    let parameters = [primitive(gradients.input), primitive(gradients.weight)].into_iter();
+    parameters.chain(gradients.bias.map(primitive))
+}
+
+/// In the order in which [`Outputs::next_addend_gradients`] takes them.
+pub(super) fn addend_primitives<B: FusionBackend>(
+    gradients: AddendGradients<B>,
+) -> impl Iterator<Item = FloatTensor<B>> {
+    let sums = [primitive(gradients.input), primitive(gradients.residual)].into_iter();
+    sums.chain(gradients.bias.map(primitive))
+}

@@ -1,0 +1,243 @@
+//! Our step by operation: each measured by itself, forward and backward, and multiplied by how often a step runs it.
+//!
+//! What the sum leaves of the step is the optimizer's hand-over, the graph, buckets, and what operations cost each other
+//! in the cache.
+
+use std::time::Instant;
+
+use burn::backend::Autodiff;
+use burn::tensor::{Distribution, Int, Tensor};
+use burn_flex::Flex;
+use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw};
+use cubecl_kernels::bias_dropout_add::bias_dropout_add;
+use cubecl_kernels::bias_gelu::bias_gelu;
+use cubecl_kernels::cross_entropy::{ShardStatistics, cross_entropy};
+use cubecl_kernels::flash_attention::{AttentionOptions, PackedHeads, Sight, flash_attention_packed};
+use cubecl_kernels::l2_norm::sum_of_squares;
+use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, layer_norm};
+use cubecl_kernels::tape::{primitive, record};
+
+use super::{Problem, median, ours};
+
+type B = Autodiff<Flex>;
+
+/// How often each operation is measured.
+const REPETITIONS: usize = 15;
+
+/// An operation, by its outputs from nothing, and how often a step runs it.
+struct Operation {
+    name: &'static str,
+    per_step: usize,
+    forward: Box<dyn Fn() -> Tensor<B, 2>>,
+    has_backward: bool,
+}
+
+/// Prints the table.
+pub fn measure(problem: &Problem) -> anyhow::Result<()> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(problem.threads)
+        .build_global()?;
+    let step = ours::step_seconds(problem)?;
+    println!("operation             times  forward ms  backward ms  in a step ms");
+    let mut sum = 0.0;
+    for operation in operations(problem) {
+        let [forward, backward] = seconds(&operation);
+        let in_step = operation.per_step as f64 * (forward + backward);
+        sum += in_step;
+        println!(
+            "{:<20}  {:>5}  {:>10.3}  {:>11.3}  {:>12.2}",
+            operation.name,
+            operation.per_step,
+            1e3 * forward,
+            1e3 * backward,
+            1e3 * in_step
+        );
+    }
+    println!(
+        "all of these                                          {:>9.2}",
+        1e3 * sum
+    );
+    println!(
+        "the step                                              {:>9.2}",
+        1e3 * step
+    );
+    Ok(())
+}
+
+/// The medians of forward and backward pass.
+fn seconds(operation: &Operation) -> [f64; 2] {
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..REPETITIONS {
+        let start = Instant::now();
+        let output = (operation.forward)();
+        times[0].push(start.elapsed().as_secs_f64());
+        if operation.has_backward {
+            let gradient = primitive(random(output.dims()).inner());
+            let nothing = Tensor::<Flex, 1>::zeros([1], &Default::default());
+            let root = record([primitive(output)], nothing, move |_, _| [Some(gradient)]);
+            let start = Instant::now();
+            drop(root.backward());
+            times[1].push(start.elapsed().as_secs_f64());
+        } else {
+            times[1].push(0.0);
+        }
+    }
+    times.map(median)
+}
+
+fn random<const D: usize>(shape: [usize; D]) -> Tensor<B, D> {
+    Tensor::random(shape, Distribution::Normal(0.0, 1.0), &Default::default())
+}
+
+fn leaf<const D: usize>(shape: [usize; D]) -> Tensor<B, D> {
+    random(shape).require_grad()
+}
+
+fn operations(problem: &Problem) -> Vec<Operation> {
+    let tokens = problem.micro_batch_size * problem.seq_length;
+    let (d_model, layers, vocab) = (problem.hidden_size, problem.num_layers, problem.vocab_size);
+    let [hidden, wide] = [[tokens, d_model], [tokens, 4 * d_model]];
+    let mut all = Vec::new();
+    let mut add = |name, per_step, forward: Box<dyn Fn() -> Tensor<B, 2>>| {
+        all.push(Operation {
+            name,
+            per_step,
+            forward,
+            has_backward: true,
+        });
+    };
+    for (name, per_step, [d_input, d_output]) in [
+        ("linear qkv", layers, [d_model, 3 * d_model]),
+        ("linear projection", layers, [d_model, d_model]),
+        ("linear up", layers, [d_model, 4 * d_model]),
+        ("linear down", layers, [4 * d_model, d_model]),
+    ] {
+        let (input, weight) = (leaf([tokens, d_input]), leaf([d_input, d_output]));
+        add(name, per_step, Box::new(move || input.clone().matmul(weight.clone())));
+    }
+    let (input, weight) = (leaf(hidden), leaf([vocab, d_model]));
+    add(
+        "output head",
+        1,
+        Box::new(move || input.clone().matmul(weight.clone().transpose())),
+    );
+    let heads = PackedHeads {
+        queries: problem.num_attention_heads,
+        keys: problem.num_attention_heads,
+    };
+    let d_head = d_model / heads.queries;
+    let packed = leaf([problem.micro_batch_size, problem.seq_length, heads.total(), d_head]);
+    add(
+        "attention",
+        layers,
+        Box::new(move || {
+            let options = AttentionOptions {
+                sight: Sight::Causal,
+                scale: 1.0 / (d_head as f64).sqrt(),
+                dropout: None,
+            };
+            let output = flash_attention_packed(packed.clone(), heads, options).expect("the shapes fit");
+            output.reshape(hidden)
+        }),
+    );
+    let (input, weight, bias) = (leaf(hidden), leaf([d_model]), leaf([d_model]));
+    add(
+        "layer norm",
+        layers + 1,
+        Box::new(move || layer_norm(input.clone(), weight.clone(), Some(bias.clone()), 1e-5).expect("the shapes fit")),
+    );
+    let addends = || Addends {
+        input: leaf(hidden),
+        bias: Some(leaf([d_model])),
+        residual: leaf(hidden),
+        dropout: None,
+    };
+    let (sum, weight, bias) = (addends(), leaf([d_model]), leaf([d_model]));
+    add(
+        "sum and layer norm",
+        layers,
+        Box::new(move || {
+            let parameters = NormParameters {
+                kind: NormKind::Layer,
+                weight: weight.clone(),
+                bias: Some(bias.clone()),
+                epsilon: 1e-5,
+            };
+            let [hidden, normal] = add_norm(sum.clone(), parameters).expect("the shapes fit");
+            drop(hidden);
+            normal
+        }),
+    );
+    let sum = addends();
+    add(
+        "sum",
+        layers,
+        Box::new(move || bias_dropout_add(sum.clone()).expect("the shapes fit")),
+    );
+    let (input, bias) = (leaf(wide), leaf([4 * d_model]));
+    add(
+        "bias and GELU",
+        layers,
+        Box::new(move || bias_gelu(input.clone(), bias.clone()).expect("the shapes fit")),
+    );
+    let (logits, targets) = (leaf([tokens, vocab]), targets(tokens, vocab));
+    add(
+        "cross-entropy",
+        1,
+        Box::new(move || {
+            let own = |statistics: ShardStatistics<B>| statistics.terms();
+            let losses = cross_entropy(logits.clone(), targets.clone(), vocab, own).expect("the shapes fit");
+            losses.unsqueeze_dim(1)
+        }),
+    );
+    let (table, ids) = (leaf([vocab, d_model]), self::targets(tokens, vocab));
+    add("embedding", 1, Box::new(move || table.clone().select(0, ids.clone())));
+    let parameters = 12 * layers * d_model * d_model + vocab * d_model;
+    let buffer = random([parameters]);
+    all.push(Operation {
+        name: "gradient norm",
+        per_step: 1,
+        forward: Box::new(move || {
+            let sum = sum_of_squares(vec![buffer.clone()])
+                .expect("one type")
+                .expect("one buffer");
+            sum.unsqueeze()
+        }),
+        has_backward: false,
+    });
+    let state = std::cell::RefCell::new([0, 1, 2].map(|_| Some(random([parameters]).inner())));
+    let gradient = random([parameters]).inner();
+    all.push(Operation {
+        name: "AdamW",
+        per_step: 1,
+        forward: Box::new(move || {
+            let mut state = state.borrow_mut();
+            let mut take = |index: usize| state[index].take().expect("put back after each step");
+            let buffers = AdamWBuffers {
+                parameter: take(0),
+                moment_1: take(1),
+                moment_2: take(2).abs(),
+            };
+            let (buffers, _) = adamw(buffers, gradient.clone(), &ADAMW, None).expect("the shapes fit");
+            *state = [buffers.parameter, buffers.moment_1, buffers.moment_2].map(Some);
+            Tensor::zeros([1, 1], &Default::default())
+        }),
+        has_backward: false,
+    });
+    all
+}
+
+const ADAMW: AdamWStep = AdamWStep {
+    learning_rate: 1e-3,
+    beta_1: 0.9,
+    beta_2: 0.999,
+    epsilon: 1e-8,
+    weight_decay: 0.01,
+    gradient_scale: 1.0,
+    time: 3,
+};
+
+fn targets(tokens: usize, vocab: usize) -> Tensor<B, 1, Int> {
+    let ids: Vec<i64> = (0..tokens).map(|token| (token * 7919 % vocab) as i64).collect();
+    Tensor::from_data(burn::tensor::TensorData::new(ids, [tokens]), &Default::default())
+}
