@@ -74,7 +74,7 @@ fn seconds(operation: &Operation) -> [f64; 2] {
         if operation.has_backward {
             let gradient = primitive(random(output.dims()).inner());
             let nothing = Tensor::<Flex, 1>::zeros([1], &Default::default());
-            let root = record([primitive(output)], nothing, move |_, _| [Some(gradient)]);
+            let root: Tensor<B, 1> = record([primitive(output)], nothing, move |_, _| [Some(gradient)]);
             let start = Instant::now();
             drop(root.backward());
             times[1].push(start.elapsed().as_secs_f64());
