@@ -5,12 +5,17 @@
 
 mod backends;
 mod compare;
+mod norm;
+mod softmax;
 mod swiglu;
 
 use libtest_mimic::Arguments;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials = [swiglu::trials()].into_iter().flatten().collect();
+    let trials = [norm::trials(), softmax::trials(), swiglu::trials()]
+        .into_iter()
+        .flatten()
+        .collect();
     libtest_mimic::run(&arguments, trials).exit();
 }
