@@ -1,5 +1,6 @@
 //! AdamW over flat buffers, in one pass: parameters, moments and gradients are read once and written once.
 
+pub(crate) mod flex;
 pub mod host;
 pub mod reference;
 

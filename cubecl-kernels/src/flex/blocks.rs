@@ -127,7 +127,7 @@ pub(crate) fn each_row<P: Split>(range: Range<usize>, parts: P, mut function: im
 }
 
 /// Adds up the blocks' sums over columns in order; zeros where there is no block.
-pub(crate) fn add_up<R: Real>(sums: impl IntoIterator<Item = Vec<R>>, columns: usize) -> Vec<R> {
+pub(crate) fn add_up<'a, R: Real>(sums: impl IntoIterator<Item = &'a [R]>, columns: usize) -> Vec<R> {
     let mut total = vec![R::ZERO; columns];
     for sums in sums {
         super::math::vectorised(

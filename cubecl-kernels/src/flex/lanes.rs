@@ -52,15 +52,6 @@ impl<'a, T: Copy> Destination<'a, T> {
         }
     }
 
-    /// As this, for less than its lifetime.
-    #[inline(always)]
-    pub fn reborrow(&mut self) -> Destination<'_, T> {
-        match self {
-            Self::Over(values) => Destination::Over(values),
-            Self::New { from, to } => Destination::New { from, to },
-        }
-    }
-
     /// Writes one value everywhere.
     #[inline(always)]
     pub fn fill(self, value: T) {
@@ -98,6 +89,68 @@ pub(crate) fn map<'a, R: Real, const N: usize>(
             let others = cut(others, count);
             for index in 0..count {
                 to[index].write(function(from[index], at(&others, index)));
+            }
+            // SAFETY: the loop has written every element.
+            unsafe { to.assume_init_mut() }
+        }
+    }
+}
+
+/// As [`map`], for two elements and two results at a time.
+///
+/// # Panics
+/// When the destinations or the others are not as long, or one destination is over its elements and the other is not.
+#[inline(always)]
+pub(crate) fn map_pairs<R: Real, const N: usize>(
+    destinations: [Destination<'_, R>; 2],
+    others: [&[R]; N],
+    function: impl Fn([R; 2], [R; N]) -> [R; 2],
+) {
+    match destinations {
+        [Destination::Over(a), Destination::Over(b)] => {
+            let count = a.len();
+            let b = &mut b[..count];
+            let others = cut(others, count);
+            for index in 0..count {
+                [a[index], b[index]] = function([a[index], b[index]], at(&others, index));
+            }
+        }
+        [
+            Destination::New { from: a, to: to_a },
+            Destination::New { from: b, to: to_b },
+        ] => {
+            let count = to_a.len();
+            let to_b = &mut to_b[..count];
+            let [a, b] = cut([a, b], count);
+            let others = cut(others, count);
+            for index in 0..count {
+                let results = function([a[index], b[index]], at(&others, index));
+                to_a[index].write(results[0]);
+                to_b[index].write(results[1]);
+            }
+        }
+        _ => panic!("both results are written over their elements, or neither is"),
+    }
+}
+
+/// Writes the elements, or `value` where they are masked; returns the results.
+///
+/// # Panics
+/// When the mask is not as long.
+#[inline(always)]
+pub(crate) fn mask<'a, R: Real>(destination: Destination<'a, R>, masked: &[u8], value: R) -> &'a mut [R] {
+    match destination {
+        Destination::Over(values) => {
+            let [masked] = cut([masked], values.len());
+            for (element, &masked) in values.iter_mut().zip(masked) {
+                *element = if masked != 0 { value } else { *element };
+            }
+            values
+        }
+        Destination::New { from, to } => {
+            let ([from], [masked]) = (cut([from], to.len()), cut([masked], to.len()));
+            for index in 0..to.len() {
+                to[index].write(if masked[index] != 0 { value } else { from[index] });
             }
             // SAFETY: the loop has written every element.
             unsafe { to.assume_init_mut() }

@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 
 use burn::tensor::Element;
+use bytemuck::Zeroable;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
@@ -29,6 +30,25 @@ pub(crate) trait Number: Element + bytemuck::Pod {
         buffer: &mut Vec<Self::Real>,
         pass: impl FnOnce(Destination<'_, Self::Real>) -> T,
     ) -> T;
+
+    /// Runs a pass from numbers of the type that is computed in to new ones of this type, by way of the buffer if that
+    /// is another type.
+    #[inline(always)]
+    fn make<T>(
+        from: &[Self::Real],
+        to: &mut [MaybeUninit<Self>],
+        buffer: &mut Vec<Self::Real>,
+        pass: impl FnOnce(Destination<'_, Self::Real>) -> T,
+    ) -> T {
+        buffer.clear();
+        buffer.extend_from_slice(from);
+        let result = pass(Destination::Over(buffer));
+        Self::write(buffer, Destination::New { from: &[], to });
+        result
+    }
+
+    /// Rounds numbers to this type, in the type that is computed in.
+    fn round(values: &mut [Self::Real]);
 }
 
 macro_rules! as_it_is {
@@ -59,12 +79,28 @@ macro_rules! as_it_is {
             ) -> T {
                 pass(destination)
             }
+
+            #[inline(always)]
+            fn make<T>(
+                from: &[Self],
+                to: &mut [MaybeUninit<Self>],
+                _: &mut Vec<Self>,
+                pass: impl FnOnce(Destination<'_, Self>) -> T,
+            ) -> T {
+                pass(Destination::New { from, to })
+            }
+
+            #[inline(always)]
+            fn round(_: &mut [Self]) {}
         }
     };
 }
 
 as_it_is!(f32);
 as_it_is!(f64);
+
+/// Numbers that are converted at once by way of a short buffer.
+const CHUNK: usize = 256;
 
 /// The conversions between a type of 16 bits and f32.
 trait Half: Number<Real = f32> {
@@ -134,6 +170,16 @@ macro_rules! through_f32 {
                 Self::write(buffer, destination);
                 result
             }
+
+            #[inline(always)]
+            fn round(values: &mut [f32]) {
+                let mut short = [Self::zeroed(); CHUNK];
+                for values in values.chunks_mut(CHUNK) {
+                    let short = &mut short[..values.len()];
+                    Self::narrow(values, short);
+                    Self::widen(short, values);
+                }
+            }
         }
     };
 }
@@ -144,10 +190,9 @@ through_f32!(bf16);
 /// Rounds numbers by way of a short buffer, because the conversions take no memory that was never written.
 #[inline(always)]
 fn write_new<T: Half>(values: &[f32], to: &mut [MaybeUninit<T>]) {
-    const LENGTH: usize = 256;
     assert_eq!(to.len(), values.len(), "each number has its place");
-    let mut buffer = [T::zeroed(); LENGTH];
-    for (values, to) in values.chunks(LENGTH).zip(to.chunks_mut(LENGTH)) {
+    let mut buffer = [T::zeroed(); CHUNK];
+    for (values, to) in values.chunks(CHUNK).zip(to.chunks_mut(CHUNK)) {
         let buffer = &mut buffer[..values.len()];
         T::narrow(values, buffer);
         to.write_copy_of_slice(buffer);
