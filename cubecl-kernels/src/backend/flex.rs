@@ -1,7 +1,120 @@
-//! The operations on burn's CPU backend.
+//! The operations on burn's CPU backend: vectorised, in parallel.
 
+use burn::tensor::{DType, Int, Tensor};
 use burn_flex::Flex;
 
 use super::KernelBackend;
+use crate::adamw::{self, AdamWBuffers, AdamWStep};
+use crate::bias_dropout_add;
+use crate::bias_gelu::{self, BiasGeluGradients};
+use crate::cross_entropy::{self, ShardStatistics};
+use crate::l2_norm;
+use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::softmax::{self, SoftmaxMask};
+use crate::swiglu;
 
-impl KernelBackend for Flex {}
+impl KernelBackend for Flex {
+    fn scaled_masked_softmax(scores: Tensor<Self, 4>, mask: SoftmaxMask<Self>, scale: f64) -> Tensor<Self, 4> {
+        softmax::flex::forward(scores, mask, scale)
+    }
+
+    fn scaled_masked_softmax_backward(
+        output: Tensor<Self, 4>,
+        gradient: Tensor<Self, 4>,
+        scale: f64,
+    ) -> Tensor<Self, 4> {
+        softmax::flex::backward(output, gradient, scale)
+    }
+
+    fn norm_forward(
+        input: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+    ) -> (Tensor<Self, 2>, NormStatistics<Self>) {
+        norm::flex::forward(input, parameters)
+    }
+
+    fn norm_backward(
+        input: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+        statistics: NormStatistics<Self>,
+        gradient: Tensor<Self, 2>,
+    ) -> NormGradients<Self> {
+        norm::flex::backward(input, parameters, statistics, gradient)
+    }
+
+    fn add_norm_forward(
+        addends: Addends<Self>,
+        parameters: &NormParameters<Self>,
+    ) -> ([Tensor<Self, 2>; 2], NormStatistics<Self>) {
+        norm::flex::add_forward(addends, parameters)
+    }
+
+    fn add_norm_backward(
+        hidden: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+        statistics: NormStatistics<Self>,
+        gradients: [Option<Tensor<Self, 2>>; 2],
+        addends: &AddRule,
+    ) -> (AddendGradients<Self>, NormGradients<Self>) {
+        norm::flex::add_backward(hidden, parameters, statistics, gradients, addends)
+    }
+
+    fn bias_dropout_add(addends: Addends<Self>) -> Tensor<Self, 2> {
+        bias_dropout_add::flex::forward(addends)
+    }
+
+    fn bias_dropout_add_backward(gradient: Tensor<Self, 2>, addends: &AddRule) -> AddendGradients<Self> {
+        bias_dropout_add::flex::backward(gradient, addends)
+    }
+
+    fn bias_gelu(input: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 2> {
+        bias_gelu::flex::forward(input, bias)
+    }
+
+    fn bias_gelu_backward(
+        input: Tensor<Self, 2>,
+        bias: Tensor<Self, 1>,
+        gradient: Tensor<Self, 2>,
+    ) -> BiasGeluGradients<Self> {
+        bias_gelu::flex::backward(input, bias, gradient)
+    }
+
+    fn swiglu(input: Tensor<Self, 2>) -> Tensor<Self, 2> {
+        swiglu::flex::forward(input)
+    }
+
+    fn swiglu_backward(input: Tensor<Self, 2>, gradient: Tensor<Self, 2>) -> Tensor<Self, 2> {
+        swiglu::flex::backward(input, gradient)
+    }
+
+    fn cross_entropy_statistics(
+        logits: Tensor<Self, 2>,
+        targets: Tensor<Self, 1, Int>,
+        valid: usize,
+    ) -> ShardStatistics<Self> {
+        cross_entropy::flex::statistics(logits, targets, valid)
+    }
+
+    fn cross_entropy_backward(
+        logits: Tensor<Self, 2>,
+        targets: Tensor<Self, 1, Int>,
+        valid: usize,
+        log_sum_exp: Tensor<Self, 1>,
+        gradient: Tensor<Self, 1>,
+    ) -> Tensor<Self, 2> {
+        cross_entropy::flex::backward(logits, targets, valid, log_sum_exp, gradient)
+    }
+
+    fn adamw(
+        buffers: AdamWBuffers<Self>,
+        gradient: Tensor<Self, 1>,
+        step: &AdamWStep,
+        copy: Option<DType>,
+    ) -> (AdamWBuffers<Self>, Option<Tensor<Self, 1>>) {
+        adamw::flex::step(buffers, gradient, step, copy)
+    }
+
+    fn sum_of_squares(buffers: Vec<Tensor<Self, 1>>) -> Tensor<Self, 1> {
+        l2_norm::flex::sum_of_squares(buffers)
+    }
+}

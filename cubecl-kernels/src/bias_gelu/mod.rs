@@ -1,6 +1,8 @@
 //! GELU in its tanh form of `input + bias`, in one pass; the backward pass computes the sum again instead of keeping it.
 
 pub(crate) mod autodiff;
+pub(crate) mod flex;
+pub mod host;
 pub mod reference;
 
 use burn::tensor::{Tensor, backend::Backend};

@@ -8,8 +8,8 @@ use super::BiasGeluGradients;
 use crate::precision::{narrow, widen};
 
 /// `2 √(2/π)`
-const SLOPE: f64 = 2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
-const CUBE: f64 = 0.044715;
+pub(super) const SLOPE: f64 = 2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
+pub(super) const CUBE: f64 = 0.044715;
 
 /// Returns `gelu(input + bias)`.
 pub fn forward<B: Backend>(input: Tensor<B, 2>, bias: Tensor<B, 1>) -> Tensor<B, 2> {

@@ -5,6 +5,8 @@
 //! logits in one more pass.
 
 pub(crate) mod autodiff;
+pub(crate) mod flex;
+pub mod host;
 pub mod reference;
 
 use burn::tensor::{Int, Tensor, backend::Backend};

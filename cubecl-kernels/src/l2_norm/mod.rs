@@ -1,5 +1,7 @@
 //! The sum of squares over many buffers, for the norm of a model's gradients.
 
+pub(crate) mod flex;
+pub mod host;
 pub mod reference;
 
 use burn::tensor::Tensor;

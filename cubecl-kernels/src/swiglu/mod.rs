@@ -1,6 +1,7 @@
 //! `silu(gate) ∘ up`, the gated activation of Llama's MLP, in one pass.
 
 pub(crate) mod autodiff;
+pub(crate) mod flex;
 pub mod host;
 pub mod reference;
 

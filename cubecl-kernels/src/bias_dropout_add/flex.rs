@@ -1,0 +1,240 @@
+//! The sum on the CPU, alone and as the first part of [`add_norm`](crate::norm::add_norm).
+
+use burn::tensor::Tensor;
+use burn_flex::{Flex, FlexTensor};
+
+use crate::flex::blocks::{Rows, add_up, each_row, in_blocks, uninit};
+use crate::flex::dropout::factors;
+use crate::flex::lanes::{Destination, accumulate, map};
+use crate::flex::math::{Real, vectorised};
+use crate::flex::number::{Number, with_number};
+use crate::flex::tensor::{Place, flat, rounded, tensor};
+use crate::norm::{AddRule, AddendGradients, Addends};
+use crate::random::RowDropout;
+
+/// Returns the sum.
+pub fn forward(addends: Addends<Flex>) -> Tensor<Flex, 2> {
+    with_number!(addends.input.dtype(), T => forward_in::<T>(addends))
+}
+
+/// Returns the addends' gradients for the sum's.
+pub fn backward(gradient: Tensor<Flex, 2>, rule: &AddRule) -> AddendGradients<Flex> {
+    with_number!(gradient.dtype(), T => backward_in::<T>(gradient, rule))
+}
+
+fn forward_in<T: Number>(addends: Addends<Flex>) -> Tensor<Flex, 2> {
+    let shape @ [_, columns] = addends.input.dims();
+    let (input, others) = Others::of(addends);
+    let mut place = Place::<T>::over(input);
+    in_blocks(shape, place.rows(columns), |range, rows| {
+        vectorised(
+            #[inline(always)]
+            || {
+                let mut others = others.rows::<T>(columns);
+                let mut buffer = Vec::new();
+                each_row(
+                    range,
+                    rows,
+                    #[inline(always)]
+                    |row, input| {
+                        T::through(
+                            input.values,
+                            &mut buffer,
+                            #[inline(always)]
+                            |input| {
+                                others.add(row, input);
+                            },
+                        );
+                    },
+                );
+            },
+        );
+    });
+    // SAFETY: every row was mapped.
+    unsafe { place.finish(shape) }
+}
+
+/// What is added to the input of [`Addends`].
+pub(crate) struct Others {
+    bias: Option<FlexTensor>,
+    residual: FlexTensor,
+    dropout: Option<RowDropout>,
+}
+
+impl Others {
+    /// The input, and what is added to it.
+    pub fn of(addends: Addends<Flex>) -> (Tensor<Flex, 2>, Self) {
+        let others = Self {
+            bias: addends.bias.map(flat),
+            residual: flat(addends.residual),
+            dropout: addends.dropout,
+        };
+        (addends.input, others)
+    }
+
+    /// The same for the rows of a block, which have so many columns.
+    #[inline(always)]
+    pub fn rows<T: Number>(&self, columns: usize) -> OtherRows<'_, T> {
+        let bias = match &self.bias {
+            Some(bias) => T::read(bias.storage(), &mut Vec::new()).to_vec(),
+            None => vec![T::Real::ZERO; columns],
+        };
+        OtherRows {
+            bias,
+            residual: self.residual.storage(),
+            buffer: Vec::new(),
+            factors: RowFactors::new(self.dropout.as_ref(), columns),
+        }
+    }
+}
+
+/// What is added to the rows of a block; zeros for a bias that there is not.
+pub(crate) struct OtherRows<'a, T: Number> {
+    bias: Vec<T::Real>,
+    residual: &'a [T],
+    buffer: Vec<T::Real>,
+    factors: RowFactors<'a, T::Real>,
+}
+
+impl<T: Number> OtherRows<'_, T> {
+    /// Makes a row of the input the sum.
+    #[inline(always)]
+    pub fn add<'r>(&mut self, row: usize, input: Destination<'r, T::Real>) -> &'r mut [T::Real] {
+        let columns = self.bias.len();
+        let residual = T::read(&self.residual[row * columns..][..columns], &mut self.buffer);
+        let factors = self.factors.of(row);
+        map(
+            input,
+            [&self.bias, factors, residual],
+            #[inline(always)]
+            |input, [bias, factor, residual]| (input + bias) * factor + residual,
+        )
+    }
+}
+
+/// What dropout multiplies a row by; ones without dropout.
+pub(crate) struct RowFactors<'a, R> {
+    dropout: Option<&'a RowDropout>,
+    factors: Vec<R>,
+}
+
+impl<'a, R: Real> RowFactors<'a, R> {
+    pub fn new(dropout: Option<&'a RowDropout>, columns: usize) -> Self {
+        let factors = vec![R::ONE; columns];
+        Self { dropout, factors }
+    }
+
+    #[inline(always)]
+    pub fn of(&mut self, row: usize) -> &[R] {
+        if let Some(dropout) = self.dropout {
+            factors(dropout, row, 0, &mut self.factors);
+        }
+        &self.factors
+    }
+}
+
+fn backward_in<T: Number>(gradient: Tensor<Flex, 2>, rule: &AddRule) -> AddendGradients<Flex> {
+    let shape @ [rows, columns] = gradient.dims();
+    let of_sum = flat(gradient.clone());
+    let of_sum = of_sum.storage::<T>();
+    let mut output = rule.dropout.is_some().then(|| uninit::<T>(rows * columns));
+    if output.is_none() && !rule.has_bias {
+        return AddendGradients {
+            input: gradient.clone(),
+            bias: None,
+            residual: gradient,
+        };
+    }
+    let parts = output.as_mut().map(|output| Rows::new(&mut output[..], columns));
+    let sums = in_blocks(shape, parts, |range, parts| {
+        let mut input = InputGradient::<T>::new(rule, columns);
+        vectorised(
+            #[inline(always)]
+            || {
+                let mut buffer = Vec::new();
+                each_row(
+                    range,
+                    parts,
+                    #[inline(always)]
+                    |row, output| {
+                        let gradient = T::read(&of_sum[row * columns..][..columns], &mut buffer);
+                        input.of(
+                            row,
+                            gradient,
+                            output.map(
+                                #[inline(always)]
+                                |output| output.values,
+                            ),
+                        );
+                    },
+                );
+            },
+        );
+        input.bias
+    });
+    // SAFETY: every row was made.
+    let input = output.map(|output| tensor(unsafe { output.assume_init() }.into_vec(), shape));
+    AddendGradients {
+        input: input.unwrap_or_else(|| gradient.clone()),
+        bias: rule
+            .has_bias
+            .then(|| rounded::<T, 1>(add_up(sums.iter().map(Vec::as_slice), columns), [columns])),
+        residual: gradient,
+    }
+}
+
+/// The gradient of the input in the rows of a block, and the bias's sum over them.
+pub(crate) struct InputGradient<'a, T: Number> {
+    has_bias: bool,
+    factors: RowFactors<'a, T::Real>,
+    buffer: Vec<T::Real>,
+    pub bias: Vec<T::Real>,
+}
+
+impl<'a, T: Number> InputGradient<'a, T> {
+    pub fn new(rule: &'a AddRule, columns: usize) -> Self {
+        Self {
+            has_bias: rule.has_bias,
+            factors: RowFactors::new(rule.dropout.as_ref(), columns),
+            buffer: Vec::new(),
+            bias: vec![T::Real::ZERO; columns],
+        }
+    }
+
+    /// Makes a row of the gradient for that of the sum; without an output, where they are the same, only adds it up.
+    #[inline(always)]
+    pub fn of(&mut self, row: usize, gradient: &[T::Real], output: Option<&mut [std::mem::MaybeUninit<T>]>) {
+        let Some(output) = output else {
+            accumulate(
+                &mut self.bias,
+                [gradient],
+                #[inline(always)]
+                |[gradient]| gradient,
+            );
+            return;
+        };
+        let factors = self.factors.of(row);
+        if self.has_bias {
+            accumulate(
+                &mut self.bias,
+                [gradient, factors],
+                #[inline(always)]
+                |[gradient, factor]| gradient * factor,
+            );
+        }
+        T::make(
+            gradient,
+            output,
+            &mut self.buffer,
+            #[inline(always)]
+            |output| {
+                map(
+                    output,
+                    [factors],
+                    #[inline(always)]
+                    |gradient, [factor]| gradient * factor,
+                );
+            },
+        );
+    }
+}

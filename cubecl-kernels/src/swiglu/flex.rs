@@ -1,0 +1,108 @@
+//! SwiGLU on the CPU.
+
+use burn::tensor::Tensor;
+use burn_flex::Flex;
+
+use crate::flex::blocks::{Rows, each_row, in_blocks, uninit};
+use crate::flex::lanes::{map, map_pairs};
+use crate::flex::math::{Real, vectorised};
+use crate::flex::number::{Number, with_number};
+use crate::flex::tensor::{Place, flat, tensor};
+
+/// Returns `silu(gate) ∘ up`.
+pub fn forward(input: Tensor<Flex, 2>) -> Tensor<Flex, 2> {
+    with_number!(input.dtype(), T => forward_in::<T>(input))
+}
+
+/// Returns the input's gradient for the output's.
+pub fn backward(input: Tensor<Flex, 2>, gradient: Tensor<Flex, 2>) -> Tensor<Flex, 2> {
+    with_number!(input.dtype(), T => backward_in::<T>(input, gradient))
+}
+
+fn forward_in<T: Number>(input: Tensor<Flex, 2>) -> Tensor<Flex, 2> {
+    let [rows, both] = input.dims();
+    let columns = both / 2;
+    let input = flat(input);
+    let input = input.storage::<T>();
+    let mut output = uninit::<T>(rows * columns);
+    in_blocks([rows, both], Rows::new(&mut output, columns), |range, rows| {
+        vectorised(
+            #[inline(always)]
+            || {
+                let mut buffers = [Vec::new(), Vec::new()];
+                let [input_buffer, buffer] = &mut buffers;
+                each_row(
+                    range,
+                    rows,
+                    #[inline(always)]
+                    |row, output| {
+                        let input = T::read(&input[row * both..][..both], input_buffer);
+                        let (gate, up) = input.split_at(columns);
+                        T::make(
+                            gate,
+                            output.values,
+                            buffer,
+                            #[inline(always)]
+                            |output| {
+                                map(
+                                    output,
+                                    [up],
+                                    #[inline(always)]
+                                    |gate, [up]| gate * gate.sigmoid() * up,
+                                );
+                            },
+                        );
+                    },
+                );
+            },
+        );
+    });
+    // SAFETY: every row was made.
+    tensor(unsafe { output.assume_init() }.into_vec(), [rows, columns])
+}
+
+fn backward_in<T: Number>(input: Tensor<Flex, 2>, gradient: Tensor<Flex, 2>) -> Tensor<Flex, 2> {
+    let shape @ [_, both] = input.dims();
+    let columns = both / 2;
+    let gradient = flat(gradient);
+    let gradient = gradient.storage::<T>();
+    let mut place = Place::<T>::over(input);
+    in_blocks(shape, place.rows(both), |range, rows| {
+        vectorised(
+            #[inline(always)]
+            || {
+                let mut buffers = [Vec::new(), Vec::new()];
+                let [gradient_buffer, buffer] = &mut buffers;
+                each_row(
+                    range,
+                    rows,
+                    #[inline(always)]
+                    |row, input| {
+                        let gradient = T::read(&gradient[row * columns..][..columns], gradient_buffer);
+                        T::through(
+                            input.values,
+                            buffer,
+                            #[inline(always)]
+                            |input| {
+                                let (gate, up) = input.split(columns);
+                                map_pairs(
+                                    [gate, up],
+                                    [gradient],
+                                    #[inline(always)]
+                                    |[gate, up], [gradient]| {
+                                        let share = gate.sigmoid();
+                                        let value = gate * share;
+                                        let slope = value.mul_add(T::Real::ONE - share, share);
+                                        [gradient * up * slope, gradient * value]
+                                    },
+                                );
+                            },
+                        );
+                    },
+                );
+            },
+        );
+    });
+    // SAFETY: every row was mapped, both halves of it.
+    unsafe { place.finish(shape) }
+}
