@@ -4,7 +4,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor, TensorPrimitive, backend::Backend};
-use cubecl_kernels::cross_entropy::{LossTerms, ShardStatistics, cross_entropy};
+use cubecl_kernels::cross_entropy::{Statistics, cross_entropy};
 
 use super::checked;
 use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp, unwrap_or_unwind};
@@ -97,9 +97,9 @@ pub fn vocab_parallel_cross_entropy<B: CollectiveBackend>(
 }
 
 /// The statistics of the whole vocabulary.
-fn combine<B: CollectiveBackend>(local: ShardStatistics<B>, group: &ProcessGroup) -> LossTerms<B> {
+fn combine<B: CollectiveBackend>(local: Statistics<B>, group: &ProcessGroup) -> Statistics<B> {
     if group.size() == 1 {
-        return local.terms();
+        return local;
     }
     let maximum = all_reduce(local.maximum.clone().unsqueeze_dim(1), ReduceOp::Max, group).squeeze_dim::<1>(1);
     // 0 on a rank of padding alone, whose own maximum is −∞.
@@ -107,7 +107,7 @@ fn combine<B: CollectiveBackend>(local: ShardStatistics<B>, group: &ProcessGroup
     // [tokens, 2]: the sum of exponentials and the target's logit travel together.
     let both = all_reduce(Tensor::stack::<2>(vec![sum, local.target], 1), ReduceOp::Sum, group);
     let [sum, target] = [0, 1].map(|column| both.clone().narrow(1, column, 1).squeeze_dim::<1>(1));
-    ShardStatistics { maximum, sum, target }.terms()
+    Statistics { maximum, sum, target }
 }
 
 /// As [`vocab_parallel_cross_entropy`], made of burn's operations, which differentiates them.

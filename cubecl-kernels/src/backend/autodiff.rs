@@ -7,7 +7,7 @@ use burn::tensor::{Int, Tensor};
 use super::KernelBackend;
 use crate::bias_dropout_add;
 use crate::bias_gelu;
-use crate::cross_entropy::{self, LossTerms, ShardStatistics};
+use crate::cross_entropy::{self, Statistics};
 use crate::flash_attention::{self, AttentionOptions, PackedHeads};
 use crate::norm::{self, Addends, NormParameters};
 use crate::softmax::{self, SoftmaxMask};
@@ -54,7 +54,7 @@ impl<B: KernelBackend, C: CheckpointStrategy> KernelBackend for Autodiff<B, C> {
         logits: Tensor<Self, 2>,
         targets: Tensor<Self, 1, Int>,
         valid: usize,
-        combine: impl FnOnce(ShardStatistics<Self>) -> LossTerms<Self>,
+        combine: impl FnOnce(Statistics<Self>) -> Statistics<Self>,
     ) -> Tensor<Self, 1> {
         cross_entropy::autodiff::cross_entropy(logits, targets, valid, combine)
     }

@@ -7,7 +7,7 @@ use super::KernelBackend;
 use crate::adamw::{self, AdamWBuffers, AdamWStep};
 use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
-use crate::cross_entropy::{self, ShardStatistics};
+use crate::cross_entropy::{self, Statistics};
 use crate::l2_norm;
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
 use crate::softmax::{self, SoftmaxMask};
@@ -91,7 +91,7 @@ impl KernelBackend for Flex {
         logits: Tensor<Self, 2>,
         targets: Tensor<Self, 1, Int>,
         valid: usize,
-    ) -> ShardStatistics<Self> {
+    ) -> Statistics<Self> {
         cross_entropy::flex::statistics(logits, targets, valid)
     }
 
@@ -99,10 +99,10 @@ impl KernelBackend for Flex {
         logits: Tensor<Self, 2>,
         targets: Tensor<Self, 1, Int>,
         valid: usize,
-        log_sum_exp: Tensor<Self, 1>,
+        whole: Statistics<Self>,
         gradient: Tensor<Self, 1>,
     ) -> Tensor<Self, 2> {
-        cross_entropy::flex::backward(logits, targets, valid, log_sum_exp, gradient)
+        cross_entropy::flex::backward(logits, targets, valid, whole, gradient)
     }
 
     fn adamw(

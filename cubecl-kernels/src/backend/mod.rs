@@ -18,7 +18,7 @@ use burn::tensor::{DType, Int, Tensor, backend::Backend};
 use crate::adamw::{self, AdamWBuffers, AdamWStep};
 use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
-use crate::cross_entropy::{self, LossTerms, ShardStatistics};
+use crate::cross_entropy::{self, Statistics};
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads, unpack};
 use crate::l2_norm;
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
@@ -180,10 +180,9 @@ pub trait KernelBackend: Backend {
         logits: Tensor<Self, 2>,
         targets: Tensor<Self, 1, Int>,
         valid: usize,
-        combine: impl FnOnce(ShardStatistics<Self>) -> LossTerms<Self>,
+        combine: impl FnOnce(Statistics<Self>) -> Statistics<Self>,
     ) -> Tensor<Self, 1> {
-        let LossTerms { log_sum_exp, target } = combine(Self::cross_entropy_statistics(logits, targets, valid));
-        log_sum_exp - target
+        combine(Self::cross_entropy_statistics(logits, targets, valid)).losses()
     }
 
     /// Each row's statistics.
@@ -191,19 +190,20 @@ pub trait KernelBackend: Backend {
         logits: Tensor<Self, 2>,
         targets: Tensor<Self, 1, Int>,
         valid: usize,
-    ) -> ShardStatistics<Self> {
+    ) -> Statistics<Self> {
         cross_entropy::reference::statistics(logits, targets, valid)
     }
 
-    /// The gradient of the logits for those of the losses; written over the logits where nobody else holds them.
+    /// The gradient of the logits for those of the losses and the statistics of all shards; written over the logits where
+    /// nobody else holds them.
     fn cross_entropy_backward(
         logits: Tensor<Self, 2>,
         targets: Tensor<Self, 1, Int>,
         valid: usize,
-        log_sum_exp: Tensor<Self, 1>,
+        whole: Statistics<Self>,
         gradient: Tensor<Self, 1>,
     ) -> Tensor<Self, 2> {
-        cross_entropy::reference::backward(logits, targets, valid, log_sum_exp, gradient)
+        cross_entropy::reference::backward(logits, targets, valid, whole, gradient)
     }
 
     /// See [`adamw()`](adamw::adamw).

@@ -4,7 +4,7 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::{Int, Tensor};
 
-use super::{LossTerms, ShardStatistics};
+use super::Statistics;
 use crate::KernelBackend;
 use crate::tape::{inner, primitive, record};
 
@@ -12,19 +12,22 @@ pub(crate) fn cross_entropy<B: KernelBackend, C: CheckpointStrategy>(
     logits: Tensor<Autodiff<B, C>, 2>,
     targets: Tensor<Autodiff<B, C>, 1, Int>,
     valid: usize,
-    combine: impl FnOnce(ShardStatistics<Autodiff<B, C>>) -> LossTerms<Autodiff<B, C>>,
+    combine: impl FnOnce(Statistics<Autodiff<B, C>>) -> Statistics<Autodiff<B, C>>,
 ) -> Tensor<Autodiff<B, C>, 1> {
     let (x, targets) = (inner(&logits), targets.inner());
-    let ShardStatistics { maximum, sum, target } = B::cross_entropy_statistics(x.clone(), targets.clone(), valid);
-    let terms = combine(ShardStatistics {
+    let Statistics { maximum, sum, target } = B::cross_entropy_statistics(x.clone(), targets.clone(), valid);
+    let whole = combine(Statistics {
         maximum: Tensor::from_inner(maximum),
         sum: Tensor::from_inner(sum),
         target: Tensor::from_inner(target),
     });
-    let (log_sum_exp, target) = (terms.log_sum_exp.inner(), terms.target.inner());
-    let loss = log_sum_exp.clone() - target;
-    record([primitive(logits)], loss, move |gradient, _| {
-        let gradient = B::cross_entropy_backward(x, targets, valid, log_sum_exp, gradient);
+    let whole = Statistics {
+        maximum: whole.maximum.inner(),
+        sum: whole.sum.inner(),
+        target: whole.target.inner(),
+    };
+    record([primitive(logits)], whole.losses(), move |gradient, _| {
+        let gradient = B::cross_entropy_backward(x, targets, valid, whole, gradient);
         [Some(primitive(gradient))]
     })
 }

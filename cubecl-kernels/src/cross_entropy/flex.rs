@@ -3,7 +3,7 @@
 use burn::tensor::{Element, Int, Tensor};
 use burn_flex::Flex;
 
-use super::ShardStatistics;
+use super::Statistics;
 use crate::flex::blocks::{Rows, each_row, in_blocks};
 use crate::flex::lanes::{map, maximum, sums};
 use crate::flex::math::{Real, vectorised};
@@ -12,7 +12,7 @@ use crate::flex::tensor::{Place, flat, tensor};
 use crate::precision::narrow;
 
 /// Returns each row's statistics.
-pub fn statistics(logits: Tensor<Flex, 2>, targets: Tensor<Flex, 1, Int>, valid: usize) -> ShardStatistics<Flex> {
+pub fn statistics(logits: Tensor<Flex, 2>, targets: Tensor<Flex, 1, Int>, valid: usize) -> Statistics<Flex> {
     with_number!(logits.dtype(), T => statistics_in::<T>(logits, targets, valid))
 }
 
@@ -21,17 +21,13 @@ pub fn backward(
     logits: Tensor<Flex, 2>,
     targets: Tensor<Flex, 1, Int>,
     valid: usize,
-    log_sum_exp: Tensor<Flex, 1>,
+    whole: Statistics<Flex>,
     gradient: Tensor<Flex, 1>,
 ) -> Tensor<Flex, 2> {
-    with_number!(logits.dtype(), T => backward_in::<T>(logits, targets, valid, [log_sum_exp, gradient]))
+    with_number!(logits.dtype(), T => backward_in::<T>(logits, targets, valid, [whole.maximum, whole.sum, gradient]))
 }
 
-fn statistics_in<T: Number>(
-    logits: Tensor<Flex, 2>,
-    targets: Tensor<Flex, 1, Int>,
-    valid: usize,
-) -> ShardStatistics<Flex> {
+fn statistics_in<T: Number>(logits: Tensor<Flex, 2>, targets: Tensor<Flex, 1, Int>, valid: usize) -> Statistics<Flex> {
     let shape @ [rows, columns] = logits.dims();
     let (logits, targets) = (flat(logits), local(targets, valid));
     let logits = logits.storage::<T>();
@@ -62,7 +58,7 @@ fn statistics_in<T: Number>(
         );
     });
     let [maximum, sum, target] = [maxima, totals, at_target].map(|values| tensor::<T::Real, 1>(values, [rows]));
-    ShardStatistics { maximum, sum, target }
+    Statistics { maximum, sum, target }
 }
 
 /// The largest logit, and the sum of the exponentials below it.
@@ -85,12 +81,12 @@ fn backward_in<T: Number>(
     logits: Tensor<Flex, 2>,
     targets: Tensor<Flex, 1, Int>,
     valid: usize,
-    of_rows: [Tensor<Flex, 1>; 2],
+    of_rows: [Tensor<Flex, 1>; 3],
 ) -> Tensor<Flex, 2> {
     let shape @ [_, columns] = logits.dims();
     let targets = local(targets, valid);
     let of_rows = of_rows.map(|values| flat(narrow(values, T::Real::dtype())));
-    let [log_sum_exp, gradient] = [&of_rows[0], &of_rows[1]].map(|values| values.storage::<T::Real>());
+    let [maximum, sum, gradient] = of_rows.each_ref().map(|values| values.storage::<T::Real>());
     let mut place = Place::<T>::over(logits);
     in_blocks(shape, place.rows(columns), |range, rows| {
         vectorised(
@@ -102,7 +98,8 @@ fn backward_in<T: Number>(
                     rows,
                     #[inline(always)]
                     |row, logits| {
-                        let (log_sum_exp, gradient) = (log_sum_exp[row], gradient[row]);
+                        let (maximum, gradient) = (maximum[row], gradient[row]);
+                        let factor = gradient / sum[row];
                         let (logits, padding) = logits.values.split(valid);
                         padding.fill(T::zeroed());
                         T::through(
@@ -115,10 +112,10 @@ fn backward_in<T: Number>(
                                     logits,
                                     [],
                                     #[inline(always)]
-                                    |logit, []| (logit - log_sum_exp).exp() * gradient,
+                                    |logit, []| (logit - maximum).exp() * factor,
                                 );
                                 if let Some((target, logit)) = target {
-                                    result[target] = ((logit - log_sum_exp).exp() - T::Real::ONE) * gradient;
+                                    result[target] = (logit - maximum).exp() * factor - gradient;
                                 }
                             },
                         );

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-/// What one shard knows of each row.
+/// What one shard, or all of them together, knows of each row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statistics {
     /// The largest logit; −∞ where the shard has no valid column.
@@ -45,13 +45,13 @@ impl Shard<'_> {
         }
     }
 
-    /// Returns the logits' gradient for that of the rows' losses.
-    pub fn backward(&self, targets: &[i64], log_sum_exp: &[f64], gradient: &[f64]) -> Vec<f64> {
+    /// Returns the logits' gradient for that of the rows' losses and the statistics of all shards.
+    pub fn backward(&self, targets: &[i64], whole: &Statistics, gradient: &[f64]) -> Vec<f64> {
         let mut result = vec![0.0; self.logits.len()];
         for (row, &target) in targets.iter().enumerate() {
             for (column, x) in self.row(row).iter().enumerate() {
                 let one_hot = if column as i64 == target { 1.0 } else { 0.0 };
-                let share = (x - log_sum_exp[row]).exp();
+                let share = (x - whole.maximum[row]).exp() / whole.sum[row];
                 result[row * self.columns + column] = (share - one_hot) * gradient[row];
             }
         }
@@ -65,22 +65,34 @@ impl Shard<'_> {
     }
 }
 
-/// Returns each row's `log Σ exp(x)` over all shards, and its target's logit.
-pub fn combine(shards: &[Statistics]) -> [Vec<f64>; 2] {
-    let rows = shards.first().map_or(0, |shard| shard.maximum.len());
-    let log_sum_exp = |row: usize| {
-        let maximum = shards
-            .iter()
-            .map(|shard| shard.maximum[row])
-            .fold(f64::NEG_INFINITY, f64::max);
+impl Statistics {
+    /// Each row's loss, where these are the statistics of all shards.
+    pub fn losses(&self) -> Vec<f64> {
+        let rows = 0..self.sum.len();
+        rows.map(|row| self.sum[row].ln() - (self.target[row] - self.maximum[row]))
+            .collect()
+    }
+}
+
+/// Returns the statistics of all shards together.
+pub fn combine(shards: &[Statistics]) -> Statistics {
+    let rows = 0..shards.first().map_or(0, |shard| shard.maximum.len());
+    let maximum = |row: usize| {
+        let maxima = shards.iter().map(|shard| shard.maximum[row]);
+        maxima.fold(f64::NEG_INFINITY, f64::max)
+    };
+    let sum = |row: usize| {
         let present = shards.iter().filter(|shard| shard.sum[row] > 0.0);
-        let sum: f64 = present
-            .map(|shard| shard.sum[row] * (shard.maximum[row] - maximum).exp())
-            .sum();
-        sum.ln() + maximum
+        present
+            .map(|shard| shard.sum[row] * (shard.maximum[row] - maximum(row)).exp())
+            .sum()
     };
     let target = |row: usize| shards.iter().map(|shard| shard.target[row]).sum();
-    [(0..rows).map(log_sum_exp).collect(), (0..rows).map(target).collect()]
+    Statistics {
+        maximum: rows.clone().map(maximum).collect(),
+        sum: rows.clone().map(sum).collect(),
+        target: rows.map(target).collect(),
+    }
 }
 
 fn target_of(row: &[f64], target: i64) -> f64 {

@@ -1,8 +1,9 @@
 //! Cross-entropy over a shard of the vocabulary, ready for a loss whose vocabulary is shared out over ranks.
 //!
 //! One pass over the logits gives each row's maximum, its sum of exponentials and the target's logit; the caller
-//! combines them over the ranks ([`LossTerms`]), and the backward pass writes `(softmax − onehot) · gradient` over the
-//! logits in one more pass.
+//! combines them over the ranks, and the backward pass writes `(softmax − onehot) · gradient` over the logits in one more
+//! pass. The maximum is kept beside the sum, and never added to its logarithm: of logits around 1e4, that would lose the
+//! loss's last four digits in f32.
 
 pub(crate) mod autodiff;
 pub(crate) mod flex;
@@ -14,9 +15,9 @@ use burn::tensor::{Int, Tensor, backend::Backend};
 use crate::KernelBackend;
 use crate::error::{Check, KernelError};
 
-/// What one shard knows of each row, `[rows]` each, in the type that is computed in.
+/// What one shard, or all of them together, knows of each row, `[rows]` each, in the type that is computed in.
 #[derive(Clone, Debug)]
-pub struct ShardStatistics<B: Backend> {
+pub struct Statistics<B: Backend> {
     /// The largest logit; −∞ where the shard has no valid column.
     pub maximum: Tensor<B, 1>,
     /// `Σ exp(x − maximum)` over the valid columns; 0 where there is none.
@@ -25,29 +26,17 @@ pub struct ShardStatistics<B: Backend> {
     pub target: Tensor<B, 1>,
 }
 
-/// What the whole vocabulary gives for each row, `[rows]` each; the loss is `log_sum_exp − target`.
-#[derive(Clone, Debug)]
-pub struct LossTerms<B: Backend> {
-    /// `log Σ exp(x)` over all shards.
-    pub log_sum_exp: Tensor<B, 1>,
-    /// The target's logit.
-    pub target: Tensor<B, 1>,
-}
-
-impl<B: Backend> ShardStatistics<B> {
-    /// The terms of a vocabulary that is this shard alone.
-    pub fn terms(self) -> LossTerms<B> {
-        LossTerms {
-            log_sum_exp: self.sum.log() + self.maximum,
-            target: self.target,
-        }
+impl<B: Backend> Statistics<B> {
+    /// The losses, `[rows]`, where these are the statistics of all shards.
+    pub fn losses(&self) -> Tensor<B, 1> {
+        self.sum.clone().log() - (self.target.clone() - self.maximum.clone())
     }
 }
 
 /// Computes each row's cross-entropy, `log Σ_v exp(x_v) − x_target`.
 ///
-/// `combine` makes one rank's statistics those of all ranks; it is not differentiated, and the backward pass needs
-/// nothing from other ranks. [`ShardStatistics::terms`] is that of a single rank.
+/// `combine` makes this shard's statistics those of all shards; it is not differentiated, and the backward pass needs
+/// nothing from other ranks. The identity is that of a vocabulary in one shard.
 ///
 /// # Shapes
 /// - `logits`: `[rows, columns]`; the columns from `valid` on are padding, count for nothing and get a gradient of zero
@@ -63,7 +52,7 @@ pub fn cross_entropy<B: KernelBackend>(
     logits: Tensor<B, 2>,
     targets: Tensor<B, 1, Int>,
     valid: usize,
-    combine: impl FnOnce(ShardStatistics<B>) -> LossTerms<B>,
+    combine: impl FnOnce(Statistics<B>) -> Statistics<B>,
 ) -> Result<Tensor<B, 1>, KernelError> {
     let check = Check("cross_entropy");
     check.float("the logits", logits.dtype())?;

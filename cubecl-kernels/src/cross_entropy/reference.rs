@@ -2,16 +2,16 @@
 
 use burn::tensor::{Bool, Int, Tensor, backend::Backend};
 
-use super::ShardStatistics;
+use super::Statistics;
 use crate::precision::{narrow, widen};
 
 /// Returns each row's statistics.
-pub fn statistics<B: Backend>(logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>, valid: usize) -> ShardStatistics<B> {
+pub fn statistics<B: Backend>(logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>, valid: usize) -> Statistics<B> {
     let rows = logits.dims()[0];
     let device = logits.device();
     if valid == 0 {
         let zeros = widen(Tensor::<B, 1>::zeros([rows], (&device, logits.dtype())));
-        return ShardStatistics {
+        return Statistics {
             maximum: zeros.clone().add_scalar(f64::NEG_INFINITY),
             sum: zeros.clone(),
             target: zeros,
@@ -28,7 +28,7 @@ pub fn statistics<B: Backend>(logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>, 
     let maximum = maximum.mask_fill(sum.clone().equal_elem(0.0), f64::NEG_INFINITY);
     let (local, elsewhere) = localize(targets, valid);
     let target = logits.gather(1, local.unsqueeze_dim::<2>(1)).squeeze_dim::<1>(1);
-    ShardStatistics {
+    Statistics {
         maximum: maximum.squeeze_dim(1),
         sum: sum.squeeze_dim(1),
         target: target.mask_fill(elsewhere, 0.0),
@@ -40,7 +40,7 @@ pub fn backward<B: Backend>(
     logits: Tensor<B, 2>,
     targets: Tensor<B, 1, Int>,
     valid: usize,
-    log_sum_exp: Tensor<B, 1>,
+    whole: Statistics<B>,
     gradient: Tensor<B, 1>,
 ) -> Tensor<B, 2> {
     let ([_, columns], dtype) = (logits.dims(), logits.dtype());
@@ -59,7 +59,8 @@ pub fn backward<B: Backend>(
         .expand(dims)
         .equal(local.unsqueeze_dim::<2>(1).expand(dims));
     let is_target = is_target.bool_and(elsewhere.bool_not().unsqueeze_dim::<2>(1).expand(dims));
-    let share = (logits - log_sum_exp.unsqueeze_dim::<2>(1)).exp();
+    let Statistics { maximum, sum, .. } = whole;
+    let share = (logits - maximum.unsqueeze_dim::<2>(1)).exp() / sum.unsqueeze_dim::<2>(1);
     let one_hot = share.zeros_like().mask_fill(is_target, 1.0);
     let result = (share - one_hot) * gradient.unsqueeze_dim::<2>(1);
     narrow(result.mask_fill(padding, 0.0), dtype)

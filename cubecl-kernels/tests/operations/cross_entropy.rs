@@ -4,7 +4,7 @@ use anyhow::ensure;
 use burn::backend::Autodiff;
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::cross_entropy::{LossTerms, ShardStatistics, cross_entropy, host};
+use cubecl_kernels::cross_entropy::{Statistics, cross_entropy, host};
 use libtest_mimic::Trial;
 
 use crate::backends::{Claim, Setting, trials_of};
@@ -81,23 +81,21 @@ where
     )?;
 
     let leaf = leaf.require_grad();
-    let loss = cross_entropy(leaf.clone(), Tensor::from_inner(numbers), valid, ShardStatistics::terms)?;
-    let [log_sum_exp, target] = host::combine(&[statistics]);
-    let expected: Vec<f64> = log_sum_exp.iter().zip(&target).map(|(a, b)| a - b).collect();
+    let loss = cross_entropy(leaf.clone(), Tensor::from_inner(numbers), valid, |own| own)?;
     // Differences of numbers up to 10.
-    expect_close("loss", loss.clone(), &expected, 8.0, 10.0)?;
+    expect_close("loss", loss.clone(), &statistics.losses(), 8.0, 10.0)?;
     let gradients = backward(vec![[loss, in_computed_type(setting, &gradient)]]);
     let actual = leaf.grad(&gradients).expect("tracked");
     let gradient = in_computed_type::<Autodiff<B>>(setting, &gradient)
         .into_data()
         .iter::<f64>()
         .collect::<Vec<_>>();
-    let expected = shard.backward(&targets, &log_sum_exp, &gradient);
+    let expected = shard.backward(&targets, &statistics, &gradient);
     // The exponential's argument, a difference of numbers up to 20, has roundings of these.
     expect_rounded("gradient", actual, &expected, 32.0, 1.0)
 }
 
-fn expect_statistics<B: Backend>(actual: ShardStatistics<B>, expected: &host::Statistics) -> anyhow::Result<()> {
+fn expect_statistics<B: Backend>(actual: Statistics<B>, expected: &host::Statistics) -> anyhow::Result<()> {
     expect_close("maximum", actual.maximum, &expected.maximum, 0.0, 0.0)?;
     expect_close("target", actual.target, &expected.target, 0.0, 0.0)?;
     // The arguments of the exponentials are differences of up to 20, and there may be thousands of terms.
@@ -130,8 +128,7 @@ impl Claim for ShardsMakeTheWhole {
             columns: vocabulary,
             valid: vocabulary,
         };
-        let [log_sum_exp, target] = host::combine(&[all.statistics(&targets)]);
-        let expected: Vec<f64> = log_sum_exp.iter().zip(&target).map(|(a, b)| a - b).collect();
+        let total = all.statistics(&targets);
 
         let mut first = 0;
         let shards = SHARDS.map(|[valid, columns]| {
@@ -146,7 +143,7 @@ impl Claim for ShardsMakeTheWhole {
             (logits, targets)
         });
         let here = inner_setting(setting);
-        let statistics: Vec<ShardStatistics<B>> = shards
+        let statistics: Vec<Statistics<B>> = shards
             .iter()
             .zip(SHARDS)
             .map(|((logits, targets), [valid, columns])| {
@@ -162,11 +159,11 @@ impl Claim for ShardsMakeTheWhole {
                 ranks[rank] = own;
                 combine(ranks)
             })?;
-            expect_close("loss", loss.clone(), &expected, 8.0, 10.0)?;
+            expect_close("loss", loss.clone(), &total.losses(), 8.0, 10.0)?;
             let gradients = backward(vec![[loss, in_computed_type(setting, &gradient)]]);
             let actual = leaf.grad(&gradients).expect("tracked");
             let shard = host::Shard { logits, columns, valid };
-            let expected = shard.backward(targets, &log_sum_exp, &gradient);
+            let expected = shard.backward(targets, &total, &gradient);
             expect_rounded(&format!("gradient of shard {rank}"), actual, &expected, 32.0, 1.0)?;
         }
         Ok(())
@@ -174,7 +171,7 @@ impl Claim for ShardsMakeTheWhole {
 }
 
 /// What the ranks of a group do: the largest maximum, and sums of what follows from it.
-fn combine<B: Backend>(ranks: Vec<ShardStatistics<B>>) -> LossTerms<B> {
+fn combine<B: Backend>(ranks: Vec<Statistics<B>>) -> Statistics<B> {
     let maxima = ranks.iter().map(|rank| rank.maximum.clone());
     let maximum = maxima.reduce(|a, b| a.max_pair(b)).expect("there is a rank");
     let terms = ranks.into_iter().map(|rank| {
@@ -182,15 +179,12 @@ fn combine<B: Backend>(ranks: Vec<ShardStatistics<B>>) -> LossTerms<B> {
         (sum, rank.target)
     });
     let (sum, target) = terms.reduce(|a, b| (a.0 + b.0, a.1 + b.1)).expect("there is a rank");
-    LossTerms {
-        log_sum_exp: sum.log() + maximum,
-        target,
-    }
+    Statistics { maximum, sum, target }
 }
 
-fn from_inner<B: Backend>(statistics: &ShardStatistics<B>) -> ShardStatistics<Autodiff<B>> {
-    let ShardStatistics { maximum, sum, target } = statistics.clone();
-    ShardStatistics {
+fn from_inner<B: Backend>(statistics: &Statistics<B>) -> Statistics<Autodiff<B>> {
+    let Statistics { maximum, sum, target } = statistics.clone();
+    Statistics {
         maximum: Tensor::from_inner(maximum),
         sum: Tensor::from_inner(sum),
         target: Tensor::from_inner(target),
@@ -233,22 +227,14 @@ impl Claim for StandsExtremeLogits {
         let shard = host::Shard { logits, ..shard };
         let leaf = setting.tensor(logits, [3, COLUMNS]).require_grad();
         let numbers = Tensor::from_inner(integers::<B>(&here, targets));
-        let loss = cross_entropy(leaf.clone(), numbers, COLUMNS, ShardStatistics::terms)?;
-        let [log_sum_exp, target] = host::combine(&[shard.statistics(targets)]);
-        // What is added to a large number is lost in the type that is computed in.
-        let log_sum_exp: Vec<f64> = in_computed_type::<B>(&here, &log_sum_exp)
-            .into_data()
-            .iter::<f64>()
-            .collect();
-        let expected: Vec<f64> = log_sum_exp.iter().zip(&target).map(|(a, b)| a - b).collect();
-        expect_close("loss", loss.clone(), &expected, 8.0, 4.0)?;
+        let loss = cross_entropy(leaf.clone(), numbers, COLUMNS, |own| own)?;
+        let statistics = shard.statistics(targets);
+        expect_close("loss", loss.clone(), &statistics.losses(), 8.0, 4.0)?;
         let gradient = [1.0, -2.0, 0.5];
         let gradients = backward(vec![[loss, in_computed_type(setting, &gradient)]]);
         let actual = leaf.grad(&gradients).expect("tracked");
-        let expected = shard.backward(targets, &log_sum_exp, &gradient);
-        // The logarithm's last digit is that of the last row's shares: its size is that of the logits.
-        let roundings = if setting.dtype == DType::F16 { 6e4 } else { 32.0 };
-        expect_rounded("gradient", actual, &expected, roundings, 1.0)
+        let expected = shard.backward(targets, &statistics, &gradient);
+        expect_rounded("gradient", actual, &expected, 32.0, 1.0)
     }
 }
 
@@ -268,15 +254,22 @@ impl Claim for LeavesLogitsThatOthersHold {
         for layout in [Layout::Contiguous, Layout::Part, Layout::Transposed] {
             let logits: Tensor<B, 2> = matrix(&here, &numbers, [4, 10], layout);
             let held = logits.clone();
-            let log_sum_exp = in_computed_type::<B>(&here, &[3.0; 4]);
+            let whole = host::Statistics {
+                maximum: vec![2.5; 4],
+                sum: vec![9.0; 4],
+                target: vec![0.0; 4],
+            };
+            let [maximum, sum, target] =
+                [&whole.maximum, &whole.sum, &whole.target].map(|values| in_computed_type::<B>(&here, values));
+            let statistics = Statistics { maximum, sum, target };
             let gradient = in_computed_type::<B>(&here, &[1.0; 4]);
-            let result = B::cross_entropy_backward(logits, integers(&here, &[1; 4]), 10, log_sum_exp, gradient);
+            let result = B::cross_entropy_backward(logits, integers(&here, &[1; 4]), 10, statistics, gradient);
             let shard = host::Shard {
                 logits: &numbers,
                 columns: 10,
                 valid: 10,
             };
-            let expected = shard.backward(&[1; 4], &[3.0; 4], &[1.0; 4]);
+            let expected = shard.backward(&[1; 4], &whole, &[1.0; 4]);
             expect_rounded("gradient", result, &expected, 32.0, 1.0)?;
             let after: Vec<f64> = held.into_data().iter::<f64>().collect();
             ensure!(after == numbers, "{layout:?}: logits that are held were written over");
@@ -295,12 +288,9 @@ fn gradients_match_differences() -> anyhow::Result<()> {
             valid: 8,
         }
     }
-    let losses = |logits: &[f64]| {
-        let [log_sum_exp, target] = host::combine(&[shard(logits).statistics(&targets)]);
-        dot(&log_sum_exp, &gradient) - dot(&target, &gradient)
-    };
-    let [log_sum_exp, _] = host::combine(&[shard(&logits).statistics(&targets)]);
-    let actual = shard(&logits).backward(&targets, &log_sum_exp, &gradient);
+    let losses = |logits: &[f64]| dot(&shard(logits).statistics(&targets).losses(), &gradient);
+    let statistics = shard(&logits).statistics(&targets);
+    let actual = shard(&logits).backward(&targets, &statistics, &gradient);
     expect_differences("gradient", &actual, &differences(losses, &logits))
 }
 

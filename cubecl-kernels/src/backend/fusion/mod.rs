@@ -15,7 +15,7 @@ use self::parts::{NormShape, addend_primitives, next_addends, norm_primitives, s
 use super::KernelBackend;
 use crate::adamw::{AdamWBuffers, AdamWStep};
 use crate::bias_gelu::BiasGeluGradients;
-use crate::cross_entropy::ShardStatistics;
+use crate::cross_entropy::Statistics;
 use crate::flash_attention::{AttentionForward, AttentionOptions, PackedHeads};
 use crate::norm::{AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
 use crate::precision::compute_type;
@@ -343,7 +343,7 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         logits: Tensor<Self, 2>,
         targets: Tensor<Self, 1, Int>,
         valid: usize,
-    ) -> ShardStatistics<Self> {
+    ) -> Statistics<Self> {
         let (rows, dtype) = (logits.dims()[0], compute_type(logits.dtype()));
         let mut outputs = Custom::<B>::new("cross_entropy_statistics")
             .with_owned(logits)
@@ -358,7 +358,7 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
                     .map(primitive)
                     .to_vec()
             });
-        ShardStatistics {
+        Statistics {
             maximum: outputs.next(),
             sum: outputs.next(),
             target: outputs.next(),
@@ -369,25 +369,28 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         logits: Tensor<Self, 2>,
         targets: Tensor<Self, 1, Int>,
         valid: usize,
-        log_sum_exp: Tensor<Self, 1>,
+        whole: Statistics<Self>,
         gradient: Tensor<Self, 1>,
     ) -> Tensor<Self, 2> {
         let (dims, dtype) = (logits.dims(), logits.dtype());
         let mut outputs = Custom::<B>::new("cross_entropy_backward")
             .with_owned(logits)
             .with_int(&targets)
-            .with_owned(log_sum_exp)
+            .with_owned(whole.maximum)
+            .with_owned(whole.sum)
+            .with_owned(whole.target)
             .with_owned(gradient)
             .output(dims, dtype)
             .register(move |inputs| {
                 let (logits, targets) = (inputs.next(), inputs.next_int());
-                let (log_sum_exp, gradient) = (inputs.next(), inputs.next());
+                let whole = Statistics {
+                    maximum: inputs.next(),
+                    sum: inputs.next(),
+                    target: inputs.next(),
+                };
+                let gradient = inputs.next();
                 vec![primitive(B::cross_entropy_backward(
-                    logits,
-                    targets,
-                    valid,
-                    log_sum_exp,
-                    gradient,
+                    logits, targets, valid, whole, gradient,
                 ))]
             });
         outputs.next()
