@@ -135,7 +135,7 @@ pub(crate) fn add_up<'a, R: Real>(sums: impl IntoIterator<Item = &'a [R]>, colum
             || {
                 accumulate(
                     &mut total,
-                    [&sums],
+                    [sums],
                     #[inline(always)]
                     |[sum]| sum,
                 )

@@ -3,6 +3,9 @@
 //! Sums go into a fixed number of lanes, which are then added pairwise: as fast as vectors are, more exact than one
 //! after the other, and the same for vectors of any width.
 
+// Loops over one index of several slices are what the compiler makes vectors of.
+#![allow(clippy::needless_range_loop)]
+
 use std::mem::MaybeUninit;
 
 use super::math::Real;

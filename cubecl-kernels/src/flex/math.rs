@@ -97,6 +97,8 @@ macro_rules! real {
 
             /// `e^x = 2^n e^r` with `n` the integer nearest to `x / ln 2`, and `r = x − n ln 2` taken in two steps, the
             /// first of them exact; `e^r` by its series.
+            // The first constant of f32 is exact, in more digits than clippy would write.
+            #[allow(clippy::excessive_precision)]
             #[inline(always)]
             fn exp(self) -> Self {
                 const FRACTION_BITS: u32 = $float::MANTISSA_DIGITS - 1;
