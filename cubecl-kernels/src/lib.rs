@@ -15,6 +15,8 @@ pub mod bias_gelu;
 pub mod cross_entropy;
 mod error;
 pub mod flash_attention;
+#[cfg(feature = "cubecl")]
+mod grid;
 mod kernels;
 pub mod l2_norm;
 pub mod norm;

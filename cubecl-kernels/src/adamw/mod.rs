@@ -1,6 +1,10 @@
 //! AdamW over flat buffers, in one pass: parameters, moments and gradients are read once and written once.
 
 pub mod host;
+#[cfg(feature = "cubecl")]
+mod kernel;
+#[cfg(feature = "cubecl")]
+pub(crate) mod launch;
 pub mod reference;
 
 use burn::tensor::{DType, Tensor, backend::Backend};

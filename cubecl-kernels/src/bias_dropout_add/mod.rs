@@ -1,6 +1,11 @@
 //! `residual + dropout(input + bias)`: the end of a transformer's sublayer, in one pass.
 
 pub(crate) mod autodiff;
+pub mod host;
+#[cfg(feature = "cubecl")]
+mod kernel;
+#[cfg(feature = "cubecl")]
+pub(crate) mod launch;
 pub mod reference;
 
 use burn::tensor::Tensor;

@@ -1,6 +1,10 @@
 //! The sum of squares over many buffers, for the norm of a model's gradients.
 
 pub mod host;
+#[cfg(feature = "cubecl")]
+mod kernel;
+#[cfg(feature = "cubecl")]
+pub(crate) mod launch;
 pub mod reference;
 
 use burn::tensor::Tensor;

@@ -5,6 +5,7 @@
 
 mod adamw;
 mod backends;
+mod bias_dropout_add;
 mod bias_gelu;
 mod compare;
 mod cross_entropy;
@@ -18,6 +19,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let trials = [
         adamw::trials(),
+        bias_dropout_add::trials(),
         bias_gelu::trials(),
         cross_entropy::trials(),
         l2_norm::trials(),
