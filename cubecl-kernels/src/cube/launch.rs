@@ -8,7 +8,7 @@ use cubecl::client::ComputeClient;
 use cubecl::features::Plane;
 use cubecl::prelude::*;
 
-use super::reduce::RowLayout;
+use super::reduce::{RowLayout, RowsLaunch};
 
 /// Whether the kernels run for tensors of a type on a device; else the references do.
 pub fn is_supported<R: CubeRuntime>(client: &ComputeClient<R>, dtype: DType) -> bool {
@@ -107,6 +107,11 @@ impl RowPlan {
             rows_per_cube,
             rows,
         }
+    }
+
+    /// The rows as an argument of a kernel.
+    pub fn rows_argument<R: CubeRuntime>(&self) -> RowsLaunch<R> {
+        RowsLaunch::new(self.rows, self.vectors)
     }
 
     /// The cubes for one turn each, or as many as the device takes: kernels go on to further rows.

@@ -5,6 +5,7 @@
 // Of what the macro `cube` makes of a function.
 #![allow(missing_docs)]
 
+pub mod columns;
 pub mod dropout;
 pub mod launch;
 pub mod reduce;

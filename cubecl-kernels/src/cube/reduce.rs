@@ -20,6 +20,34 @@ pub struct RowLayout {
     pub planes: usize,
 }
 
+/// The rows of a contiguous tensor, as kernels are given them.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub struct Rows {
+    /// Their number; there is one at least.
+    pub count: usize,
+    /// The vectors of each.
+    pub vectors: usize,
+}
+
+#[cube]
+impl Rows {
+    /// How often each cube takes up rows, so that all are worked on.
+    pub fn turns(&self) -> usize {
+        (self.count + rows_at_once() - 1) / rows_at_once()
+    }
+
+    /// The row of this unit in a turn; at or beyond the count where there is none.
+    pub fn of_turn(&self, turn: usize) -> usize {
+        turn * rows_at_once() + CUBE_POS * CUBE_DIM_Y as usize + UNIT_POS_Y as usize
+    }
+}
+
+/// The rows that all cubes work on in a turn.
+#[cube]
+fn rows_at_once() -> usize {
+    CUBE_COUNT * CUBE_DIM_Y as usize
+}
+
 /// Returns the sum over the units of a row, in each of them.
 #[cube]
 pub fn row_sum(value: f32, #[comptime] layout: RowLayout) -> f32 {
@@ -78,6 +106,17 @@ pub fn row_max(value: f32, #[comptime] layout: RowLayout) -> f32 {
             result = max(result, parts[plane]);
         }
         sync_cube();
+    }
+    result
+}
+
+/// Returns the sum of a vector's numbers.
+#[cube]
+pub fn vector_sum<N: Size>(vector: Vector<f32, N>) -> f32 {
+    let mut result = vector[0];
+    #[unroll]
+    for element in 1..N::value() {
+        result += vector[element];
     }
     result
 }

@@ -6,6 +6,7 @@
 mod backends;
 mod compare;
 mod norm;
+mod random;
 mod softmax;
 mod swiglu;
 
@@ -13,7 +14,7 @@ use libtest_mimic::Arguments;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials = [norm::trials(), softmax::trials(), swiglu::trials()]
+    let trials = [norm::trials(), random::trials(), softmax::trials(), swiglu::trials()]
         .into_iter()
         .flatten()
         .collect();
