@@ -13,10 +13,10 @@ mod backend;
 pub mod bias_dropout_add;
 pub mod bias_gelu;
 pub mod cross_entropy;
+#[cfg(feature = "cubecl")]
+pub mod cube;
 mod error;
 pub mod flash_attention;
-#[cfg(feature = "cubecl")]
-mod grid;
 mod kernels;
 pub mod l2_norm;
 pub mod norm;

@@ -6,7 +6,8 @@ use cubecl::prelude::*;
 
 use super::AdamWStep;
 use super::kernel::{self, NumbersLaunch};
-use crate::grid::{UNITS, address_type, cube_count, empty, has_kernels};
+use crate::cube::launch::{address_type, empty_beside};
+use crate::cube::walk::{UNITS, cube_count, has_kernels};
 
 /// Whether the kernels update parameters of this type by such gradients, into such a copy.
 pub(crate) fn has_kernel(parameter: DType, gradient: DType, copy: Option<DType>) -> bool {
@@ -23,13 +24,13 @@ pub(crate) fn step<R: CubeRuntime>(
     let (buffers, gradient) = (buffers.map(into_contiguous), into_contiguous(gradient));
     let count = gradient.meta.shape()[0];
     let is_ours = buffers.each_ref().map(|buffer| buffer.can_mut());
-    let copied = copy.map(|dtype| empty(&gradient, [count], dtype));
+    let copied = copy.map(|dtype| empty_beside(&gradient, &[count], dtype));
     if count == 0 {
         return (buffers, copied);
     }
     let outputs: [CubeTensor<R>; 3] = std::array::from_fn(|index| match is_ours[index] {
         true => buffers[index].clone(),
-        false => empty(&gradient, [count], DType::F32),
+        false => empty_beside(&gradient, &[count], DType::F32),
     });
     let [parameter, moment_1, moment_2] = &buffers;
     let (client, address_type) = (gradient.client.clone(), address_type(&[parameter, &gradient]));

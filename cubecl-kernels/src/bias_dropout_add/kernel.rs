@@ -2,21 +2,19 @@
 
 use cubecl::prelude::*;
 
-use crate::grid::{DropoutSite, factors, first_row, own_column, row_step};
+use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row};
+use crate::cube::walk::{first_row, own_column, row_step};
 
-/// Writes `residual + dropout(input + bias)`. Bias and places are read only where there are such.
+/// Writes `residual + dropout(input + bias)`.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn forward<F: Float, N: Size>(
     input: &Array<Vector<F, N>>,
-    bias: &Array<Vector<F, N>>,
+    bias: &ComptimeOption<Array<Vector<F, N>>>,
     residual: &Array<Vector<F, N>>,
-    places: &Array<u32>,
+    dropped: &ComptimeOption<DroppedRows>,
     output: &mut Array<Vector<F, N>>,
-    site: DropoutSite,
     rows: usize,
     vectors: usize,
-    #[comptime] has_bias: bool,
-    #[comptime] has_dropout: bool,
     #[define(F)] _dtype: StorageType,
 ) {
     let column = own_column();
@@ -24,15 +22,19 @@ pub(super) fn forward<F: Float, N: Size>(
         terminate!();
     }
     let mut own_bias = Vector::<f32, N>::new(f32::new(0.0));
-    if comptime!(has_bias) {
+    #[comptime]
+    if let ComptimeOption::Some(bias) = bias {
         own_bias = Vector::<f32, N>::cast_from(bias[column]);
     }
+    let size = N::value();
     let mut row = first_row();
     while row < rows {
         let at = row * vectors + column;
         let mut x = Vector::<f32, N>::cast_from(input[at]) + own_bias;
-        if comptime!(has_dropout) {
-            x *= factors::<N>(&site, places, row, column * N::value());
+        #[comptime]
+        if let ComptimeOption::Some(dropped) = dropped {
+            let place = dropout_row(dropped, row, 0u32);
+            x *= dropout_factors::<N>(&dropped.dropout, &place, (column * size) as u32);
         }
         output[at] = Vector::cast_from(x + Vector::<f32, N>::cast_from(residual[at]));
         row += row_step();
@@ -44,33 +46,37 @@ pub(super) fn forward<F: Float, N: Size>(
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn backward<F: Float, N: Size>(
     gradient: &Array<Vector<F, N>>,
-    places: &Array<u32>,
-    output: &mut Array<Vector<F, N>>,
-    partials: &mut Array<Vector<f32, N>>,
-    site: DropoutSite,
+    dropped: &ComptimeOption<DroppedRows>,
+    of_input: &mut ComptimeOption<Array<Vector<F, N>>>,
+    partials: &mut ComptimeOption<Array<Vector<f32, N>>>,
     rows: usize,
     vectors: usize,
-    #[comptime] has_bias: bool,
-    #[comptime] has_dropout: bool,
     #[define(F)] _dtype: StorageType,
 ) {
     let column = own_column();
     if column >= vectors {
         terminate!();
     }
+    let size = N::value();
     let mut sum = Vector::<f32, N>::new(f32::new(0.0));
     let mut row = first_row();
     while row < rows {
         let at = row * vectors + column;
         let mut x = Vector::<f32, N>::cast_from(gradient[at]);
-        if comptime!(has_dropout) {
-            x *= factors::<N>(&site, places, row, column * N::value());
-            output[at] = Vector::cast_from(x);
+        #[comptime]
+        if let ComptimeOption::Some(dropped) = dropped {
+            let place = dropout_row(dropped, row, 0u32);
+            x *= dropout_factors::<N>(&dropped.dropout, &place, (column * size) as u32);
+        }
+        #[comptime]
+        if let ComptimeOption::Some(of_input) = of_input {
+            of_input[at] = Vector::cast_from(x);
         }
         sum += x;
         row += row_step();
     }
-    if comptime!(has_bias) {
+    #[comptime]
+    if let ComptimeOption::Some(partials) = partials {
         partials[first_row() * vectors + column] = sum;
     }
 }

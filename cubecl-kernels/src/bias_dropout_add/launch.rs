@@ -2,10 +2,12 @@
 
 use burn::tensor::DType;
 use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
-use cubecl::prelude::*;
 
 use super::kernel;
-use crate::grid::{RowWalk, address_type, column_sum, dims, empty, site};
+use crate::cube::columns::sum_partials;
+use crate::cube::dropout::dropped_rows_argument;
+use crate::cube::launch::{address_type, empty_beside};
+use crate::cube::walk::{RowWalk, dims, zeros_beside};
 use crate::random::RowDropout;
 
 /// Returns the sum.
@@ -20,17 +22,14 @@ pub(crate) fn forward<R: CubeRuntime>(
         bias.map(into_contiguous),
     );
     let ([rows, columns], dtype) = (dims(&input), input.dtype);
-    let output = empty(&input, [rows, columns], dtype);
+    let output = empty_beside(&input, &[rows, columns], dtype);
     if rows * columns == 0 {
         return output;
     }
     let walk = RowWalk::new(&input, rows, columns);
     let (client, address_type) = (input.client.clone(), address_type(&[&input]));
-    let (numbers, places, length) = site(dropout, &input);
-    let has_bias = bias.is_some();
-    let bias = bias.unwrap_or_else(|| input.clone());
     // SAFETY: the kernel bounds rows and vectors by those of inputs and output; the bias has a row's, and the places are
-    // two numbers for each row. What there is not is not read.
+    // two numbers for each row.
     unsafe {
         kernel::forward::launch_unchecked::<R>(
             &client,
@@ -39,15 +38,12 @@ pub(crate) fn forward<R: CubeRuntime>(
             address_type,
             walk.vector_size,
             input.into_array_arg(),
-            bias.into_array_arg(),
+            bias.map(|bias| bias.into_array_arg()).into(),
             residual.into_array_arg(),
-            ArrayArg::from_raw_parts(places, length),
+            dropout.map(|dropout| dropped_rows_argument(&client, dropout)).into(),
             output.clone().into_array_arg(),
-            numbers,
             rows,
             walk.vectors,
-            has_bias,
-            dropout.is_some(),
             dtype.into(),
         );
     }
@@ -62,23 +58,18 @@ pub(crate) fn backward<R: CubeRuntime>(
 ) -> (CubeTensor<R>, Option<CubeTensor<R>>) {
     let gradient = into_contiguous(gradient);
     let ([rows, columns], dtype) = (dims(&gradient), gradient.dtype);
-    let has_dropout = dropout.is_some();
-    if columns == 0 {
-        let bias = has_bias.then(|| empty(&gradient, [columns], dtype));
+    if rows * columns == 0 {
+        let bias = has_bias.then(|| zeros_beside(&gradient, columns));
         return (gradient, bias);
     }
-    if !has_bias && (!has_dropout || rows == 0) {
+    if !has_bias && dropout.is_none() {
         return (gradient, None);
     }
-    let walk = RowWalk::new(&gradient, rows.max(1), columns);
+    let walk = RowWalk::new(&gradient, rows, columns);
     let client = gradient.client.clone();
-    // What is not written is a single vector.
-    let output_rows = if has_dropout { rows } else { 0 };
-    let output = empty(&gradient, [output_rows, columns], dtype);
-    let parts = if has_bias { walk.parts } else { 0 };
-    let partials = empty(&gradient, [parts, columns], DType::F32);
-    let (numbers, places, length) = site(dropout, &gradient);
-    let address_type = address_type(&[&gradient, &partials]);
+    let of_input = dropout.map(|_| empty_beside(&gradient, &[rows, columns], dtype));
+    let partials = has_bias.then(|| empty_beside(&gradient, &[walk.parts, columns], DType::F32));
+    let address_type = address_type(&[partials.as_ref().unwrap_or(&gradient), &gradient]);
     // SAFETY: the kernel bounds rows and vectors by those of the gradient; the output, where it is written, has as many,
     // the partial sums a row for each part, and the places are two numbers for each row.
     unsafe {
@@ -89,17 +80,14 @@ pub(crate) fn backward<R: CubeRuntime>(
             address_type,
             walk.vector_size,
             gradient.clone().into_array_arg(),
-            ArrayArg::from_raw_parts(places, length),
-            output.clone().into_array_arg(),
-            partials.clone().into_array_arg(),
-            numbers,
+            dropout.map(|dropout| dropped_rows_argument(&client, dropout)).into(),
+            of_input.clone().map(|output| output.into_array_arg()).into(),
+            partials.clone().map(|partials| partials.into_array_arg()).into(),
             rows,
             walk.vectors,
-            has_bias,
-            has_dropout,
             dtype.into(),
         );
     }
-    let bias = has_bias.then(|| column_sum(partials, parts, dtype));
-    (if has_dropout { output } else { gradient }, bias)
+    let bias = partials.map(|partials| sum_partials(partials, dtype));
+    (of_input.unwrap_or(gradient), bias)
 }

@@ -5,7 +5,7 @@
 
 use cubecl::prelude::*;
 
-use crate::grid::{first_row, own_column, row_step, sigmoid};
+use crate::cube::walk::{first_row, own_column, row_step, sigmoid};
 
 /// `2 √(2/π)`
 const SLOPE: f32 = 1.595_769_1;

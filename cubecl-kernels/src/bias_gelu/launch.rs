@@ -4,13 +4,15 @@ use burn::tensor::DType;
 use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
 
 use super::kernel;
-use crate::grid::{RowWalk, address_type, column_sum, dims, empty};
+use crate::cube::columns::sum_partials;
+use crate::cube::launch::{address_type, empty_beside};
+use crate::cube::walk::{RowWalk, dims, zeros_beside};
 
 /// Returns `gelu(input + bias)`.
 pub(crate) fn forward<R: CubeRuntime>(input: CubeTensor<R>, bias: CubeTensor<R>) -> CubeTensor<R> {
     let (input, bias) = (into_contiguous(input), into_contiguous(bias));
     let ([rows, columns], dtype) = (dims(&input), input.dtype);
-    let output = empty(&input, [rows, columns], dtype);
+    let output = empty_beside(&input, &[rows, columns], dtype);
     if rows * columns == 0 {
         return output;
     }
@@ -43,12 +45,12 @@ pub(crate) fn backward<R: CubeRuntime>(
 ) -> [CubeTensor<R>; 2] {
     let [input, bias, gradient] = [input, bias, gradient].map(into_contiguous);
     let ([rows, columns], dtype) = (dims(&input), input.dtype);
-    let output = empty(&input, [rows, columns], dtype);
-    if columns == 0 {
-        return [output, bias];
+    let output = empty_beside(&input, &[rows, columns], dtype);
+    if rows * columns == 0 {
+        return [output, zeros_beside(&input, columns)];
     }
-    let walk = RowWalk::new(&input, rows.max(1), columns);
-    let partials = empty(&input, [walk.parts, columns], DType::F32);
+    let walk = RowWalk::new(&input, rows, columns);
+    let partials = empty_beside(&input, &[walk.parts, columns], DType::F32);
     let client = input.client.clone();
     let address_type = address_type(&[&input, &partials]);
     // SAFETY: the kernel bounds rows and vectors by those of input, gradient and output; the bias has a row's, and the
@@ -70,5 +72,5 @@ pub(crate) fn backward<R: CubeRuntime>(
             dtype.into(),
         );
     }
-    [output, column_sum(partials, walk.parts, dtype)]
+    [output, sum_partials(partials, dtype)]
 }

@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use crate::grid::{first_row, own_column, row_step};
+use crate::cube::walk::{first_row, own_column, row_step};
 
 /// Writes each row's statistics; a cube for each row, of `units` units, a power of two.
 ///

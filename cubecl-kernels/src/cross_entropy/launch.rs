@@ -5,7 +5,8 @@ use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use super::kernel;
-use crate::grid::{RowWalk, UNITS, address_type, cube_count, dims, empty, has_kernels, vector_size};
+use crate::cube::launch::{address_type, empty_beside, vector_size};
+use crate::cube::walk::{RowWalk, UNITS, cube_count, dims, has_kernels};
 
 /// Whether the kernels read logits and targets of these types.
 pub(crate) fn has_kernel(logits: DType, targets: DType) -> bool {
@@ -20,11 +21,11 @@ pub(crate) fn statistics<R: CubeRuntime>(
 ) -> [CubeTensor<R>; 3] {
     let (logits, targets) = (into_contiguous(logits), into_contiguous(targets));
     let ([rows, columns], dtypes) = (dims(&logits), [logits.dtype.into(), targets.dtype.into()]);
-    let [maximum, sum, target] = [(); 3].map(|()| empty(&logits, [rows], DType::F32));
+    let [maximum, sum, target] = [(); 3].map(|()| empty_beside(&logits, &[rows], DType::F32));
     if rows == 0 {
         return [maximum, sum, target];
     }
-    let vector_size = vector_size(&logits, columns);
+    let vector_size = vector_size(&logits.client, logits.dtype, columns);
     let (client, address_type) = (logits.client.clone(), address_type(&[&logits]));
     // SAFETY: the kernel bounds rows by those of everything, and columns by the valid ones, which are in the logits.
     unsafe {
@@ -69,7 +70,7 @@ pub(crate) fn backward<R: CubeRuntime>(
     let (output, argument) = match is_ours {
         true => (logits.clone(), logits.as_tensor_alias(0).into_array_arg()),
         false => {
-            let output = empty(&logits, [rows, columns], logits.dtype);
+            let output = empty_beside(&logits, &[rows, columns], logits.dtype);
             (output.clone(), output.into_array_arg())
         }
     };

@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use crate::grid::cube_sum;
+use crate::cube::walk::cube_sum;
 
 /// Writes each cube's part of the sum of squares, from `offset` on. `elements` is `input` one by one, of which only what
 /// no vector holds is read.

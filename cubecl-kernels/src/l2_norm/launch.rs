@@ -5,7 +5,8 @@ use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use super::kernel;
-use crate::grid::{UNITS, address_type, empty};
+use crate::cube::launch::{address_type, empty_beside};
+use crate::cube::walk::UNITS;
 
 /// As many cubes read a buffer at most: the largest device is full, and few parts are left to add up.
 const CUBES: usize = 1024;
@@ -31,7 +32,8 @@ pub(crate) fn sum_of_squares<R: CubeRuntime>(buffers: Vec<CubeTensor<R>>) -> Cub
         })
         .collect();
     let parts: usize = plans.iter().map(|(_, _, cubes)| cubes).sum();
-    let partials = empty(first, [parts], DType::F32);
+    // A buffer of no bytes cannot be bound.
+    let partials = empty_beside(first, &[parts.max(1)], DType::F32);
     for (buffer, offset, cubes) in plans {
         if cubes == 0 {
             continue;
@@ -57,7 +59,7 @@ pub(crate) fn sum_of_squares<R: CubeRuntime>(buffers: Vec<CubeTensor<R>>) -> Cub
             );
         }
     }
-    let output = empty(first, [1], DType::F32);
+    let output = empty_beside(first, &[1], DType::F32);
     // SAFETY: the kernel bounds its index by the number of parts, and writes one element.
     unsafe {
         kernel::add_up::launch_unchecked::<R>(

@@ -3,6 +3,4 @@
 mod dropout;
 pub mod philox;
 
-#[cfg(feature = "cubecl")]
-pub(crate) use dropout::BLOCK_BITS;
 pub use dropout::{RowDropout, RowPlace};

@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use crate::grid::{first_row, own_column, row_step, sigmoid};
+use crate::cube::walk::{first_row, own_column, row_step, sigmoid};
 
 /// Writes `silu(gate) ∘ up`.
 #[cube(launch_unchecked, address_type = "dynamic")]

@@ -3,14 +3,15 @@
 use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
 
 use super::kernel;
-use crate::grid::{RowWalk, address_type, dims, empty};
+use crate::cube::launch::{address_type, empty_beside};
+use crate::cube::walk::{RowWalk, dims};
 
 /// Returns `silu(gate) ∘ up`.
 pub(crate) fn forward<R: CubeRuntime>(input: CubeTensor<R>) -> CubeTensor<R> {
     let input = into_contiguous(input);
     let ([rows, width], dtype) = (dims(&input), input.dtype);
     let columns = width / 2;
-    let output = empty(&input, [rows, columns], dtype);
+    let output = empty_beside(&input, &[rows, columns], dtype);
     if rows * columns == 0 {
         return output;
     }
@@ -39,7 +40,7 @@ pub(crate) fn backward<R: CubeRuntime>(input: CubeTensor<R>, gradient: CubeTenso
     let [input, gradient] = [input, gradient].map(into_contiguous);
     let ([rows, width], dtype) = (dims(&input), input.dtype);
     let columns = width / 2;
-    let output = empty(&input, [rows, width], dtype);
+    let output = empty_beside(&input, &[rows, width], dtype);
     if rows * columns == 0 {
         return output;
     }

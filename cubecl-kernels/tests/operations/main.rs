@@ -11,6 +11,10 @@ mod compare;
 mod cross_entropy;
 mod l2_norm;
 mod layouts;
+mod norm;
+mod nothing;
+mod random;
+mod softmax;
 mod swiglu;
 
 use libtest_mimic::Arguments;
@@ -23,6 +27,10 @@ fn main() {
         bias_gelu::trials(),
         cross_entropy::trials(),
         l2_norm::trials(),
+        norm::trials(),
+        nothing::trials(),
+        random::trials(),
+        softmax::trials(),
         swiglu::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
