@@ -1,9 +1,21 @@
 //! The operations on CubeCL's backends: CUDA, Vulkan and others.
 
+use burn::tensor::{DType, Int, Tensor};
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 
 use super::KernelBackend;
+use crate::adamw::{self, AdamWBuffers, AdamWStep};
+use crate::bias_dropout_add;
+use crate::bias_gelu::{self, BiasGeluGradients};
+use crate::cross_entropy::{self, ShardStatistics};
+use crate::cube::walk::has_kernels;
+use crate::l2_norm;
+use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::softmax::{self, SoftmaxMask};
+use crate::swiglu;
+use crate::tape::{float, primitive};
 
+/// Types that there are no kernels for run the references.
 impl<R, F, I, BT> KernelBackend for CubeBackend<R, F, I, BT>
 where
     R: CubeRuntime,
@@ -11,4 +23,173 @@ where
     I: IntElement,
     BT: BoolElement,
 {
+    fn bias_dropout_add(addends: Addends<Self>) -> Tensor<Self, 2> {
+        if !has_kernels(addends.input.dtype()) {
+            return bias_dropout_add::reference::forward(addends);
+        }
+        let inputs = [addends.input, addends.residual].map(primitive);
+        let bias = addends.bias.map(primitive);
+        float(bias_dropout_add::launch::forward(
+            inputs,
+            bias,
+            addends.dropout.as_ref(),
+        ))
+    }
+
+    fn bias_dropout_add_backward(gradient: Tensor<Self, 2>, addends: &AddRule) -> AddendGradients<Self> {
+        if !has_kernels(gradient.dtype()) {
+            return bias_dropout_add::reference::backward(gradient, addends);
+        }
+        let of_sum = primitive(gradient.clone());
+        let (input, bias) = bias_dropout_add::launch::backward(of_sum, addends.has_bias, addends.dropout.as_ref());
+        AddendGradients {
+            input: float(input),
+            bias: bias.map(float),
+            residual: gradient,
+        }
+    }
+
+    fn bias_gelu(input: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 2> {
+        if !has_kernels(input.dtype()) {
+            return bias_gelu::reference::forward(input, bias);
+        }
+        float(bias_gelu::launch::forward(primitive(input), primitive(bias)))
+    }
+
+    fn bias_gelu_backward(
+        input: Tensor<Self, 2>,
+        bias: Tensor<Self, 1>,
+        gradient: Tensor<Self, 2>,
+    ) -> BiasGeluGradients<Self> {
+        if !has_kernels(input.dtype()) {
+            return bias_gelu::reference::backward(input, bias, gradient);
+        }
+        let [input, bias] = bias_gelu::launch::backward(primitive(input), primitive(bias), primitive(gradient));
+        BiasGeluGradients {
+            input: float(input),
+            bias: float(bias),
+        }
+    }
+
+    fn swiglu(input: Tensor<Self, 2>) -> Tensor<Self, 2> {
+        if !has_kernels(input.dtype()) {
+            return swiglu::reference::forward(input);
+        }
+        float(swiglu::launch::forward(primitive(input)))
+    }
+
+    fn swiglu_backward(input: Tensor<Self, 2>, gradient: Tensor<Self, 2>) -> Tensor<Self, 2> {
+        if !has_kernels(input.dtype()) {
+            return swiglu::reference::backward(input, gradient);
+        }
+        float(swiglu::launch::backward(primitive(input), primitive(gradient)))
+    }
+
+    fn cross_entropy_statistics(
+        logits: Tensor<Self, 2>,
+        targets: Tensor<Self, 1, Int>,
+        valid: usize,
+    ) -> ShardStatistics<Self> {
+        if !cross_entropy::launch::has_kernel(logits.dtype(), targets.dtype()) {
+            return cross_entropy::reference::statistics(logits, targets, valid);
+        }
+        let statistics = cross_entropy::launch::statistics(primitive(logits), targets.into_primitive(), valid);
+        let [maximum, sum, target] = statistics.map(float);
+        ShardStatistics { maximum, sum, target }
+    }
+
+    fn cross_entropy_backward(
+        logits: Tensor<Self, 2>,
+        targets: Tensor<Self, 1, Int>,
+        valid: usize,
+        log_sum_exp: Tensor<Self, 1>,
+        gradient: Tensor<Self, 1>,
+    ) -> Tensor<Self, 2> {
+        if !cross_entropy::launch::has_kernel(logits.dtype(), targets.dtype()) {
+            return cross_entropy::reference::backward(logits, targets, valid, log_sum_exp, gradient);
+        }
+        let (logits, targets) = (primitive(logits), targets.into_primitive());
+        let [log_sum_exp, gradient] = [log_sum_exp, gradient].map(primitive);
+        float(cross_entropy::launch::backward(
+            logits,
+            targets,
+            valid,
+            log_sum_exp,
+            gradient,
+        ))
+    }
+
+    fn adamw(
+        buffers: AdamWBuffers<Self>,
+        gradient: Tensor<Self, 1>,
+        step: &AdamWStep,
+        copy: Option<DType>,
+    ) -> (AdamWBuffers<Self>, Option<Tensor<Self, 1>>) {
+        if !adamw::launch::has_kernel(buffers.parameter.dtype(), gradient.dtype(), copy) {
+            return adamw::reference::step(buffers, gradient, step, copy);
+        }
+        let buffers = [buffers.parameter, buffers.moment_1, buffers.moment_2].map(primitive);
+        let (buffers, copy) = adamw::launch::step(buffers, primitive(gradient), step, copy);
+        let [parameter, moment_1, moment_2] = buffers.map(float);
+        let buffers = AdamWBuffers {
+            parameter,
+            moment_1,
+            moment_2,
+        };
+        (buffers, copy.map(float))
+    }
+
+    fn sum_of_squares(buffers: Vec<Tensor<Self, 1>>) -> Tensor<Self, 1> {
+        if !has_kernels(buffers[0].dtype()) {
+            return l2_norm::reference::sum_of_squares(buffers);
+        }
+        float(l2_norm::launch::sum_of_squares(
+            buffers.into_iter().map(primitive).collect(),
+        ))
+    }
+
+    fn scaled_masked_softmax(scores: Tensor<Self, 4>, mask: SoftmaxMask<Self>, scale: f64) -> Tensor<Self, 4> {
+        softmax::launch::forward(scores, mask, scale)
+    }
+
+    fn scaled_masked_softmax_backward(
+        output: Tensor<Self, 4>,
+        gradient: Tensor<Self, 4>,
+        scale: f64,
+    ) -> Tensor<Self, 4> {
+        softmax::launch::backward(output, gradient, scale)
+    }
+
+    fn norm_forward(
+        input: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+    ) -> (Tensor<Self, 2>, NormStatistics<Self>) {
+        norm::launch::forward(input, parameters)
+    }
+
+    fn norm_backward(
+        input: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+        statistics: NormStatistics<Self>,
+        gradient: Tensor<Self, 2>,
+    ) -> NormGradients<Self> {
+        norm::launch::backward(input, parameters, statistics, gradient)
+    }
+
+    fn add_norm_forward(
+        addends: Addends<Self>,
+        parameters: &NormParameters<Self>,
+    ) -> ([Tensor<Self, 2>; 2], NormStatistics<Self>) {
+        norm::launch::add_forward(addends, parameters)
+    }
+
+    fn add_norm_backward(
+        hidden: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+        statistics: NormStatistics<Self>,
+        gradients: [Option<Tensor<Self, 2>>; 2],
+        addends: &AddRule,
+    ) -> (AddendGradients<Self>, NormGradients<Self>) {
+        norm::launch::add_backward(hidden, parameters, statistics, gradients, addends)
+    }
 }

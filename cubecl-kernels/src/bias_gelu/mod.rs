@@ -3,6 +3,10 @@
 pub(crate) mod autodiff;
 pub(crate) mod flex;
 pub mod host;
+#[cfg(feature = "cubecl")]
+mod kernel;
+#[cfg(feature = "cubecl")]
+pub(crate) mod launch;
 pub mod reference;
 
 use burn::tensor::{Tensor, backend::Backend};

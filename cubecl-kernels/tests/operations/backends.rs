@@ -100,7 +100,7 @@ fn type_name(dtype: DType) -> String {
 }
 
 /// Whether there is a Vulkan device that computes with the type; says so once where there is none.
-fn has_vulkan(dtype: DType) -> bool {
+pub fn has_vulkan(dtype: DType) -> bool {
     static HAS: OnceLock<[bool; 2]> = OnceLock::new();
     let [has_device, has_f16] = *HAS.get_or_init(|| {
         let probe = |dtype| {

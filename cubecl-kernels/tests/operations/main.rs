@@ -5,12 +5,15 @@
 
 mod adamw;
 mod backends;
+mod bias_dropout_add;
 mod bias_gelu;
 mod compare;
 mod cross_entropy;
 mod l2_norm;
 mod layouts;
 mod norm;
+mod nothing;
+mod random;
 mod softmax;
 mod swiglu;
 
@@ -20,10 +23,13 @@ fn main() {
     let arguments = Arguments::from_args();
     let trials = [
         adamw::trials(),
+        bias_dropout_add::trials(),
         bias_gelu::trials(),
         cross_entropy::trials(),
         l2_norm::trials(),
         norm::trials(),
+        nothing::trials(),
+        random::trials(),
         softmax::trials(),
         swiglu::trials(),
     ];

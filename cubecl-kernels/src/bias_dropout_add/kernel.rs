@@ -1,0 +1,82 @@
+//! The kernels of the sum.
+
+use cubecl::prelude::*;
+
+use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row};
+use crate::cube::walk::{first_row, own_column, row_step};
+
+/// Writes `residual + dropout(input + bias)`.
+#[cube(launch_unchecked, address_type = "dynamic")]
+pub(super) fn forward<F: Float, N: Size>(
+    input: &Array<Vector<F, N>>,
+    bias: &ComptimeOption<Array<Vector<F, N>>>,
+    residual: &Array<Vector<F, N>>,
+    dropped: &ComptimeOption<DroppedRows>,
+    output: &mut Array<Vector<F, N>>,
+    rows: usize,
+    vectors: usize,
+    #[define(F)] _dtype: StorageType,
+) {
+    let column = own_column();
+    if column >= vectors {
+        terminate!();
+    }
+    let mut own_bias = Vector::<f32, N>::new(f32::new(0.0));
+    #[comptime]
+    if let ComptimeOption::Some(bias) = bias {
+        own_bias = Vector::<f32, N>::cast_from(bias[column]);
+    }
+    let size = N::value();
+    let mut row = first_row();
+    while row < rows {
+        let at = row * vectors + column;
+        let mut x = Vector::<f32, N>::cast_from(input[at]) + own_bias;
+        #[comptime]
+        if let ComptimeOption::Some(dropped) = dropped {
+            let place = dropout_row(dropped, row, 0u32);
+            x *= dropout_factors::<N>(&dropped.dropout, &place, (column * size) as u32);
+        }
+        output[at] = Vector::cast_from(x + Vector::<f32, N>::cast_from(residual[at]));
+        row += row_step();
+    }
+}
+
+/// Writes the input's gradient where there is dropout, for else it is the sum's; and where there is a bias, for each part
+/// of the rows the sum of the input's gradient.
+#[cube(launch_unchecked, address_type = "dynamic")]
+pub(super) fn backward<F: Float, N: Size>(
+    gradient: &Array<Vector<F, N>>,
+    dropped: &ComptimeOption<DroppedRows>,
+    of_input: &mut ComptimeOption<Array<Vector<F, N>>>,
+    partials: &mut ComptimeOption<Array<Vector<f32, N>>>,
+    rows: usize,
+    vectors: usize,
+    #[define(F)] _dtype: StorageType,
+) {
+    let column = own_column();
+    if column >= vectors {
+        terminate!();
+    }
+    let size = N::value();
+    let mut sum = Vector::<f32, N>::new(f32::new(0.0));
+    let mut row = first_row();
+    while row < rows {
+        let at = row * vectors + column;
+        let mut x = Vector::<f32, N>::cast_from(gradient[at]);
+        #[comptime]
+        if let ComptimeOption::Some(dropped) = dropped {
+            let place = dropout_row(dropped, row, 0u32);
+            x *= dropout_factors::<N>(&dropped.dropout, &place, (column * size) as u32);
+        }
+        #[comptime]
+        if let ComptimeOption::Some(of_input) = of_input {
+            of_input[at] = Vector::cast_from(x);
+        }
+        sum += x;
+        row += row_step();
+    }
+    #[comptime]
+    if let ComptimeOption::Some(partials) = partials {
+        partials[first_row() * vectors + column] = sum;
+    }
+}

@@ -1,0 +1,93 @@
+//! Launches the kernels of the sum.
+
+use burn::tensor::DType;
+use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
+
+use super::kernel;
+use crate::cube::columns::sum_partials;
+use crate::cube::dropout::dropped_rows_argument;
+use crate::cube::launch::{address_type, empty_beside};
+use crate::cube::walk::{RowWalk, dims, zeros_beside};
+use crate::random::RowDropout;
+
+/// Returns the sum.
+pub(crate) fn forward<R: CubeRuntime>(
+    [input, residual]: [CubeTensor<R>; 2],
+    bias: Option<CubeTensor<R>>,
+    dropout: Option<&RowDropout>,
+) -> CubeTensor<R> {
+    let (input, residual, bias) = (
+        into_contiguous(input),
+        into_contiguous(residual),
+        bias.map(into_contiguous),
+    );
+    let ([rows, columns], dtype) = (dims(&input), input.dtype);
+    let output = empty_beside(&input, &[rows, columns], dtype);
+    if rows * columns == 0 {
+        return output;
+    }
+    let walk = RowWalk::new(&input, rows, columns);
+    let (client, address_type) = (input.client.clone(), address_type(&[&input]));
+    // SAFETY: the kernel bounds rows and vectors by those of inputs and output; the bias has a row's, and the places are
+    // two numbers for each row.
+    unsafe {
+        kernel::forward::launch_unchecked::<R>(
+            &client,
+            walk.cube_count(),
+            walk.cube_dim(),
+            address_type,
+            walk.vector_size,
+            input.into_array_arg(),
+            bias.map(|bias| bias.into_array_arg()).into(),
+            residual.into_array_arg(),
+            dropout.map(|dropout| dropped_rows_argument(&client, dropout)).into(),
+            output.clone().into_array_arg(),
+            rows,
+            walk.vectors,
+            dtype.into(),
+        );
+    }
+    output
+}
+
+/// Returns the gradients of the input and, where there is one, of the bias, for the sum's.
+pub(crate) fn backward<R: CubeRuntime>(
+    gradient: CubeTensor<R>,
+    has_bias: bool,
+    dropout: Option<&RowDropout>,
+) -> (CubeTensor<R>, Option<CubeTensor<R>>) {
+    let gradient = into_contiguous(gradient);
+    let ([rows, columns], dtype) = (dims(&gradient), gradient.dtype);
+    if rows * columns == 0 {
+        let bias = has_bias.then(|| zeros_beside(&gradient, columns));
+        return (gradient, bias);
+    }
+    if !has_bias && dropout.is_none() {
+        return (gradient, None);
+    }
+    let walk = RowWalk::new(&gradient, rows, columns);
+    let client = gradient.client.clone();
+    let of_input = dropout.map(|_| empty_beside(&gradient, &[rows, columns], dtype));
+    let partials = has_bias.then(|| empty_beside(&gradient, &[walk.parts, columns], DType::F32));
+    let address_type = address_type(&[partials.as_ref().unwrap_or(&gradient), &gradient]);
+    // SAFETY: the kernel bounds rows and vectors by those of the gradient; the output, where it is written, has as many,
+    // the partial sums a row for each part, and the places are two numbers for each row.
+    unsafe {
+        kernel::backward::launch_unchecked::<R>(
+            &client,
+            walk.cube_count(),
+            walk.cube_dim(),
+            address_type,
+            walk.vector_size,
+            gradient.clone().into_array_arg(),
+            dropout.map(|dropout| dropped_rows_argument(&client, dropout)).into(),
+            of_input.clone().map(|output| output.into_array_arg()).into(),
+            partials.clone().map(|partials| partials.into_array_arg()).into(),
+            rows,
+            walk.vectors,
+            dtype.into(),
+        );
+    }
+    let bias = partials.map(|partials| sum_partials(partials, dtype));
+    (of_input.unwrap_or(gradient), bias)
+}

@@ -1,0 +1,76 @@
+//! Launches the kernels of bias and GELU.
+
+use burn::tensor::DType;
+use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
+
+use super::kernel;
+use crate::cube::columns::sum_partials;
+use crate::cube::launch::{address_type, empty_beside};
+use crate::cube::walk::{RowWalk, dims, zeros_beside};
+
+/// Returns `gelu(input + bias)`.
+pub(crate) fn forward<R: CubeRuntime>(input: CubeTensor<R>, bias: CubeTensor<R>) -> CubeTensor<R> {
+    let (input, bias) = (into_contiguous(input), into_contiguous(bias));
+    let ([rows, columns], dtype) = (dims(&input), input.dtype);
+    let output = empty_beside(&input, &[rows, columns], dtype);
+    if rows * columns == 0 {
+        return output;
+    }
+    let walk = RowWalk::new(&input, rows, columns);
+    let (client, address_type) = (input.client.clone(), address_type(&[&input]));
+    // SAFETY: the kernel bounds rows and vectors by those of input and output; the bias has a row's.
+    unsafe {
+        kernel::forward::launch_unchecked::<R>(
+            &client,
+            walk.cube_count(),
+            walk.cube_dim(),
+            address_type,
+            walk.vector_size,
+            input.into_array_arg(),
+            bias.into_array_arg(),
+            output.clone().into_array_arg(),
+            rows,
+            walk.vectors,
+            dtype.into(),
+        );
+    }
+    output
+}
+
+/// Returns the gradients of input and bias for the output's.
+pub(crate) fn backward<R: CubeRuntime>(
+    input: CubeTensor<R>,
+    bias: CubeTensor<R>,
+    gradient: CubeTensor<R>,
+) -> [CubeTensor<R>; 2] {
+    let [input, bias, gradient] = [input, bias, gradient].map(into_contiguous);
+    let ([rows, columns], dtype) = (dims(&input), input.dtype);
+    let output = empty_beside(&input, &[rows, columns], dtype);
+    if rows * columns == 0 {
+        return [output, zeros_beside(&input, columns)];
+    }
+    let walk = RowWalk::new(&input, rows, columns);
+    let partials = empty_beside(&input, &[walk.parts, columns], DType::F32);
+    let client = input.client.clone();
+    let address_type = address_type(&[&input, &partials]);
+    // SAFETY: the kernel bounds rows and vectors by those of input, gradient and output; the bias has a row's, and the
+    // partial sums a row for each part.
+    unsafe {
+        kernel::backward::launch_unchecked::<R>(
+            &client,
+            walk.cube_count(),
+            walk.cube_dim(),
+            address_type,
+            walk.vector_size,
+            input.into_array_arg(),
+            bias.into_array_arg(),
+            gradient.into_array_arg(),
+            output.clone().into_array_arg(),
+            partials.clone().into_array_arg(),
+            rows,
+            walk.vectors,
+            dtype.into(),
+        );
+    }
+    [output, sum_partials(partials, dtype)]
+}

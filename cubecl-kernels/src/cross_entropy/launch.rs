@@ -1,0 +1,98 @@
+//! Launches the kernels of the cross-entropy.
+
+use burn::tensor::DType;
+use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
+use cubecl::prelude::*;
+
+use super::kernel;
+use crate::cube::launch::{address_type, empty_beside, vector_size};
+use crate::cube::walk::{RowWalk, UNITS, cube_count, dims, has_kernels};
+
+/// Whether the kernels read logits and targets of these types.
+pub(crate) fn has_kernel(logits: DType, targets: DType) -> bool {
+    has_kernels(logits) && matches!(targets, DType::I32 | DType::I64 | DType::U32 | DType::U64)
+}
+
+/// Returns each row's maximum, sum and target's logit.
+pub(crate) fn statistics<R: CubeRuntime>(
+    logits: CubeTensor<R>,
+    targets: CubeTensor<R>,
+    valid: usize,
+) -> [CubeTensor<R>; 3] {
+    let (logits, targets) = (into_contiguous(logits), into_contiguous(targets));
+    let ([rows, columns], dtypes) = (dims(&logits), [logits.dtype.into(), targets.dtype.into()]);
+    let [maximum, sum, target] = [(); 3].map(|()| empty_beside(&logits, &[rows], DType::F32));
+    if rows == 0 {
+        return [maximum, sum, target];
+    }
+    let vector_size = vector_size(&logits.client, logits.dtype, columns);
+    let (client, address_type) = (logits.client.clone(), address_type(&[&logits]));
+    // SAFETY: the kernel bounds rows by those of everything, and columns by the valid ones, which are in the logits.
+    unsafe {
+        kernel::statistics::launch_unchecked::<R>(
+            &client,
+            cube_count(&client, rows),
+            CubeDim::new_1d(UNITS),
+            address_type,
+            vector_size,
+            logits.into_array_arg(),
+            targets.into_array_arg(),
+            maximum.clone().into_array_arg(),
+            sum.clone().into_array_arg(),
+            target.clone().into_array_arg(),
+            rows,
+            columns / vector_size,
+            valid,
+            f32::NEG_INFINITY,
+            UNITS as usize,
+            dtypes,
+        );
+    }
+    [maximum, sum, target]
+}
+
+/// Returns the logits' gradient for that of the rows' losses: in the logits' own memory if nobody else holds them.
+pub(crate) fn backward<R: CubeRuntime>(
+    logits: CubeTensor<R>,
+    targets: CubeTensor<R>,
+    valid: usize,
+    log_sum_exp: CubeTensor<R>,
+    gradient: CubeTensor<R>,
+) -> CubeTensor<R> {
+    let [logits, targets, log_sum_exp, gradient] = [logits, targets, log_sum_exp, gradient].map(into_contiguous);
+    let ([rows, columns], dtypes) = (dims(&logits), [logits.dtype.into(), targets.dtype.into()]);
+    let is_ours = logits.can_mut();
+    if rows * columns == 0 {
+        return logits;
+    }
+    let walk = RowWalk::new(&logits, rows, columns);
+    let (client, address_type) = (logits.client.clone(), address_type(&[&logits]));
+    let (output, argument) = match is_ours {
+        true => (logits.clone(), logits.as_tensor_alias(0).into_array_arg()),
+        false => {
+            let output = empty_beside(&logits, &[rows, columns], logits.dtype);
+            (output.clone(), output.into_array_arg())
+        }
+    };
+    // SAFETY: the kernel bounds rows and vectors by those of logits and output, and the others have as many rows. Each
+    // unit reads what it writes before it does, and nothing else of it.
+    unsafe {
+        kernel::backward::launch_unchecked::<R>(
+            &client,
+            walk.cube_count(),
+            walk.cube_dim(),
+            address_type,
+            walk.vector_size,
+            logits.into_array_arg(),
+            targets.into_array_arg(),
+            log_sum_exp.into_array_arg(),
+            gradient.into_array_arg(),
+            argument,
+            rows,
+            walk.vectors,
+            valid,
+            dtypes,
+        );
+    }
+    output
+}
