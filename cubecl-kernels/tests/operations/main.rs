@@ -7,6 +7,7 @@ mod backends;
 mod compare;
 mod norm;
 mod random;
+mod reductions;
 mod softmax;
 mod swiglu;
 
@@ -14,9 +15,15 @@ use libtest_mimic::Arguments;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials = [norm::trials(), random::trials(), softmax::trials(), swiglu::trials()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let trials = [
+        norm::trials(),
+        random::trials(),
+        reductions::trials(),
+        softmax::trials(),
+        swiglu::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     libtest_mimic::run(&arguments, trials).exit();
 }
