@@ -7,7 +7,7 @@ use super::KernelBackend;
 use crate::adamw::{self, AdamWBuffers, AdamWStep};
 use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
-use crate::cross_entropy::{self, ShardStatistics};
+use crate::cross_entropy::{self, Statistics};
 use crate::cube::walk::has_kernels;
 use crate::l2_norm;
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
@@ -89,33 +89,33 @@ where
         logits: Tensor<Self, 2>,
         targets: Tensor<Self, 1, Int>,
         valid: usize,
-    ) -> ShardStatistics<Self> {
+    ) -> Statistics<Self> {
         if !cross_entropy::launch::has_kernel(logits.dtype(), targets.dtype()) {
             return cross_entropy::reference::statistics(logits, targets, valid);
         }
         let statistics = cross_entropy::launch::statistics(primitive(logits), targets.into_primitive(), valid);
         let [maximum, sum, target] = statistics.map(float);
-        ShardStatistics { maximum, sum, target }
+        Statistics { maximum, sum, target }
     }
 
     fn cross_entropy_backward(
         logits: Tensor<Self, 2>,
         targets: Tensor<Self, 1, Int>,
         valid: usize,
-        log_sum_exp: Tensor<Self, 1>,
+        whole: Statistics<Self>,
         gradient: Tensor<Self, 1>,
     ) -> Tensor<Self, 2> {
         if !cross_entropy::launch::has_kernel(logits.dtype(), targets.dtype()) {
-            return cross_entropy::reference::backward(logits, targets, valid, log_sum_exp, gradient);
+            return cross_entropy::reference::backward(logits, targets, valid, whole, gradient);
         }
         let (logits, targets) = (primitive(logits), targets.into_primitive());
-        let [log_sum_exp, gradient] = [log_sum_exp, gradient].map(primitive);
+        let whole = [whole.maximum, whole.sum].map(primitive);
         float(cross_entropy::launch::backward(
             logits,
             targets,
             valid,
-            log_sum_exp,
-            gradient,
+            whole,
+            primitive(gradient),
         ))
     }
 

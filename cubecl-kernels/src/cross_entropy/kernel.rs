@@ -96,12 +96,13 @@ pub(super) fn statistics<F: Float, I: Int, N: Size>(
     }
 }
 
-/// Writes `(exp(x − log_sum_exp) − onehot) · gradient`, and zeros into the padding. The output may be the logits.
+/// Writes `(exp(x − maximum) / sum − onehot) · gradient`, and zeros into the padding. The output may be the logits.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn backward<F: Float, I: Int, N: Size>(
     logits: &Array<Vector<F, N>>,
     targets: &Array<I>,
-    log_sum_exp: &Array<f32>,
+    maximum: &Array<f32>,
+    sum: &Array<f32>,
     gradient: &Array<f32>,
     output: &mut Array<Vector<F, N>>,
     rows: usize,
@@ -119,7 +120,8 @@ pub(super) fn backward<F: Float, I: Int, N: Size>(
     while row < rows {
         let at = row * vectors + vector;
         let x = Vector::<f32, N>::cast_from(logits[at]);
-        let mut share = Vector::exp(x - Vector::<f32, N>::new(log_sum_exp[row]));
+        let below = Vector::exp(x - Vector::<f32, N>::new(maximum[row]));
+        let mut share = below / Vector::<f32, N>::new(sum[row]);
         let number = targets[row];
         if is_within::<I>(number, valid) {
             let column = u32::cast_from(number) as usize;

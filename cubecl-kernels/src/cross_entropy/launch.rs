@@ -56,10 +56,11 @@ pub(crate) fn backward<R: CubeRuntime>(
     logits: CubeTensor<R>,
     targets: CubeTensor<R>,
     valid: usize,
-    log_sum_exp: CubeTensor<R>,
+    [maximum, sum]: [CubeTensor<R>; 2],
     gradient: CubeTensor<R>,
 ) -> CubeTensor<R> {
-    let [logits, targets, log_sum_exp, gradient] = [logits, targets, log_sum_exp, gradient].map(into_contiguous);
+    let [logits, targets, gradient] = [logits, targets, gradient].map(into_contiguous);
+    let [maximum, sum] = [maximum, sum].map(into_contiguous);
     let ([rows, columns], dtypes) = (dims(&logits), [logits.dtype.into(), targets.dtype.into()]);
     let is_ours = logits.can_mut();
     if rows * columns == 0 {
@@ -85,7 +86,8 @@ pub(crate) fn backward<R: CubeRuntime>(
             walk.vector_size,
             logits.into_array_arg(),
             targets.into_array_arg(),
-            log_sum_exp.into_array_arg(),
+            maximum.into_array_arg(),
+            sum.into_array_arg(),
             gradient.into_array_arg(),
             argument,
             rows,

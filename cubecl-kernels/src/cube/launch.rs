@@ -13,9 +13,8 @@ use super::reduce::{RowLayout, RowsLaunch};
 /// Whether the kernels run for tensors of a type on a device; else the references do.
 pub fn is_supported<R: CubeRuntime>(client: &ComputeClient<R>, dtype: DType) -> bool {
     let properties = client.properties();
-    let has_planes = properties.features.plane.contains(Plane::Ops);
     let is_computed = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
-    is_computed && has_planes && properties.supports_type(StorageType::from(dtype))
+    is_computed && properties.supports_type(StorageType::from(dtype))
 }
 
 /// A new contiguous tensor beside another one, of which nothing is written yet.
@@ -70,9 +69,13 @@ impl RowPlan {
         registers: Registers,
     ) -> Self {
         let hardware = &client.properties().hardware;
+        let has_planes = client.properties().features.plane.contains(Plane::Ops);
         let vector_size = vector_size(client, dtype, columns);
         let vectors = columns.div_ceil(vector_size);
-        let plane = hardware.plane_size_max.max(1) as usize;
+        let plane = match has_planes {
+            true => hardware.plane_size_max.max(1) as usize,
+            false => 32,
+        };
         let most_units = (hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize).min(1024);
 
         let slots_of = |units: usize| vectors.div_ceil(units).max(1);
@@ -86,20 +89,22 @@ impl RowPlan {
         let slots = if is_unrolled { slots.next_power_of_two() } else { slots };
 
         // Several rows share a cube where a plane is enough for one, and planes are sure to be what they are taken for.
-        let is_plane = units == plane && hardware.plane_size_min == hardware.plane_size_max;
+        let is_plane = has_planes && units == plane && hardware.plane_size_min == hardware.plane_size_max;
         let rows_per_cube = match is_plane {
             true => (128 / units).clamp(1, rows.max(1)).next_power_of_two(),
             false => 1,
         };
-        let planes = match is_plane {
-            true => 1,
-            false => units.div_ceil(hardware.plane_size_min.max(1) as usize),
+        let parts = match (is_plane, has_planes) {
+            (true, _) => 1,
+            (false, true) => units.div_ceil(hardware.plane_size_min.max(1) as usize),
+            (false, false) => units,
         };
         Self {
             layout: RowLayout {
                 slots,
                 is_unrolled,
-                planes,
+                has_planes,
+                parts,
             },
             vector_size,
             vectors,

@@ -2,7 +2,8 @@
 //!
 //! A cube is `units × rows`: the units along x share a row, and hold `slots` vectors of it each, vector
 //! `slot * units + UNIT_POS_X` in slot `slot`. Either a row's units are one plane, and then a cube may hold several rows;
-//! or they are a whole cube. Planes may be of any size, which is known to the device alone where devices choose it.
+//! or they are a whole cube. Planes may be of any size, which is known to the device alone where devices choose it; devices
+//! without operations over planes reduce by halves in shared memory.
 //!
 //! All units of a cube must call a reduction, the same number of times: rows that there are none of are worked on too,
 //! and not written.
@@ -16,8 +17,10 @@ pub struct RowLayout {
     pub slots: usize,
     /// Whether the slots are few enough for registers, and loops over them are unrolled.
     pub is_unrolled: bool,
-    /// The planes that share a row, at most.
-    pub planes: usize,
+    /// Whether the device has operations over planes; else all goes through shared memory.
+    pub has_planes: bool,
+    /// How many planes share a row at most, or without operations over planes the cube's units, a power of two.
+    pub parts: usize,
 }
 
 /// The rows of a contiguous tensor, as kernels are given them.
@@ -51,16 +54,34 @@ fn rows_at_once() -> usize {
 /// Returns the sum over the units of a row, in each of them.
 #[cube]
 pub fn row_sum(value: f32, #[comptime] layout: RowLayout) -> f32 {
-    let mut result = plane_sum(value);
-    if comptime!(layout.planes > 1) {
-        let mut parts = SharedMemory::<f32>::new(comptime!(layout.planes));
-        if UNIT_POS_PLANE == 0 {
-            parts[PLANE_POS as usize] = result;
-        }
-        sync_cube();
-        result = parts[0];
-        for plane in 1..plane_count() {
-            result += parts[plane];
+    let mut result = value;
+    if comptime!(layout.has_planes) {
+        result = plane_sum(value);
+    }
+    if comptime!(layout.parts > 1) {
+        let mut parts = SharedMemory::<f32>::new(comptime!(layout.parts));
+        if comptime!(layout.has_planes) {
+            if UNIT_POS_PLANE == 0 {
+                parts[PLANE_POS as usize] = result;
+            }
+            sync_cube();
+            result = parts[0];
+            for plane in 1..plane_count() {
+                result += parts[plane];
+            }
+        } else {
+            let unit = UNIT_POS as usize;
+            parts[unit] = value;
+            sync_cube();
+            let mut distance = CUBE_DIM as usize / 2;
+            while distance > 0 {
+                if unit < distance {
+                    parts[unit] += parts[unit + distance];
+                }
+                sync_cube();
+                distance /= 2;
+            }
+            result = parts[0];
         }
         // The next reduction writes the parts again.
         sync_cube();
@@ -71,39 +92,79 @@ pub fn row_sum(value: f32, #[comptime] layout: RowLayout) -> f32 {
 /// Returns the sums of two numbers over the units of a row, in each of them: cheaper than two sums.
 #[cube]
 pub fn row_sums(first: f32, second: f32, #[comptime] layout: RowLayout) -> (f32, f32) {
-    let mut sum_of_first = plane_sum(first);
-    let mut sum_of_second = plane_sum(second);
-    if comptime!(layout.planes > 1) {
-        let mut parts = SharedMemory::<f32>::new(comptime!(2 * layout.planes));
-        if UNIT_POS_PLANE == 0 {
-            parts[2 * PLANE_POS as usize] = sum_of_first;
-            parts[2 * PLANE_POS as usize + 1] = sum_of_second;
-        }
-        sync_cube();
-        sum_of_first = parts[0];
-        sum_of_second = parts[1];
-        for plane in 1..plane_count() {
-            sum_of_first += parts[2 * plane];
-            sum_of_second += parts[2 * plane + 1];
+    let mut first_sum = first;
+    let mut second_sum = second;
+    if comptime!(layout.has_planes) {
+        first_sum = plane_sum(first);
+        second_sum = plane_sum(second);
+    }
+    if comptime!(layout.parts > 1) {
+        let mut parts = SharedMemory::<f32>::new(comptime!(2 * layout.parts));
+        if comptime!(layout.has_planes) {
+            if UNIT_POS_PLANE == 0 {
+                parts[2 * PLANE_POS as usize] = first_sum;
+                parts[2 * PLANE_POS as usize + 1] = second_sum;
+            }
+            sync_cube();
+            first_sum = parts[0];
+            second_sum = parts[1];
+            for plane in 1..plane_count() {
+                first_sum += parts[2 * plane];
+                second_sum += parts[2 * plane + 1];
+            }
+        } else {
+            let place = 2 * UNIT_POS as usize;
+            parts[place] = first;
+            parts[place + 1] = second;
+            sync_cube();
+            let mut distance = CUBE_DIM as usize;
+            while distance > 1 {
+                if place < distance {
+                    parts[place] += parts[place + distance];
+                    parts[place + 1] += parts[place + distance + 1];
+                }
+                sync_cube();
+                distance /= 2;
+            }
+            first_sum = parts[0];
+            second_sum = parts[1];
         }
         sync_cube();
     }
-    (sum_of_first, sum_of_second)
+    (first_sum, second_sum)
 }
 
 /// Returns the maximum over the units of a row, in each of them. What it is with a NaN among them is left open.
 #[cube]
 pub fn row_max(value: f32, #[comptime] layout: RowLayout) -> f32 {
-    let mut result = plane_max(value);
-    if comptime!(layout.planes > 1) {
-        let mut parts = SharedMemory::<f32>::new(comptime!(layout.planes));
-        if UNIT_POS_PLANE == 0 {
-            parts[PLANE_POS as usize] = result;
-        }
-        sync_cube();
-        result = parts[0];
-        for plane in 1..plane_count() {
-            result = max(result, parts[plane]);
+    let mut result = value;
+    if comptime!(layout.has_planes) {
+        result = plane_max(value);
+    }
+    if comptime!(layout.parts > 1) {
+        let mut parts = SharedMemory::<f32>::new(comptime!(layout.parts));
+        if comptime!(layout.has_planes) {
+            if UNIT_POS_PLANE == 0 {
+                parts[PLANE_POS as usize] = result;
+            }
+            sync_cube();
+            result = parts[0];
+            for plane in 1..plane_count() {
+                result = max(result, parts[plane]);
+            }
+        } else {
+            let unit = UNIT_POS as usize;
+            parts[unit] = value;
+            sync_cube();
+            let mut distance = CUBE_DIM as usize / 2;
+            while distance > 0 {
+                if unit < distance {
+                    parts[unit] = max(parts[unit], parts[unit + distance]);
+                }
+                sync_cube();
+                distance /= 2;
+            }
+            result = parts[0];
         }
         sync_cube();
     }

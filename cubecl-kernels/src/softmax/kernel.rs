@@ -37,7 +37,7 @@ pub(super) fn forward<E: Float, M: Numeric, N: Size>(
     let is_unrolled = comptime!(layout.is_unrolled);
     let unit = UNIT_POS_X as usize;
     let units = CUBE_DIM_X as usize;
-    let size = comptime!(N::value());
+    let size = N::value();
     let lowest = f32::min_value();
 
     for turn in 0..rows.turns() {

@@ -14,6 +14,7 @@ mod layouts;
 mod norm;
 mod nothing;
 mod random;
+mod reductions;
 mod softmax;
 mod swiglu;
 
@@ -30,6 +31,7 @@ fn main() {
         norm::trials(),
         nothing::trials(),
         random::trials(),
+        reductions::trials(),
         softmax::trials(),
         swiglu::trials(),
     ];

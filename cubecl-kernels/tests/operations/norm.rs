@@ -127,7 +127,7 @@ impl Claim for MatchesTheHost {
     where
         Autodiff<B>: KernelBackend,
     {
-        over(12, (1usize..50, 1usize..90, 0usize..3), |(rows, columns, which)| {
+        over(8, (1usize..50, 1usize..90, 0usize..3), |(rows, columns, which)| {
             let (kind, has_bias) = [
                 (NormKind::Layer, true),
                 (NormKind::Layer, false),
@@ -214,7 +214,7 @@ impl Claim for SumAndNormMatchTheHost {
         Autodiff<B>: KernelBackend,
     {
         let shapes = (1usize..30, 1usize..90, 0usize..5);
-        over(12, shapes, |(rows, columns, which)| {
+        over(8, shapes, |(rows, columns, which)| {
             let kind = [NormKind::Layer, NormKind::Rms][which % 2];
             let (has_bias, drops) = [(true, true), (false, true), (true, false), (false, false), (true, true)][which];
             let norm = drawn_norm(setting, kind, kind == NormKind::Layer, columns);

@@ -33,7 +33,7 @@ pub(in super::super) fn backward<E: Float, N: Size>(
     let is_unrolled = comptime!(layout.is_unrolled);
     let unit = UNIT_POS_X as usize;
     let units = CUBE_DIM_X as usize;
-    let size = comptime!(N::value());
+    let size = N::value();
 
     let mut weights = Array::<Vector<E, N>>::new(slots);
     let mut weight_sums = Array::<Vector<f32, N>>::new(slots);

@@ -42,7 +42,7 @@ pub(in super::super) fn forward<E: Float, N: Size>(
     let is_unrolled = comptime!(layout.is_unrolled);
     let unit = UNIT_POS_X as usize;
     let units = CUBE_DIM_X as usize;
-    let size = comptime!(N::value());
+    let size = N::value();
 
     for turn in 0..rows.turns() {
         let place = rows.of_turn(turn);
