@@ -5,12 +5,16 @@
 
 mod backends;
 mod compare;
+mod flash_attention;
 mod swiglu;
 
 use libtest_mimic::Arguments;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials = [swiglu::trials()].into_iter().flatten().collect();
+    let trials = [flash_attention::trials(), swiglu::trials()]
+        .into_iter()
+        .flatten()
+        .collect();
     libtest_mimic::run(&arguments, trials).exit();
 }
