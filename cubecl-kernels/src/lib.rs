@@ -15,6 +15,7 @@ pub mod bias_gelu;
 pub mod cross_entropy;
 mod error;
 pub mod flash_attention;
+mod flex;
 mod kernels;
 pub mod l2_norm;
 pub mod norm;

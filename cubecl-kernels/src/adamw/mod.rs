@@ -1,5 +1,6 @@
 //! AdamW over flat buffers, in one pass: parameters, moments and gradients are read once and written once.
 
+pub mod host;
 pub mod reference;
 
 use burn::tensor::{DType, Tensor, backend::Backend};

@@ -1,6 +1,7 @@
 //! GELU in its tanh form of `input + bias`, in one pass; the backward pass computes the sum again instead of keeping it.
 
 pub(crate) mod autodiff;
+pub mod host;
 pub mod reference;
 
 use burn::tensor::{Tensor, backend::Backend};

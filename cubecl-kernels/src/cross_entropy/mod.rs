@@ -5,6 +5,7 @@
 //! logits in one more pass.
 
 pub(crate) mod autodiff;
+pub mod host;
 pub mod reference;
 
 use burn::tensor::{Int, Tensor, backend::Backend};

@@ -24,6 +24,8 @@ pub fn statistics<B: Backend>(logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>, 
         .clone()
         .mask_fill(maximum.clone().equal_elem(f64::NEG_INFINITY), 0.0);
     let sum = (logits.clone() - shift).exp().sum_dim(1);
+    // Where nothing is above −∞, some backends' maximum is the smallest finite number.
+    let maximum = maximum.mask_fill(sum.clone().equal_elem(0.0), f64::NEG_INFINITY);
     let (local, elsewhere) = localize(targets, valid);
     let target = logits.gather(1, local.unsqueeze_dim::<2>(1)).squeeze_dim::<1>(1);
     ShardStatistics {

@@ -1,5 +1,6 @@
 //! The sum of squares over many buffers, for the norm of a model's gradients.
 
+pub mod host;
 pub mod reference;
 
 use burn::tensor::Tensor;

@@ -5,6 +5,7 @@
 //! Variances are sums of squared distances from the mean, never differences of large sums.
 
 pub(crate) mod autodiff;
+pub mod host;
 pub mod reference;
 
 use burn::tensor::{DType, Tensor, backend::Backend};

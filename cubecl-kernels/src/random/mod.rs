@@ -3,4 +3,4 @@
 mod dropout;
 pub mod philox;
 
-pub use dropout::{RowDropout, RowPlace};
+pub use dropout::{BLOCK_BITS, RowDropout, RowPlace};

@@ -1,6 +1,7 @@
 //! Softmax of scaled and masked attention scores, forward and backward, a row at a time.
 
 pub(crate) mod autodiff;
+pub mod host;
 pub mod reference;
 
 use burn::tensor::{Bool, Tensor, backend::Backend};

@@ -4,6 +4,7 @@ use anyhow::ensure;
 use burn::backend::Autodiff;
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{DType, Tensor, backend::Backend};
+use cubecl_kernels::precision::{compute_type, is_half};
 use cubecl_kernels::tape::{primitive, record};
 use proptest::test_runner::{Config, TestRng, TestRunner};
 
@@ -61,6 +62,19 @@ pub fn backward<B: Backend, const D: usize>(
     root.expect("there is an output").backward()
 }
 
+/// The derivatives of `gradient · function` by each of the values, by central differences: exact to some 1e-8.
+pub fn slopes(values: &[f64], gradient: &[f64], function: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
+    let at = |index: usize, step: f64| -> f64 {
+        let mut moved = values.to_vec();
+        moved[index] += step;
+        function(&moved).iter().zip(gradient).map(|(y, g)| y * g).sum()
+    };
+    let step = 1e-5;
+    (0..values.len())
+        .map(|index| (at(index, step) - at(index, -step)) / (2.0 * step))
+        .collect()
+}
+
 /// Numbers that look like N(0, 1), the same for the same seed.
 pub fn normal(count: usize, seed: u64) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x1234_5678_9ABC_DEF0;
@@ -99,4 +113,73 @@ where
         check(shape).map_err(|error| proptest::test_runner::TestCaseError::fail(format!("{error:#}")))
     });
     outcome.map_err(|error| anyhow::anyhow!("{error}"))
+}
+
+/// Checks that a tensor has the expected values, computed in f32 (f64 for f64) and rounded to its type once: each within
+/// `roundings` epsilons of the type that is computed in, of the value or of `scale`, and half an epsilon of its own.
+pub fn expect_rounded<B: Backend, const D: usize>(
+    what: &str,
+    actual: Tensor<B, D>,
+    expected: &[f64],
+    roundings: f64,
+    scale: f64,
+) -> anyhow::Result<()> {
+    let dtype = actual.dtype();
+    let inside = roundings * epsilon(compute_type(dtype));
+    // The spacing of f16's numbers does not shrink below its smallest normal one.
+    let once = if is_half(dtype) { 0.5 * epsilon(dtype) } else { 0.0 };
+    let data = actual.into_data();
+    let values: Vec<f64> = data.iter::<f64>().collect();
+    ensure!(
+        values.len() == expected.len(),
+        "{what}: {} values, expected {}",
+        values.len(),
+        expected.len()
+    );
+    for (index, (&value, &expected)) in values.iter().zip(expected).enumerate() {
+        let size = expected.abs();
+        let allowed = inside * size.max(scale) + once * size.max(2f64.powi(-14));
+        let is_same = value == expected || (value.is_nan() && expected.is_nan());
+        ensure!(
+            is_same || (value - expected).abs() <= allowed,
+            "{what}: value {index} of {:?} is {value:e}, expected {expected:e} within {allowed:e}",
+            data.shape
+        );
+    }
+    Ok(())
+}
+
+/// The derivatives of a function by its numbers, from central differences.
+pub fn differences(function: impl Fn(&[f64]) -> f64, at: &[f64]) -> Vec<f64> {
+    let step = 1e-5;
+    let shifted = |index: usize, by: f64| {
+        let mut numbers = at.to_vec();
+        numbers[index] += by;
+        function(&numbers)
+    };
+    (0..at.len())
+        .map(|index| (shifted(index, step) - shifted(index, -step)) / (2.0 * step))
+        .collect()
+}
+
+/// Checks numbers of the host against differences, which are good to about nine digits.
+pub fn expect_differences(what: &str, actual: &[f64], expected: &[f64]) -> anyhow::Result<()> {
+    ensure!(
+        actual.len() == expected.len(),
+        "{what}: {} numbers, expected {}",
+        actual.len(),
+        expected.len()
+    );
+    for (index, (actual, expected)) in actual.iter().zip(expected).enumerate() {
+        ensure!(
+            (actual - expected).abs() <= 1e-7 * expected.abs().max(1.0),
+            "{what}: number {index} is {actual:e}, expected {expected:e}"
+        );
+    }
+    Ok(())
+}
+
+/// The sum of the products of two lists.
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

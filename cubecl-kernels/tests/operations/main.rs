@@ -3,18 +3,32 @@
 //! One file per operation; [`backends`] says on which backends and in which types each of its claims is tried. A
 //! backend that does not run here is said to be missing, and its trials count as ignored.
 
+mod adamw;
 mod backends;
+mod bias_gelu;
 mod compare;
+mod cross_entropy;
 mod flash_attention;
+mod l2_norm;
+mod layouts;
+mod norm;
+mod softmax;
 mod swiglu;
 
 use libtest_mimic::Arguments;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials = [flash_attention::trials(), swiglu::trials()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let trials = [
+        adamw::trials(),
+        bias_gelu::trials(),
+        cross_entropy::trials(),
+        flash_attention::trials(),
+        l2_norm::trials(),
+        norm::trials(),
+        softmax::trials(),
+        swiglu::trials(),
+    ];
+    let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit();
 }

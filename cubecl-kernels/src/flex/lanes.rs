@@ -1,0 +1,253 @@
+//! Passes over one row: maps, sums and maxima, to be called inside [`vectorised`](super::math::vectorised).
+//!
+//! Sums go into a fixed number of lanes, which are then added pairwise: as fast as vectors are, more exact than one
+//! after the other, and the same for vectors of any width.
+
+use std::mem::MaybeUninit;
+
+use super::math::Real;
+
+/// Terms that are added up side by side: two vectors of f32 in AVX-512, four in AVX2.
+const LANES: usize = 32;
+
+/// Where the results of a pass over some elements go.
+pub(crate) enum Destination<'a, T> {
+    /// Over the elements.
+    Over(&'a mut [T]),
+    /// Elsewhere.
+    New {
+        /// The elements.
+        from: &'a [T],
+        /// As many places.
+        to: &'a mut [MaybeUninit<T>],
+    },
+}
+
+impl<'a, T: Copy> Destination<'a, T> {
+    /// The elements, as long as nothing has been written.
+    #[inline(always)]
+    pub fn source(&self) -> &[T] {
+        match self {
+            Self::Over(values) => values,
+            Self::New { from, .. } => from,
+        }
+    }
+
+    /// The first `count` elements, and the others.
+    #[inline(always)]
+    pub fn split(self, count: usize) -> (Self, Self) {
+        match self {
+            Self::Over(values) => {
+                let (head, tail) = values.split_at_mut(count);
+                (Self::Over(head), Self::Over(tail))
+            }
+            Self::New { from, to } => {
+                let ((from, from_tail), (to, to_tail)) = (from.split_at(count), to.split_at_mut(count));
+                let tail = Self::New {
+                    from: from_tail,
+                    to: to_tail,
+                };
+                (Self::New { from, to }, tail)
+            }
+        }
+    }
+
+    /// As this, for less than its lifetime.
+    #[inline(always)]
+    pub fn reborrow(&mut self) -> Destination<'_, T> {
+        match self {
+            Self::Over(values) => Destination::Over(values),
+            Self::New { from, to } => Destination::New { from, to },
+        }
+    }
+
+    /// Writes one value everywhere.
+    #[inline(always)]
+    pub fn fill(self, value: T) {
+        match self {
+            Self::Over(values) => values.fill(value),
+            Self::New { to, .. } => {
+                to.fill(MaybeUninit::new(value));
+            }
+        }
+    }
+}
+
+/// Writes `function(element, others' elements)` for each element; returns the results.
+///
+/// # Panics
+/// When the others are not as long.
+#[inline(always)]
+pub(crate) fn map<'a, R: Real, const N: usize>(
+    destination: Destination<'a, R>,
+    others: [&[R]; N],
+    function: impl Fn(R, [R; N]) -> R,
+) -> &'a mut [R] {
+    match destination {
+        Destination::Over(values) => {
+            let count = values.len();
+            let others = cut(others, count);
+            for index in 0..count {
+                values[index] = function(values[index], at(&others, index));
+            }
+            values
+        }
+        Destination::New { from, to } => {
+            let count = to.len();
+            let [from] = cut([from], count);
+            let others = cut(others, count);
+            for index in 0..count {
+                to[index].write(function(from[index], at(&others, index)));
+            }
+            // SAFETY: the loop has written every element.
+            unsafe { to.assume_init_mut() }
+        }
+    }
+}
+
+/// Returns the sums of the terms over the inputs' elements, `M` sums at once.
+///
+/// # Panics
+/// When the inputs are not of one length.
+#[inline(always)]
+pub(crate) fn sums<R: Real, const N: usize, const M: usize>(
+    inputs: [&[R]; N],
+    terms: impl Fn([R; N]) -> [R; M],
+) -> [R; M] {
+    let count = inputs[0].len();
+    let inputs = cut(inputs, count);
+    let blocks = inputs.map(|input| input.as_chunks::<LANES>().0);
+    let blocks_count = count / LANES;
+    let mut lanes = [[R::ZERO; LANES]; M];
+    for block in 0..blocks_count {
+        for lane in 0..LANES {
+            let mut elements = [R::ZERO; N];
+            for input in 0..N {
+                elements[input] = blocks[input][block][lane];
+            }
+            let terms = terms(elements);
+            for sum in 0..M {
+                lanes[sum][lane] = lanes[sum][lane] + terms[sum];
+            }
+        }
+    }
+    for (lane, index) in (blocks_count * LANES..count).enumerate() {
+        let terms = terms(at(&inputs, index));
+        for sum in 0..M {
+            lanes[sum][lane] = lanes[sum][lane] + terms[sum];
+        }
+    }
+    lanes.map(
+        #[inline(always)]
+        |lanes| fold(lanes, R::add),
+    )
+}
+
+/// Returns the sum of some numbers.
+#[inline(always)]
+pub(crate) fn sum<R: Real>(values: &[R]) -> R {
+    sums(
+        [values],
+        #[inline(always)]
+        |[value]| [value],
+    )[0]
+}
+
+/// Returns the largest number, −∞ of none. NaNs may be passed over.
+#[inline(always)]
+pub(crate) fn maximum<R: Real>(values: &[R]) -> R {
+    let (blocks, rest) = values.as_chunks::<LANES>();
+    let mut lanes = [R::NEG_INFINITY; LANES];
+    for block in blocks {
+        for lane in 0..LANES {
+            lanes[lane] = block[lane].larger(lanes[lane]);
+        }
+    }
+    for (lane, &value) in lanes.iter_mut().zip(rest) {
+        *lane = value.larger(*lane);
+    }
+    fold(lanes, R::larger)
+}
+
+/// Adds `terms(others' elements)` to each sum.
+///
+/// # Panics
+/// When the others are not as long.
+#[inline(always)]
+pub(crate) fn accumulate<R: Real, const N: usize>(sums: &mut [R], others: [&[R]; N], term: impl Fn([R; N]) -> R) {
+    map(
+        Destination::Over(sums),
+        others,
+        #[inline(always)]
+        |sum, others| sum + term(others),
+    );
+}
+
+#[inline(always)]
+fn fold<R: Real>(mut lanes: [R; LANES], combine: impl Fn(R, R) -> R) -> R {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            lanes[lane] = combine(lanes[lane], lanes[lane + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
+/// The slices at one length, which spares the loops over them their checks.
+#[inline(always)]
+fn cut<T, const N: usize>(mut slices: [&[T]; N], count: usize) -> [&[T]; N] {
+    for slice in &mut slices {
+        assert_eq!(slice.len(), count, "the inputs of a pass are of one length");
+        *slice = &slice[..count];
+    }
+    slices
+}
+
+#[inline(always)]
+fn at<R: Real, const N: usize>(slices: &[&[R]; N], index: usize) -> [R; N] {
+    let mut elements = [R::ZERO; N];
+    for slice in 0..N {
+        elements[slice] = slices[slice][index];
+    }
+    elements
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_and_maxima_count_every_element_once() {
+        for count in [0, 1, 31, 32, 33, 64, 1000] {
+            let values: Vec<f64> = (0..count).map(f64::from).collect();
+            let n = f64::from(count);
+            assert_eq!(sum(&values), n * (n - 1.0) / 2.0);
+            let [squares, ones] = sums([&values, &values], |[a, b]| [a * b, 1.0]);
+            assert_eq!(squares, (n - 1.0).max(0.0) * n * (2.0 * n - 1.0) / 6.0);
+            assert_eq!(ones, n);
+            assert_eq!(maximum(&values), values.last().copied().unwrap_or(f64::NEG_INFINITY));
+        }
+    }
+
+    #[test]
+    fn sums_round_less_than_one_term_after_the_other() {
+        let values = vec![0.1f32; 1 << 16];
+        let expected = f64::from(0.1f32) * f64::from(1 << 16);
+        let error = |sum: f32| (f64::from(sum) / expected - 1.0).abs();
+        assert!(8.0 * error(sum(&values)) < error(values.iter().sum()));
+    }
+
+    #[test]
+    fn maps_write_the_same_over_and_elsewhere() {
+        let (a, b) = (vec![1.0f32, 2.0, 3.0], vec![10.0f32, 20.0, 30.0]);
+        let mut over = a.clone();
+        let mut to = [MaybeUninit::uninit(); 3];
+        let function = |a: f32, [b]: [f32; 1]| a * b + a;
+        map(Destination::Over(&mut over), [&b], function);
+        let new = map(Destination::New { from: &a, to: &mut to }, [&b], function);
+        assert_eq!(over, [11.0, 42.0, 93.0]);
+        assert_eq!(over, new);
+    }
+}

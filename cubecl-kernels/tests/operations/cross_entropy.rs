@@ -1,0 +1,325 @@
+//! `cross_entropy` against its host version, on one shard and on several.
+
+use anyhow::ensure;
+use burn::backend::Autodiff;
+use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
+use cubecl_kernels::KernelBackend;
+use cubecl_kernels::cross_entropy::{LossTerms, ShardStatistics, cross_entropy, host};
+use libtest_mimic::Trial;
+
+use crate::backends::{Claim, Setting, trials_of};
+use crate::compare::{backward, differences, dot, expect_close, expect_differences, expect_rounded, normal, over};
+use crate::layouts::{Layout, layouts, matrix, vector};
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = trials_of(MatchesTheHost);
+    trials.extend(trials_of(ShardsMakeTheWhole));
+    trials.extend(trials_of(StandsExtremeLogits));
+    trials.extend(trials_of(LeavesLogitsThatOthersHold));
+    trials.push(Trial::test("host::cross_entropy_gradients_match_differences", || {
+        Ok(gradients_match_differences()?)
+    }));
+    trials
+}
+
+/// A vocabulary that is one shard, padding included.
+#[derive(Clone, Copy)]
+struct MatchesTheHost;
+
+impl Claim for MatchesTheHost {
+    const NAME: &'static str = "cross_entropy_matches_the_host";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let shapes = (1usize..9, 1usize..90, 0usize..6, layouts());
+        over(14, shapes, |(rows, valid, padding, layout)| {
+            check_one(setting, rows, [valid, valid + padding], layout)
+        })?;
+        // Longer than the cube that reads it is wide.
+        check_one(setting, 2, [3000, 3001], Layout::Contiguous)?;
+        check_one(setting, 3, [2048, 2048], Layout::Contiguous)
+    }
+}
+
+fn check_one<B: KernelBackend>(
+    setting: &Setting<Autodiff<B>>,
+    rows: usize,
+    [valid, columns]: [usize; 2],
+    layout: Layout,
+) -> anyhow::Result<()>
+where
+    Autodiff<B>: KernelBackend,
+{
+    // Logits of padding are larger than all others: they must not count.
+    let mut logits: Vec<f64> = normal(rows * columns, 1).iter().map(|x| 3.0 * x).collect();
+    for row in logits.chunks_exact_mut(columns) {
+        row[valid..].fill(100.0);
+    }
+    let logits = setting.rounded(&logits);
+    let gradient = normal(rows, 2);
+    // One target in five lies in another shard, before or behind this one.
+    let targets: Vec<i64> = (0..rows)
+        .map(|row| match row % 5 {
+            3 => [-2, valid as i64, valid as i64 + 40][row % 3],
+            _ => (row * 7919 % valid) as i64,
+        })
+        .collect();
+    let shard = host::Shard {
+        logits: &logits,
+        columns,
+        valid,
+    };
+    let statistics = shard.statistics(&targets);
+    let here = inner_setting(setting);
+    let leaf = matrix(setting, &logits, [rows, columns], layout);
+    let numbers = integers::<B>(&here, &targets);
+    expect_statistics(
+        B::cross_entropy_statistics(leaf.clone().inner(), numbers.clone(), valid),
+        &statistics,
+    )?;
+
+    let leaf = leaf.require_grad();
+    let loss = cross_entropy(leaf.clone(), Tensor::from_inner(numbers), valid, ShardStatistics::terms)?;
+    let [log_sum_exp, target] = host::combine(&[statistics]);
+    let expected: Vec<f64> = log_sum_exp.iter().zip(&target).map(|(a, b)| a - b).collect();
+    // Differences of numbers up to 10.
+    expect_close("loss", loss.clone(), &expected, 8.0, 10.0)?;
+    let gradients = backward(vec![[loss, in_computed_type(setting, &gradient)]]);
+    let actual = leaf.grad(&gradients).expect("tracked");
+    let gradient = in_computed_type::<Autodiff<B>>(setting, &gradient)
+        .into_data()
+        .iter::<f64>()
+        .collect::<Vec<_>>();
+    let expected = shard.backward(&targets, &log_sum_exp, &gradient);
+    // The exponential's argument, a difference of numbers up to 20, has roundings of these.
+    expect_rounded("gradient", actual, &expected, 32.0, 1.0)
+}
+
+fn expect_statistics<B: Backend>(actual: ShardStatistics<B>, expected: &host::Statistics) -> anyhow::Result<()> {
+    expect_close("maximum", actual.maximum, &expected.maximum, 0.0, 0.0)?;
+    expect_close("target", actual.target, &expected.target, 0.0, 0.0)?;
+    // The arguments of the exponentials are differences of up to 20, and there may be thousands of terms.
+    expect_close("sum", actual.sum, &expected.sum, 40.0, 0.0)
+}
+
+/// Ranks' shards give the losses and gradients of the whole vocabulary.
+#[derive(Clone, Copy)]
+struct ShardsMakeTheWhole;
+
+impl Claim for ShardsMakeTheWhole {
+    const NAME: &'static str = "cross_entropy_of_shards_is_that_of_the_whole";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        const ROWS: usize = 6;
+        // Valid columns and all columns of each; the third has padding alone.
+        const SHARDS: [[usize; 2]; 4] = [[11, 11], [16, 19], [0, 5], [1, 4]];
+        let vocabulary: usize = SHARDS.iter().map(|[valid, _]| valid).sum();
+        let mut whole = setting.rounded(&normal(ROWS * vocabulary, 1));
+        // A row that a shard knows nothing of, and one of which a single shard knows something.
+        whole[..11].fill(f64::NEG_INFINITY);
+        whole[vocabulary + 1..2 * vocabulary].fill(f64::NEG_INFINITY);
+        let targets: [i64; ROWS] = [11, 0, 10, 26, 27, 15];
+        let gradient = normal(ROWS, 2);
+        let all = host::Shard {
+            logits: &whole,
+            columns: vocabulary,
+            valid: vocabulary,
+        };
+        let [log_sum_exp, target] = host::combine(&[all.statistics(&targets)]);
+        let expected: Vec<f64> = log_sum_exp.iter().zip(&target).map(|(a, b)| a - b).collect();
+
+        let mut first = 0;
+        let shards = SHARDS.map(|[valid, columns]| {
+            let rows = (0..ROWS).flat_map(|row| {
+                let start = row * vocabulary + first;
+                let padding = std::iter::repeat_n(f64::NAN, columns - valid);
+                whole[start..start + valid].iter().copied().chain(padding)
+            });
+            let logits: Vec<f64> = rows.collect();
+            let targets: Vec<i64> = targets.iter().map(|target| target - first as i64).collect();
+            first += valid;
+            (logits, targets)
+        });
+        let here = inner_setting(setting);
+        let statistics: Vec<ShardStatistics<B>> = shards
+            .iter()
+            .zip(SHARDS)
+            .map(|((logits, targets), [valid, columns])| {
+                let logits = here.tensor(logits, [ROWS, columns]);
+                B::cross_entropy_statistics(logits, integers(&here, targets), valid)
+            })
+            .collect();
+        for (rank, ((logits, targets), [valid, columns])) in shards.iter().zip(SHARDS).enumerate() {
+            let leaf = setting.tensor(logits, [ROWS, columns]).require_grad();
+            let numbers = Tensor::from_inner(integers::<B>(&here, targets));
+            let loss = cross_entropy(leaf.clone(), numbers, valid, |own| {
+                let mut ranks: Vec<_> = statistics.iter().map(from_inner).collect();
+                ranks[rank] = own;
+                combine(ranks)
+            })?;
+            expect_close("loss", loss.clone(), &expected, 8.0, 10.0)?;
+            let gradients = backward(vec![[loss, in_computed_type(setting, &gradient)]]);
+            let actual = leaf.grad(&gradients).expect("tracked");
+            let shard = host::Shard { logits, columns, valid };
+            let expected = shard.backward(targets, &log_sum_exp, &gradient);
+            expect_rounded(&format!("gradient of shard {rank}"), actual, &expected, 32.0, 1.0)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the ranks of a group do: the largest maximum, and sums of what follows from it.
+fn combine<B: Backend>(ranks: Vec<ShardStatistics<B>>) -> LossTerms<B> {
+    let maxima = ranks.iter().map(|rank| rank.maximum.clone());
+    let maximum = maxima.reduce(|a, b| a.max_pair(b)).expect("there is a rank");
+    let terms = ranks.into_iter().map(|rank| {
+        let sum = rank.sum * (rank.maximum - maximum.clone()).exp();
+        (sum, rank.target)
+    });
+    let (sum, target) = terms.reduce(|a, b| (a.0 + b.0, a.1 + b.1)).expect("there is a rank");
+    LossTerms {
+        log_sum_exp: sum.log() + maximum,
+        target,
+    }
+}
+
+fn from_inner<B: Backend>(statistics: &ShardStatistics<B>) -> ShardStatistics<Autodiff<B>> {
+    let ShardStatistics { maximum, sum, target } = statistics.clone();
+    ShardStatistics {
+        maximum: Tensor::from_inner(maximum),
+        sum: Tensor::from_inner(sum),
+        target: Tensor::from_inner(target),
+    }
+}
+
+/// Neither −∞ nor large numbers make NaN, and a row of −∞ has a sum of 0.
+#[derive(Clone, Copy)]
+struct StandsExtremeLogits;
+
+impl Claim for StandsExtremeLogits {
+    const NAME: &'static str = "cross_entropy_stands_extreme_logits";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        const COLUMNS: usize = 12;
+        let large = if setting.dtype == DType::F16 { 6e4 } else { 1e30 };
+        let mut logits = setting.rounded(&normal(4 * COLUMNS, 1));
+        logits[..COLUMNS].fill(f64::NEG_INFINITY);
+        logits[COLUMNS..COLUMNS + 5].fill(f64::NEG_INFINITY);
+        logits[2 * COLUMNS] = large;
+        logits[2 * COLUMNS + 1] = -large;
+        logits[3 * COLUMNS..].fill(-large);
+        let logits = setting.rounded(&logits);
+        let targets = [0, 7, 0, 11];
+        let shard = host::Shard {
+            logits: &logits,
+            columns: COLUMNS,
+            valid: COLUMNS,
+        };
+        let here = inner_setting(setting);
+        let tensor = here.tensor(&logits, [4, COLUMNS]);
+        let statistics = B::cross_entropy_statistics(tensor, integers(&here, &targets), COLUMNS);
+        expect_statistics(statistics, &shard.statistics(&targets))?;
+
+        // The first row has no loss: nothing is possible in it.
+        let (logits, targets) = (&logits[COLUMNS..], &targets[1..]);
+        let shard = host::Shard { logits, ..shard };
+        let leaf = setting.tensor(logits, [3, COLUMNS]).require_grad();
+        let numbers = Tensor::from_inner(integers::<B>(&here, targets));
+        let loss = cross_entropy(leaf.clone(), numbers, COLUMNS, ShardStatistics::terms)?;
+        let [log_sum_exp, target] = host::combine(&[shard.statistics(targets)]);
+        // What is added to a large number is lost in the type that is computed in.
+        let log_sum_exp: Vec<f64> = in_computed_type::<B>(&here, &log_sum_exp)
+            .into_data()
+            .iter::<f64>()
+            .collect();
+        let expected: Vec<f64> = log_sum_exp.iter().zip(&target).map(|(a, b)| a - b).collect();
+        expect_close("loss", loss.clone(), &expected, 8.0, 4.0)?;
+        let gradient = [1.0, -2.0, 0.5];
+        let gradients = backward(vec![[loss, in_computed_type(setting, &gradient)]]);
+        let actual = leaf.grad(&gradients).expect("tracked");
+        let expected = shard.backward(targets, &log_sum_exp, &gradient);
+        // The logarithm's last digit is that of the last row's shares: its size is that of the logits.
+        let roundings = if setting.dtype == DType::F16 { 6e4 } else { 32.0 };
+        expect_rounded("gradient", actual, &expected, roundings, 1.0)
+    }
+}
+
+/// The gradient may be written over the logits only where nobody else holds them.
+#[derive(Clone, Copy)]
+struct LeavesLogitsThatOthersHold;
+
+impl Claim for LeavesLogitsThatOthersHold {
+    const NAME: &'static str = "cross_entropy_leaves_logits_that_others_hold";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let here = inner_setting(setting);
+        let numbers = here.rounded(&normal(40, 1));
+        for layout in [Layout::Contiguous, Layout::Part, Layout::Transposed] {
+            let logits: Tensor<B, 2> = matrix(&here, &numbers, [4, 10], layout);
+            let held = logits.clone();
+            let log_sum_exp = in_computed_type::<B>(&here, &[3.0; 4]);
+            let gradient = in_computed_type::<B>(&here, &[1.0; 4]);
+            let result = B::cross_entropy_backward(logits, integers(&here, &[1; 4]), 10, log_sum_exp, gradient);
+            let shard = host::Shard {
+                logits: &numbers,
+                columns: 10,
+                valid: 10,
+            };
+            let expected = shard.backward(&[1; 4], &[3.0; 4], &[1.0; 4]);
+            expect_rounded("gradient", result, &expected, 32.0, 1.0)?;
+            let after: Vec<f64> = held.into_data().iter::<f64>().collect();
+            ensure!(after == numbers, "{layout:?}: logits that are held were written over");
+        }
+        Ok(())
+    }
+}
+
+fn gradients_match_differences() -> anyhow::Result<()> {
+    let logits = normal(24, 1);
+    let (targets, gradient) = ([1, 7, 4], normal(3, 2));
+    fn shard(logits: &[f64]) -> host::Shard<'_> {
+        host::Shard {
+            logits,
+            columns: 8,
+            valid: 8,
+        }
+    }
+    let losses = |logits: &[f64]| {
+        let [log_sum_exp, target] = host::combine(&[shard(logits).statistics(&targets)]);
+        dot(&log_sum_exp, &gradient) - dot(&target, &gradient)
+    };
+    let [log_sum_exp, _] = host::combine(&[shard(&logits).statistics(&targets)]);
+    let actual = shard(&logits).backward(&targets, &log_sum_exp, &gradient);
+    expect_differences("gradient", &actual, &differences(losses, &logits))
+}
+
+fn inner_setting<B: Backend>(setting: &Setting<Autodiff<B>>) -> Setting<B> {
+    Setting {
+        device: setting.device.clone(),
+        dtype: setting.dtype,
+    }
+}
+
+fn integers<B: Backend>(setting: &Setting<B>, values: &[i64]) -> Tensor<B, 1, Int> {
+    Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), &setting.device)
+}
+
+/// A vector of the type that is computed in, as losses are.
+fn in_computed_type<B: Backend>(setting: &Setting<B>, values: &[f64]) -> Tensor<B, 1> {
+    let setting = Setting {
+        device: setting.device.clone(),
+        dtype: cubecl_kernels::precision::compute_type(setting.dtype),
+    };
+    vector(&setting, values, Layout::Contiguous)
+}
