@@ -11,6 +11,7 @@ mod cross_entropy;
 mod flash_attention;
 mod l2_norm;
 mod layouts;
+mod linear;
 mod norm;
 mod softmax;
 mod swiglu;
@@ -25,6 +26,7 @@ fn main() {
         cross_entropy::trials(),
         flash_attention::trials(),
         l2_norm::trials(),
+        linear::trials(),
         norm::trials(),
         softmax::trials(),
         swiglu::trials(),
