@@ -55,12 +55,10 @@ fn separate<T: Number>(
     });
     run(inputs.map(primitive), forward, primitive(gradient), options, places);
     let mut dims = dims.into_iter();
-    // SAFETY: `run` has written all of them.
     memory.map(|memory| {
-        tensor(
-            unsafe { memory.assume_init() }.into_vec(),
-            dims.next().unwrap_or_default(),
-        )
+        // SAFETY: `run` has written all of them.
+        let values = unsafe { memory.assume_init() }.into_vec();
+        tensor(values, dims.next().unwrap_or_default())
     })
 }
 
