@@ -20,6 +20,7 @@ pub mod flash_attention;
 mod flex;
 mod kernels;
 pub mod l2_norm;
+pub mod linear;
 pub mod norm;
 pub mod precision;
 pub mod random;

@@ -6,6 +6,7 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
+use cubecl_kernels::Kernels;
 
 use super::product::affine;
 use super::{linear_init, take_shard};
@@ -51,6 +52,8 @@ pub struct ColumnParallelLinear<B: Backend> {
     pub bias: Option<Param<Tensor<B, 1>>>,
     gather_output: bool,
     sequence_parallel: bool,
+    #[module(skip)]
+    kernels: Kernels,
     group: ProcessGroup,
 }
 
@@ -161,6 +164,7 @@ impl ColumnParallelLinearConfig {
             bias,
             gather_output: self.gather_output,
             sequence_parallel: context.is_sequence_parallel(),
+            kernels: context.kernels(),
             group: context.tensor_group().clone(),
         }
     }
@@ -223,6 +227,6 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
             true => gather_from_sequence_region(input, &self.group),
             false => copy_to_tensor_region(input, &self.group),
         };
-        affine(input, weight, bias)
+        affine(self.kernels, input, weight, bias)
     }
 }

@@ -7,8 +7,9 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Embedding;
 use burn::tensor::{Int, Tensor, backend::Backend};
+use cubecl_kernels::Kernels;
 
-use super::product::product;
+use super::product::product_transposed;
 use super::{VocabShard, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup};
 use crate::context::{ParallelContext, ParameterSpec};
@@ -41,6 +42,8 @@ pub struct VocabParallelEmbedding<B: Backend> {
     pub weight: Param<Tensor<B, 2>>,
     shard: VocabShard,
     sequence_parallel: bool,
+    #[module(skip)]
+    kernels: Kernels,
     group: ProcessGroup,
 }
 
@@ -126,6 +129,7 @@ impl VocabParallelEmbeddingConfig {
             weight,
             shard,
             sequence_parallel: context.is_sequence_parallel(),
+            kernels: context.kernels(),
             group: context.tensor_group().clone(),
         }
     }
@@ -187,7 +191,7 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
             true => self.weight.val().detach(),
             false => self.weight.val(),
         };
-        product(hidden, weight.transpose())
+        product_transposed(self.kernels, hidden, weight)
     }
 
     /// The number of tokens, without padding.

@@ -6,6 +6,7 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
+use cubecl_kernels::Kernels;
 
 use super::product::affine;
 use super::{linear_init, take_shard};
@@ -49,6 +50,8 @@ pub struct RowParallelLinear<B: Backend> {
     pub bias: Option<Param<Tensor<B, 1>>>,
     input_is_parallel: bool,
     sequence_parallel: bool,
+    #[module(skip)]
+    kernels: Kernels,
     group: ProcessGroup,
 }
 
@@ -141,6 +144,7 @@ impl RowParallelLinearConfig {
             bias,
             input_is_parallel: self.input_is_parallel,
             sequence_parallel: context.is_sequence_parallel(),
+            kernels: context.kernels(),
             group: context.tensor_group().clone(),
         }
     }
@@ -168,7 +172,7 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
         }
         if self.group.size() == 1 {
             let bias = self.bias.as_ref().map(|bias| bias.val());
-            return affine(self.check(input), self.weight.val(), bias);
+            return affine(self.kernels, self.check(input), self.weight.val(), bias);
         }
         match self.forward_without_bias(input) {
             (output, Some(bias)) => output + bias.unsqueeze(),
@@ -191,7 +195,7 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
             true => (bias, None),
             false => (None, bias),
         };
-        let partial = affine(input, self.weight.val(), early_bias);
+        let partial = affine(self.kernels, input, self.weight.val(), early_bias);
         let output = match self.sequence_parallel {
             true => reduce_scatter_to_sequence_region(partial, &self.group),
             false => reduce_from_tensor_region(partial, &self.group),

@@ -9,6 +9,7 @@ use crate::bias_dropout_add;
 use crate::bias_gelu;
 use crate::cross_entropy::{self, Statistics};
 use crate::flash_attention::{self, AttentionOptions, PackedHeads};
+use crate::linear::{self, LinearInputs};
 use crate::norm::{self, Addends, NormParameters};
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
@@ -24,6 +25,10 @@ impl<B: KernelBackend, C: CheckpointStrategy> KernelBackend for Autodiff<B, C> {
         options: AttentionOptions,
     ) -> Tensor<Self, 4> {
         flash_attention::autodiff::packed(packed, heads, options)
+    }
+
+    fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {
+        linear::autodiff::linear(inputs)
     }
 
     fn scaled_masked_softmax(scores: Tensor<Self, 4>, mask: SoftmaxMask<Self>, scale: f64) -> Tensor<Self, 4> {

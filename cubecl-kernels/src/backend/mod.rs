@@ -21,6 +21,7 @@ use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads, unpack};
 use crate::l2_norm;
+use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
@@ -78,6 +79,22 @@ pub trait KernelBackend: Backend {
     ) -> Tensor<Self, 4> {
         let gradients = Self::flash_attention_backward(unpack(packed, heads), forward, gradient, options);
         Tensor::cat(gradients.to_vec(), 2)
+    }
+
+    /// See [`linear()`](linear::linear) and [`linear_transposed`](linear::linear_transposed).
+    fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {
+        linear::reference::forward(inputs)
+    }
+
+    /// The gradients that are wanted for that of the output.
+    fn affine_backward(
+        input: Tensor<Self, 2>,
+        weight: Tensor<Self, 2>,
+        order: WeightOrder,
+        gradient: Tensor<Self, 2>,
+        wanted: LinearWanted,
+    ) -> LinearGradients<Self> {
+        linear::reference::backward(input, weight, order, gradient, wanted)
     }
 
     /// See [`scaled_masked_softmax`](softmax::scaled_masked_softmax).

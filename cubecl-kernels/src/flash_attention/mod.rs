@@ -4,6 +4,8 @@
 //! each row of scores; the backward pass computes the weights of a block again from it.
 
 pub(crate) mod autodiff;
+pub(crate) mod flex;
+pub mod host;
 pub mod reference;
 
 use burn::tensor::{DType, Tensor, backend::Backend};

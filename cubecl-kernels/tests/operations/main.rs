@@ -9,8 +9,10 @@ mod bias_dropout_add;
 mod bias_gelu;
 mod compare;
 mod cross_entropy;
+mod flash_attention;
 mod l2_norm;
 mod layouts;
+mod linear;
 mod norm;
 mod nothing;
 mod random;
@@ -27,7 +29,9 @@ fn main() {
         bias_dropout_add::trials(),
         bias_gelu::trials(),
         cross_entropy::trials(),
+        flash_attention::trials(),
         l2_norm::trials(),
+        linear::trials(),
         norm::trials(),
         nothing::trials(),
         random::trials(),

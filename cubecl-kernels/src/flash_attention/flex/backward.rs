@@ -1,0 +1,291 @@
+//! The backward pass: a task for each sample and head of keys, over the blocks of queries of the heads that share it.
+
+use std::ops::Range;
+
+use burn::tensor::{Element, Tensor};
+use burn_flex::{Flex, FlexTensor};
+use rayon::prelude::*;
+
+use super::block::{Known, Queries};
+use super::heads::{Heads, Places};
+use super::{KEYS, QUERIES};
+use crate::flash_attention::{AttentionForward, AttentionOptions, PackedHeads, unpack};
+use crate::flex::blocks::uninit;
+use crate::flex::lanes::sums;
+use crate::flex::math::{Real, vectorised};
+use crate::flex::number::{Number, with_number};
+use crate::flex::product::{Matrix, MatrixMut, Onto, product};
+use crate::flex::tensor::{flat, tensor};
+use crate::tape::primitive;
+
+/// Returns the gradients of query, key and value for the output's.
+pub(crate) fn backward(
+    inputs: [Tensor<Flex, 4>; 3],
+    forward: AttentionForward<Flex>,
+    gradient: Tensor<Flex, 4>,
+    options: &AttentionOptions,
+) -> [Tensor<Flex, 4>; 3] {
+    with_number!(gradient.dtype(), T => separate::<T>(inputs, forward, gradient, options))
+}
+
+/// Returns the gradient of the packed tensor for the output's.
+pub(crate) fn packed_backward(
+    packed: Tensor<Flex, 4>,
+    heads: PackedHeads,
+    forward: AttentionForward<Flex>,
+    gradient: Tensor<Flex, 4>,
+    options: &AttentionOptions,
+) -> Tensor<Flex, 4> {
+    with_number!(gradient.dtype(), T => packed_of::<T>(packed, heads, forward, gradient, options))
+}
+
+fn separate<T: Number>(
+    inputs: [Tensor<Flex, 4>; 3],
+    forward: AttentionForward<Flex>,
+    gradient: Tensor<Flex, 4>,
+    options: &AttentionOptions,
+) -> [Tensor<Flex, 4>; 3] {
+    let dims = inputs.each_ref().map(Tensor::dims);
+    let mut memory = dims.map(|dims| uninit::<T>(dims.iter().product()));
+    let mut index = 0;
+    let places = memory.each_mut().map(|memory| {
+        let [places] = Places::cut(memory, dims[index], [0]);
+        index += 1;
+        places
+    });
+    run(inputs.map(primitive), forward, primitive(gradient), options, places);
+    let mut dims = dims.into_iter();
+    memory.map(|memory| {
+        // SAFETY: `run` has written all of them.
+        let values = unsafe { memory.assume_init() }.into_vec();
+        tensor(values, dims.next().unwrap_or_default())
+    })
+}
+
+fn packed_of<T: Number>(
+    packed: Tensor<Flex, 4>,
+    heads: PackedHeads,
+    forward: AttentionForward<Flex>,
+    gradient: Tensor<Flex, 4>,
+    options: &AttentionOptions,
+) -> Tensor<Flex, 4> {
+    let dims = packed.dims();
+    let mut memory = uninit::<T>(dims.iter().product());
+    let places = Places::cut(&mut memory, dims, [0, heads.queries, heads.queries + heads.keys]);
+    let inputs = unpack(packed, heads).map(primitive);
+    run(inputs, forward, primitive(gradient), options, places);
+    // SAFETY: `run` has written queries, keys and values, which are all there is.
+    tensor(unsafe { memory.assume_init() }.into_vec(), dims)
+}
+
+/// What a thread computes in, kept from task to task.
+struct Scratch<R> {
+    /// Key, value, query and gradient of the output, where they are widened.
+    wide: [Vec<R>; 4],
+    /// The output, and its gradient, row after row.
+    rows: [Vec<R>; 2],
+    scores: Vec<R>,
+    gradients: Vec<R>,
+    of_query: Vec<R>,
+    of_key: Vec<R>,
+    of_value: Vec<R>,
+}
+
+impl<R> Default for Scratch<R> {
+    fn default() -> Self {
+        Self {
+            wide: [const { Vec::new() }; 4],
+            rows: [const { Vec::new() }; 2],
+            scores: Vec::new(),
+            gradients: Vec::new(),
+            of_query: Vec::new(),
+            of_key: Vec::new(),
+            of_value: Vec::new(),
+        }
+    }
+}
+
+/// What all tasks read.
+struct Inputs<'a, T: Number> {
+    query: Heads<'a, T>,
+    key: Heads<'a, T>,
+    value: Heads<'a, T>,
+    output: Heads<'a, T>,
+    gradient: Heads<'a, T>,
+    /// `[batch, heads, queries]`
+    log_sum_exp: &'a [T::Real],
+}
+
+/// Writes the gradients of query, key and value, all of them.
+fn run<T: Number>(
+    inputs: [FlexTensor; 3],
+    forward: AttentionForward<Flex>,
+    gradient: FlexTensor,
+    options: &AttentionOptions,
+    [of_query, of_key, of_value]: [Places<'_, T>; 3],
+) {
+    let log_sum_exp = flat(forward.log_sum_exp);
+    let output = primitive(forward.output);
+    let [query, key, value] = inputs.each_ref().map(Heads::<T>::of);
+    let inputs = Inputs {
+        query,
+        key,
+        value,
+        output: Heads::of(&output),
+        gradient: Heads::of(&gradient),
+        log_sum_exp: log_sum_exp.storage(),
+    };
+    let ([batch, queries, heads, _], [_, keys, kv_heads, d_head]) = (inputs.query.dims, inputs.key.dims);
+    let group = heads / kv_heads;
+    let run = |scratch: &mut Scratch<T::Real>, task: usize| {
+        let [sample, kv_head] = [task / kv_heads, task % kv_heads];
+        for sums in [&mut scratch.of_key, &mut scratch.of_value] {
+            sums.clear();
+            sums.resize(keys * d_head, T::Real::ZERO);
+        }
+        for head in kv_head * group..(kv_head + 1) * group {
+            for first in (0..queries).step_by(QUERIES) {
+                let block = Queries::new([sample, head, first], queries, options);
+                inputs.add_block([sample, head, kv_head], &block, options, scratch);
+                // SAFETY: no other task has this head of queries.
+                unsafe { of_query.write([sample, head, first], &mut scratch.of_query, |_| T::Real::ONE) };
+            }
+        }
+        // SAFETY: no other task has this head of keys.
+        unsafe {
+            of_key.write([sample, kv_head, 0], &mut scratch.of_key, |_| T::Real::ONE);
+            of_value.write([sample, kv_head, 0], &mut scratch.of_value, |_| T::Real::ONE);
+        }
+    };
+    let tasks = (0..batch * kv_heads).into_par_iter().with_max_len(1);
+    tasks.for_each_init(Scratch::default, run);
+}
+
+impl<T: Number> Inputs<'_, T> {
+    /// Leaves the gradient of a block of queries in `scratch.of_query`, and adds those of the keys and values to theirs.
+    fn add_block(
+        &self,
+        [sample, head, kv_head]: [usize; 3],
+        block: &Queries<'_>,
+        options: &AttentionOptions,
+        scratch: &mut Scratch<T::Real>,
+    ) {
+        let ([_, queries, heads, d_head], [_, keys, ..]) = (self.query.dims, self.key.dims);
+        let (count, width) = (block.range.len(), block.width());
+        let scale = T::Real::of(options.scale);
+        let [wide_key, wide_value, wide_query, wide_gradient] = &mut scratch.wide;
+
+        let first = (sample * heads + head) * queries + block.range.start;
+        let mut known = self.known(
+            [sample, head],
+            block,
+            &self.log_sum_exp[first..first + count],
+            &mut scratch.rows,
+        );
+        let query = self.query.rows(sample, head, block.range.clone()).widened(wide_query);
+        let gradient = self
+            .gradient
+            .rows(sample, head, block.range.clone())
+            .widened(wide_gradient);
+        for buffer in [&mut scratch.scores, &mut scratch.gradients] {
+            buffer.resize(KEYS * QUERIES, T::Real::ZERO);
+        }
+        scratch.of_query.clear();
+        scratch.of_query.resize(count * d_head, T::Real::ZERO);
+
+        let seen = block.seen(keys);
+        let ranges = || (0..seen).step_by(KEYS).map(|first| first..seen.min(first + KEYS));
+        let factors =
+            |range: Range<usize>, key: Matrix<'_, T::Real>, value: Matrix<'_, T::Real>, blocks: [&mut [T::Real]; 2]| {
+                let [scores, gradients] = blocks;
+                let shape = [count, range.len()];
+                product(
+                    query,
+                    key.transposed(),
+                    MatrixMut::new(scores, shape, [1, width]),
+                    Onto::Nothing,
+                );
+                product(
+                    gradient,
+                    value.transposed(),
+                    MatrixMut::new(gradients, shape, [1, width]),
+                    Onto::Nothing,
+                );
+            };
+        if T::dtype() != <T::Real as Element>::dtype() {
+            // The rounded output is too far off where the gradients are the small rest of large terms.
+            known.start();
+            for range in ranges() {
+                let scores = &mut scratch.scores[..range.len() * width];
+                let gradients = &mut scratch.gradients[..range.len() * width];
+                let key = self.key.rows(sample, kv_head, range.clone()).widened(wide_key);
+                let value = self.value.rows(sample, kv_head, range.clone()).widened(wide_value);
+                factors(range.clone(), key, value, [scores, gradients]);
+                vectorised(
+                    #[inline(always)]
+                    || known.add([scores, gradients], block, range.clone(), scale),
+                );
+            }
+            known.finish();
+        }
+        for range in ranges() {
+            let shape = [count, range.len()];
+            let scores = &mut scratch.scores[..range.len() * width];
+            let gradients = &mut scratch.gradients[..range.len() * width];
+            let key = self.key.rows(sample, kv_head, range.clone()).widened(wide_key);
+            let value = self.value.rows(sample, kv_head, range.clone()).widened(wide_value);
+            factors(range.clone(), key, value, [scores, gradients]);
+            vectorised(
+                #[inline(always)]
+                || known.gradients([scores, gradients], block, range.clone(), scale),
+            );
+            let of_rows = range.start * d_head..range.end * d_head;
+            let strides = [1, width as isize];
+            let weights = Matrix::new(scores, 0, shape, strides);
+            let into = MatrixMut::new(
+                &mut scratch.of_value[of_rows.clone()],
+                [range.len(), d_head],
+                [d_head, 1],
+            );
+            product(weights.transposed(), gradient, into, Onto::Sum);
+            let gradients = Matrix::new(gradients, 0, shape, strides);
+            let into = MatrixMut::new(&mut scratch.of_key[of_rows], [range.len(), d_head], [d_head, 1]);
+            product(gradients.transposed(), query, into, Onto::Sum);
+            let into = MatrixMut::new(&mut scratch.of_query, [count, d_head], [d_head, 1]);
+            product(gradients, key, into, Onto::Sum);
+        }
+    }
+
+    fn known(
+        &self,
+        [sample, head]: [usize; 2],
+        block: &Queries<'_>,
+        log_sum_exp: &[T::Real],
+        [outputs, gradients]: &mut [Vec<T::Real>; 2],
+    ) -> Known<T::Real> {
+        let d_head = self.query.dims[3];
+        self.output.rows(sample, head, block.range.clone()).copy_rows(outputs);
+        self.gradient
+            .rows(sample, head, block.range.clone())
+            .copy_rows(gradients);
+        let mut known = Known::new();
+        let rows = outputs.chunks_exact(d_head).zip(gradients.chunks_exact(d_head));
+        for (lane, (&log_sum_exp, (output, gradient))) in log_sum_exp.iter().zip(rows).enumerate() {
+            known.along[lane] = vectorised(
+                #[inline(always)]
+                || {
+                    sums(
+                        [output, gradient],
+                        #[inline(always)]
+                        |[output, gradient]| [output * gradient],
+                    )[0]
+                },
+            );
+            // Where all scores are −∞, their exponentials stay 0.
+            if log_sum_exp != T::Real::NEG_INFINITY {
+                known.log_sum_exp[lane] = log_sum_exp;
+            }
+        }
+        known
+    }
+}

@@ -1,0 +1,123 @@
+//! The forward pass: a task for each sample, head and block of queries.
+
+use burn::tensor::Tensor;
+use burn_flex::Flex;
+use rayon::prelude::*;
+
+use super::block::{Queries, Running};
+use super::heads::{Heads, Places};
+use super::{KEYS, QUERIES};
+use crate::flash_attention::{AttentionForward, AttentionOptions};
+use crate::flex::blocks::uninit;
+use crate::flex::math::{Real, vectorised};
+use crate::flex::number::{Number, with_number};
+use crate::flex::product::{Matrix, MatrixMut, Onto, product};
+use crate::flex::tensor::tensor;
+use crate::tape::primitive;
+
+/// Returns output and row statistics.
+pub(crate) fn forward(inputs: [Tensor<Flex, 4>; 3], options: &AttentionOptions) -> AttentionForward<Flex> {
+    with_number!(inputs[0].dtype(), T => forward_of::<T>(inputs, options))
+}
+
+/// What a thread computes in, kept from task to task.
+struct Scratch<R> {
+    query: Vec<R>,
+    key: Vec<R>,
+    value: Vec<R>,
+    scores: Vec<R>,
+    output: Vec<R>,
+}
+
+impl<R> Default for Scratch<R> {
+    fn default() -> Self {
+        Self {
+            query: Vec::new(),
+            key: Vec::new(),
+            value: Vec::new(),
+            scores: Vec::new(),
+            output: Vec::new(),
+        }
+    }
+}
+
+fn forward_of<T: Number>(inputs: [Tensor<Flex, 4>; 3], options: &AttentionOptions) -> AttentionForward<Flex> {
+    let inputs = inputs.map(primitive);
+    let [query, key, value] = inputs.each_ref().map(Heads::<T>::of);
+    let dims @ [batch, queries, heads, _] = query.dims;
+    let blocks = queries.div_ceil(QUERIES);
+    let mut output = uninit::<T>(dims.iter().product());
+    let [places] = Places::cut(&mut output, dims, [0]);
+    let run = |scratch: &mut Scratch<T::Real>, task: usize| {
+        let [sample, head, block] = [task / (heads * blocks), task / blocks % heads, task % blocks];
+        let block = Queries::new([sample, head, block * QUERIES], queries, options);
+        let running = attend(&query, &key, &value, [sample, head], &block, options, scratch);
+        let kept = options.dropout.as_ref().map_or(1.0, |dropout| dropout.scale());
+        let factor = |row: usize| match running.sum[row] == T::Real::ZERO {
+            true => T::Real::ZERO,
+            false => T::Real::of(kept) / running.sum[row],
+        };
+        // SAFETY: no other task has this head's block of queries.
+        unsafe { places.write([sample, head, block.range.start], &mut scratch.output, factor) };
+        let lanes = 0..block.range.len();
+        lanes.map(|lane| running.log_sum_exp(lane)).collect::<Vec<_>>()
+    };
+    let tasks = (0..batch * heads * blocks).into_par_iter().with_max_len(1);
+    let log_sum_exp: Vec<Vec<T::Real>> = tasks.map_init(Scratch::default, run).collect();
+    // SAFETY: the tasks have written every query of every head.
+    let output = unsafe { output.assume_init() }.into_vec();
+    AttentionForward {
+        output: tensor(output, dims),
+        log_sum_exp: tensor(log_sum_exp.concat(), [batch, heads, queries]),
+    }
+}
+
+/// Leaves the sums of the values, weighted and not yet divided, in `scratch.output`.
+fn attend<T: Number>(
+    query: &Heads<'_, T>,
+    key: &Heads<'_, T>,
+    value: &Heads<'_, T>,
+    [sample, head]: [usize; 2],
+    block: &Queries<'_>,
+    options: &AttentionOptions,
+    scratch: &mut Scratch<T::Real>,
+) -> Running<T::Real> {
+    let ([_, _, heads, d_head], [_, keys, kv_heads, _]) = (query.dims, key.dims);
+    let (count, width) = (block.range.len(), block.width());
+    let kv_head = head * kv_heads / heads;
+    let scale = T::Real::of(options.scale);
+    let mut running = Running::new();
+    let query = query
+        .rows(sample, head, block.range.clone())
+        .widened(&mut scratch.query);
+    scratch.output.clear();
+    scratch.output.resize(count * d_head, T::Real::ZERO);
+    scratch.scores.resize(KEYS * QUERIES, T::Real::ZERO);
+    let seen = block.seen(keys);
+    for first in (0..seen).step_by(KEYS) {
+        let range = first..seen.min(first + KEYS);
+        let scores = &mut scratch.scores[..range.len() * width];
+        let rows = key.rows(sample, kv_head, range.clone()).widened(&mut scratch.key);
+        let into = MatrixMut::new(scores, [count, range.len()], [1, width]);
+        product(query, rows.transposed(), into, Onto::Nothing);
+        vectorised(
+            #[inline(always)]
+            || {
+                running.weigh(scores, block, range.clone(), scale);
+                if first > 0 {
+                    for (row, rescale) in scratch.output.chunks_exact_mut(d_head).zip(running.rescale) {
+                        for value in row {
+                            *value = *value * rescale;
+                        }
+                    }
+                }
+            },
+        );
+        let weights = Matrix::new(scores, 0, [count, range.len()], [1, width as isize]);
+        let rows = value.rows(sample, kv_head, range).widened(&mut scratch.value);
+        let into = MatrixMut::new(&mut scratch.output, [count, d_head], [d_head, 1]);
+        let onto = if first > 0 { Onto::Sum } else { Onto::Nothing };
+        product(weights, rows, into, onto);
+    }
+    running
+}

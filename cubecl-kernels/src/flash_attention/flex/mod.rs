@@ -1,0 +1,18 @@
+//! Attention for the CPU: blocks of queries as tasks, whose scores stay in the cache.
+//!
+//! The scores of a block lie with its queries side by side, so that maxima, sums and exponentials of many rows are
+//! those of vectors, without a reduction across one ([`block`]). Queries, keys and values are read where they are, with
+//! their strides. Blocks follow from the shapes alone: the results do not depend on the number of threads.
+
+mod backward;
+mod block;
+mod forward;
+mod heads;
+
+pub(crate) use backward::{backward, packed_backward};
+pub(crate) use forward::forward;
+
+/// Queries whose scores are computed at once: as many as a panel of the matrix products has rows.
+const QUERIES: usize = 64;
+/// Keys whose scores are computed at once: the blocks of scores, and of their gradients, fit into half a megabyte.
+const KEYS: usize = 256;

@@ -1,0 +1,236 @@
+//! The product for the CPU: tiles of the output as tasks, each a product on one thread.
+//!
+//! Tiles are tall, because of the shapes that are good for the `gemm` crate; they follow from the output's shape alone,
+//! so that the results do not depend on the number of threads. Of 16 bits, the factors of a tile are widened in blocks,
+//! added up in f32 and rounded once.
+
+use std::mem::MaybeUninit;
+
+use burn::tensor::{Element, Tensor};
+use burn_flex::{Flex, FlexTensor};
+use rayon::prelude::*;
+
+use super::{LinearGradients, LinearInputs, LinearWanted, WeightOrder};
+use crate::flex::blocks::{add_up, in_blocks, uninit};
+use crate::flex::lanes::{Destination, accumulate};
+use crate::flex::math::{Real, vectorised};
+use crate::flex::number::{Number, with_number};
+use crate::flex::product::{Matrix, MatrixMut, Onto, product};
+use crate::flex::tensor::{flat, rounded, tensor};
+use crate::tape::primitive;
+
+/// Columns of a tile.
+const COLUMNS: usize = 128;
+/// Rows of a tile, where there are enough of these for many threads.
+const MANY_ROWS: usize = 512;
+/// Rows of a tile otherwise.
+const ROWS: usize = 256;
+/// Tiles that are enough for many threads.
+const ENOUGH: usize = 16;
+/// Terms of a sum that are widened at once.
+const DEPTH: usize = 1024;
+
+/// Returns `input · weight + bias`.
+pub(crate) fn forward(inputs: LinearInputs<Flex>) -> Tensor<Flex, 2> {
+    with_number!(inputs.input.dtype(), T => forward_of::<T>(inputs))
+}
+
+/// Returns the gradients that are wanted for the output's.
+pub(crate) fn backward(
+    input: Tensor<Flex, 2>,
+    weight: Tensor<Flex, 2>,
+    order: WeightOrder,
+    gradient: Tensor<Flex, 2>,
+    wanted: LinearWanted,
+) -> LinearGradients<Flex> {
+    with_number!(gradient.dtype(), T => backward_of::<T>(input, weight, order, gradient, wanted))
+}
+
+fn forward_of<T: Number>(inputs: LinearInputs<Flex>) -> Tensor<Flex, 2> {
+    let (input, weight) = (primitive(inputs.input), primitive(inputs.weight));
+    let (input, weight) = (matrix::<T>(&input), matrix::<T>(&weight));
+    let weight = match inputs.order {
+        WeightOrder::InputFirst => weight,
+        WeightOrder::OutputFirst => weight.transposed(),
+    };
+    let bias = inputs.bias.map(flat);
+    let mut buffer = Vec::new();
+    let bias = bias.as_ref().map(|bias| T::read(bias.storage(), &mut buffer));
+    tiled(input, weight, bias)
+}
+
+fn backward_of<T: Number>(
+    input: Tensor<Flex, 2>,
+    weight: Tensor<Flex, 2>,
+    order: WeightOrder,
+    gradient: Tensor<Flex, 2>,
+    wanted: LinearWanted,
+) -> LinearGradients<Flex> {
+    let [input, weight, gradient] = [input, weight, gradient].map(primitive);
+    let [x, w, dy] = [&input, &weight, &gradient].map(matrix::<T>);
+    let of_input = wanted.input.then(|| match order {
+        WeightOrder::InputFirst => tiled(dy, w.transposed(), None),
+        WeightOrder::OutputFirst => tiled(dy, w, None),
+    });
+    let of_weight = wanted.weight.then(|| match order {
+        WeightOrder::InputFirst => tiled(x.transposed(), dy, None),
+        WeightOrder::OutputFirst => tiled(dy.transposed(), x, None),
+    });
+    LinearGradients {
+        input: of_input,
+        weight: of_weight,
+        bias: wanted.bias.then(|| column_sums(dy)),
+    }
+}
+
+fn matrix<T: Number>(tensor: &FlexTensor) -> Matrix<'_, T> {
+    let layout = tensor.layout();
+    let strides = [layout.strides()[0], layout.strides()[1]];
+    let shape = [layout.shape()[0], layout.shape()[1]];
+    Matrix::new(tensor.storage(), layout.start_offset(), shape, strides)
+}
+
+/// What a thread computes in, kept from tile to tile.
+struct Scratch<R> {
+    left: Vec<R>,
+    right: Vec<R>,
+    sums: Vec<R>,
+}
+
+/// A place for the output; its tiles are shared out to tasks.
+struct Output<T>(*mut MaybeUninit<T>);
+
+// SAFETY: each task writes its tile alone.
+unsafe impl<T: Send> Sync for Output<T> {}
+
+/// Returns `a · b + bias`.
+fn tiled<T: Number>(a: Matrix<'_, T>, b: Matrix<'_, T>, bias: Option<&[T::Real]>) -> Tensor<Flex, 2> {
+    let [[rows, _], [_, columns]] = [a.shape(), b.shape()];
+    let across = columns.div_ceil(COLUMNS);
+    let tile_rows = match rows.div_ceil(MANY_ROWS) * across >= ENOUGH {
+        true => MANY_ROWS,
+        false => ROWS,
+    };
+    let down = rows.div_ceil(tile_rows);
+    // Of equal heights, so that no thread waits long for another.
+    let tile_rows = rows.div_ceil(down.max(1));
+    let mut memory = uninit::<T>(rows * columns);
+    let output = Output(memory.as_mut_ptr());
+    let run = |scratch: &mut Scratch<T::Real>, tile: usize| {
+        let (row, column) = (tile % down * tile_rows, tile / down * COLUMNS);
+        let (last_row, last_column) = (rows.min(row + tile_rows), columns.min(column + COLUMNS));
+        let (a, b) = (a.rows(row..last_row), b.columns(column..last_column));
+        let bias = bias.map(|bias| &bias[column..last_column]);
+        let output = &output;
+        // SAFETY: the tile lies inside the output, and is no other task's.
+        unsafe { write_tile(a, b, bias, output.0.add(row * columns + column), columns, scratch) };
+    };
+    let scratch = || Scratch {
+        left: Vec::new(),
+        right: Vec::new(),
+        sums: Vec::new(),
+    };
+    let tiles = (0..down * across).into_par_iter().with_max_len(1);
+    tiles.for_each_init(scratch, run);
+    // SAFETY: the tiles cover it.
+    tensor(unsafe { memory.assume_init() }.into_vec(), [rows, columns])
+}
+
+/// Writes a tile's rows, `stride` elements apart.
+///
+/// # Safety
+/// They lie in memory that nobody else uses.
+unsafe fn write_tile<T: Number>(
+    a: Matrix<'_, T>,
+    b: Matrix<'_, T>,
+    bias: Option<&[T::Real]>,
+    to: *mut MaybeUninit<T>,
+    stride: usize,
+    scratch: &mut Scratch<T::Real>,
+) {
+    let [[rows, depth], [_, columns]] = [a.shape(), b.shape()];
+    if T::dtype() == <T::Real as Element>::dtype() {
+        let to = to.cast::<T::Real>();
+        // SAFETY: the caller says so.
+        let into = unsafe { MatrixMut::from_raw(to, [rows, columns], [stride, 1]) };
+        // Neither of them is widened.
+        let (a, b) = (a.widened(&mut scratch.left), b.widened(&mut scratch.right));
+        product(a, b, into, Onto::Nothing);
+        if let Some(bias) = bias {
+            // SAFETY: as above, and the product has written all of the rows.
+            let row_of = |row: usize| unsafe { std::slice::from_raw_parts_mut(to.add(row * stride), columns) };
+            add_to_rows((0..rows).map(row_of), bias);
+        }
+        return;
+    }
+    scratch.sums.clear();
+    scratch.sums.resize(rows * columns, T::Real::ZERO);
+    for first in (0..depth).step_by(DEPTH) {
+        let range = first..depth.min(first + DEPTH);
+        let a = a.columns(range.clone()).widened(&mut scratch.left);
+        let b = b.rows(range).widened(&mut scratch.right);
+        let into = MatrixMut::new(&mut scratch.sums, [rows, columns], [columns, 1]);
+        product(a, b, into, Onto::Sum);
+    }
+    if let Some(bias) = bias {
+        add_to_rows(scratch.sums.chunks_exact_mut(columns), bias);
+    }
+    for (row, sums) in scratch.sums.chunks_exact(columns).enumerate() {
+        // SAFETY: the caller says so.
+        let to = unsafe { std::slice::from_raw_parts_mut(to.add(row * stride), columns) };
+        vectorised(
+            #[inline(always)]
+            || T::write(sums, Destination::New { from: &[], to }),
+        );
+    }
+}
+
+fn add_to_rows<'a, R: Real>(rows: impl Iterator<Item = &'a mut [R]>, bias: &[R]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for row in rows {
+                accumulate(
+                    row,
+                    [bias],
+                    #[inline(always)]
+                    |[bias]| bias,
+                );
+            }
+        },
+    );
+}
+
+/// Returns the sums over rows, those of blocks of them added up in order.
+fn column_sums<T: Number>(values: Matrix<'_, T>) -> Tensor<Flex, 1> {
+    let shape @ [_, columns] = values.shape();
+    let sums = in_blocks(shape, (), |range, ()| {
+        let mut sums = vec![T::Real::ZERO; columns];
+        let mut buffer = Vec::new();
+        for row in range {
+            let values = values.rows(row..row + 1);
+            match values.row(0) {
+                Some(values) => vectorised(
+                    #[inline(always)]
+                    || add(&mut sums, T::read(values, &mut buffer)),
+                ),
+                None => {
+                    values.copy_rows(&mut buffer);
+                    add(&mut sums, &buffer);
+                }
+            }
+        }
+        sums
+    });
+    rounded::<T, 1>(add_up(sums.iter().map(|sums| &sums[..]), columns), [columns])
+}
+
+#[inline(always)]
+fn add<R: Real>(sums: &mut [R], values: &[R]) {
+    accumulate(
+        sums,
+        [values],
+        #[inline(always)]
+        |[value]| value,
+    );
+}
