@@ -1,0 +1,12 @@
+//! The runtime itself: small kernels compiled for GPUs, and run on the CPU with the right results and the right errors.
+
+mod compiled;
+mod samples;
+
+use libtest_mimic::Arguments;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let trials = [compiled::trials()].into_iter().flatten().collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}
