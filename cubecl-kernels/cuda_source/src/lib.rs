@@ -11,15 +11,18 @@
 
 mod architecture;
 mod device;
+pub mod host;
 mod properties;
 mod report;
 mod runtime;
 mod server;
+mod source;
 mod storage;
 pub mod toolkit;
 
 pub use architecture::Architecture;
 pub use device::{CudaSourceDevice, Mode};
+pub use host::Host;
 pub use report::{KernelReport, Resources, launched};
 pub use runtime::CudaSource;
 pub use toolkit::Toolkit;

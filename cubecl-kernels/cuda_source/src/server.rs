@@ -4,6 +4,7 @@
 //! guard behind them, so that what a kernel reads before it is written, or writes where it must not, is seen.
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use cubecl_common::backtrace::BackTrace;
@@ -18,7 +19,7 @@ use cubecl_core::server::{
     Binding, ComputeServer, CopyDescriptor, IoError, KernelArguments, LaunchError, ProfileError, ProfilingToken,
     ResourceLimitError, ServerCommunication, ServerError, ServerUtilities,
 };
-use cubecl_core::{CompilationError, CubeCount, CubeTask, ExecutionMode, MemoryConfiguration, MemoryUsage};
+use cubecl_core::{CompilationError, CubeCount, CubeDim, CubeTask, ExecutionMode, MemoryConfiguration, MemoryUsage};
 use cubecl_runtime::allocator::PitchedMemoryLayoutPolicy;
 use cubecl_runtime::id::KernelId;
 use cubecl_runtime::logging::ServerLogger;
@@ -29,6 +30,7 @@ use cubecl_runtime::storage::ManagedResource;
 use cubecl_runtime::timestamp_profiler::TimestampProfiler;
 use cubecl_runtime::validation::{validate_cube_dim, validate_units};
 
+use crate::host::{Host, HostKernel};
 use crate::properties::{ALIGNMENT, options, properties};
 use crate::report::record;
 use crate::runtime::CudaCompiler;
@@ -55,6 +57,7 @@ pub struct CudaSourceServer {
 /// A compiled kernel.
 enum Kernel {
     Compiled(Arc<KernelReport>),
+    Hosted { kernel: HostKernel, block: [u32; 3] },
 }
 
 impl std::fmt::Debug for CudaSourceServer {
@@ -114,14 +117,58 @@ impl CudaSourceServer {
     ) -> Result<(), ServerError> {
         let mut id = kernel.id();
         id.mode(mode);
-        let _grid = self.grid(count)?;
-        let _ = &arguments;
+        let grid = self.grid(count)?;
         if !self.kernels.contains_key(&id) {
             let compiled = self.compile(&id, kernel, mode)?;
             self.kernels.insert(id.clone(), compiled);
         }
-        match &self.kernels[&id] {
-            Kernel::Compiled(report) => record(self.device, stream, report.clone()),
+        if let Kernel::Compiled(report) = &self.kernels[&id] {
+            record(self.device, stream, report.clone());
+            return Ok(());
+        }
+        self.run(&id, grid, arguments)
+    }
+
+    /// Runs a kernel on the CPU. Its arguments are those of `cubecl-cuda`: the buffers, the tensors' shapes and strides,
+    /// and what is passed by value.
+    fn run(&mut self, id: &KernelId, grid: [u32; 3], arguments: KernelArguments) -> Result<(), ServerError> {
+        if !arguments.tensor_maps.is_empty() {
+            return Err(unknown("tensor maps are not emulated".to_string()).into());
+        }
+        let buffers = arguments.buffers.iter().map(|binding| self.resource(binding));
+        let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
+        let info = arguments.info;
+        let mut addresses: Vec<*mut u8> = buffers.iter().map(|buffer| buffer.address).collect();
+        if let Some(shapes) = info.data.get(info.dynamic_metadata_offset..)
+            && !shapes.is_empty()
+        {
+            addresses.push(shapes.as_ptr().cast_mut().cast());
+        }
+        let mut pointers: Vec<*mut c_void> = addresses
+            .iter_mut()
+            .map(|address| std::ptr::from_mut(address).cast())
+            .collect();
+        pointers.push(info.data.as_ptr().cast_mut().cast());
+        // SAFETY: there is a guard behind every allocation.
+        let behind: Vec<[u8; GUARD]> = buffers.iter().map(|buffer| unsafe { bytes_behind(buffer) }).collect();
+        let Kernel::Hosted { kernel, block } = &self.kernels[id] else {
+            return Err(unknown("was compiled for a GPU".to_string()).into());
+        };
+        let host = Host::find().map_err(failed)?;
+        // SAFETY: these are the arguments that `cubecl-cuda` passes to a kernel with this source, and CubeCL's launch
+        // gives a kernel the buffers that it is written for.
+        unsafe { host.run(kernel, &mut pointers, grid, *block) }.map_err(|error| unknown(error.to_string()))?;
+        for (index, before) in behind.iter().enumerate() {
+            let end = buffers[index].address as usize + buffers[index].size;
+            // SAFETY: as above.
+            let after = unsafe { bytes_behind(&buffers[index]) };
+            let is_strange = |byte: usize| !buffers.iter().any(|buffer| buffer.holds(end + byte));
+            let changed = (0..GUARD).find(|&byte| before[byte] != after[byte] && is_strange(byte));
+            if let Some(byte) = changed {
+                let size = buffers[index].size;
+                let what = format!("{id:?} wrote at byte {byte} behind its buffer {index} of {size} bytes");
+                return Err(unknown(what).into());
+            }
         }
         Ok(())
     }
@@ -184,7 +231,15 @@ impl CudaSourceServer {
                     resources,
                 })))
             }
-            Mode::Run => Err(unknown("not yet".to_string())),
+            Mode::Run => {
+                let host = Host::find().map_err(failed)?;
+                let kernel = host.compile(&compiled.entrypoint_name, &compiled.source, shared_memory);
+                let CubeDim { x, y, z } = compiled.cube_dim;
+                Ok(Kernel::Hosted {
+                    kernel: kernel.map_err(failed)?,
+                    block: [x, y, z],
+                })
+            }
         }
     }
 
@@ -229,6 +284,16 @@ impl CudaSourceServer {
         }
         Ok(())
     }
+}
+
+/// Returns what lies behind a buffer: other tensors of its allocation, or the guard.
+///
+/// # Safety
+///
+/// The allocation must have a guard.
+unsafe fn bytes_behind(buffer: &HostResource) -> [u8; GUARD] {
+    // SAFETY: the caller's.
+    unsafe { buffer.address.add(buffer.size).cast::<[u8; GUARD]>().read() }
 }
 
 /// How a tensor lies in its buffer: rows, padded to a pitch. In bytes.

@@ -33,6 +33,13 @@ pub struct HostResource {
     pub size: usize,
 }
 
+impl HostResource {
+    /// Whether an address lies in it.
+    pub fn holds(&self, address: usize) -> bool {
+        address.wrapping_sub(self.address as usize) < self.size
+    }
+}
+
 // SAFETY: it is an address; who reads or writes there holds the memory's handle and is the server's only thread.
 unsafe impl Send for HostResource {}
 

@@ -1,6 +1,7 @@
 //! Small kernels whose results are known, and some that are wrong on purpose.
 
 use cubecl::ir::MatrixIdent;
+use cubecl::prelude::barrier::Barrier;
 use cubecl::prelude::*;
 use cubecl::{self, cmma};
 
@@ -82,6 +83,42 @@ pub fn mma_product<E: Float>(a: &Tensor<E>, b: &Tensor<E>, output: &mut Tensor<f
         }
         registers_b[i as usize] = register;
     }
+    let mut accumulators = Array::<Vector<f32, PAIR>>::new(2usize);
+    #[unroll]
+    for i in 0..2usize {
+        accumulators[i] = Vector::new(0.0f32);
+    }
+    let products = def.execute(&registers_a, &registers_b, &accumulators);
+    #[unroll]
+    for i in 0..2u32 {
+        let register = products[i as usize];
+        #[unroll]
+        for k in 0..2u32 {
+            let (row, column) = def.position_of_nth(lane, i * 2 + k, MatrixIdent::Accumulator);
+            output[(row * 8 + column) as usize] = register[k as usize];
+        }
+    }
+}
+
+/// As [`mma_product`], its factors copied asynchronously to shared memory and loaded by `ldmatrix`.
+#[cube(launch_unchecked)]
+pub fn mma_loaded<E: Float>(a: &Tensor<E>, b: &Tensor<E>, output: &mut Tensor<f32>) {
+    let barrier = Barrier::shared(CUBE_DIM, UNIT_POS == 0);
+    let def = cmma::MmaDefinition::<E, E, f32>::new(16usize, 8usize, 16usize);
+    let lane = UNIT_POS_PLANE;
+    let mut stage_a = SharedMemory::<E>::new_aligned(256usize, 16usize);
+    let mut stage_b = SharedMemory::<E>::new_aligned(128usize, 16usize);
+    barrier.memcpy_async_cooperative(&a.to_slice(), &mut stage_a.to_slice_mut());
+    barrier.memcpy_async_cooperative(&b.to_slice(), &mut stage_b.to_slice_mut());
+    barrier.arrive_and_wait();
+
+    let size!(PAIR) = 2usize;
+    let row = (lane % 16) as usize;
+    let start = row * 16 + (lane / 16 * 8) as usize;
+    let rows_a = stage_a.slice(start, start + 8);
+    let registers_a = def.load_matrix::<_, PAIR>(&rows_a, MatrixIdent::A, 4usize, false);
+    let rows_b = stage_b.slice(row * 8, row * 8 + 8);
+    let registers_b = def.load_matrix::<_, PAIR>(&rows_b, MatrixIdent::B, 2usize, true);
     let mut accumulators = Array::<Vector<f32, PAIR>>::new(2usize);
     #[unroll]
     for i in 0..2usize {
