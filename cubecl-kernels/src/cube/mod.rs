@@ -1,0 +1,3 @@
+//! What the kernels in CubeCL share.
+
+pub mod dropout;
