@@ -86,7 +86,7 @@ pub fn dropout_row(dropout: &Dropout, places: &Array<u32>, row: usize, head: u32
 #[cube]
 pub fn dropout_factors<N: Size>(dropout: &Dropout, row: &DropoutRow, column: u32) -> Vector<f32, N> {
     let mut factors = Vector::<f32, N>::empty();
-    let size = comptime!(N::value());
+    let size = N::value();
     if comptime!(size >= 4) {
         #[unroll]
         for block in 0..comptime!(size / 4) {

@@ -162,8 +162,10 @@ pub fn gradients_of_scores(
                 let seen = query < problem.queries
                     && key + column < problem.keys
                     && (problem.is_causal == 0 || key + column <= query);
-                // A query that sees nothing has the statistic −∞ and weighs nothing.
-                let seen = seen && statistic != problem.nothing;
+                // A query that sees nothing has the statistic −∞ and weighs nothing. One that is no number differs from
+                // −∞, for which not every shader language has a `!=`.
+                let is_nothing = statistic == problem.nothing;
+                let seen = seen && !is_nothing;
                 let weight = (scores[index] * problem.scale - statistic).exp();
                 let mut of_weight = of_weights[index];
                 let mut weight_kept = weight;
