@@ -60,6 +60,15 @@ pub struct Dropout {
     pub first_head: u32,
 }
 
+/// The dropout of a tensor's rows.
+#[derive(CubeType, CubeLaunch)]
+pub struct DroppedRows {
+    /// The site's dropout.
+    pub dropout: Dropout,
+    /// The rows' places: position and sample of each.
+    pub places: Array<u32>,
+}
+
 /// Where a row is in the global batch: the words of its counters.
 #[derive(CubeType, Clone, Copy)]
 pub struct DropoutRow {
@@ -71,13 +80,13 @@ pub struct DropoutRow {
     pub head: u32,
 }
 
-/// Reads a row's place. `places` has two words a row.
+/// Reads a row's place.
 #[cube]
-pub fn dropout_row(dropout: &Dropout, places: &Array<u32>, row: usize, head: u32) -> DropoutRow {
+pub fn dropout_row(dropped: &DroppedRows, row: usize, head: u32) -> DropoutRow {
     DropoutRow {
-        position: places[2 * row],
-        sample: places[2 * row + 1],
-        head: (dropout.first_head + head) << 20u32,
+        position: dropped.places[2 * row],
+        sample: dropped.places[2 * row + 1],
+        head: (dropped.dropout.first_head + head) << 20u32,
     }
 }
 
@@ -127,23 +136,20 @@ pub fn dropout_words(dropout: &Dropout, row: &DropoutRow, block: u32) -> Vector<
     )
 }
 
-/// The dropout as an argument of a kernel.
-pub fn dropout_argument<R: CubeRuntime>(dropout: &RowDropout) -> DropoutLaunch<R> {
-    DropoutLaunch::new(
+/// The dropout of rows as an argument of a kernel; their places are brought to the device.
+pub fn dropped_rows_argument<R: CubeRuntime>(client: &ComputeClient<R>, dropout: &RowDropout) -> DroppedRowsLaunch<R> {
+    let words = dropout.places.iter().flat_map(|place| [place.position, place.sample]);
+    let words: Vec<u32> = words.collect();
+    let handle = client.create_from_slice(bytemuck::cast_slice(&words));
+    // SAFETY: the buffer was just made of as many words.
+    let places = unsafe { ArrayArg::from_raw_parts(handle, words.len()) };
+    let site = DropoutLaunch::new(
         dropout.key[0],
         dropout.key[1],
         dropout.iteration,
         dropout.threshold(),
         dropout.scale() as f32,
         dropout.first_head,
-    )
-}
-
-/// The rows' places as an argument of a kernel, brought to the device: two words a row.
-pub fn places_argument<R: CubeRuntime>(client: &ComputeClient<R>, dropout: &RowDropout) -> ArrayArg<R> {
-    let words = dropout.places.iter().flat_map(|place| [place.position, place.sample]);
-    let words: Vec<u32> = words.collect();
-    let handle = client.create_from_slice(bytemuck::cast_slice(&words));
-    // SAFETY: the buffer was just made of as many words.
-    unsafe { ArrayArg::from_raw_parts(handle, words.len()) }
+    );
+    DroppedRowsLaunch::new(site, places)
 }

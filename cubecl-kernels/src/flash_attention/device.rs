@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use crate::cube::dropout::{Dropout, dropout_factors, dropout_row};
+use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row};
 
 /// Sizes, and where each tensor's first element lies in its buffer.
 #[derive(CubeType, CubeLaunch)]
@@ -33,8 +33,7 @@ pub struct Problem {
 /// dimension is that of samples.
 #[cube]
 pub fn factors<C: Size>(
-    dropout: &Dropout,
-    places: &Array<u32>,
+    dropped: &DroppedRows,
     problem: &Problem,
     query: usize,
     head: usize,
@@ -42,11 +41,6 @@ pub fn factors<C: Size>(
 ) -> Vector<f32, C> {
     // A query behind the last one has no place; nothing of it is used.
     let query = select(query < problem.queries, query, 0usize);
-    let row = dropout_row(
-        dropout,
-        places,
-        CUBE_POS_Z as usize * problem.queries + query,
-        head as u32,
-    );
-    dropout_factors::<C>(dropout, &row, first as u32)
+    let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
+    dropout_factors::<C>(&dropped.dropout, &row, first as u32)
 }

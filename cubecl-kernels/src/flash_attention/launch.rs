@@ -14,7 +14,7 @@ use super::portable::tile::{Pass, Tile};
 use super::portable::{SIDE, UNITS, backward, forward};
 use super::reference::is_nothing;
 use super::{AttentionForward, AttentionOptions, PackedHeads, Sight, reference, unpack};
-use crate::cube::dropout::{DropoutLaunch, dropout_argument, places_argument};
+use crate::cube::dropout::{DropoutLaunch, DroppedRowsLaunch, dropped_rows_argument};
 use crate::tape::{float, primitive};
 
 type Backend<R, F, I, BT> = CubeBackend<R, F, I, BT>;
@@ -163,18 +163,14 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
         )
     }
 
-    fn dropout(&self) -> DropoutLaunch<R> {
+    fn dropped(&self) -> DroppedRowsLaunch<R> {
         match &self.options.dropout {
-            Some(dropout) => dropout_argument(dropout),
-            None => DropoutLaunch::new(0, 0, 0, 0, 1.0, 0),
-        }
-    }
-
-    fn places(&self) -> ArrayArg<R> {
-        match &self.options.dropout {
-            Some(dropout) => places_argument(self.client(), dropout),
-            // SAFETY: kernels without dropout do not read it; any buffer does, and the query's has a word or is padded.
-            None => unsafe { ArrayArg::from_raw_parts(self.inputs[0].tensor.handle.clone(), 1) },
+            Some(dropout) => dropped_rows_argument(self.client(), dropout),
+            None => {
+                // SAFETY: kernels without dropout do not read it, so that any buffer does.
+                let places = unsafe { ArrayArg::from_raw_parts(self.inputs[0].tensor.handle.clone(), 1) };
+                DroppedRowsLaunch::new(DropoutLaunch::new(0, 0, 0, 0, 1.0, 0), places)
+            }
         }
     }
 
@@ -205,8 +201,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
                 output.clone().into_tensor_arg(),
                 log_sum_exp.clone().into_tensor_arg(),
                 self.problem([0; 3]),
-                self.dropout(),
-                self.places(),
+                self.dropped(),
                 tile,
                 self.dtype().into(),
             );
@@ -282,8 +277,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
                 of_key.arg(),
                 of_value.arg(),
                 self.problem(starts),
-                self.dropout(),
-                self.places(),
+                self.dropped(),
                 tile,
                 self.dtype().into(),
             );
@@ -302,8 +296,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
                 along.into_tensor_arg(),
                 of_query.arg(),
                 self.problem(starts),
-                self.dropout(),
-                self.places(),
+                self.dropped(),
                 tile,
                 self.dtype().into(),
             );

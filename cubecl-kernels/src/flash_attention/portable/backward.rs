@@ -7,7 +7,7 @@ use cubecl::prelude::*;
 use super::super::device::Problem;
 use super::tile::{Tile, Tiles, gradients_of_scores, load};
 use super::{SIDE, UNITS};
-use crate::cube::dropout::Dropout;
+use crate::cube::dropout::DroppedRows;
 
 /// Writes each query's product of its output and the output's gradient, `[batch, heads, queries]`.
 ///
@@ -75,8 +75,7 @@ pub fn key_gradients<F: Float, N: Size>(
     of_key: &mut Tensor<F>,
     of_value: &mut Tensor<F>,
     problem: Problem,
-    dropout: Dropout,
-    places: &Array<u32>,
+    dropped: DroppedRows,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
 ) {
@@ -177,8 +176,7 @@ pub fn key_gradients<F: Float, N: Size>(
                 first_key,
                 head,
                 &problem,
-                &dropout,
-                places,
+                &dropped,
                 tile,
             );
             sync_cube();
@@ -236,8 +234,7 @@ pub fn query_gradients<F: Float, N: Size>(
     along: &Tensor<f32>,
     of_query: &mut Tensor<F>,
     problem: Problem,
-    dropout: Dropout,
-    places: &Array<u32>,
+    dropped: DroppedRows,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
 ) {
@@ -334,8 +331,7 @@ pub fn query_gradients<F: Float, N: Size>(
             first_key,
             head,
             &problem,
-            &dropout,
-            places,
+            &dropped,
             tile,
         );
         sync_cube();

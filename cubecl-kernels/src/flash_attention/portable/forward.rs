@@ -5,7 +5,7 @@ use cubecl::prelude::*;
 use super::super::device::{Problem, factors};
 use super::SIDE;
 use super::tile::{Tile, load};
-use crate::cube::dropout::Dropout;
+use crate::cube::dropout::DroppedRows;
 
 /// Writes the output, `[batch, queries, heads, d_head]`, and `log Σ exp` of the scores, `[batch, heads, queries]`.
 ///
@@ -19,8 +19,7 @@ pub fn attend<F: Float, N: Size>(
     output: &mut Tensor<F>,
     log_sum_exp: &mut Tensor<f32>,
     problem: Problem,
-    dropout: Dropout,
-    places: &Array<u32>,
+    dropped: DroppedRows,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
 ) {
@@ -153,7 +152,7 @@ pub fn attend<F: Float, N: Size>(
             let mut kept = Vector::<f32, C>::new(1.0f32);
             if comptime!(tile.has_dropout) {
                 let query = first_query + tile_row;
-                kept = factors::<C>(&dropout, places, &problem, query, head, first_column);
+                kept = factors::<C>(&dropped, &problem, query, head, first_column);
             }
             #[unroll]
             for column in 0..columns {

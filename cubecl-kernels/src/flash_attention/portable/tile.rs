@@ -4,7 +4,7 @@ use cubecl::prelude::*;
 
 use super::super::device::{Problem, factors};
 use super::{SIDE, UNITS};
-use crate::cube::dropout::Dropout;
+use crate::cube::dropout::DroppedRows;
 
 /// How large the tiles are that a cube holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,8 +108,7 @@ pub fn gradients_of_scores(
     first_key: usize,
     head: usize,
     problem: &Problem,
-    dropout: &Dropout,
-    places: &Array<u32>,
+    dropped: &DroppedRows,
     #[comptime] tile: Tile,
 ) {
     let rows = comptime!(if tile.queries < SIDE { 1 } else { tile.queries / SIDE });
@@ -154,7 +153,7 @@ pub fn gradients_of_scores(
             let key = first_key + unit_column * columns;
             let mut kept = Vector::<f32, C>::new(1.0f32);
             if comptime!(tile.has_dropout) {
-                kept = factors::<C>(dropout, places, problem, query, head, key);
+                kept = factors::<C>(dropped, problem, query, head, key);
             }
             #[unroll]
             for column in 0..columns {
