@@ -13,6 +13,8 @@ mod backend;
 pub mod bias_dropout_add;
 pub mod bias_gelu;
 pub mod cross_entropy;
+#[cfg(feature = "cubecl")]
+pub mod cube;
 mod error;
 pub mod flash_attention;
 mod kernels;

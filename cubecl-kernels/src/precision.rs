@@ -1,6 +1,6 @@
 //! Which type the operations compute in: f32 for numbers of 16 bits, else their own.
 
-use burn::tensor::{DType, FloatDType, Tensor, backend::Backend};
+use burn::tensor::{DType, FloatDType, Tensor, TensorData, backend::Backend};
 
 /// Whether numbers of this type are too short to add many of them up: f16 and bf16.
 pub fn is_half(dtype: DType) -> bool {
@@ -29,4 +29,9 @@ pub fn narrow<B: Backend, const D: usize>(tensor: Tensor<B, D>, dtype: DType) ->
         true => tensor,
         false => tensor.cast(FloatDType::from(dtype)),
     }
+}
+
+/// Returns zeros, also where there are none: burn's own cannot be launched on CubeCL for tensors of no elements.
+pub(crate) fn zeros<B: Backend, const D: usize>(shape: [usize; D], device: &B::Device, dtype: DType) -> Tensor<B, D> {
+    Tensor::from_data(TensorData::zeros::<f32, _>(shape), (device, dtype))
 }

@@ -56,7 +56,16 @@ pub trait KernelBackend: Backend {
         heads: PackedHeads,
         options: AttentionOptions,
     ) -> Tensor<Self, 4> {
-        Self::flash_attention(unpack(packed, heads), options)
+        Self::flash_attention_packed_forward(packed, heads, &options).output
+    }
+
+    /// As [`flash_attention_forward`](Self::flash_attention_forward) of a packed tensor.
+    fn flash_attention_packed_forward(
+        packed: Tensor<Self, 4>,
+        heads: PackedHeads,
+        options: &AttentionOptions,
+    ) -> AttentionForward<Self> {
+        Self::flash_attention_forward(unpack(packed, heads), options)
     }
 
     /// The gradient of the packed tensor.

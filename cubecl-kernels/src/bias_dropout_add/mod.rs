@@ -1,6 +1,7 @@
 //! `residual + dropout(input + bias)`: the end of a transformer's sublayer, in one pass.
 
 pub(crate) mod autodiff;
+pub mod host;
 pub mod reference;
 
 use burn::tensor::Tensor;

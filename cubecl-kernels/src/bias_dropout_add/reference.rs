@@ -3,7 +3,7 @@
 use burn::tensor::{Tensor, TensorData, backend::Backend};
 
 use crate::norm::{AddRule, AddendGradients, Addends};
-use crate::precision::{narrow, widen};
+use crate::precision::{narrow, widen, zeros};
 use crate::random::RowDropout;
 
 /// Returns the sum.
@@ -15,6 +15,9 @@ pub fn forward<B: Backend>(addends: Addends<B>) -> Tensor<B, 2> {
         dropout,
     } = addends;
     let dtype = input.dtype();
+    if input.dims().contains(&0) {
+        return input;
+    }
     let mut sum = widen(input);
     if let Some(bias) = bias {
         sum = sum + widen(bias).unsqueeze::<2>();
@@ -28,6 +31,14 @@ pub fn forward<B: Backend>(addends: Addends<B>) -> Tensor<B, 2> {
 /// Returns the addends' gradients for the sum's.
 pub fn backward<B: Backend>(gradient: Tensor<B, 2>, rule: &AddRule) -> AddendGradients<B> {
     let dtype = gradient.dtype();
+    let [rows, columns] = gradient.dims();
+    if rows == 0 || columns == 0 {
+        return AddendGradients {
+            bias: rule.has_bias.then(|| zeros([columns], &gradient.device(), dtype)),
+            input: gradient.clone(),
+            residual: gradient,
+        };
+    }
     let input = match &rule.dropout {
         Some(dropout) => apply(widen(gradient.clone()), dropout),
         None => widen(gradient.clone()),

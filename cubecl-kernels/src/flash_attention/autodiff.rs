@@ -4,7 +4,7 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Tensor;
 
-use super::{AttentionOptions, PackedHeads, unpack};
+use super::{AttentionOptions, PackedHeads};
 use crate::KernelBackend;
 use crate::tape::{inner, primitive, record};
 
@@ -28,7 +28,7 @@ pub(crate) fn packed<B: KernelBackend, C: CheckpointStrategy>(
     options: AttentionOptions,
 ) -> Tensor<Autodiff<B, C>, 4> {
     let inside = inner(&packed);
-    let forward = B::flash_attention_forward(unpack(inside.clone(), heads), &options);
+    let forward = B::flash_attention_packed_forward(inside.clone(), heads, &options);
     let output = forward.output.clone();
     record([primitive(packed)], output, move |gradient, _| {
         let gradient = B::flash_attention_packed_backward(inside, heads, forward, gradient, &options);

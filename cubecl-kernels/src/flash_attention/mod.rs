@@ -4,6 +4,13 @@
 //! each row of scores; the backward pass computes the weights of a block again from it.
 
 pub(crate) mod autodiff;
+#[cfg(feature = "cubecl")]
+mod device;
+pub mod host;
+#[cfg(feature = "cubecl")]
+pub(crate) mod launch;
+#[cfg(feature = "cubecl")]
+mod portable;
 pub mod reference;
 
 use burn::tensor::{DType, Tensor, backend::Backend};

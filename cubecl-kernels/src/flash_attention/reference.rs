@@ -3,14 +3,24 @@
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 
 use super::{AttentionForward, AttentionOptions, Sight};
-use crate::precision::{narrow, widen};
+use crate::precision::{compute_type, narrow, widen};
 use crate::random::RowDropout;
 use crate::softmax::reference::behind;
 
 /// Returns output and row statistics.
 pub fn forward<B: Backend>([query, key, value]: [Tensor<B, 4>; 3], options: &AttentionOptions) -> AttentionForward<B> {
     let dtype = query.dtype();
-    let heads = query.dims()[2];
+    let [batch, queries, heads, _] = query.dims();
+    if is_nothing(&query, &key) {
+        let nothing = Tensor::<B, 3>::from_data(
+            TensorData::full([batch, heads, queries], f32::NEG_INFINITY),
+            (&query.device(), compute_type(dtype)),
+        );
+        return AttentionForward {
+            output: zeros_like(&query),
+            log_sum_exp: nothing,
+        };
+    }
     let [query, key, value] = [query, key, value].map(|tensor| by_head(tensor, heads));
     let (weights, log_sum_exp) = weights(query, key, options);
     let output = match &options.dropout {
@@ -30,6 +40,9 @@ pub fn backward<B: Backend>(
     options: &AttentionOptions,
 ) -> [Tensor<B, 4>; 3] {
     let dtype = query.dtype();
+    if is_nothing(&query, &key) {
+        return [query, key, value].map(|tensor| zeros_like(&tensor));
+    }
     let (heads, kv_heads) = (query.dims()[2], key.dims()[2]);
     let [query, key, value, gradient] = [query, key, value, gradient].map(|tensor| by_head(tensor, heads));
     let (weights, _) = weights(query.clone(), key.clone(), options);
@@ -48,6 +61,17 @@ pub fn backward<B: Backend>(
         by_token(kept.swap_dims(2, 3).matmul(gradient), kv_heads),
     ]
     .map(|gradient| narrow(gradient, dtype))
+}
+
+/// Whether no query meets a key; burn's operations do not take empty tensors everywhere.
+pub(crate) fn is_nothing<B: Backend>(query: &Tensor<B, 4>, key: &Tensor<B, 4>) -> bool {
+    query.shape().num_elements() == 0 || key.shape().num_elements() == 0
+}
+
+/// Zeros of the tensor's shape and type, made on the host, because it may be empty.
+pub(crate) fn zeros_like<B: Backend>(tensor: &Tensor<B, 4>) -> Tensor<B, 4> {
+    let zeros = TensorData::zeros::<f32, _>(tensor.dims());
+    Tensor::from_data(zeros, (&tensor.device(), tensor.dtype()))
 }
 
 /// The weights before dropout, and `log Σ exp` of the rows of scores.

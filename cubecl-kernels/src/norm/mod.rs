@@ -5,6 +5,11 @@
 //! Variances are sums of squared distances from the mean, never differences of large sums.
 
 pub(crate) mod autodiff;
+pub mod host;
+#[cfg(feature = "cubecl")]
+mod kernel;
+#[cfg(feature = "cubecl")]
+pub(crate) mod launch;
 pub mod reference;
 
 use burn::tensor::{DType, Tensor, backend::Backend};

@@ -4,11 +4,19 @@ use burn::tensor::{Tensor, backend::Backend};
 
 use super::{AddendGradients, Addends, NormGradients, NormKind, NormParameters, NormStatistics};
 use crate::bias_dropout_add;
-use crate::precision::{narrow, widen};
+use crate::precision::{compute_type, narrow, widen, zeros};
 
 /// Returns the norm of each row, and the rows' statistics.
 pub fn forward<B: Backend>(input: Tensor<B, 2>, parameters: &NormParameters<B>) -> (Tensor<B, 2>, NormStatistics<B>) {
-    let dtype = input.dtype();
+    let (dtype, [rows, columns]) = (input.dtype(), input.dims());
+    if rows == 0 || columns == 0 {
+        let nothing = || zeros([rows], &input.device(), compute_type(dtype));
+        let statistics = NormStatistics {
+            mean: (parameters.kind == NormKind::Layer).then(nothing),
+            reciprocal: nothing(),
+        };
+        return (input, statistics);
+    }
     let input = widen(input);
     let mean = match parameters.kind {
         NormKind::Layer => Some(input.clone().mean_dim(1)),
@@ -39,7 +47,15 @@ pub fn backward<B: Backend>(
     statistics: NormStatistics<B>,
     gradient: Tensor<B, 2>,
 ) -> NormGradients<B> {
-    let dtype = input.dtype();
+    let (dtype, [rows, columns]) = (input.dtype(), input.dims());
+    if rows == 0 || columns == 0 {
+        let nothing = || zeros([columns], &input.device(), dtype);
+        return NormGradients {
+            weight: nothing(),
+            bias: parameters.bias.is_some().then(nothing),
+            input: gradient,
+        };
+    }
     let [input, gradient] = [input, gradient].map(widen);
     let reciprocal = statistics.reciprocal.unsqueeze_dim::<2>(1);
     let centred = match statistics.mean {
@@ -82,7 +98,7 @@ pub fn add_backward<B: Backend>(
     let [of_hidden, of_output] = gradients;
     let of_output = of_output.unwrap_or_else(|| hidden.zeros_like());
     let mut norm = backward(hidden, parameters, statistics, of_output);
-    if let Some(of_hidden) = of_hidden {
+    if let Some(of_hidden) = of_hidden.filter(|of_hidden| !of_hidden.dims().contains(&0)) {
         norm.input = norm.input + of_hidden;
     }
     let addends = bias_dropout_add::reference::backward(norm.input.clone(), addends);

@@ -1,6 +1,11 @@
 //! Softmax of scaled and masked attention scores, forward and backward, a row at a time.
 
 pub(crate) mod autodiff;
+pub mod host;
+#[cfg(feature = "cubecl")]
+mod kernel;
+#[cfg(feature = "cubecl")]
+pub(crate) mod launch;
 pub mod reference;
 
 use burn::tensor::{Bool, Tensor, backend::Backend};

@@ -8,6 +8,9 @@ use crate::precision::{narrow, widen};
 /// Returns the probabilities.
 pub fn forward<B: Backend>(scores: Tensor<B, 4>, mask: SoftmaxMask<B>, scale: f64) -> Tensor<B, 4> {
     let (dtype, dims) = (scores.dtype(), scores.dims());
+    if dims.contains(&0) {
+        return scores;
+    }
     let mut scores = widen(scores).mul_scalar(scale);
     let masked = match mask {
         SoftmaxMask::Nothing => None,
@@ -18,15 +21,21 @@ pub fn forward<B: Backend>(scores: Tensor<B, 4>, mask: SoftmaxMask<B>, scale: f6
         scores = scores.mask_fill(masked, f64::NEG_INFINITY);
     }
     let maximum = scores.clone().detach().max_dim(3);
-    let is_empty = maximum.clone().equal_elem(f64::NEG_INFINITY);
-    let exponentials = (scores - maximum.mask_fill(is_empty.clone(), 0.0)).exp();
-    let sum = exponentials.clone().sum_dim(3).mask_fill(is_empty, 1.0);
-    narrow(exponentials / sum, dtype)
+    // Without a key left, backends say −∞ or their lowest number.
+    let is_infinite = maximum.clone().equal_elem(f64::NEG_INFINITY);
+    let exponentials = (scores - maximum.mask_fill(is_infinite, 0.0)).exp();
+    // Of a row with a key left, the sum is at least 1: that of the largest score.
+    let sum = exponentials.clone().sum_dim(3);
+    let is_empty = sum.clone().equal_elem(0.0);
+    narrow(exponentials / sum.mask_fill(is_empty, 1.0), dtype)
 }
 
 /// Returns the scores' gradient for that of the probabilities.
 pub fn backward<B: Backend>(output: Tensor<B, 4>, gradient: Tensor<B, 4>, scale: f64) -> Tensor<B, 4> {
     let dtype = output.dtype();
+    if output.dims().contains(&0) {
+        return output;
+    }
     let [output, gradient] = [output, gradient].map(widen);
     let along = (output.clone() * gradient.clone()).sum_dim(3);
     narrow((output * (gradient - along)).mul_scalar(scale), dtype)

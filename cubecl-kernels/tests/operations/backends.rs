@@ -47,6 +47,19 @@ impl<B: Backend> Setting<B> {
         Tensor::from_data(data, (&self.device, self.dtype))
     }
 
+    /// As [`tensor`](Self::tensor), but a view of a larger tensor whose other elements are NaN.
+    pub fn view<const D: usize>(&self, values: &[f64], shape: [usize; D]) -> Tensor<B, D> {
+        let (before, columns, behind) = (2, shape[D - 1], 3);
+        let mut around = shape;
+        around[D - 1] += before + behind;
+        let pad = |count| std::iter::repeat_n(f64::NAN, count);
+        let rows = values.chunks_exact(columns);
+        let padded: Vec<f64> = rows
+            .flat_map(|row| pad(before).chain(row.iter().copied()).chain(pad(behind)))
+            .collect();
+        self.tensor(&padded, around).narrow(D - 1, before, columns)
+    }
+
     /// Returns values as they are when rounded to the type.
     pub fn rounded(&self, values: &[f64]) -> Vec<f64> {
         let data = TensorData::new(values.to_vec(), [values.len()]).convert_dtype(self.dtype);
@@ -110,7 +123,7 @@ fn type_name(dtype: DType) -> String {
 }
 
 /// Whether there is a Vulkan device that computes with the type; says so once where there is none.
-fn has_vulkan(dtype: DType) -> bool {
+pub fn has_vulkan(dtype: DType) -> bool {
     static HAS: OnceLock<[bool; 2]> = OnceLock::new();
     let [has_device, has_f16] = *HAS.get_or_init(|| {
         let probe = |dtype| {

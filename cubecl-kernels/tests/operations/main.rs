@@ -5,12 +5,23 @@
 
 mod backends;
 mod compare;
+mod flash_attention;
+mod norm;
+mod random;
+mod softmax;
 mod swiglu;
 
 use libtest_mimic::Arguments;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials = [swiglu::trials()].into_iter().flatten().collect();
+    let trials = [
+        flash_attention::trials(),
+        norm::trials(),
+        random::trials(),
+        softmax::trials(),
+        swiglu::trials(),
+    ];
+    let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit();
 }

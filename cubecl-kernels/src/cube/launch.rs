@@ -1,0 +1,131 @@
+//! How kernels are launched: which types they take, how wide they load, how rows are spread over units and cubes.
+
+use burn::tensor::{DType, Shape};
+use burn_cubecl::CubeRuntime;
+use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::client::ComputeClient;
+use cubecl::features::Plane;
+use cubecl::prelude::*;
+
+use super::reduce::{RowLayout, RowsLaunch};
+
+/// Whether the kernels run for tensors of a type on a device; else the references do.
+pub fn is_supported<R: CubeRuntime>(client: &ComputeClient<R>, dtype: DType) -> bool {
+    let properties = client.properties();
+    let has_planes = properties.features.plane.contains(Plane::Ops);
+    let is_computed = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    is_computed && has_planes && properties.supports_type(StorageType::from(dtype))
+}
+
+/// A new contiguous tensor beside another one, of which nothing is written yet.
+pub fn empty_beside<R: CubeRuntime>(other: &CubeTensor<R>, shape: &[usize], dtype: DType) -> CubeTensor<R> {
+    let (client, device) = (other.client.clone(), other.device.clone());
+    empty_device_contiguous_dtype(client, device, Shape::from(shape.to_vec()), dtype)
+}
+
+/// The numbers that one load of a contiguous row of `columns` takes: as many as the device loads at once and divide it.
+pub fn vector_size<R: CubeRuntime>(client: &ComputeClient<R>, dtype: DType, columns: usize) -> usize {
+    let mut sizes = client.io_optimized_vector_sizes(dtype.size());
+    sizes.find(|size| columns.is_multiple_of(*size)).unwrap_or(1)
+}
+
+/// The address type of a kernel for tensors.
+pub fn address_type<R: CubeRuntime>(tensors: &[&CubeTensor<R>]) -> AddressType {
+    let types = tensors.iter().map(|tensor| tensor.required_address_type());
+    types.max().unwrap_or_default()
+}
+
+/// How the rows of a tensor are spread over a device.
+#[derive(Clone, Debug)]
+pub struct RowPlan {
+    /// How a row is laid out over units.
+    pub layout: RowLayout,
+    /// The numbers of a vector.
+    pub vector_size: usize,
+    /// The vectors of a row.
+    pub vectors: usize,
+    /// The units of a cube: those of a row along x, and the rows along y.
+    pub cube_dim: CubeDim,
+    /// The rows that all cubes work on at once, if each cube has one turn.
+    pub rows_per_cube: usize,
+    rows: usize,
+}
+
+/// How many numbers of a row a unit may hold, at best and at most; beyond, they lie in local memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    /// Rows get more units until each holds as few.
+    pub wanted: usize,
+    /// Where there are no more units, each holds as many.
+    pub most: usize,
+}
+
+impl RowPlan {
+    /// Plans for rows of a contiguous tensor.
+    pub fn new<R: CubeRuntime>(
+        client: &ComputeClient<R>,
+        dtype: DType,
+        [rows, columns]: [usize; 2],
+        registers: Registers,
+    ) -> Self {
+        let hardware = &client.properties().hardware;
+        let vector_size = vector_size(client, dtype, columns);
+        let vectors = columns.div_ceil(vector_size);
+        let plane = hardware.plane_size_max.max(1) as usize;
+        let most_units = (hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize).min(1024);
+
+        let slots_of = |units: usize| vectors.div_ceil(units).max(1);
+        let mut units = plane.min(most_units);
+        while slots_of(units) * vector_size > registers.wanted && 2 * units <= most_units && units < vectors {
+            units *= 2;
+        }
+        let slots = slots_of(units);
+        let is_unrolled = slots * vector_size <= registers.most;
+        // Powers of two, that not every shape has kernels of its own.
+        let slots = if is_unrolled { slots.next_power_of_two() } else { slots };
+
+        // Several rows share a cube where a plane is enough for one, and planes are sure to be what they are taken for.
+        let is_plane = units == plane && hardware.plane_size_min == hardware.plane_size_max;
+        let rows_per_cube = match is_plane {
+            true => (128 / units).clamp(1, rows.max(1)).next_power_of_two(),
+            false => 1,
+        };
+        let planes = match is_plane {
+            true => 1,
+            false => units.div_ceil(hardware.plane_size_min.max(1) as usize),
+        };
+        Self {
+            layout: RowLayout {
+                slots,
+                is_unrolled,
+                planes,
+            },
+            vector_size,
+            vectors,
+            cube_dim: CubeDim::new_2d(units as u32, rows_per_cube as u32),
+            rows_per_cube,
+            rows,
+        }
+    }
+
+    /// The rows as an argument of a kernel.
+    pub fn rows_argument<R: CubeRuntime>(&self) -> RowsLaunch<R> {
+        RowsLaunch::new(self.rows, self.vectors)
+    }
+
+    /// The cubes for one turn each, or as many as the device takes: kernels go on to further rows.
+    pub fn cube_count<R: CubeRuntime>(&self, client: &ComputeClient<R>) -> CubeCount {
+        let most = client.properties().hardware.max_cube_count.0 as usize;
+        let cubes = self.rows.div_ceil(self.rows_per_cube).min(most);
+        CubeCount::new_1d(cubes as u32)
+    }
+
+    /// The cubes for kernels that keep sums over the rows: no more than run at once, and with several turns each.
+    pub fn resident_cubes<R: CubeRuntime>(&self, client: &ComputeClient<R>) -> usize {
+        let processors = client.properties().hardware.num_streaming_multiprocessors;
+        let resident = 2 * processors.unwrap_or(16) as usize;
+        let turns = 8 * self.rows_per_cube;
+        self.rows.div_ceil(turns).clamp(1, resident)
+    }
+}

@@ -1,0 +1,139 @@
+//! Sums and maxima over the units that share a row, and how rows are laid out over units.
+//!
+//! A cube is `units × rows`: the units along x share a row, and hold `slots` vectors of it each, vector
+//! `slot * units + UNIT_POS_X` in slot `slot`. Either a row's units are one plane, and then a cube may hold several rows;
+//! or they are a whole cube. Planes may be of any size, which is known to the device alone where devices choose it.
+//!
+//! All units of a cube must call a reduction, the same number of times: rows that there are none of are worked on too,
+//! and not written.
+
+use cubecl::prelude::*;
+
+/// How a row is laid out over units: part of a kernel's specialisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowLayout {
+    /// The vectors of a row that a unit holds, at most.
+    pub slots: usize,
+    /// Whether the slots are few enough for registers, and loops over them are unrolled.
+    pub is_unrolled: bool,
+    /// The planes that share a row, at most.
+    pub planes: usize,
+}
+
+/// The rows of a contiguous tensor, as kernels are given them.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub struct Rows {
+    /// Their number; there is one at least.
+    pub count: usize,
+    /// The vectors of each.
+    pub vectors: usize,
+}
+
+#[cube]
+impl Rows {
+    /// How often each cube takes up rows, so that all are worked on.
+    pub fn turns(&self) -> usize {
+        (self.count + rows_at_once() - 1) / rows_at_once()
+    }
+
+    /// The row of this unit in a turn; at or beyond the count where there is none.
+    pub fn of_turn(&self, turn: usize) -> usize {
+        turn * rows_at_once() + CUBE_POS * CUBE_DIM_Y as usize + UNIT_POS_Y as usize
+    }
+}
+
+/// The rows that all cubes work on in a turn.
+#[cube]
+fn rows_at_once() -> usize {
+    CUBE_COUNT * CUBE_DIM_Y as usize
+}
+
+/// Returns the sum over the units of a row, in each of them.
+#[cube]
+pub fn row_sum(value: f32, #[comptime] layout: RowLayout) -> f32 {
+    let mut result = plane_sum(value);
+    if comptime!(layout.planes > 1) {
+        let mut parts = SharedMemory::<f32>::new(comptime!(layout.planes));
+        if UNIT_POS_PLANE == 0 {
+            parts[PLANE_POS as usize] = result;
+        }
+        sync_cube();
+        result = parts[0];
+        for plane in 1..plane_count() {
+            result += parts[plane];
+        }
+        // The next reduction writes the parts again.
+        sync_cube();
+    }
+    result
+}
+
+/// Returns the sums of two numbers over the units of a row, in each of them: cheaper than two sums.
+#[cube]
+pub fn row_sums(first: f32, second: f32, #[comptime] layout: RowLayout) -> (f32, f32) {
+    let mut sum_of_first = plane_sum(first);
+    let mut sum_of_second = plane_sum(second);
+    if comptime!(layout.planes > 1) {
+        let mut parts = SharedMemory::<f32>::new(comptime!(2 * layout.planes));
+        if UNIT_POS_PLANE == 0 {
+            parts[2 * PLANE_POS as usize] = sum_of_first;
+            parts[2 * PLANE_POS as usize + 1] = sum_of_second;
+        }
+        sync_cube();
+        sum_of_first = parts[0];
+        sum_of_second = parts[1];
+        for plane in 1..plane_count() {
+            sum_of_first += parts[2 * plane];
+            sum_of_second += parts[2 * plane + 1];
+        }
+        sync_cube();
+    }
+    (sum_of_first, sum_of_second)
+}
+
+/// Returns the maximum over the units of a row, in each of them. What it is with a NaN among them is left open.
+#[cube]
+pub fn row_max(value: f32, #[comptime] layout: RowLayout) -> f32 {
+    let mut result = plane_max(value);
+    if comptime!(layout.planes > 1) {
+        let mut parts = SharedMemory::<f32>::new(comptime!(layout.planes));
+        if UNIT_POS_PLANE == 0 {
+            parts[PLANE_POS as usize] = result;
+        }
+        sync_cube();
+        result = parts[0];
+        for plane in 1..plane_count() {
+            result = max(result, parts[plane]);
+        }
+        sync_cube();
+    }
+    result
+}
+
+/// Returns the sum of a vector's numbers.
+#[cube]
+pub fn vector_sum<N: Size>(vector: Vector<f32, N>) -> f32 {
+    let mut result = vector[0];
+    #[unroll]
+    for element in 1..N::value() {
+        result += vector[element];
+    }
+    result
+}
+
+/// Returns the largest number of a vector.
+#[cube]
+pub fn vector_max<N: Size>(vector: Vector<f32, N>) -> f32 {
+    let mut result = vector[0];
+    #[unroll]
+    for element in 1..N::value() {
+        result = max(result, vector[element]);
+    }
+    result
+}
+
+/// The planes of this cube.
+#[cube]
+fn plane_count() -> usize {
+    ((CUBE_DIM + PLANE_DIM - 1) / PLANE_DIM) as usize
+}

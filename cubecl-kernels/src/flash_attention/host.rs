@@ -1,0 +1,142 @@
+//! Attention on the host in f64: what the tests compare with.
+
+use std::ops::Range;
+
+use super::{AttentionOptions, Sight};
+
+/// The sizes of an attention; its tensors lie contiguous, in the layouts of [`flash_attention`](super::flash_attention()).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionSizes {
+    /// Samples.
+    pub batch: usize,
+    /// Queries of a sample.
+    pub queries: usize,
+    /// Keys, and values, of a sample.
+    pub keys: usize,
+    /// Heads of the queries.
+    pub heads: usize,
+    /// Heads of the keys, and of the values.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub d_head: usize,
+}
+
+/// One query of one head: the row of weights that it has.
+#[derive(Clone, Copy)]
+struct Row {
+    sample: usize,
+    head: usize,
+    query: usize,
+}
+
+impl AttentionSizes {
+    fn rows(self) -> impl Iterator<Item = Row> {
+        (0..self.batch * self.heads * self.queries).map(move |row| Row {
+            sample: row / (self.heads * self.queries),
+            head: row / self.queries % self.heads,
+            query: row % self.queries,
+        })
+    }
+
+    /// Where the query, or its output, lies.
+    fn query(self, row: Row) -> Range<usize> {
+        let start = ((row.sample * self.queries + row.query) * self.heads + row.head) * self.d_head;
+        start..start + self.d_head
+    }
+
+    /// Where a key, or a value, lies that the row's head reads.
+    fn key(self, row: Row, key: usize) -> Range<usize> {
+        let head = row.head * self.kv_heads / self.heads;
+        let start = ((row.sample * self.keys + key) * self.kv_heads + head) * self.d_head;
+        start..start + self.d_head
+    }
+
+    /// How many keys the row's query sees.
+    fn seen(self, row: Row, sight: Sight) -> usize {
+        match sight {
+            Sight::Full => self.keys,
+            Sight::Causal => row.query + 1,
+        }
+    }
+
+    /// The weights of the keys that the row's query sees, before dropout, and `log Σ exp` of its scores.
+    fn weights(self, row: Row, [query, key]: [&[f64]; 2], options: &AttentionOptions) -> (Vec<f64>, f64) {
+        let query = &query[self.query(row)];
+        let keys = 0..self.seen(row, options.sight);
+        let scores: Vec<f64> = keys
+            .map(|index| options.scale * dot(query, &key[self.key(row, index)]))
+            .collect();
+        let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        // A query that sees nothing, or −∞ alone, weighs nothing.
+        let maximum = if maximum == f64::NEG_INFINITY { 0.0 } else { maximum };
+        let exponentials: Vec<f64> = scores.iter().map(|score| (score - maximum).exp()).collect();
+        let sum: f64 = exponentials.iter().sum();
+        let divisor = if sum == 0.0 { 1.0 } else { sum };
+        let weights = exponentials.into_iter().map(|exponential| exponential / divisor);
+        (weights.collect(), sum.ln() + maximum)
+    }
+
+    /// What dropout multiplies the row's weights by.
+    fn factors(self, row: Row, options: &AttentionOptions) -> Vec<f64> {
+        let mut factors = vec![1.0; self.keys];
+        if let Some(dropout) = &options.dropout {
+            let place = row.sample * self.queries + row.query;
+            dropout.fill_row(&mut factors, place, row.head, dropout.scale(), 0.0);
+        }
+        factors
+    }
+}
+
+/// Returns the output, and `log Σ exp` of the scores of each query, as `[batch, heads, queries]`.
+pub fn forward(sizes: AttentionSizes, inputs: [&[f64]; 3], options: &AttentionOptions) -> (Vec<f64>, Vec<f64>) {
+    let [query, key, value] = inputs;
+    let mut output = vec![0.0; query.len()];
+    let mut log_sum_exp = Vec::new();
+    for row in sizes.rows() {
+        let (weights, of_row) = sizes.weights(row, [query, key], options);
+        log_sum_exp.push(of_row);
+        let output = &mut output[sizes.query(row)];
+        for (index, (weight, factor)) in weights.iter().zip(sizes.factors(row, options)).enumerate() {
+            add(output, weight * factor, &value[sizes.key(row, index)]);
+        }
+    }
+    (output, log_sum_exp)
+}
+
+/// Returns the gradients of query, key and value for that of the output.
+pub fn backward(
+    sizes: AttentionSizes,
+    inputs: [&[f64]; 3],
+    gradient: &[f64],
+    options: &AttentionOptions,
+) -> [Vec<f64>; 3] {
+    let [query, key, value] = inputs;
+    let [mut of_query, mut of_key, mut of_value] = inputs.map(|input| vec![0.0; input.len()]);
+    for row in sizes.rows() {
+        let (weights, _) = sizes.weights(row, [query, key], options);
+        let factors = sizes.factors(row, options);
+        let gradient = &gradient[sizes.query(row)];
+        let of_weights: Vec<f64> = (0..weights.len())
+            .map(|index| factors[index] * dot(gradient, &value[sizes.key(row, index)]))
+            .collect();
+        let along = dot(&weights, &of_weights);
+        for (index, weight) in weights.iter().enumerate() {
+            let place = sizes.key(row, index);
+            let of_score = options.scale * weight * (of_weights[index] - along);
+            add(&mut of_query[sizes.query(row)], of_score, &key[place.clone()]);
+            add(&mut of_key[place.clone()], of_score, &query[sizes.query(row)]);
+            add(&mut of_value[place], weight * factors[index], gradient);
+        }
+    }
+    [of_query, of_key, of_value]
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn add(to: &mut [f64], factor: f64, terms: &[f64]) {
+    for (to, term) in to.iter_mut().zip(terms) {
+        *to += factor * term;
+    }
+}

@@ -1,0 +1,343 @@
+//! How the norms' kernels are launched, for CubeCL's backends.
+
+use burn::tensor::{DType, Tensor};
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
+use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
+use cubecl::prelude::*;
+
+use super::kernel::{backward, forward};
+use super::{AddRule, AddendGradients, Addends, NormGradients, NormKind, NormParameters, NormStatistics, reference};
+use crate::KernelBackend;
+use crate::cube::columns::sum_partials;
+use crate::cube::dropout::dropped_rows_argument;
+use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, is_supported};
+use crate::random::RowDropout;
+use crate::tape::{float, primitive};
+
+/// The forward kernel holds a row in f32.
+const FORWARD: Registers = Registers { wanted: 16, most: 32 };
+/// The backward kernel holds two rows and the weight in the tensor's type, and up to three rows of sums in f32.
+const BACKWARD: Registers = Registers { wanted: 8, most: 16 };
+
+/// Returns the norm of each row, and the rows' statistics.
+pub(crate) fn forward<R, F, I, BT>(
+    input: Tensor<CubeBackend<R, F, I, BT>, 2>,
+    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
+) -> (
+    Tensor<CubeBackend<R, F, I, BT>, 2>,
+    NormStatistics<CubeBackend<R, F, I, BT>>,
+)
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    if !runs(&input) {
+        return reference::forward(input, parameters);
+    }
+    let before = Before {
+        bias: None,
+        residual: None,
+        dropout: None,
+    };
+    let Forward {
+        output,
+        mean,
+        reciprocal,
+        ..
+    } = launch_forward(contiguous(input), before, parameters);
+    let mean = mean.map(float);
+    let reciprocal = float(reciprocal);
+    (float(output), NormStatistics { mean, reciprocal })
+}
+
+/// Returns the sum, its norm, and the rows' statistics.
+pub(crate) fn add_forward<R, F, I, BT>(
+    addends: Addends<CubeBackend<R, F, I, BT>>,
+    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
+) -> (
+    [Tensor<CubeBackend<R, F, I, BT>, 2>; 2],
+    NormStatistics<CubeBackend<R, F, I, BT>>,
+)
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    if !runs(&addends.input) {
+        return reference::add_forward(addends, parameters);
+    }
+    let before = Before {
+        bias: addends.bias.map(contiguous),
+        residual: Some(contiguous(addends.residual)),
+        dropout: addends.dropout,
+    };
+    let Forward {
+        hidden,
+        output,
+        mean,
+        reciprocal,
+    } = launch_forward(contiguous(addends.input), before, parameters);
+    let hidden = hidden.expect("a sum with a residual is written");
+    let mean = mean.map(float);
+    let reciprocal = float(reciprocal);
+    ([float(hidden), float(output)], NormStatistics { mean, reciprocal })
+}
+
+/// Returns the gradients for the output's gradient.
+pub(crate) fn backward<R, F, I, BT>(
+    input: Tensor<CubeBackend<R, F, I, BT>, 2>,
+    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
+    statistics: NormStatistics<CubeBackend<R, F, I, BT>>,
+    gradient: Tensor<CubeBackend<R, F, I, BT>, 2>,
+) -> NormGradients<CubeBackend<R, F, I, BT>>
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    if !runs(&input) {
+        return reference::backward(input, parameters, statistics, gradient);
+    }
+    let before = BeforeBackward {
+        of_hidden: None,
+        rule: None,
+    };
+    let (_, norm) = launch_backward(contiguous(input), parameters, statistics, gradient, before);
+    norm
+}
+
+/// Returns the gradients of the addends and of the norm for those of the sum and of the norm, where they have one.
+pub(crate) fn add_backward<R, F, I, BT>(
+    hidden: Tensor<CubeBackend<R, F, I, BT>, 2>,
+    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
+    statistics: NormStatistics<CubeBackend<R, F, I, BT>>,
+    gradients: [Option<Tensor<CubeBackend<R, F, I, BT>, 2>>; 2],
+    rule: &AddRule,
+) -> (
+    AddendGradients<CubeBackend<R, F, I, BT>>,
+    NormGradients<CubeBackend<R, F, I, BT>>,
+)
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    if !runs(&hidden) {
+        return reference::add_backward(hidden, parameters, statistics, gradients, rule);
+    }
+    match gradients {
+        [of_hidden, Some(of_output)] => {
+            let before = BeforeBackward {
+                of_hidden: of_hidden.map(contiguous),
+                rule: Some(rule),
+            };
+            let (addends, norm) = launch_backward(contiguous(hidden), parameters, statistics, of_output, before);
+            (addends.expect("the sum's rule was given"), norm)
+        }
+        // Nothing comes through the norm.
+        [of_hidden, None] => {
+            let of_hidden = of_hidden.unwrap_or_else(|| zeros_like(&hidden));
+            let norm = NormGradients {
+                input: of_hidden.clone(),
+                weight: zeros_like(&parameters.weight),
+                bias: parameters.bias.as_ref().map(zeros_like),
+            };
+            (CubeBackend::bias_dropout_add_backward(of_hidden, rule), norm)
+        }
+    }
+}
+
+/// What is added up before the norm.
+struct Before<R: CubeRuntime> {
+    bias: Option<CubeTensor<R>>,
+    residual: Option<CubeTensor<R>>,
+    dropout: Option<RowDropout>,
+}
+
+/// What the forward kernel writes.
+struct Forward<R: CubeRuntime> {
+    hidden: Option<CubeTensor<R>>,
+    output: CubeTensor<R>,
+    mean: Option<CubeTensor<R>>,
+    reciprocal: CubeTensor<R>,
+}
+
+fn launch_forward<R, F, I, BT>(
+    input: CubeTensor<R>,
+    before: Before<R>,
+    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
+) -> Forward<R>
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    let (client, dtype) = (input.client.clone(), input.dtype);
+    let dims @ [rows, columns] = [input.meta.shape()[0], input.meta.shape()[1]];
+    let hidden = before.residual.is_some().then(|| empty_beside(&input, &dims, dtype));
+    let output = empty_beside(&input, &dims, dtype);
+    let is_layer = parameters.kind == NormKind::Layer;
+    let mean = is_layer.then(|| empty_beside(&input, &[rows], DType::F32));
+    let reciprocal = empty_beside(&input, &[rows], DType::F32);
+    let weight = contiguous(parameters.weight.clone());
+    let bias = parameters.bias.clone().map(contiguous);
+    let plan = RowPlan::new(&client, dtype, dims, FORWARD);
+    let argument = |tensor: &CubeTensor<R>| tensor.clone().into_tensor_arg();
+    let sum = forward::SumBeforeLaunch::new(
+        before.bias.map(|bias| bias.into_tensor_arg()).into(),
+        before
+            .dropout
+            .map(|dropout| dropped_rows_argument(&client, &dropout))
+            .into(),
+        before.residual.map(|residual| residual.into_tensor_arg()).into(),
+    );
+    // SAFETY: the kernel bounds what it reads and writes by the rows' count and length, which are those of all tensors.
+    unsafe {
+        forward::forward::launch_unchecked::<R>(
+            &client,
+            plan.cube_count(&client),
+            plan.cube_dim,
+            address_type(&[&input]),
+            plan.vector_size,
+            input.into_tensor_arg(),
+            sum,
+            weight.into_tensor_arg(),
+            bias.map(|bias| bias.into_tensor_arg()).into(),
+            hidden.as_ref().map(argument).into(),
+            argument(&output),
+            mean.as_ref().map(argument).into(),
+            argument(&reciprocal),
+            plan.rows_argument(),
+            columns as f32,
+            parameters.epsilon as f32,
+            is_layer,
+            plan.layout,
+            dtype.into(),
+        );
+    }
+    Forward {
+        hidden,
+        output,
+        mean,
+        reciprocal,
+    }
+}
+
+/// The sum before the norm, as its backward pass needs it.
+struct BeforeBackward<'a, R: CubeRuntime> {
+    of_hidden: Option<CubeTensor<R>>,
+    /// None where there is no sum.
+    rule: Option<&'a AddRule>,
+}
+
+#[allow(clippy::type_complexity)]
+fn launch_backward<R, F, I, BT>(
+    input: CubeTensor<R>,
+    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
+    statistics: NormStatistics<CubeBackend<R, F, I, BT>>,
+    gradient: Tensor<CubeBackend<R, F, I, BT>, 2>,
+    before: BeforeBackward<'_, R>,
+) -> (
+    Option<AddendGradients<CubeBackend<R, F, I, BT>>>,
+    NormGradients<CubeBackend<R, F, I, BT>>,
+)
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    let (client, dtype) = (input.client.clone(), input.dtype);
+    let dims @ [_, columns] = [input.meta.shape()[0], input.meta.shape()[1]];
+    let plan = RowPlan::new(&client, dtype, dims, BACKWARD);
+    let cubes = plan.resident_cubes(&client);
+    let partial = || empty_beside(&input, &[cubes * plan.rows_per_cube, columns], DType::F32);
+    let dropout = before.rule.and_then(|rule| rule.dropout.as_ref());
+    let result = empty_beside(&input, &dims, dtype);
+    let of_input = dropout.map(|_| empty_beside(&input, &dims, dtype));
+    let of_weight = partial();
+    let of_bias = parameters.bias.as_ref().map(|_| partial());
+    let of_addend = before.rule.filter(|rule| rule.has_bias).map(|_| partial());
+    let argument = |tensor: &CubeTensor<R>| tensor.clone().into_tensor_arg();
+    let mean = statistics.mean.map(contiguous);
+    // SAFETY: the kernel bounds what it reads and writes by the rows' count and length, which are those of all tensors;
+    // the partial sums have a row for each row of the cubes.
+    unsafe {
+        backward::backward::launch_unchecked::<R>(
+            &client,
+            CubeCount::new_1d(cubes as u32),
+            plan.cube_dim,
+            address_type(&[&input, &of_weight]),
+            plan.vector_size,
+            argument(&input),
+            contiguous(parameters.weight.clone()).into_tensor_arg(),
+            contiguous(gradient).into_tensor_arg(),
+            mean.as_ref().map(argument).into(),
+            contiguous(statistics.reciprocal).into_tensor_arg(),
+            before.of_hidden.as_ref().map(argument).into(),
+            dropout.map(|dropout| dropped_rows_argument(&client, dropout)).into(),
+            argument(&result),
+            of_input.as_ref().map(argument).into(),
+            argument(&of_weight),
+            of_bias.as_ref().map(argument).into(),
+            of_addend.as_ref().map(argument).into(),
+            plan.rows_argument(),
+            columns as f32,
+            plan.layout,
+            dtype.into(),
+        );
+    }
+    let sum = |partials| float(sum_partials(partials, dtype));
+    let addends = before.rule.map(|_| AddendGradients {
+        input: float(of_input.unwrap_or_else(|| result.clone())),
+        bias: of_addend.map(sum),
+        residual: float(result.clone()),
+    });
+    let norm = NormGradients {
+        input: float(result),
+        weight: sum(of_weight),
+        bias: of_bias.map(sum),
+    };
+    (addends, norm)
+}
+
+/// Whether the kernels run for a tensor: the references give the results for tensors of no elements.
+fn runs<R, F, I, BT>(tensor: &Tensor<CubeBackend<R, F, I, BT>, 2>) -> bool
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    let tensor = primitive(tensor.clone());
+    is_supported(&tensor.client, tensor.dtype) && !tensor.meta.shape().contains(&0)
+}
+
+fn contiguous<R, F, I, BT, const D: usize>(tensor: Tensor<CubeBackend<R, F, I, BT>, D>) -> CubeTensor<R>
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    into_contiguous(primitive(tensor))
+}
+
+fn zeros_like<R, F, I, BT, const D: usize>(
+    tensor: &Tensor<CubeBackend<R, F, I, BT>, D>,
+) -> Tensor<CubeBackend<R, F, I, BT>, D>
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    Tensor::zeros(tensor.dims(), (&tensor.device(), tensor.dtype()))
+}

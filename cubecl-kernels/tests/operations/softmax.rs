@@ -1,0 +1,263 @@
+//! `scaled_masked_softmax` against its host version.
+
+use anyhow::ensure;
+use burn::backend::Autodiff;
+use burn::tensor::{Bool, Tensor, TensorData};
+use cubecl_kernels::KernelBackend;
+use cubecl_kernels::precision::is_half;
+use cubecl_kernels::softmax::{MAX_KEYS, SoftmaxMask, host, scaled_masked_softmax};
+use libtest_mimic::Trial;
+
+use crate::backends::{Claim, Setting, trials_of};
+use crate::compare::{backward, expect_close, normal, over, slopes};
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = trials_of(MatchesTheHost);
+    trials.extend(trials_of(RowsWithoutAKeyAreZero));
+    trials.extend(trials_of(LongRowsMatchTheHost));
+    trials.extend(trials_of(NothingIsTheSoftmaxOfNothing));
+    trials.push(Trial::test("host::softmax_gradient_is_the_slope", || {
+        Ok(gradient_is_the_slope()?)
+    }));
+    trials
+}
+
+/// Which mask a case is tried with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Masks {
+    Nothing,
+    Causal,
+    /// Drawn at random, for all samples or heads at once, or for each.
+    Given {
+        batch: usize,
+        heads: usize,
+    },
+}
+
+/// A case: the shape of the scores, the scale, and the mask.
+struct Case {
+    dims: [usize; 4],
+    scale: f64,
+    masks: Masks,
+    /// The scores' deviation.
+    spread: f64,
+}
+
+impl Case {
+    /// Whether each score is masked.
+    fn masked(&self) -> Vec<bool> {
+        let [batch, heads, queries, keys] = self.dims;
+        let coordinates = (0..batch * heads * queries * keys).map(|index| {
+            let (row, key) = (index / keys, index % keys);
+            (row / queries / heads, row / queries % heads, row % queries, key)
+        });
+        let is_masked = |(sample, head, query, key)| match self.masks {
+            Masks::Nothing => false,
+            Masks::Causal => key > query,
+            Masks::Given { batch, heads } => drawn([sample % batch, head % heads, query, key]),
+        };
+        coordinates.map(is_masked).collect()
+    }
+
+    /// The mask as the operation takes it.
+    fn mask<B: burn::tensor::backend::Backend>(&self, device: &B::Device) -> SoftmaxMask<B> {
+        let [_, _, queries, keys] = self.dims;
+        match self.masks {
+            Masks::Nothing => SoftmaxMask::Nothing,
+            Masks::Causal => SoftmaxMask::Causal,
+            Masks::Given { batch, heads } => {
+                // Transposed, and turned back by a view: the mask need not be contiguous.
+                let at = |index: usize| {
+                    let (row, query) = (index / queries, index % queries);
+                    drawn([row / keys / heads, row / keys % heads, query, row % keys])
+                };
+                let values: Vec<bool> = (0..batch * heads * keys * queries).map(at).collect();
+                let data = TensorData::new(values, [batch, heads, keys, queries]);
+                let mask = Tensor::<B, 4, Bool>::from_data(data, device);
+                SoftmaxMask::Given(mask.swap_dims(2, 3))
+            }
+        }
+    }
+
+    /// Compares output and gradient with the host's.
+    fn check<B: KernelBackend>(&self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let (count, keys) = (self.dims.iter().product(), self.dims[3]);
+        let scores: Vec<f64> = normal(count, 1).iter().map(|x| x * self.spread).collect();
+        let (scores, gradient) = (setting.rounded(&scores), setting.rounded(&normal(count, 2)));
+        let masked = self.masked();
+        let is_masked = |row: usize, key: usize| masked[row * keys + key];
+        let expected = host::forward(&scores, keys, self.scale, is_masked);
+
+        let leaf = setting.view(&scores, self.dims).require_grad();
+        let output = scaled_masked_softmax(leaf.clone(), self.mask(&setting.device), self.scale)?;
+        // Of 16-bit numbers, only the result is rounded. In the others, a score's rounding before the exponential counts
+        // as often as the score is large, and those of the exponential and of the sum come to it. Results below the
+        // normal numbers of f16 are rounded as the smallest of these.
+        let magnitude = self.scale * self.spread;
+        let roundings = if is_half(setting.dtype) {
+            1.0
+        } else {
+            32.0 + 16.0 * magnitude
+        };
+        expect_close("output", output.clone(), &expected, roundings, 1e-4)?;
+        let zeros = output.clone().into_data();
+        for (value, masked) in zeros.iter::<f64>().zip(&masked) {
+            ensure!(!masked || value == 0.0, "a masked key has the probability {value}");
+        }
+
+        // The probabilities that the backward pass sees are the rounded ones.
+        let probabilities: Vec<f64> = zeros.iter::<f64>().collect();
+        let expected = host::backward(&probabilities, &gradient, keys, self.scale);
+        let gradients = backward(vec![[output, setting.view(&gradient, self.dims)]]);
+        let actual = leaf.grad(&gradients).expect("tracked");
+        // The sum over the keys has terms of up to 4, and roundings that grow with the root of their number.
+        let roundings = if is_half(setting.dtype) { 1.0 } else { 16.0 };
+        expect_close("gradient", actual, &expected, roundings, self.scale * 1e-1)
+    }
+}
+
+/// Whether a drawn mask is true at a place: for some two of five.
+fn drawn([sample, head, query, key]: [usize; 4]) -> bool {
+    (sample * 7 + head * 3 + query * 11 + key * key * 13) % 5 < 2
+}
+
+#[derive(Clone, Copy)]
+struct MatchesTheHost;
+
+impl Claim for MatchesTheHost {
+    const NAME: &'static str = "softmax_matches_the_host";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let shapes = (1usize..3, 1usize..4, 1usize..14, 1usize..80, 0usize..6);
+        over(12, shapes, |(batch, heads, queries, keys, which)| {
+            let masks = match which {
+                0 | 1 => Masks::Causal,
+                2 => Masks::Nothing,
+                3 => Masks::Given { batch, heads },
+                4 => Masks::Given { batch, heads: 1 },
+                _ => Masks::Given { batch: 1, heads: 1 },
+            };
+            let queries = if masks == Masks::Causal { keys } else { queries };
+            Case {
+                dims: [batch, heads, queries, keys],
+                scale: 0.3,
+                masks,
+                spread: 2.0,
+            }
+            .check(setting)
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct LongRowsMatchTheHost;
+
+impl Claim for LongRowsMatchTheHost {
+    const NAME: &'static str = "softmax_of_long_rows_and_large_scores_matches_the_host";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let cases = [
+            (1, MAX_KEYS, Masks::Nothing, 1.0),
+            (2, MAX_KEYS - 3, Masks::Given { batch: 1, heads: 1 }, 1.0),
+            (3, 4099, Masks::Nothing, 1.0),
+            (260, 260, Masks::Causal, 1.0),
+            (5, 33, Masks::Nothing, 8e3),
+        ];
+        for (queries, keys, masks, spread) in cases {
+            let dims = [1, 1, queries, keys];
+            let case = Case {
+                dims,
+                scale: 1.0,
+                masks,
+                spread,
+            };
+            case.check(setting)
+                .map_err(|error| error.context(format!("{dims:?} {masks:?} {spread}")))?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct RowsWithoutAKeyAreZero;
+
+impl Claim for RowsWithoutAKeyAreZero {
+    const NAME: &'static str = "softmax_of_rows_without_a_key_is_zero_and_nan_spreads_over_its_row_alone";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let keys = 37;
+        // Row 0 as usual, 1 all −∞, 2 with one −∞, 3 wholly masked, 4 with a NaN.
+        let mut scores = setting.rounded(&normal(5 * keys, 3));
+        scores[keys..2 * keys].fill(f64::NEG_INFINITY);
+        scores[2 * keys + 5] = f64::NEG_INFINITY;
+        scores[4 * keys + 8] = f64::NAN;
+        let is_masked = |row: usize, _| row == 3;
+        let masked: Vec<bool> = (0..5 * keys).map(|index| is_masked(index / keys, index)).collect();
+        let mask = Tensor::from_data(TensorData::new(masked, [1, 1, 5, keys]), &setting.device);
+        let expected = host::forward(&scores, keys, 1.0, is_masked);
+        ensure!(expected[keys..2 * keys].iter().all(|p| *p == 0.0));
+        ensure!(expected[3 * keys..4 * keys].iter().all(|p| *p == 0.0));
+        ensure!(expected[4 * keys..].iter().all(|p| p.is_nan()));
+
+        let leaf = setting.tensor(&scores, [1, 1, 5, keys]).require_grad();
+        let output = scaled_masked_softmax(leaf.clone(), SoftmaxMask::Given(mask), 1.0)?;
+        expect_close("output", output.clone(), &expected, 48.0, 1e-4)?;
+        let gradient = setting.rounded(&normal(5 * keys, 4));
+        let gradients = backward(vec![[output, setting.tensor(&gradient, [1, 1, 5, keys])]]);
+        let actual = leaf.grad(&gradients).expect("tracked");
+        let expected = host::backward(&expected, &gradient, keys, 1.0);
+        // The host's probabilities are not rounded here: those of 16 bits add a rounding to each term of the sum.
+        expect_close("gradient", actual, &expected, 48.0, 1e-1)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct NothingIsTheSoftmaxOfNothing;
+
+impl Claim for NothingIsTheSoftmaxOfNothing {
+    const NAME: &'static str = "softmax_of_no_elements_has_none";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        for dims in [[0, 2, 3, 3], [2, 2, 0, 0], [1, 1, 3, 0]] {
+            let scores = setting.tensor::<4>(&[], dims).inner();
+            let output = scaled_masked_softmax(scores.clone(), SoftmaxMask::Nothing, 1.0)?;
+            ensure!(output.dims() == dims, "{:?} for {dims:?}", output.dims());
+            let gradient = B::scaled_masked_softmax_backward(output, scores, 1.0);
+            ensure!(gradient.dims() == dims, "{:?} for {dims:?}", gradient.dims());
+        }
+        Ok(())
+    }
+}
+
+/// The host's backward pass is that of the host's forward pass.
+fn gradient_is_the_slope() -> anyhow::Result<()> {
+    let (keys, scale) = (5, 0.7);
+    let is_masked = |row: usize, key: usize| key > row;
+    let (scores, gradient) = (normal(4 * keys, 5), normal(4 * keys, 6));
+    let expected = slopes(&scores, &gradient, |scores| {
+        host::forward(scores, keys, scale, is_masked)
+    });
+    let output = host::forward(&scores, keys, scale, is_masked);
+    for (actual, expected) in host::backward(&output, &gradient, keys, scale).iter().zip(expected) {
+        ensure!(
+            (actual - expected).abs() < 1e-7,
+            "{actual}, but the slope is {expected}"
+        );
+    }
+    Ok(())
+}
