@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row};
+use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row, dropout_words};
 
 /// Sizes, and where each tensor's first element lies in its buffer.
 #[derive(CubeType, CubeLaunch)]
@@ -43,4 +43,30 @@ pub fn factors<C: Size>(
     let query = select(query < problem.queries, query, 0usize);
     let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
     dropout_factors::<C>(&dropped.dropout, &row, first as u32)
+}
+
+/// What the four weights of an accumulator fragment of a matrix unit are multiplied by: two of row `lane / 4`, two of the
+/// row eight below; `query` and `key` are the first of the tile of 16 by 8.
+///
+/// Two lanes beside each other hold four keys of both rows. One draws the four words of the first row, the other those of
+/// the second, and they exchange halves.
+#[cube]
+pub fn fragment_factors(dropped: &DroppedRows, problem: &Problem, query: usize, head: usize, key: usize) -> Array<f32> {
+    let lane = UNIT_POS_PLANE;
+    let is_second = lane % 2 == 1;
+    let query = query + (lane / 4) as usize + select(is_second, 8usize, 0usize);
+    // A query behind the last one has no place; nothing of it is used.
+    let query = select(query < problem.queries, query, 0usize);
+    let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
+    let words = dropout_words(&dropped.dropout, &row, (key / 4) as u32 + lane % 4 / 2);
+    let given_0 = plane_shuffle_xor(select(is_second, words[0], words[2]), 1u32);
+    let given_1 = plane_shuffle_xor(select(is_second, words[1], words[3]), 1u32);
+    let threshold = dropped.dropout.threshold;
+    let scale = dropped.dropout.scale;
+    let mut kept = Array::<f32>::new(4usize);
+    kept[0] = select(select(is_second, given_0, words[0]) >= threshold, scale, 0.0f32);
+    kept[1] = select(select(is_second, given_1, words[1]) >= threshold, scale, 0.0f32);
+    kept[2] = select(select(is_second, words[2], given_0) >= threshold, scale, 0.0f32);
+    kept[3] = select(select(is_second, words[3], given_1) >= threshold, scale, 0.0f32);
+    kept
 }

@@ -6,15 +6,18 @@ use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 use cubecl::client::ComputeClient;
+use cubecl::features::{MmaConfig, Plane};
 use cubecl::prelude::*;
 
 use super::device::ProblemLaunch;
 use super::host::AttentionSizes;
+use super::matrix::{self, tile::LOAD};
 use super::portable::tile::{Pass, Tile};
 use super::portable::{SIDE, UNITS, backward, forward};
 use super::reference::is_nothing;
 use super::{AttentionForward, AttentionOptions, PackedHeads, Sight, reference, unpack};
 use crate::cube::dropout::{DropoutLaunch, DroppedRowsLaunch, dropped_rows_argument};
+use crate::precision::is_half;
 use crate::tape::{float, primitive};
 
 type Backend<R, F, I, BT> = CubeBackend<R, F, I, BT>;
@@ -174,6 +177,64 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
         }
     }
 
+    /// Whether the matrix units take these inputs: 16 bits, heads of whole loads, and what the kernels are made of.
+    fn has_matrix_units(&self) -> bool {
+        let dtype = self.dtype();
+        let storage = StorageType::from(dtype);
+        let product = MmaConfig {
+            a_type: storage,
+            b_type: storage,
+            cd_type: StorageType::from(DType::F32),
+            m: 16,
+            n: 8,
+            k: 16,
+        };
+        let properties = self.client().properties();
+        let hardware = &properties.hardware;
+        let features = &properties.features;
+        is_half(dtype)
+            && features.matmul.mma.contains(&product)
+            && features.matmul.ldmatrix.contains(&storage)
+            && features.copy_async
+            && features.plane.contains(Plane::Ops)
+            && (hardware.plane_size_min, hardware.plane_size_max) == (32, 32)
+    }
+
+    /// As [`forward`](Self::forward), on matrix units.
+    fn matrix_forward(&self, tile: matrix::tile::Tile) -> [CubeTensor<R>; 2] {
+        let AttentionSizes {
+            batch,
+            queries,
+            heads,
+            d_head,
+            ..
+        } = self.sizes;
+        let output = self.empty([batch, queries, heads, d_head], self.dtype());
+        let log_sum_exp = self.statistics();
+        let [query, key, value] = &self.inputs;
+        // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
+        unsafe {
+            matrix::forward::attend::launch_unchecked::<R>(
+                self.client(),
+                self.cubes(queries, tile.staying(), heads),
+                CubeDim::new_1d(tile.units() as u32),
+                self.address_type(&[&output]),
+                LOAD,
+                2,
+                query.arg(),
+                key.arg(),
+                value.arg(),
+                output.clone().into_tensor_arg(),
+                log_sum_exp.clone().into_tensor_arg(),
+                self.problem([0; 3]),
+                self.dropped(),
+                tile,
+                self.dtype().into(),
+            );
+        }
+        [output, log_sum_exp]
+    }
+
     /// Output and statistics.
     fn forward(&self) -> [CubeTensor<R>; 2] {
         let AttentionSizes {
@@ -183,6 +244,10 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
             d_head,
             ..
         } = self.sizes;
+        let vector_size = self.vector_size(&[]);
+        if self.has_matrix_units() && vector_size == LOAD {
+            return self.matrix_forward(matrix::tile::Tile::forward(d_head, self.options.dropout.is_some()));
+        }
         let output = self.empty([batch, queries, heads, d_head], self.dtype());
         let log_sum_exp = self.statistics();
         let tile = self.tile(Pass::Forward);
@@ -194,7 +259,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
                 self.cubes(queries, tile.queries, heads),
                 CubeDim::new_1d(UNITS as u32),
                 self.address_type(&[&output]),
-                self.vector_size(&[]),
+                vector_size,
                 query.arg(),
                 key.arg(),
                 value.arg(),

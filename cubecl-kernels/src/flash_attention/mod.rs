@@ -10,6 +10,8 @@ pub mod host;
 #[cfg(feature = "cubecl")]
 pub(crate) mod launch;
 #[cfg(feature = "cubecl")]
+mod matrix;
+#[cfg(feature = "cubecl")]
 mod portable;
 pub mod reference;
 
