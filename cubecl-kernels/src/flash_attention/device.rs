@@ -70,3 +70,44 @@ pub fn fragment_factors(dropped: &DroppedRows, problem: &Problem, query: usize, 
     kept[3] = select(select(is_second, words[3], given_1) >= threshold, scale, 0.0f32);
     kept
 }
+
+/// As [`fragment_factors`] where the tile's 16 rows are keys and its eight columns queries.
+///
+/// Four lanes one below the other hold four keys of two queries, and the same eight keys on: four times four words. Each
+/// draws four, and they exchange them.
+#[cube]
+pub fn transposed_fragment_factors(
+    dropped: &DroppedRows,
+    problem: &Problem,
+    query: usize,
+    head: usize,
+    key: usize,
+) -> Array<f32> {
+    let lane = UNIT_POS_PLANE;
+    let turn = lane / 4 % 4;
+    let query = query + (lane % 4 * 2 + turn % 2) as usize;
+    // A query behind the last one has no place; nothing of it is used.
+    let query = select(query < problem.queries, query, 0usize);
+    let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
+    let block = (key / 4) as u32 + turn / 2 * 2 + lane / 16;
+    let words = dropout_words(&dropped.dropout, &row, block);
+    let mut received = Array::<u32>::new(4usize);
+    #[unroll]
+    for distance in 0..4u32 {
+        let index = turn ^ distance;
+        let low = select(index == 0, words[0], words[1]);
+        let high = select(index == 2, words[2], words[3]);
+        let word = select(index < 2, low, high);
+        received[distance as usize] = plane_shuffle_xor(word, distance * 4);
+    }
+    let mut kept = Array::<f32>::new(4usize);
+    #[unroll]
+    for nth in 0..4u32 {
+        let distance = turn ^ nth;
+        let low = select(distance == 0, received[0], received[1]);
+        let high = select(distance == 2, received[2], received[3]);
+        let word = select(distance < 2, low, high);
+        kept[nth as usize] = select(word >= dropped.dropout.threshold, dropped.dropout.scale, 0.0f32);
+    }
+    kept
+}

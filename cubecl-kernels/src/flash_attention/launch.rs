@@ -178,7 +178,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
     }
 
     /// Whether the matrix units take these inputs: 16 bits, heads of whole loads, and what the kernels are made of.
-    fn has_matrix_units(&self) -> bool {
+    fn has_matrix_units(&self, tile: matrix::tile::Tile) -> bool {
         let dtype = self.dtype();
         let storage = StorageType::from(dtype);
         let product = MmaConfig {
@@ -197,6 +197,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
             && features.matmul.ldmatrix.contains(&storage)
             && features.copy_async
             && features.plane.contains(Plane::Ops)
+            && hardware.max_shared_memory_size >= tile.shared_memory()
             && (hardware.plane_size_min, hardware.plane_size_max) == (32, 32)
     }
 
@@ -235,6 +236,73 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
         [output, log_sum_exp]
     }
 
+    /// The gradients of keys and values, and of queries, on matrix units; `statistics` are the rows' `log Σ exp` and the
+    /// products of outputs and their gradients.
+    fn matrix_backward(
+        &self,
+        tile: matrix::tile::Tile,
+        gradient: &Heads<R>,
+        statistics: [CubeTensor<R>; 2],
+        results: &[Heads<R>; 3],
+        address_type: AddressType,
+    ) {
+        let [query, key, value] = &self.inputs;
+        let [of_query, of_key, of_value] = results;
+        let AttentionSizes {
+            batch,
+            queries,
+            keys,
+            heads,
+            kv_heads,
+            ..
+        } = self.sizes;
+        let parts = tile.width.div_ceil(tile.part());
+        for (keeps_keys, length, kept_heads, kept, passing, of) in [
+            (
+                true,
+                keys,
+                kv_heads,
+                [key, value],
+                [query, gradient],
+                [of_key, of_value],
+            ),
+            (
+                false,
+                queries,
+                heads,
+                [query, gradient],
+                [key, value],
+                [of_query, of_query],
+            ),
+        ] {
+            let blocks = length.div_ceil(tile.staying()) * parts;
+            // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
+            unsafe {
+                matrix::backward::gradients::launch_unchecked::<R>(
+                    self.client(),
+                    CubeCount::Static(blocks as u32, kept_heads as u32, batch as u32),
+                    CubeDim::new_1d(tile.units() as u32),
+                    address_type,
+                    LOAD,
+                    2,
+                    kept[0].arg(),
+                    kept[1].arg(),
+                    passing[0].arg(),
+                    passing[1].arg(),
+                    statistics[0].clone().into_tensor_arg(),
+                    statistics[1].clone().into_tensor_arg(),
+                    of[0].arg(),
+                    of[1].arg(),
+                    self.problem(results.each_ref().map(Heads::start)),
+                    self.dropped(),
+                    tile,
+                    keeps_keys,
+                    self.dtype().into(),
+                );
+            }
+        }
+    }
+
     /// Output and statistics.
     fn forward(&self) -> [CubeTensor<R>; 2] {
         let AttentionSizes {
@@ -245,8 +313,9 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
             ..
         } = self.sizes;
         let vector_size = self.vector_size(&[]);
-        if self.has_matrix_units() && vector_size == LOAD {
-            return self.matrix_forward(matrix::tile::Tile::forward(d_head, self.options.dropout.is_some()));
+        let matrix_tile = matrix::tile::Tile::forward(d_head, self.options.dropout.is_some());
+        if vector_size == LOAD && self.has_matrix_units(matrix_tile) {
+            return self.matrix_forward(matrix_tile);
         }
         let output = self.empty([batch, queries, heads, d_head], self.dtype());
         let log_sum_exp = self.statistics();
@@ -326,6 +395,10 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
                 d_head,
                 self.dtype().into(),
             );
+            let matrix_tile = matrix::tile::Tile::backward(d_head, self.options.dropout.is_some());
+            if vector_size == LOAD && self.has_matrix_units(matrix_tile) {
+                return self.matrix_backward(matrix_tile, &gradient, [log_sum_exp, along], results, address_type);
+            }
             let tile = self.tile(Pass::KeyGradients);
             backward::key_gradients::launch_unchecked::<R>(
                 self.client(),

@@ -28,7 +28,6 @@ const WITHOUT_KERNELS: &[&str] = &[
     "bias_dropout_add",
     "bias_gelu",
     "cross_entropy",
-    "flash_attention",
     "layer_norm",
     "rms_norm",
     "softmax",

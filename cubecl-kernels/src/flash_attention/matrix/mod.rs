@@ -7,5 +7,6 @@
 //! # Reference
 //! Dao 2023, arXiv:2307.08691, section 3; PTX ISA, `mma.m16n8k16` and `ldmatrix`.
 
+pub(super) mod backward;
 pub(super) mod forward;
 pub(super) mod tile;

@@ -45,6 +45,31 @@ impl Tile {
         }
     }
 
+    /// The tile of the backward pass.
+    pub fn backward(d_head: usize, has_dropout: bool) -> Self {
+        let width = d_head.next_multiple_of(SIDE);
+        Self {
+            planes: 4,
+            row_tiles: 1,
+            passing: if width <= 64 { 64 } else { 32 },
+            width,
+            has_dropout,
+        }
+    }
+
+    /// Elements of a head whose gradients a cube sums in registers, backward.
+    pub fn part(&self) -> usize {
+        match self.width {
+            ..=128 => self.width,
+            width => (width / 2).next_multiple_of(SIDE),
+        }
+    }
+
+    /// The shared memory that a pass takes at most, in bytes: two blocks that stay, and two of two that pass.
+    pub fn shared_memory(&self) -> usize {
+        (2 * self.staying() + 4 * self.passing) * self.stride() * LOAD * 2 + 64
+    }
+
     /// Rows that a cube keeps.
     pub fn staying(&self) -> usize {
         self.planes * self.row_tiles * SIDE
