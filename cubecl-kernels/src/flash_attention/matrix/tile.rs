@@ -31,8 +31,10 @@ impl Tile {
     /// The tile of the forward pass for heads of `d_head` elements.
     pub fn forward(d_head: usize, has_dropout: bool) -> Self {
         let width = d_head.next_multiple_of(SIDE);
+        // Two tiles of rows share what is loaded of the keys; as long as it all fits the registers.
         let (row_tiles, passing) = match width {
             ..=64 => (2, 64),
+            ..=128 if has_dropout => (1, 64),
             ..=128 => (2, 32),
             _ => (1, 32),
         };
