@@ -302,7 +302,8 @@ pub fn attend<F: Float, N: Size, O: Size>(
                         output[(start + element) / 2] = Vector::cast_from(pair);
                     }
                 }
-                if lane % 4 == 0 {
+                // One of the four lanes that hold the row.
+                if lane % 4 < 1 {
                     let base = select(maximum == problem.nothing, 0.0f32, maximum);
                     let statistic = select(total == 0.0f32, problem.nothing, base + total.ln());
                     log_sum_exp[(sample * heads + head) * problem.queries + query] = statistic;

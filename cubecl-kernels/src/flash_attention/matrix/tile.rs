@@ -34,8 +34,8 @@ impl Tile {
         // Two tiles of rows share what is loaded of the keys; as long as it all fits the registers.
         let (row_tiles, passing) = match width {
             ..=64 => (2, 64),
-            ..=128 if has_dropout => (1, 64),
-            ..=128 => (2, 32),
+            65..=128 if has_dropout => (1, 64),
+            65..=128 => (2, 32),
             _ => (1, 32),
         };
         Self {
@@ -62,7 +62,7 @@ impl Tile {
     /// Elements of a head whose gradients a cube sums in registers, backward.
     pub fn part(&self) -> usize {
         match self.width {
-            ..=128 => self.width,
+            0..=128 => self.width,
             width => (width / 2).next_multiple_of(SIDE),
         }
     }
