@@ -9,6 +9,7 @@ use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
 use crate::cube::walk::has_kernels;
+use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads};
 use crate::l2_norm;
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
 use crate::softmax::{self, SoftmaxMask};
@@ -146,6 +147,37 @@ where
         float(l2_norm::launch::sum_of_squares(
             buffers.into_iter().map(primitive).collect(),
         ))
+    }
+
+    fn flash_attention_forward(inputs: [Tensor<Self, 4>; 3], options: &AttentionOptions) -> AttentionForward<Self> {
+        flash_attention::launch::separate_forward(inputs, options)
+    }
+
+    fn flash_attention_backward(
+        inputs: [Tensor<Self, 4>; 3],
+        forward: AttentionForward<Self>,
+        gradient: Tensor<Self, 4>,
+        options: &AttentionOptions,
+    ) -> [Tensor<Self, 4>; 3] {
+        flash_attention::launch::separate_backward(inputs, forward, gradient, options)
+    }
+
+    fn flash_attention_packed_forward(
+        packed: Tensor<Self, 4>,
+        heads: PackedHeads,
+        options: &AttentionOptions,
+    ) -> AttentionForward<Self> {
+        flash_attention::launch::packed_forward(packed, heads, options)
+    }
+
+    fn flash_attention_packed_backward(
+        packed: Tensor<Self, 4>,
+        heads: PackedHeads,
+        forward: AttentionForward<Self>,
+        gradient: Tensor<Self, 4>,
+        options: &AttentionOptions,
+    ) -> Tensor<Self, 4> {
+        flash_attention::launch::packed_backward(packed, heads, forward, gradient, options)
     }
 
     fn scaled_masked_softmax(scores: Tensor<Self, 4>, mask: SoftmaxMask<Self>, scale: f64) -> Tensor<Self, 4> {

@@ -4,8 +4,16 @@
 //! each row of scores; the backward pass computes the weights of a block again from it.
 
 pub(crate) mod autodiff;
+#[cfg(feature = "cubecl")]
+mod device;
 pub(crate) mod flex;
 pub mod host;
+#[cfg(feature = "cubecl")]
+pub(crate) mod launch;
+#[cfg(feature = "cubecl")]
+mod matrix;
+#[cfg(feature = "cubecl")]
+mod portable;
 pub mod reference;
 
 use burn::tensor::{DType, Tensor, backend::Backend};

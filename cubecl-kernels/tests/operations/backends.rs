@@ -7,12 +7,16 @@ use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use burn_flex::Flex;
 use burn_wgpu::{CubeBackend, WgpuDevice, WgpuRuntime};
 use cubecl_kernels::KernelBackend;
+use cuda_source::{CudaSource, CudaSourceDevice, Host};
 use libtest_mimic::Trial;
 
 /// CubeCL's kernels as they are.
 pub type Vulkan = CubeBackend<WgpuRuntime, f32, i32, u8>;
 /// The same behind burn's fusion.
 pub type FusedVulkan = burn_wgpu::Vulkan;
+
+/// CubeCL's kernels as they are for CUDA, their source run on the CPU.
+pub type SourceOfCuda = CubeBackend<CudaSource, f32, i32, u8>;
 
 /// A claim about an operation, to be tried on a backend in a type.
 ///
@@ -91,7 +95,26 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
         };
         trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
     }
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let name = format!("cuda_source_{}::{}", type_name(dtype), C::NAME);
+        let trial = move || {
+            let device = CudaSourceDevice::default();
+            Ok(claim.check::<SourceOfCuda>(&Setting { device, dtype })?)
+        };
+        trials.push(Trial::test(name, trial).with_ignored_flag(!has_host_compiler()));
+    }
     trials
+}
+
+/// Whether the source of CUDA kernels can run here; says so once where it cannot.
+fn has_host_compiler() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    let look = || {
+        Host::find()
+            .inspect_err(|error| eprintln!("trials are ignored: {error}"))
+            .is_ok()
+    };
+    *HAS.get_or_init(look)
 }
 
 /// A type's name in trials.

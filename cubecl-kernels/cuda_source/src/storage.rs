@@ -1,0 +1,103 @@
+//! Buffers in host memory, in place of a GPU's.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::HashMap;
+
+use cubecl_common::backtrace::BackTrace;
+use cubecl_core::server::IoError;
+use cubecl_runtime::storage::{ComputeStorage, StorageHandle, StorageId};
+
+use crate::properties::ALIGNMENT;
+
+/// The allocations.
+#[derive(Debug, Default)]
+pub struct HostStorage {
+    memory: HashMap<StorageId, Allocation>,
+}
+
+#[derive(Debug)]
+struct Allocation {
+    address: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: allocations belong to their storage, and nothing of a thread is kept beside them.
+unsafe impl Send for HostStorage {}
+
+/// A part of an allocation, as a kernel sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct HostResource {
+    /// Where it begins.
+    pub address: *mut u8,
+    /// Its bytes.
+    pub size: usize,
+}
+
+impl HostResource {
+    /// Whether an address lies in it.
+    pub fn holds(&self, address: usize) -> bool {
+        address.wrapping_sub(self.address as usize) < self.size
+    }
+}
+
+// SAFETY: it is an address; who reads or writes there holds the memory's handle and is the server's only thread.
+unsafe impl Send for HostResource {}
+
+impl ComputeStorage for HostStorage {
+    type Resource = HostResource;
+
+    fn alignment(&self) -> usize {
+        ALIGNMENT as usize
+    }
+
+    fn get(&mut self, handle: &StorageHandle) -> HostResource {
+        let allocation = &self.memory[&handle.id];
+        let (offset, size) = (handle.offset() as usize, handle.size() as usize);
+        assert!(
+            offset + size <= allocation.layout.size(),
+            "a handle lies inside its allocation"
+        );
+        HostResource {
+            // SAFETY: inside the allocation, as checked.
+            address: unsafe { allocation.address.add(offset) },
+            size,
+        }
+    }
+
+    fn alloc(&mut self, size: u64) -> Result<StorageHandle, IoError> {
+        let too_big = || IoError::BufferTooBig {
+            size,
+            backtrace: BackTrace::capture(),
+        };
+        let bytes = usize::try_from(size.max(1)).map_err(|_| too_big())?;
+        let layout = Layout::from_size_align(bytes, ALIGNMENT as usize).map_err(|_| too_big())?;
+        // Zeroed pages cost nothing until they are touched: compiling for a vocabulary's logits needs no gigabytes.
+        // SAFETY: the size is not zero.
+        let address = unsafe { alloc_zeroed(layout) };
+        if address.is_null() {
+            return Err(too_big());
+        }
+        let id = StorageId::new();
+        self.memory.insert(id, Allocation { address, layout });
+        let utilization = cubecl_runtime::storage::StorageUtilization { offset: 0, size };
+        Ok(StorageHandle::new(id, utilization))
+    }
+
+    fn dealloc(&mut self, id: StorageId) {
+        if let Some(Allocation { address, layout }) = self.memory.remove(&id) {
+            // SAFETY: allocated with this layout, and removed, so that it is not freed again.
+            unsafe { dealloc(address, layout) };
+        }
+    }
+
+    fn flush(&mut self) {}
+}
+
+impl Drop for HostStorage {
+    fn drop(&mut self) {
+        let ids: Vec<StorageId> = self.memory.keys().copied().collect();
+        for id in ids {
+            self.dealloc(id);
+        }
+    }
+}

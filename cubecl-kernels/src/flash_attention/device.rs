@@ -1,0 +1,113 @@
+//! What every attention kernel is told, and the dropout of weights.
+
+use cubecl::prelude::*;
+
+use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row, dropout_words};
+
+/// Sizes, and where each tensor's first element lies in its buffer.
+#[derive(CubeType, CubeLaunch)]
+pub struct Problem {
+    /// Queries of a sample.
+    pub queries: usize,
+    /// Keys of a sample.
+    pub keys: usize,
+    /// Heads of the queries for each of the keys.
+    pub group: usize,
+    /// Elements of a head.
+    pub d_head: usize,
+    /// 1 where a query sees the keys up to its own position alone.
+    pub is_causal: u32,
+    /// What scores are multiplied by.
+    pub scale: f32,
+    /// −∞, which not every shader language has a literal for.
+    pub nothing: f32,
+    pub query_start: usize,
+    pub key_start: usize,
+    pub value_start: usize,
+    pub of_query_start: usize,
+    pub of_key_start: usize,
+    pub of_value_start: usize,
+}
+
+/// What the weights of a query are multiplied by, from the key `first` on, a multiple of their number. The cubes' last
+/// dimension is that of samples.
+#[cube]
+pub fn factors<C: Size>(
+    dropped: &DroppedRows,
+    problem: &Problem,
+    query: usize,
+    head: usize,
+    first: usize,
+) -> Vector<f32, C> {
+    // A query behind the last one has no place; nothing of it is used.
+    let query = select(query < problem.queries, query, 0usize);
+    let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
+    dropout_factors::<C>(&dropped.dropout, &row, first as u32)
+}
+
+/// What the four weights of an accumulator fragment of a matrix unit are multiplied by: two of row `lane / 4`, two of the
+/// row eight below; `query` and `key` are the first of the tile of 16 by 8.
+///
+/// Two lanes beside each other hold four keys of both rows. One draws the four words of the first row, the other those of
+/// the second, and they exchange halves.
+#[cube]
+pub fn fragment_factors(dropped: &DroppedRows, problem: &Problem, query: usize, head: usize, key: usize) -> Array<f32> {
+    let lane = UNIT_POS_PLANE;
+    let is_second = lane % 2 == 1;
+    let query = query + (lane / 4) as usize + select(is_second, 8usize, 0usize);
+    // A query behind the last one has no place; nothing of it is used.
+    let query = select(query < problem.queries, query, 0usize);
+    let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
+    let words = dropout_words(&dropped.dropout, &row, (key / 4) as u32 + lane % 4 / 2);
+    let given_0 = plane_shuffle_xor(select(is_second, words[0], words[2]), 1u32);
+    let given_1 = plane_shuffle_xor(select(is_second, words[1], words[3]), 1u32);
+    let threshold = dropped.dropout.threshold;
+    let scale = dropped.dropout.scale;
+    let mut kept = Array::<f32>::new(4usize);
+    kept[0] = select(select(is_second, given_0, words[0]) >= threshold, scale, 0.0f32);
+    kept[1] = select(select(is_second, given_1, words[1]) >= threshold, scale, 0.0f32);
+    kept[2] = select(select(is_second, words[2], given_0) >= threshold, scale, 0.0f32);
+    kept[3] = select(select(is_second, words[3], given_1) >= threshold, scale, 0.0f32);
+    kept
+}
+
+/// As [`fragment_factors`] where the tile's 16 rows are keys and its eight columns queries.
+///
+/// Four lanes one below the other hold four keys of two queries, and the same eight keys on: four times four words. Each
+/// draws four, and they exchange them.
+#[cube]
+pub fn transposed_fragment_factors(
+    dropped: &DroppedRows,
+    problem: &Problem,
+    query: usize,
+    head: usize,
+    key: usize,
+) -> Array<f32> {
+    let lane = UNIT_POS_PLANE;
+    let turn = lane / 4 % 4;
+    let query = query + (lane % 4 * 2 + turn % 2) as usize;
+    // A query behind the last one has no place; nothing of it is used.
+    let query = select(query < problem.queries, query, 0usize);
+    let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
+    let block = (key / 4) as u32 + turn / 2 * 2 + lane / 16;
+    let words = dropout_words(&dropped.dropout, &row, block);
+    let mut received = Array::<u32>::new(4usize);
+    #[unroll]
+    for distance in 0..4u32 {
+        let index = turn ^ distance;
+        let low = select(index == 0, words[0], words[1]);
+        let high = select(index == 2, words[2], words[3]);
+        let word = select(index < 2, low, high);
+        received[distance as usize] = plane_shuffle_xor(word, distance * 4);
+    }
+    let mut kept = Array::<f32>::new(4usize);
+    #[unroll]
+    for nth in 0..4u32 {
+        let distance = turn ^ nth;
+        let low = select(distance == 0, received[0], received[1]);
+        let high = select(distance == 2, received[2], received[3]);
+        let word = select(distance < 2, low, high);
+        kept[nth as usize] = select(word >= dropped.dropout.threshold, dropped.dropout.scale, 0.0f32);
+    }
+    kept
+}

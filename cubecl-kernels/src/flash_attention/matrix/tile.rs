@@ -1,0 +1,218 @@
+//! What the kernels share: the sizes of tiles, loads, fragments and products.
+
+use cubecl::prelude::barrier::copy_async_checked;
+use cubecl::prelude::*;
+
+/// Units of a plane.
+pub const PLANE: usize = 32;
+/// Rows and inner elements of a product.
+pub const SIDE: usize = 16;
+/// Columns of a product.
+pub const COLUMNS: usize = 8;
+/// Numbers of 16 bits that a copy or a row of `ldmatrix` takes.
+pub const LOAD: usize = 8;
+
+/// How large the blocks are that a cube works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Planes of a cube.
+    pub planes: usize,
+    /// Times 16 rows that each plane keeps in registers.
+    pub row_tiles: usize,
+    /// Keys of a block, where a cube keeps queries; queries, where it keeps keys.
+    pub passing: usize,
+    /// Elements of a head, rounded up to 16; those beyond the head's are zeros.
+    pub width: usize,
+    /// Whether weights are dropped.
+    pub has_dropout: bool,
+}
+
+impl Tile {
+    /// The tile of the forward pass for heads of `d_head` elements.
+    pub fn forward(d_head: usize, has_dropout: bool) -> Self {
+        let width = d_head.next_multiple_of(SIDE);
+        // Two tiles of rows share what is loaded of the keys; as long as it all fits the registers.
+        let (row_tiles, passing) = match width {
+            ..=64 => (2, 64),
+            65..=128 if has_dropout => (1, 64),
+            65..=128 => (2, 32),
+            _ => (1, 32),
+        };
+        Self {
+            planes: 4,
+            row_tiles,
+            passing,
+            width,
+            has_dropout,
+        }
+    }
+
+    /// The tile of the backward pass.
+    pub fn backward(d_head: usize, has_dropout: bool) -> Self {
+        let width = d_head.next_multiple_of(SIDE);
+        Self {
+            planes: 4,
+            row_tiles: 1,
+            passing: if width <= 64 { 64 } else { 32 },
+            width,
+            has_dropout,
+        }
+    }
+
+    /// Elements of a head whose gradients a cube sums in registers, backward.
+    pub fn part(&self) -> usize {
+        match self.width {
+            0..=128 => self.width,
+            width => (width / 2).next_multiple_of(SIDE),
+        }
+    }
+
+    /// The shared memory that a pass takes at most, in bytes: two blocks that stay, and two of two that pass.
+    pub fn shared_memory(&self) -> usize {
+        (2 * self.staying() + 4 * self.passing) * self.stride() * LOAD * 2 + 64
+    }
+
+    /// Rows that a cube keeps.
+    pub fn staying(&self) -> usize {
+        self.planes * self.row_tiles * SIDE
+    }
+
+    /// Units of a cube.
+    pub fn units(&self) -> usize {
+        self.planes * PLANE
+    }
+
+    /// Loads from one row in shared memory to the next: one more than a row has, so that eight rows one below the other
+    /// lie in different banks.
+    pub fn stride(&self) -> usize {
+        self.width / LOAD + 1
+    }
+}
+
+/// Starts the copies of rows into shared memory; zeros where there is no row or no element.
+#[cube]
+pub fn copy<F: Float, N: Size>(
+    from: &Tensor<Vector<F, N>>,
+    start: usize,
+    rows: usize,
+    first: usize,
+    d_head: usize,
+    to: &mut SharedMemory<Vector<F, N>>,
+    at: usize,
+    #[comptime] length: usize,
+    #[comptime] tile: Tile,
+) {
+    let vectors = comptime!(tile.width / LOAD);
+    let total = comptime!(length * vectors);
+    let units = comptime!(tile.units());
+    let row_stride = from.stride(1);
+    #[unroll]
+    for step in 0..comptime!(total.div_ceil(units)) {
+        let index = UNIT_POS as usize + step * units;
+        if index < total {
+            let row = index / vectors;
+            let vector = index % vectors;
+            let is_there = first + row < rows && vector * LOAD < d_head;
+            // Where there is nothing, nothing is read, but the address must be one.
+            let place = select(is_there, (start + (first + row) * row_stride) / LOAD + vector, 0usize);
+            let count = select(is_there, 1usize, 0usize);
+            let source = from.slice(place, place + count);
+            let target = at + row * comptime!(tile.stride()) + vector;
+            let mut target = to.slice_mut(target, target + 1);
+            copy_async_checked(&source, &mut target, 8u32);
+        }
+    }
+}
+
+/// Loads the fragment of a left factor: 16 rows from `row` on, 16 elements from vector `vector` on.
+#[cube]
+pub fn left<F: Float, N: Size, P: Size>(
+    from: &SharedMemory<Vector<F, N>>,
+    row: usize,
+    vector: usize,
+    #[comptime] tile: Tile,
+) -> Array<Vector<F, P>> {
+    let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
+    let lane = UNIT_POS_PLANE as usize;
+    // Lanes 0 to 15 name the rows' first halves, 16 to 31 their second halves.
+    let place = (row + lane % 16) * comptime!(tile.stride()) + vector + lane / 16;
+    let rows = from.slice(place, place + 1);
+    def.load_matrix::<_, P>(&rows, cmma::MatrixIdent::A, 4usize, false)
+}
+
+/// Loads the fragments of two right factors, whose columns are 16 rows from `row` on: 16 elements from `vector` on.
+#[cube]
+pub fn right_of_rows<F: Float, N: Size, P: Size>(
+    from: &SharedMemory<Vector<F, N>>,
+    at: usize,
+    row: usize,
+    vector: usize,
+    #[comptime] tile: Tile,
+) -> Array<Vector<F, P>> {
+    let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
+    let lane = UNIT_POS_PLANE as usize;
+    // Eight lanes name a matrix's rows: the first factor's halves, then the second one's.
+    let place = at + (row + lane / 16 * 8 + lane % 8) * comptime!(tile.stride()) + vector + lane / 8 % 2;
+    let rows = from.slice(place, place + 1);
+    def.load_matrix::<_, P>(&rows, cmma::MatrixIdent::B, 4usize, false)
+}
+
+/// Loads the fragments of two right factors, whose rows are 16 rows from `row` on: each has eight elements, from `vector`
+/// on.
+#[cube]
+pub fn right_of_columns<F: Float, N: Size, P: Size>(
+    from: &SharedMemory<Vector<F, N>>,
+    at: usize,
+    row: usize,
+    vector: usize,
+    #[comptime] tile: Tile,
+) -> Array<Vector<F, P>> {
+    let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
+    let lane = UNIT_POS_PLANE as usize;
+    let place = at + (row + lane % 16) * comptime!(tile.stride()) + vector + lane / 16;
+    let rows = from.slice(place, place + 1);
+    def.load_matrix::<_, P>(&rows, cmma::MatrixIdent::B, 4usize, true)
+}
+
+/// Adds a product to the accumulator at `index`: of a left fragment and the `which`th of two right ones.
+#[cube]
+pub fn multiply<F: Float, P: Size>(
+    factor: &Array<Vector<F, P>>,
+    factors: &Array<Vector<F, P>>,
+    which: usize,
+    sums: &mut Array<Vector<f32, P>>,
+    index: usize,
+) {
+    let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
+    let mut right = Array::<Vector<F, P>>::new(2usize);
+    right[0] = factors[which * 2];
+    right[1] = factors[which * 2 + 1];
+    let mut sum = Array::<Vector<f32, P>>::new(2usize);
+    sum[0] = sums[index * 2];
+    sum[1] = sums[index * 2 + 1];
+    let sum = def.execute(factor, &right, &sum);
+    sums[index * 2] = sum[0];
+    sums[index * 2 + 1] = sum[1];
+}
+
+/// The place of an index counted from the end.
+#[cube]
+pub fn from_behind(index: u32, count: u32) -> u32 {
+    count - 1 - index
+}
+
+/// The largest of the four lanes that hold a row.
+#[cube]
+pub fn row_maximum(value: f32) -> f32 {
+    let other = plane_shuffle_xor(value, 1u32);
+    let value = select(other > value, other, value);
+    let other = plane_shuffle_xor(value, 2u32);
+    select(other > value, other, value)
+}
+
+/// The sum of the four lanes that hold a row.
+#[cube]
+pub fn row_sum(value: f32) -> f32 {
+    let value = value + plane_shuffle_xor(value, 1u32);
+    value + plane_shuffle_xor(value, 2u32)
+}

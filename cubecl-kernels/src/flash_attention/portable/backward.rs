@@ -1,0 +1,369 @@
+//! The backward pass: the products of outputs and their gradients, the gradients of keys and values, those of queries.
+//!
+//! Each result is summed by one unit in one order: the same numbers come out every time.
+
+use cubecl::prelude::*;
+
+use super::super::device::Problem;
+use super::tile::{Tile, Tiles, gradients_of_scores, load};
+use super::{SIDE, UNITS};
+use crate::cube::dropout::DroppedRows;
+
+/// Writes each query's product of its output and the output's gradient, `[batch, heads, queries]`.
+///
+/// Cubes: blocks of [`SIDE`] rows of that.
+#[cube(launch_unchecked, address_type = "dynamic")]
+pub fn dot<F: Float, N: Size>(
+    output: &Tensor<Vector<F, N>>,
+    gradient: &Tensor<Vector<F, N>>,
+    along: &mut Tensor<f32>,
+    queries: usize,
+    heads: usize,
+    rows: usize,
+    d_head: usize,
+    #[define(F)] _dtype: StorageType,
+) {
+    let size = N::value();
+    let unit_row = UNIT_POS as usize / SIDE;
+    let unit_column = UNIT_POS as usize % SIDE;
+    let row = (CUBE_POS_Y as usize * CUBE_COUNT_X as usize + CUBE_POS_X as usize) * SIDE + unit_row;
+    let mut partial = SharedMemory::<f32>::new(UNITS);
+    let mut sum = 0.0f32;
+    if row < rows {
+        let query = row % queries;
+        let head = row / queries % heads;
+        let sample = row / (queries * heads);
+        let left = sample * output.stride(0) + query * output.stride(1) + head * output.stride(2);
+        let right = sample * gradient.stride(0) + query * gradient.stride(1) + head * gradient.stride(2);
+        let mut column = unit_column * size;
+        while column < d_head {
+            let a = Vector::<f32, N>::cast_from(output[(left + column) / size]);
+            let b = Vector::<f32, N>::cast_from(gradient[(right + column) / size]);
+            let product = a * b;
+            #[unroll]
+            for element in 0..size {
+                sum += product[element];
+            }
+            column += SIDE * size;
+        }
+    }
+    partial[UNIT_POS as usize] = sum;
+    sync_cube();
+    if row < rows && unit_column == 0 {
+        let mut total = 0.0f32;
+        #[unroll]
+        for other in 0..SIDE {
+            total += partial[unit_row * SIDE + other];
+        }
+        along[row] = total;
+    }
+}
+
+/// Writes the gradients of keys and values: a cube goes with its keys over the blocks of queries of each head that reads
+/// them.
+///
+/// Cubes: blocks of keys, their heads, samples.
+#[cube(launch_unchecked, address_type = "dynamic")]
+#[allow(clippy::too_many_arguments)]
+pub fn key_gradients<F: Float, N: Size>(
+    query: &Tensor<Vector<F, N>>,
+    key: &Tensor<Vector<F, N>>,
+    value: &Tensor<Vector<F, N>>,
+    gradient: &Tensor<Vector<F, N>>,
+    log_sum_exp: &Tensor<f32>,
+    along: &Tensor<f32>,
+    of_key: &mut Tensor<F>,
+    of_value: &mut Tensor<F>,
+    problem: Problem,
+    dropped: DroppedRows,
+    #[comptime] tile: Tile,
+    #[define(F)] _dtype: StorageType,
+) {
+    let rows = comptime!(tile.keys / SIDE);
+    let elements = comptime!(tile.width / SIDE);
+    let stride = comptime!(tile.width + 1);
+    let weight_stride = comptime!(tile.keys + 1);
+    let unit_row = UNIT_POS as usize / SIDE;
+    let unit_column = UNIT_POS as usize % SIDE;
+    let first_key = CUBE_POS_X as usize * tile.keys;
+    let key_head = CUBE_POS_Y as usize;
+    let sample = CUBE_POS_Z as usize;
+
+    let mut query_tile = SharedMemory::<f32>::new(comptime!(tile.queries * stride));
+    let mut key_tile = SharedMemory::<f32>::new(comptime!(tile.keys * stride));
+    let mut value_tile = SharedMemory::<f32>::new(comptime!(tile.keys * stride));
+    let mut gradient_tile = SharedMemory::<f32>::new(comptime!(tile.queries * stride));
+    let tiles = Tiles {
+        query: query_tile,
+        key: key_tile,
+        value: value_tile,
+        gradient: gradient_tile,
+    };
+    let mut weights = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
+    let mut of_scores = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
+    let key_start = problem.key_start + sample * key.stride(0) + key_head * key.stride(2);
+    let value_start = problem.value_start + sample * value.stride(0) + key_head * value.stride(2);
+    load::<F, N>(
+        key,
+        key_start,
+        problem.keys,
+        first_key,
+        problem.d_head,
+        &mut key_tile,
+        tile.keys,
+        tile.width,
+    );
+    load::<F, N>(
+        value,
+        value_start,
+        problem.keys,
+        first_key,
+        problem.d_head,
+        &mut value_tile,
+        tile.keys,
+        tile.width,
+    );
+
+    let mut sums_key = Array::<f32>::new(comptime!(rows * elements));
+    let mut sums_value = Array::<f32>::new(comptime!(rows * elements));
+    #[unroll]
+    for index in 0..comptime!(rows * elements) {
+        sums_key[index] = 0.0f32;
+        sums_value[index] = 0.0f32;
+    }
+
+    // Queries before the block's first key see none of its keys.
+    let first_block = select(problem.is_causal != 0, first_key / tile.queries * tile.queries, 0usize);
+    for member in 0..problem.group {
+        let head = key_head * problem.group + member;
+        let heads = CUBE_COUNT_Y as usize * problem.group;
+        let query_start = problem.query_start + sample * query.stride(0) + head * query.stride(2);
+        let gradient_start = sample * gradient.stride(0) + head * gradient.stride(2);
+        let statistics = (sample * heads + head) * problem.queries;
+        let mut first_query = first_block;
+        while first_query < problem.queries {
+            // The block before has been read.
+            sync_cube();
+            load::<F, N>(
+                query,
+                query_start,
+                problem.queries,
+                first_query,
+                problem.d_head,
+                &mut query_tile,
+                tile.queries,
+                tile.width,
+            );
+            load::<F, N>(
+                gradient,
+                gradient_start,
+                problem.queries,
+                first_query,
+                problem.d_head,
+                &mut gradient_tile,
+                tile.queries,
+                tile.width,
+            );
+            sync_cube();
+            gradients_of_scores(
+                &tiles,
+                &mut weights,
+                &mut of_scores,
+                log_sum_exp,
+                along,
+                statistics,
+                first_query,
+                first_key,
+                head,
+                &problem,
+                &dropped,
+                tile,
+            );
+            sync_cube();
+            for index in 0..tile.queries {
+                #[unroll]
+                for row in 0..rows {
+                    let place = index * weight_stride + unit_row + row * SIDE;
+                    let weight = weights[place];
+                    let of_score = of_scores[place];
+                    #[unroll]
+                    for element in 0..elements {
+                        let place = index * stride + unit_column + element * SIDE;
+                        sums_key[row * elements + element] += of_score * query_tile[place];
+                        sums_value[row * elements + element] += weight * gradient_tile[place];
+                    }
+                }
+            }
+            first_query += tile.queries;
+        }
+    }
+
+    #[unroll]
+    for row in 0..rows {
+        let key = first_key + unit_row + row * SIDE;
+        if key < problem.keys {
+            let key_start =
+                problem.of_key_start + sample * of_key.stride(0) + key * of_key.stride(1) + key_head * of_key.stride(2);
+            let value_start = problem.of_value_start
+                + sample * of_value.stride(0)
+                + key * of_value.stride(1)
+                + key_head * of_value.stride(2);
+            #[unroll]
+            for element in 0..elements {
+                let place = unit_column + element * SIDE;
+                if place < problem.d_head {
+                    of_key[key_start + place] = F::cast_from(sums_key[row * elements + element]);
+                    of_value[value_start + place] = F::cast_from(sums_value[row * elements + element]);
+                }
+            }
+        }
+    }
+}
+
+/// Writes the gradient of the queries: a cube goes with its queries over blocks of keys.
+///
+/// Cubes: blocks of queries, heads, samples.
+#[cube(launch_unchecked, address_type = "dynamic")]
+#[allow(clippy::too_many_arguments)]
+pub fn query_gradients<F: Float, N: Size>(
+    query: &Tensor<Vector<F, N>>,
+    key: &Tensor<Vector<F, N>>,
+    value: &Tensor<Vector<F, N>>,
+    gradient: &Tensor<Vector<F, N>>,
+    log_sum_exp: &Tensor<f32>,
+    along: &Tensor<f32>,
+    of_query: &mut Tensor<F>,
+    problem: Problem,
+    dropped: DroppedRows,
+    #[comptime] tile: Tile,
+    #[define(F)] _dtype: StorageType,
+) {
+    let rows = comptime!(tile.queries / SIDE);
+    let elements = comptime!(tile.width / SIDE);
+    let stride = comptime!(tile.width + 1);
+    let weight_stride = comptime!(tile.keys + 1);
+    let unit_row = UNIT_POS as usize / SIDE;
+    let unit_column = UNIT_POS as usize % SIDE;
+    let first_query = CUBE_POS_X as usize * tile.queries;
+    let head = CUBE_POS_Y as usize;
+    let sample = CUBE_POS_Z as usize;
+    let key_head = head / problem.group;
+
+    let mut query_tile = SharedMemory::<f32>::new(comptime!(tile.queries * stride));
+    let mut key_tile = SharedMemory::<f32>::new(comptime!(tile.keys * stride));
+    let mut value_tile = SharedMemory::<f32>::new(comptime!(tile.keys * stride));
+    let mut gradient_tile = SharedMemory::<f32>::new(comptime!(tile.queries * stride));
+    let tiles = Tiles {
+        query: query_tile,
+        key: key_tile,
+        value: value_tile,
+        gradient: gradient_tile,
+    };
+    let mut weights = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
+    let mut of_scores = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
+    let query_start = problem.query_start + sample * query.stride(0) + head * query.stride(2);
+    let key_start = problem.key_start + sample * key.stride(0) + key_head * key.stride(2);
+    let value_start = problem.value_start + sample * value.stride(0) + key_head * value.stride(2);
+    let gradient_start = sample * gradient.stride(0) + head * gradient.stride(2);
+    let statistics = (sample * CUBE_COUNT_Y as usize + head) * problem.queries;
+    load::<F, N>(
+        query,
+        query_start,
+        problem.queries,
+        first_query,
+        problem.d_head,
+        &mut query_tile,
+        tile.queries,
+        tile.width,
+    );
+    load::<F, N>(
+        gradient,
+        gradient_start,
+        problem.queries,
+        first_query,
+        problem.d_head,
+        &mut gradient_tile,
+        tile.queries,
+        tile.width,
+    );
+
+    let mut sums = Array::<f32>::new(comptime!(rows * elements));
+    #[unroll]
+    for index in 0..comptime!(rows * elements) {
+        sums[index] = 0.0f32;
+    }
+
+    let seen = first_query + tile.queries;
+    let end = select(problem.is_causal != 0 && seen < problem.keys, seen, problem.keys);
+    let mut first_key = 0usize;
+    while first_key < end {
+        // The block before has been read.
+        sync_cube();
+        load::<F, N>(
+            key,
+            key_start,
+            problem.keys,
+            first_key,
+            problem.d_head,
+            &mut key_tile,
+            tile.keys,
+            tile.width,
+        );
+        load::<F, N>(
+            value,
+            value_start,
+            problem.keys,
+            first_key,
+            problem.d_head,
+            &mut value_tile,
+            tile.keys,
+            tile.width,
+        );
+        sync_cube();
+        gradients_of_scores(
+            &tiles,
+            &mut weights,
+            &mut of_scores,
+            log_sum_exp,
+            along,
+            statistics,
+            first_query,
+            first_key,
+            head,
+            &problem,
+            &dropped,
+            tile,
+        );
+        sync_cube();
+        for index in 0..tile.keys {
+            #[unroll]
+            for row in 0..rows {
+                let of_score = of_scores[(unit_row + row * SIDE) * weight_stride + index];
+                #[unroll]
+                for element in 0..elements {
+                    let place = index * stride + unit_column + element * SIDE;
+                    sums[row * elements + element] += of_score * key_tile[place];
+                }
+            }
+        }
+        first_key += tile.keys;
+    }
+
+    #[unroll]
+    for row in 0..rows {
+        let query = first_query + unit_row + row * SIDE;
+        if query < problem.queries {
+            let start = problem.of_query_start
+                + sample * of_query.stride(0)
+                + query * of_query.stride(1)
+                + head * of_query.stride(2);
+            #[unroll]
+            for element in 0..elements {
+                let place = unit_column + element * SIDE;
+                if place < problem.d_head {
+                    of_query[start + place] = F::cast_from(sums[row * elements + element]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Every kernel that GPT training launches, compiled for A100 and H100 by NVRTC and `ptxas`, without a GPU.
+//!
+//! Each trial calls an operation's public function and its backward pass at the sizes of a GPT, on a device that
+//! compiles instead of running ([`cuda_source`]), so that the kernels take the path, and have the specialisation, that
+//! they have on the GPU. A trial fails when a kernel of this crate does not compile, spills registers or keeps anything
+//! in local memory, when a kernel with `mma` in its name has no matrix instruction, and when an operation launches no
+//! kernel of this crate: then it ran burn's operations instead.
+//!
+//! What was compiled is printed as a table, and written as Markdown into the file that `CUDA_COMPILE_TABLE` names.
+//! Without NVRTC the trials count as ignored; `.ci/cuda_compiler` installs it.
+
+mod judgement;
+mod operations;
+mod table;
+
+use burn_cubecl::CubeBackend;
+use cuda_source::{Architecture, CudaSource, CudaSourceDevice, Mode, Toolkit};
+use libtest_mimic::{Arguments, Trial};
+
+use operations::{Operation, Setting};
+
+/// CubeCL's backend on the device that compiles.
+type Backend = CubeBackend<CudaSource, f32, i32, u8>;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let found = Toolkit::find();
+    if let Err(error) = found {
+        eprintln!("all trials are ignored: {error}");
+    }
+    let trials = operations::all().into_iter().flat_map(|operation| {
+        let is_ignored = found.is_err();
+        Architecture::ALL.map(|architecture| trial(operation.clone(), architecture).with_ignored_flag(is_ignored))
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    if let Err(error) = table::print() {
+        eprintln!("the table: {error}");
+    }
+    conclusion.exit();
+}
+
+fn trial(operation: Operation, architecture: Architecture) -> Trial {
+    let Operation { name, dtype, shape, .. } = &operation;
+    let title = format!("{architecture}::{dtype:?}::{name} {shape}").to_lowercase();
+    Trial::test(title, move || {
+        let device = CudaSourceDevice {
+            architecture,
+            mode: Mode::Compile,
+        };
+        (operation.run)(&Setting {
+            device,
+            dtype: operation.dtype,
+        })?;
+        Ok(judgement::judge(&operation, device)?)
+    })
+}
