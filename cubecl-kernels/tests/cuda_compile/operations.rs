@@ -24,9 +24,13 @@ type Differentiable = Autodiff<Backend>;
 /// Operations whose kernels are not written: they run burn's operations on a GPU.
 const WITHOUT_KERNELS: &[&str] = &[
     "adamw",
+    "add_norm",
     "bias_dropout_add",
     "bias_gelu",
     "cross_entropy",
+    "layer_norm",
+    "rms_norm",
+    "softmax",
     "sum_of_squares",
     "swiglu",
 ];
