@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cubecl_common::backtrace::BackTrace;
@@ -117,7 +118,7 @@ impl CudaSourceServer {
     ) -> Result<(), ServerError> {
         let mut id = kernel.id();
         id.mode(mode);
-        let grid = self.grid(count)?;
+        let grid = self.grid(&id, count)?;
         if !self.kernels.contains_key(&id) {
             let compiled = self.compile(&id, kernel, mode)?;
             self.kernels.insert(id.clone(), compiled);
@@ -174,7 +175,7 @@ impl CudaSourceServer {
     }
 
     /// Returns a launch's blocks, if CUDA takes so many.
-    fn grid(&mut self, count: CubeCount) -> Result<[u32; 3], ServerError> {
+    fn grid(&mut self, id: &KernelId, count: CubeCount) -> Result<[u32; 3], ServerError> {
         let grid = match count {
             CubeCount::Static(x, y, z) => [x, y, z],
             // Nothing has written it.
@@ -190,7 +191,11 @@ impl CudaSourceServer {
         };
         let (x, y, z) = self.properties.hardware.max_cube_count;
         if std::iter::zip(grid, [x, y, z]).any(|(count, most)| count == 0 || count > most) {
-            return Err(unknown(format!("a grid of {grid:?} blocks, CUDA takes 1 to {:?}", [x, y, z])).into());
+            return Err(unknown(format!(
+                "a grid of {grid:?} blocks, CUDA takes 1 to {:?}: {id:?}",
+                [x, y, z]
+            ))
+            .into());
         }
         Ok(grid)
     }
@@ -414,7 +419,16 @@ impl ComputeServer for CudaSourceServer {
         kind: ExecutionMode,
         stream: StreamId,
     ) {
-        if let Err(error) = self.launch_checked(kernel, count, bindings, kind, stream) {
+        // A kernel that cannot be expanded panics, and the thread of the device would go on as if nothing was.
+        let launch = AssertUnwindSafe(|| self.launch_checked(kernel, count, bindings, kind, stream));
+        let outcome = catch_unwind(launch).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("a panic without a text");
+            Err(unknown(format!("the launch panicked: {text}")).into())
+        });
+        if let Err(error) = outcome {
             self.errors.push(error);
         }
     }

@@ -15,10 +15,14 @@ pub struct HostStorage {
     memory: HashMap<StorageId, Allocation>,
 }
 
+/// Aligned inside a larger one: the system gives zeroed pages without touching them only for small alignments, and
+/// compiling for a vocabulary's logits must not cost gigabytes.
 #[derive(Debug)]
 struct Allocation {
-    address: *mut u8,
+    whole: *mut u8,
     layout: Layout,
+    address: *mut u8,
+    bytes: usize,
 }
 
 // SAFETY: allocations belong to their storage, and nothing of a thread is kept beside them.
@@ -53,10 +57,7 @@ impl ComputeStorage for HostStorage {
     fn get(&mut self, handle: &StorageHandle) -> HostResource {
         let allocation = &self.memory[&handle.id];
         let (offset, size) = (handle.offset() as usize, handle.size() as usize);
-        assert!(
-            offset + size <= allocation.layout.size(),
-            "a handle lies inside its allocation"
-        );
+        assert!(offset + size <= allocation.bytes, "a handle lies inside its allocation");
         HostResource {
             // SAFETY: inside the allocation, as checked.
             address: unsafe { allocation.address.add(offset) },
@@ -69,24 +70,34 @@ impl ComputeStorage for HostStorage {
             size,
             backtrace: BackTrace::capture(),
         };
-        let bytes = usize::try_from(size.max(1)).map_err(|_| too_big())?;
-        let layout = Layout::from_size_align(bytes, ALIGNMENT as usize).map_err(|_| too_big())?;
-        // Zeroed pages cost nothing until they are touched: compiling for a vocabulary's logits needs no gigabytes.
+        let bytes = usize::try_from(size).map_err(|_| too_big())?;
+        let with_margin = bytes.checked_add(ALIGNMENT as usize).ok_or_else(too_big)?;
+        let layout = Layout::array::<u8>(with_margin).map_err(|_| too_big())?;
         // SAFETY: the size is not zero.
-        let address = unsafe { alloc_zeroed(layout) };
-        if address.is_null() {
+        let whole = unsafe { alloc_zeroed(layout) };
+        if whole.is_null() {
             return Err(too_big());
         }
+        // SAFETY: less than the alignment, which is the margin.
+        let address = unsafe { whole.add(whole.align_offset(ALIGNMENT as usize)) };
         let id = StorageId::new();
-        self.memory.insert(id, Allocation { address, layout });
+        self.memory.insert(
+            id,
+            Allocation {
+                whole,
+                layout,
+                address,
+                bytes,
+            },
+        );
         let utilization = cubecl_runtime::storage::StorageUtilization { offset: 0, size };
         Ok(StorageHandle::new(id, utilization))
     }
 
     fn dealloc(&mut self, id: StorageId) {
-        if let Some(Allocation { address, layout }) = self.memory.remove(&id) {
+        if let Some(Allocation { whole, layout, .. }) = self.memory.remove(&id) {
             // SAFETY: allocated with this layout, and removed, so that it is not freed again.
-            unsafe { dealloc(address, layout) };
+            unsafe { dealloc(whole, layout) };
         }
     }
 

@@ -16,8 +16,13 @@ pub fn trials() -> Vec<Trial> {
         .inspect_err(|error| eprintln!("trials are ignored: {error}"))
         .is_ok();
     type Check = fn() -> anyhow::Result<()>;
-    let checks: [(&str, Check); 8] = [
+    let checks: [(&str, Check); 10] = [
         ("sums_of_rows_are_right", sums_of_rows_are_right),
+        (
+            "a_kernel_that_cannot_be_expanded_is_an_error",
+            an_unexpandable_kernel_is_an_error,
+        ),
+        ("cooperative_matrices_give_the_product", cooperative_products_are_right),
         ("products_of_f16_are_right", products_are_right::<f16>),
         ("products_of_bf16_are_right", products_are_right::<bf16>),
         (
@@ -158,6 +163,33 @@ fn loaded_products_are_right() -> anyhow::Result<()> {
     Ok(())
 }
 
+fn cooperative_products_are_right() -> anyhow::Result<()> {
+    let client = client();
+    let number = |i: usize| ((i * 7 + i / 16 * 3) % 17) as f32 - 8.0;
+    let [a, b] = [0, 1000].map(|first| (first..first + 256).map(number).collect::<Vec<f32>>());
+    let upload = |values: &[f32]| {
+        let values: Vec<f16> = values.iter().map(|&value| f16::from_f32(value)).collect();
+        tensor(&client.create_from_slice(f16::as_bytes(&values)), [16, 16])
+    };
+    let output = client.empty(256 * 4);
+    // SAFETY: the kernel stays inside its tensors.
+    unsafe {
+        samples::cmma_product::launch_unchecked::<CudaSource>(
+            &client,
+            CubeCount::Static(1, 1, 1),
+            CubeDim::new_1d(32),
+            upload(&a),
+            upload(&b),
+            tensor(&output, [16, 16]),
+        );
+    }
+    let dot = |i: usize| (0..16).map(|k| a[i / 16 * 16 + k] * b[i % 16 * 16 + k]).sum();
+    let expected: Vec<f32> = (0..256).map(dot).collect();
+    let actual = read(&client, output)?;
+    ensure!(actual == expected, "{actual:?}, expected {expected:?}");
+    Ok(())
+}
+
 fn a_forgotten_barrier_gives_wrong_results() -> anyhow::Result<()> {
     let client = client();
     let output = client.empty(64 * 4);
@@ -204,6 +236,15 @@ fn a_stray_write_is_an_error() -> anyhow::Result<()> {
         );
     }
     expect_error(&client, output, "behind its buffer 0")
+}
+
+fn an_unexpandable_kernel_is_an_error() -> anyhow::Result<()> {
+    let client = client();
+    let output = client.empty(4);
+    let (count, dim) = (CubeCount::Static(1, 1, 1), CubeDim::new_1d(1));
+    // SAFETY: nothing runs.
+    unsafe { samples::unexpandable::launch_unchecked::<CudaSource>(&client, count, dim, tensor(&output, [1, 1]), 0) };
+    expect_error(&client, output, "a size above 0")
 }
 
 fn expect_error(client: &Client, handle: Handle, words: &str) -> anyhow::Result<()> {

@@ -1,14 +1,15 @@
 //! Small kernels whose results are known, and some that are wrong on purpose.
 
-use cubecl::ir::MatrixIdent;
+use cubecl::ir::{MatrixIdent, MatrixLayout};
 use cubecl::prelude::barrier::Barrier;
 use cubecl::prelude::*;
 use cubecl::{self, cmma};
+use half::f16;
 
 /// Each row's sum: one block per row, by planes and shared memory.
 #[cube(launch_unchecked)]
 pub fn row_sums<F: Float>(input: &Tensor<F>, output: &mut Tensor<f32>, #[comptime] columns: usize) {
-    let row = CUBE_POS as usize;
+    let row = CUBE_POS;
     let mut sum = 0.0f32;
     let mut column = UNIT_POS as usize;
     while column < columns {
@@ -45,6 +46,12 @@ pub fn unreached_barrier(output: &mut Tensor<f32>) {
         sync_cube();
     }
     output[UNIT_POS as usize] = 1.0f32;
+}
+
+/// Cannot be expanded with a size of 0.
+#[cube(launch_unchecked)]
+pub fn unexpandable(output: &mut Tensor<f32>, #[comptime] size: u32) {
+    output[0] = comptime!(size.checked_sub(1).expect("a size above 0") as f32).runtime();
 }
 
 /// Writes behind its output.
@@ -134,4 +141,37 @@ pub fn mma_loaded<E: Float>(a: &Tensor<E>, b: &Tensor<E>, output: &mut Tensor<f3
             output[(row * 8 + column) as usize] = register[k as usize];
         }
     }
+}
+
+/// `A Bᵀ` of two tiles, by cooperative matrices.
+#[cube(launch_unchecked)]
+pub fn cmma_product(a: &Tensor<f16>, b: &Tensor<f16>, output: &mut Tensor<f32>) {
+    let a = cmma::Matrix::<f16>::from_slice(
+        MatrixIdent::A,
+        16usize,
+        16usize,
+        16usize,
+        MatrixLayout::RowMajor,
+        &a.to_slice(),
+        16,
+    );
+    let b = cmma::Matrix::<f16>::from_slice(
+        MatrixIdent::B,
+        16usize,
+        16usize,
+        16usize,
+        MatrixLayout::ColMajor,
+        &b.to_slice(),
+        16,
+    );
+    let product = cmma::Matrix::<f32>::from_value(
+        MatrixIdent::Accumulator,
+        16usize,
+        16usize,
+        16usize,
+        MatrixLayout::Undefined,
+        0.0,
+    );
+    cmma::execute::<f16, f16, f32, f32>(&a, &b, &product, &product);
+    cmma::store(&mut output.to_slice_mut(), &product, 16, MatrixLayout::RowMajor);
 }
