@@ -14,6 +14,7 @@ use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::cross_entropy::cross_entropy;
 use cubecl_kernels::flash_attention::{AttentionOptions, PackedHeads, Sight, flash_attention_packed};
 use cubecl_kernels::l2_norm::sum_of_squares;
+use cubecl_kernels::linear::{linear, linear_transposed};
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, layer_norm};
 use cubecl_kernels::tape::{primitive, record};
 
@@ -113,13 +114,17 @@ fn operations(problem: &Problem) -> Vec<Operation> {
         ("linear down", layers, [4 * d_model, d_model]),
     ] {
         let (input, weight) = (leaf([tokens, d_input]), leaf([d_input, d_output]));
-        add(name, per_step, Box::new(move || input.clone().matmul(weight.clone())));
+        add(
+            name,
+            per_step,
+            Box::new(move || linear(input.clone(), weight.clone(), None).expect("the shapes fit")),
+        );
     }
     let (input, weight) = (leaf(hidden), leaf([vocab, d_model]));
     add(
         "output head",
         1,
-        Box::new(move || input.clone().matmul(weight.clone().transpose())),
+        Box::new(move || linear_transposed(input.clone(), weight.clone()).expect("the shapes fit")),
     );
     let heads = PackedHeads {
         queries: problem.num_attention_heads,
