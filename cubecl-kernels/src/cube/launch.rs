@@ -54,7 +54,7 @@ pub struct RowPlan {
 /// How many numbers of a row a unit may hold, at best and at most; beyond, they lie in local memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
-    /// Rows get more units until each holds as few.
+    /// Rows get more units, and vectors are shortened, until each unit holds as few; a power of two.
     pub wanted: usize,
     /// Where there are no more units, each holds as many.
     pub most: usize,
@@ -70,7 +70,7 @@ impl RowPlan {
     ) -> Self {
         let hardware = &client.properties().hardware;
         let has_planes = client.properties().features.plane.contains(Plane::Ops);
-        let vector_size = vector_size(client, dtype, columns);
+        let vector_size = vector_size(client, dtype, columns).min(registers.wanted);
         let vectors = columns.div_ceil(vector_size);
         let plane = match has_planes {
             true => hardware.plane_size_max.max(1) as usize,

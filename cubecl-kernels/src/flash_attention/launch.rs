@@ -215,7 +215,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
         let [query, key, value] = &self.inputs;
         // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
         unsafe {
-            matrix::forward::attend::launch_unchecked::<R>(
+            matrix::forward::attend_mma::launch_unchecked::<R>(
                 self.client(),
                 self.cubes(queries, tile.staying(), heads),
                 CubeDim::new_1d(tile.units() as u32),
@@ -278,7 +278,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
             let blocks = length.div_ceil(tile.staying()) * parts;
             // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
             unsafe {
-                matrix::backward::gradients::launch_unchecked::<R>(
+                matrix::backward::gradients_mma::launch_unchecked::<R>(
                     self.client(),
                     CubeCount::Static(blocks as u32, kept_heads as u32, batch as u32),
                     CubeDim::new_1d(tile.units() as u32),

@@ -18,7 +18,7 @@ use crate::tape::{float, primitive};
 /// The forward kernel holds a row in f32.
 const FORWARD: Registers = Registers { wanted: 16, most: 32 };
 /// The backward kernel holds two rows and the weight in the tensor's type, and up to three rows of sums in f32.
-const BACKWARD: Registers = Registers { wanted: 8, most: 16 };
+const BACKWARD: Registers = Registers { wanted: 4, most: 16 };
 
 /// Returns the norm of each row, and the rows' statistics.
 pub(crate) fn forward<R, F, I, BT>(

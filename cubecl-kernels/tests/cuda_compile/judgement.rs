@@ -17,6 +17,12 @@ pub fn judge(operation: &Operation, device: CudaSourceDevice) -> anyhow::Result<
         .filter(|report| report.path.starts_with("cubecl_kernels::"))
         .collect();
     ensure!(!kernels.is_empty(), "no kernel of this crate was launched");
+    let has_matrix_kernels = kernels.iter().any(|kernel| is_for_matrix_units(kernel));
+    ensure!(
+        has_matrix_kernels == operation.is_for_matrix_units(),
+        "kernels for the matrix units: {has_matrix_kernels}, expected {}",
+        operation.is_for_matrix_units()
+    );
     for kernel in &kernels {
         table::add(operation, device.architecture, kernel);
     }
@@ -35,10 +41,14 @@ fn fits(kernel: &KernelReport) -> anyhow::Result<()> {
         resources.registers
     );
     ensure!(frame == 0, "keeps {frame} bytes in local memory");
-    let claims_matrix_units = kernel.name.contains("mma");
     ensure!(
-        !claims_matrix_units || resources.matrix_instructions > 0,
+        !is_for_matrix_units(kernel) || resources.matrix_instructions > 0,
         "is named for the matrix units and has no instruction for them"
     );
     Ok(())
+}
+
+/// By its name.
+fn is_for_matrix_units(kernel: &KernelReport) -> bool {
+    kernel.name.contains("mma")
 }

@@ -3,8 +3,8 @@
 //! Each trial calls an operation's public function and its backward pass at the sizes of a GPT, on a device that
 //! compiles instead of running ([`cuda_source`]), so that the kernels take the path, and have the specialisation, that
 //! they have on the GPU. A trial fails when a kernel of this crate does not compile, spills registers or keeps anything
-//! in local memory, when a kernel with `mma` in its name has no matrix instruction, and when an operation launches no
-//! kernel of this crate: then it ran burn's operations instead.
+//! in local memory, when a kernel with `mma` in its name has no matrix instruction, when attention in 16 bits launches
+//! none of that name, and when an operation launches no kernel of this crate: then it ran burn's operations instead.
 //!
 //! What was compiled is printed as a table, and written as Markdown into the file that `CUDA_COMPILE_TABLE` names.
 //! Without NVRTC the trials count as ignored; `.ci/cuda_compiler` installs it.

@@ -96,6 +96,13 @@ fn tokens_dropout() -> RowDropout {
     }
 }
 
+impl Operation {
+    /// Whether it is computed on the matrix units.
+    pub fn is_for_matrix_units(&self) -> bool {
+        self.name.starts_with("flash_attention") && self.dtype != DType::F32
+    }
+}
+
 /// Returns every operation at every size in every type of a GPT's training.
 pub fn all() -> Vec<Operation> {
     let dtypes = [DType::F32, DType::F16, DType::BF16];

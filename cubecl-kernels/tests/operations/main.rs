@@ -4,6 +4,7 @@
 //! backend that does not run here is said to be missing, and its trials count as ignored.
 
 mod adamw;
+mod attention_memory;
 mod backends;
 mod bias_dropout_add;
 mod bias_gelu;
@@ -26,6 +27,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let trials = [
         adamw::trials(),
+        attention_memory::trials(),
         bias_dropout_add::trials(),
         bias_gelu::trials(),
         cross_entropy::trials(),

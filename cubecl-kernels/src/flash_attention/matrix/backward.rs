@@ -22,7 +22,7 @@ use crate::cube::dropout::DroppedRows;
     fast_math = FastMath::ReducedPrecision | FastMath::NotNaN | FastMath::NotInf
 )]
 #[allow(clippy::too_many_arguments)]
-pub fn gradients<F: Float, N: Size, O: Size>(
+pub fn gradients_mma<F: Float, N: Size, O: Size>(
     kept: &Tensor<Vector<F, N>>,
     kept_other: &Tensor<Vector<F, N>>,
     passing: &Tensor<Vector<F, N>>,

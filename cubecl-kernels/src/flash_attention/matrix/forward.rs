@@ -18,7 +18,7 @@ use crate::cube::dropout::DroppedRows;
     fast_math = FastMath::ReducedPrecision | FastMath::NotNaN | FastMath::NotInf
 )]
 #[allow(clippy::too_many_arguments)]
-pub fn attend<F: Float, N: Size, O: Size>(
+pub fn attend_mma<F: Float, N: Size, O: Size>(
     query: &Tensor<Vector<F, N>>,
     key: &Tensor<Vector<F, N>>,
     value: &Tensor<Vector<F, N>>,

@@ -53,7 +53,12 @@ impl Tile {
         Self {
             planes: 4,
             row_tiles: 1,
-            passing: if width <= 64 { 64 } else { 32 },
+            passing: match width {
+                ..=64 => 64,
+                // What is drawn for dropout takes registers.
+                97..=128 if has_dropout => 16,
+                _ => 32,
+            },
             width,
             has_dropout,
         }
