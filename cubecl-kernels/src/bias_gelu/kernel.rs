@@ -8,7 +8,7 @@ use cubecl::prelude::*;
 use crate::cube::walk::{first_row, own_column, row_step, sigmoid};
 
 /// `2 √(2/π)`
-const SLOPE: f32 = 1.595_769_1;
+const SLOPE: f32 = 2.0 * std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
 /// `0.044715 · 2 √(2/π)`
 const CUBE: f32 = 0.071_354_816;
 

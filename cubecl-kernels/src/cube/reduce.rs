@@ -7,6 +7,7 @@
 //!
 //! All units of a cube must call a reduction, the same number of times: rows that there are none of are worked on too,
 //! and not written.
+#![allow(clippy::manual_div_ceil, reason = "these are expressions of kernels")]
 
 use cubecl::prelude::*;
 

@@ -1,4 +1,5 @@
 //! How the norms' kernels are launched, for CubeCL's backends.
+#![allow(clippy::type_complexity, reason = "a backend of CubeCL has four parameters")]
 
 use burn::tensor::{DType, Tensor};
 use burn_cubecl::kernel::into_contiguous;
