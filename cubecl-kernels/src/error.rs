@@ -1,6 +1,11 @@
 //! `KernelError`: what an operation says of inputs that it does not support, before anything is launched.
 
+use std::borrow::Cow;
+
 use burn::tensor::DType;
+use burn::tensor::backend::{Backend, DTypeUsage};
+
+use crate::precision::is_half;
 
 /// Inputs that an operation does not support.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -11,7 +16,7 @@ pub enum KernelError {
         /// The operation.
         operation: &'static str,
         /// Which input.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// Its shape.
         actual: Vec<usize>,
         /// The shape that it must have.
@@ -23,7 +28,7 @@ pub enum KernelError {
         /// The operation.
         operation: &'static str,
         /// Which input.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// Its type.
         actual: DType,
         /// The type that it must have.
@@ -35,11 +40,23 @@ pub enum KernelError {
         /// The operation.
         operation: &'static str,
         /// Which input.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// Its type.
         actual: DType,
         /// The types that there are.
         valid: &'static [DType],
+    },
+    /// The device does not compute with an element type.
+    #[error("{operation}: {what} is {actual:?}, which {device} does not take")]
+    Device {
+        /// The operation.
+        operation: &'static str,
+        /// Which input.
+        what: Cow<'static, str>,
+        /// Its type.
+        actual: DType,
+        /// The device.
+        device: String,
     },
     /// A number lies outside what the operation computes with.
     #[error("{operation}: {what} must be {valid}, got {actual}")]
@@ -47,7 +64,7 @@ pub enum KernelError {
         /// The operation.
         operation: &'static str,
         /// Which number.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// The number.
         actual: f64,
         /// What it may be.
@@ -64,38 +81,67 @@ pub(crate) struct Check(pub &'static str);
 
 impl Check {
     /// Checks that an input has a shape.
-    pub fn shape(self, what: &'static str, actual: &[usize], expected: &[usize]) -> Result<(), KernelError> {
+    pub fn shape(
+        self,
+        what: impl Into<Cow<'static, str>>,
+        actual: &[usize],
+        expected: &[usize],
+    ) -> Result<(), KernelError> {
         match actual == expected {
             true => Ok(()),
             false => Err(KernelError::Shape {
                 operation: self.0,
-                what,
+                what: what.into(),
                 actual: actual.to_vec(),
                 expected: expected.to_vec(),
             }),
         }
     }
 
-    /// Checks that a type is among [`FLOATS`].
-    pub fn float(self, what: &'static str, actual: DType) -> Result<(), KernelError> {
-        match FLOATS.contains(&actual) {
-            true => Ok(()),
-            false => Err(KernelError::Type {
+    /// Checks that a type is among [`FLOATS`], and one that the device takes.
+    pub fn float<B: Backend>(
+        self,
+        what: impl Into<Cow<'static, str>>,
+        actual: DType,
+        device: &B::Device,
+    ) -> Result<(), KernelError> {
+        let what = what.into();
+        if !FLOATS.contains(&actual) {
+            return Err(KernelError::Type {
                 operation: self.0,
                 what,
                 actual,
                 valid: FLOATS,
+            });
+        }
+        // Numbers of 16 bits are read and written, and computed with in f32.
+        let needed = match is_half(actual) {
+            true => DTypeUsage::Storage.into(),
+            false => DTypeUsage::general(),
+        };
+        match B::dtype_usage(device, actual).is_superset(needed) {
+            true => Ok(()),
+            false => Err(KernelError::Device {
+                operation: self.0,
+                what,
+                actual,
+                device: format!("{device:?}"),
             }),
         }
     }
 
     /// Checks that an input has the type of the others.
-    pub fn same_type(self, what: &'static str, actual: DType, expected: DType) -> Result<(), KernelError> {
+    pub fn same_type(
+        self,
+        what: impl Into<Cow<'static, str>>,
+        actual: DType,
+        expected: DType,
+    ) -> Result<(), KernelError> {
         match actual == expected {
             true => Ok(()),
             false => Err(KernelError::MixedTypes {
                 operation: self.0,
-                what,
+                what: what.into(),
                 actual,
                 expected,
             }),
@@ -105,7 +151,7 @@ impl Check {
     /// Checks a number.
     pub fn value(
         self,
-        what: &'static str,
+        what: impl Into<Cow<'static, str>>,
         actual: f64,
         is_valid: bool,
         valid: impl FnOnce() -> String,
@@ -114,7 +160,7 @@ impl Check {
             true => Ok(()),
             false => Err(KernelError::Value {
                 operation: self.0,
-                what,
+                what: what.into(),
                 actual,
                 valid: valid(),
             }),

@@ -8,6 +8,7 @@
 //!
 //! Numbers of f16, bf16 and f32 are computed with in f32, those of f64 in f64.
 
+pub mod accumulate;
 pub mod adamw;
 mod backend;
 pub mod bias_dropout_add;

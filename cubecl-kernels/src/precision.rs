@@ -31,7 +31,27 @@ pub fn narrow<B: Backend, const D: usize>(tensor: Tensor<B, D>, dtype: DType) ->
     }
 }
 
+/// `1 / (1 + exp(−x))` in the tensor's type: that of some backends computes numbers of f64 in f32.
+pub(crate) fn sigmoid<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Tensor<B, D> {
+    tensor.neg().exp().add_scalar(1.0).recip()
+}
+
+/// The numbers, those below the bound replaced by it; NaN stays NaN, which it does not through every backend's clamp.
+pub(crate) fn at_least<B: Backend, const D: usize>(x: Tensor<B, D>, bound: f64) -> Tensor<B, D> {
+    x.clone().mask_fill(x.lower_elem(bound), bound)
+}
+
+/// The numbers, those above the bound replaced by it; NaN stays NaN.
+pub(crate) fn at_most<B: Backend, const D: usize>(x: Tensor<B, D>, bound: f64) -> Tensor<B, D> {
+    x.clone().mask_fill(x.greater_elem(bound), bound)
+}
+
 /// Returns zeros, also where there are none: burn's own cannot be launched on CubeCL for tensors of no elements.
 pub(crate) fn zeros<B: Backend, const D: usize>(shape: [usize; D], device: &B::Device, dtype: DType) -> Tensor<B, D> {
     Tensor::from_data(TensorData::zeros::<f32, _>(shape), (device, dtype))
+}
+
+/// Returns zeros of a tensor's shape and type.
+pub(crate) fn zeros_like<B: Backend, const D: usize>(tensor: &Tensor<B, D>) -> Tensor<B, D> {
+    zeros(tensor.dims(), &tensor.device(), tensor.dtype())
 }

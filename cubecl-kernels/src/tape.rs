@@ -39,7 +39,9 @@ pub fn record<B: Backend, C: CheckpointStrategy, const N: usize, const D: usize>
     output: Tensor<B, D>,
     rule: impl FnOnce(Tensor<B, D>, [bool; N]) -> [Option<FloatTensor<B>>; N] + Send + 'static,
 ) -> Tensor<Autodiff<B, C>, D> {
-    let nodes = parents.map(|parent| parent.node);
+    // Referenced until the node behind them is registered: burn frees what no tensor refers to behind every backward pass, that
+    // of another thread too.
+    let nodes = parents.each_ref().map(|parent| parent.node.clone());
     let output = primitive(output);
     let tracked = match Step.prepare::<C>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
@@ -48,6 +50,7 @@ pub fn record<B: Backend, C: CheckpointStrategy, const N: usize, const D: usize>
         }
         OpsKind::UnTracked(prep) => prep.finish(output),
     };
+    drop(parents);
     Tensor::from_primitive(TensorPrimitive::Float(tracked))
 }
 

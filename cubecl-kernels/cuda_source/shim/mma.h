@@ -1,5 +1,6 @@
 // In place of CUDA's: `wmma` fragments. Which element of a tile lies where in a fragment is nobody's business but this
-// file's: element t of lane l is number 32 t + l of the tile, row by row.
+// file's: element t of lane l is number 32 t + l of the tile, row by row. A warp loads and stores as one: no lane begins
+// before all have come, nor goes on before all are done.
 #pragma once
 #include "cooperative_groups.h"
 #include "half.hpp"
@@ -47,6 +48,7 @@ void load_rows(fragment<U, m, n, k, T, L>& to, const V* from, unsigned stride, b
     emulator::exchange("load_matrix_sync", "", 0);
     for (int t = 0; t < to.num_elements; t++)
         to.x[t] = by_rows ? from[to.row(t) * stride + to.column(t)] : from[to.column(t) * stride + to.row(t)];
+    emulator::exchange("load_matrix_sync, end", "", 0);
 }
 template <class U, int m, int n, int k, class T, class L, class V>
 void load_matrix_sync(fragment<U, m, n, k, T, L>& to, const V* from, unsigned stride) {
@@ -58,9 +60,10 @@ void load_matrix_sync(fragment<accumulator, m, n, k, T, L>& to, const V* from, u
 }
 template <int m, int n, int k, class T, class L, class V>
 void store_matrix_sync(V* to, const fragment<accumulator, m, n, k, T, L>& from, unsigned stride, layout_t layout) {
+    emulator::exchange("store_matrix_sync", "", 0);
     for (int t = 0; t < from.num_elements; t++)
         (layout == mem_row_major ? to[from.row(t) * stride + from.column(t)] : to[from.column(t) * stride + from.row(t)]) = from.x[t];
-    emulator::exchange("store_matrix_sync", "", 0);
+    emulator::exchange("store_matrix_sync, end", "", 0);
 }
 
 template <int m, int n, int k, class D, class A, class LA, class B, class LB, class C>

@@ -1,15 +1,16 @@
 //! `Host`: kernels compiled by the host's C++ compiler, with the headers of `shim/` in place of CUDA's, and called.
 //!
-//! What was compiled stays in the user's cache, under the hash of everything that it was made of.
+//! What was compiled stays in the user's cache.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
+use crate::cache;
 use crate::source::for_host;
 
 /// The headers and the emulator.
@@ -113,11 +114,8 @@ impl Host {
             return Err(HostError::Missing("the emulator is for Linux on x86-64".to_string()));
         }
         let (compiler, version) = compiler()?;
-        let variable = |name| std::env::var_os(name).map(PathBuf::from);
-        let cache = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
-        let cache = cache.unwrap_or_else(std::env::temp_dir);
-        let folder = format!("{:016x}", hash(&(FILES, OPTIONS, version)));
-        let folder = cache.join("burn-megatron").join("cuda_source").join(folder);
+        let folder = cache::name_of(&(FILES, OPTIONS, version));
+        let folder = cache::folder().join("cuda_source").join(folder);
         for (name, content) in FILES {
             let path = folder.join(name);
             if !path.is_file() {
@@ -152,7 +150,7 @@ impl Host {
             kernel: name.to_string(),
             log,
         })?;
-        let file = format!("{name}_{:016x}", hash(&source));
+        let file = format!("{name}_{}", cache::name_of(&source));
         let path = self.folder.join(&file).with_extension("so");
         if !path.is_file() {
             let input = self.folder.join(&file).with_extension("cpp");
@@ -172,7 +170,7 @@ impl Host {
         })
     }
 
-    /// Runs a kernel.
+    /// Runs a kernel with the shared memory that it was compiled for.
     ///
     /// # Errors
     ///
@@ -188,6 +186,29 @@ impl Host {
         grid: [u32; 3],
         block: [u32; 3],
     ) -> Result<(), HostError> {
+        // SAFETY: the caller's.
+        unsafe { self.launch(kernel, arguments, grid, block, kernel.shared_memory) }
+    }
+
+    /// Runs a kernel with so many bytes of dynamic shared memory. The emulator runs one kernel at a time: others wait.
+    ///
+    /// # Errors
+    ///
+    /// As of [`run`](Self::run).
+    ///
+    /// # Safety
+    ///
+    /// As of [`run`](Self::run).
+    pub unsafe fn launch(
+        &self,
+        kernel: &HostKernel,
+        arguments: &mut [*mut c_void],
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared_memory: usize,
+    ) -> Result<(), HostError> {
+        static RUNNING: Mutex<()> = Mutex::new(());
+        let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let open = |source| HostError::Open {
             kernel: kernel.name.clone(),
             source,
@@ -213,7 +234,7 @@ impl Host {
                 arguments.as_mut_ptr(),
                 grid.as_ptr(),
                 block.as_ptr(),
-                kernel.shared_memory,
+                shared_memory,
             );
             match error.is_null() {
                 true => return Ok(()),
@@ -221,6 +242,26 @@ impl Host {
             }
         };
         Err(fault(error))
+    }
+}
+
+impl HostKernel {
+    /// Returns a function that was compiled with the kernel.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of this name.
+    ///
+    /// # Safety
+    ///
+    /// `T` must be the function's type.
+    pub unsafe fn function<T: Copy>(&self, name: &CStr) -> Result<T, HostError> {
+        // SAFETY: the caller's.
+        let found = unsafe { self.library.get::<T>(name) };
+        found.map(|function| *function).map_err(|source| HostError::Open {
+            kernel: self.name.clone(),
+            source,
+        })
     }
 }
 
@@ -240,8 +281,10 @@ fn compiler() -> Result<(PathBuf, String), HostError> {
 }
 
 fn compile(compiler: &Path, folder: &Path, kernel: &str, sources: &[PathBuf], to: &Path) -> Result<(), HostError> {
-    // Other processes compile the same: each into a file of its own, which becomes the library at once.
-    let unfinished = to.with_extension(format!("{}.tmp", std::process::id()));
+    // Others compile the same, in this process and in others: each into a file of its own, which becomes the library at once.
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let unfinished = to.with_extension(format!("{}_{number}.tmp", std::process::id()));
     let mut command = Command::new(compiler);
     command
         .args(OPTIONS)
@@ -266,21 +309,9 @@ fn compile(compiler: &Path, folder: &Path, kernel: &str, sources: &[PathBuf], to
     })
 }
 
-/// Writes a file, whole or not at all.
 fn write(path: &Path, content: &str) -> Result<(), HostError> {
-    let io = |source| HostError::Io {
+    cache::write(path, content).map_err(|source| HostError::Io {
         what: path.display().to_string(),
         source,
-    };
-    let folder = path.parent().unwrap_or(path);
-    std::fs::create_dir_all(folder).map_err(io)?;
-    let file = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
-    std::fs::write(file.path(), content).map_err(io)?;
-    file.persist(path).map(drop).map_err(|error| io(error.error))
-}
-
-fn hash(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
+    })
 }

@@ -7,11 +7,13 @@
 //! - [`Mode::Run`]: a C++ compiler of the host compiles it with a header of ours in place of CUDA's, and it runs on the
 //!   CPU, every thread of a block as a fiber.
 //!
-//! The tests of `cubecl-kernels` call this; it is part of nothing that a user builds.
+//! The tests of `cubecl-kernels` call this, and `cuda_emulator` its [`Host`]; it is part of nothing that a user builds.
 
 mod architecture;
+mod cache;
 mod device;
 pub mod host;
+mod leave;
 mod properties;
 mod report;
 mod runtime;
@@ -23,6 +25,7 @@ pub mod toolkit;
 pub use architecture::Architecture;
 pub use device::{CudaSourceDevice, Mode};
 pub use host::Host;
+pub use leave::leave;
 pub use report::{KernelReport, Resources, launched};
 pub use runtime::CudaSource;
 pub use toolkit::Toolkit;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cubecl_common::device::Device;
 use cubecl_common::stream_id::StreamId;
+use serde::{Deserialize, Serialize};
 
 use crate::CudaSourceDevice;
 
@@ -24,7 +25,7 @@ pub struct KernelReport {
 }
 
 /// What a compiled kernel takes of the GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     /// Registers per thread.
     pub registers: u32,
@@ -32,7 +33,9 @@ pub struct Resources {
     pub shared_memory: usize,
     /// Bytes per thread that do not fit the registers, stored and loaded.
     pub spilled: u32,
-    /// Bytes per thread of local memory, spilled or not.
+    /// Bytes per thread that do, and that `ptxas` spills all the same so that more blocks run at once.
+    pub traded: u32,
+    /// Bytes per thread of local memory, spilled or not, beside what is traded.
     pub stack_frame: u32,
     /// Instructions of the matrix units (`mma` and `wmma`) in the PTX.
     pub matrix_instructions: usize,

@@ -32,7 +32,7 @@ pub fn for_host(source: &str, kernel: &str) -> Result<String, String> {
 
 /// Returns the source as it would be the first of the process: temporary variables count through the process, and types
 /// are declared in a random order.
-fn canonical(source: &str) -> String {
+pub(crate) fn canonical(source: &str) -> String {
     const TYPE: &str = "\nstruct __align__(";
     let mut parts = source.split(TYPE);
     let head = parts.next().unwrap_or_default();

@@ -1,17 +1,18 @@
 //! Launches the kernels of AdamW.
 
 use burn::tensor::DType;
-use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
+use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use super::AdamWStep;
 use super::kernel::{self, NumbersLaunch};
-use crate::cube::launch::{address_type, empty_beside};
-use crate::cube::walk::{UNITS, cube_count, has_kernels};
+use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_supported};
+use crate::cube::walk::{UNITS, cube_count};
 
-/// Whether the kernels update parameters of this type by such gradients, into such a copy.
-pub(crate) fn has_kernel(parameter: DType, gradient: DType, copy: Option<DType>) -> bool {
-    parameter == DType::F32 && has_kernels(gradient) && copy.is_none_or(has_kernels)
+/// Whether the kernels update such parameters by such gradients, into such a copy.
+pub(crate) fn runs<R: CubeRuntime>(parameter: &CubeTensor<R>, gradient: &CubeTensor<R>, copy: Option<DType>) -> bool {
+    let is_supported = |dtype| is_supported(&parameter.client, dtype);
+    parameter.dtype == DType::F32 && is_supported(gradient.dtype) && copy.is_none_or(is_supported)
 }
 
 /// Returns the new parameters and moments, each in its own memory if nobody else holds it, and the copy.

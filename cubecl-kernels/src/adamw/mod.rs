@@ -50,6 +50,26 @@ impl AdamWStep {
         let exponent = i32::try_from(self.time).unwrap_or(i32::MAX);
         [self.beta_1, self.beta_2].map(|beta| 1.0 - beta.powi(exponent))
     }
+
+    fn check(&self, check: Check) -> Result<(), KernelError> {
+        for (what, beta) in [("beta_1", self.beta_1), ("beta_2", self.beta_2)] {
+            check.value(what, beta, (0.0..1.0).contains(&beta), || "in [0, 1)".to_owned())?;
+        }
+        let is_epsilon = self.epsilon.is_finite() && self.epsilon >= 0.0;
+        check.value("epsilon", self.epsilon, is_epsilon, || {
+            "finite and 0 or more".to_owned()
+        })?;
+        for (what, number) in [
+            ("the learning rate", self.learning_rate),
+            ("the weight decay", self.weight_decay),
+            ("the gradients' scale", self.gradient_scale),
+        ] {
+            check.value(what, number, number.is_finite(), || "finite".to_owned())?;
+        }
+        check.value("the step's time", self.time as f64, self.time > 0, || {
+            "1 or more".to_owned()
+        })
+    }
 }
 
 /// Updates parameters and moments; returns them, and where `copy` names a type, the new parameters in it besides.
@@ -62,7 +82,8 @@ impl AdamWStep {
 /// - `gradient`: `[elements]`, of any type
 ///
 /// # Errors
-/// When the buffers' lengths or types differ, they are of 16 bits, or the step's time is 0.
+/// When the buffers' lengths or types differ, they are of 16 bits, or one of the step's numbers is not what it may be:
+/// β in `[0, 1)`, ε not below 0, the time above 0, all of them finite.
 ///
 /// # Reference
 /// Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2.
@@ -78,7 +99,7 @@ pub fn adamw<B: KernelBackend>(
     if !MAIN.contains(&dtype) {
         return Err(KernelError::Type {
             operation: "adamw",
-            what: "the main parameters",
+            what: "the main parameters".into(),
             actual: dtype,
             valid: MAIN,
         });
@@ -91,12 +112,12 @@ pub fn adamw<B: KernelBackend>(
         check.same_type(what, moment.dtype(), dtype)?;
     }
     check.shape("the gradient", &gradient.dims(), &shape)?;
-    check.float("the gradient", gradient.dtype())?;
+    let device = gradient.device();
+    check.float::<B>("the gradient", gradient.dtype(), &device)?;
+    check.float::<B>("the main parameters", dtype, &device)?;
     if let Some(copy) = copy {
-        check.float("the copy", copy)?;
+        check.float::<B>("the copy", copy, &device)?;
     }
-    check.value("the step's time", step.time as f64, step.time > 0, || {
-        "1 or more".to_owned()
-    })?;
+    step.check(check)?;
     Ok(B::adamw(buffers, gradient, step, copy))
 }

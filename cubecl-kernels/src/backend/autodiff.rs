@@ -2,12 +2,14 @@
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{DType, Int, Tensor};
 
 use super::KernelBackend;
 use crate::bias_dropout_add;
 use crate::bias_gelu;
 use crate::cross_entropy::{self, Statistics};
+use crate::error::KernelError;
+use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionOptions, PackedHeads};
 use crate::linear::{self, LinearInputs};
 use crate::norm::{self, Addends, NormParameters};
@@ -15,6 +17,15 @@ use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
 
 impl<B: KernelBackend, C: CheckpointStrategy> KernelBackend for Autodiff<B, C> {
+    fn check_attention(
+        device: &Self::Device,
+        operation: &'static str,
+        dtype: DType,
+        sizes: AttentionSizes,
+    ) -> Result<(), KernelError> {
+        B::check_attention(device, operation, dtype, sizes)
+    }
+
     fn flash_attention(inputs: [Tensor<Self, 4>; 3], options: AttentionOptions) -> Tensor<Self, 4> {
         flash_attention::autodiff::separate(inputs, options)
     }

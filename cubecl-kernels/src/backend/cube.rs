@@ -4,13 +4,17 @@ use burn::tensor::{DType, Int, Tensor};
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 
 use super::KernelBackend;
+use crate::accumulate::{self, GradientPlace, GradientSums};
 use crate::adamw::{self, AdamWBuffers, AdamWStep};
 use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
-use crate::cube::walk::has_kernels;
+use crate::cube::launch;
+use crate::error::{Check, KernelError};
+use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads};
 use crate::l2_norm;
+use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
@@ -24,8 +28,22 @@ where
     I: IntElement,
     BT: BoolElement,
 {
+    fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {
+        product::forward(inputs)
+    }
+
+    fn affine_backward(
+        input: Tensor<Self, 2>,
+        weight: Tensor<Self, 2>,
+        order: WeightOrder,
+        gradient: Tensor<Self, 2>,
+        wanted: LinearWanted,
+    ) -> LinearGradients<Self> {
+        product::backward(input, weight, order, gradient, wanted)
+    }
+
     fn bias_dropout_add(addends: Addends<Self>) -> Tensor<Self, 2> {
-        if !has_kernels(addends.input.dtype()) {
+        if !runs(&addends.input) {
             return bias_dropout_add::reference::forward(addends);
         }
         let inputs = [addends.input, addends.residual].map(primitive);
@@ -38,7 +56,7 @@ where
     }
 
     fn bias_dropout_add_backward(gradient: Tensor<Self, 2>, addends: &AddRule) -> AddendGradients<Self> {
-        if !has_kernels(gradient.dtype()) {
+        if !runs(&gradient) {
             return bias_dropout_add::reference::backward(gradient, addends);
         }
         let of_sum = primitive(gradient.clone());
@@ -51,7 +69,7 @@ where
     }
 
     fn bias_gelu(input: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 2> {
-        if !has_kernels(input.dtype()) {
+        if !runs(&input) {
             return bias_gelu::reference::forward(input, bias);
         }
         float(bias_gelu::launch::forward(primitive(input), primitive(bias)))
@@ -62,7 +80,7 @@ where
         bias: Tensor<Self, 1>,
         gradient: Tensor<Self, 2>,
     ) -> BiasGeluGradients<Self> {
-        if !has_kernels(input.dtype()) {
+        if !runs(&input) {
             return bias_gelu::reference::backward(input, bias, gradient);
         }
         let [input, bias] = bias_gelu::launch::backward(primitive(input), primitive(bias), primitive(gradient));
@@ -73,14 +91,14 @@ where
     }
 
     fn swiglu(input: Tensor<Self, 2>) -> Tensor<Self, 2> {
-        if !has_kernels(input.dtype()) {
+        if !runs(&input) {
             return swiglu::reference::forward(input);
         }
         float(swiglu::launch::forward(primitive(input)))
     }
 
     fn swiglu_backward(input: Tensor<Self, 2>, gradient: Tensor<Self, 2>) -> Tensor<Self, 2> {
-        if !has_kernels(input.dtype()) {
+        if !runs(&input) {
             return swiglu::reference::backward(input, gradient);
         }
         float(swiglu::launch::backward(primitive(input), primitive(gradient)))
@@ -91,10 +109,12 @@ where
         targets: Tensor<Self, 1, Int>,
         valid: usize,
     ) -> Statistics<Self> {
-        if !cross_entropy::launch::has_kernel(logits.dtype(), targets.dtype()) {
+        let (logits, targets) = (primitive(logits), targets.into_primitive());
+        if !cross_entropy::launch::runs(&logits, &targets) {
+            let (logits, targets) = (float(logits), Tensor::from_primitive(targets));
             return cross_entropy::reference::statistics(logits, targets, valid);
         }
-        let statistics = cross_entropy::launch::statistics(primitive(logits), targets.into_primitive(), valid);
+        let statistics = cross_entropy::launch::statistics(logits, targets, valid);
         let [maximum, sum, target] = statistics.map(float);
         Statistics { maximum, sum, target }
     }
@@ -106,10 +126,11 @@ where
         whole: Statistics<Self>,
         gradient: Tensor<Self, 1>,
     ) -> Tensor<Self, 2> {
-        if !cross_entropy::launch::has_kernel(logits.dtype(), targets.dtype()) {
+        let (logits, targets) = (primitive(logits), targets.into_primitive());
+        if !cross_entropy::launch::runs(&logits, &targets) {
+            let (logits, targets) = (float(logits), Tensor::from_primitive(targets));
             return cross_entropy::reference::backward(logits, targets, valid, whole, gradient);
         }
-        let (logits, targets) = (primitive(logits), targets.into_primitive());
         let whole = [whole.maximum, whole.sum].map(primitive);
         float(cross_entropy::launch::backward(
             logits,
@@ -120,17 +141,37 @@ where
         ))
     }
 
+    fn accumulate(sums: GradientSums<Self>, gradient: Tensor<Self, 1>, place: GradientPlace) -> GradientSums<Self> {
+        let (both, gradient) = ([sums.sums, sums.non_finite].map(primitive), primitive(gradient));
+        let runs = accumulate::launch::runs(&both[0], &gradient);
+        let of = |both: [_; 2]| {
+            let [sums, non_finite] = both.map(float);
+            GradientSums { sums, non_finite }
+        };
+        match runs {
+            true => of(accumulate::launch::add(both, gradient, place)),
+            false => accumulate::reference::add(of(both), float(gradient), place),
+        }
+    }
+
     fn adamw(
         buffers: AdamWBuffers<Self>,
         gradient: Tensor<Self, 1>,
         step: &AdamWStep,
         copy: Option<DType>,
     ) -> (AdamWBuffers<Self>, Option<Tensor<Self, 1>>) {
-        if !adamw::launch::has_kernel(buffers.parameter.dtype(), gradient.dtype(), copy) {
-            return adamw::reference::step(buffers, gradient, step, copy);
-        }
         let buffers = [buffers.parameter, buffers.moment_1, buffers.moment_2].map(primitive);
-        let (buffers, copy) = adamw::launch::step(buffers, primitive(gradient), step, copy);
+        let gradient = primitive(gradient);
+        if !adamw::launch::runs(&buffers[0], &gradient, copy) {
+            let [parameter, moment_1, moment_2] = buffers.map(float);
+            let buffers = AdamWBuffers {
+                parameter,
+                moment_1,
+                moment_2,
+            };
+            return adamw::reference::step(buffers, float(gradient), step, copy);
+        }
+        let (buffers, copy) = adamw::launch::step(buffers, gradient, step, copy);
         let [parameter, moment_1, moment_2] = buffers.map(float);
         let buffers = AdamWBuffers {
             parameter,
@@ -141,12 +182,22 @@ where
     }
 
     fn sum_of_squares(buffers: Vec<Tensor<Self, 1>>) -> Tensor<Self, 1> {
-        if !has_kernels(buffers[0].dtype()) {
+        let first = primitive(buffers[0].clone());
+        if !launch::is_supported(&first.client, first.dtype) {
             return l2_norm::reference::sum_of_squares(buffers);
         }
         float(l2_norm::launch::sum_of_squares(
             buffers.into_iter().map(primitive).collect(),
         ))
+    }
+
+    fn check_attention(
+        device: &Self::Device,
+        operation: &'static str,
+        dtype: DType,
+        sizes: AttentionSizes,
+    ) -> Result<(), KernelError> {
+        flash_attention::launch::check(&R::client(device), Check(operation), dtype, sizes)
     }
 
     fn flash_attention_forward(inputs: [Tensor<Self, 4>; 3], options: &AttentionOptions) -> AttentionForward<Self> {
@@ -224,4 +275,15 @@ where
     ) -> (AddendGradients<Self>, NormGradients<Self>) {
         norm::launch::add_backward(hidden, parameters, statistics, gradients, addends)
     }
+}
+
+/// As [`launch::runs`].
+fn runs<R, F, I, BT, const D: usize>(tensor: &Tensor<CubeBackend<R, F, I, BT>, D>) -> bool
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    launch::runs(&primitive(tensor.clone()))
 }

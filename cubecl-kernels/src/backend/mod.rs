@@ -12,13 +12,18 @@ mod cube;
 mod flex;
 #[cfg(feature = "fusion")]
 mod fusion;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 
 use burn::tensor::{DType, Int, Tensor, backend::Backend};
 
+use crate::accumulate::{self, GradientPlace, GradientSums};
 use crate::adamw::{self, AdamWBuffers, AdamWStep};
 use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
+use crate::error::KernelError;
+use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads, unpack};
 use crate::l2_norm;
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
@@ -34,6 +39,19 @@ pub trait KernelBackend: Backend {
     /// See [`flash_attention()`](flash_attention::flash_attention).
     fn flash_attention(inputs: [Tensor<Self, 4>; 3], options: AttentionOptions) -> Tensor<Self, 4> {
         Self::flash_attention_forward(inputs, &options).output
+    }
+
+    /// Checks for `operation` that the device's kernels take attention of these sizes, forward and backward.
+    ///
+    /// # Errors
+    /// When there is more of something than they take.
+    fn check_attention(
+        _device: &Self::Device,
+        _operation: &'static str,
+        _dtype: DType,
+        _sizes: AttentionSizes,
+    ) -> Result<(), KernelError> {
+        Ok(())
     }
 
     /// The forward pass, with what the backward pass needs of it.
@@ -221,6 +239,11 @@ pub trait KernelBackend: Backend {
         gradient: Tensor<Self, 1>,
     ) -> Tensor<Self, 2> {
         cross_entropy::reference::backward(logits, targets, valid, whole, gradient)
+    }
+
+    /// See [`accumulate()`](accumulate::accumulate).
+    fn accumulate(sums: GradientSums<Self>, gradient: Tensor<Self, 1>, place: GradientPlace) -> GradientSums<Self> {
+        accumulate::reference::add(sums, gradient, place)
     }
 
     /// See [`adamw()`](adamw::adamw).

@@ -1,13 +1,13 @@
-//! Launches the kernels of the sum.
+//! Launches the kernels of the sum, for tensors that have elements.
 
 use burn::tensor::DType;
-use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
+use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 
 use super::kernel;
 use crate::cube::columns::sum_partials;
 use crate::cube::dropout::dropped_rows_argument;
-use crate::cube::launch::{address_type, empty_beside};
-use crate::cube::walk::{RowWalk, dims, zeros_beside};
+use crate::cube::launch::{address_type, empty_beside, into_contiguous};
+use crate::cube::walk::{RowWalk, dims};
 use crate::random::RowDropout;
 
 /// Returns the sum.
@@ -23,10 +23,7 @@ pub(crate) fn forward<R: CubeRuntime>(
     );
     let ([rows, columns], dtype) = (dims(&input), input.dtype);
     let output = empty_beside(&input, &[rows, columns], dtype);
-    if rows * columns == 0 {
-        return output;
-    }
-    let walk = RowWalk::new(&input, rows, columns);
+    let walk = RowWalk::over(&input, rows, columns);
     let (client, address_type) = (input.client.clone(), address_type(&[&input]));
     // SAFETY: the kernel bounds rows and vectors by those of inputs and output; the bias has a row's, and the places are
     // two numbers for each row.
@@ -58,14 +55,13 @@ pub(crate) fn backward<R: CubeRuntime>(
 ) -> (CubeTensor<R>, Option<CubeTensor<R>>) {
     let gradient = into_contiguous(gradient);
     let ([rows, columns], dtype) = (dims(&gradient), gradient.dtype);
-    if rows * columns == 0 {
-        let bias = has_bias.then(|| zeros_beside(&gradient, columns));
-        return (gradient, bias);
-    }
     if !has_bias && dropout.is_none() {
         return (gradient, None);
     }
-    let walk = RowWalk::new(&gradient, rows, columns);
+    let walk = match has_bias {
+        true => RowWalk::in_parts(&gradient, rows, columns),
+        false => RowWalk::over(&gradient, rows, columns),
+    };
     let client = gradient.client.clone();
     let of_input = dropout.map(|_| empty_beside(&gradient, &[rows, columns], dtype));
     let partials = has_bias.then(|| empty_beside(&gradient, &[walk.parts, columns], DType::F32));

@@ -3,8 +3,7 @@
 use burn::tensor::Tensor;
 use burn_flex::Flex;
 
-use super::BiasGeluGradients;
-use super::reference::{CUBE, SLOPE};
+use super::{BiasGeluGradients, CUBE, FAR, SLOPE};
 use crate::flex::blocks::{add_up, each_row, in_blocks};
 use crate::flex::lanes::{accumulate, map};
 use crate::flex::math::{Real, vectorised};
@@ -48,8 +47,8 @@ fn forward_in<T: Number>(input: Tensor<Flex, 2>, bias: Tensor<Flex, 1>) -> Tenso
                                     [bias],
                                     #[inline(always)]
                                     |input, [bias]| {
-                                        let x = input + bias;
-                                        x * Shares::at(x).share
+                                        let shares = Shares::at(input + bias);
+                                        shares.low * shares.share
                                     },
                                 );
                             },
@@ -120,6 +119,8 @@ fn backward_in<T: Number>(
 
 /// What GELU at `x` is made of.
 struct Shares<R> {
+    /// `x`, or where it is lower `-FAR`, so that the share of −∞, 0, makes the function 0.
+    low: R,
     /// `x`, brought near enough to 0 that its cube is finite, which changes no share.
     x: R,
     square: R,
@@ -130,12 +131,13 @@ struct Shares<R> {
 impl<R: Real> Shares<R> {
     #[inline(always)]
     fn at(x: R) -> Self {
-        let (lowest, highest) = (R::of(-64.0), R::of(64.0));
-        let x = if x < lowest { lowest } else { x };
-        let x = if x > highest { highest } else { x };
+        // By comparisons, which leave NaN as it is.
+        let (lowest, highest) = (R::of(-FAR), R::of(FAR));
+        let low = if x < lowest { lowest } else { x };
+        let x = if low > highest { highest } else { low };
         let square = x * x;
         let share = (square.mul_add(R::of(CUBE * SLOPE), R::of(SLOPE)) * x).sigmoid();
-        Self { x, square, share }
+        Self { low, x, square, share }
     }
 
     /// GELU's derivative.

@@ -26,8 +26,11 @@ pub fn backward(input: &[f64], bias: &[f64], gradient: &[f64]) -> [Vec<f64>; 2] 
     [of_input, of_bias]
 }
 
-/// `x/2 · (1 + tanh u)` and its derivative.
+/// `x/2 · (1 + tanh u)` and its derivative; their limits at ±∞.
 fn gelu(x: f64) -> (f64, f64) {
+    if x.is_infinite() {
+        return (x.max(0.0), if x > 0.0 { 1.0 } else { 0.0 });
+    }
     let tanh = (SLOPE * (x + CUBE * x.powi(3))).tanh();
     let inner = SLOPE * (1.0 + 3.0 * CUBE * x * x);
     let derivative = 0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * inner;

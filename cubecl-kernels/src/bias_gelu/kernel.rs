@@ -1,16 +1,16 @@
 //! The kernels of bias and GELU.
 //!
-//! As in the reference, `x · sigmoid(2u)` with `u` the argument of tanh. Beyond ±64 the function is `x` or 0 to the last
-//! digit, so that the polynomial is computed for arguments within, and nothing overflows.
+//! As in the reference, `x · sigmoid(2u)` with `u` the argument of tanh, computed for arguments within [`FAR`].
 
 use cubecl::prelude::*;
 
-use crate::cube::walk::{first_row, own_column, row_step, sigmoid};
+use super::FAR;
+use crate::cube::walk::{at_least, at_most, first_row, own_column, row_step, sigmoid};
 
 /// `2 √(2/π)`
-const SLOPE: f32 = 2.0 * std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
+const SLOPE: f32 = super::SLOPE as f32;
 /// `0.044715 · 2 √(2/π)`
-const CUBE: f32 = 0.071_354_816;
+const CUBE: f32 = (super::CUBE * super::SLOPE) as f32;
 
 /// Writes `gelu(input + bias)`.
 #[cube(launch_unchecked, address_type = "dynamic")]
@@ -30,8 +30,12 @@ pub(super) fn forward<F: Float, N: Size>(
     let mut row = first_row();
     while row < rows {
         let at = row * vectors + column;
-        let x = Vector::<f32, N>::cast_from(input[at]) + bias;
-        let near = bounded::<N>(x);
+        // Not lower, so that the share of −∞, 0, makes it 0.
+        let x = at_least::<N>(
+            Vector::<f32, N>::cast_from(input[at]) + bias,
+            comptime!(-(FAR as f32)).runtime(),
+        );
+        let near = at_most::<N>(x, comptime!(FAR as f32).runtime());
         output[at] = Vector::cast_from(x * share::<N>(near, near * near));
         row += row_step();
     }
@@ -61,7 +65,11 @@ pub(super) fn backward<F: Float, N: Size>(
     let mut row = first_row();
     while row < rows {
         let at = row * vectors + column;
-        let x = bounded::<N>(Vector::<f32, N>::cast_from(input[at]) + bias);
+        let x = at_least::<N>(
+            Vector::<f32, N>::cast_from(input[at]) + bias,
+            comptime!(-(FAR as f32)).runtime(),
+        );
+        let x = at_most::<N>(x, comptime!(FAR as f32).runtime());
         let square = x * x;
         let share = share::<N>(x, square);
         let derivative = share + x * share * (one - share) * (square * cube + slope);
@@ -71,12 +79,6 @@ pub(super) fn backward<F: Float, N: Size>(
         row += row_step();
     }
     partials[first_row() * vectors + column] = sum;
-}
-
-#[cube]
-fn bounded<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
-    let bound = Vector::<f32, N>::new(f32::new(64.0));
-    max(min(x, bound), Vector::<f32, N>::new(f32::new(-64.0)))
 }
 
 /// `sigmoid(2u)`

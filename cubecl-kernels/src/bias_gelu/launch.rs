@@ -1,22 +1,19 @@
-//! Launches the kernels of bias and GELU.
+//! Launches the kernels of bias and GELU, for tensors that have elements.
 
 use burn::tensor::DType;
-use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
+use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 
 use super::kernel;
 use crate::cube::columns::sum_partials;
-use crate::cube::launch::{address_type, empty_beside};
-use crate::cube::walk::{RowWalk, dims, zeros_beside};
+use crate::cube::launch::{address_type, empty_beside, into_contiguous};
+use crate::cube::walk::{RowWalk, dims};
 
 /// Returns `gelu(input + bias)`.
 pub(crate) fn forward<R: CubeRuntime>(input: CubeTensor<R>, bias: CubeTensor<R>) -> CubeTensor<R> {
     let (input, bias) = (into_contiguous(input), into_contiguous(bias));
     let ([rows, columns], dtype) = (dims(&input), input.dtype);
     let output = empty_beside(&input, &[rows, columns], dtype);
-    if rows * columns == 0 {
-        return output;
-    }
-    let walk = RowWalk::new(&input, rows, columns);
+    let walk = RowWalk::over(&input, rows, columns);
     let (client, address_type) = (input.client.clone(), address_type(&[&input]));
     // SAFETY: the kernel bounds rows and vectors by those of input and output; the bias has a row's.
     unsafe {
@@ -46,10 +43,7 @@ pub(crate) fn backward<R: CubeRuntime>(
     let [input, bias, gradient] = [input, bias, gradient].map(into_contiguous);
     let ([rows, columns], dtype) = (dims(&input), input.dtype);
     let output = empty_beside(&input, &[rows, columns], dtype);
-    if rows * columns == 0 {
-        return [output, zeros_beside(&input, columns)];
-    }
-    let walk = RowWalk::new(&input, rows, columns);
+    let walk = RowWalk::in_parts(&input, rows, columns);
     let partials = empty_beside(&input, &[walk.parts, columns], DType::F32);
     let client = input.client.clone();
     let address_type = address_type(&[&input, &partials]);

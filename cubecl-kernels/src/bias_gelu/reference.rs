@@ -2,27 +2,35 @@
 //!
 //! Computed as `x · sigmoid(2u)` with `u` the argument of tanh: the same function in fewer passes.
 
-use burn::tensor::{Tensor, activation::sigmoid, backend::Backend};
+use burn::tensor::{Tensor, backend::Backend};
 
-use super::BiasGeluGradients;
-use crate::precision::{narrow, widen};
-
-/// `2 √(2/π)`
-pub(super) const SLOPE: f64 = 2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
-pub(super) const CUBE: f64 = 0.044715;
+use super::{BiasGeluGradients, CUBE, FAR, SLOPE};
+use crate::precision::{at_least, at_most, narrow, sigmoid, widen, zeros};
 
 /// Returns `gelu(input + bias)`.
 pub fn forward<B: Backend>(input: Tensor<B, 2>, bias: Tensor<B, 1>) -> Tensor<B, 2> {
     let dtype = input.dtype();
-    let x = widen(input) + widen(bias).unsqueeze::<2>();
-    let slope = (x.clone() * x.clone()).mul_scalar(CUBE * SLOPE).add_scalar(SLOPE);
-    narrow(sigmoid(slope * x.clone()) * x, dtype)
+    if input.dims().contains(&0) {
+        return input;
+    }
+    // Not lower, so that the share of −∞, 0, makes it 0.
+    let x = at_least(widen(input) + widen(bias).unsqueeze::<2>(), -FAR);
+    let near = at_most(x.clone(), FAR);
+    let slope = (near.clone() * near.clone()).mul_scalar(CUBE * SLOPE).add_scalar(SLOPE);
+    narrow(sigmoid(slope * near) * x, dtype)
 }
 
 /// Returns the gradients for the output's.
 pub fn backward<B: Backend>(input: Tensor<B, 2>, bias: Tensor<B, 1>, gradient: Tensor<B, 2>) -> BiasGeluGradients<B> {
     let dtype = input.dtype();
+    if input.dims().contains(&0) {
+        return BiasGeluGradients {
+            bias: zeros(bias.dims(), &bias.device(), dtype),
+            input: gradient,
+        };
+    }
     let x = widen(input) + widen(bias).unsqueeze::<2>();
+    let x = at_most(at_least(x, -FAR), FAR);
     let square = x.clone() * x.clone();
     let share = sigmoid(square.clone().mul_scalar(CUBE * SLOPE).add_scalar(SLOPE) * x.clone());
     let inner = square.mul_scalar(3.0 * CUBE * SLOPE).add_scalar(SLOPE);

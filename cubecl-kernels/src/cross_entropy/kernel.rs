@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use crate::cube::walk::{first_row, own_column, row_step};
+use crate::cube::walk::{cube_max, cube_sum, first_row, own_column, row_step};
 
 /// Writes each row's statistics; a cube for each row, of `units` units, a power of two.
 ///
@@ -73,26 +73,11 @@ pub(super) fn statistics<F: Float, I: Int, N: Size>(
         vector += units;
     }
 
-    let mut maxima = SharedMemory::<f32>::new(units);
-    let mut sums = SharedMemory::<f32>::new(units);
-    maxima[unit] = largest;
-    sums[unit] = total;
-    sync_cube();
-    let mut width = CUBE_DIM_X as usize / 2;
-    while width > 0 {
-        if unit < width {
-            let (one, other) = (maxima[unit], maxima[unit + width]);
-            let both = max(one, other);
-            sums[unit] = sums[unit] * f32::exp(one - both) + sums[unit + width] * f32::exp(other - both);
-            maxima[unit] = both;
-        }
-        sync_cube();
-        width /= 2;
-    }
+    let whole = cube_max(largest, units);
+    let total = cube_sum(total * f32::exp(largest - whole), units);
     if unit == 0 {
-        let total = sums[0];
         sum[row] = total;
-        maximum[row] = select(total == f32::new(0.0), lowest, maxima[0]);
+        maximum[row] = select(total == f32::new(0.0), lowest, whole);
     }
 }
 

@@ -1,16 +1,17 @@
 //! Launches the kernels of the cross-entropy.
 
 use burn::tensor::DType;
-use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
+use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use super::kernel;
-use crate::cube::launch::{address_type, empty_beside, vector_size};
-use crate::cube::walk::{RowWalk, UNITS, cube_count, dims, has_kernels};
+use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_supported, vector_size};
+use crate::cube::walk::{RowWalk, UNITS, cube_count, dims};
 
-/// Whether the kernels read logits and targets of these types.
-pub(crate) fn has_kernel(logits: DType, targets: DType) -> bool {
-    has_kernels(logits) && matches!(targets, DType::I32 | DType::I64 | DType::U32 | DType::U64)
+/// Whether the kernels read such logits and targets.
+pub(crate) fn runs<R: CubeRuntime>(logits: &CubeTensor<R>, targets: &CubeTensor<R>) -> bool {
+    let is_integer = matches!(targets.dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
+    is_integer && is_supported(&logits.client, logits.dtype)
 }
 
 /// Returns each row's maximum, sum and target's logit.
@@ -66,7 +67,7 @@ pub(crate) fn backward<R: CubeRuntime>(
     if rows * columns == 0 {
         return logits;
     }
-    let walk = RowWalk::new(&logits, rows, columns);
+    let walk = RowWalk::over(&logits, rows, columns);
     let (client, address_type) = (logits.client.clone(), address_type(&[&logits]));
     let (output, argument) = match is_ours {
         true => (logits.clone(), logits.as_tensor_alias(0).into_array_arg()),

@@ -33,6 +33,10 @@ pub struct Statistics<B: Backend> {
 impl<B: Backend> Statistics<B> {
     /// The losses, `[rows]`, where these are the statistics of all shards.
     pub fn losses(&self) -> Tensor<B, 1> {
+        if self.sum.dims() == [0] {
+            // On CUDA, there is no launch for no elements.
+            return self.sum.clone();
+        }
         self.sum.clone().log() - (self.target.clone() - self.maximum.clone())
     }
 }
@@ -59,7 +63,7 @@ pub fn cross_entropy<B: KernelBackend>(
     combine: impl FnOnce(Statistics<B>) -> Statistics<B>,
 ) -> Result<Tensor<B, 1>, KernelError> {
     let check = Check("cross_entropy");
-    check.float("the logits", logits.dtype())?;
+    check.float::<B>("the logits", logits.dtype(), &logits.device())?;
     let [rows, columns] = logits.dims();
     check.shape("the targets", &targets.dims(), &[rows])?;
     check.value("the number of valid columns", valid as f64, valid <= columns, || {

@@ -1,20 +1,21 @@
 //! The cross-entropy of a shard in burn's operations.
 
-use burn::tensor::{Bool, Int, Tensor, backend::Backend};
+use burn::tensor::{Bool, Int, Tensor, TensorData, backend::Backend};
 
 use super::Statistics;
-use crate::precision::{narrow, widen};
+use crate::precision::{compute_type, narrow, widen, zeros};
 
 /// Returns each row's statistics.
 pub fn statistics<B: Backend>(logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>, valid: usize) -> Statistics<B> {
     let rows = logits.dims()[0];
     let device = logits.device();
-    if valid == 0 {
-        let zeros = widen(Tensor::<B, 1>::zeros([rows], (&device, logits.dtype())));
+    if rows == 0 || valid == 0 {
+        let dtype = compute_type(logits.dtype());
+        let nothing = TensorData::full([rows], f32::NEG_INFINITY);
         return Statistics {
-            maximum: zeros.clone().add_scalar(f64::NEG_INFINITY),
-            sum: zeros.clone(),
-            target: zeros,
+            maximum: Tensor::from_data(nothing, (&device, dtype)),
+            sum: zeros([rows], &device, dtype),
+            target: zeros([rows], &device, dtype),
         };
     }
     let logits = widen(logits).narrow(1, 0, valid);
@@ -45,6 +46,9 @@ pub fn backward<B: Backend>(
 ) -> Tensor<B, 2> {
     let ([_, columns], dtype) = (logits.dims(), logits.dtype());
     let device = logits.device();
+    if logits.dims().contains(&0) {
+        return logits;
+    }
     let logits = widen(logits);
     let dims = logits.dims();
     let numbers = Tensor::<B, 1, Int>::arange(0..columns as i64, &device);

@@ -4,6 +4,7 @@ use burn_cubecl::CubeRuntime;
 use cubecl::client::ComputeClient;
 use cubecl::prelude::*;
 
+use super::places::on_device;
 use crate::random::RowDropout;
 
 /// Returns four random words for a counter under a key; see [`philox4x32_10`](crate::random::philox::philox4x32_10).
@@ -136,13 +137,11 @@ pub fn dropout_words(dropout: &Dropout, row: &DropoutRow, block: u32) -> Vector<
     )
 }
 
-/// The dropout of rows as an argument of a kernel; their places are brought to the device.
+/// The dropout of rows as an argument of a kernel; their places are brought to the device if they are not there.
 pub fn dropped_rows_argument<R: CubeRuntime>(client: &ComputeClient<R>, dropout: &RowDropout) -> DroppedRowsLaunch<R> {
-    let words = dropout.places.iter().flat_map(|place| [place.position, place.sample]);
-    let words: Vec<u32> = words.collect();
-    let handle = client.create_from_slice(bytemuck::cast_slice(&words));
-    // SAFETY: the buffer was just made of as many words.
-    let places = unsafe { ArrayArg::from_raw_parts(handle, words.len()) };
+    let handle = on_device(client, &dropout.places);
+    // SAFETY: the buffer holds two words for each place.
+    let places = unsafe { ArrayArg::from_raw_parts(handle, 2 * dropout.places.len()) };
     let site = DropoutLaunch::new(
         dropout.key[0],
         dropout.key[1],

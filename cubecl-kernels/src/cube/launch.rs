@@ -5,22 +5,37 @@ use burn_cubecl::CubeRuntime;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::client::ComputeClient;
-use cubecl::features::Plane;
+use cubecl::features::{Plane, TypeUsage};
 use cubecl::prelude::*;
 
 use super::reduce::{RowLayout, RowsLaunch};
 
-/// Whether the kernels run for tensors of a type on a device; else the references do.
+/// Whether the kernels run for tensors of a type on a device: they read and write it, and compute in f32. Else the
+/// references run.
 pub fn is_supported<R: CubeRuntime>(client: &ComputeClient<R>, dtype: DType) -> bool {
-    let properties = client.properties();
     let is_computed = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
-    is_computed && properties.supports_type(StorageType::from(dtype))
+    let usage = client.properties().type_usage(StorageType::from(dtype));
+    is_computed && usage.is_superset(TypeUsage::Buffer | TypeUsage::Conversion)
+}
+
+/// Whether the kernels run for a tensor: the references also give the results for those of no elements, for which CUDA has
+/// no launch.
+pub fn runs<R: CubeRuntime>(tensor: &CubeTensor<R>) -> bool {
+    is_supported(&tensor.client, tensor.dtype) && tensor.meta.shape().num_elements() > 0
 }
 
 /// A new contiguous tensor beside another one, of which nothing is written yet.
 pub fn empty_beside<R: CubeRuntime>(other: &CubeTensor<R>, shape: &[usize], dtype: DType) -> CubeTensor<R> {
     let (client, device) = (other.client.clone(), other.device.clone());
     empty_device_contiguous_dtype(client, device, Shape::from(shape.to_vec()), dtype)
+}
+
+/// As burn's, but of a tensor of no elements, for which CUDA has no launch.
+pub fn into_contiguous<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
+    match tensor.meta.shape().num_elements() {
+        0 => tensor,
+        _ => burn_cubecl::kernel::into_contiguous(tensor),
+    }
 }
 
 /// The numbers that one load of a contiguous row of `columns` takes: as many as the device loads at once and divide it.
@@ -65,18 +80,26 @@ impl RowPlan {
     pub fn new<R: CubeRuntime>(
         client: &ComputeClient<R>,
         dtype: DType,
+        dims: [usize; 2],
+        registers: Registers,
+    ) -> Self {
+        Self::of_units(client, dtype, dims, registers, 1024)
+    }
+
+    /// As [`new`](Self::new) with no more units to a row than these: fewer units have more registers each.
+    pub fn of_units<R: CubeRuntime>(
+        client: &ComputeClient<R>,
+        dtype: DType,
         [rows, columns]: [usize; 2],
         registers: Registers,
+        most_units: usize,
     ) -> Self {
         let hardware = &client.properties().hardware;
         let has_planes = client.properties().features.plane.contains(Plane::Ops);
         let vector_size = vector_size(client, dtype, columns).min(registers.wanted);
         let vectors = columns.div_ceil(vector_size);
-        let plane = match has_planes {
-            true => hardware.plane_size_max.max(1) as usize,
-            false => 32,
-        };
-        let most_units = (hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize).min(1024);
+        let plane = plane_size(client);
+        let most_units = (hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize).min(most_units);
 
         let slots_of = |units: usize| vectors.div_ceil(units).max(1);
         let mut units = plane.min(most_units);
@@ -85,8 +108,7 @@ impl RowPlan {
         }
         let slots = slots_of(units);
         let is_unrolled = slots * vector_size <= registers.most;
-        // Powers of two, that not every shape has kernels of its own.
-        let slots = if is_unrolled { slots.next_power_of_two() } else { slots };
+        let slots = if is_unrolled { rounded_up(slots) } else { slots };
 
         // Several rows share a cube where a plane is enough for one, and planes are sure to be what they are taken for.
         let is_plane = has_planes && units == plane && hardware.plane_size_min == hardware.plane_size_max;
@@ -102,6 +124,8 @@ impl RowPlan {
         Self {
             layout: RowLayout {
                 slots,
+                units,
+                rows: rows_per_cube,
                 is_unrolled,
                 has_planes,
                 parts,
@@ -126,11 +150,39 @@ impl RowPlan {
         CubeCount::new_1d(cubes as u32)
     }
 
-    /// The cubes for kernels that keep sums over the rows: no more than run at once, and with several turns each.
-    pub fn resident_cubes<R: CubeRuntime>(&self, client: &ComputeClient<R>) -> usize {
+    /// The cubes for kernels that keep sums over the rows, and leave them to be added up: no more than run at once if a
+    /// unit takes these many registers, and each with so many rows that the sums of all are few beside the rows.
+    pub fn resident_cubes<R: CubeRuntime>(&self, client: &ComputeClient<R>, registers: usize) -> usize {
         let processors = client.properties().hardware.num_streaming_multiprocessors;
-        let resident = 2 * processors.unwrap_or(16) as usize;
-        let turns = 8 * self.rows_per_cube;
-        self.rows.div_ceil(turns).clamp(1, resident)
+        let processors = processors.unwrap_or(16) as usize;
+        let units = self.cube_dim.num_elems() as usize;
+        let at_once = (PROCESSOR_UNITS / units).min(PROCESSOR_REGISTERS / (registers.next_multiple_of(8) * units));
+        let with_many_rows = (self.rows / ROWS_OF_SUMS).max(processors);
+        let with_rows = self.rows.div_ceil(self.rows_per_cube);
+        (processors * at_once.max(1)).min(with_many_rows).min(with_rows).max(1)
+    }
+}
+
+/// Units and registers of a GPU's multiprocessor.
+const PROCESSOR_UNITS: usize = 2048;
+const PROCESSOR_REGISTERS: usize = 65_536;
+/// Rows to a row of sums, where there are enough for all multiprocessors: in 16 bits, sums are then an eighth of the rows.
+const ROWS_OF_SUMS: usize = 16;
+
+/// The units of a plane, at most; a guess where there are none.
+pub fn plane_size<R: CubeRuntime>(client: &ComputeClient<R>) -> usize {
+    let properties = client.properties();
+    match properties.features.plane.contains(Plane::Ops) {
+        true => properties.hardware.plane_size_max.max(1) as usize,
+        false => 32,
+    }
+}
+
+/// A power of two, or three quarters of one: not every shape has kernels of its own, and few registers lie idle.
+fn rounded_up(slots: usize) -> usize {
+    let power = slots.next_power_of_two();
+    match power.is_multiple_of(4) && slots <= power / 4 * 3 {
+        true => power / 4 * 3,
+        false => power,
     }
 }

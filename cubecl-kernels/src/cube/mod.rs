@@ -8,5 +8,6 @@
 pub mod columns;
 pub mod dropout;
 pub mod launch;
+pub mod places;
 pub mod reduce;
 pub mod walk;

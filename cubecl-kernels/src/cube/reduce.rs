@@ -6,7 +6,7 @@
 //! without operations over planes reduce by halves in shared memory.
 //!
 //! All units of a cube must call a reduction, the same number of times: rows that there are none of are worked on too,
-//! and not written.
+//! and not written. Planes leave their sums in shared memory, and each plane adds up what all have left.
 #![allow(clippy::manual_div_ceil, reason = "these are expressions of kernels")]
 
 use cubecl::prelude::*;
@@ -16,6 +16,10 @@ use cubecl::prelude::*;
 pub struct RowLayout {
     /// The vectors of a row that a unit holds, at most.
     pub slots: usize,
+    /// The units of a row.
+    pub units: usize,
+    /// The rows of a cube.
+    pub rows: usize,
     /// Whether the slots are few enough for registers, and loops over them are unrolled.
     pub is_unrolled: bool,
     /// Whether the device has operations over planes; else all goes through shared memory.
@@ -66,10 +70,13 @@ pub fn row_sum(value: f32, #[comptime] layout: RowLayout) -> f32 {
                 parts[PLANE_POS as usize] = result;
             }
             sync_cube();
-            result = parts[0];
-            for plane in 1..plane_count() {
-                result += parts[plane];
+            let mut share = 0.0f32;
+            let mut plane = UNIT_POS_PLANE as usize;
+            while plane < plane_count() {
+                share += parts[plane];
+                plane += PLANE_DIM as usize;
             }
+            result = plane_sum(share);
         } else {
             let unit = UNIT_POS as usize;
             parts[unit] = value;
@@ -91,8 +98,10 @@ pub fn row_sum(value: f32, #[comptime] layout: RowLayout) -> f32 {
 }
 
 /// Returns the sums of two numbers over the units of a row, in each of them: cheaper than two sums.
+///
+/// Turns count up by one from call to call: two of them follow each other without waiting for the first one's reads.
 #[cube]
-pub fn row_sums(first: f32, second: f32, #[comptime] layout: RowLayout) -> (f32, f32) {
+pub fn row_sums(first: f32, second: f32, turn: usize, #[comptime] layout: RowLayout) -> (f32, f32) {
     let mut first_sum = first;
     let mut second_sum = second;
     if comptime!(layout.has_planes) {
@@ -100,37 +109,42 @@ pub fn row_sums(first: f32, second: f32, #[comptime] layout: RowLayout) -> (f32,
         second_sum = plane_sum(second);
     }
     if comptime!(layout.parts > 1) {
-        let mut parts = SharedMemory::<f32>::new(comptime!(2 * layout.parts));
+        // Who writes the half of this turn has passed the barrier of the turn before, and there all had read it.
+        let mut parts = SharedMemory::<f32>::new(comptime!(4 * layout.parts));
+        let half = turn % 2 * comptime!(2 * layout.parts);
         if comptime!(layout.has_planes) {
             if UNIT_POS_PLANE == 0 {
-                parts[2 * PLANE_POS as usize] = first_sum;
-                parts[2 * PLANE_POS as usize + 1] = second_sum;
+                parts[half + 2 * PLANE_POS as usize] = first_sum;
+                parts[half + 2 * PLANE_POS as usize + 1] = second_sum;
             }
             sync_cube();
-            first_sum = parts[0];
-            second_sum = parts[1];
-            for plane in 1..plane_count() {
-                first_sum += parts[2 * plane];
-                second_sum += parts[2 * plane + 1];
+            let mut first_share = 0.0f32;
+            let mut second_share = 0.0f32;
+            let mut plane = UNIT_POS_PLANE as usize;
+            while plane < plane_count() {
+                first_share += parts[half + 2 * plane];
+                second_share += parts[half + 2 * plane + 1];
+                plane += PLANE_DIM as usize;
             }
+            first_sum = plane_sum(first_share);
+            second_sum = plane_sum(second_share);
         } else {
             let place = 2 * UNIT_POS as usize;
-            parts[place] = first;
-            parts[place + 1] = second;
+            parts[half + place] = first;
+            parts[half + place + 1] = second;
             sync_cube();
             let mut distance = CUBE_DIM as usize;
             while distance > 1 {
                 if place < distance {
-                    parts[place] += parts[place + distance];
-                    parts[place + 1] += parts[place + distance + 1];
+                    parts[half + place] += parts[half + place + distance];
+                    parts[half + place + 1] += parts[half + place + distance + 1];
                 }
                 sync_cube();
                 distance /= 2;
             }
-            first_sum = parts[0];
-            second_sum = parts[1];
+            first_sum = parts[half];
+            second_sum = parts[half + 1];
         }
-        sync_cube();
     }
     (first_sum, second_sum)
 }
@@ -149,10 +163,13 @@ pub fn row_max(value: f32, #[comptime] layout: RowLayout) -> f32 {
                 parts[PLANE_POS as usize] = result;
             }
             sync_cube();
-            result = parts[0];
-            for plane in 1..plane_count() {
-                result = max(result, parts[plane]);
+            let mut share = parts[0];
+            let mut plane = UNIT_POS_PLANE as usize;
+            while plane < plane_count() {
+                share = max(share, parts[plane]);
+                plane += PLANE_DIM as usize;
             }
+            result = plane_max(share);
         } else {
             let unit = UNIT_POS as usize;
             parts[unit] = value;

@@ -3,7 +3,8 @@
 //! A unit owns one vector of columns and walks down the rows of its part, so that what belongs to a column is read once
 //! and a column's sum grows in a register. Called by the operations' `kernel.rs` and `launch.rs`.
 
-use burn::tensor::DType;
+use std::cmp::Reverse;
+
 use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
@@ -12,15 +13,18 @@ use super::launch::vector_size;
 
 /// Units of a cube.
 pub const UNITS: u32 = 256;
-/// As many cubes fill the largest device some times over.
-const CUBES: usize = 1024;
-/// Rows that a unit walks at least, where there are enough: what it does once is shared by them.
-const ROWS_EACH: usize = 8;
+/// Units along a row come in multiples of this, the most that a plane has where it is known: few shapes of cubes, which
+/// are kernels of their own each.
+const STEP: usize = 32;
+/// Rows that a unit walks, where there are enough to fill the device so: what it does once is shared by them.
+const ROWS_EACH: usize = 4;
+/// Times over that the cubes then fill the device at least, so that the last ones take little of the time.
+const WAVES: usize = 8;
+/// Units that a processor holds at once, of kernels with up to 64 registers a unit.
+const RESIDENT_UNITS: u32 = 1024;
 
-/// Whether the kernels compute with this type.
-pub fn has_kernels(dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
-}
+/// The least argument of [`sigmoid`] whose exponential is finite, and whose result is a normal number.
+pub const LOWEST: f32 = -87.0;
 
 /// How units walk over a matrix.
 pub struct RowWalk {
@@ -35,21 +39,51 @@ pub struct RowWalk {
 }
 
 impl RowWalk {
-    /// Plans for `rows` rows of `columns` columns, neither of them 0, of the tensor's type.
-    pub fn new<R: CubeRuntime>(tensor: &CubeTensor<R>, rows: usize, columns: usize) -> Self {
+    /// Plans for `rows` rows of `columns` columns, neither of them 0, of the tensor's type: cubes for all of them, whose
+    /// units walk a few rows each.
+    pub fn over<R: CubeRuntime>(tensor: &CubeTensor<R>, rows: usize, columns: usize) -> Self {
+        let mut walk = Self::wide(tensor, columns);
+        let once = rows.div_ceil(walk.units[1] as usize);
+        let resident = walk.resident_rows(&tensor.client);
+        let each = (once / (WAVES * resident)).clamp(1, ROWS_EACH);
+        walk.set_high(&tensor.client, once.div_ceil(each));
+        walk
+    }
+
+    /// As [`over`](Self::over) for kernels that leave a sum for each part of the rows: no more cubes than run at once.
+    pub fn in_parts<R: CubeRuntime>(tensor: &CubeTensor<R>, rows: usize, columns: usize) -> Self {
+        let mut walk = Self::wide(tensor, columns);
+        let enough = rows.div_ceil(walk.units[1] as usize * 2 * ROWS_EACH);
+        let resident = walk.resident_rows(&tensor.client);
+        walk.set_high(&tensor.client, enough.min(resident));
+        walk
+    }
+
+    /// The units of a cube, and the cubes beside each other.
+    fn wide<R: CubeRuntime>(tensor: &CubeTensor<R>, columns: usize) -> Self {
         let vector_size = vector_size(&tensor.client, tensor.dtype, columns);
         let vectors = columns / vector_size;
-        let wide = vectors.next_power_of_two().min(UNITS as usize);
+        let wide = units_along(vectors);
         let high = UNITS as usize / wide;
-        let tiles = vectors.div_ceil(wide);
-        let cubes = (CUBES / tiles).clamp(1, rows.div_ceil(high * ROWS_EACH));
         Self {
             vector_size,
             vectors,
-            parts: cubes * high,
-            cubes: [tiles as u32, cubes as u32],
+            parts: high,
+            cubes: [vectors.div_ceil(wide) as u32, 1],
             units: [wide as u32, high as u32],
         }
+    }
+
+    /// The cubes one below the other that run at once.
+    fn resident_rows<R: CubeRuntime>(&self, client: &ComputeClient<R>) -> usize {
+        let units = self.units[0] * self.units[1];
+        (resident_cubes(client, units) / self.cubes[0] as usize).max(1)
+    }
+
+    fn set_high<R: CubeRuntime>(&mut self, client: &ComputeClient<R>, cubes: usize) {
+        let most = client.properties().hardware.max_cube_count.1 as usize;
+        self.cubes[1] = cubes.min(most) as u32;
+        self.parts = (self.cubes[1] * self.units[1]) as usize;
     }
 
     /// The launch's cubes.
@@ -63,6 +97,25 @@ impl RowWalk {
     }
 }
 
+/// The units of a cube that lie along a row of `vectors` vectors: of whole planes, those that leave the fewest without a
+/// vector, and then the most; for short rows a power of two, and cubes hold several of them.
+fn units_along(vectors: usize) -> usize {
+    if vectors < STEP {
+        return vectors.next_power_of_two();
+    }
+    let counts = (STEP..=UNITS as usize).step_by(STEP);
+    let idle = |units: usize| vectors.div_ceil(units) * units - vectors;
+    counts
+        .min_by_key(|&units| (idle(units), Reverse(units)))
+        .unwrap_or(STEP)
+}
+
+/// The cubes of so many units that run at once.
+pub fn resident_cubes<R: CubeRuntime>(client: &ComputeClient<R>, units: u32) -> usize {
+    let processors = client.properties().hardware.num_streaming_multiprocessors.unwrap_or(16);
+    (processors * (RESIDENT_UNITS / units).max(1)) as usize
+}
+
 /// So many cubes, or some more: over several dimensions where one does not take them.
 pub fn cube_count<R: CubeRuntime>(client: &ComputeClient<R>, cubes: usize) -> CubeCount {
     calculate_cube_count_elemwise(client, cubes, CubeDim::new_single())
@@ -71,13 +124,6 @@ pub fn cube_count<R: CubeRuntime>(client: &ComputeClient<R>, cubes: usize) -> Cu
 /// Rows and columns.
 pub fn dims<R: CubeRuntime>(tensor: &CubeTensor<R>) -> [usize; 2] {
     [0, 1].map(|dimension| tensor.meta.shape()[dimension])
-}
-
-/// Zeros beside a tensor, in its type: what sums over no rows are.
-pub fn zeros_beside<R: CubeRuntime>(other: &CubeTensor<R>, columns: usize) -> CubeTensor<R> {
-    let (client, device, dtype) = (other.client.clone(), other.device.clone(), other.dtype);
-    let handle = client.create_from_slice(&vec![0; columns * dtype.size()]);
-    CubeTensor::new_contiguous(client, device, [columns].into(), handle, dtype)
 }
 
 /// The vector of columns that the unit owns.
@@ -98,32 +144,105 @@ pub fn row_step() -> usize {
     (CUBE_COUNT_Y * CUBE_DIM_Y) as usize
 }
 
-/// The sum over the units of a one-dimensional cube, whose number is `units`, a power of two; right in unit 0.
+/// The sum over the units of a one-dimensional cube, whose number is `units`, a power of two; in each of them.
 ///
 /// A tree, so that the order is always the same, and nothing depends on the size of planes.
 #[cube]
 pub fn cube_sum(value: f32, #[comptime] units: usize) -> f32 {
-    let mut sums = SharedMemory::<f32>::new(units);
+    cube_tree(value, units, true)
+}
+
+/// The largest number over the units of such a cube, in each of them. What it is with a NaN among them is left open.
+#[cube]
+pub fn cube_max(value: f32, #[comptime] units: usize) -> f32 {
+    cube_tree(value, units, false)
+}
+
+#[cube]
+fn cube_tree(value: f32, #[comptime] units: usize, #[comptime] is_sum: bool) -> f32 {
+    let mut parts = SharedMemory::<f32>::new(units);
     let unit = UNIT_POS as usize;
-    sums[unit] = value;
+    parts[unit] = value;
     sync_cube();
     let mut width = CUBE_DIM_X as usize / 2;
     while width > 0 {
         if unit < width {
-            sums[unit] += sums[unit + width];
+            let other = parts[unit + width];
+            if comptime!(is_sum) {
+                parts[unit] += other;
+            } else {
+                parts[unit] = max(parts[unit], other);
+            }
         }
         sync_cube();
         width /= 2;
     }
-    sums[0]
+    let result = parts[0];
+    // The next one may write to the same memory.
+    sync_cube();
+    result
 }
 
-/// `1 / (1 + exp(−x))`. Arguments are bounded, so that nothing overflows; beyond the bound it is 1, or below 2^-115.
+/// The numbers, those below the bound replaced by it. NaN stays NaN, which it does not through every device's maximum.
+#[cube]
+pub fn at_least<N: Size>(x: Vector<f32, N>, bound: f32) -> Vector<f32, N> {
+    let mut result = x;
+    #[unroll]
+    for lane in 0..N::value() {
+        result[lane] = select(x[lane] < bound, bound, x[lane]);
+    }
+    result
+}
+
+/// The numbers, those above the bound replaced by it. NaN stays NaN.
+#[cube]
+pub fn at_most<N: Size>(x: Vector<f32, N>, bound: f32) -> Vector<f32, N> {
+    let mut result = x;
+    #[unroll]
+    for lane in 0..N::value() {
+        result[lane] = select(x[lane] > bound, bound, x[lane]);
+    }
+    result
+}
+
+/// `1 / (1 + exp(−x))`; exactly 0 below [`LOWEST`], where it is less than 2^-125, and NaN of NaN.
 #[cube]
 pub fn sigmoid<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
+    let lowest = comptime!(LOWEST).runtime();
     let one = Vector::<f32, N>::new(f32::new(1.0));
-    let bound = Vector::<f32, N>::new(f32::new(80.0));
     let zero = Vector::<f32, N>::new(f32::new(0.0));
-    let x = max(min(x, bound), zero - bound);
-    one / (one + Vector::exp(zero - x))
+    let mut share = one / (one + Vector::exp(zero - at_least::<N>(x, lowest)));
+    #[unroll]
+    for lane in 0..N::value() {
+        share[lane] = select(x[lane] < lowest, f32::new(0.0), share[lane]);
+    }
+    share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_units_have_no_vector() {
+        for (vectors, expected) in [
+            (1, 1),
+            (24, 32),
+            (96, 96),
+            (192, 192),
+            (256, 256),
+            (384, 192),
+            (768, 256),
+        ] {
+            assert_eq!(units_along(vectors), expected, "{vectors} vectors");
+        }
+        for vectors in STEP..4096 {
+            let units = units_along(vectors);
+            let idle = vectors.div_ceil(units) * units - vectors;
+            assert!(
+                idle < STEP && units.is_multiple_of(STEP),
+                "{vectors} vectors: {idle} idle of {units}"
+            );
+        }
+    }
 }

@@ -33,12 +33,13 @@ pub struct Problem {
 /// dimension is that of samples.
 #[cube]
 pub fn factors<C: Size>(
-    dropped: &DroppedRows,
+    dropped: &ComptimeOption<DroppedRows>,
     problem: &Problem,
     query: usize,
     head: usize,
     first: usize,
 ) -> Vector<f32, C> {
+    let dropped = dropped.as_ref().unwrap();
     // A query behind the last one has no place; nothing of it is used.
     let query = select(query < problem.queries, query, 0usize);
     let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
@@ -51,7 +52,14 @@ pub fn factors<C: Size>(
 /// Two lanes beside each other hold four keys of both rows. One draws the four words of the first row, the other those of
 /// the second, and they exchange halves.
 #[cube]
-pub fn fragment_factors(dropped: &DroppedRows, problem: &Problem, query: usize, head: usize, key: usize) -> Array<f32> {
+pub fn fragment_factors(
+    dropped: &ComptimeOption<DroppedRows>,
+    problem: &Problem,
+    query: usize,
+    head: usize,
+    key: usize,
+) -> Array<f32> {
+    let dropped = dropped.as_ref().unwrap();
     let lane = UNIT_POS_PLANE;
     let is_second = lane % 2 == 1;
     let query = query + (lane / 4) as usize + select(is_second, 8usize, 0usize);
@@ -77,12 +85,13 @@ pub fn fragment_factors(dropped: &DroppedRows, problem: &Problem, query: usize, 
 /// draws four, and they exchange them.
 #[cube]
 pub fn transposed_fragment_factors(
-    dropped: &DroppedRows,
+    dropped: &ComptimeOption<DroppedRows>,
     problem: &Problem,
     query: usize,
     head: usize,
     key: usize,
 ) -> Array<f32> {
+    let dropped = dropped.as_ref().unwrap();
     let lane = UNIT_POS_PLANE;
     let turn = lane / 4 % 4;
     let query = query + (lane % 4 * 2 + turn % 2) as usize;

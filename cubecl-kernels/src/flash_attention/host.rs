@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{AttentionOptions, Sight};
+use super::{AttentionOptions, PackedHeads, Sight};
 
 /// The sizes of an attention; its tensors lie contiguous, in the layouts of [`flash_attention`](super::flash_attention()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,24 @@ struct Row {
 }
 
 impl AttentionSizes {
+    /// Those of tensors of these shapes; the values' is the keys'.
+    pub(super) fn of(query: [usize; 4], key: [usize; 4]) -> Self {
+        let ([batch, queries, heads, d_head], [_, keys, kv_heads, _]) = (query, key);
+        Self {
+            batch,
+            queries,
+            keys,
+            heads,
+            kv_heads,
+            d_head,
+        }
+    }
+
+    /// Those of a packed tensor of this shape.
+    pub(super) fn of_packed([batch, seq, _, d_head]: [usize; 4], heads: PackedHeads) -> Self {
+        Self::of([batch, seq, heads.queries, d_head], [batch, seq, heads.keys, d_head])
+    }
+
     fn rows(self) -> impl Iterator<Item = Row> {
         (0..self.batch * self.heads * self.queries).map(move |row| Row {
             sample: row / (self.heads * self.queries),

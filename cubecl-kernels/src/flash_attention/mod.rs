@@ -16,8 +16,9 @@ mod matrix;
 mod portable;
 pub mod reference;
 
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::tensor::{Tensor, backend::Backend};
 
+use self::host::AttentionSizes;
 use crate::KernelBackend;
 use crate::error::{Check, KernelError};
 use crate::random::RowDropout;
@@ -82,8 +83,10 @@ pub struct AttentionForward<B: Backend> {
 /// - output: as `query`
 ///
 /// # Errors
-/// When shapes or types do not fit each other, there are other many keys than queries under [`Sight::Causal`], or the
-/// dropout has other rows than the queries.
+/// When shapes or types do not fit each other, there are other many keys than queries under [`Sight::Causal`], the
+/// dropout has other rows than the queries, or there is more of something than the device's kernels take: in f32, f16 and
+/// bf16, no backend with kernels computes the weights as a tensor. In f64 on CubeCL, for which there are no kernels, they
+/// are one.
 ///
 /// # Reference
 /// Dao 2023, arXiv:2307.08691, algorithms 1 and 2; Ainslie et al. 2023, arXiv:2305.13245.
@@ -94,17 +97,15 @@ pub fn flash_attention<B: KernelBackend>(
     options: AttentionOptions,
 ) -> Result<Tensor<B, 4>, KernelError> {
     let check = Check("flash_attention");
-    let [batch, _, heads, d_head] = query.dims();
-    let [_, keys, kv_heads, _] = key.dims();
-    check.shape("the key", &key.dims(), &[batch, keys, kv_heads, d_head])?;
-    check.shape("the value", &value.dims(), &[batch, keys, kv_heads, d_head])?;
+    let sizes = AttentionSizes::of(query.dims(), key.dims());
+    let expected = [sizes.batch, sizes.keys, sizes.kv_heads, sizes.d_head];
+    check.float::<B>("the query", query.dtype(), &query.device())?;
+    check.shape("the key", &key.dims(), &expected)?;
+    check.shape("the value", &value.dims(), &expected)?;
     check.same_type("the key", key.dtype(), query.dtype())?;
     check.same_type("the value", value.dtype(), query.dtype())?;
-    let counts = PackedHeads {
-        queries: heads,
-        keys: kv_heads,
-    };
-    options.check([batch, query.dims()[1], keys, d_head], counts, query.dtype())?;
+    options.check(check, sizes)?;
+    B::check_attention(&query.device(), check.0, query.dtype(), sizes)?;
     Ok(B::flash_attention([query, key, value], options))
 }
 
@@ -123,8 +124,12 @@ pub fn flash_attention_packed<B: KernelBackend>(
 ) -> Result<Tensor<B, 4>, KernelError> {
     let [batch, seq, _, d_head] = packed.dims();
     let expected = [batch, seq, heads.total(), d_head];
-    Check("flash_attention").shape("the packed tensor", &packed.dims(), &expected)?;
-    options.check([batch, seq, seq, d_head], heads, packed.dtype())?;
+    let check = Check("flash_attention_packed");
+    check.float::<B>("the packed tensor", packed.dtype(), &packed.device())?;
+    check.shape("the packed tensor", &packed.dims(), &expected)?;
+    let sizes = AttentionSizes::of_packed(packed.dims(), heads);
+    options.check(check, sizes)?;
+    B::check_attention(&packed.device(), check.0, packed.dtype(), sizes)?;
     Ok(B::flash_attention_packed(packed, heads, options))
 }
 
@@ -136,19 +141,20 @@ pub fn unpack<B: Backend>(packed: Tensor<B, 4>, heads: PackedHeads) -> [Tensor<B
 }
 
 impl AttentionOptions {
-    fn check(
-        &self,
-        [batch, queries, keys, d_head]: [usize; 4],
-        heads: PackedHeads,
-        dtype: DType,
-    ) -> Result<(), KernelError> {
-        let check = Check("flash_attention");
-        check.float("the query", dtype)?;
+    fn check(&self, check: Check, sizes: AttentionSizes) -> Result<(), KernelError> {
+        let AttentionSizes {
+            batch,
+            queries,
+            keys,
+            heads,
+            kv_heads,
+            d_head,
+        } = sizes;
         let is_head = (1..=MAX_HEAD).contains(&d_head);
         check.value("d_head", d_head as f64, is_head, || format!("1 to {MAX_HEAD}"))?;
-        let is_group = heads.keys > 0 && heads.queries.is_multiple_of(heads.keys);
-        check.value("the number of key heads", heads.keys as f64, is_group, || {
-            format!("a divisor of that of the query heads, {}", heads.queries)
+        let is_group = kv_heads > 0 && heads.is_multiple_of(kv_heads);
+        check.value("the number of key heads", kv_heads as f64, is_group, || {
+            format!("a divisor of that of the query heads, {heads}")
         })?;
         let is_scale = self.scale.is_finite() && self.scale > 0.0;
         check.value("the scale", self.scale, is_scale, || "finite and above 0".to_owned())?;
@@ -158,7 +164,7 @@ impl AttentionOptions {
             })?;
         }
         match &self.dropout {
-            Some(dropout) => dropout.check("flash_attention", batch * queries, heads.queries, keys),
+            Some(dropout) => dropout.check(check.0, batch * queries, heads, keys),
             None => Ok(()),
         }
     }

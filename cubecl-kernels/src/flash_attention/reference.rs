@@ -3,7 +3,7 @@
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 
 use super::{AttentionForward, AttentionOptions, Sight};
-use crate::precision::{compute_type, narrow, widen};
+use crate::precision::{compute_type, narrow, widen, zeros_like};
 use crate::random::RowDropout;
 use crate::softmax::reference::behind;
 
@@ -66,12 +66,6 @@ pub fn backward<B: Backend>(
 /// Whether no query meets a key; burn's operations do not take empty tensors everywhere.
 pub(crate) fn is_nothing<B: Backend>(query: &Tensor<B, 4>, key: &Tensor<B, 4>) -> bool {
     query.shape().num_elements() == 0 || key.shape().num_elements() == 0
-}
-
-/// Zeros of the tensor's shape and type, made on the host, because it may be empty.
-pub(crate) fn zeros_like<B: Backend>(tensor: &Tensor<B, 4>) -> Tensor<B, 4> {
-    let zeros = TensorData::zeros::<f32, _>(tensor.dims());
-    Tensor::from_data(zeros, (&tensor.device(), tensor.dtype()))
 }
 
 /// The weights before dropout, and `log Σ exp` of the rows of scores.

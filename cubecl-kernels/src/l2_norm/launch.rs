@@ -1,15 +1,13 @@
 //! Launches the kernels of the sum of squares: one for each buffer that is not empty, and one for all.
 
 use burn::tensor::DType;
-use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
+use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use super::kernel;
-use crate::cube::launch::{address_type, empty_beside};
-use crate::cube::walk::UNITS;
+use crate::cube::launch::{address_type, empty_beside, into_contiguous};
+use crate::cube::walk::{UNITS, resident_cubes};
 
-/// As many cubes read a buffer at most: the largest device is full, and few parts are left to add up.
-const CUBES: usize = 1024;
 /// Vectors that a unit reads at least, where there are enough.
 const VECTORS_EACH: usize = 4;
 
@@ -18,6 +16,8 @@ pub(crate) fn sum_of_squares<R: CubeRuntime>(buffers: Vec<CubeTensor<R>>) -> Cub
     let first = &buffers[0].clone();
     let client = first.client.clone();
     let units = UNITS as usize;
+    // The kernel has so few registers that twice as many cubes run at once; more would be parts to add up.
+    let most = 2 * resident_cubes(&client, UNITS);
     let largest = client.io_optimized_vector_sizes(first.dtype.size()).next();
     let vector_size = largest.unwrap_or(1);
     let plans: Vec<(CubeTensor<R>, usize, usize)> = buffers
@@ -26,7 +26,7 @@ pub(crate) fn sum_of_squares<R: CubeRuntime>(buffers: Vec<CubeTensor<R>>) -> Cub
         .scan(0, |offset, buffer| {
             let count = buffer.meta.shape()[0];
             let wanted = (count / vector_size).div_ceil(units * VECTORS_EACH);
-            let cubes = if count == 0 { 0 } else { wanted.clamp(1, CUBES) };
+            let cubes = if count == 0 { 0 } else { wanted.clamp(1, most) };
             *offset += cubes;
             Some((buffer, *offset - cubes, cubes))
         })

@@ -29,9 +29,9 @@ pub fn sum_of_squares<B: KernelBackend>(buffers: Vec<Tensor<B, 1>>) -> Result<Op
         return Ok(None);
     };
     let dtype = first.dtype();
-    check.float("the first buffer", dtype)?;
-    for buffer in &buffers {
-        check.same_type("a buffer", buffer.dtype(), dtype)?;
+    check.float::<B>("buffer 0", dtype, &first.device())?;
+    for (index, buffer) in buffers.iter().enumerate() {
+        check.same_type(format!("buffer {index}"), buffer.dtype(), dtype)?;
     }
     Ok(Some(B::sum_of_squares(buffers)))
 }

@@ -4,27 +4,40 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::{Tensor, backend::Backend, ops::FloatTensor};
 
-use super::{LinearInputs, LinearWanted};
+use super::{LinearGradients, LinearInputs, LinearWanted};
 use crate::KernelBackend;
 use crate::tape::{inner, primitive, record};
 
 pub(crate) fn linear<B: KernelBackend, C: CheckpointStrategy>(
     inputs: LinearInputs<Autodiff<B, C>>,
 ) -> Tensor<Autodiff<B, C>, 2> {
+    let own = inner_inputs(&inputs);
+    let (x, w, order) = (own.input.clone(), own.weight.clone(), own.order);
+    record_linear(inputs, B::affine(own), move |gradient, wanted| {
+        B::affine_backward(x, w, order, gradient, wanted)
+    })
+}
+
+/// The inner backend's tensors.
+pub fn inner_inputs<B: Backend, C: CheckpointStrategy>(inputs: &LinearInputs<Autodiff<B, C>>) -> LinearInputs<B> {
+    LinearInputs {
+        input: inner(&inputs.input),
+        weight: inner(&inputs.weight),
+        bias: inputs.bias.as_ref().map(inner),
+        order: inputs.order,
+    }
+}
+
+/// Returns `output`, a product of `inputs`, as a node of the graph, with `rule` for its backward step: from the output's
+/// gradient, those that are wanted.
+pub fn record_linear<B: Backend, C: CheckpointStrategy>(
+    inputs: LinearInputs<Autodiff<B, C>>,
+    output: Tensor<B, 2>,
+    rule: impl FnOnce(Tensor<B, 2>, LinearWanted) -> LinearGradients<B> + Send + 'static,
+) -> Tensor<Autodiff<B, C>, 2> {
     let LinearInputs {
-        input,
-        weight,
-        bias,
-        order,
+        input, weight, bias, ..
     } = inputs;
-    let (x, w) = (inner(&input), inner(&weight));
-    let output = B::affine(LinearInputs {
-        input: x.clone(),
-        weight: w.clone(),
-        bias: bias.as_ref().map(inner),
-        order,
-    });
-    let rule = move |gradient, wanted| B::affine_backward(x, w, order, gradient, wanted);
     match bias {
         Some(bias) => record(
             [primitive(input), primitive(weight), primitive(bias)],

@@ -1,11 +1,15 @@
-//! `input · weight + bias`, the bias added while the product is in the cache, with a backward pass without transposed
-//! copies.
+//! `input · weight + bias`, with a backward pass without transposed copies.
+//!
+//! On the CPU the bias is added while the product is in the cache. On CubeCL the product is burn's, of factors of 16 bits
+//! in their own type, added up in f32; there the sum with the bias is rounded a second time.
 
 pub(crate) mod autodiff;
 pub(crate) mod flex;
 pub mod host;
+pub(crate) mod product;
 pub mod reference;
 
+pub use autodiff::{inner_inputs, record_linear};
 use burn::tensor::{Tensor, backend::Backend};
 
 use crate::KernelBackend;
@@ -100,9 +104,20 @@ pub fn linear_transposed<B: KernelBackend>(
 }
 
 fn run<B: KernelBackend>(inputs: LinearInputs<B>) -> Result<Tensor<B, 2>, KernelError> {
-    let check = Check("linear");
+    checked(inputs).map(B::affine)
+}
+
+/// Checks what [`linear`] and [`linear_transposed`] do, for those who run the product by themselves.
+///
+/// # Errors
+/// As these.
+pub fn checked<B: KernelBackend>(inputs: LinearInputs<B>) -> Result<LinearInputs<B>, KernelError> {
+    let check = Check(match inputs.order {
+        WeightOrder::InputFirst => "linear",
+        WeightOrder::OutputFirst => "linear_transposed",
+    });
     let (dtype, [_, d_input]) = (inputs.input.dtype(), inputs.input.dims());
-    check.float("the input", dtype)?;
+    check.float::<B>("the input", dtype, &inputs.input.device())?;
     let weight = inputs.weight.dims();
     let (expected, d_output) = match inputs.order {
         WeightOrder::InputFirst => ([d_input, weight[1]], weight[1]),
@@ -114,5 +129,5 @@ fn run<B: KernelBackend>(inputs: LinearInputs<B>) -> Result<Tensor<B, 2>, Kernel
         check.shape("the bias", &bias.dims(), &[d_output])?;
         check.same_type("the bias", bias.dtype(), dtype)?;
     }
-    Ok(B::affine(inputs))
+    Ok(inputs)
 }

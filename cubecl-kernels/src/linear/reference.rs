@@ -1,9 +1,10 @@
-//! The product in burn's operations.
+//! The product in burn's operations, of widened factors.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{DType, Tensor, backend::Backend};
 
+use super::product::{affine, factor_gradients};
 use super::{LinearGradients, LinearInputs, LinearWanted, WeightOrder};
-use crate::precision::{narrow, widen};
+use crate::precision::{compute_type, narrow, widen, zeros};
 
 /// Returns `input · weight + bias`.
 pub fn forward<B: Backend>(inputs: LinearInputs<B>) -> Tensor<B, 2> {
@@ -14,20 +15,13 @@ pub fn forward<B: Backend>(inputs: LinearInputs<B>) -> Tensor<B, 2> {
         order,
     } = inputs;
     let dtype = input.dtype();
-    let weight = match order {
-        WeightOrder::InputFirst => weight,
-        WeightOrder::OutputFirst => weight.transpose(),
-    };
-    let dims = [input.dims()[0], weight.dims()[1]];
-    if dims.contains(&0) {
-        return Tensor::zeros(dims, (&input.device(), dtype));
-    }
-    let output = product(widen(input), widen(weight));
-    let output = match bias {
-        Some(bias) => output + widen(bias).unsqueeze::<2>(),
-        None => output,
-    };
-    narrow(output, dtype)
+    let output = affine(LinearInputs {
+        input: widened(input),
+        weight: widened(weight),
+        bias: bias.map(widened),
+        order,
+    });
+    narrowed(output, dtype)
 }
 
 /// Returns the gradients that are wanted for the output's.
@@ -38,27 +32,14 @@ pub fn backward<B: Backend>(
     gradient: Tensor<B, 2>,
     wanted: LinearWanted,
 ) -> LinearGradients<B> {
-    let dtype = gradient.dtype();
-    let gradient = widen(gradient);
-    let of_input = wanted.input.then(|| {
-        let weight = widen(weight);
-        let turned = match order {
-            WeightOrder::InputFirst => weight.transpose(),
-            WeightOrder::OutputFirst => weight,
-        };
-        narrow(product(gradient.clone(), turned), dtype)
+    let (dtype, [rows, columns]) = (gradient.dtype(), gradient.dims());
+    let [input, weight, gradient] = [input, weight, gradient].map(widened::<B, 2>);
+    let of_bias = wanted.bias.then(|| match rows * columns {
+        0 => zeros([columns], &gradient.device(), dtype),
+        _ => narrow(gradient.clone().sum_dim(0).squeeze_dim::<1>(0), dtype),
     });
-    let of_weight = wanted.weight.then(|| {
-        let input = widen(input);
-        let result = match order {
-            WeightOrder::InputFirst => product(input.transpose(), gradient.clone()),
-            WeightOrder::OutputFirst => product(gradient.clone().transpose(), input),
-        };
-        narrow(result, dtype)
-    });
-    let of_bias = wanted
-        .bias
-        .then(|| narrow(gradient.sum_dim(0).squeeze_dim::<1>(0), dtype));
+    let [of_input, of_weight] = factor_gradients(input, weight, order, gradient, wanted)
+        .map(|gradient| gradient.map(|gradient| narrowed(gradient, dtype)));
     LinearGradients {
         input: of_input,
         weight: of_weight,
@@ -66,11 +47,18 @@ pub fn backward<B: Backend>(
     }
 }
 
-/// The matrix product, zeros where there is nothing to add up.
-fn product<B: Backend>(a: Tensor<B, 2>, b: Tensor<B, 2>) -> Tensor<B, 2> {
-    let ([rows, depth], [_, columns]) = (a.dims(), b.dims());
-    match rows * depth * columns {
-        0 => Tensor::zeros([rows, columns], (&a.device(), a.dtype())),
-        _ => a.matmul(b),
+/// As [`widen`], also of tensors without elements, which burn's cast does not take on CubeCL.
+fn widened<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Tensor<B, D> {
+    match tensor.shape().num_elements() {
+        0 => zeros(tensor.dims(), &tensor.device(), compute_type(tensor.dtype())),
+        _ => widen(tensor),
+    }
+}
+
+/// As [`narrow`], also of tensors without elements.
+fn narrowed<B: Backend, const D: usize>(tensor: Tensor<B, D>, dtype: DType) -> Tensor<B, D> {
+    match tensor.shape().num_elements() {
+        0 => zeros(tensor.dims(), &tensor.device(), dtype),
+        _ => narrow(tensor, dtype),
     }
 }

@@ -1,25 +1,23 @@
 //! How the norms' kernels are launched, for CubeCL's backends.
 #![allow(clippy::type_complexity, reason = "a backend of CubeCL has four parameters")]
 
+mod backward;
+
 use burn::tensor::{DType, Tensor};
-use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
-use cubecl::prelude::*;
 
-use super::kernel::{backward, forward};
+use super::kernel::forward;
 use super::{AddRule, AddendGradients, Addends, NormGradients, NormKind, NormParameters, NormStatistics, reference};
 use crate::KernelBackend;
-use crate::cube::columns::sum_partials;
 use crate::cube::dropout::dropped_rows_argument;
-use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, is_supported};
+use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, into_contiguous, runs};
 use crate::random::RowDropout;
 use crate::tape::{float, primitive};
+use backward::{BeforeBackward, launch_backward};
 
 /// The forward kernel holds a row in f32.
 const FORWARD: Registers = Registers { wanted: 16, most: 32 };
-/// The backward kernel holds two rows and the weight in the tensor's type, and up to three rows of sums in f32.
-const BACKWARD: Registers = Registers { wanted: 4, most: 16 };
 
 /// Returns the norm of each row, and the rows' statistics.
 pub(crate) fn forward<R, F, I, BT>(
@@ -35,7 +33,7 @@ where
     I: IntElement,
     BT: BoolElement,
 {
-    if !runs(&input) {
+    if !runs(&primitive(input.clone())) {
         return reference::forward(input, parameters);
     }
     let before = Before {
@@ -68,7 +66,7 @@ where
     I: IntElement,
     BT: BoolElement,
 {
-    if !runs(&addends.input) {
+    if !runs(&primitive(addends.input.clone())) {
         return reference::add_forward(addends, parameters);
     }
     let before = Before {
@@ -101,7 +99,7 @@ where
     I: IntElement,
     BT: BoolElement,
 {
-    if !runs(&input) {
+    if !runs(&primitive(input.clone())) {
         return reference::backward(input, parameters, statistics, gradient);
     }
     let before = BeforeBackward {
@@ -129,7 +127,7 @@ where
     I: IntElement,
     BT: BoolElement,
 {
-    if !runs(&hidden) {
+    if !runs(&primitive(hidden.clone())) {
         return reference::add_backward(hidden, parameters, statistics, gradients, rule);
     }
     match gradients {
@@ -229,96 +227,6 @@ where
         mean,
         reciprocal,
     }
-}
-
-/// The sum before the norm, as its backward pass needs it.
-struct BeforeBackward<'a, R: CubeRuntime> {
-    of_hidden: Option<CubeTensor<R>>,
-    /// None where there is no sum.
-    rule: Option<&'a AddRule>,
-}
-
-#[allow(clippy::type_complexity)]
-fn launch_backward<R, F, I, BT>(
-    input: CubeTensor<R>,
-    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
-    statistics: NormStatistics<CubeBackend<R, F, I, BT>>,
-    gradient: Tensor<CubeBackend<R, F, I, BT>, 2>,
-    before: BeforeBackward<'_, R>,
-) -> (
-    Option<AddendGradients<CubeBackend<R, F, I, BT>>>,
-    NormGradients<CubeBackend<R, F, I, BT>>,
-)
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
-    let (client, dtype) = (input.client.clone(), input.dtype);
-    let dims @ [_, columns] = [input.meta.shape()[0], input.meta.shape()[1]];
-    let plan = RowPlan::new(&client, dtype, dims, BACKWARD);
-    let cubes = plan.resident_cubes(&client);
-    let partial = || empty_beside(&input, &[cubes * plan.rows_per_cube, columns], DType::F32);
-    let dropout = before.rule.and_then(|rule| rule.dropout.as_ref());
-    let result = empty_beside(&input, &dims, dtype);
-    let of_input = dropout.map(|_| empty_beside(&input, &dims, dtype));
-    let of_weight = partial();
-    let of_bias = parameters.bias.as_ref().map(|_| partial());
-    let of_addend = before.rule.filter(|rule| rule.has_bias).map(|_| partial());
-    let argument = |tensor: &CubeTensor<R>| tensor.clone().into_tensor_arg();
-    let mean = statistics.mean.map(contiguous);
-    // SAFETY: the kernel bounds what it reads and writes by the rows' count and length, which are those of all tensors;
-    // the partial sums have a row for each row of the cubes.
-    unsafe {
-        backward::backward::launch_unchecked::<R>(
-            &client,
-            CubeCount::new_1d(cubes as u32),
-            plan.cube_dim,
-            address_type(&[&input, &of_weight]),
-            plan.vector_size,
-            argument(&input),
-            contiguous(parameters.weight.clone()).into_tensor_arg(),
-            contiguous(gradient).into_tensor_arg(),
-            mean.as_ref().map(argument).into(),
-            contiguous(statistics.reciprocal).into_tensor_arg(),
-            before.of_hidden.as_ref().map(argument).into(),
-            dropout.map(|dropout| dropped_rows_argument(&client, dropout)).into(),
-            argument(&result),
-            of_input.as_ref().map(argument).into(),
-            argument(&of_weight),
-            of_bias.as_ref().map(argument).into(),
-            of_addend.as_ref().map(argument).into(),
-            plan.rows_argument(),
-            columns as f32,
-            plan.layout,
-            dtype.into(),
-        );
-    }
-    let sum = |partials| float(sum_partials(partials, dtype));
-    let addends = before.rule.map(|_| AddendGradients {
-        input: float(of_input.unwrap_or_else(|| result.clone())),
-        bias: of_addend.map(sum),
-        residual: float(result.clone()),
-    });
-    let norm = NormGradients {
-        input: float(result),
-        weight: sum(of_weight),
-        bias: of_bias.map(sum),
-    };
-    (addends, norm)
-}
-
-/// Whether the kernels run for a tensor: the references give the results for tensors of no elements.
-fn runs<R, F, I, BT>(tensor: &Tensor<CubeBackend<R, F, I, BT>, 2>) -> bool
-where
-    R: CubeRuntime,
-    F: FloatElement,
-    I: IntElement,
-    BT: BoolElement,
-{
-    let tensor = primitive(tensor.clone());
-    is_supported(&tensor.client, tensor.dtype) && !tensor.meta.shape().contains(&0)
 }
 
 fn contiguous<R, F, I, BT, const D: usize>(tensor: Tensor<CubeBackend<R, F, I, BT>, D>) -> CubeTensor<R>

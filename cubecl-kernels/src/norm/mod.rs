@@ -154,7 +154,11 @@ fn norm<B: KernelBackend, const D: usize>(
     let dims = input.dims();
     let columns = dims[D - 1];
     let rows = dims[..D - 1].iter().product();
-    check(&parameters, columns, input.dtype())?;
+    let operation = match parameters.kind {
+        NormKind::Layer => "layer_norm",
+        NormKind::Rms => "rms_norm",
+    };
+    check(operation, &parameters, columns, input.dtype())?;
     let output = B::norm(input.reshape([rows, columns]), parameters);
     Ok(output.reshape(dims))
 }
@@ -173,7 +177,7 @@ pub fn add_norm<B: KernelBackend>(
     parameters: NormParameters<B>,
 ) -> Result<[Tensor<B, 2>; 2], KernelError> {
     let ([rows, columns], dtype) = (addends.input.dims(), addends.input.dtype());
-    check(&parameters, columns, dtype)?;
+    check("add_norm", &parameters, columns, dtype)?;
     addends.check("add_norm", [rows, columns], dtype)?;
     Ok(B::add_norm(addends, parameters))
 }
@@ -195,7 +199,7 @@ impl<B: Backend> Addends<B> {
         dtype: DType,
     ) -> Result<(), KernelError> {
         let check = Check(operation);
-        check.float("the input", dtype)?;
+        check.float::<B>("the input", dtype, &self.input.device())?;
         check.shape("the residual", &self.residual.dims(), &[rows, columns])?;
         check.same_type("the residual", self.residual.dtype(), dtype)?;
         if let Some(bias) = &self.bias {
@@ -209,23 +213,23 @@ impl<B: Backend> Addends<B> {
     }
 }
 
-fn check<B: Backend>(parameters: &NormParameters<B>, columns: usize, dtype: DType) -> Result<(), KernelError> {
+fn check<B: Backend>(
+    operation: &'static str,
+    parameters: &NormParameters<B>,
+    columns: usize,
+    dtype: DType,
+) -> Result<(), KernelError> {
     let NormParameters {
-        kind,
-        weight,
-        bias,
-        epsilon,
+        weight, bias, epsilon, ..
     } = parameters;
-    let check = Check(match kind {
-        NormKind::Layer => "layer_norm",
-        NormKind::Rms => "rms_norm",
-    });
-    check.float("the input", dtype)?;
+    let check = Check(operation);
+    check.float::<B>("the input", dtype, &weight.device())?;
     check.shape("the weight", &weight.dims(), &[columns])?;
     check.same_type("the weight", weight.dtype(), dtype)?;
     if let Some(bias) = bias {
         check.shape("the bias", &bias.dims(), &[columns])?;
         check.same_type("the bias", bias.dtype(), dtype)?;
     }
-    check.value("epsilon", *epsilon, *epsilon > 0.0, || "above 0".to_owned())
+    let is_epsilon = epsilon.is_finite() && *epsilon > 0.0;
+    check.value("epsilon", *epsilon, is_epsilon, || "finite and above 0".to_owned())
 }

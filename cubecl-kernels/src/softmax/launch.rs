@@ -1,12 +1,11 @@
 //! How the softmax's kernels are launched, for CubeCL's backends.
 
 use burn::tensor::{DType, Tensor};
-use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 
 use super::kernel::{self, PlacesLaunch};
 use super::{SoftmaxMask, reference};
-use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, is_supported};
+use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, into_contiguous, is_supported};
 use crate::tape::{float, primitive};
 
 /// The forward kernel holds a row in f32.

@@ -44,7 +44,7 @@ pub fn scaled_masked_softmax<B: KernelBackend>(
     scale: f64,
 ) -> Result<Tensor<B, 4>, KernelError> {
     let check = Check("scaled_masked_softmax");
-    check.float("the scores", scores.dtype())?;
+    check.float::<B>("the scores", scores.dtype(), &scores.device())?;
     let dims @ [batch, heads, queries, keys] = scores.dims();
     check.value("the number of keys", keys as f64, keys <= MAX_KEYS, || {
         format!("at most {MAX_KEYS}")

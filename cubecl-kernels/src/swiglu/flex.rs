@@ -3,6 +3,7 @@
 use burn::tensor::Tensor;
 use burn_flex::Flex;
 
+use super::FAR;
 use crate::flex::blocks::{Rows, each_row, in_blocks, uninit};
 use crate::flex::lanes::{map, map_pairs};
 use crate::flex::math::{Real, vectorised};
@@ -48,7 +49,10 @@ fn forward_in<T: Number>(input: Tensor<Flex, 2>) -> Tensor<Flex, 2> {
                                     output,
                                     [up],
                                     #[inline(always)]
-                                    |gate, [up]| gate * gate.sigmoid() * up,
+                                    |gate, [up]| {
+                                        let gate = low(gate);
+                                        gate * gate.sigmoid() * up
+                                    },
                                 );
                             },
                         );
@@ -90,9 +94,16 @@ fn backward_in<T: Number>(input: Tensor<Flex, 2>, gradient: Tensor<Flex, 2>) -> 
                                     [gradient],
                                     #[inline(always)]
                                     |[gate, up], [gradient]| {
+                                        let gate = low(gate);
                                         let share = gate.sigmoid();
                                         let value = gate * share;
-                                        let slope = value.mul_add(T::Real::ONE - share, share);
+                                        // 1 − s is 0 of a gate that is not near.
+                                        let near = if gate > T::Real::of(FAR) {
+                                            T::Real::of(FAR)
+                                        } else {
+                                            gate
+                                        };
+                                        let slope = (near * share).mul_add(T::Real::ONE - share, share);
                                         [gradient * up * slope, gradient * value]
                                     },
                                 );
@@ -105,4 +116,10 @@ fn backward_in<T: Number>(input: Tensor<Flex, 2>, gradient: Tensor<Flex, 2>) -> 
     });
     // SAFETY: every row was mapped, both halves of it.
     unsafe { place.finish(shape) }
+}
+
+/// The gate, not lower than `-FAR`, so that the share of −∞, 0, makes `silu` 0; NaN stays NaN.
+#[inline(always)]
+fn low<R: Real>(gate: R) -> R {
+    if gate < R::of(-FAR) { R::of(-FAR) } else { gate }
 }

@@ -23,8 +23,11 @@ pub fn backward(input: &[f64], gradient: &[f64], columns: usize) -> Vec<f64> {
     result
 }
 
-/// `x · sigmoid(x)` and its derivative.
+/// `x · sigmoid(x)` and its derivative; their limits at ±∞.
 fn silu(x: f64) -> (f64, f64) {
+    if x.is_infinite() {
+        return (x.max(0.0), if x > 0.0 { 1.0 } else { 0.0 });
+    }
     let share = 1.0 / (1.0 + (-x).exp());
     (x * share, share + x * share * (1.0 - share))
 }

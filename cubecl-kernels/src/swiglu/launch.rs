@@ -1,9 +1,9 @@
-//! Launches the kernels of SwiGLU.
+//! Launches the kernels of SwiGLU, for tensors that have elements.
 
-use burn_cubecl::{CubeRuntime, kernel::into_contiguous, tensor::CubeTensor};
+use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 
 use super::kernel;
-use crate::cube::launch::{address_type, empty_beside};
+use crate::cube::launch::{address_type, empty_beside, into_contiguous};
 use crate::cube::walk::{RowWalk, dims};
 
 /// Returns `silu(gate) ∘ up`.
@@ -12,10 +12,7 @@ pub(crate) fn forward<R: CubeRuntime>(input: CubeTensor<R>) -> CubeTensor<R> {
     let ([rows, width], dtype) = (dims(&input), input.dtype);
     let columns = width / 2;
     let output = empty_beside(&input, &[rows, columns], dtype);
-    if rows * columns == 0 {
-        return output;
-    }
-    let walk = RowWalk::new(&input, rows, columns);
+    let walk = RowWalk::over(&input, rows, columns);
     let (client, address_type) = (input.client.clone(), address_type(&[&input]));
     // SAFETY: the kernel bounds rows and vectors by those of the output; the input's rows are twice as long.
     unsafe {
@@ -41,10 +38,7 @@ pub(crate) fn backward<R: CubeRuntime>(input: CubeTensor<R>, gradient: CubeTenso
     let ([rows, width], dtype) = (dims(&input), input.dtype);
     let columns = width / 2;
     let output = empty_beside(&input, &[rows, width], dtype);
-    if rows * columns == 0 {
-        return output;
-    }
-    let walk = RowWalk::new(&input, rows, columns);
+    let walk = RowWalk::over(&input, rows, columns);
     let (client, address_type) = (input.client.clone(), address_type(&[&input]));
     // SAFETY: the kernel bounds rows and vectors by those of the gradient; the rows of input and output are twice as
     // long.

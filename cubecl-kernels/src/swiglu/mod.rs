@@ -14,7 +14,12 @@ use burn::tensor::Tensor;
 use crate::KernelBackend;
 use crate::error::{Check, KernelError};
 
+/// Beyond ± this, `silu(x)` is `x` or 0 to the last digit of f64, and its derivative 1 or 0.
+const FAR: f64 = 800.0;
+
 /// Applies `silu(gate) ∘ up` to `[gate | up]`, with `silu(x) = x · sigmoid(x)`.
+///
+/// At ±∞, `silu` and its derivative are their limits: 0 and 0, ∞ and 1. Of NaN they are NaN.
 ///
 /// # Shapes
 /// - `input`: `[rows, 2 * columns]`, the gate's columns first
@@ -27,7 +32,7 @@ use crate::error::{Check, KernelError};
 /// Shazeer 2020, arXiv:2002.05202, section 2.
 pub fn swiglu<B: KernelBackend>(input: Tensor<B, 2>) -> Result<Tensor<B, 2>, KernelError> {
     let check = Check("swiglu");
-    check.float("the input", input.dtype())?;
+    check.float::<B>("the input", input.dtype(), &input.device())?;
     let columns = input.dims()[1];
     check.value("the input's columns", columns as f64, columns.is_multiple_of(2), || {
         "even".to_owned()

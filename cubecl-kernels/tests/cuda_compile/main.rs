@@ -1,16 +1,24 @@
-//! Every kernel that GPT training launches, compiled for A100 and H100 by NVRTC and `ptxas`, without a GPU.
+//! Every kernel of `cubecl-kernels` that GPT training launches, compiled for A100 and H100 by NVRTC and `ptxas`, without
+//! a GPU.
 //!
 //! Each trial calls an operation's public function and its backward pass at the sizes of a GPT, on a device that
 //! compiles instead of running ([`cuda_source`]), so that the kernels take the path, and have the specialisation, that
-//! they have on the GPU. A trial fails when a kernel of this crate does not compile, spills registers or keeps anything
-//! in local memory, when a kernel with `mma` in its name has no matrix instruction, when attention in 16 bits launches
-//! none of that name, and when an operation launches no kernel of this crate: then it ran burn's operations instead.
+//! they have on the GPU. A trial fails when a kernel of `cubecl-kernels` does not compile, spills registers or keeps
+//! anything in local memory, when a kernel with `mma` in its name has no matrix instruction, when attention launches
+//! other kernels than those of its type's path, and when an operation launches no kernel of the crate: then it ran burn's
+//! operations instead.
 //!
-//! What was compiled is printed as a table, and written as Markdown into the file that `CUDA_COMPILE_TABLE` names.
+//! Burn's own kernels (products of matrices, sums, copies, embeddings) compile on the way, but are not judged: training
+//! launches more of them than these operations do, and what they take of a GPU is not this crate's to decide.
+//!
+//! What was compiled is printed as a table; `CUDA_COMPILE_TABLE` names a file that is written as `docs/compiled.md` is.
 //! Without NVRTC the trials count as ignored; `.ci/cuda_compiler` installs it.
 
+mod attention;
 mod judgement;
 mod operations;
+mod others;
+mod rows;
 mod table;
 
 use burn_cubecl::CubeBackend;
@@ -36,7 +44,7 @@ fn main() {
     if let Err(error) = table::print() {
         eprintln!("the table: {error}");
     }
-    conclusion.exit();
+    cuda_source::leave(conclusion.has_failed())
 }
 
 fn trial(operation: Operation, architecture: Architecture) -> Trial {

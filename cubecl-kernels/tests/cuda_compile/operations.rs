@@ -1,34 +1,29 @@
-//! The operations at the sizes of a GPT: 8 samples of 1024 tokens, d_model 768 (12 heads of 64) or 2048 (16 of 128).
+//! The operations whose kernels are compiled, and what is common to calling them.
+//!
+//! Sizes are those of GPT's presets, from d_model 768 to 25600, and heads of 16 to 256 elements. Kernels depend on the
+//! type, on how a row is laid over units, on an attention's head size and on which optional inputs there are; the numbers
+//! of samples, tokens, heads and key heads are arguments, and appear where a case of their own could take another path.
 
 use std::sync::Arc;
 
 use anyhow::Result;
 use burn::backend::Autodiff;
-use burn::tensor::{DType, Int, Tensor};
-use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw};
-use cubecl_kernels::bias_dropout_add::bias_dropout_add;
-use cubecl_kernels::bias_gelu::bias_gelu;
-use cubecl_kernels::cross_entropy::cross_entropy;
-use cubecl_kernels::flash_attention::{AttentionOptions, PackedHeads, Sight, flash_attention, flash_attention_packed};
-use cubecl_kernels::l2_norm::sum_of_squares;
-use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, layer_norm, rms_norm};
+use burn::tensor::{DType, Tensor};
 use cubecl_kernels::random::{RowDropout, RowPlace};
-use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
-use cubecl_kernels::swiglu::swiglu;
 use cuda_source::CudaSourceDevice;
 
-use crate::Backend;
+use crate::{Backend, attention, others, rows};
 
-type Differentiable = Autodiff<Backend>;
+pub type Differentiable = Autodiff<Backend>;
 
-const SAMPLES: usize = 8;
-const TOKENS: usize = 1024;
-const ROWS: usize = SAMPLES * TOKENS;
-/// GPT-2's vocabulary, and what it is padded to.
-const VOCABULARY: [usize; 2] = [50257, 50304];
+pub const SAMPLES: usize = 8;
+pub const TOKENS: usize = 1024;
+pub const ROWS: usize = SAMPLES * TOKENS;
+/// Rows of 2048 numbers, of which 32 bits do not count all.
+pub const MANY_ROWS: usize = (1 << 21) + TOKENS;
 
 /// Calls an operation.
-type Run = Arc<dyn Fn(&Setting) -> Result<()> + Send + Sync>;
+pub type Run = Arc<dyn Fn(&Setting) -> Result<()> + Send + Sync>;
 
 /// An operation at a size, forward and backward.
 #[derive(Clone)]
@@ -39,6 +34,8 @@ pub struct Operation {
     pub shape: String,
     /// The type of its inputs.
     pub dtype: DType,
+    /// The kernels that it launches, where there is a choice of several paths; in order.
+    pub kernels: Option<&'static [&'static str]>,
     /// Calls it.
     pub run: Run,
 }
@@ -53,36 +50,56 @@ pub struct Setting {
 
 impl Setting {
     /// Returns a leaf; nothing reads its values.
-    fn leaf<const D: usize>(&self, shape: [usize; D]) -> Tensor<Differentiable, D> {
+    pub fn leaf<const D: usize>(&self, shape: [usize; D]) -> Tensor<Differentiable, D> {
         Tensor::empty(shape, (&self.device, self.dtype)).require_grad()
     }
 
     /// Returns a tensor of a backend without autodiff.
-    fn plain<const D: usize>(&self, shape: [usize; D], dtype: DType) -> Tensor<Backend, D> {
+    pub fn plain<const D: usize>(&self, shape: [usize; D], dtype: DType) -> Tensor<Backend, D> {
         Tensor::empty(shape, (&self.device, dtype))
-    }
-
-    fn norm(&self, kind: NormKind, d_model: usize) -> NormParameters<Differentiable> {
-        NormParameters {
-            kind,
-            weight: self.leaf([d_model]),
-            bias: (kind == NormKind::Layer).then(|| self.leaf([d_model])),
-            epsilon: 1e-5,
-        }
-    }
-
-    fn addends(&self, d_model: usize, dropout: bool) -> Addends<Differentiable> {
-        Addends {
-            input: self.leaf([ROWS, d_model]),
-            bias: dropout.then(|| self.leaf([d_model])),
-            residual: self.leaf([ROWS, d_model]),
-            dropout: dropout.then(tokens_dropout),
-        }
     }
 }
 
-/// A dropout of all tokens.
-fn tokens_dropout() -> RowDropout {
+/// The list as it grows, in one type.
+pub struct List {
+    /// The type of what is added.
+    pub dtype: DType,
+    operations: Vec<Operation>,
+}
+
+impl List {
+    /// Adds an operation that has kernels for its sizes whatever they are.
+    pub fn add(
+        &mut self,
+        name: &'static str,
+        shape: String,
+        run: impl Fn(&Setting) -> Result<()> + Send + Sync + 'static,
+    ) {
+        self.operations.push(Operation {
+            name,
+            shape,
+            dtype: self.dtype,
+            kernels: None,
+            run: Arc::new(run),
+        });
+    }
+
+    /// Adds an operation that must launch exactly these kernels.
+    pub fn add_with_kernels(
+        &mut self,
+        name: &'static str,
+        shape: String,
+        kernels: &'static [&'static str],
+        run: impl Fn(&Setting) -> Result<()> + Send + Sync + 'static,
+    ) {
+        self.add(name, shape, run);
+        let last = self.operations.last_mut().expect("just added");
+        last.kernels = Some(kernels);
+    }
+}
+
+/// A dropout of so many tokens.
+pub fn tokens_dropout(rows: usize) -> RowDropout {
     let place = |row: usize| RowPlace {
         position: (row % TOKENS) as u32,
         sample: (row / TOKENS) as u32,
@@ -92,178 +109,21 @@ fn tokens_dropout() -> RowDropout {
         iteration: 3,
         first_head: 0,
         probability: 0.1,
-        places: (0..ROWS).map(place).collect(),
-    }
-}
-
-impl Operation {
-    /// Whether it is computed on the matrix units.
-    pub fn is_for_matrix_units(&self) -> bool {
-        self.name.starts_with("flash_attention") && self.dtype != DType::F32
+        places: (0..rows).map(place).collect(),
     }
 }
 
 /// Returns every operation at every size in every type of a GPT's training.
 pub fn all() -> Vec<Operation> {
-    let dtypes = [DType::F32, DType::F16, DType::BF16];
-    let operations = dtypes.into_iter().flat_map(|dtype| {
-        let mut list = Vec::new();
-        let mut add = |name, shape: String, run: Run| {
-            list.push(Operation {
-                name,
-                shape,
-                dtype,
-                run,
-            });
+    let operations = [DType::BF16, DType::F16, DType::F32].into_iter().flat_map(|dtype| {
+        let mut list = List {
+            dtype,
+            operations: Vec::new(),
         };
-        for d_model in [768, 2048] {
-            rows(&mut add, d_model);
-        }
-        attentions(&mut add);
-        scores_and_losses(&mut add);
-        optimizer(&mut add);
-        list
+        attention::list(&mut list);
+        rows::list(&mut list);
+        others::list(&mut list);
+        list.operations
     });
     operations.collect()
-}
-
-fn rows(add: &mut impl FnMut(&'static str, String, Run), d_model: usize) {
-    let shape = format!("{ROWS} x {d_model}");
-    let run: Run = Arc::new(move |setting| {
-        let (weight, bias) = (setting.leaf([d_model]), setting.leaf([d_model]));
-        layer_norm(setting.leaf([ROWS, d_model]), weight, Some(bias), 1e-5)?.backward();
-        Ok(())
-    });
-    add("layer_norm", shape.clone(), run);
-    let run: Run = Arc::new(move |setting| {
-        rms_norm(setting.leaf([ROWS, d_model]), setting.leaf([d_model]), 1e-5)?.backward();
-        Ok(())
-    });
-    add("rms_norm", shape.clone(), run);
-    for (kind, dropout, name) in [
-        (NormKind::Layer, false, "add_norm, layer"),
-        (NormKind::Layer, true, "add_norm, layer, bias and dropout"),
-        (NormKind::Rms, false, "add_norm, rms"),
-        (NormKind::Rms, true, "add_norm, rms, bias and dropout"),
-    ] {
-        let run: Run = Arc::new(move |setting| {
-            let [hidden, norm] = add_norm(setting.addends(d_model, dropout), setting.norm(kind, d_model))?;
-            (hidden + norm).backward();
-            Ok(())
-        });
-        add(name, shape.clone(), run);
-    }
-    for (dropout, name) in [(false, "bias_dropout_add, bare"), (true, "bias_dropout_add")] {
-        let run: Run = Arc::new(move |setting| {
-            bias_dropout_add(setting.addends(d_model, dropout))?.backward();
-            Ok(())
-        });
-        add(name, shape.clone(), run);
-    }
-    let inner = 4 * d_model;
-    let run: Run = Arc::new(move |setting| {
-        bias_gelu(setting.leaf([ROWS, inner]), setting.leaf([inner]))?.backward();
-        Ok(())
-    });
-    add("bias_gelu", format!("{ROWS} x {inner}"), run);
-    let run: Run = Arc::new(move |setting| {
-        swiglu(setting.leaf([ROWS, 2 * inner]))?.backward();
-        Ok(())
-    });
-    add("swiglu", format!("{ROWS} x 2 x {inner}"), run);
-}
-
-fn attentions(add: &mut impl FnMut(&'static str, String, Run)) {
-    let options = |d_head: usize, sight, dropout: bool| AttentionOptions {
-        sight,
-        scale: 1.0 / (d_head as f64).sqrt(),
-        dropout: dropout.then(tokens_dropout),
-    };
-    for (heads, d_head) in [(12, 64), (16, 128)] {
-        let shape = format!("{SAMPLES} x {heads} heads x {TOKENS} x {d_head}");
-        for (sight, dropout, name) in [
-            (Sight::Causal, false, "flash_attention, causal"),
-            (Sight::Causal, true, "flash_attention, causal, dropout"),
-            (Sight::Full, false, "flash_attention, full"),
-            (Sight::Full, true, "flash_attention, full, dropout"),
-        ] {
-            let run: Run = Arc::new(move |setting| {
-                let [query, key, value] = [(); 3].map(|()| setting.leaf([SAMPLES, TOKENS, heads, d_head]));
-                flash_attention(query, key, value, options(d_head, sight, dropout))?.backward();
-                Ok(())
-            });
-            add(name, shape.clone(), run);
-        }
-        for (dropout, name) in [
-            (false, "flash_attention, packed, causal"),
-            (true, "flash_attention, packed, causal, dropout"),
-        ] {
-            let run: Run = Arc::new(move |setting| {
-                let counts = PackedHeads {
-                    queries: heads,
-                    keys: heads,
-                };
-                let packed = setting.leaf([SAMPLES, TOKENS, counts.total(), d_head]);
-                flash_attention_packed(packed, counts, options(d_head, Sight::Causal, dropout))?.backward();
-                Ok(())
-            });
-            add(name, shape.clone(), run);
-        }
-    }
-}
-
-fn scores_and_losses(add: &mut impl FnMut(&'static str, String, Run)) {
-    for (name, is_causal) in [("softmax, causal", true), ("softmax", false)] {
-        let run: Run = Arc::new(move |setting| {
-            let scores = setting.leaf([SAMPLES, 12, TOKENS, TOKENS]);
-            let mask = if is_causal {
-                SoftmaxMask::Causal
-            } else {
-                SoftmaxMask::Nothing
-            };
-            scaled_masked_softmax(scores, mask, 0.125)?.backward();
-            Ok(())
-        });
-        add(name, format!("{SAMPLES} x 12 x {TOKENS} x {TOKENS}"), run);
-    }
-    let [valid, columns] = VOCABULARY;
-    let run: Run = Arc::new(move |setting| {
-        let targets = Tensor::<Differentiable, 1, Int>::empty([ROWS], &setting.device);
-        cross_entropy(setting.leaf([ROWS, columns]), targets, valid, |own| own)?.backward();
-        Ok(())
-    });
-    add("cross_entropy", format!("{ROWS} x {columns}"), run);
-}
-
-fn optimizer(add: &mut impl FnMut(&'static str, String, Run)) {
-    const ELEMENTS: usize = 1 << 24;
-    let step = AdamWStep {
-        learning_rate: 1e-3,
-        beta_1: 0.9,
-        beta_2: 0.95,
-        epsilon: 1e-8,
-        weight_decay: 0.1,
-        gradient_scale: 1.0,
-        time: 1,
-    };
-    for (name, has_copy) in [("adamw", false), ("adamw, with a copy in the type", true)] {
-        let run: Run = Arc::new(move |setting| {
-            let main = || setting.plain([ELEMENTS], DType::F32);
-            let buffers = AdamWBuffers {
-                parameter: main(),
-                moment_1: main(),
-                moment_2: main(),
-            };
-            let gradient = setting.plain([ELEMENTS], setting.dtype);
-            adamw(buffers, gradient, &step, has_copy.then_some(setting.dtype))?;
-            Ok(())
-        });
-        add(name, format!("{ELEMENTS}"), run);
-    }
-    let run: Run = Arc::new(move |setting| {
-        let buffers = [ELEMENTS, 1000].map(|elements| setting.plain([elements], setting.dtype));
-        sum_of_squares(buffers.to_vec())?;
-        Ok(())
-    });
-    add("sum_of_squares", format!("{ELEMENTS}"), run);
 }

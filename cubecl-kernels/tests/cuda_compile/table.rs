@@ -1,65 +1,122 @@
 //! The table of compiled kernels.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-use cuda_source::{Architecture, KernelReport};
+use burn::tensor::DType;
+use cuda_source::{Architecture, KernelReport, Resources};
 
 use crate::operations::Operation;
 
-/// A row: the kernel first, so that rows sort by it.
-type Row = [String; 9];
+/// A kernel in an operation: its name, the type, the operation's name and size, which of the operation's kernels of this
+/// name it is.
+type Key = (String, DTypeName, String, String, usize);
+type DTypeName = String;
 
-const HEAD: [&str; 9] = [
-    "kernel",
-    "type",
-    "for",
-    "architecture",
-    "threads",
-    "registers",
-    "shared memory",
-    "spilled",
-    "matrix instructions",
-];
+/// What a kernel takes, for each architecture.
+type Taken = [Option<(u32, Resources)>; Architecture::ALL.len()];
 
-static ROWS: Mutex<BTreeSet<Row>> = Mutex::new(BTreeSet::new());
+static KERNELS: Mutex<BTreeMap<Key, Taken>> = Mutex::new(BTreeMap::new());
 
-/// Adds a kernel, once however often it was launched.
-pub fn add(operation: &Operation, architecture: Architecture, kernel: &KernelReport) {
-    let resources = kernel.resources;
-    let row = [
-        kernel.name.clone(),
-        format!("{:?}", operation.dtype).to_lowercase(),
-        format!("{} {}", operation.name, operation.shape),
-        architecture.to_string(),
-        kernel.units.to_string(),
-        resources.registers.to_string(),
-        resources.shared_memory.to_string(),
-        resources.spilled.to_string(),
-        resources.matrix_instructions.to_string(),
-    ];
-    ROWS.lock().unwrap_or_else(PoisonError::into_inner).insert(row);
+const HEAD: &str = "| kernel | type | for | threads | registers | shared memory | spilled | matrix instructions |";
+
+/// What stands before the table in `docs/compiled.md`.
+const PREFACE: &str = "\
+# Kernels compiled for A100 and H100
+
+Written by
+
+```sh
+CUDA_COMPILE_TABLE=$PWD/cubecl-kernels/docs/compiled.md cargo test -p kernel-tests --test cuda_compile
+```
+
+with NVRTC and `ptxas` 13.5, here for bf16; what the command prints has f32 and f16 too. Registers per thread, shared memory in
+bytes, spilled bytes, and instructions for the matrix units in the PTX: on sm_80 / on sm_90a where they differ. Where an operation
+launches a kernel twice, each has a row. Sizes that take the same share a row. In brackets: bytes that fit the registers, and that
+this `ptxas` spills of its own accord so that more blocks run at once; it does not when told that one is enough.
+
+";
+
+/// Adds the kernels of an operation.
+pub fn add(operation: &Operation, architecture: Architecture, kernels: &[impl AsRef<KernelReport>]) {
+    let mut table = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Architecture::ALL.iter().position(|other| *other == architecture);
+    let place = place.expect("all are listed");
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for kernel in kernels.iter().map(AsRef::as_ref) {
+        let count = counts.entry(&kernel.name).or_default();
+        let key = (
+            kernel.name.clone(),
+            name(operation.dtype),
+            operation.name.to_string(),
+            operation.shape.clone(),
+            *count,
+        );
+        *count += 1;
+        table.entry(key).or_default()[place] = Some((kernel.units, kernel.resources));
+    }
 }
 
-/// Prints the table, and writes it where `CUDA_COMPILE_TABLE` says.
+/// Prints the table, and writes the part of bf16 where `CUDA_COMPILE_TABLE` says.
 pub fn print() -> std::io::Result<()> {
-    let rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
-    if rows.is_empty() {
+    let table = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
+    if table.is_empty() {
         return Ok(());
     }
-    let mut text = String::new();
-    let mut line = |cells: &[&str]| {
-        let _ = writeln!(text, "| {} |", cells.join(" | "));
-    };
-    line(&HEAD);
-    line(&HEAD.map(|_| "---"));
-    for row in rows.iter() {
-        line(&row.each_ref().map(String::as_str));
-    }
-    println!("{text}");
+    println!("{}", text(&table, |_| true));
     match std::env::var_os("CUDA_COMPILE_TABLE") {
-        Some(path) => std::fs::write(path, text),
+        Some(path) => {
+            let bf16 = name(DType::BF16);
+            std::fs::write(path, PREFACE.to_string() + &text(&table, |dtype| dtype == bf16))
+        }
         None => Ok(()),
     }
+}
+
+fn text(table: &BTreeMap<Key, Taken>, is_shown: impl Fn(&str) -> bool) -> String {
+    // Rows but for the sizes, which follow.
+    let mut rows = BTreeMap::<(String, String, String, usize, [String; 5]), Vec<String>>::new();
+    for ((kernel, dtype, operation, shape, nth), taken) in table {
+        if is_shown(dtype) {
+            let key = (kernel.clone(), dtype.clone(), operation.clone(), *nth, columns(taken));
+            rows.entry(key).or_default().push(shape.clone());
+        }
+    }
+    let mut text = format!("{HEAD}\n|---|---|---|---|---|---|---|---|\n");
+    for ((kernel, dtype, operation, _, columns), shapes) in rows {
+        let (shapes, columns) = (shapes.join(", "), columns.join(" | "));
+        let _ = writeln!(text, "| {kernel} | {dtype} | {operation}: {shapes} | {columns} |");
+    }
+    text
+}
+
+/// Threads and resources; of both architectures where they differ.
+fn columns(taken: &Taken) -> [String; 5] {
+    let all: Vec<[String; 5]> = taken
+        .iter()
+        .flatten()
+        .map(|(units, resources)| {
+            let spilled = match resources.traded {
+                0 => resources.spilled.to_string(),
+                traded => format!("{} ({traded})", resources.spilled),
+            };
+            [
+                units.to_string(),
+                resources.registers.to_string(),
+                resources.shared_memory.to_string(),
+                spilled,
+                resources.matrix_instructions.to_string(),
+            ]
+        })
+        .collect();
+    std::array::from_fn(|column| {
+        let mut values: Vec<String> = all.iter().map(|row| row[column].clone()).collect();
+        values.dedup();
+        values.join(" / ")
+    })
+}
+
+fn name(dtype: DType) -> String {
+    format!("{dtype:?}").to_lowercase()
 }

@@ -45,17 +45,22 @@ impl Claim for MatchesTheHost {
             proptest::bool::ANY,
             proptest::bool::ANY,
         );
-        over(10, shapes, |(count, decays, has_scale, has_copy)| {
-            let weight_decay = if decays { 0.1 } else { 0.0 };
-            let gradient_scale = if has_scale { 1.0 / 1024.0 } else { 1.0 };
-            let step = AdamWStep {
-                weight_decay,
-                gradient_scale,
-                ..STEP
-            };
-            let copy = has_copy.then_some(setting.dtype);
-            several_steps::<B>(setting, count, step, copy)
-        })?;
+        over(
+            [(1, true, true, true)],
+            10,
+            shapes,
+            |(count, decays, has_scale, has_copy)| {
+                let weight_decay = if decays { 0.1 } else { 0.0 };
+                let gradient_scale = if has_scale { 1.0 / 1024.0 } else { 1.0 };
+                let step = AdamWStep {
+                    weight_decay,
+                    gradient_scale,
+                    ..STEP
+                };
+                let copy = has_copy.then_some(setting.dtype);
+                several_steps::<B>(setting, count, step, copy)
+            },
+        )?;
         // Longer than one cube's part, and a copy of another type than the gradient's.
         several_steps::<B>(setting, 5003, STEP, Some(compute_type(setting.dtype)))
     }
@@ -67,7 +72,7 @@ fn several_steps<B: KernelBackend>(
     step: AdamWStep,
     copy: Option<DType>,
 ) -> anyhow::Result<()> {
-    let here = in_main_type::<B>(setting);
+    let here = setting.inner(compute_type(setting.dtype));
     let mut expected = host::Buffers {
         parameter: here.rounded(&normal(count, 1)),
         moment_1: vec![0.0; count],
@@ -128,7 +133,7 @@ impl Claim for LeavesWhatOthersHold {
     where
         Autodiff<B>: KernelBackend,
     {
-        let here = in_main_type::<B>(setting);
+        let here = setting.inner(compute_type(setting.dtype));
         let count = 37;
         for layout in [Layout::Contiguous, Layout::Part] {
             let [parameter, moment_1] = [1, 2].map(|seed| here.rounded(&normal(count, seed)));
@@ -161,13 +166,6 @@ impl Claim for LeavesWhatOthersHold {
             expect_rounded("parameter", updated.parameter, &expected.parameter, 8.0, 1.0)?;
         }
         Ok(())
-    }
-}
-
-fn in_main_type<B: Backend>(setting: &Setting<Autodiff<B>>) -> Setting<B> {
-    Setting {
-        device: setting.device.clone(),
-        dtype: compute_type(setting.dtype),
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::OnceLock;
 use burn::backend::Autodiff;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use burn_flex::Flex;
+use burn_ndarray::NdArray;
 use burn_wgpu::{CubeBackend, WgpuDevice, WgpuRuntime};
 use cubecl_kernels::KernelBackend;
 use cuda_source::{CudaSource, CudaSourceDevice, Host};
-use libtest_mimic::Trial;
+use libtest_mimic::{Failed, Trial};
 
 /// CubeCL's kernels as they are.
 pub type Vulkan = CubeBackend<WgpuRuntime, f32, i32, u8>;
@@ -67,16 +68,34 @@ impl<B: Backend> Setting<B> {
     }
 }
 
+impl<B: Backend> Setting<Autodiff<B>> {
+    /// The same without autodiff, for a type.
+    pub fn inner(&self, dtype: DType) -> Setting<B> {
+        Setting {
+            device: self.device.clone(),
+            dtype,
+        }
+    }
+}
+
 /// Returns the trials of a claim.
 pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
     let mut trials = Vec::new();
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
         let name = format!("flex_{}::{}", type_name(dtype), C::NAME);
         trials.push(Trial::test(name, move || {
-            Ok(claim.check::<Flex>(&Setting {
+            told(claim.check::<Flex>(&Setting {
                 device: Default::default(),
                 dtype,
-            })?)
+            }))
+        }));
+    }
+    // A backend of which nothing is overridden, so that the references run, forward and backward.
+    for dtype in [DType::F32, DType::F64] {
+        let name = format!("reference_{}::{}", type_name(dtype), C::NAME);
+        trials.push(Trial::test(name, move || {
+            let device = Default::default();
+            told(claim.check::<NdArray>(&Setting { device, dtype }))
         }));
     }
     for dtype in [DType::F32, DType::F16] {
@@ -85,13 +104,13 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
         let name = format!("vulkan_{}::{}", type_name(dtype), C::NAME);
         let trial = move || {
             let device = setting();
-            Ok(claim.check::<Vulkan>(&Setting { device, dtype })?)
+            told(claim.check::<Vulkan>(&Setting { device, dtype }))
         };
         trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
         let name = format!("fusion_{}::{}", type_name(dtype), C::NAME);
         let trial = move || {
             let device = setting();
-            Ok(claim.check::<FusedVulkan>(&Setting { device, dtype })?)
+            told(claim.check::<FusedVulkan>(&Setting { device, dtype }))
         };
         trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
     }
@@ -99,11 +118,31 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
         let name = format!("cuda_source_{}::{}", type_name(dtype), C::NAME);
         let trial = move || {
             let device = CudaSourceDevice::default();
-            Ok(claim.check::<SourceOfCuda>(&Setting { device, dtype })?)
+            told(claim.check::<SourceOfCuda>(&Setting { device, dtype }))
         };
         trials.push(Trial::test(name, trial).with_ignored_flag(!has_host_compiler()));
     }
+    #[cfg(feature = "cuda")]
+    trials.extend(crate::cuda::trials_of(claim));
     trials
+}
+
+/// Whether a trial's backend says what comes of numbers that are none.
+pub fn is_sure_of_not_numbers(trial: &Trial) -> bool {
+    trial.name().starts_with("flex") || trial.name().starts_with("cuda_source")
+}
+
+/// Large numbers of a type, up to about the largest.
+pub fn largest(dtype: DType) -> Vec<f64> {
+    match dtype {
+        DType::F16 => vec![1e3, 6e4],
+        _ => vec![1e3, 1e30, 3e38],
+    }
+}
+
+/// As a trial's outcome, with the whole chain of contexts.
+fn told(outcome: anyhow::Result<()>) -> Result<(), Failed> {
+    outcome.map_err(|error| format!("{error:#}").into())
 }
 
 /// Whether the source of CUDA kernels can run here; says so once where it cannot.
@@ -118,7 +157,7 @@ fn has_host_compiler() -> bool {
 }
 
 /// A type's name in trials.
-fn type_name(dtype: DType) -> String {
+pub fn type_name(dtype: DType) -> String {
     format!("{dtype:?}").to_lowercase()
 }
 

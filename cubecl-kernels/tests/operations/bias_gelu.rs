@@ -6,16 +6,20 @@ use cubecl_kernels::KernelBackend;
 use cubecl_kernels::bias_gelu::{bias_gelu, host};
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{backward, differences, dot, expect_differences, expect_rounded, normal, over};
+use crate::backends::{Claim, Setting, is_sure_of_not_numbers, largest, trials_of};
+use crate::compare::{backward, dot, expect_rounded, expect_slopes, normal, over};
 use crate::layouts::{Layout, layouts, matrix, vector};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);
     trials.extend(trials_of(IsFiniteForLargeNumbers));
-    trials.push(Trial::test("host::bias_gelu_gradients_match_differences", || {
-        Ok(gradients_match_differences()?)
-    }));
+    trials.extend(trials_of(ReachesItsLimits));
+    // Vulkan's rules leave open what comes of NaN.
+    trials.extend(trials_of(KeepsNotNumbers).into_iter().filter(is_sure_of_not_numbers));
+    trials.push(Trial::test(
+        "host::bias_gelu_gradients_are_slopes_of_the_output",
+        || Ok(gradients_are_slopes()?),
+    ));
     trials
 }
 
@@ -29,12 +33,19 @@ impl Claim for MatchesTheHost {
     where
         Autodiff<B>: KernelBackend,
     {
-        over(16, (1usize..24, 1usize..70, layouts()), |(rows, columns, layout)| {
-            check_one(setting, [rows, columns], layout)
-        })?;
+        let edges = [(1, 1), (1, 53), (53, 1)].map(|(rows, columns)| (rows, columns, Layout::Contiguous));
+        over(
+            edges,
+            16,
+            (1usize..24, 1usize..70, layouts()),
+            |(rows, columns, layout)| check_one(setting, [rows, columns], layout),
+        )?;
         // More rows than one cube adds up, in columns that vectors do and do not divide.
         check_one(setting, [700, 32], Layout::Contiguous)?;
-        check_one(setting, [131, 7], Layout::Contiguous)
+        check_one(setting, [131, 7], Layout::Contiguous)?;
+        // Rows of more than one cube, of which the last one has units to spare or none.
+        check_one(setting, [9, 769], Layout::Contiguous)?;
+        check_one(setting, [40, 1536], Layout::Contiguous)
     }
 }
 
@@ -52,7 +63,8 @@ where
     let input_leaf = matrix(setting, &input, [rows, columns], layout).require_grad();
     let bias_leaf = vector(setting, &bias, layout).require_grad();
     let output = bias_gelu(input_leaf.clone(), bias_leaf.clone())?;
-    // The argument of the exponential has four roundings, and is below 2 wherever the result is not far below 1.
+    // The argument of the exponential has four roundings, and is below 2 wherever the result is not far below 1; the
+    // quotient and the product have one each.
     expect_rounded("output", output.clone(), &host::forward(&input, &bias), 10.0, 0.5)?;
 
     let seed = matrix(setting, &gradient, [rows, columns], layout);
@@ -84,6 +96,7 @@ impl Claim for IsFiniteForLargeNumbers {
         let shape = [1, input.len()];
         let leaf = setting.tensor(&input, shape).require_grad();
         let output = bias_gelu(leaf.clone(), setting.tensor(&bias, [input.len()]))?;
+        // As above, but that each number is either far from 0, where its tail is all that is left out, or near it.
         expect_rounded("output", output.clone(), &host::forward(&input, &bias), 8.0, 0.5)?;
         let gradients = backward(vec![[output, setting.tensor(&gradient, shape)]]);
         let actual = leaf.grad(&gradients).expect("tracked");
@@ -92,12 +105,61 @@ impl Claim for IsFiniteForLargeNumbers {
     }
 }
 
-fn gradients_match_differences() -> anyhow::Result<()> {
+#[derive(Clone, Copy)]
+struct ReachesItsLimits;
+
+impl Claim for ReachesItsLimits {
+    const NAME: &'static str = "bias_gelu_reaches_its_limits";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let mut input = vec![f64::INFINITY, f64::NEG_INFINITY];
+        input.extend(largest(setting.dtype).into_iter().flat_map(|x| [x, -x]));
+        check_exactly(setting, &setting.rounded(&input))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct KeepsNotNumbers;
+
+impl Claim for KeepsNotNumbers {
+    const NAME: &'static str = "bias_gelu_keeps_not_numbers";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        check_exactly(setting, &[f64::NAN, 0.0])
+    }
+}
+
+/// Checks output and gradients of one row, whose exact values the type has.
+fn check_exactly<B: KernelBackend>(setting: &Setting<Autodiff<B>>, input: &[f64]) -> anyhow::Result<()>
+where
+    Autodiff<B>: KernelBackend,
+{
+    let columns = input.len();
+    let bias = vec![0.0; columns];
+    let gradient = vec![0.5; columns];
+    let leaf = setting.tensor(input, [1, columns]).require_grad();
+    let output = bias_gelu(leaf.clone(), setting.tensor(&bias, [columns]))?;
+    expect_rounded("output", output.clone(), &host::forward(input, &bias), 0.0, 0.0)?;
+    let gradients = backward(vec![[output, setting.tensor(&gradient, [1, columns])]]);
+    let actual = leaf.grad(&gradients).expect("tracked");
+    let [of_input, _] = host::backward(input, &bias, &gradient);
+    expect_rounded("gradient", actual, &of_input, 0.0, 0.0)
+}
+
+fn gradients_are_slopes() -> anyhow::Result<()> {
     let [input, gradient] = [1, 2].map(|seed| normal(15, seed));
     let bias = normal(5, 3);
     let [of_input, of_bias] = host::backward(&input, &bias, &gradient);
-    let expected = differences(|input| dot(&host::forward(input, &bias), &gradient), &input);
-    expect_differences("the input's gradient", &of_input, &expected)?;
-    let expected = differences(|bias| dot(&host::forward(&input, bias), &gradient), &bias);
-    expect_differences("the bias' gradient", &of_bias, &expected)
+    expect_slopes("input", &of_input, &input, |input| {
+        dot(&host::forward(input, &bias), &gradient)
+    })?;
+    expect_slopes("bias", &of_bias, &bias, |bias| {
+        dot(&host::forward(&input, bias), &gradient)
+    })
 }

@@ -29,6 +29,38 @@ pub fn expect_close<B: Backend, const D: usize>(
     scale: f64,
 ) -> anyhow::Result<()> {
     let epsilon = epsilon(actual.dtype());
+    expect_within(what, actual, expected, |_, expected| {
+        roundings * epsilon * expected.abs().max(scale)
+    })
+}
+
+/// Checks that a tensor has the expected values, computed in f32 (f64 for f64) and rounded to its type once: each within
+/// `roundings` epsilons of the type that is computed in, of the value or of `scale`, and half an epsilon of its own.
+pub fn expect_rounded<B: Backend, const D: usize>(
+    what: &str,
+    actual: Tensor<B, D>,
+    expected: &[f64],
+    roundings: f64,
+    scale: f64,
+) -> anyhow::Result<()> {
+    let dtype = actual.dtype();
+    let inside = roundings * epsilon(compute_type(dtype));
+    let once = if is_half(dtype) { 0.5 * epsilon(dtype) } else { 0.0 };
+    expect_within(what, actual, expected, |_, expected| {
+        let size = expected.abs();
+        // The spacing of f16's numbers does not shrink below its smallest normal one.
+        inside * size.max(scale) + once * size.max(2f64.powi(-14))
+    })
+}
+
+/// Checks that each value is the expected one to what is `allowed` for its place and the expected value. What is not
+/// finite must be just that: any number would be within a part of infinity.
+pub fn expect_within<B: Backend, const D: usize>(
+    what: &str,
+    actual: Tensor<B, D>,
+    expected: &[f64],
+    allowed: impl Fn(usize, f64) -> f64,
+) -> anyhow::Result<()> {
     let data = actual.into_data();
     let values: Vec<f64> = data.iter::<f64>().collect();
     ensure!(
@@ -38,7 +70,11 @@ pub fn expect_close<B: Backend, const D: usize>(
         expected.len()
     );
     for (index, (&value, &expected)) in values.iter().zip(expected).enumerate() {
-        let allowed = roundings * epsilon * expected.abs().max(scale);
+        let allowed = if expected.is_finite() {
+            allowed(index, expected)
+        } else {
+            0.0
+        };
         let is_same = value == expected || (value.is_nan() && expected.is_nan());
         ensure!(
             is_same || (value - expected).abs() <= allowed,
@@ -46,6 +82,26 @@ pub fn expect_close<B: Backend, const D: usize>(
             data.shape
         );
     }
+    Ok(())
+}
+
+/// Checks that the length of the difference from the expected values is within `roundings` epsilons of the type of their
+/// own length: rounding errors are not all on one side, so that this bound is many times closer than that of each value.
+pub fn expect_norm<B: Backend, const D: usize>(
+    what: &str,
+    actual: Tensor<B, D>,
+    expected: &[f64],
+    roundings: f64,
+) -> anyhow::Result<()> {
+    let epsilon = epsilon(actual.dtype());
+    let values: Vec<f64> = actual.into_data().iter::<f64>().collect();
+    let difference: Vec<f64> = values.iter().zip(expected).map(|(a, b)| a - b).collect();
+    let length = |values: &[f64]| dot(values, values).sqrt();
+    let found = length(&difference) / (epsilon * length(expected));
+    ensure!(
+        values.len() == expected.len() && found <= roundings,
+        "{what}: as a whole it is off by {found:.2} roundings, expected at most {roundings}"
+    );
     Ok(())
 }
 
@@ -62,17 +118,30 @@ pub fn backward<B: Backend, const D: usize>(
     root.expect("there is an output").backward()
 }
 
-/// The derivatives of `gradient · function` by each of the values, by central differences: exact to some 1e-8.
-pub fn slopes(values: &[f64], gradient: &[f64], function: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
-    let at = |index: usize, step: f64| -> f64 {
-        let mut moved = values.to_vec();
-        moved[index] += step;
-        function(&moved).iter().zip(gradient).map(|(y, g)| y * g).sum()
-    };
+/// Checks gradients of the host against the slopes of a function `at` a place, from central differences.
+pub fn expect_slopes(what: &str, actual: &[f64], at: &[f64], function: impl Fn(&[f64]) -> f64) -> anyhow::Result<()> {
+    ensure!(
+        actual.len() == at.len(),
+        "{what}: {} gradients of {} numbers",
+        actual.len(),
+        at.len()
+    );
+    // The cube root of the rounding: there the errors of truncation and of rounding are about the same.
     let step = 1e-5;
-    (0..values.len())
-        .map(|index| (at(index, step) - at(index, -step)) / (2.0 * step))
-        .collect()
+    let mut moved = at.to_vec();
+    for (index, (&middle, &actual)) in at.iter().zip(actual).enumerate() {
+        let mut value_at = |place: f64| {
+            moved[index] = place;
+            function(&moved)
+        };
+        let slope = (value_at(middle + step) - value_at(middle - step)) / (2.0 * step);
+        value_at(middle);
+        ensure!(
+            (actual - slope).abs() <= 1e-8 * slope.abs().max(1.0),
+            "{what}: gradient {index} is {actual:e}, the slope {slope:e}"
+        );
+    }
+    Ok(())
 }
 
 /// Numbers that look like N(0, 1), the same for the same seed.
@@ -93,8 +162,10 @@ pub fn normal(count: usize, seed: u64) -> Vec<f64> {
         .collect()
 }
 
-/// Runs a claim over shapes drawn by proptest: always the same ones, `cases` of them, the smallest failing one told.
+/// Runs a claim over the shapes at the `edges` of what there is, then over shapes drawn by proptest: always the same
+/// ones, `cases` of them, the smallest failing one told.
 pub fn over<S: proptest::strategy::Strategy>(
+    edges: impl IntoIterator<Item = S::Value>,
     cases: u32,
     shapes: S,
     check: impl Fn(S::Value) -> anyhow::Result<()>,
@@ -102,6 +173,9 @@ pub fn over<S: proptest::strategy::Strategy>(
 where
     S::Value: Clone,
 {
+    for edge in edges {
+        check(edge.clone()).map_err(|error| error.context(format!("{edge:?}")))?;
+    }
     let config = Config {
         cases,
         failure_persistence: None,
@@ -113,70 +187,6 @@ where
         check(shape).map_err(|error| proptest::test_runner::TestCaseError::fail(format!("{error:#}")))
     });
     outcome.map_err(|error| anyhow::anyhow!("{error}"))
-}
-
-/// Checks that a tensor has the expected values, computed in f32 (f64 for f64) and rounded to its type once: each within
-/// `roundings` epsilons of the type that is computed in, of the value or of `scale`, and half an epsilon of its own.
-pub fn expect_rounded<B: Backend, const D: usize>(
-    what: &str,
-    actual: Tensor<B, D>,
-    expected: &[f64],
-    roundings: f64,
-    scale: f64,
-) -> anyhow::Result<()> {
-    let dtype = actual.dtype();
-    let inside = roundings * epsilon(compute_type(dtype));
-    // The spacing of f16's numbers does not shrink below its smallest normal one.
-    let once = if is_half(dtype) { 0.5 * epsilon(dtype) } else { 0.0 };
-    let data = actual.into_data();
-    let values: Vec<f64> = data.iter::<f64>().collect();
-    ensure!(
-        values.len() == expected.len(),
-        "{what}: {} values, expected {}",
-        values.len(),
-        expected.len()
-    );
-    for (index, (&value, &expected)) in values.iter().zip(expected).enumerate() {
-        let size = expected.abs();
-        let allowed = inside * size.max(scale) + once * size.max(2f64.powi(-14));
-        let is_same = value == expected || (value.is_nan() && expected.is_nan());
-        ensure!(
-            is_same || (value - expected).abs() <= allowed,
-            "{what}: value {index} of {:?} is {value:e}, expected {expected:e} within {allowed:e}",
-            data.shape
-        );
-    }
-    Ok(())
-}
-
-/// The derivatives of a function by its numbers, from central differences.
-pub fn differences(function: impl Fn(&[f64]) -> f64, at: &[f64]) -> Vec<f64> {
-    let step = 1e-5;
-    let shifted = |index: usize, by: f64| {
-        let mut numbers = at.to_vec();
-        numbers[index] += by;
-        function(&numbers)
-    };
-    (0..at.len())
-        .map(|index| (shifted(index, step) - shifted(index, -step)) / (2.0 * step))
-        .collect()
-}
-
-/// Checks numbers of the host against differences, which are good to about nine digits.
-pub fn expect_differences(what: &str, actual: &[f64], expected: &[f64]) -> anyhow::Result<()> {
-    ensure!(
-        actual.len() == expected.len(),
-        "{what}: {} numbers, expected {}",
-        actual.len(),
-        expected.len()
-    );
-    for (index, (actual, expected)) in actual.iter().zip(expected).enumerate() {
-        ensure!(
-            (actual - expected).abs() <= 1e-7 * expected.abs().max(1.0),
-            "{what}: number {index} is {actual:e}, expected {expected:e}"
-        );
-    }
-    Ok(())
 }
 
 /// The sum of the products of two lists.

@@ -3,44 +3,66 @@
 //! One file per operation; [`backends`] says on which backends and in which types each of its claims is tried. A
 //! backend that does not run here is said to be missing, and its trials count as ignored.
 
+mod accumulate;
 mod adamw;
+mod add_norm;
+mod allocation;
+mod alone;
 mod attention_memory;
 mod backends;
 mod bias_dropout_add;
 mod bias_gelu;
 mod compare;
 mod cross_entropy;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod device_limits;
+mod dropout;
 mod flash_attention;
 mod l2_norm;
 mod layouts;
 mod linear;
 mod norm;
 mod nothing;
+mod planted;
 mod random;
 mod reductions;
+mod references;
+mod refusals;
 mod softmax;
 mod swiglu;
+mod threads;
 
 use libtest_mimic::Arguments;
+
+#[global_allocator]
+static ALLOCATOR: allocation::ThreadAllocator = allocation::ThreadAllocator;
 
 fn main() {
     let arguments = Arguments::from_args();
     let trials = [
+        accumulate::trials(),
         adamw::trials(),
+        add_norm::trials(),
         attention_memory::trials(),
         bias_dropout_add::trials(),
         bias_gelu::trials(),
         cross_entropy::trials(),
+        device_limits::trials(),
         flash_attention::trials(),
         l2_norm::trials(),
         linear::trials(),
         norm::trials(),
         nothing::trials(),
+        planted::trials(),
         random::trials(),
         reductions::trials(),
+        references::trials(),
+        refusals::trials(),
         softmax::trials(),
         swiglu::trials(),
+        threads::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
-    libtest_mimic::run(&arguments, trials).exit();
+    cuda_source::leave(libtest_mimic::run(&arguments, trials).has_failed())
 }

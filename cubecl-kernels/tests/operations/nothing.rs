@@ -1,129 +1,207 @@
-//! Tensors without rows or elements: burn's own operations on some devices do not take them, the ones here do.
+//! Tensors without rows or columns, forward and backward: burn's own operations on some devices do not take them, the ones
+//! here do. Norms, softmax, attention and linear have claims of their own about them.
 
 use anyhow::ensure;
+use burn::backend::Autodiff;
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
-use burn_flex::Flex;
-use burn_wgpu::WgpuDevice;
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep};
-use cubecl_kernels::cross_entropy::Statistics;
-use cubecl_kernels::norm::{AddRule, Addends};
+use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate};
+use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw};
+use cubecl_kernels::bias_dropout_add::bias_dropout_add;
+use cubecl_kernels::bias_gelu::bias_gelu;
+use cubecl_kernels::cross_entropy::{Statistics, cross_entropy};
+use cubecl_kernels::l2_norm::sum_of_squares;
+use cubecl_kernels::norm::Addends;
+use cubecl_kernels::precision::compute_type;
+use cubecl_kernels::swiglu::swiglu;
 use libtest_mimic::Trial;
 
-use crate::backends::{Vulkan, has_vulkan};
+use crate::alone::alone;
+use crate::backends::{Claim, Setting, trials_of};
+use crate::compare::backward;
+use crate::dropout::dropout;
 
 pub fn trials() -> Vec<Trial> {
-    let vulkan = Trial::test("vulkan_f32::element_operations_take_nothing", || {
-        Ok(check::<Vulkan>(&WgpuDevice::DefaultDevice)?)
-    });
-    vec![
-        Trial::test("flex_f32::element_operations_take_nothing", || {
-            Ok(check::<Flex>(&Default::default())?)
-        }),
-        vulkan.with_ignored_flag(!has_vulkan(DType::F32)),
-    ]
+    let mut trials = alone(trials_of(ElementOperationsTakeNothing));
+    trials.extend(trials_of(CrossEntropyTakesNothing));
+    trials.extend(trials_of(OptimizerTakesNothing));
+    trials
 }
 
-fn check<B: KernelBackend>(device: &B::Device) -> anyhow::Result<()> {
-    let matrix = |columns: usize| -> Tensor<B, 2> {
-        Tensor::from_data(TensorData::new(Vec::<f32>::new(), [0, columns]), device)
-    };
-    let vector = |values: Vec<f32>| -> Tensor<B, 1> {
-        let count = values.len();
-        Tensor::from_data(TensorData::new(values, [count]), device)
-    };
-    let bias = vector(vec![1.0; 6]);
-    expect("bias_gelu", B::bias_gelu(matrix(6), bias.clone()), [0, 6], &[])?;
-    let gradients = B::bias_gelu_backward(matrix(6), bias.clone(), matrix(6));
-    expect("bias_gelu's input gradient", gradients.input, [0, 6], &[])?;
-    expect("bias_gelu's bias gradient", gradients.bias, [6], &[0.0; 6])?;
-    expect("swiglu", B::swiglu(matrix(6)), [0, 3], &[])?;
-    expect(
-        "swiglu's gradient",
-        B::swiglu_backward(matrix(6), matrix(3)),
-        [0, 6],
-        &[],
-    )?;
-    let addends = Addends {
-        input: matrix(6),
-        bias: Some(bias),
-        residual: matrix(6),
-        dropout: None,
-    };
-    expect("bias_dropout_add", B::bias_dropout_add(addends), [0, 6], &[])?;
-    let rule = AddRule {
-        has_bias: true,
-        dropout: None,
-    };
-    let gradients = B::bias_dropout_add_backward(matrix(6), &rule);
-    expect("bias_dropout_add's input gradient", gradients.input, [0, 6], &[])?;
-    let of_bias = gradients
-        .bias
-        .ok_or_else(|| anyhow::anyhow!("no gradient of the bias"))?;
-    expect("bias_dropout_add's bias gradient", of_bias, [6], &[0.0; 6])?;
+/// No rows, and rows of nothing.
+const SHAPES: [[usize; 2]; 3] = [[0, 6], [3, 0], [0, 0]];
 
-    let integers =
-        |count: usize| -> Tensor<B, 1, Int> { Tensor::from_data(TensorData::new(vec![0i64; count], [count]), device) };
-    let statistics = B::cross_entropy_statistics(matrix(6), integers(0), 6);
-    expect("no rows' sums", statistics.sum, [0], &[])?;
-    let no_columns: Tensor<B, 2> = Tensor::from_data(TensorData::new(Vec::<f32>::new(), [2, 0]), device);
-    let statistics = B::cross_entropy_statistics(no_columns.clone(), integers(2), 0);
-    expect("maxima of nothing", statistics.maximum, [2], &[f32::NEG_INFINITY; 2])?;
-    expect("sums of nothing", statistics.sum, [2], &[0.0; 2])?;
-    expect("targets in nothing", statistics.target, [2], &[0.0; 2])?;
-    let ones = || vector(vec![1.0; 2]);
-    let whole = Statistics {
-        maximum: ones(),
-        sum: ones(),
-        target: ones(),
-    };
-    let gradient = B::cross_entropy_backward(no_columns, integers(2), 0, whole, ones());
-    expect("the gradient of nothing", gradient, [2, 0], &[])?;
+#[derive(Clone, Copy)]
+struct ElementOperationsTakeNothing;
 
-    let nothing = || vector(Vec::new());
-    let buffers = AdamWBuffers {
-        parameter: nothing(),
-        moment_1: nothing(),
-        moment_2: nothing(),
-    };
-    let step = AdamWStep {
-        learning_rate: 0.1,
-        beta_1: 0.9,
-        beta_2: 0.99,
-        epsilon: 1e-8,
-        weight_decay: 0.1,
-        gradient_scale: 1.0,
-        time: 1,
-    };
-    let (buffers, copy) = B::adamw(buffers, nothing(), &step, Some(DType::F32));
-    expect("no parameters", buffers.parameter, [0], &[])?;
-    ensure!(copy.is_some_and(|copy| copy.dims() == [0]), "no copy of no parameters");
-    expect(
-        "a sum of nothing",
-        B::sum_of_squares(vec![nothing(), nothing()]),
-        [1],
-        &[0.0],
-    )?;
-    expect(
-        "a sum of some",
-        B::sum_of_squares(vec![nothing(), vector(vec![3.0, 4.0])]),
-        [1],
-        &[25.0],
-    )
+impl Claim for ElementOperationsTakeNothing {
+    const NAME: &'static str = "element_operations_take_nothing";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        for shape @ [rows, columns] in SHAPES {
+            let nothing = || setting.tensor::<2>(&[], shape);
+            let bias = || setting.tensor(&vec![1.0; columns], [columns]).require_grad();
+
+            let (input, of_input) = (nothing().require_grad(), bias());
+            let output = bias_gelu(input.clone(), of_input.clone())?;
+            expect("bias_gelu", output.clone(), shape, &[])?;
+            let gradients = backward(vec![[output, nothing()]]);
+            expect(
+                "bias_gelu's input",
+                input.grad(&gradients).expect("tracked"),
+                shape,
+                &[],
+            )?;
+            let found = of_input.grad(&gradients).expect("tracked");
+            expect("bias_gelu's bias", found, [columns], &vec![0.0; columns])?;
+
+            let input = nothing().require_grad();
+            let output = swiglu(input.clone())?;
+            let halved = [rows, columns / 2];
+            expect("swiglu", output.clone(), halved, &[])?;
+            let gradients = backward(vec![[output, setting.tensor(&[], halved)]]);
+            expect("swiglu's input", input.grad(&gradients).expect("tracked"), shape, &[])?;
+
+            for dropout in [None, Some(dropout(rows, 0.5))] {
+                let (input, residual, of_sum) = (nothing().require_grad(), nothing().require_grad(), bias());
+                let output = bias_dropout_add(Addends {
+                    input: input.clone(),
+                    bias: Some(of_sum.clone()),
+                    residual: residual.clone(),
+                    dropout,
+                })?;
+                expect("bias_dropout_add", output.clone(), shape, &[])?;
+                let gradients = backward(vec![[output, nothing()]]);
+                for leaf in [&input, &residual] {
+                    expect("an addend", leaf.grad(&gradients).expect("tracked"), shape, &[])?;
+                }
+                let found = of_sum.grad(&gradients).expect("tracked");
+                expect("the sum's bias", found, [columns], &vec![0.0; columns])?;
+            }
+        }
+        Ok(())
+    }
 }
 
+#[derive(Clone, Copy)]
+struct CrossEntropyTakesNothing;
+
+impl Claim for CrossEntropyTakesNothing {
+    const NAME: &'static str = "cross_entropy_takes_nothing";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let inner = setting.inner(setting.dtype);
+        let integers = |count: usize| -> Tensor<B, 1, Int> {
+            Tensor::from_data(TensorData::new(vec![0i64; count], [count]), &inner.device)
+        };
+        for [rows, columns] in SHAPES {
+            let nothing = || setting.tensor::<2>(&[], [rows, columns]);
+            let statistics = B::cross_entropy_statistics(nothing().inner(), integers(rows), columns);
+            let of_rows = |value: f64| vec![value; rows];
+            expect("maxima", statistics.maximum, [rows], &of_rows(f64::NEG_INFINITY))?;
+            expect("sums", statistics.sum, [rows], &of_rows(0.0))?;
+            expect("targets", statistics.target, [rows], &of_rows(0.0))?;
+
+            // Another rank knows of the vocabulary.
+            let inside = Setting::<Autodiff<B>> {
+                device: setting.device.clone(),
+                dtype: compute_type(setting.dtype),
+            };
+            let ones = || inside.tensor(&of_rows(1.0), [rows]);
+            let leaf = nothing().require_grad();
+            let combine = |_| Statistics {
+                maximum: ones(),
+                sum: ones(),
+                target: ones(),
+            };
+            let loss = cross_entropy(leaf.clone(), Tensor::from_inner(integers(rows)), columns, combine)?;
+            let gradients = backward(vec![[loss, ones()]]);
+            expect(
+                "the logits",
+                leaf.grad(&gradients).expect("tracked"),
+                [rows, columns],
+                &[],
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct OptimizerTakesNothing;
+
+impl Claim for OptimizerTakesNothing {
+    const NAME: &'static str = "accumulate_adamw_and_sum_of_squares_take_nothing";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let of_type =
+            |dtype: DType, values: &[f64]| -> Tensor<B, 1> { setting.inner(dtype).tensor(values, [values.len()]) };
+        let main = || of_type(compute_type(setting.dtype), &[]);
+        let nothing = || of_type(setting.dtype, &[]);
+        let buffers = AdamWBuffers {
+            parameter: main(),
+            moment_1: main(),
+            moment_2: main(),
+        };
+        let step = AdamWStep {
+            learning_rate: 0.1,
+            beta_1: 0.9,
+            beta_2: 0.99,
+            epsilon: 1e-8,
+            weight_decay: 0.1,
+            gradient_scale: 1.0,
+            time: 1,
+        };
+        let (buffers, copy) = adamw(buffers, nothing(), &step, Some(setting.dtype))?;
+        for buffer in [buffers.parameter, buffers.moment_1, buffers.moment_2] {
+            expect("a buffer", buffer, [0], &[])?;
+        }
+        ensure!(copy.is_some_and(|copy| copy.dims() == [0]), "no copy of no parameters");
+        let sums = GradientSums {
+            sums: of_type(compute_type(setting.dtype), &[1.0, 2.0]),
+            non_finite: of_type(compute_type(setting.dtype), &[0.0]),
+        };
+        let place = GradientPlace {
+            offset: 2,
+            parameter: 0,
+            is_first: true,
+        };
+        let sums = accumulate(sums, nothing(), place)?;
+        expect("the sums", sums.sums, [2], &[1.0, 2.0])?;
+        expect("what is not finite", sums.non_finite, [1], &[0.0])?;
+        let sum = sum_of_squares(vec![nothing(), nothing()])?.expect("there are buffers");
+        expect("a sum of nothing", sum, [1], &[0.0])?;
+        let some = vec![nothing(), of_type(setting.dtype, &[3.0, 4.0])];
+        let sum = sum_of_squares(some)?.expect("there are buffers");
+        expect("a sum of some", sum, [1], &[25.0])
+    }
+}
+
+/// Checks shape and values. What is empty is not read: reading launches a kernel, which CUDA refuses for no elements.
 fn expect<B: Backend, const D: usize>(
     what: &str,
     actual: Tensor<B, D>,
     dims: [usize; D],
-    values: &[f32],
+    values: &[f64],
 ) -> anyhow::Result<()> {
     ensure!(
         actual.dims() == dims,
         "{what}: the shape is {:?}, expected {dims:?}",
         actual.dims()
     );
-    let actual: Vec<f32> = actual.into_data().iter::<f32>().collect();
+    if dims.contains(&0) {
+        return Ok(());
+    }
+    let actual: Vec<f64> = actual.into_data().iter::<f64>().collect();
     ensure!(actual == values, "{what}: {actual:?}, expected {values:?}");
     Ok(())
 }

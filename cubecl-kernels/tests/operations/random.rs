@@ -1,12 +1,16 @@
 //! The random numbers of kernels against the host's, bit for bit.
 
+use std::sync::Arc;
+
 use anyhow::ensure;
 use burn::tensor::DType;
 use burn_wgpu::{WgpuDevice, WgpuRuntime};
 use cubecl::prelude::*;
+use cubecl::server::Handle;
 use cubecl_kernels::cube::dropout::{
     DroppedRows, dropout_factors, dropout_row, dropped_rows_argument, philox4x32_10 as philox_on_device,
 };
+use cubecl_kernels::cube::places::on_device;
 use cubecl_kernels::random::philox::philox4x32_10;
 use cubecl_kernels::random::{RowDropout, RowPlace};
 use libtest_mimic::Trial;
@@ -19,6 +23,9 @@ pub fn trials() -> Vec<Trial> {
         Trial::test("vulkan::philox_words_are_the_hosts", || Ok(words_are_the_hosts()?)),
         Trial::test("vulkan::dropout_falls_where_the_hosts_does", || {
             Ok(dropout_falls_where_the_hosts_does()?)
+        }),
+        Trial::test("vulkan::places_are_brought_to_a_device_once", || {
+            Ok(places_are_brought_once()?)
         }),
     ];
     let is_ignored = !has_vulkan(DType::F32);
@@ -125,5 +132,37 @@ fn dropout_falls_where_the_hosts_does() -> anyhow::Result<()> {
             );
         }
     }
+    Ok(())
+}
+
+fn places_are_brought_once() -> anyhow::Result<()> {
+    let client = WgpuRuntime::client(&WgpuDevice::DefaultDevice);
+    let table = |sample| -> Arc<[RowPlace]> { (0..5).map(|position| RowPlace { position, sample }).collect() };
+    let memory = |handle: &Handle| {
+        let text = format!("{:?}", handle.memory);
+        text.split("location").next().map(str::to_owned)
+    };
+    let places = table(7);
+    let first = on_device(&client, &places);
+    ensure!(
+        memory(&on_device(&client, &places)) == memory(&first),
+        "a table that is there is brought again"
+    );
+    ensure!(
+        memory(&on_device(&client, &table(7))) != memory(&first),
+        "two tables are one"
+    );
+    let words = client
+        .read_one(first.clone())
+        .map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    let expected: Vec<u32> = (0..5).flat_map(|position| [position, 7]).collect();
+    ensure!(
+        u32::from_bytes(&words) == expected.as_slice(),
+        "the places on the device are others"
+    );
+    ensure!(!first.can_mut(), "a table that is in use is not kept");
+    drop(places);
+    on_device(&client, &table(8));
+    ensure!(first.can_mut(), "a table that nobody holds is kept");
     Ok(())
 }

@@ -24,7 +24,7 @@ fn reduce(input: &Array<f32>, output: &mut Array<f32>, #[comptime] layout: RowLa
     let unit = UNIT_POS as usize;
     let value = input[unit];
     let sum = row_sum(value, layout);
-    let (doubled, negated) = row_sums(2.0f32 * value, -value, layout);
+    let (doubled, negated) = row_sums(2.0f32 * value, -value, 0usize, layout);
     output[4 * unit] = sum;
     output[4 * unit + 1] = doubled;
     output[4 * unit + 2] = negated;
@@ -42,6 +42,8 @@ fn reductions_are_those_of_the_host() -> anyhow::Result<()> {
             }
             let layout = RowLayout {
                 slots: 1,
+                units,
+                rows: 1,
                 is_unrolled: true,
                 has_planes,
                 parts: if has_planes {

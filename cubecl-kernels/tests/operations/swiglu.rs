@@ -6,13 +6,19 @@ use cubecl_kernels::KernelBackend;
 use cubecl_kernels::swiglu::{host, swiglu};
 use libtest_mimic::Trial;
 
-use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{backward, expect_close, expect_rounded, normal, over};
-use crate::layouts::{layouts, matrix};
+use crate::backends::{Claim, Setting, is_sure_of_not_numbers, largest, trials_of};
+use crate::compare::{backward, dot, expect_rounded, expect_slopes, normal, over};
+use crate::layouts::{Layout, layouts, matrix};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);
     trials.extend(trials_of(IsFiniteForLargeNumbers));
+    trials.extend(trials_of(ReachesItsLimits));
+    // Vulkan's rules leave open what comes of NaN.
+    trials.extend(trials_of(KeepsNotNumbers).into_iter().filter(is_sure_of_not_numbers));
+    trials.push(Trial::test("host::swiglu_gradients_are_slopes_of_the_output", || {
+        Ok(gradients_are_slopes()?)
+    }));
     trials
 }
 
@@ -26,23 +32,26 @@ impl Claim for MatchesTheHost {
     where
         Autodiff<B>: KernelBackend,
     {
-        over(12, (1usize..20, 1usize..70, layouts()), |(rows, columns, layout)| {
-            let input = setting.rounded(&normal(rows * 2 * columns, 1));
-            let gradient = setting.rounded(&normal(rows * columns, 2));
-            let leaf = matrix(setting, &input, [rows, 2 * columns], layout).require_grad();
-            let output = swiglu(leaf.clone())?;
-            // One rounding of the exponential, one of the quotient, two of the products and that of the result.
-            expect_close("output", output.clone(), &host::forward(&input, columns), 5.0, 0.0)?;
-            let gradients = backward(vec![[output, matrix(setting, &gradient, [rows, columns], layout)]]);
-            let actual = leaf.grad(&gradients).expect("tracked");
-            expect_close(
-                "gradient",
-                actual,
-                &host::backward(&input, &gradient, columns),
-                8.0,
-                1.0,
-            )
-        })
+        let edges = [(1, 1), (1, 53), (53, 1)].map(|(rows, columns)| (rows, columns, Layout::Contiguous));
+        over(
+            edges,
+            12,
+            (1usize..20, 1usize..70, layouts()),
+            |(rows, columns, layout)| {
+                let input = setting.rounded(&normal(rows * 2 * columns, 1));
+                let gradient = setting.rounded(&normal(rows * columns, 2));
+                let leaf = matrix(setting, &input, [rows, 2 * columns], layout).require_grad();
+                let output = swiglu(leaf.clone())?;
+                // The exponential may be off by three roundings and by two times its argument of up to 4; then the quotient's
+                // and two products'.
+                expect_rounded("output", output.clone(), &host::forward(&input, columns), 14.0, 0.0)?;
+                let gradients = backward(vec![[output, matrix(setting, &gradient, [rows, columns], layout)]]);
+                let actual = leaf.grad(&gradients).expect("tracked");
+                // The slope is a sum of two terms up to 1, one with the exponential as above; gradients are up to 4.
+                let expected = host::backward(&input, &gradient, columns);
+                expect_rounded("gradient", actual, &expected, 14.0, 4.0)
+            },
+        )
     }
 }
 
@@ -60,10 +69,71 @@ impl Claim for IsFiniteForLargeNumbers {
         let input = setting.rounded(&[-large, large, -90.0, 90.0, 1.0, 0.5, 2.0, -1.0]);
         let leaf = setting.tensor(&input, [1, 8]).require_grad();
         let output = swiglu(leaf.clone())?;
+        // What the exponential's large arguments add is in numbers far below 1.
         expect_rounded("output", output.clone(), &host::forward(&input, 4), 8.0, 1.0)?;
         let gradient = [1.0; 4];
         let gradients = backward(vec![[output, setting.tensor(&gradient, [1, 4])]]);
         let actual = leaf.grad(&gradients).expect("tracked");
         expect_rounded("gradient", actual, &host::backward(&input, &gradient, 4), 8.0, 1.0)
     }
+}
+
+#[derive(Clone, Copy)]
+struct ReachesItsLimits;
+
+impl Claim for ReachesItsLimits {
+    const NAME: &'static str = "swiglu_reaches_its_limits";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let mut gates = vec![f64::INFINITY, f64::NEG_INFINITY];
+        gates.extend(largest(setting.dtype).into_iter().flat_map(|x| [x, -x]));
+        let columns = gates.len();
+        let mut input = gates.clone();
+        input.extend(vec![0.5; columns]);
+        let input = setting.rounded(&input);
+        let leaf = setting.tensor(&input, [1, 2 * columns]).require_grad();
+        let output = swiglu(leaf.clone())?;
+        expect_rounded("output", output.clone(), &host::forward(&input, columns), 2.0, 0.0)?;
+        let gradient = vec![0.5; columns];
+        let gradients = backward(vec![[output, setting.tensor(&gradient, [1, columns])]]);
+        let actual = leaf.grad(&gradients).expect("tracked");
+        expect_rounded(
+            "gradient",
+            actual,
+            &host::backward(&input, &gradient, columns),
+            2.0,
+            0.0,
+        )
+    }
+}
+
+#[derive(Clone, Copy)]
+struct KeepsNotNumbers;
+
+impl Claim for KeepsNotNumbers {
+    const NAME: &'static str = "swiglu_keeps_not_numbers";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let input = [f64::NAN, 1.0, 1.0, 1.0];
+        let leaf = setting.tensor(&input, [1, 4]).require_grad();
+        let output = swiglu(leaf.clone())?;
+        expect_rounded("output", output.clone(), &host::forward(&input, 2), 8.0, 1.0)?;
+        let gradients = backward(vec![[output, setting.tensor(&[1.0; 2], [1, 2])]]);
+        let actual = leaf.grad(&gradients).expect("tracked");
+        expect_rounded("gradient", actual, &host::backward(&input, &[1.0; 2], 2), 8.0, 1.0)
+    }
+}
+
+fn gradients_are_slopes() -> anyhow::Result<()> {
+    let (input, gradient) = (normal(24, 1), normal(12, 2));
+    let found = host::backward(&input, &gradient, 4);
+    expect_slopes("input", &found, &input, |input| {
+        dot(&host::forward(input, 4), &gradient)
+    })
 }

@@ -9,5 +9,5 @@ use libtest_mimic::Arguments;
 fn main() {
     let arguments = Arguments::from_args();
     let trials = [compiled::trials(), run::trials()].into_iter().flatten().collect();
-    libtest_mimic::run(&arguments, trials).exit();
+    cuda_source::leave(libtest_mimic::run(&arguments, trials).has_failed())
 }

@@ -13,16 +13,29 @@ use burn_fusion::{Fusion, FusionBackend};
 use self::custom::Custom;
 use self::parts::{NormShape, addend_primitives, next_addends, norm_primitives, statistics_primitives};
 use super::KernelBackend;
+use crate::accumulate::{GradientPlace, GradientSums};
 use crate::adamw::{AdamWBuffers, AdamWStep};
 use crate::bias_gelu::BiasGeluGradients;
 use crate::cross_entropy::Statistics;
+use crate::error::KernelError;
+use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{AttentionForward, AttentionOptions, PackedHeads};
+use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
 use crate::norm::{AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
 use crate::precision::compute_type;
 use crate::softmax::SoftmaxMask;
 use crate::tape::primitive;
 
 impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
+    fn check_attention(
+        device: &Self::Device,
+        operation: &'static str,
+        dtype: DType,
+        sizes: AttentionSizes,
+    ) -> Result<(), KernelError> {
+        B::check_attention(device, operation, dtype, sizes)
+    }
+
     fn flash_attention_forward(inputs: [Tensor<Self, 4>; 3], options: &AttentionOptions) -> AttentionForward<Self> {
         let ([batch, queries, heads, d_head], dtype) = (inputs[0].dims(), inputs[0].dtype());
         let options = options.clone();
@@ -120,6 +133,20 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
                 ))]
             });
         outputs.next()
+    }
+
+    fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {
+        product::forward(inputs)
+    }
+
+    fn affine_backward(
+        input: Tensor<Self, 2>,
+        weight: Tensor<Self, 2>,
+        order: WeightOrder,
+        gradient: Tensor<Self, 2>,
+        wanted: LinearWanted,
+    ) -> LinearGradients<Self> {
+        product::backward(input, weight, order, gradient, wanted)
     }
 
     fn scaled_masked_softmax(scores: Tensor<Self, 4>, mask: SoftmaxMask<Self>, scale: f64) -> Tensor<Self, 4> {
@@ -394,6 +421,26 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
                 ))]
             });
         outputs.next()
+    }
+
+    fn accumulate(sums: GradientSums<Self>, gradient: Tensor<Self, 1>, place: GradientPlace) -> GradientSums<Self> {
+        let mut custom = Custom::<B>::new("accumulate");
+        for buffer in [sums.sums, sums.non_finite] {
+            let (dims, dtype) = (buffer.dims(), buffer.dtype());
+            custom = custom.with_owned(buffer).output(dims, dtype);
+        }
+        let mut outputs = custom.with_owned(gradient).register(move |inputs| {
+            let sums = GradientSums {
+                sums: inputs.next(),
+                non_finite: inputs.next(),
+            };
+            let sums = B::accumulate(sums, inputs.next(), place);
+            vec![primitive(sums.sums), primitive(sums.non_finite)]
+        });
+        GradientSums {
+            sums: outputs.next(),
+            non_finite: outputs.next(),
+        }
     }
 
     fn adamw(

@@ -10,6 +10,7 @@ use cubecl::prelude::*;
 
 use super::super::device::{Problem, fragment_factors, transposed_fragment_factors};
 use super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, left, multiply, right_of_columns, right_of_rows};
+use super::tile::{LOG2_E, copy_numbers, exp2, from_behind};
 use crate::cube::dropout::DroppedRows;
 
 /// Writes the gradient of what stays: of keys and values, from `kept` the keys and `kept_other` the values, or of queries,
@@ -32,7 +33,7 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     of_kept: &mut Tensor<Vector<F, O>>,
     of_other: &mut Tensor<Vector<F, O>>,
     problem: Problem,
-    dropped: DroppedRows,
+    dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[comptime] keeps_keys: bool,
     #[define(F)] _dtype: StorageType,
@@ -46,7 +47,12 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     let element_tiles = comptime!(tile.part() / COLUMNS);
     let stride = comptime!(tile.stride());
     let staying = comptime!(tile.staying());
-    let first_kept = CUBE_POS_X as usize / parts * staying;
+    let mut kept_block = CUBE_POS_X / parts as u32;
+    if comptime!(!keeps_keys) {
+        // The last queries see the most keys under causal attention: they go first, as the first keys do.
+        kept_block = from_behind(kept_block, CUBE_COUNT_X / parts as u32);
+    }
+    let first_kept = kept_block as usize * staying;
     let first_vector = CUBE_POS_X as usize % parts * comptime!(tile.part() / LOAD);
     let kept_head = CUBE_POS_Y as usize;
     let sample = CUBE_POS_Z as usize;
@@ -57,6 +63,10 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     let block = comptime!(tile.passing * stride);
     let mut passing_tile = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(2 * block), 16usize);
     let mut passing_other_tile = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(2 * block), 16usize);
+    // Of the rows that pass, where they are queries; else hardly any.
+    let numbers = comptime!(if keeps_keys { 2 * tile.passing } else { 4 });
+    let mut passing_statistics = SharedMemory::<f32>::new_aligned(numbers, 16usize);
+    let mut passing_products = SharedMemory::<f32>::new_aligned(numbers, 16usize);
 
     let kept_start = sample * kept.stride(0) + kept_head * kept.stride(2);
     let kept_other_start = sample * kept_other.stride(0) + kept_head * kept_other.stride(2);
@@ -153,8 +163,30 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
         tile.passing,
         tile,
     );
+    let numbers_start = (sample * query_heads + first_head) * problem.queries;
+    if comptime!(keeps_keys) {
+        copy_numbers(
+            log_sum_exp,
+            numbers_start,
+            rows,
+            begin,
+            &mut passing_statistics,
+            0usize,
+            tile.passing,
+        );
+        copy_numbers(
+            along,
+            numbers_start,
+            rows,
+            begin,
+            &mut passing_products,
+            0usize,
+            tile.passing,
+        );
+    }
     barrier.commit_copy_async();
     barrier.arrive();
+    let sharpness = problem.scale * LOG2_E;
 
     // Of the rows that stay, where they are queries: `lane / 4` and eight below.
     let mut statistics = Array::<f32>::new(2usize);
@@ -166,7 +198,7 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
             let query = first_kept + plane_row + i as usize;
             let row = (sample * query_heads + kept_head) * problem.queries + query;
             let is_there = query < problem.queries;
-            statistics[half] = statistic(log_sum_exp, row, is_there, problem.nothing);
+            statistics[half] = statistic(number(log_sum_exp, row, is_there), problem.nothing);
             products[half] = number(along, row, is_there);
         }
     }
@@ -211,6 +243,20 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
                 tile.passing,
                 tile,
             );
+            if comptime!(keeps_keys) {
+                let start = numbers_start + next_member * problem.queries;
+                let other = (1 - stage) as usize * tile.passing;
+                copy_numbers(
+                    log_sum_exp,
+                    start,
+                    rows,
+                    next,
+                    &mut passing_statistics,
+                    other,
+                    tile.passing,
+                );
+                copy_numbers(along, start, rows, next, &mut passing_products, other, tile.passing);
+            }
             barrier.commit_copy_async();
             barrier.arrive();
         }
@@ -240,8 +286,14 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
         }
 
         let mut head = kept_head;
+        // Whether this plane's part of the block has pairs of which the query does not see the key.
+        let last = first + tile.passing;
+        let mut is_edge = last > rows;
         if comptime!(keeps_keys) {
             head = first_head + member;
+            is_edge = is_edge || (is_causal && first + 1 < first_kept + plane_row + SIDE);
+        } else {
+            is_edge = is_edge || (is_causal && last > first_kept + plane_row + 1);
         }
         #[unroll]
         for column in 0..score_tiles {
@@ -250,11 +302,9 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
                 #[unroll]
                 for element in 0..2usize {
                     let (_, j) = def.position_of_nth(lane, element as u32, cmma::MatrixIdent::Accumulator);
-                    let query = first_column + j as usize;
-                    let row = (sample * query_heads + head) * problem.queries + query;
-                    let is_there = query < problem.queries;
-                    statistics[element] = statistic(log_sum_exp, row, is_there, problem.nothing);
-                    products[element] = number(along, row, is_there);
+                    let place = stage as usize * tile.passing + column * COLUMNS + j as usize;
+                    statistics[element] = statistic(passing_statistics[place], problem.nothing);
+                    products[element] = passing_products[place];
                 }
             }
             let mut kept_factors = Array::<f32>::new(4usize);
@@ -280,33 +330,41 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
                 let index = column * 2 + half;
                 let mut weights = scores[index];
                 let mut gradients = of_weights[index];
-                #[unroll]
-                for element in 0..2usize {
-                    let nth = half * 2 + element;
-                    let (i, j) = def.position_of_nth(lane, nth as u32, cmma::MatrixIdent::Accumulator);
-                    let row = first_kept + plane_row + i as usize;
-                    let column = first_column + j as usize;
-                    let mut is_hidden = column >= rows;
-                    let mut statistic = statistics[half];
-                    let mut product = products[half];
-                    if comptime!(keeps_keys) {
-                        is_hidden = is_hidden || (is_causal && row > column);
-                        statistic = statistics[element];
-                        product = products[element];
-                    } else {
-                        is_hidden = is_hidden || (is_causal && column > row);
+                let mut shifts = Vector::<f32, P>::new(statistics[half]);
+                let mut along_rows = Vector::<f32, P>::new(products[half]);
+                if comptime!(keeps_keys) {
+                    #[unroll]
+                    for element in 0..2usize {
+                        shifts[element] = statistics[element];
+                        along_rows[element] = products[element];
                     }
-                    let exponent = weights[element] * problem.scale - statistic;
-                    let weight = select(is_hidden, 0.0f32, exponent.exp());
-                    let mut gradient = gradients[element];
-                    let mut weight_kept = weight;
-                    if comptime!(tile.has_dropout) {
-                        gradient *= kept_factors[nth];
-                        weight_kept *= kept_factors[nth];
+                }
+                let weight = exp2(weights * Vector::new(sharpness) - shifts);
+                weights = weight;
+                if comptime!(tile.has_dropout) {
+                    #[unroll]
+                    for element in 0..2usize {
+                        gradients[element] = gradients[element] * kept_factors[half * 2 + element];
+                        weights[element] = weights[element] * kept_factors[half * 2 + element];
                     }
-                    let of_score = weight * (gradient - product);
-                    weights[element] = weight_kept;
-                    gradients[element] = select(is_hidden, 0.0f32, of_score);
+                }
+                gradients = weight * (gradients - along_rows);
+                if is_edge {
+                    #[unroll]
+                    for element in 0..2usize {
+                        let nth = (half * 2 + element) as u32;
+                        let (i, j) = def.position_of_nth(lane, nth, cmma::MatrixIdent::Accumulator);
+                        let row = first_kept + plane_row + i as usize;
+                        let column = first_column + j as usize;
+                        let mut is_hidden = column >= rows;
+                        if comptime!(keeps_keys) {
+                            is_hidden = is_hidden || (is_causal && row > column);
+                        } else {
+                            is_hidden = is_hidden || (is_causal && column > row);
+                        }
+                        weights[element] = select(is_hidden, 0.0f32, weights[element]);
+                        gradients[element] = select(is_hidden, 0.0f32, gradients[element]);
+                    }
                 }
                 scores[index] = weights;
                 of_weights[index] = gradients;
@@ -374,11 +432,11 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     }
 }
 
-/// A query's `log Σ exp`; where it sees nothing, what makes its weights 0.
+/// What a query's `log Σ exp` is among exponents of 2; where it sees nothing, what makes its weights 0.
 #[cube]
-fn statistic(log_sum_exp: &Tensor<f32>, row: usize, is_there: bool, nothing: f32) -> f32 {
-    let value = number(log_sum_exp, row, is_there);
-    select(value == nothing, 0.0f32 - nothing, value)
+fn statistic(log_sum_exp: f32, nothing: f32) -> f32 {
+    let value = select(log_sum_exp == nothing, 0.0f32 - nothing, log_sum_exp);
+    value * LOG2_E
 }
 
 /// A number, 0 where there is none.

@@ -6,7 +6,7 @@ use cubecl::prelude::*;
 
 use super::super::device::{Problem, fragment_factors};
 use super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, left, multiply, right_of_columns, right_of_rows};
-use super::tile::{from_behind, row_maximum, row_sum};
+use super::tile::{LOG2_E, exp2, from_behind, row_maximum, row_sum};
 use crate::cube::dropout::DroppedRows;
 
 /// Writes the output, `[batch, queries, heads, d_head]`, and `log Σ exp` of the scores, `[batch, heads, queries]`.
@@ -25,7 +25,7 @@ pub fn attend_mma<F: Float, N: Size, O: Size>(
     output: &mut Tensor<Vector<F, O>>,
     log_sum_exp: &mut Tensor<f32>,
     problem: Problem,
-    dropped: DroppedRows,
+    dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
 ) {
@@ -58,6 +58,8 @@ pub fn attend_mma<F: Float, N: Size, O: Size>(
     for index in 0..comptime!(row_tiles * element_tiles * 2) {
         sums[index] = Vector::new(0.0f32);
     }
+    // Maxima are kept of products as they come, and what scales them is applied with the subtraction, in one instruction.
+    let sharpness = problem.scale * LOG2_E;
     // Of rows `lane / 4` and eight below, of each of the plane's tiles.
     let mut maxima = Array::<f32>::new(comptime!(row_tiles * 2));
     let mut totals = Array::<f32>::new(comptime!(row_tiles * 2));
@@ -180,8 +182,8 @@ pub fn attend_mma<F: Float, N: Size, O: Size>(
                 #[unroll]
                 for half in 0..2usize {
                     let index = (row * score_tiles + column) * 2 + half;
-                    let mut pair = scores[index] * Vector::new(problem.scale);
                     if is_edge {
+                        let mut pair = scores[index];
                         #[unroll]
                         for element in 0..2usize {
                             let nth = (half * 2 + element) as u32;
@@ -191,8 +193,8 @@ pub fn attend_mma<F: Float, N: Size, O: Size>(
                             let is_hidden = key >= problem.keys || (problem.is_causal != 0 && key > query);
                             pair[element] = select(is_hidden, problem.nothing, pair[element]);
                         }
+                        scores[index] = pair;
                     }
-                    scores[index] = pair;
                 }
             }
             #[unroll]
@@ -206,14 +208,14 @@ pub fn attend_mma<F: Float, N: Size, O: Size>(
                 }
                 let maximum = row_maximum(maximum);
                 // −∞ less −∞ is no number; where all is −∞, all weights shall be 0.
-                let base = select(maximum == problem.nothing, 0.0f32, maximum);
-                let shrink = (maxima[row * 2 + half] - base).exp();
+                let base = select(maximum == problem.nothing, 0.0f32, maximum) * sharpness;
+                let shrink = exp2(Vector::<f32, P>::new(maxima[row * 2 + half] * sharpness - base));
                 maxima[row * 2 + half] = maximum;
-                let mut total = totals[row * 2 + half] * shrink;
+                let mut total = totals[row * 2 + half] * shrink[0];
                 #[unroll]
                 for column in 0..score_tiles {
                     let index = (row * score_tiles + column) * 2 + half;
-                    let weights = (scores[index] - Vector::new(base)).exp();
+                    let weights = exp2(scores[index] * Vector::new(sharpness) - Vector::new(base));
                     total += weights[0] + weights[1];
                     scores[index] = weights;
                 }
@@ -221,7 +223,7 @@ pub fn attend_mma<F: Float, N: Size, O: Size>(
                 #[unroll]
                 for column in 0..element_tiles {
                     let index = (row * element_tiles + column) * 2 + half;
-                    sums[index] = sums[index] * Vector::new(shrink);
+                    sums[index] = sums[index] * shrink;
                 }
             }
             if comptime!(tile.has_dropout) {
@@ -304,7 +306,7 @@ pub fn attend_mma<F: Float, N: Size, O: Size>(
                 }
                 // One of the four lanes that hold the row.
                 if lane % 4 < 1 {
-                    let base = select(maximum == problem.nothing, 0.0f32, maximum);
+                    let base = select(maximum == problem.nothing, 0.0f32, maximum) * problem.scale;
                     let statistic = select(total == 0.0f32, problem.nothing, base + total.ln());
                     log_sum_exp[(sample * heads + head) * problem.queries + query] = statistic;
                 }

@@ -11,6 +11,8 @@ pub const SIDE: usize = 16;
 pub const COLUMNS: usize = 8;
 /// Numbers of 16 bits that a copy or a row of `ldmatrix` takes.
 pub const LOAD: usize = 8;
+/// What exponents are multiplied by to be those of 2.
+pub const LOG2_E: f32 = std::f32::consts::LOG2_E;
 
 /// How large the blocks are that a cube works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +23,9 @@ pub struct Tile {
     pub row_tiles: usize,
     /// Keys of a block, where a cube keeps queries; queries, where it keeps keys.
     pub passing: usize,
-    /// Elements of a head, rounded up to 16; those beyond the head's are zeros.
+    /// Blocks of rows that stay in shared memory.
+    pub kept: usize,
+    /// Elements of a head, rounded up so that cubes share whole products of 16; those beyond the head's are zeros.
     pub width: usize,
     /// Whether weights are dropped.
     pub has_dropout: bool,
@@ -42,6 +46,7 @@ impl Tile {
             planes: 4,
             row_tiles,
             passing,
+            kept: 1,
             width,
             has_dropout,
         }
@@ -49,7 +54,12 @@ impl Tile {
 
     /// The tile of the backward pass.
     pub fn backward(d_head: usize, has_dropout: bool) -> Self {
-        let width = d_head.next_multiple_of(SIDE);
+        let width = match d_head {
+            ..=128 => d_head.next_multiple_of(SIDE),
+            // Each part is whole products.
+            129..=192 => d_head.next_multiple_of(2 * SIDE),
+            _ => d_head.next_multiple_of(4 * SIDE),
+        };
         Self {
             planes: 4,
             row_tiles: 1,
@@ -57,8 +67,11 @@ impl Tile {
                 ..=64 => 64,
                 // What is drawn for dropout takes registers.
                 97..=128 if has_dropout => 16,
+                // `ptxas` spills 32 bytes of 32 rows.
+                193.. if !has_dropout => 16,
                 _ => 32,
             },
+            kept: 2,
             width,
             has_dropout,
         }
@@ -68,13 +81,17 @@ impl Tile {
     pub fn part(&self) -> usize {
         match self.width {
             0..=128 => self.width,
-            width => (width / 2).next_multiple_of(SIDE),
+            // Half of these takes more registers than there are.
+            193.. => self.width / 4,
+            width => width / 2,
         }
     }
 
-    /// The shared memory that a pass takes at most, in bytes: two blocks that stay, and two of two that pass.
+    /// The shared memory that a pass takes at most, in bytes: the blocks that stay, two of two that pass, the numbers of
+    /// those that pass backward, and the barrier.
     pub fn shared_memory(&self) -> usize {
-        (2 * self.staying() + 4 * self.passing) * self.stride() * LOAD * 2 + 64
+        let rows = self.kept * self.staying() + 4 * self.passing;
+        rows * self.stride() * LOAD * 2 + 4 * self.passing * size_of::<f32>() + 64
     }
 
     /// Rows that a cube keeps.
@@ -126,6 +143,29 @@ pub fn copy<F: Float, N: Size>(
             let mut target = to.slice_mut(target, target + 1);
             copy_async_checked(&source, &mut target, 8u32);
         }
+    }
+}
+
+/// Starts the copies of a number for each of some rows into shared memory; zeros where there is no row.
+#[cube]
+pub fn copy_numbers(
+    from: &Tensor<f32>,
+    start: usize,
+    rows: usize,
+    first: usize,
+    to: &mut SharedMemory<f32>,
+    at: usize,
+    #[comptime] length: usize,
+) {
+    let unit = UNIT_POS as usize;
+    // There are as many units.
+    if unit < length {
+        let is_there = first + unit < rows;
+        let place = select(is_there, start + first + unit, 0usize);
+        let count = select(is_there, 1usize, 0usize);
+        let source = from.slice(place, place + count);
+        let mut target = to.slice_mut(at + unit, at + unit + 1);
+        copy_async_checked(&source, &mut target, 1u32);
     }
 }
 
@@ -204,6 +244,12 @@ pub fn multiply<F: Float, P: Size>(
 #[cube]
 pub fn from_behind(index: u32, count: u32) -> u32 {
     count - 1 - index
+}
+
+/// `2^x`: the GPU's own instruction, where a constant to a power is rewritten to it.
+#[cube]
+pub fn exp2<P: Size>(exponents: Vector<f32, P>) -> Vector<f32, P> {
+    Vector::powf(Vector::<f32, P>::new(2.0f32), exponents)
 }
 
 /// The largest of the four lanes that hold a row.

@@ -75,7 +75,7 @@ pub fn key_gradients<F: Float, N: Size>(
     of_key: &mut Tensor<F>,
     of_value: &mut Tensor<F>,
     problem: Problem,
-    dropped: DroppedRows,
+    dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
 ) {
@@ -234,7 +234,7 @@ pub fn query_gradients<F: Float, N: Size>(
     along: &Tensor<f32>,
     of_query: &mut Tensor<F>,
     problem: Problem,
-    dropped: DroppedRows,
+    dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
 ) {

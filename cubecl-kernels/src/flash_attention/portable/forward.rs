@@ -19,7 +19,7 @@ pub fn attend<F: Float, N: Size>(
     output: &mut Tensor<F>,
     log_sum_exp: &mut Tensor<f32>,
     problem: Problem,
-    dropped: DroppedRows,
+    dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
 ) {

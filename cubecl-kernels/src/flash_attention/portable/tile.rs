@@ -108,7 +108,7 @@ pub fn gradients_of_scores(
     first_key: usize,
     head: usize,
     problem: &Problem,
-    dropped: &DroppedRows,
+    dropped: &ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
 ) {
     let rows = comptime!(if tile.queries < SIDE { 1 } else { tile.queries / SIDE });

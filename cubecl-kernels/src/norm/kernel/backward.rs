@@ -2,23 +2,24 @@
 
 use cubecl::prelude::*;
 
-use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row};
+use super::shared::{Before, through_sum};
 use crate::cube::reduce::{RowLayout, Rows, row_sums, vector_sum};
 
 /// Writes the gradient of each row, and sums over rows for the parameters' gradients.
 ///
-/// Each unit keeps its columns' sums over all rows that its cube takes up, and leaves them in a row of its own of the
-/// partial sums. Where the norm is behind a sum, `of_hidden` is the sum's own gradient, `result` that of the residual, and
-/// `of_input` that of what dropout was applied to; without dropout they are the same, and `of_input` is not written.
+/// Each unit keeps its columns' sums over all rows that it takes up; the units of a cube's rows add theirs up at the end,
+/// and leave them in the cube's row of the partial sums. `of_input` is written where there is dropout, see [`Before`].
+/// The weight is held where `holds_weight` says, else read again for each row.
 #[cube(launch_unchecked, address_type = "dynamic")]
+#[allow(clippy::too_many_arguments)]
+#[allow(clippy::collapsible_if, reason = "the outer one is decided when the kernel is made")]
 pub(in super::super) fn backward<E: Float, N: Size>(
     input: &Tensor<Vector<E, N>>,
     weight: &Tensor<Vector<E, N>>,
     gradient: &Tensor<Vector<E, N>>,
     means: &ComptimeOption<Tensor<f32>>,
     reciprocals: &Tensor<f32>,
-    of_hidden: &ComptimeOption<Tensor<Vector<E, N>>>,
-    dropped: &ComptimeOption<DroppedRows>,
+    before: &Before<E, N>,
     result: &mut Tensor<Vector<E, N>>,
     of_input: &mut ComptimeOption<Tensor<Vector<E, N>>>,
     of_weight: &mut Tensor<Vector<f32, N>>,
@@ -27,23 +28,24 @@ pub(in super::super) fn backward<E: Float, N: Size>(
     rows: &Rows,
     columns: f32,
     #[comptime] layout: RowLayout,
+    #[comptime] holds_weight: bool,
     #[define(E)] _type: StorageType,
 ) {
     let slots = comptime!(layout.slots);
-    let is_unrolled = comptime!(layout.is_unrolled);
     let unit = UNIT_POS_X as usize;
     let units = CUBE_DIM_X as usize;
-    let size = N::value();
 
-    let mut weights = Array::<Vector<E, N>>::new(slots);
+    let mut weights = Array::<Vector<E, N>>::new(comptime!(if holds_weight { layout.slots } else { 1 }));
     let mut weight_sums = Array::<Vector<f32, N>>::new(slots);
     let mut bias_sums = Array::<Vector<f32, N>>::new(slots);
     let mut addend_sums = Array::<Vector<f32, N>>::new(slots);
-    #[unroll(is_unrolled)]
+    #[unroll]
     for slot in 0..slots {
         let index = slot * units + unit;
-        if index < rows.vectors {
-            weights[slot] = weight[index];
+        if comptime!(holds_weight) {
+            if index < rows.vectors {
+                weights[slot] = weight[index];
+            }
         }
         weight_sums[slot] = Vector::new(0.0f32);
         bias_sums[slot] = Vector::new(0.0f32);
@@ -55,6 +57,17 @@ pub(in super::super) fn backward<E: Float, N: Size>(
         let is_there = place < rows.count;
         let row = select(is_there, place, 0usize);
         let start = row * rows.vectors;
+        // Held in the tensor's type: those of 16 bits take half the registers. All is asked for before any is waited for.
+        let mut inputs = Array::<Vector<E, N>>::new(slots);
+        let mut gradients = Array::<Vector<E, N>>::new(slots);
+        #[unroll]
+        for slot in 0..slots {
+            let index = slot * units + unit;
+            if index < rows.vectors {
+                inputs[slot] = input[start + index];
+                gradients[slot] = gradient[start + index];
+            }
+        }
         let reciprocal = reciprocals[row];
         let mut mean = 0.0f32;
         #[comptime]
@@ -62,26 +75,25 @@ pub(in super::super) fn backward<E: Float, N: Size>(
             mean = means[row];
         }
 
-        // Held in the tensor's type: those of 16 bits take half the registers.
-        let mut inputs = Array::<Vector<E, N>>::new(slots);
-        let mut gradients = Array::<Vector<E, N>>::new(slots);
         let mut level_sums = Vector::<f32, N>::new(0.0f32);
         let mut along_sums = Vector::<f32, N>::new(0.0f32);
-        #[unroll(is_unrolled)]
+        #[unroll]
         for slot in 0..slots {
             let index = slot * units + unit;
             if index < rows.vectors {
-                let x = input[start + index];
-                let g = gradient[start + index];
-                let normal = (Vector::<f32, N>::cast_from(x) - Vector::new(mean)) * Vector::new(reciprocal);
-                let weighted = Vector::<f32, N>::cast_from(g) * Vector::<f32, N>::cast_from(weights[slot]);
+                let distance = Vector::<f32, N>::cast_from(inputs[slot]) - Vector::new(mean);
+                let normal = distance * Vector::new(reciprocal);
+                let own_weight = if comptime!(holds_weight) {
+                    Vector::<f32, N>::cast_from(weights[slot])
+                } else {
+                    Vector::<f32, N>::cast_from(weight[index])
+                };
+                let weighted = Vector::<f32, N>::cast_from(gradients[slot]) * own_weight;
                 level_sums += weighted;
                 along_sums += weighted * normal;
-                inputs[slot] = x;
-                gradients[slot] = g;
             }
         }
-        let (level_sum, along_sum) = row_sums(vector_sum(level_sums), vector_sum(along_sums), layout);
+        let (level_sum, along_sum) = row_sums(vector_sum(level_sums), vector_sum(along_sums), turn, layout);
         let along = along_sum / columns;
         let mut level = 0.0f32;
         #[comptime]
@@ -89,30 +101,24 @@ pub(in super::super) fn backward<E: Float, N: Size>(
             level = level_sum / columns;
         }
 
-        #[unroll(is_unrolled)]
+        #[unroll]
         for slot in 0..slots {
             let index = slot * units + unit;
             if is_there && index < rows.vectors {
                 let distance = Vector::<f32, N>::cast_from(inputs[slot]) - Vector::new(mean);
                 let normal = distance * Vector::new(reciprocal);
                 let g = Vector::<f32, N>::cast_from(gradients[slot]);
-                let weighted = g * Vector::<f32, N>::cast_from(weights[slot]);
-                let inner = weighted - Vector::new(level) - normal * Vector::new(along);
-                let mut total = inner * Vector::new(reciprocal);
+                let own_weight = if comptime!(holds_weight) {
+                    Vector::<f32, N>::cast_from(weights[slot])
+                } else {
+                    Vector::<f32, N>::cast_from(weight[index])
+                };
+                let inner = g * own_weight - Vector::new(level) - normal * Vector::new(along);
                 weight_sums[slot] += g * normal;
                 bias_sums[slot] += g;
-                #[comptime]
-                if let ComptimeOption::Some(of_hidden) = of_hidden {
-                    total += Vector::cast_from(of_hidden[start + index]);
-                }
-                let rounded = Vector::<E, N>::cast_from(total);
+                let of_norm = inner * Vector::new(reciprocal);
+                let (rounded, of_sum) = through_sum::<E, N>(of_norm, before, row, start + index, index);
                 result[start + index] = rounded;
-                let mut of_sum = Vector::<f32, N>::cast_from(rounded);
-                #[comptime]
-                if let ComptimeOption::Some(dropped) = dropped {
-                    let dropout_row = dropout_row(dropped, row, 0u32);
-                    of_sum *= dropout_factors::<N>(&dropped.dropout, &dropout_row, (index * size) as u32);
-                }
                 #[comptime]
                 if let ComptimeOption::Some(of_input) = of_input {
                     of_input[start + index] = Vector::cast_from(of_sum);
@@ -122,19 +128,61 @@ pub(in super::super) fn backward<E: Float, N: Size>(
         }
     }
 
-    let partial = (CUBE_POS * CUBE_DIM_Y as usize + UNIT_POS_Y as usize) * rows.vectors;
-    #[unroll(is_unrolled)]
+    add_up::<N>(&weight_sums, of_weight, rows.vectors, layout);
+    #[comptime]
+    if let ComptimeOption::Some(of_bias) = of_bias {
+        add_up::<N>(&bias_sums, of_bias, rows.vectors, layout);
+    }
+    #[comptime]
+    if let ComptimeOption::Some(of_addend) = of_addend {
+        add_up::<N>(&addend_sums, of_addend, rows.vectors, layout);
+    }
+}
+
+/// Writes the sums of the cube's rows, in the cube's row.
+#[cube]
+fn add_up<N: Size>(
+    sums: &Array<Vector<f32, N>>,
+    to: &mut Tensor<Vector<f32, N>>,
+    vectors: usize,
+    #[comptime] layout: RowLayout,
+) {
+    let slots = comptime!(layout.slots);
+    let unit = UNIT_POS_X as usize;
+    let units = CUBE_DIM_X as usize;
+    let others = comptime!(layout.rows - 1);
+    let mut totals = Array::<Vector<f32, N>>::new(slots);
+    #[unroll]
     for slot in 0..slots {
-        let index = slot * units + unit;
-        if index < rows.vectors {
-            of_weight[partial + index] = weight_sums[slot];
-            #[comptime]
-            if let ComptimeOption::Some(of_bias) = of_bias {
-                of_bias[partial + index] = bias_sums[slot];
+        totals[slot] = sums[slot];
+    }
+    if comptime!(others > 0) {
+        // One row after the other, that little shared memory is enough: this is done once.
+        let mut shared = SharedMemory::<Vector<f32, N>>::new(comptime!(layout.slots * layout.units));
+        for other in 1..comptime!(layout.rows) {
+            // What was in it has been read.
+            sync_cube();
+            if UNIT_POS_Y as usize == other {
+                #[unroll]
+                for slot in 0..slots {
+                    shared[slot * units + unit] = sums[slot];
+                }
             }
-            #[comptime]
-            if let ComptimeOption::Some(of_addend) = of_addend {
-                of_addend[partial + index] = addend_sums[slot];
+            sync_cube();
+            if UNIT_POS_Y == 0 {
+                #[unroll]
+                for slot in 0..slots {
+                    totals[slot] += shared[slot * units + unit];
+                }
+            }
+        }
+    }
+    if UNIT_POS_Y == 0 {
+        #[unroll]
+        for slot in 0..slots {
+            let index = slot * units + unit;
+            if index < vectors {
+                to[CUBE_POS * vectors + index] = totals[slot];
             }
         }
     }

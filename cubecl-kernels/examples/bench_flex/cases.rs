@@ -1,18 +1,10 @@
-//! Times the row and element operations on the CPU, forward and backward, at the sizes of a small GPT: fused, in burn's
-//! operations, and in PyTorch where `BURN_MEGATRON_PYTHON` names a Python that has it.
-//!
-//! The three take turns, so that what else the machine does hits all of them; prints medians and the best of all
-//! samples, in microseconds. Run it with `--release`.
+//! The operations that are timed, each pass in this crate's form and in burn's operations.
 
 use std::hint::black_box;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
 use burn::tensor::{Distribution, Int, Tensor};
 use burn_flex::Flex;
-use clap::Parser;
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::adamw::{self, AdamWBuffers, AdamWStep};
 use cubecl_kernels::norm::{self, AddRule, Addends, NormKind, NormParameters};
@@ -20,47 +12,21 @@ use cubecl_kernels::random::{RowDropout, RowPlace};
 use cubecl_kernels::softmax::{self, SoftmaxMask};
 use cubecl_kernels::{bias_dropout_add, bias_gelu, cross_entropy, l2_norm, swiglu};
 
-/// Times the operations for the CPU.
-#[derive(Clone, Debug, Parser)]
-struct Args {
-    /// Tokens of a micro-batch.
-    #[arg(long, default_value_t = 1024)]
-    rows: usize,
-    /// The model's width.
-    #[arg(long, default_value_t = 384)]
-    d_model: usize,
-    /// The width of the feed-forward layers.
-    #[arg(long, default_value_t = 1536)]
-    d_ff: usize,
-    /// The padded vocabulary.
-    #[arg(long, default_value_t = 8192)]
-    vocabulary: usize,
-    /// The elements that AdamW updates.
-    #[arg(long, default_value_t = 12_600_000)]
-    parameters: usize,
-    /// Batch, heads and sequence of attention scores.
-    #[arg(long, num_args = 3, default_values_t = [4, 6, 256])]
-    scores: Vec<usize>,
-    /// How many turns each form gets.
-    #[arg(long, default_value_t = 5)]
-    turns: usize,
-    /// Samples of a turn.
-    #[arg(long, default_value_t = 20)]
-    samples: usize,
-    /// Only operations whose name contains this.
-    #[arg(long, default_value = "")]
-    only: String,
-}
+use super::Args;
 
 /// One timed run, without what prepares it.
-type Sample = Box<dyn FnMut() -> Duration>;
+pub type Sample = Box<dyn FnMut() -> Duration>;
 
 /// A pass of an operation.
-struct Case {
-    name: &'static str,
-    pass: &'static str,
-    fused: Sample,
-    reference: Sample,
+pub struct Case {
+    /// The operation.
+    pub name: &'static str,
+    /// `forward`, `backward`, or what else it has.
+    pub pass: &'static str,
+    /// This crate's form.
+    pub fused: Sample,
+    /// The same in burn's operations.
+    pub reference: Sample,
 }
 
 fn sample<S: 'static, T: 'static>(prepare: impl Fn() -> S + 'static, run: impl Fn(S) -> T + 'static) -> Sample {
@@ -99,7 +65,8 @@ fn own<const D: usize>(tensor: &Tensor<Flex, D>) -> Tensor<Flex, D> {
     Tensor::from_data(tensor.to_data(), &tensor.device())
 }
 
-fn norm_cases(args: &Args) -> Vec<Case> {
+/// The norms, alone and behind a sum.
+pub fn norm_cases(args: &Args) -> Vec<Case> {
     let shape = [args.rows, args.d_model];
     let mut cases = Vec::new();
     for (name, kind) in [("layer_norm", NormKind::Layer), ("rms_norm", NormKind::Rms)] {
@@ -184,7 +151,8 @@ fn addends(args: &Args, probability: Option<f64>) -> Addends<Flex> {
     }
 }
 
-fn element_cases(args: &Args) -> Vec<Case> {
+/// Sums with dropout and activation functions.
+pub fn element_cases(args: &Args) -> Vec<Case> {
     let addends = addends(args, Some(0.1));
     let (rule, same_rule) = (addends.rule(), addends.rule());
     let gradient = random([args.rows, args.d_model]);
@@ -239,7 +207,8 @@ fn element_cases(args: &Args) -> Vec<Case> {
     ]
 }
 
-fn softmax_cases(args: &Args) -> Vec<Case> {
+/// The softmax of scores.
+pub fn softmax_cases(args: &Args) -> Vec<Case> {
     let &[batch, heads, seq] = &args.scores[..] else {
         unreachable!("clap wants three numbers")
     };
@@ -264,7 +233,8 @@ fn softmax_cases(args: &Args) -> Vec<Case> {
     ]
 }
 
-fn loss_cases(args: &Args) -> Vec<Case> {
+/// The loss.
+pub fn loss_cases(args: &Args) -> Vec<Case> {
     let (rows, valid) = (args.rows, args.vocabulary);
     let logits = random([rows, valid]);
     let device = logits.device();
@@ -293,7 +263,8 @@ fn loss_cases(args: &Args) -> Vec<Case> {
     ]
 }
 
-fn optimizer_cases(args: &Args) -> Vec<Case> {
+/// AdamW and the sum of squares.
+pub fn optimizer_cases(args: &Args) -> Vec<Case> {
     let gradient = random([args.parameters]);
     let buffers = AdamWBuffers {
         parameter: random([args.parameters]),
@@ -333,113 +304,4 @@ fn optimizer_cases(args: &Args) -> Vec<Case> {
             l2_norm::reference::sum_of_squares,
         ),
     ]
-}
-
-/// PyTorch in a process of its own.
-struct PyTorch {
-    child: Child,
-    requests: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-}
-
-impl PyTorch {
-    /// Starts it, if the environment names a Python.
-    fn start(args: &Args) -> anyhow::Result<Option<Self>> {
-        let Some(python) = std::env::var_os("BURN_MEGATRON_PYTHON") else {
-            return Ok(None);
-        };
-        let sizes = [args.rows, args.d_model, args.d_ff, args.vocabulary, args.parameters];
-        let sizes = sizes.iter().chain(&args.scores).map(usize::to_string);
-        let threads = std::thread::available_parallelism()?.to_string();
-        let mut child = Command::new(python)
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/bench_flex.py"))
-            .args(sizes)
-            .env("BENCH_THREADS", threads)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("starting the Python of BURN_MEGATRON_PYTHON")?;
-        let requests = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().context("its output is piped")?);
-        Ok(Some(Self {
-            child,
-            requests,
-            answers,
-        }))
-    }
-
-    /// Samples of a case, in seconds.
-    fn samples(&mut self, case: &Case, samples: usize) -> anyhow::Result<Vec<f64>> {
-        let requests = self.requests.as_mut().context("its input is open")?;
-        writeln!(requests, "{} {} {samples}", case.name, case.pass)?;
-        requests.flush()?;
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer)?;
-        ensure!(!answer.is_empty(), "python ended at {} {}", case.name, case.pass);
-        // Its threads spin for a moment after their work.
-        std::thread::sleep(Duration::from_millis(250));
-        let seconds = answer.split_whitespace().map(str::parse);
-        Ok(seconds.collect::<Result<_, _>>()?)
-    }
-
-    fn finish(mut self) -> anyhow::Result<()> {
-        drop(self.requests.take());
-        let status = self.child.wait()?;
-        ensure!(status.success(), "python ended with {status}");
-        Ok(())
-    }
-}
-
-/// The median and the smallest, in microseconds.
-fn summary(mut seconds: Vec<f64>) -> [f64; 2] {
-    seconds.sort_by(f64::total_cmp);
-    match seconds.is_empty() {
-        true => [f64::NAN; 2],
-        false => [seconds[seconds.len() / 2], seconds[0]].map(|seconds| seconds * 1e6),
-    }
-}
-
-fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
-    let mut torch = PyTorch::start(&args)?;
-    let makers = [norm_cases, element_cases, softmax_cases, loss_cases, optimizer_cases];
-    println!(
-        "median (best) in microseconds, {} turns of {} samples",
-        args.turns, args.samples
-    );
-    println!(
-        "{:<28}{:>20}{:>20}{:>20}{:>10}",
-        "operation", "fused", "reference", "PyTorch", "of it"
-    );
-    for make in makers {
-        for mut case in make(&args) {
-            if !case.name.contains(&args.only) {
-                continue;
-            }
-            let [mut fused, mut reference, mut pytorch] = [Vec::new(), Vec::new(), Vec::new()];
-            (case.fused)();
-            for _ in 0..args.turns {
-                fused.extend((0..args.samples).map(|_| (case.fused)().as_secs_f64()));
-                // The reference is slow, and not what this is about.
-                reference.extend((0..args.samples.div_ceil(4)).map(|_| (case.reference)().as_secs_f64()));
-                if let Some(torch) = &mut torch {
-                    pytorch.extend(torch.samples(&case, args.samples)?);
-                }
-            }
-            let [fused, reference, pytorch] = [fused, reference, pytorch].map(summary);
-            let column = |[median, best]: [f64; 2]| format!("{median:.0} ({best:.0})");
-            println!(
-                "{:<28}{:>20}{:>20}{:>20}{:>9.2}x",
-                format!("{} {}", case.name, case.pass),
-                column(fused),
-                column(reference),
-                column(pytorch),
-                fused[0] / pytorch[0]
-            );
-        }
-    }
-    match torch {
-        Some(torch) => torch.finish(),
-        None => Ok(()),
-    }
 }

@@ -1,0 +1,64 @@
+//! Launches the kernel of the sums.
+
+use burn::tensor::DType;
+use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
+use cubecl::prelude::*;
+
+use super::{GradientPlace, kernel};
+use crate::cube::launch::{address_type, into_contiguous, is_supported};
+use crate::cube::walk::{UNITS, cube_count};
+
+/// Whether the kernel adds such gradients to such sums.
+pub(crate) fn runs<R: CubeRuntime>(sums: &CubeTensor<R>, gradient: &CubeTensor<R>) -> bool {
+    sums.dtype == DType::F32 && is_supported(&gradient.client, gradient.dtype)
+}
+
+/// Returns the sums and what is not finite, each in its own memory if nobody else holds it.
+pub(crate) fn add<R: CubeRuntime>(
+    sums: [CubeTensor<R>; 2],
+    gradient: CubeTensor<R>,
+    place: GradientPlace,
+) -> [CubeTensor<R>; 2] {
+    let count = gradient.meta.shape()[0];
+    if count == 0 {
+        return sums;
+    }
+    let gradient = into_contiguous(gradient);
+    let [sums, non_finite] = sums.map(|tensor| match tensor.can_mut() {
+        true => into_contiguous(tensor),
+        false => tensor.copy(),
+    });
+    let client = gradient.client.clone();
+    // Places begin where vectors do, or there are no vectors.
+    let sizes = client.io_optimized_vector_sizes(DType::F32.size());
+    let vector_size = sizes
+        .into_iter()
+        .find(|size| place.offset.is_multiple_of(*size))
+        .unwrap_or(1);
+    let vectors = count / vector_size;
+    for (size, first, end) in [(vector_size, 0, vectors), (1, vectors * vector_size, count)] {
+        if first == end {
+            continue;
+        }
+        // SAFETY: the kernel bounds its index by `end`, and the place lies within the sums. Each unit writes what it reads.
+        unsafe {
+            kernel::add::launch_unchecked::<R>(
+                &client,
+                cube_count(&client, (end - first).div_ceil(UNITS as usize)),
+                CubeDim::new_1d(UNITS),
+                address_type(&[&sums, &gradient]),
+                size,
+                gradient.clone().into_array_arg(),
+                sums.clone().into_array_arg(),
+                non_finite.clone().into_array_arg(),
+                place.offset / size,
+                first,
+                end,
+                place.parameter,
+                place.is_first,
+                gradient.dtype.into(),
+            );
+        }
+    }
+    [sums, non_finite]
+}

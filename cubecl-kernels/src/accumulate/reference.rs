@@ -1,0 +1,32 @@
+//! The sums in burn's operations.
+
+use burn::tensor::{FloatDType, Tensor, backend::Backend};
+
+use super::{GradientPlace, GradientSums};
+
+/// Returns the sums with the gradient added to its place.
+pub fn add<B: Backend>(sums: GradientSums<B>, gradient: Tensor<B, 1>, place: GradientPlace) -> GradientSums<B> {
+    let [length] = gradient.dims();
+    if length == 0 {
+        return sums;
+    }
+    let dtype = sums.sums.dtype();
+    let gradient = match gradient.dtype() == dtype {
+        true => gradient,
+        false => gradient.cast(FloatDType::from(dtype)),
+    };
+    let range = place.offset..place.offset + length;
+    // Nothing but an infinite number, or none, differs from itself by something else than zero.
+    let is_finite = (gradient.clone() - gradient.clone()).equal_elem(0.0).all();
+    let flag = place.parameter..place.parameter + 1;
+    let noted = sums.non_finite.clone().slice(flag.clone());
+    let noted = noted.mask_fill(is_finite.bool_not(), 1.0);
+    let sum = match place.is_first {
+        true => gradient,
+        false => sums.sums.clone().slice(range.clone()) + gradient,
+    };
+    GradientSums {
+        sums: sums.sums.slice_assign(range, sum),
+        non_finite: sums.non_finite.slice_assign(flag, noted),
+    }
+}

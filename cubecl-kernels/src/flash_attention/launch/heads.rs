@@ -1,0 +1,49 @@
+//! Where a kernel finds the heads that it reads or writes.
+
+use burn_cubecl::CubeRuntime;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use crate::cube::launch::into_contiguous;
+use crate::flash_attention::PackedHeads;
+
+/// Queries, keys, values or gradients: some of the heads of a tensor `[batch, seq, n, d_head]`.
+#[derive(Clone)]
+pub(super) struct Heads<R: CubeRuntime> {
+    pub tensor: CubeTensor<R>,
+    /// Which is the first one.
+    pub first: usize,
+}
+
+impl<R: CubeRuntime> Heads<R> {
+    /// Those of a tensor whose last dimension may not lie contiguous.
+    pub fn new(tensor: CubeTensor<R>, first: usize) -> Self {
+        let is_dense = tensor.meta.strides()[3] == 1 || tensor.meta.shape()[3] == 1;
+        let tensor = if is_dense { tensor } else { into_contiguous(tensor) };
+        Self { tensor, first }
+    }
+
+    /// Where the first element lies.
+    pub fn start(&self) -> usize {
+        self.first * self.tensor.meta.strides()[2]
+    }
+
+    /// Whether every head begins at a multiple of this many elements.
+    pub fn is_aligned(&self, size: usize) -> bool {
+        let (shape, strides) = (self.tensor.meta.shape(), self.tensor.meta.strides());
+        let are_strides = (0..3).all(|dim| shape[dim] <= 1 || strides[dim].is_multiple_of(size));
+        are_strides && self.start().is_multiple_of(size)
+    }
+
+    pub fn arg(&self) -> TensorArg<R> {
+        self.tensor.clone().into_tensor_arg()
+    }
+}
+/// The three parts of a packed tensor.
+pub(super) fn parts<R: CubeRuntime>(packed: CubeTensor<R>, heads: PackedHeads) -> [Heads<R>; 3] {
+    let packed = Heads::new(packed, 0).tensor;
+    [0, heads.queries, heads.queries + heads.keys].map(|first| Heads {
+        tensor: packed.clone(),
+        first,
+    })
+}

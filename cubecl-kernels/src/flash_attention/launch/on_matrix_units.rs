@@ -1,0 +1,126 @@
+//! The kernels that multiply on matrix units.
+
+use burn::tensor::DType;
+use burn_cubecl::CubeRuntime;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::features::{MmaConfig, Plane};
+use cubecl::prelude::*;
+
+use super::heads::Heads;
+use super::problem::{Backward, Launch};
+use crate::flash_attention::host::AttentionSizes;
+use crate::flash_attention::matrix::{self, tile::LOAD};
+use crate::precision::is_half;
+
+impl<R: CubeRuntime> Launch<'_, R> {
+    /// Whether the matrix units take these inputs: 16 bits, heads of whole loads, and what the kernels are made of.
+    pub fn has_matrix_units(&self, tile: matrix::tile::Tile) -> bool {
+        let dtype = self.dtype();
+        let storage = StorageType::from(dtype);
+        let product = MmaConfig {
+            a_type: storage,
+            b_type: storage,
+            cd_type: StorageType::from(DType::F32),
+            m: 16,
+            n: 8,
+            k: 16,
+        };
+        let properties = self.client().properties();
+        let hardware = &properties.hardware;
+        let features = &properties.features;
+        is_half(dtype)
+            && features.matmul.mma.contains(&product)
+            && features.matmul.ldmatrix.contains(&storage)
+            && features.copy_async
+            && features.plane.contains(Plane::Ops)
+            && hardware.max_shared_memory_size >= tile.shared_memory()
+            && (hardware.plane_size_min, hardware.plane_size_max) == (32, 32)
+    }
+
+    /// Output and statistics.
+    pub fn matrix_forward(&self, tile: matrix::tile::Tile) -> [CubeTensor<R>; 2] {
+        let [output, log_sum_exp] = self.outputs();
+        let [query, key, value] = &self.inputs;
+        // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
+        unsafe {
+            matrix::forward::attend_mma::launch_unchecked::<R>(
+                self.client(),
+                self.cubes(self.sizes.queries, tile.staying(), self.sizes.heads),
+                CubeDim::new_1d(tile.units() as u32),
+                self.address_type(&[&output]),
+                LOAD,
+                2,
+                query.arg(),
+                key.arg(),
+                value.arg(),
+                output.clone().into_tensor_arg(),
+                log_sum_exp.clone().into_tensor_arg(),
+                self.problem([0; 3]),
+                self.dropped(),
+                tile,
+                self.dtype().into(),
+            );
+        }
+        [output, log_sum_exp]
+    }
+
+    /// The gradients of keys and values, and of queries.
+    pub fn matrix_backward(&self, tile: matrix::tile::Tile, pass: &Backward<'_, R>) {
+        let gradient = pass.gradient;
+        let [query, key, value] = &self.inputs;
+        let [of_query, of_key, of_value] = pass.results;
+        let AttentionSizes {
+            batch,
+            queries,
+            keys,
+            heads,
+            kv_heads,
+            ..
+        } = self.sizes;
+        let parts = tile.width.div_ceil(tile.part());
+        for (keeps_keys, length, kept_heads, kept, passing, of) in [
+            (
+                true,
+                keys,
+                kv_heads,
+                [key, value],
+                [query, gradient],
+                [of_key, of_value],
+            ),
+            (
+                false,
+                queries,
+                heads,
+                [query, gradient],
+                [key, value],
+                [of_query, of_query],
+            ),
+        ] {
+            let blocks = length.div_ceil(tile.staying()) * parts;
+            // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
+            unsafe {
+                matrix::backward::gradients_mma::launch_unchecked::<R>(
+                    self.client(),
+                    CubeCount::Static(blocks as u32, kept_heads as u32, batch as u32),
+                    CubeDim::new_1d(tile.units() as u32),
+                    pass.address_type,
+                    LOAD,
+                    2,
+                    kept[0].arg(),
+                    kept[1].arg(),
+                    passing[0].arg(),
+                    passing[1].arg(),
+                    pass.log_sum_exp.clone().into_tensor_arg(),
+                    pass.along.clone().into_tensor_arg(),
+                    of[0].arg(),
+                    of[1].arg(),
+                    self.problem(pass.results.each_ref().map(Heads::start)),
+                    self.dropped(),
+                    tile,
+                    keeps_keys,
+                    self.dtype().into(),
+                );
+            }
+        }
+    }
+}

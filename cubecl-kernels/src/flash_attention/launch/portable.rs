@@ -1,0 +1,137 @@
+//! The kernels that need no matrix units and no plane operations, and the one that both backward passes begin with.
+
+use burn_cubecl::CubeRuntime;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use super::heads::Heads;
+use super::problem::{Backward, Launch};
+use crate::flash_attention::host::AttentionSizes;
+use crate::flash_attention::portable::tile::{Pass, Tile};
+use crate::flash_attention::portable::{SIDE, UNITS, backward, forward};
+
+impl<R: CubeRuntime> Launch<'_, R> {
+    fn tile(&self, pass: Pass) -> Tile {
+        Tile::new(pass, self.sizes.d_head, self.options.dropout.is_some())
+    }
+
+    /// Output and statistics.
+    pub fn portable_forward(&self, vector_size: usize) -> [CubeTensor<R>; 2] {
+        let [output, log_sum_exp] = self.outputs();
+        let tile = self.tile(Pass::Forward);
+        let [query, key, value] = &self.inputs;
+        // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
+        unsafe {
+            forward::attend::launch_unchecked::<R>(
+                self.client(),
+                self.cubes(self.sizes.queries, tile.queries, self.sizes.heads),
+                CubeDim::new_1d(UNITS as u32),
+                self.address_type(&[&output]),
+                vector_size,
+                query.arg(),
+                key.arg(),
+                value.arg(),
+                output.clone().into_tensor_arg(),
+                log_sum_exp.clone().into_tensor_arg(),
+                self.problem([0; 3]),
+                self.dropped(),
+                tile,
+                self.dtype().into(),
+            );
+        }
+        [output, log_sum_exp]
+    }
+
+    /// Each query's product of its output and the output's gradient.
+    pub fn row_products(
+        &self,
+        output: &Heads<R>,
+        gradient: &Heads<R>,
+        vector_size: usize,
+        address_type: AddressType,
+    ) -> CubeTensor<R> {
+        let AttentionSizes {
+            batch,
+            queries,
+            heads,
+            d_head,
+            ..
+        } = self.sizes;
+        let along = self.statistics();
+        let rows = batch * heads * queries;
+        let blocks = rows.div_ceil(SIDE);
+        let width = blocks.min(self.client().properties().hardware.max_cube_count.0 as usize);
+        // SAFETY: every index is checked against rows and `d_head`, whose tensors these are.
+        unsafe {
+            backward::dot::launch_unchecked::<R>(
+                self.client(),
+                CubeCount::Static(width as u32, blocks.div_ceil(width) as u32, 1),
+                CubeDim::new_1d(UNITS as u32),
+                address_type,
+                vector_size,
+                output.arg(),
+                gradient.arg(),
+                along.clone().into_tensor_arg(),
+                queries,
+                heads,
+                rows,
+                d_head,
+                self.dtype().into(),
+            );
+        }
+        along
+    }
+
+    /// The gradients of keys and values, and of queries.
+    pub fn portable_backward(&self, pass: &Backward<'_, R>) {
+        let dim = CubeDim::new_1d(UNITS as u32);
+        let [query, key, value] = &self.inputs;
+        let [of_query, of_key, of_value] = pass.results;
+        let starts = pass.results.each_ref().map(Heads::start);
+        let tile = self.tile(Pass::KeyGradients);
+        // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
+        unsafe {
+            backward::key_gradients::launch_unchecked::<R>(
+                self.client(),
+                self.cubes(self.sizes.keys, tile.keys, self.sizes.kv_heads),
+                dim,
+                pass.address_type,
+                pass.vector_size,
+                query.arg(),
+                key.arg(),
+                value.arg(),
+                pass.gradient.arg(),
+                pass.log_sum_exp.clone().into_tensor_arg(),
+                pass.along.clone().into_tensor_arg(),
+                of_key.arg(),
+                of_value.arg(),
+                self.problem(starts),
+                self.dropped(),
+                tile,
+                self.dtype().into(),
+            );
+        }
+        let tile = self.tile(Pass::QueryGradients);
+        // SAFETY: as above.
+        unsafe {
+            backward::query_gradients::launch_unchecked::<R>(
+                self.client(),
+                self.cubes(self.sizes.queries, tile.queries, self.sizes.heads),
+                dim,
+                pass.address_type,
+                pass.vector_size,
+                query.arg(),
+                key.arg(),
+                value.arg(),
+                pass.gradient.arg(),
+                pass.log_sum_exp.clone().into_tensor_arg(),
+                pass.along.clone().into_tensor_arg(),
+                of_query.arg(),
+                self.problem(starts),
+                self.dropped(),
+                tile,
+                self.dtype().into(),
+            );
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What every kernel of an attention is launched with, whichever units it runs on.
+
+use burn::tensor::DType;
+use burn_cubecl::CubeRuntime;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::client::ComputeClient;
+use cubecl::prelude::*;
+
+use super::heads::Heads;
+use crate::cube::dropout::{DroppedRows, dropped_rows_argument};
+use crate::cube::launch::{address_type, empty_beside, is_supported};
+use crate::error::{Check, KernelError};
+use crate::flash_attention::device::ProblemLaunch;
+use crate::flash_attention::host::AttentionSizes;
+use crate::flash_attention::portable::UNITS;
+use crate::flash_attention::portable::tile::{Pass, Tile};
+use crate::flash_attention::{AttentionOptions, Sight};
+
+/// The shared memory that the portable kernels use at most, in bytes.
+const SHARED_MEMORY: usize = 32 * 1024;
+
+/// One attention on a device.
+pub(super) struct Launch<'a, R: CubeRuntime> {
+    pub sizes: AttentionSizes,
+    pub options: &'a AttentionOptions,
+    pub inputs: [Heads<R>; 3],
+}
+
+impl<'a, R: CubeRuntime> Launch<'a, R> {
+    /// Where the kernels run for these inputs' type; elsewhere the reference does. The sizes are [checked](check).
+    pub fn new(inputs: [Heads<R>; 3], sizes: AttentionSizes, options: &'a AttentionOptions) -> Option<Self> {
+        let tensor = &inputs[0].tensor;
+        is_supported(&tensor.client, tensor.dtype).then_some(Self { sizes, options, inputs })
+    }
+
+    pub fn client(&self) -> &ComputeClient<R> {
+        &self.inputs[0].tensor.client
+    }
+
+    pub fn dtype(&self) -> DType {
+        self.inputs[0].tensor.dtype
+    }
+
+    /// A place for a number in f32 for each query of each head.
+    pub fn statistics(&self) -> CubeTensor<R> {
+        let AttentionSizes {
+            batch, queries, heads, ..
+        } = self.sizes;
+        empty_beside(&self.inputs[0].tensor, &[batch, heads, queries], DType::F32)
+    }
+
+    /// Where output and row statistics go.
+    pub fn outputs(&self) -> [CubeTensor<R>; 2] {
+        let AttentionSizes {
+            batch,
+            queries,
+            heads,
+            d_head,
+            ..
+        } = self.sizes;
+        let shape = [batch, queries, heads, d_head];
+        let output = empty_beside(&self.inputs[0].tensor, &shape, self.dtype());
+        [output, self.statistics()]
+    }
+
+    /// Numbers to a load: as many as lie aligned in all tensors that are read.
+    pub fn vector_size(&self, others: &[&Heads<R>]) -> usize {
+        let mut sizes = self.client().io_optimized_vector_sizes(self.dtype().size());
+        let fits = |size: &usize| {
+            let mut tensors = self.inputs.iter().chain(others.iter().copied());
+            self.sizes.d_head.is_multiple_of(*size) && tensors.all(|heads| heads.is_aligned(*size))
+        };
+        sizes.find(fits).unwrap_or(1)
+    }
+
+    /// The type that indexes all these tensors.
+    pub fn address_type(&self, others: &[&CubeTensor<R>]) -> AddressType {
+        let [query, key, value] = self.inputs.each_ref().map(|heads| &heads.tensor);
+        address_type(&[&[query, key, value], others].concat())
+    }
+
+    /// A cube for each block of each head of each sample.
+    pub fn cubes(&self, length: usize, block: usize, heads: usize) -> CubeCount {
+        let blocks = length.div_ceil(block);
+        CubeCount::Static(blocks as u32, heads as u32, self.sizes.batch as u32)
+    }
+
+    /// What the kernels are told; `results` are where gradients go.
+    pub fn problem(&self, results: [usize; 3]) -> ProblemLaunch<R> {
+        let [query, key, value] = self.inputs.each_ref().map(Heads::start);
+        let [of_query, of_key, of_value] = results;
+        let is_causal = self.options.sight == Sight::Causal;
+        ProblemLaunch::new(
+            self.sizes.queries,
+            self.sizes.keys,
+            self.sizes.heads / self.sizes.kv_heads,
+            self.sizes.d_head,
+            u32::from(is_causal),
+            self.options.scale as f32,
+            f32::NEG_INFINITY,
+            query,
+            key,
+            value,
+            of_query,
+            of_key,
+            of_value,
+        )
+    }
+
+    /// The dropout of the weights, where there is one.
+    pub fn dropped(&self) -> ComptimeOptionArgs<DroppedRows, R> {
+        let dropout = self.options.dropout.as_ref();
+        dropout
+            .map(|dropout| dropped_rows_argument(self.client(), dropout))
+            .into()
+    }
+}
+
+/// Checks that a device runs the kernels for attention of these sizes, forward and backward.
+///
+/// Tiles for matrix units are larger than the portable ones, and devices that have them take more blocks than memory holds.
+pub(crate) fn check<R: CubeRuntime>(
+    client: &ComputeClient<R>,
+    check: Check,
+    dtype: DType,
+    sizes: AttentionSizes,
+) -> Result<(), KernelError> {
+    if !is_supported(client, dtype) {
+        return Ok(());
+    }
+    let hardware = &client.properties().hardware;
+    let memory = hardware.max_shared_memory_size;
+    check.value(
+        "the device's shared memory in bytes",
+        memory as f64,
+        memory >= SHARED_MEMORY,
+        || format!("{SHARED_MEMORY} or more"),
+    )?;
+    let units = hardware.max_units_per_cube;
+    check.value(
+        "the device's units of a cube",
+        units.into(),
+        units as usize >= UNITS,
+        || format!("{UNITS} or more"),
+    )?;
+    let tile = |pass| Tile::new(pass, sizes.d_head, false);
+    let queries = tile(Pass::Forward).queries.min(tile(Pass::QueryGradients).queries);
+    let (x, y, z) = hardware.max_cube_count;
+    for (what, count, most) in [
+        ("the batch", sizes.batch, z as usize),
+        ("the number of query heads", sizes.heads, y as usize),
+        ("the number of queries", sizes.queries, x as usize * queries),
+        (
+            "the number of keys",
+            sizes.keys,
+            x as usize * tile(Pass::KeyGradients).keys,
+        ),
+    ] {
+        check.value(what, count as f64, count <= most, || {
+            format!("at most {most} on this device")
+        })?;
+    }
+    Ok(())
+}
+
+/// What a backward pass reads besides the inputs, and where it writes to.
+pub(super) struct Backward<'a, R: CubeRuntime> {
+    /// The output's.
+    pub gradient: &'a Heads<R>,
+    /// `log Σ exp` of the rows of scores.
+    pub log_sum_exp: CubeTensor<R>,
+    /// The products of outputs and their gradients.
+    pub along: CubeTensor<R>,
+    /// The gradients of queries, keys and values.
+    pub results: &'a [Heads<R>; 3],
+    /// Numbers to a load.
+    pub vector_size: usize,
+    /// What indexes all these tensors.
+    pub address_type: AddressType,
+}

@@ -1,0 +1,281 @@
+//! How the backward kernels are launched: one that reads a row once where registers hold it, else two that read it twice.
+
+use burn::tensor::{DType, Tensor};
+use burn_cubecl::tensor::CubeTensor;
+use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
+use cubecl::client::ComputeClient;
+use cubecl::prelude::*;
+
+use super::contiguous;
+use crate::cube::columns::sum_partials;
+use crate::cube::dropout::dropped_rows_argument;
+use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, plane_size};
+use crate::cube::reduce::RowsLaunch;
+use crate::cube::walk::RowWalk;
+use crate::norm::kernel::{backward, shared::BeforeLaunch, wide};
+use crate::norm::{AddRule, AddendGradients, NormGradients, NormParameters, NormStatistics};
+use crate::precision::is_half;
+use crate::random::RowDropout;
+use crate::tape::float;
+
+/// The numbers of a row that a plane has to itself holds for each of its units, at most: no unit waits for another plane.
+const OF_A_PLANE: usize = 32;
+/// As many units leave each 128 registers.
+const MOST_UNITS: usize = 512;
+/// As many leave each 255.
+const MEANS_UNITS: usize = 256;
+/// Registers of the backward kernel for other things than what it holds of the row, and for the words of dropout.
+const OTHER_REGISTERS: usize = 40;
+const DROPOUT_REGISTERS: usize = 24;
+
+/// The sum before the norm, as its backward pass needs it.
+pub(super) struct BeforeBackward<'a, R: CubeRuntime> {
+    pub of_hidden: Option<CubeTensor<R>>,
+    /// None where there is no sum.
+    pub rule: Option<&'a AddRule>,
+}
+
+/// What the kernels read.
+struct Read<'a, R: CubeRuntime> {
+    input: CubeTensor<R>,
+    weight: CubeTensor<R>,
+    gradient: CubeTensor<R>,
+    mean: Option<CubeTensor<R>>,
+    reciprocal: CubeTensor<R>,
+    of_hidden: Option<CubeTensor<R>>,
+    dropout: Option<&'a RowDropout>,
+    /// Which sums over the rows are wanted beside the weight's: for the norm's bias, for the addend's.
+    sums: [bool; 2],
+}
+
+/// What the kernels write: gradients, and the sums of parts of the rows.
+struct Written<R: CubeRuntime> {
+    result: CubeTensor<R>,
+    of_input: Option<CubeTensor<R>>,
+    of_weight: CubeTensor<R>,
+    of_bias: Option<CubeTensor<R>>,
+    of_addend: Option<CubeTensor<R>>,
+}
+
+#[allow(clippy::type_complexity)]
+pub(super) fn launch_backward<R, F, I, BT>(
+    input: CubeTensor<R>,
+    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
+    statistics: NormStatistics<CubeBackend<R, F, I, BT>>,
+    gradient: Tensor<CubeBackend<R, F, I, BT>, 2>,
+    before: BeforeBackward<'_, R>,
+) -> (
+    Option<AddendGradients<CubeBackend<R, F, I, BT>>>,
+    NormGradients<CubeBackend<R, F, I, BT>>,
+)
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    let dtype = input.dtype;
+    let read = Read {
+        input,
+        weight: contiguous(parameters.weight.clone()),
+        gradient: contiguous(gradient),
+        mean: statistics.mean.map(contiguous),
+        reciprocal: contiguous(statistics.reciprocal),
+        of_hidden: before.of_hidden,
+        dropout: before.rule.and_then(|rule| rule.dropout.as_ref()),
+        sums: [parameters.bias.is_some(), before.rule.is_some_and(|rule| rule.has_bias)],
+    };
+    let Written {
+        result,
+        of_input,
+        of_weight,
+        of_bias,
+        of_addend,
+    } = read.launch();
+    let sum = |partials| float(sum_partials(partials, dtype));
+    let addends = before.rule.map(|_| AddendGradients {
+        input: float(of_input.unwrap_or_else(|| result.clone())),
+        bias: of_addend.map(sum),
+        residual: float(result.clone()),
+    });
+    let norm = NormGradients {
+        input: float(result),
+        weight: sum(of_weight),
+        bias: of_bias.map(sum),
+    };
+    (addends, norm)
+}
+
+impl<R: CubeRuntime> Read<'_, R> {
+    fn client(&self) -> &ComputeClient<R> {
+        &self.input.client
+    }
+
+    fn dims(&self) -> [usize; 2] {
+        [0, 1].map(|dimension| self.input.meta.shape()[dimension])
+    }
+
+    fn launch(&self) -> Written<R> {
+        let [_, columns] = self.dims();
+        let dtype = self.input.dtype;
+        // 32 bytes each of input and gradient are on their way for each unit, or more.
+        let wanted = match columns <= OF_A_PLANE * plane_size(self.client()) {
+            true => OF_A_PLANE,
+            false => 32 / dtype.size(),
+        };
+        let registers = Registers {
+            wanted,
+            most: wanted.max(16),
+        };
+        let plan = RowPlan::of_units(self.client(), dtype, self.dims(), registers, MOST_UNITS);
+        match plan.layout.is_unrolled {
+            true => self.launch_once(&plan),
+            false => self.launch_twice(),
+        }
+    }
+
+    /// Rows that registers hold.
+    fn launch_once(&self, plan: &RowPlan) -> Written<R> {
+        let dtype = self.input.dtype;
+        // Input, gradient and weight end up in f32, beside the sums.
+        let sums = 1 + self.sums.into_iter().filter(|is_wanted| *is_wanted).count();
+        let others = OTHER_REGISTERS + self.dropout.map_or(0, |_| DROPOUT_REGISTERS);
+        let registers = |arrays: usize| plan.layout.slots * plan.vector_size * arrays + others;
+        let most = 65_536 / plan.cube_dim.num_elems() as usize;
+        let holds_weight = is_half(dtype) && registers(sums + 3) <= most;
+        let arrays = sums + if holds_weight { 3 } else { 2 };
+        let cubes = plan.resident_cubes(self.client(), registers(arrays).min(most));
+        let written = self.written(cubes);
+        let Written {
+            result,
+            of_input,
+            of_weight,
+            of_bias,
+            of_addend,
+        } = &written;
+        // SAFETY: the kernel bounds what it reads and writes by the rows' count and length, which are those of all
+        // tensors; the partial sums have a row for each cube.
+        unsafe {
+            backward::backward::launch_unchecked::<R>(
+                self.client(),
+                CubeCount::new_1d(cubes as u32),
+                plan.cube_dim,
+                address_type(&[&self.input, of_weight]),
+                plan.vector_size,
+                argument(&self.input),
+                argument(&self.weight),
+                argument(&self.gradient),
+                self.mean.as_ref().map(argument).into(),
+                argument(&self.reciprocal),
+                self.before(),
+                argument(result),
+                of_input.as_ref().map(argument).into(),
+                argument(of_weight),
+                of_bias.as_ref().map(argument).into(),
+                of_addend.as_ref().map(argument).into(),
+                plan.rows_argument(),
+                self.dims()[1] as f32,
+                plan.layout,
+                holds_weight,
+                dtype.into(),
+            );
+        }
+        written
+    }
+
+    /// Rows of any length.
+    fn launch_twice(&self) -> Written<R> {
+        let (client, dtype) = (self.client(), self.input.dtype);
+        let [rows, columns] = self.dims();
+        let statistics = || empty_beside(&self.input, &[rows], DType::F32);
+        let levels = self.mean.as_ref().map(|_| statistics());
+        let alongs = statistics();
+        let registers = Registers { wanted: 16, most: 16 };
+        let mut plan = RowPlan::of_units(client, dtype, [rows, columns], registers, MEANS_UNITS);
+        // The kernel goes over a row whatever its length.
+        plan.layout.slots = 1;
+        plan.layout.is_unrolled = false;
+        // SAFETY: the kernel bounds what it reads and writes by the rows' count and length, which are those of all tensors.
+        unsafe {
+            wide::row_means::launch_unchecked::<R>(
+                client,
+                plan.cube_count(client),
+                plan.cube_dim,
+                address_type(&[&self.input]),
+                plan.vector_size,
+                argument(&self.input),
+                argument(&self.weight),
+                argument(&self.gradient),
+                self.mean.as_ref().map(argument).into(),
+                argument(&self.reciprocal),
+                levels.as_ref().map(argument).into(),
+                argument(&alongs),
+                plan.rows_argument(),
+                columns as f32,
+                plan.layout,
+                dtype.into(),
+            );
+        }
+        let walk = RowWalk::in_parts(&self.input, rows, columns);
+        let written = self.written(walk.parts);
+        let Written {
+            result,
+            of_input,
+            of_weight,
+            of_bias,
+            of_addend,
+        } = &written;
+        // SAFETY: as above; the partial sums have a row for each part.
+        unsafe {
+            wide::columns_backward::launch_unchecked::<R>(
+                client,
+                walk.cube_count(),
+                walk.cube_dim(),
+                address_type(&[&self.input, of_weight]),
+                walk.vector_size,
+                argument(&self.input),
+                argument(&self.weight),
+                argument(&self.gradient),
+                self.mean.as_ref().map(argument).into(),
+                argument(&self.reciprocal),
+                levels.as_ref().map(argument).into(),
+                argument(&alongs),
+                self.before(),
+                argument(result),
+                of_input.as_ref().map(argument).into(),
+                argument(of_weight),
+                of_bias.as_ref().map(argument).into(),
+                of_addend.as_ref().map(argument).into(),
+                RowsLaunch::new(rows, walk.vectors),
+                dtype.into(),
+            );
+        }
+        written
+    }
+
+    fn before<E: Float, N: Size>(&self) -> BeforeLaunch<E, N, R> {
+        let dropped = self
+            .dropout
+            .map(|dropout| dropped_rows_argument(self.client(), dropout));
+        BeforeLaunch::new(self.of_hidden.as_ref().map(argument).into(), dropped.into())
+    }
+
+    /// Room for the results, and for so many rows of sums.
+    fn written(&self, parts: usize) -> Written<R> {
+        let dims @ [_, columns] = self.dims();
+        let dtype = self.input.dtype;
+        let partial = || empty_beside(&self.input, &[parts, columns], DType::F32);
+        let [has_bias, has_addend] = self.sums;
+        Written {
+            result: empty_beside(&self.input, &dims, dtype),
+            of_input: self.dropout.map(|_| empty_beside(&self.input, &dims, dtype)),
+            of_weight: partial(),
+            of_bias: has_bias.then(partial),
+            of_addend: has_addend.then(partial),
+        }
+    }
+}
+
+fn argument<R: CubeRuntime>(tensor: &CubeTensor<R>) -> TensorArg<R> {
+    tensor.clone().into_tensor_arg()
+}

@@ -1,0 +1,107 @@
+//! Softmax, the loss, the optimizer and the gradients' norm.
+
+use burn::tensor::{Bool, DType, Int, Tensor};
+use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate};
+use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw};
+use cubecl_kernels::cross_entropy::cross_entropy;
+use cubecl_kernels::l2_norm::sum_of_squares;
+use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
+
+use crate::operations::{Differentiable, List, ROWS, SAMPLES};
+
+/// GPT-2's vocabulary, and what it is padded to.
+const VOCABULARY: [usize; 2] = [50257, 50304];
+/// Rows of logits that 32 bits do not count.
+const MANY_LOGITS: usize = 86016;
+/// An optimizer's buffer.
+const ELEMENTS: usize = 1 << 24;
+
+pub fn list(list: &mut List) {
+    for keys in [1024, 2048, 16384] {
+        softmaxes(list, keys);
+    }
+    losses(list, ROWS);
+    optimizer(list, ELEMENTS);
+    if list.dtype == DType::BF16 {
+        // Indexed by 64 bits.
+        losses(list, MANY_LOGITS);
+    }
+}
+
+/// Adds softmaxes of as many queries as keys.
+fn softmaxes(list: &mut List, keys: usize) {
+    let (samples, heads) = if keys <= 2048 { (SAMPLES, 12) } else { (1, 1) };
+    let dims @ [_, _, queries, _] = [samples, heads, keys, keys];
+    let shape = dims.map(|size| size.to_string()).join(" x ");
+    list.add("softmax, causal", shape.clone(), move |setting| {
+        scaled_masked_softmax(setting.leaf(dims), SoftmaxMask::Causal, 0.125)?.backward();
+        Ok(())
+    });
+    list.add("softmax", shape.clone(), move |setting| {
+        scaled_masked_softmax(setting.leaf(dims), SoftmaxMask::Nothing, 0.125)?.backward();
+        Ok(())
+    });
+    list.add("softmax, given mask", shape, move |setting| {
+        let mask = Tensor::<Differentiable, 4, Bool>::empty([samples, 1, queries, keys], &setting.device);
+        scaled_masked_softmax(setting.leaf(dims), SoftmaxMask::Given(mask), 0.125)?.backward();
+        Ok(())
+    });
+}
+
+fn losses(list: &mut List, rows: usize) {
+    let [valid, columns] = VOCABULARY;
+    list.add("cross_entropy", format!("{rows} x {columns}"), move |setting| {
+        let targets = Tensor::<Differentiable, 1, Int>::empty([rows], &setting.device);
+        cross_entropy(setting.leaf([rows, columns]), targets, valid, |own| own)?.backward();
+        Ok(())
+    });
+}
+
+fn optimizer(list: &mut List, elements: usize) {
+    let step = AdamWStep {
+        learning_rate: 1e-3,
+        beta_1: 0.9,
+        beta_2: 0.95,
+        epsilon: 1e-8,
+        weight_decay: 0.1,
+        gradient_scale: 1.0,
+        time: 1,
+    };
+    for (name, has_copy) in [("adamw", false), ("adamw, with a copy in the type", true)] {
+        list.add(name, format!("{elements}"), move |setting| {
+            let main = || setting.plain([elements], DType::F32);
+            let buffers = AdamWBuffers {
+                parameter: main(),
+                moment_1: main(),
+                moment_2: main(),
+            };
+            let gradient = setting.plain([elements], setting.dtype);
+            adamw(buffers, gradient, &step, has_copy.then_some(setting.dtype))?;
+            Ok(())
+        });
+    }
+    for (name, offset, is_first) in [
+        ("accumulate, the first", 0, true),
+        ("accumulate", 0, false),
+        ("accumulate, where no vector begins", 1, false),
+    ] {
+        list.add(name, format!("{elements}"), move |setting| {
+            let sums = GradientSums {
+                sums: setting.plain([offset + elements], DType::F32),
+                non_finite: setting.plain([1], DType::F32),
+            };
+            let place = GradientPlace {
+                offset,
+                parameter: 0,
+                is_first,
+            };
+            accumulate(sums, setting.plain([elements], setting.dtype), place)?;
+            Ok(())
+        });
+    }
+    list.add("sum_of_squares", format!("{elements}"), move |setting| {
+        let buffers = [elements, 1000].map(|elements| setting.plain([elements], setting.dtype));
+        sum_of_squares(buffers.to_vec())?;
+        Ok(())
+    });
+}

@@ -1,0 +1,47 @@
+//! The trials of a claim on a real CUDA device, with burn's fusion before the kernels and without it.
+//!
+//! Made by [`backends`](crate::backends) with the feature `cuda`. Where there is no device, they count as ignored.
+
+use std::sync::OnceLock;
+
+use burn::tensor::DType;
+use burn_cuda::{Cuda as FusedCuda, CudaDevice};
+use burn_wgpu::CubeBackend;
+use cubecl::cuda::CudaRuntime;
+use libtest_mimic::Trial;
+
+use crate::backends::{Claim, Setting, type_name};
+
+/// CubeCL's kernels as they are.
+pub type Cuda = CubeBackend<CudaRuntime, f32, i32, u8>;
+
+/// Returns the trials of a claim.
+pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let trial = move || {
+            let device = CudaDevice::default();
+            Ok(claim.check::<Cuda>(&Setting { device, dtype })?)
+        };
+        let name = format!("cuda_{}::{}", type_name(dtype), C::NAME);
+        trials.push(Trial::test(name, trial).with_ignored_flag(!has_cuda()));
+        let trial = move || {
+            let device = CudaDevice::default();
+            Ok(claim.check::<FusedCuda>(&Setting { device, dtype })?)
+        };
+        let name = format!("cuda_fusion_{}::{}", type_name(dtype), C::NAME);
+        trials.push(Trial::test(name, trial).with_ignored_flag(!has_cuda()));
+    }
+    trials
+}
+
+/// Whether there is a CUDA device; says so once where there is none.
+pub fn has_cuda() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    let look = || {
+        kernel_tests::cuda::device()
+            .inspect_err(|missing| eprintln!("trials on CUDA are ignored: {missing}"))
+            .is_ok()
+    };
+    *HAS.get_or_init(look)
+}

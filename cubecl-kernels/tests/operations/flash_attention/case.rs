@@ -1,0 +1,279 @@
+//! A case of attention, compared with the host version: output and gradients.
+
+use burn::backend::Autodiff;
+use burn::tensor::{DType, Tensor};
+use cubecl_kernels::KernelBackend;
+use cubecl_kernels::flash_attention::host::{self, AttentionSizes};
+use cubecl_kernels::flash_attention::{
+    AttentionOptions, PackedHeads, Sight, flash_attention, flash_attention_packed, unpack,
+};
+use cubecl_kernels::random::{RowDropout, RowPlace};
+
+use crate::backends::Setting;
+use crate::compare::{backward, epsilon, expect_close, expect_norm, expect_within, normal};
+
+/// How the inputs lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Three tensors, contiguous.
+    Separate,
+    /// One tensor, given whole.
+    Packed,
+    /// Views of one tensor, given apart.
+    Unpacked,
+    /// Views of tensors whose heads lie before their positions.
+    HeadsFirst,
+    /// Views of tensors whose last dimension does not lie contiguous.
+    Transposed,
+}
+
+/// How closely results must agree with the host's, in roundings of the type.
+#[derive(Clone, Copy, Debug)]
+pub struct Tolerance {
+    /// An element of the output, of the largest one.
+    pub output: f64,
+    /// An element of a gradient, of the largest one.
+    pub gradient: f64,
+    /// Output and gradients as a whole, of their lengths.
+    pub norm: [f64; 2],
+    /// Whether a key's element is held against the largest of the same element of all keys and heads.
+    pub is_by_element: bool,
+}
+
+impl Tolerance {
+    /// That of numbers around 1.
+    ///
+    /// A score is a sum of up to 256 products, and its error a relative one of its weight. Numbers of 16 bits are added
+    /// up in f32, so that there what counts are the roundings of the results and of what goes between the passes: the
+    /// weights, the scores' gradients and the output, whose product with its gradient each of the latter is a difference
+    /// from.
+    pub fn of(dtype: DType) -> Self {
+        let (output, gradient, norm) = match dtype {
+            DType::F16 | DType::BF16 => (4.0, 16.0, [1.0, 2.0]),
+            _ => (24.0, 64.0, [8.0, 16.0]),
+        };
+        Self {
+            output,
+            gradient,
+            norm,
+            is_by_element: false,
+        }
+    }
+}
+
+/// What attends to what, how often and how it lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub sizes: AttentionSizes,
+    pub sight: Sight,
+    pub probability: f64,
+    /// `1 / √d_head` where there is none.
+    pub scale: Option<f64>,
+    pub form: Form,
+}
+
+impl Case {
+    pub fn options(self) -> AttentionOptions {
+        let AttentionSizes { batch, queries, .. } = self.sizes;
+        let places = (0..batch * queries).map(|row| RowPlace {
+            position: (row % queries + 11) as u32,
+            sample: (row / queries * 3 + 7) as u32,
+        });
+        let dropout = RowDropout {
+            key: [0x1234_5678, 0x9ABC_DEF0],
+            iteration: 5,
+            first_head: 3,
+            probability: self.probability,
+            places: places.collect::<Vec<_>>().into(),
+        };
+        AttentionOptions {
+            sight: self.sight,
+            scale: self.scale.unwrap_or((self.sizes.d_head as f64).powf(-0.5)),
+            dropout: (self.probability > 0.0).then_some(dropout),
+        }
+    }
+
+    /// Lengths of query, key and value.
+    pub fn lengths(self) -> [usize; 3] {
+        let [query, key] = self.shapes();
+        [query, key, key].map(|shape| shape.iter().product())
+    }
+
+    /// Shapes of query and key.
+    pub fn shapes(self) -> [[usize; 4]; 2] {
+        let sizes = self.sizes;
+        [
+            [sizes.batch, sizes.queries, sizes.heads, sizes.d_head],
+            [sizes.batch, sizes.keys, sizes.kv_heads, sizes.d_head],
+        ]
+    }
+
+    pub fn normal<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> [Vec<f64>; 3]
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let mut seed = 0;
+        self.lengths().map(|length| {
+            seed += 1;
+            setting.rounded(&normal(length, seed))
+        })
+    }
+
+    /// Compares output and gradients with the host's.
+    pub fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>, inputs: [Vec<f64>; 3]) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        self.check_within(setting, inputs, Tolerance::of(setting.dtype))
+            .map_err(|error| error.context(format!("{self:?}")))
+    }
+
+    /// As [`check`](Self::check), with another tolerance.
+    pub fn check_within<B: KernelBackend>(
+        self,
+        setting: &Setting<Autodiff<B>>,
+        inputs: [Vec<f64>; 3],
+        tolerance: Tolerance,
+    ) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let options = self.options();
+        let [query_shape, key_shape] = self.shapes();
+        let heads = PackedHeads {
+            queries: self.sizes.heads,
+            keys: self.sizes.kv_heads,
+        };
+        let gradient = setting.rounded(&normal(inputs[0].len(), 4));
+        let slices = inputs.each_ref().map(Vec::as_slice);
+        let (expected, _) = host::forward(self.sizes, slices, &options);
+        let expected_gradients = host::backward(self.sizes, slices, &gradient, &options);
+
+        let tensors = [
+            setting.tensor(&inputs[0], query_shape),
+            setting.tensor(&inputs[1], key_shape),
+            setting.tensor(&inputs[2], key_shape),
+        ];
+        let contiguous_gradient = setting.tensor(&gradient, query_shape);
+        let (output, gradients) = match self.form {
+            Form::Separate => separate(tensors, options.clone(), contiguous_gradient, |tensor| tensor)?,
+            Form::HeadsFirst => separate(tensors, options.clone(), contiguous_gradient, |tensor| {
+                tensor.swap_dims(1, 2)
+            })?,
+            Form::Transposed => separate(tensors, options.clone(), contiguous_gradient, |tensor| {
+                tensor.swap_dims(1, 3)
+            })?,
+            Form::Packed | Form::Unpacked => {
+                let leaf = Tensor::cat(tensors.to_vec(), 2).require_grad();
+                let output = match self.form {
+                    Form::Packed => flash_attention_packed(leaf.clone(), heads, options.clone())?,
+                    _ => {
+                        let [query, key, value] = unpack(leaf.clone(), heads);
+                        flash_attention(query, key, value, options.clone())?
+                    }
+                };
+                let gradients = backward(vec![[output.clone(), contiguous_gradient]]);
+                (output, unpack(leaf.grad(&gradients).expect("tracked"), heads))
+            }
+        };
+        // The terms of the sums are about as large as the largest result.
+        expect_close(
+            "output",
+            output.clone(),
+            &expected,
+            tolerance.output,
+            largest(&expected),
+        )?;
+        let is_finite = inputs.iter().flatten().all(|value| value.is_finite());
+        if is_finite {
+            expect_norm("output", output, &expected, tolerance.norm[0])?;
+        }
+        let results = gradients.into_iter().zip(expected_gradients);
+        for ((actual, expected), what) in results.zip(["query", "key", "value"]) {
+            let d_head = self.sizes.d_head;
+            let is_by_element = tolerance.is_by_element && what == "key";
+            let scales: Vec<f64> = match is_by_element {
+                true => (0..d_head)
+                    .map(|element| largest(expected.iter().skip(element).step_by(d_head)))
+                    .collect(),
+                false => vec![largest(&expected); d_head],
+            };
+            // Of a single key, weights are 1 whatever the scores are: the gradients of query and key are 0, as differences
+            // of numbers as large as an output's element times its gradient are.
+            let is_certain = what != "value" && scales.iter().all(|&scale| scale < 1e-12);
+            let floor = if is_certain {
+                4.0 * options.scale * (d_head as f64).sqrt()
+            } else {
+                0.0
+            };
+            let epsilon = epsilon(setting.dtype);
+            let allowed = |index: usize, expected: f64| {
+                tolerance.gradient * epsilon * expected.abs().max(scales[index % d_head]).max(floor)
+            };
+            expect_within(what, actual.clone(), &expected, allowed)?;
+            if is_finite && !is_certain {
+                expect_norm(what, actual, &expected, tolerance.norm[1])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The output of three tensors and their gradients; the tensors, and the output's gradient, lie as `view` shows them,
+/// which is its own inverse.
+#[allow(clippy::type_complexity)]
+fn separate<B: KernelBackend>(
+    tensors: [Tensor<Autodiff<B>, 4>; 3],
+    options: AttentionOptions,
+    gradient: Tensor<Autodiff<B>, 4>,
+    view: impl Fn(Tensor<Autodiff<B>, 4>) -> Tensor<Autodiff<B>, 4>,
+) -> anyhow::Result<(Tensor<Autodiff<B>, 4>, [Tensor<B, 4>; 3])>
+where
+    Autodiff<B>: KernelBackend,
+{
+    // Through the host, so that the tensors' memory is really in the other order.
+    let laid = |tensor| {
+        let data = view(tensor).into_data();
+        let dtype = data.dtype;
+        (data, dtype)
+    };
+    let device = gradient.device();
+    let leaves = tensors.map(|tensor| {
+        let (data, dtype) = laid(tensor);
+        Tensor::<Autodiff<B>, 4>::from_data(data, (&device, dtype)).require_grad()
+    });
+    let [query, key, value] = leaves.clone().map(&view);
+    let output = flash_attention(query, key, value, options)?;
+    let (data, dtype) = laid(gradient);
+    let gradient = view(Tensor::from_data(data, (&device, dtype)));
+    let gradients = backward(vec![[output.clone(), gradient]]);
+    let of_leaves = leaves.map(|leaf| {
+        let gradient = leaf.grad(&gradients).expect("tracked");
+        view(Tensor::from_inner(gradient)).inner()
+    });
+    Ok((output, of_leaves))
+}
+
+/// The largest finite magnitude.
+pub fn largest<'a>(values: impl IntoIterator<Item = &'a f64>) -> f64 {
+    let finite = values.into_iter().filter(|value| value.is_finite());
+    finite.fold(0.0, |largest, value| largest.max(value.abs()))
+}
+
+/// A case without dropout, of two samples and of two heads for each key head.
+pub fn small(queries: usize, keys: usize, sight: Sight, d_head: usize) -> Case {
+    Case {
+        sizes: AttentionSizes {
+            batch: 2,
+            queries,
+            keys,
+            heads: 4,
+            kv_heads: 2,
+            d_head,
+        },
+        sight,
+        probability: 0.0,
+        scale: None,
+        form: Form::Separate,
+    }
+}

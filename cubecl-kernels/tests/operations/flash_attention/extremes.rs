@@ -1,0 +1,154 @@
+//! Attention of what is not finite, of large scores and of nothing.
+
+use burn::backend::Autodiff;
+use burn::tensor::{Tensor, backend::Backend};
+use cubecl_kernels::KernelBackend;
+use cubecl_kernels::flash_attention::{Sight, flash_attention, host};
+use cubecl_kernels::precision::is_half;
+use libtest_mimic::Trial;
+
+use super::case::{Tolerance, largest, small};
+use crate::backends::{Claim, Setting, trials_of};
+use crate::compare::{backward, expect_close};
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = trials_of(ShowsWhatIsNotFinite);
+    trials.extend(trials_of(TakesLargeScores));
+    trials.extend(trials_of(TakesNothing));
+    trials
+}
+
+#[derive(Clone, Copy)]
+struct ShowsWhatIsNotFinite;
+
+impl Claim for ShowsWhatIsNotFinite {
+    const NAME: &'static str = "flash_attention_shows_what_is_not_finite";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        // What is spoilt: an element of the query, of the key, of the value.
+        for (which, spoilt) in [
+            (0, f64::NAN),
+            (0, f64::INFINITY),
+            (1, f64::NAN),
+            (1, f64::NEG_INFINITY),
+            (2, f64::NAN),
+            (2, f64::NEG_INFINITY),
+        ] {
+            let case = small(40, 50, Sight::Full, 16);
+            let mut inputs = case.normal(setting);
+            let place = inputs[which].len() / 3;
+            inputs[which][place] = spoilt;
+            case.check(setting, inputs)
+                .map_err(|error| error.context(format!("{spoilt} in input {which}")))?;
+        }
+        // Scores of −∞: the first query sees nothing else, the others one key beside it.
+        let case = small(20, 20, Sight::Causal, 1);
+        let [mut query, key, value] = case.normal(setting);
+        let key: Vec<f64> = key.into_iter().map(f64::abs).collect();
+        for (index, element) in query.iter_mut().enumerate() {
+            *element = if index % 3 == 0 {
+                f64::NEG_INFINITY
+            } else {
+                element.abs()
+            };
+        }
+        let slices = [&query, &key, &value].map(Vec::as_slice);
+        let (expected, _) = host::forward(case.sizes, slices, &case.options());
+        anyhow::ensure!(expected[0] == 0.0, "nothing is seen: {}", expected[0]);
+        let [query_shape, key_shape] = case.shapes();
+        let output = flash_attention(
+            setting.tensor(&query, query_shape),
+            setting.tensor(&key, key_shape),
+            setting.tensor(&value, key_shape),
+            case.options(),
+        )?;
+        expect_close("output", output, &expected, 4.0, largest(&expected))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct TakesLargeScores;
+
+impl Claim for TakesLargeScores {
+    const NAME: &'static str = "flash_attention_takes_large_scores";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        // A common part of all scores that is 3840, far beyond where exponentials end, and whole numbers of a few on top
+        // of it. All numbers and products are exact in every type, and so are the scores in f32: usual tolerances hold.
+        let mut case = small(40, 70, Sight::Full, 16);
+        case.scale = Some(16.0);
+        let [query, key, value] = case.normal(setting);
+        let whole = |values: &[f64], first: f64, unit: f64| -> Vec<f64> {
+            let elements = values.iter().enumerate();
+            elements
+                .map(|(index, value)| match index % 16 {
+                    0 => first,
+                    _ => unit * value.round().clamp(-1.0, 1.0),
+                })
+                .collect()
+        };
+        let (query, key) = (whole(&query, 240.0, 1.0 / 16.0), whole(&key, 1.0, 1.0));
+        let mut tolerance = Tolerance::of(setting.dtype);
+        // The first elements' gradients of keys are thousands of times the others'.
+        tolerance.is_by_element = true;
+        if !is_half(setting.dtype) {
+            // The logarithm that the backward pass reads is a rounded number of 3840: a relative error of the weights.
+            tolerance.output += 3840.0;
+            tolerance.gradient += 3840.0;
+            tolerance.norm = [3840.0, 3840.0];
+        }
+        case.check_within(setting, [query, key, value], tolerance)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct TakesNothing;
+
+impl Claim for TakesNothing {
+    const NAME: &'static str = "flash_attention_takes_empty_tensors";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        for (batch, queries, keys) in [(0, 5, 5), (2, 0, 4), (2, 4, 0)] {
+            let mut case = small(queries, keys, Sight::Full, 16);
+            case.sizes.batch = batch;
+            let [query_shape, key_shape] = case.shapes();
+            let [query, key, value] = case.normal(setting);
+            let [query, key, value] = [
+                setting.tensor(&query, query_shape).require_grad(),
+                setting.tensor(&key, key_shape).require_grad(),
+                setting.tensor(&value, key_shape).require_grad(),
+            ];
+            let output = flash_attention(query.clone(), key.clone(), value.clone(), case.options())?;
+            let gradient = setting.tensor(&vec![1.0; query_shape.iter().product()], query_shape);
+            let gradients = backward(vec![[output.clone(), gradient]]);
+            expect_zeros("output", output, query_shape)?;
+            for (leaf, shape) in [(query, query_shape), (key, key_shape), (value, key_shape)] {
+                expect_zeros("gradient", leaf.grad(&gradients).expect("tracked"), shape)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks that a tensor has a shape and nothing but zeros. An empty one is not read: reading launches a kernel, which CUDA
+/// refuses for no elements.
+fn expect_zeros<B: Backend>(what: &str, actual: Tensor<B, 4>, shape: [usize; 4]) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        actual.dims() == shape,
+        "{what}: {:?}, expected {shape:?}",
+        actual.dims()
+    );
+    match shape.iter().product() {
+        0 => Ok(()),
+        count => expect_close(what, actual, &vec![0.0; count], 0.0, 0.0),
+    }
+}

@@ -1,0 +1,191 @@
+//! `flash_attention` and `flash_attention_packed` against their host version.
+
+mod case;
+mod extremes;
+
+use burn::backend::Autodiff;
+use burn::tensor::{DType, backend::Backend};
+use cubecl_kernels::KernelBackend;
+use cubecl_kernels::flash_attention::Sight;
+use cubecl_kernels::flash_attention::host::{self, AttentionSizes};
+use libtest_mimic::Trial;
+use proptest::prelude::*;
+
+use self::case::{Case, Form, largest, small};
+use crate::backends::{Claim, Setting, trials_of};
+use crate::compare::{dot, expect_close, expect_slopes, normal, over};
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = trials_of(MatchesTheHost);
+    trials.extend(trials_of(TakesEveryHeadSize));
+    trials.extend(trials_of(TakesViews));
+    trials.extend(trials_of(KeepsLogSumExp));
+    trials.extend(extremes::trials());
+    let differences = || Ok(host_gradients_are_slopes()?);
+    trials.push(Trial::test(
+        "host::flash_attention_gradients_are_slopes_of_the_output",
+        differences,
+    ));
+    trials
+}
+
+#[derive(Clone, Copy)]
+struct MatchesTheHost;
+
+impl Claim for MatchesTheHost {
+    const NAME: &'static str = "flash_attention_matches_the_host";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let heads = (1usize..3, 1usize..4);
+        let d_head = prop::sample::select(vec![1usize, 3, 7, 16, 24, 64, 80, 128, 144, 256]);
+        let options = (any::<bool>(), prop::sample::select(vec![0.0, 0.25]));
+        let shapes = (1usize..3, 1usize..140, 1usize..140, heads, d_head, options);
+        // A single key, a single query, and one of each.
+        let edges = [(1, 1), (1, 33), (33, 1)].map(|(queries, keys)| (1, queries, keys, (1, 1), 16, (false, 0.0)));
+        over(
+            edges,
+            12,
+            shapes,
+            |(batch, queries, keys, heads, d_head, (is_causal, probability))| {
+                let case = Case {
+                    sizes: AttentionSizes {
+                        batch,
+                        queries,
+                        keys: if is_causal { queries } else { keys },
+                        heads: heads.0 * heads.1,
+                        kv_heads: heads.0,
+                        d_head,
+                    },
+                    sight: if is_causal { Sight::Causal } else { Sight::Full },
+                    probability,
+                    scale: None,
+                    form: Form::Separate,
+                };
+                case.check(setting, case.normal(setting))
+            },
+        )
+    }
+}
+
+/// Sizes of heads are specialisations of the kernels, as is dropout.
+#[derive(Clone, Copy)]
+struct TakesEveryHeadSize;
+
+impl Claim for TakesEveryHeadSize {
+    const NAME: &'static str = "flash_attention_takes_every_head_size";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        // All of them on the matrix units, where each is tiled in its own way, and where no kernel is compiled for each.
+        let is_complete = setting.dtype == DType::BF16 || Autodiff::<B>::name(&setting.device).contains("flex");
+        let sizes: &[usize] = match is_complete {
+            true => &[16, 32, 64, 80, 96, 128, 160, 200, 256],
+            false => &[32, 96],
+        };
+        for &d_head in sizes {
+            // With dropout tiles are smaller, except for some heads.
+            let probabilities: &[f64] = if [96, 256].contains(&d_head) {
+                &[0.0, 0.25]
+            } else {
+                &[0.25]
+            };
+            for &probability in probabilities {
+                let mut case = small(37, 37, Sight::Causal, d_head);
+                case.sizes.batch = 1;
+                case.sizes.heads = 1;
+                case.sizes.kv_heads = 1;
+                case.probability = probability;
+                case.check(setting, case.normal(setting))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct TakesViews;
+
+impl Claim for TakesViews {
+    const NAME: &'static str = "flash_attention_takes_views";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let forms = [Form::Packed, Form::Unpacked, Form::HeadsFirst, Form::Transposed];
+        for (form, kv_heads, d_head) in forms.into_iter().flat_map(|form| [(form, 1, 7), (form, 2, 16)]) {
+            let sizes = AttentionSizes {
+                batch: 2,
+                queries: 37,
+                keys: 37,
+                heads: 4,
+                kv_heads,
+                d_head,
+            };
+            let case = Case {
+                sizes,
+                sight: Sight::Causal,
+                probability: 0.25,
+                scale: None,
+                form,
+            };
+            case.check(setting, case.normal(setting))?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct KeepsLogSumExp;
+
+impl Claim for KeepsLogSumExp {
+    const NAME: &'static str = "flash_attention_keeps_log_sum_exp";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        for (sight, keys) in [(Sight::Causal, 45), (Sight::Full, 70)] {
+            let case = small(45, keys, sight, 16);
+            let inputs = case.normal(setting);
+            let [query_shape, key_shape] = case.shapes();
+            let tensors = [
+                setting.tensor(&inputs[0], query_shape).inner(),
+                setting.tensor(&inputs[1], key_shape).inner(),
+                setting.tensor(&inputs[2], key_shape).inner(),
+            ];
+            let forward = B::flash_attention_forward(tensors, &case.options());
+            let (_, expected) = host::forward(case.sizes, inputs.each_ref().map(Vec::as_slice), &case.options());
+            let dims = [case.sizes.batch, case.sizes.heads, case.sizes.queries];
+            anyhow::ensure!(forward.log_sum_exp.dims() == dims, "{:?}", forward.log_sum_exp.dims());
+            expect_close("log_sum_exp", forward.log_sum_exp, &expected, 8.0, largest(&expected))?;
+        }
+        Ok(())
+    }
+}
+
+/// The host version's gradients against differences of its own output.
+fn host_gradients_are_slopes() -> anyhow::Result<()> {
+    for (sight, keys, probability) in [(Sight::Causal, 5, 0.0), (Sight::Full, 7, 0.3), (Sight::Causal, 5, 0.3)] {
+        let mut case = small(5, keys, sight, 3);
+        case.probability = probability;
+        let options = case.options();
+        let inputs = case.lengths().map(|length| normal(length, length as u64));
+        let gradient = normal(inputs[0].len(), 9);
+        let gradients = host::backward(case.sizes, inputs.each_ref().map(Vec::as_slice), &gradient, &options);
+        for (which, gradients) in gradients.iter().enumerate() {
+            let loss = |moved: &[f64]| {
+                let mut slices = inputs.each_ref().map(Vec::as_slice);
+                slices[which] = moved;
+                dot(&host::forward(case.sizes, slices, &options).0, &gradient)
+            };
+            expect_slopes(&format!("{case:?}, input {which}"), gradients, &inputs[which], loss)?;
+        }
+    }
+    Ok(())
+}
