@@ -1,0 +1,129 @@
+//! Events: what was recorded last, as a mark in a stream.
+
+use std::ffi::{c_uint, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::device::{Device, current};
+use super::error::{Error, Outcome, give, returned};
+use super::stream::{Mark, resolve};
+use crate::handles::Handles;
+
+static EVENTS: Handles<Event> = Handles::new(2);
+const DISABLE_TIMING: c_uint = 2;
+
+struct Event {
+    device: &'static Device,
+    has_time: bool,
+    recorded: Mutex<Option<Arc<Mark>>>,
+}
+
+impl Event {
+    fn of(handle: *mut c_void) -> Outcome<Arc<Self>> {
+        EVENTS.get(handle).ok_or(Error::INVALID_HANDLE)
+    }
+
+    /// What was recorded last; what is recorded later does not change what a wait is for.
+    fn mark(&self) -> Option<Arc<Mark>> {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventCreate(event: *mut *mut c_void, flags: c_uint) -> u32 {
+    returned(|| {
+        let created = Event {
+            device: current()?,
+            has_time: flags & DISABLE_TIMING == 0,
+            recorded: Mutex::default(),
+        };
+        // SAFETY: the caller's pointer.
+        unsafe { give(event, EVENTS.insert(Arc::new(created))) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventDestroy_v2(event: *mut c_void) -> u32 {
+    // Who waits for it holds its mark.
+    returned(|| EVENTS.remove(event).map(drop).ok_or(Error::INVALID_HANDLE))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventRecord(event: *mut c_void, stream: *mut c_void) -> u32 {
+    returned(|| {
+        let (event, stream) = (Event::of(event)?, resolve(stream)?);
+        if !std::ptr::eq(event.device, stream.device) {
+            return Err(Error::INVALID_HANDLE);
+        }
+        let mark = stream.mark();
+        *event.recorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(mark);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventRecordWithFlags(event: *mut c_void, stream: *mut c_void, _flags: c_uint) -> u32 {
+    // SAFETY: the caller's.
+    unsafe { cuEventRecord(event, stream) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamWaitEvent(stream: *mut c_void, event: *mut c_void, _flags: c_uint) -> u32 {
+    returned(|| {
+        let (stream, event) = (resolve(stream)?, Event::of(event)?);
+        if let Some(mark) = event.mark() {
+            stream.wait_for(mark);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventQuery(event: *mut c_void) -> u32 {
+    returned(|| {
+        let event = Event::of(event)?;
+        event.device.health()?;
+        match event.mark() {
+            Some(mark) if mark.time().is_none() => Err(Error::NOT_READY),
+            _ => Ok(()),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventSynchronize(event: *mut c_void) -> u32 {
+    returned(|| {
+        let event = Event::of(event)?;
+        if let Some(mark) = event.mark() {
+            mark.wait();
+        }
+        event.device.health()
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: *mut c_void, end: *mut c_void) -> u32 {
+    returned(|| {
+        let (start, end) = (Event::of(start)?, Event::of(end)?);
+        let (Some(from), Some(to)) = (start.mark(), end.mark()) else {
+            return Err(Error::INVALID_HANDLE);
+        };
+        if !start.has_time || !end.has_time {
+            return Err(Error::INVALID_HANDLE);
+        }
+        let (Some(from), Some(to)) = (from.time(), to.time()) else {
+            return Err(Error::NOT_READY);
+        };
+        let seconds = match to.checked_duration_since(from) {
+            Some(elapsed) => elapsed.as_secs_f32(),
+            None => -from.duration_since(to).as_secs_f32(),
+        };
+        // SAFETY: the caller's pointer.
+        unsafe { give(milliseconds, seconds * 1e3) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventElapsedTime_v2(milliseconds: *mut f32, start: *mut c_void, end: *mut c_void) -> u32 {
+    // SAFETY: the caller's.
+    unsafe { cuEventElapsedTime(milliseconds, start, end) }
+}

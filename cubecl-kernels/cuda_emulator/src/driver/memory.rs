@@ -1,0 +1,336 @@
+//! Memory: the host's, in which everything that was not written, or was freed, is not a number.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{c_uint, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::device::{Device, current};
+use super::error::{Error, Outcome, give, returned, tell};
+use super::stream::{Fault, resolve};
+
+/// Neither a number in any type of floats, nor a sensible index.
+const POISON: u8 = 0xFF;
+/// What lies behind every allocation, and must not change, in bytes.
+const GUARD: usize = 512;
+/// How much of what was freed stays in place, poisoned, so that who uses it reads no number instead of ending the process.
+const QUARANTINE: usize = 256 << 20;
+
+/// Whose memory it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A device's, by its number.
+    Device(usize),
+    /// The host's, pinned.
+    Pinned,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Used,
+    /// Freed by the caller; its stream has not come there.
+    Freeing,
+    Freed,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Allocation {
+    base: usize,
+    size: usize,
+    place: Place,
+    life: Life,
+}
+
+impl Allocation {
+    fn mapped(&self) -> usize {
+        (self.size + GUARD).next_multiple_of(4096)
+    }
+
+    fn holds(&self, address: usize, bytes: usize) -> bool {
+        address
+            .checked_add(bytes)
+            .is_some_and(|end| end <= self.base + self.size)
+    }
+
+    fn poison(&self) {
+        // SAFETY: mapped, and nobody holds a reference to device memory.
+        unsafe { std::ptr::write_bytes(self.base as *mut u8, POISON, self.mapped()) };
+    }
+
+    /// Whether what lies behind is as it was.
+    fn is_whole(&self) -> bool {
+        // SAFETY: mapped, behind what the caller was given.
+        let guard = unsafe { std::slice::from_raw_parts((self.base + self.size) as *const u8, GUARD) };
+        guard.iter().all(|&byte| byte == POISON)
+    }
+}
+
+struct Memory {
+    /// By the first address.
+    allocations: BTreeMap<usize, Allocation>,
+    /// First addresses of what was freed, the oldest first.
+    freed: VecDeque<usize>,
+    freed_bytes: usize,
+}
+
+static MEMORY: Mutex<Memory> = Mutex::new(Memory {
+    allocations: BTreeMap::new(),
+    freed: VecDeque::new(),
+    freed_bytes: 0,
+});
+
+fn memory() -> MutexGuard<'static, Memory> {
+    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Memory {
+    /// The allocation that an address lies in, or just behind.
+    fn around(&self, address: usize) -> Option<&Allocation> {
+        let (_, allocation) = self.allocations.range(..=address).next_back()?;
+        allocation.holds(address, 0).then_some(allocation)
+    }
+
+    fn used(&self, place: Place) -> usize {
+        let all = self.allocations.values();
+        let used = all.filter(|allocation| allocation.place == place && allocation.life != Life::Freed);
+        used.map(|allocation| allocation.size).sum()
+    }
+}
+
+/// Returns new memory, poisoned.
+fn allocate(device: &Device, place: Place, size: usize) -> Outcome<usize> {
+    if size == 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    let mut memory = memory();
+    if size > device.memory.saturating_sub(memory.used(place)) {
+        return Err(Error::OUT_OF_MEMORY);
+    }
+    let mut allocation = Allocation {
+        base: 0,
+        size,
+        place,
+        life: Life::Used,
+    };
+    let (access, kind) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: a new mapping of no file.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), allocation.mapped(), access, kind, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(Error::OUT_OF_MEMORY);
+    }
+    allocation.base = base as usize;
+    allocation.poison();
+    memory.allocations.insert(allocation.base, allocation);
+    Ok(allocation.base)
+}
+
+/// Says where a range lies that a call names.
+///
+/// # Errors
+///
+/// If it lies in no allocation, or not wholly, or if the caller has freed it.
+pub fn check(address: usize, bytes: usize) -> Outcome<Place> {
+    let memory = memory();
+    let allocation = memory.around(address).ok_or(Error::INVALID_VALUE)?;
+    match allocation.life == Life::Used && allocation.holds(address, bytes) {
+        true => Ok(allocation.place),
+        false => Err(Error::INVALID_VALUE),
+    }
+}
+
+/// As [`check`], of a device's memory only.
+pub fn check_device(address: usize, bytes: usize) -> Outcome<usize> {
+    match check(address, bytes)? {
+        Place::Device(ordinal) => Ok(ordinal),
+        Place::Pinned => Err(Error::INVALID_VALUE),
+    }
+}
+
+/// Whether an address is that of pinned memory, of a device's, or nothing that is known.
+pub fn place_of(address: usize) -> Option<Place> {
+    let memory = memory();
+    let allocation = memory.around(address)?;
+    (allocation.life == Life::Used && allocation.holds(address, 1)).then_some(allocation.place)
+}
+
+/// How many bytes of a device's memory are free.
+pub fn unused(device: &Device) -> usize {
+    device
+        .memory
+        .saturating_sub(memory().used(Place::Device(device.ordinal)))
+}
+
+/// The first address of what an address lies in, its length in bytes, and its place.
+pub fn range_of(address: usize) -> Outcome<(usize, usize, Place)> {
+    check(address, 1)?;
+    let memory = memory();
+    let allocation = memory.around(address).ok_or(Error::INVALID_VALUE)?;
+    Ok((allocation.base, allocation.size, allocation.place))
+}
+
+/// Checks a range when the stream comes to what uses it.
+pub fn check_running(address: usize, bytes: usize) -> Result<(), Fault> {
+    let memory = memory();
+    let is_there = |allocation: &&Allocation| allocation.life != Life::Freed && allocation.holds(address, bytes);
+    match memory.around(address).filter(is_there) {
+        Some(_) => Ok(()),
+        None => {
+            let what = format!("{bytes} bytes at {address:#x} were used after they were freed");
+            Err((Error::ILLEGAL_ADDRESS, what))
+        }
+    }
+}
+
+/// Checks that nothing was written behind the allocations that addresses lie in.
+pub fn check_guards(addresses: &[usize]) -> Result<(), Fault> {
+    let memory = memory();
+    for &address in addresses {
+        let allocation = memory
+            .around(address)
+            .filter(|allocation| allocation.life != Life::Freed);
+        if let Some(allocation) = allocation.filter(|allocation| !allocation.is_whole()) {
+            let what = format!("wrote behind the {} bytes at {:#x}", allocation.size, allocation.base);
+            return Err((Error::ILLEGAL_ADDRESS, what));
+        }
+    }
+    Ok(())
+}
+
+/// Marks an allocation as freed by the caller.
+fn begin_free(address: usize, may_be: impl Fn(Place) -> bool) -> Outcome<Place> {
+    let mut memory = memory();
+    let allocation = memory.allocations.get_mut(&address).ok_or(Error::INVALID_VALUE)?;
+    if allocation.life != Life::Used || !may_be(allocation.place) {
+        return Err(Error::INVALID_VALUE);
+    }
+    allocation.life = Life::Freeing;
+    Ok(allocation.place)
+}
+
+/// Poisons an allocation, and gives old ones back.
+fn end_free(address: usize) -> Result<(), Fault> {
+    let mut memory = memory();
+    let Some(allocation) = memory.allocations.get_mut(&address) else {
+        return Ok(());
+    };
+    let was_whole = allocation.is_whole();
+    allocation.poison();
+    allocation.life = Life::Freed;
+    let freed = *allocation;
+    memory.freed.push_back(address);
+    memory.freed_bytes += freed.mapped();
+    while memory.freed_bytes > QUARANTINE
+        && let Some(oldest) = memory.freed.pop_front()
+    {
+        if let Some(allocation) = memory.allocations.remove(&oldest) {
+            memory.freed_bytes -= allocation.mapped();
+            // SAFETY: mapped with this size, and forgotten here.
+            unsafe { libc::munmap(oldest as *mut c_void, allocation.mapped()) };
+        }
+    }
+    if was_whole {
+        return Ok(());
+    }
+    let what = format!("something was written behind the {} bytes at {address:#x}", freed.size);
+    Err((Error::ILLEGAL_ADDRESS, what))
+}
+
+fn is_device(place: Place) -> bool {
+    matches!(place, Place::Device(_))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> u32 {
+    returned(|| {
+        let device = current()?;
+        let base = allocate(device, Place::Device(device.ordinal), bytes)?;
+        // SAFETY: the caller's pointer.
+        unsafe { give(address, base as u64) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: *mut c_void) -> u32 {
+    returned(|| {
+        let stream = resolve(stream)?;
+        let take = || allocate(stream.device, Place::Device(stream.device.ordinal), bytes);
+        let base = match take() {
+            // What streams are about to free is waited for, as CUDA does.
+            Err(Error::OUT_OF_MEMORY) if bytes <= stream.device.memory => {
+                stream.device.synchronize()?;
+                take()?
+            }
+            taken => taken?,
+        };
+        // Once more when the stream comes here: whoever wrote before did not wait for it.
+        stream.submit(move || {
+            if let Some(allocation) = memory().allocations.get(&base) {
+                allocation.poison();
+            }
+            Ok(())
+        });
+        // SAFETY: the caller's pointer.
+        unsafe { give(address, base as u64) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemFreeAsync(address: u64, stream: *mut c_void) -> u32 {
+    returned(|| {
+        let stream = resolve(stream)?;
+        let base = address as usize;
+        begin_free(base, is_device)?;
+        stream.submit(move || end_free(base));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemFree_v2(address: u64) -> u32 {
+    returned(|| {
+        if address == 0 {
+            return Ok(());
+        }
+        let base = address as usize;
+        let place = begin_free(base, is_device)?;
+        let device = match place {
+            Place::Device(ordinal) => super::device::get(ordinal as i32)?,
+            Place::Pinned => current()?,
+        };
+        // As CUDA does, for everything that the device still has to do.
+        device.synchronize()?;
+        end_free(base).map_err(|(error, what)| {
+            device.fail(error, &what);
+            error
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, _flags: c_uint) -> u32 {
+    returned(|| {
+        let base = allocate(current()?, Place::Pinned, bytes)?;
+        // SAFETY: the caller's pointer.
+        unsafe { give(address, base as *mut c_void) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemAllocHost_v2(address: *mut *mut c_void, bytes: usize) -> u32 {
+    // SAFETY: the caller's.
+    unsafe { cuMemHostAlloc(address, bytes, 0) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemFreeHost(address: *mut c_void) -> u32 {
+    returned(|| {
+        let base = address as usize;
+        begin_free(base, |place| place == Place::Pinned)?;
+        end_free(base).map_err(|(error, what)| {
+            tell(&what);
+            error
+        })
+    })
+}

@@ -1,0 +1,160 @@
+//! Modules, made of what the emulated NVRTC returns, and their functions.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cuda_source::host::HostKernel;
+
+use super::device::{Device, current};
+use super::error::{Error, Outcome, give, returned, tell};
+use crate::handles::Handles;
+use crate::nvrtc::{self, HEADER};
+
+static MODULES: Handles<Module> = Handles::new(4);
+static FUNCTIONS: Handles<Function> = Handles::new(5);
+/// Dynamic shared memory of a function that asks for none, and the most that it may ask for, in bytes.
+const SHARED: usize = 48 * 1024;
+const MOST_SHARED: usize = 163 * 1024;
+const MAX_DYNAMIC_SHARED: c_uint = 8;
+
+struct Module {
+    device: &'static Device,
+    source: String,
+}
+
+/// A kernel that was loaded.
+#[derive(Debug)]
+pub struct Function {
+    /// Where it may run.
+    pub device: &'static Device,
+    /// What runs.
+    pub kernel: HostKernel,
+    /// The sizes of its arguments in bytes.
+    pub arguments: Vec<usize>,
+    shared: AtomicUsize,
+}
+
+impl Function {
+    pub fn of(handle: *mut c_void) -> Outcome<Arc<Self>> {
+        FUNCTIONS.get(handle).ok_or(Error::INVALID_HANDLE)
+    }
+
+    /// The most dynamic shared memory that a launch may have, in bytes.
+    pub fn max_shared(&self) -> usize {
+        self.shared.load(Ordering::Acquire)
+    }
+
+    fn load(module: &Module, name: &str) -> Outcome<Self> {
+        if !nvrtc::kernels(&module.source).contains(&name) {
+            return Err(Error::NOT_FOUND);
+        }
+        let failed = |error: String| {
+            tell(&error);
+            Error::INVALID_PTX
+        };
+        let kernel = nvrtc::kernel(&module.source, name).map_err(failed)?;
+        // SAFETY: the first is added to every kernel with this type by `cuda_source`, the second by `nvrtc`.
+        let (count, size) = unsafe {
+            let count = kernel.function::<unsafe extern "C" fn() -> c_int>(c"emulator_arguments");
+            let size = kernel.function::<unsafe extern "C" fn(c_int) -> usize>(c"emulator_argument_size");
+            (
+                count.map_err(|error| failed(error.to_string()))?,
+                size.map_err(|error| failed(error.to_string()))?,
+            )
+        };
+        // SAFETY: as above; every index is one of an argument.
+        let arguments = unsafe { (0..count()).map(|index| size(index)).collect() };
+        Ok(Self {
+            device: module.device,
+            kernel,
+            arguments,
+            shared: AtomicUsize::new(SHARED),
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_void) -> u32 {
+    returned(|| {
+        let device = current()?;
+        if image.is_null() {
+            return Err(Error::INVALID_VALUE);
+        }
+        // SAFETY: PTX is a text that ends with a zero; others are told apart by their first byte, which is read first.
+        let text = unsafe { CStr::from_ptr(image.cast::<c_char>()) };
+        let source = text.to_str().ok().and_then(|text| text.strip_prefix(HEADER));
+        let source = source.ok_or(Error::INVALID_PTX)?.to_string();
+        let handle = MODULES.insert(Arc::new(Module { device, source }));
+        // SAFETY: the caller's pointer.
+        unsafe { give(module, handle) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleLoadDataEx(
+    module: *mut *mut c_void,
+    image: *const c_void,
+    _count: c_uint,
+    _options: *mut c_uint,
+    _values: *mut *mut c_void,
+) -> u32 {
+    // SAFETY: the caller's.
+    unsafe { cuModuleLoadData(module, image) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleUnload(module: *mut c_void) -> u32 {
+    returned(|| MODULES.remove(module).map(drop).ok_or(Error::INVALID_HANDLE))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleGetFunction(function: *mut *mut c_void, module: *mut c_void, name: *const c_char) -> u32 {
+    returned(|| {
+        let module = MODULES.get(module).ok_or(Error::INVALID_HANDLE)?;
+        if name.is_null() {
+            return Err(Error::INVALID_VALUE);
+        }
+        // SAFETY: the caller's text, which ends with a zero.
+        let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Error::NOT_FOUND)?;
+        let loaded = Function::load(&module, name)?;
+        // SAFETY: the caller's pointer.
+        unsafe { give(function, FUNCTIONS.insert(Arc::new(loaded))) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuFuncSetAttribute(function: *mut c_void, attribute: c_uint, value: c_int) -> u32 {
+    returned(|| {
+        let function = Function::of(function)?;
+        if attribute == MAX_DYNAMIC_SHARED {
+            let bytes = usize::try_from(value).ok().filter(|&bytes| bytes <= MOST_SHARED);
+            // Less than the usual is asked for by those who ask for what they use; CUDA lets the launch have it too.
+            let bytes = bytes.ok_or(Error::INVALID_VALUE)?;
+            function.shared.store(bytes.max(SHARED), Ordering::Release);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: *mut c_void) -> u32 {
+    returned(|| {
+        let function = Function::of(function)?;
+        let found = match attribute {
+            0 => 1024,
+            1..=3 | 7 => 0,
+            4 => 32,
+            5 | 6 => 80,
+            MAX_DYNAMIC_SHARED => function.max_shared() as c_int,
+            _ => return Err(Error::INVALID_VALUE),
+        };
+        // SAFETY: the caller's pointer.
+        unsafe { give(value, found) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuFuncSetCacheConfig(function: *mut c_void, _config: c_uint) -> u32 {
+    returned(|| Function::of(function).map(drop))
+}

@@ -1,0 +1,245 @@
+//! Groups, and how operations come into streams: in the order of the calls, whatever streams they name.
+
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::communicator::{Communicator, Line, Order};
+use super::error::{Error, INVALID_USAGE, Outcome, returned};
+use super::operation::{Kind, Task, run};
+use super::wire::{Frame, Purpose};
+use crate::driver::device::number_in_environment;
+use crate::driver::stream::Stream;
+
+/// How much later than its call an operation comes into its stream, at least, where it may.
+const DEFERRED: Duration = Duration::from_micros(300);
+
+type Call = (Arc<Communicator>, Arc<Stream>, Task);
+/// The calls of one communicator.
+type Calls = Vec<(Arc<Stream>, Task)>;
+
+/// What a thread has called since its outermost `ncclGroupStart`.
+#[derive(Default)]
+struct Group {
+    depth: usize,
+    calls: Vec<Call>,
+    /// Communicators whose ranks are to meet.
+    meetings: Vec<Arc<Communicator>>,
+    /// The first error, which `ncclGroupEnd` returns too.
+    error: Option<Error>,
+}
+
+thread_local! {
+    static GROUP: RefCell<Group> = RefCell::new(Group::default());
+}
+
+/// Calls an operation: at once, or at the end of the group.
+pub fn call(communicator: Arc<Communicator>, stream: Arc<Stream>, task: Task) -> Outcome {
+    let checked = communicator.ready().and_then(|()| task.check(&communicator));
+    GROUP.with_borrow_mut(|group| {
+        if let Err(error) = checked {
+            if group.depth > 0 {
+                group.error.get_or_insert(error.clone());
+            }
+            return Err(error);
+        }
+        // Nobody waits for a collective operation of nothing.
+        if task.is_collective() && task.count == 0 {
+            return Ok(());
+        }
+        if group.depth == 0 {
+            return queue(communicator, vec![(stream, task)]);
+        }
+        group.calls.push((communicator, stream, task));
+        Ok(())
+    })
+}
+
+/// Lets a communicator's ranks meet: at once, or with the others of the group at its end.
+pub fn meet(communicator: Arc<Communicator>) -> Outcome {
+    let is_grouped = GROUP.with_borrow_mut(|group| {
+        if group.depth > 0 {
+            group.meetings.push(communicator.clone());
+        }
+        group.depth > 0
+    });
+    if is_grouped {
+        Ok(())
+    } else {
+        meet_all(vec![communicator])
+    }
+}
+
+/// Lets several communicators' ranks meet, and waits for the blocking ones.
+pub fn meet_all(communicators: Vec<Arc<Communicator>>) -> Outcome {
+    let mut threads = Vec::new();
+    let mut is_in_progress = false;
+    for communicator in communicators {
+        let is_blocking = communicator.is_blocking;
+        let thread = std::thread::spawn(move || communicator.meet());
+        match is_blocking {
+            true => threads.push(thread),
+            false => is_in_progress = true,
+        }
+    }
+    for thread in threads {
+        let failed = |_| Error::new(super::error::INTERNAL_ERROR, "the emulator panicked");
+        thread.join().map_err(failed)??;
+    }
+    match is_in_progress {
+        true => Err(Error::new(super::error::IN_PROGRESS, "")),
+        false => Ok(()),
+    }
+}
+
+/// Whether calls of communicators that do not block return before they are done.
+fn is_deferred() -> bool {
+    static IS: OnceLock<bool> = OnceLock::new();
+    *IS.get_or_init(|| number_in_environment("CUDA_EMULATOR_IN_PROGRESS").is_some_and(|number| number > 0))
+}
+
+/// Puts operations of one communicator into streams: at once, or later where the communicator does not block.
+///
+/// # Errors
+/// None but that it is in progress.
+fn queue(communicator: Arc<Communicator>, calls: Calls) -> Outcome {
+    if communicator.is_blocking || !is_deferred() {
+        enqueue(&communicator, calls);
+        return Ok(());
+    }
+    communicator.defer(|communicator| {
+        std::thread::sleep(DEFERRED);
+        if connect(communicator, &calls) {
+            enqueue(communicator, calls);
+        }
+    });
+    Err(Error::new(super::error::IN_PROGRESS, ""))
+}
+
+/// Waits until those whom operations concern have come to their first over the same lines; returns whether they have. So does
+/// the library, which connects ranks when they first communicate: collective operations since 2.22, sends and receives always.
+fn connect(communicator: &Communicator, calls: &Calls) -> bool {
+    const ALL: u64 = 0;
+    const SENDER: u64 = 1;
+    const RECEIVER: u64 = 2;
+    let (me, count) = (communicator.member.rank, communicator.member.count);
+    let mut awaited: Vec<(usize, u64)> = Vec::new();
+    {
+        let mut order = communicator.order();
+        for (_, task) in calls {
+            let line = match task.kind {
+                Kind::Send => Line::To(task.peer()),
+                Kind::Receive => Line::From(task.peer()),
+                _ => Line::All,
+            };
+            if !order.connected.insert(line) {
+                continue;
+            }
+            let (peers, own, theirs) = match line {
+                Line::All => ((0..count).collect(), ALL, ALL),
+                Line::To(peer) => (vec![peer], SENDER, RECEIVER),
+                Line::From(peer) => (vec![peer], RECEIVER, SENDER),
+            };
+            for peer in peers.into_iter().filter(|&peer| peer != me) {
+                communicator.send(peer, Frame::new(Purpose::Connect, own, Vec::new()));
+                awaited.push((peer, theirs));
+            }
+        }
+    }
+    awaited.into_iter().all(|(peer, sequence)| {
+        let come = communicator.wait_for(|state| match state.take((peer, Purpose::Connect, sequence)) {
+            Some(_) => Some(true),
+            None => state.has_failed().then_some(false),
+        });
+        come.unwrap_or(false)
+    })
+}
+
+/// Numbers operations of one communicator, and puts them into the first one's stream; other streams that they name wait
+/// for it, and it for them.
+fn enqueue(communicator: &Arc<Communicator>, calls: Calls) {
+    let mut order = communicator.order();
+    let Some(stream) = calls.first().map(|(stream, _)| stream.clone()) else {
+        return;
+    };
+    let mut others: Vec<Arc<Stream>> = Vec::new();
+    for (other, _) in &calls {
+        if !Arc::ptr_eq(other, &stream) && !others.iter().any(|known| Arc::ptr_eq(known, other)) {
+            others.push(other.clone());
+        }
+    }
+    for other in &others {
+        stream.wait_for(other.mark());
+    }
+    if let Some((last, mark)) = &order.last
+        && !Arc::ptr_eq(last, &stream)
+    {
+        stream.wait_for(mark.clone());
+    }
+    let numbered = calls.into_iter().map(|(_, task)| numbered(&mut order, task));
+    let tasks: Vec<Task> = numbered.collect();
+    communicator.submitted();
+    let runner = communicator.clone();
+    let device = stream.device;
+    stream.submit_always(move || {
+        let if_well = || device.health().map_or(Ok(()), |()| run(&runner, &tasks));
+        runner.run(if_well)
+    });
+    let mark = stream.mark();
+    for other in others {
+        other.wait_for(mark.clone());
+    }
+    order.last = Some((stream, mark));
+}
+
+fn numbered(order: &mut Order, mut task: Task) -> Task {
+    let counter = match task.kind {
+        Kind::Send => order.sends.entry(task.peer()).or_default(),
+        Kind::Receive => order.receives.entry(task.peer()).or_default(),
+        _ => &mut order.collectives,
+    };
+    task.sequence = *counter;
+    *counter += 1;
+    task
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclGroupStart() -> u32 {
+    returned(|| {
+        GROUP.with_borrow_mut(|group| group.depth += 1);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclGroupEnd() -> u32 {
+    returned(|| {
+        let group = GROUP.with_borrow_mut(|group| {
+            let left = group.depth.checked_sub(1);
+            group.depth = left.ok_or_else(|| Error::new(INVALID_USAGE, "ncclGroupEnd: not in a group call."))?;
+            Ok::<_, Error>(if group.depth == 0 {
+                std::mem::take(group)
+            } else {
+                Group::default()
+            })
+        })?;
+        if let Some(error) = group.error {
+            return Err(error);
+        }
+        let mut by_communicator: Vec<(Arc<Communicator>, Calls)> = Vec::new();
+        for (communicator, stream, task) in group.calls {
+            match by_communicator
+                .iter_mut()
+                .find(|(known, _)| Arc::ptr_eq(known, &communicator))
+            {
+                Some((_, calls)) => calls.push((stream, task)),
+                None => by_communicator.push((communicator, vec![(stream, task)])),
+            }
+        }
+        let mut outcome = Ok(());
+        for (communicator, calls) in by_communicator {
+            outcome = queue(communicator, calls).and(outcome);
+        }
+        meet_all(group.meetings).and(outcome)
+    })
+}
