@@ -32,6 +32,7 @@ pub struct ParallelContext {
     registry: ParameterRegistry,
     seed: u64,
     kernels: Kernels,
+    overlap_tensor_reduce: bool,
     scope: String,
 }
 
@@ -65,6 +66,7 @@ impl ParallelContext {
             registry: ParameterRegistry::default(),
             seed,
             kernels: Kernels::default(),
+            overlap_tensor_reduce: true,
             scope: String::new(),
         }
     }
@@ -109,6 +111,7 @@ impl ParallelContext {
             registry: ParameterRegistry::default(),
             seed,
             kernels: Kernels::default(),
+            overlap_tensor_reduce: true,
             scope: String::new(),
         })
     }
@@ -121,6 +124,20 @@ impl ParallelContext {
     /// Which operations layers run.
     pub fn kernels(&self) -> Kernels {
         self.kernels
+    }
+
+    /// Returns the same context for column-parallel layers that compute the gradient of their weight while that of their
+    /// input is added up over the tensor group, as fused ones do unless this says otherwise.
+    pub fn with_overlap_tensor_reduce(self, overlap_tensor_reduce: bool) -> Self {
+        Self {
+            overlap_tensor_reduce,
+            ..self
+        }
+    }
+
+    /// Whether they do.
+    pub fn overlaps_tensor_reduce(&self) -> bool {
+        self.overlap_tensor_reduce
     }
 
     /// The sizes of the axes.

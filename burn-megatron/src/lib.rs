@@ -8,6 +8,8 @@
 pub mod checkpoint;
 pub mod collectives;
 pub mod context;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod data;
 pub mod data_parallel;
 pub mod flight_recorder;

@@ -1,7 +1,7 @@
 //! The interface between a group and what moves its bytes.
 //!
 //! Called by `group_core` only. Implemented by `single` (a group of one), by the host engines and
-//! by `mpi`; an engine over NCCL would be one more.
+//! by `mpi`. What lies on a GPU goes past it, to `nccl`.
 
 use super::call::CallDescriptor;
 use super::error::CollectiveError;
@@ -106,6 +106,10 @@ pub trait Engine: Debug + Send + Sync {
     ) -> Result<SharedMemory, CollectiveError> {
         unreachable!("{} has allocated no {memory:?} for {call:?}", self.name())
     }
+
+    /// Returns what the rank with group index `peer`, another one, said when it gave the group up, if it has. For waits that
+    /// are not this engine's: it waits for nobody, but for a moment for a store that has the words.
+    fn farewell_of(&self, peer: usize) -> Option<String>;
 
     /// Returns the payload bytes that this rank has put on the wire, or into shared memory, for
     /// other ranks.

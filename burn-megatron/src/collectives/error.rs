@@ -81,6 +81,16 @@ pub enum CollectiveError {
         /// What the operating system said.
         what: String,
     },
+    /// The device, or the library that communicates for it, refuses a call.
+    #[error("group {group}: {call} failed on the device: {what}")]
+    Device {
+        /// Name and ranks of the group.
+        group: String,
+        /// The call.
+        call: String,
+        /// What the device's library says.
+        what: String,
+    },
     /// An earlier call of this group failed: this error is secondary.
     #[error("group {group}: {call} refused (secondary error), the group failed first: {first}")]
     Poisoned {
@@ -127,6 +137,7 @@ impl CollectiveError {
             | CollectiveError::PeerFailed { group, call, .. }
             | CollectiveError::PeerLeft { group, call, .. }
             | CollectiveError::ConnectionLost { group, call, .. }
+            | CollectiveError::Device { group, call, .. }
             | CollectiveError::Poisoned { group, call, .. } => (*group, *call) = (whole_group, whole_call),
             CollectiveError::InvalidArgument { group, .. }
             | CollectiveError::Mismatch { group, .. }
@@ -143,6 +154,7 @@ impl CollectiveError {
         | Self::PeerFailed { call, .. }
         | Self::PeerLeft { call, .. }
         | Self::ConnectionLost { call, .. }
+        | Self::Device { call, .. }
         | Self::Poisoned { call, .. } = &mut self
         {
             call.push_str(&format!(" [{note}]"));

@@ -38,8 +38,8 @@ impl BlockedTime {
 
 /// A call in the flight recorder, and who made it.
 #[derive(Clone, Debug)]
-struct Made {
-    number: u64,
+pub(crate) struct Made {
+    pub number: u64,
     at: &'static Location<'static>,
     note: Option<Arc<str>>,
 }
@@ -49,6 +49,9 @@ struct Made {
 pub(crate) struct GroupCore {
     pub health: Arc<GroupHealth>,
     pub engine: Arc<dyn Engine>,
+    /// What takes tensors on the GPU, once there is one.
+    #[cfg(feature = "nccl")]
+    pub nccl: std::sync::OnceLock<super::nccl::Nccl>,
     pub blocked: Arc<BlockedTime>,
     collectives: Arc<Lane>,
     /// By group index of the receiver.
@@ -66,6 +69,8 @@ impl GroupCore {
             sends: lanes(),
             receives: lanes(),
             blocked: Arc::default(),
+            #[cfg(feature = "nccl")]
+            nccl: std::sync::OnceLock::new(),
             health,
             engine,
         }
@@ -81,7 +86,7 @@ impl GroupCore {
     ) -> Result<R, CollectiveError> {
         let started = Instant::now();
         let made = self.record(&call, note, Location::caller());
-        let result = self.lane(&call).run(|ticket| self.perform(ticket, call, made, operate));
+        let result = self.lane(&call).run(|ticket| self.operate(ticket, call, made, operate));
         self.blocked.add(started.elapsed());
         result
     }
@@ -97,6 +102,19 @@ impl GroupCore {
         if self.health.label.size() == 1 {
             return Pending::ready(self.run(call, note, operate));
         }
+        self.submit(call, note, |core, ticket, call, made| {
+            core.operate(ticket, call, made, operate)
+        })
+    }
+
+    /// Gives a call to its lane's thread.
+    #[track_caller]
+    fn submit<O: Send + 'static>(
+        self: &Arc<Self>,
+        call: CallDescriptor,
+        note: Option<&Arc<str>>,
+        perform: impl FnOnce(&Self, u64, CallDescriptor, Made) -> Result<O, CollectiveError> + Send + 'static,
+    ) -> Pending<O> {
         let made = self.record(&call, note, Location::caller());
         let label = &self.health.label;
         let abandoned = CollectiveError::Poisoned {
@@ -112,7 +130,7 @@ impl GroupCore {
         let performed = made.clone();
         let job = move |ticket| {
             let awaited = own_lane.awaited(ticket);
-            let perform = || core.perform(ticket, call, performed, operate);
+            let perform = || perform(&core, ticket, call, performed);
             completion.complete(match is_ahead {
                 true => while_ahead_of_time(awaited, perform),
                 false => perform(),
@@ -138,6 +156,43 @@ impl GroupCore {
         }
     }
 
+    /// Queues a call on the GPU, in its place among the calls of its lane. `queue` gets the call with its number, and says to
+    /// the flight recorder itself when it is done.
+    #[cfg(feature = "nccl")]
+    #[track_caller]
+    pub fn queue<R>(
+        &self,
+        call: CallDescriptor,
+        note: Option<&Arc<str>>,
+        queue: impl FnOnce(&dyn Engine, CallDescriptor, &Made) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
+        let made = self.record(&call, note, Location::caller());
+        let lane = self.lane(&call);
+        lane.run(|ticket| self.perform(ticket, call, made, queue))
+    }
+
+    /// As [`queue`](Self::queue), on the lane's thread: it may wait until another rank is ready too.
+    #[cfg(feature = "nccl")]
+    #[track_caller]
+    pub fn queue_start<R: Send + 'static>(
+        self: &Arc<Self>,
+        call: CallDescriptor,
+        note: Option<&Arc<str>>,
+        queue: impl FnOnce(&dyn Engine, CallDescriptor, &Made) -> Result<R, CollectiveError> + Send + 'static,
+    ) -> Pending<R> {
+        self.submit(call, note, |core, ticket, call, made| {
+            core.perform(ticket, call, made, queue)
+        })
+    }
+
+    /// Poisons the group with `error`, and raises the job's failure signal with its first cause: what this rank has computed
+    /// since may be worthless, so that no call of any group may use it.
+    #[cfg(feature = "nccl")]
+    pub fn fail_everything(&self, error: CollectiveError, made: &Made) {
+        let error = self.fail(error, made);
+        self.health.raise(&error);
+    }
+
     /// Ends the group on this rank: lets started calls finish, for a bounded time, then stops them.
     pub fn shut_down(&self) {
         let limit = DRAIN_LIMIT.min(self.health.timeout);
@@ -149,7 +204,17 @@ impl GroupCore {
         };
         let deadline = Instant::now() + limit;
         let finished = self.lanes().all(|lane| lane.drain(deadline));
-        if self.health.poison("it was dropped on this rank") {
+        #[cfg(feature = "nccl")]
+        if let Some(nccl) = self.nccl.get() {
+            nccl.stop(deadline);
+        }
+        // Ends what lanes wait for, in NCCL too.
+        let is_first = self.health.poison("it was dropped on this rank");
+        #[cfg(feature = "nccl")]
+        if let Some(nccl) = self.nccl.get() {
+            nccl.close();
+        }
+        if is_first {
             self.engine.leave("it was dropped there");
         }
         if !finished {
@@ -172,14 +237,33 @@ impl GroupCore {
         }
     }
 
-    fn perform<R>(
+    /// Lets a call be done, in its turn.
+    fn operate<R>(
         &self,
         ticket: u64,
-        mut call: CallDescriptor,
+        call: CallDescriptor,
         made: Made,
         operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
-        call.sequence = ticket;
+        self.perform(ticket, call, made, |engine, call, made| {
+            let result = operate(engine, &call)?;
+            self.health.recorder.done(made.number);
+            Ok(result)
+        })
+    }
+
+    /// Lets a call be done or queued, in its turn; `perform` gets it with its number, and notes when it is done.
+    fn perform<R>(
+        &self,
+        ticket: u64,
+        call: CallDescriptor,
+        made: Made,
+        perform: impl FnOnce(&dyn Engine, CallDescriptor, &Made) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
+        let call = CallDescriptor {
+            sequence: ticket,
+            ..call
+        };
         let _guard = PanicGuard { core: self };
         let recorder = &self.health.recorder;
         if let Err(error) = self.health.check(Some(&call)) {
@@ -187,9 +271,7 @@ impl GroupCore {
             return Err(self.fail(error, &made));
         }
         recorder.started(made.number, ticket);
-        let result = operate(&*self.engine, &call).map_err(|error| self.fail(error, &made))?;
-        recorder.done(made.number);
-        Ok(result)
+        perform(&*self.engine, call, &made).map_err(|error| self.fail(error, &made))
     }
 
     /// Poisons the group with `error`, unless it is already.

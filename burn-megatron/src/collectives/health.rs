@@ -4,6 +4,9 @@
 //! cause of failure, the job's failure signal, and the bound of every wait. A wait makes a
 //! [`Patience`] and asks it, again and again, whether to go on.
 
+#[cfg(feature = "nccl")]
+mod on_gpu;
+
 use super::call::{CallDescriptor, GroupLabel};
 use super::error::CollectiveError;
 use super::pending::Awaited;
@@ -14,6 +17,9 @@ use std::ops::Range;
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+#[cfg(feature = "nccl")]
+pub(super) use on_gpu::{NotedWait, ahead_of_time};
 
 /// Whether a group can still be used, and why not.
 #[derive(Debug)]

@@ -17,6 +17,7 @@
 //! | `engine` | the trait that moves the bytes |
 //! | `host` | engines for host memory: shared memory inside a node, TCP between nodes, both for groups that have both |
 //! | `mpi` | an engine over MPI, with the feature `mpi` |
+//! | `nccl` | an engine for what lies on GPUs, beside that for host memory, with the feature `nccl` |
 //!
 //! Guarantees:
 //! - Reductions add in rank order (rank 0 + rank 1 + …), so a result is bit-identical on all
@@ -40,6 +41,8 @@ mod host;
 mod lane;
 #[cfg(feature = "mpi")]
 mod mpi;
+#[cfg(feature = "nccl")]
+mod nccl;
 mod pending;
 mod process_group;
 mod shared_buffer;
@@ -54,7 +57,9 @@ pub use element::{CollectiveElement, ElementType};
 pub use engine::Engine;
 pub use error::CollectiveError;
 pub use host::{EngineChoice, SharedMemory, shared_memory_bytes};
+#[cfg(feature = "nccl")]
+pub use nccl::NcclTraffic;
 pub use pending::Pending;
 pub use process_group::{GroupOptions, ProcessGroup};
 pub use shared_buffer::SharedBuffer;
-pub use tensors::{CollectiveBackend, Movement, PendingReceive, catch_collective_error, unwrap_or_unwind};
+pub use tensors::{CollectiveBackend, Movement, PendingTensor, RegionEntry, catch_collective_error, unwrap_or_unwind};

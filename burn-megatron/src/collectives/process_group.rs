@@ -23,8 +23,31 @@ const MAX_NAME_BYTES: usize = 64;
 /// How a group is made. The same on every rank of the group.
 #[derive(Clone, Debug, Default)]
 pub struct GroupOptions {
-    /// Which engine moves the bytes.
-    pub engine: EngineChoice,
+    engine: EngineChoice,
+    #[cfg(feature = "nccl")]
+    gpu: Option<burn_cuda::CudaDevice>,
+}
+
+impl GroupOptions {
+    /// Returns options with an engine that moves the bytes of host memory.
+    pub const fn over(engine: EngineChoice) -> Self {
+        Self {
+            engine,
+            #[cfg(feature = "nccl")]
+            gpu: None,
+        }
+    }
+
+    /// Lets tensors on this rank's GPU go over NCCL, instead of through host memory. Each rank has a GPU of its own.
+    #[cfg(feature = "nccl")]
+    pub fn with_nccl(self, gpu: burn_cuda::CudaDevice) -> Self {
+        Self { gpu: Some(gpu), ..self }
+    }
+
+    /// Returns which engine moves the bytes of host memory.
+    pub fn engine(&self) -> EngineChoice {
+        self.engine
+    }
 }
 
 /// A set of ranks that communicate together.
@@ -83,7 +106,32 @@ impl ProcessGroup {
             }
         };
         tracing::debug!(group = %health.label, engine = engine.name(), "connected");
-        Ok(Self::new(health, engine))
+        let group = Self::new(health, engine);
+        #[cfg(feature = "nccl")]
+        if let Some(gpu) = &options.gpu {
+            group.use_nccl(gpu)?;
+        }
+        Ok(group)
+    }
+
+    /// Gives the group NCCL for tensors on the GPU, when all ranks have it. Collective over the group.
+    #[cfg(feature = "nccl")]
+    fn use_nccl(&self, gpu: &burn_cuda::CudaDevice) -> Result<(), CollectiveError> {
+        let nccl = super::nccl::Nccl::new(gpu, self.core());
+        let mut lacks = vec![0_i32; self.size()];
+        self.all_gather(&[i32::from(nccl.is_err())], &mut lacks)?;
+        // Not in use by anybody yet.
+        let _ = self.core().nccl.set(nccl?);
+        match lacks.iter().position(|&lacks| lacks != 0) {
+            None => Ok(()),
+            Some(rank) => Err(CollectiveError::NoAgreement {
+                group: self.label().to_string(),
+                what: format!(
+                    "rank {} has no NCCL; what it lacks is in its own message",
+                    self.ranks()[rank]
+                ),
+            }),
+        }
     }
 
     /// Returns a group of one, rank 0 of itself: every operation is the identity.
@@ -145,7 +193,17 @@ impl ProcessGroup {
     /// Returns the payload bytes that this rank has put on the wire, or into shared memory, for
     /// others since the group was made.
     pub fn bytes_communicated(&self) -> u64 {
-        self.core().engine.bytes_communicated()
+        #[cfg(feature = "nccl")]
+        let on_gpu = self.over_nccl().map_or(0, |traffic| traffic.bytes);
+        #[cfg(not(feature = "nccl"))]
+        let on_gpu = 0;
+        self.core().engine.bytes_communicated() + on_gpu
+    }
+
+    /// Returns what of this has gone over NCCL; none where the group has no NCCL.
+    #[cfg(feature = "nccl")]
+    pub fn over_nccl(&self) -> Option<super::NcclTraffic> {
+        self.core().nccl.get().map(super::nccl::Nccl::traffic)
     }
 
     /// Replaces `buffer` on every rank by its reduction over all ranks.
@@ -324,6 +382,12 @@ impl ProcessGroup {
         &self.membership.core
     }
 
+    /// What the calls of this clone are called.
+    #[cfg(feature = "nccl")]
+    pub(super) fn note(&self) -> Option<&Arc<str>> {
+        self.note.as_ref()
+    }
+
     fn label(&self) -> &GroupLabel {
         &self.core().health.label
     }
@@ -365,7 +429,11 @@ impl ProcessGroup {
         })
     }
 
-    fn with_root<T: CollectiveElement>(&self, length: usize, root: usize) -> Result<CallDescriptor, CollectiveError> {
+    pub(super) fn with_root<T: CollectiveElement>(
+        &self,
+        length: usize,
+        root: usize,
+    ) -> Result<CallDescriptor, CollectiveError> {
         if root >= self.size() {
             let what = format!("root {root}: expected less than {}", self.size());
             return Err(self.refuse(Operation::Broadcast, what));
@@ -376,7 +444,7 @@ impl ProcessGroup {
         })
     }
 
-    fn transfer<T: CollectiveElement>(
+    pub(super) fn transfer<T: CollectiveElement>(
         &self,
         operation: Operation,
         length: usize,

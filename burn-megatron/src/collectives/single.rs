@@ -43,6 +43,10 @@ impl Engine for SingleEngine {
         Ok(())
     }
 
+    fn farewell_of(&self, _: usize) -> Option<String> {
+        None
+    }
+
     fn bytes_communicated(&self) -> u64 {
         0
     }

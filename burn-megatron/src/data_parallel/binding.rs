@@ -30,7 +30,7 @@ pub(super) struct Binding<B: HookBackend> {
     /// An anchor for each.
     pub(super) anchors: Vec<FloatTensor<B>>,
     pub(super) layout: BucketLayout,
-    pub(super) reducer: Arc<Reducer>,
+    pub(super) reducer: Arc<Reducer<B::InnerBackend>>,
     pub(super) dtype: DType,
 }
 
@@ -53,7 +53,7 @@ impl<B: HookBackend> Binding<B> {
         options: BindingOptions,
         context: &ParallelContext,
         device: &B::Device,
-        former: Option<&Arc<Reducer>>,
+        former: Option<&Arc<Reducer<B::InnerBackend>>>,
     ) -> Result<Self, DataParallelError> {
         let trained: Vec<&ParameterEntry> = parameters.iter().filter(|p| p.requires_grad).collect();
         let dtype = one_dtype(&trained)?;
@@ -110,7 +110,7 @@ impl<B: HookBackend> Binding<B> {
                     overlaps: options.overlaps,
                     world_rank: context.rank(),
                 };
-                Arc::new(Reducer::new(layout.clone(), dtype, reduction)?)
+                Arc::new(Reducer::new(layout.clone(), dtype, device, reduction)?)
             }
         };
         Ok(Self {

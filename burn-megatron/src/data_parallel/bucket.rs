@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 
-/// Shards begin at multiples of this many elements, so that every rank's part is aligned for any device: 512 bytes in f32.
-const SHARD_ALIGNMENT: usize = 128;
+/// Shards, and the parameters in them, begin at multiples of this many elements, so that each is aligned for any device: 512
+/// bytes in f32.
+const ALIGNMENT: usize = 128;
 
 /// The place of one parameter's gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,13 @@ pub struct BucketSlot {
     pub offset: usize,
     /// The number of elements.
     pub len: usize,
+}
+
+impl BucketSlot {
+    /// Where in the bucket it lies.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.offset..self.offset + self.len
+    }
 }
 
 /// Which parameters may share a bucket, in the order in which the buckets lie.
@@ -71,12 +79,12 @@ impl BucketLayout {
                     lengths.push(0);
                 }
                 let bucket = lengths.len() - 1;
-                slots[number] = BucketSlot {
-                    bucket,
-                    offset: lengths[bucket],
-                    len,
+                let offset = match len {
+                    0 => lengths[bucket],
+                    _ => lengths[bucket].next_multiple_of(ALIGNMENT),
                 };
-                lengths[bucket] += len;
+                slots[number] = BucketSlot { bucket, offset, len };
+                lengths[bucket] = offset + len;
                 is_open = lengths[bucket] < bucket_size;
             }
             if of_class == BucketClass::Early {
@@ -101,7 +109,7 @@ impl BucketLayout {
         self.num_early
     }
 
-    /// The number of gradient elements of each bucket.
+    /// The number of elements of each bucket up to the end of its last gradient.
     pub fn lengths(&self) -> &[usize] {
         &self.lengths
     }
@@ -115,7 +123,7 @@ impl BucketLayout {
     pub fn shard_length(&self, bucket: usize) -> usize {
         self.lengths[bucket]
             .div_ceil(self.num_shards)
-            .next_multiple_of(SHARD_ALIGNMENT)
+            .next_multiple_of(ALIGNMENT)
     }
 
     /// Returns the number of elements of a bucket: that of its shards together.
@@ -151,20 +159,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slots_tile_the_buckets(
-            lengths in proptest::collection::vec(0usize..50, 0..20), bucket_size in 1usize..100, tied in 0usize..6,
+        fn slots_lie_apart_and_aligned_in_their_buckets(
+            lengths in proptest::collection::vec(0usize..400, 0..20), bucket_size in 1usize..1000, tied in 0usize..6,
         ) {
             let class = |number: usize| if number % 5 == tied { CLASSES[1 + number % 2] } else { CLASSES[0] };
             let layout = BucketLayout::new(&lengths, bucket_size, 3, class);
             let mut covered: Vec<Vec<bool>> = layout.lengths().iter().map(|&len| vec![false; len]).collect();
             for (slot, &len) in layout.slots().iter().zip(&lengths) {
                 prop_assert_eq!(slot.len, len);
+                prop_assert!(len == 0 || slot.offset % ALIGNMENT == 0);
                 for is_covered in &mut covered[slot.bucket][slot.offset..slot.offset + len] {
                     prop_assert!(!*is_covered);
                     *is_covered = true;
                 }
             }
-            prop_assert!(covered.iter().flatten().all(|&c| c));
+            for bucket in &covered {
+                // Gaps are what alignment takes, and none lies at the end.
+                prop_assert!(bucket.chunks(ALIGNMENT).all(|chunk| chunk.contains(&true)));
+                prop_assert!(bucket.last().is_none_or(|&is_covered| is_covered));
+            }
             for (number, slot) in layout.slots().iter().enumerate() {
                 prop_assert_eq!(slot.bucket >= layout.num_early(), class(number) != BucketClass::Early);
                 for (other, other_slot) in layout.slots().iter().enumerate() {
@@ -212,9 +225,9 @@ mod tests {
 
     #[test]
     fn the_output_end_comes_first() {
-        let layout = BucketLayout::new(&[10, 20, 5], 20, 1, |_| BucketClass::Early);
+        let layout = BucketLayout::new(&[10, 20, 5], ALIGNMENT, 1, |_| BucketClass::Early);
         let buckets: Vec<usize> = layout.slots().iter().map(|slot| slot.bucket).collect();
         assert_eq!(buckets, [1, 0, 0]);
-        assert_eq!(layout.lengths(), [25, 10]);
+        assert_eq!(layout.lengths(), [ALIGNMENT + 20, 10]);
     }
 }

@@ -11,15 +11,12 @@ use std::sync::Arc;
 
 use burn::module::{AutodiffModule, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::{
-    DType, Tensor, TensorData,
-    backend::{AutodiffBackend, Backend},
-};
+use burn::tensor::{DType, FloatDType, Tensor, backend::AutodiffBackend};
 
 use super::bucket::{BucketLayout, BucketSlot};
-use super::flat::FlatBuffer;
+use super::flat::{FlatBuffer, NonFinite, Stretch};
 use super::reducer::{Reduced, Reducer};
-use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
+use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
 use crate::mutants::{self, Mutant};
 use crate::parameters::{Distribution, Placement};
@@ -59,18 +56,18 @@ impl GradientEntry {
 /// The gradients of one step, averaged over the data-parallel group: complete on every rank or, where they are sharded,
 /// each rank's own [`pieces`](Self::owned) only.
 #[derive(Debug)]
-pub struct ReducedGradients {
+pub struct ReducedGradients<B: CollectiveBackend> {
     entries: Arc<[GradientEntry]>,
     layout: BucketLayout,
-    pub(super) buckets: Vec<FlatBuffer>,
+    pub(super) buckets: Vec<FlatBuffer<B>>,
     present: Vec<bool>,
-    non_finite: Option<usize>,
+    non_finite: Option<NonFinite<B>>,
     /// Of every bucket, the one shard that is complete here; none where all are.
     shard: Option<usize>,
     /// Whether the others have been fetched.
     is_gathered: bool,
     pub(super) data_group: ProcessGroup,
-    reducer: Arc<Reducer>,
+    reducer: Arc<Reducer<B>>,
 }
 
 /// How many elements of a gradient are out of the ordinary, each of the whole model counted once.
@@ -82,7 +79,7 @@ pub struct GradientCounts {
     pub non_finite: u64,
 }
 
-impl ReducedGradients {
+impl<B: CollectiveBackend> ReducedGradients<B> {
     /// Takes what the data-parallel reduction gave, sums the partial gradients over the tensor group, and those of tied
     /// copies over the embedding group.
     ///
@@ -91,8 +88,8 @@ impl ReducedGradients {
     /// where there are any; where gradients are sharded, of this rank's pieces of them.
     pub(super) fn new(
         entries: Arc<[GradientEntry]>,
-        reduced: Reduced,
-        reducer: Arc<Reducer>,
+        reduced: Reduced<B>,
+        reducer: Arc<Reducer<B>>,
         context: &ParallelContext,
         dtype: DType,
     ) -> Result<Self, CollectiveError> {
@@ -151,15 +148,15 @@ impl ReducedGradients {
             entry.name
         );
         self.buckets[entry.slot.bucket]
-            .tensor_data(entry.slot.offset, entry.shape.clone())
+            .data(entry.slot.range())
             .iter::<f64>()
             .collect()
     }
 
     /// Returns the elements of a parameter's gradient that are complete on this rank, `[owned]`, f32 or f64.
-    pub(crate) fn owned_data(&self, entry: &GradientEntry) -> TensorData {
-        let owned = self.owned(entry);
-        self.buckets[entry.slot.bucket].tensor_data(entry.slot.offset + owned.start, vec![owned.len()])
+    pub(crate) fn owned_values(&self, entry: &GradientEntry, device: &B::Device) -> Tensor<B, 1> {
+        let Stretch { bucket, range } = self.stretch(entry, self.owned(entry));
+        self.buckets[bucket].tensor(range, device)
     }
 
     /// Fetches the pieces of the other data-parallel ranks, for those who want to look at whole gradients.
@@ -174,14 +171,15 @@ impl ReducedGradients {
             return Ok(());
         }
         for bucket in &mut self.buckets {
-            let whole = std::mem::replace(bucket, FlatBuffer::zeros(0, DType::F32));
-            *bucket = whole.all_gather_start(&self.data_group).wait()?;
+            let shard = std::mem::replace(bucket, FlatBuffer::nothing());
+            *bucket = shard.all_gather(&self.data_group)?;
         }
         self.is_gathered = true;
         Ok(())
     }
 
-    /// Returns the L2 norm of the gradient of the whole model, each parameter counted once, summed in f64.
+    /// Returns the L2 norm of the gradient of the whole model, each parameter counted once, summed in f64; on a device the sum
+    /// of each shard is in the gradients' type.
     ///
     /// It is the sum over the shards of the sums of each, whether or not gradients are sharded: the bits are the same.
     ///
@@ -192,15 +190,14 @@ impl ReducedGradients {
     /// # Errors
     /// When that fails.
     pub fn global_norm(&self, context: &ParallelContext) -> Result<f64, CollectiveError> {
-        let mut squares: Vec<f64> = self
-            .own_shards()
-            .map(|shard| {
-                let owned = self.entries.iter().filter(|entry| is_owner(entry, context));
-                owned
-                    .map(|entry| self.buckets[entry.slot.bucket].sum_of_squares(self.in_bucket(entry, shard)))
-                    .sum()
-            })
-            .collect();
+        let of_shard = |shard| {
+            let owned = self.entries.iter().filter(|entry| is_owner(entry, context));
+            owned
+                .map(|entry| self.stretch(entry, self.layout.piece(entry.number, shard)))
+                .collect()
+        };
+        let shards: Vec<Vec<Stretch>> = self.own_shards().map(of_shard).collect();
+        let mut squares = FlatBuffer::sums_of_squares(&self.buckets, &shards);
         context.model_group().all_reduce(&mut squares, ReduceOp::Sum)?;
         if self.is_sharded() {
             let mut all = vec![0.0; self.data_group.size()];
@@ -222,11 +219,10 @@ impl ReducedGradients {
         let mut counts = [0i64; 2];
         for shard in self.own_shards() {
             for entry in self.entries.iter().filter(|entry| is_owner(entry, context)) {
-                for range in self.unpadded(entry, shard) {
-                    let (zeros, non_finite) = self.buckets[entry.slot.bucket].count(range);
-                    counts[0] += zeros as i64;
-                    counts[1] += non_finite as i64;
-                }
+                let ranges: Vec<Range<usize>> = self.unpadded(entry, shard).collect();
+                let (zeros, non_finite) = self.buckets[entry.slot.bucket].count(&ranges);
+                counts[0] += zeros as i64;
+                counts[1] += non_finite as i64;
             }
         }
         context.model_group().all_reduce(&mut counts, ReduceOp::Sum)?;
@@ -251,10 +247,13 @@ impl ReducedGradients {
         }
     }
 
-    /// Where a parameter's piece of a shard lies in its bucket.
-    fn in_bucket(&self, entry: &GradientEntry, shard: usize) -> Range<usize> {
-        let piece = self.layout.piece(entry.number, shard);
-        entry.slot.offset + piece.start..entry.slot.offset + piece.end
+    /// Where a range of a parameter's elements lies.
+    fn stretch(&self, entry: &GradientEntry, range: Range<usize>) -> Stretch {
+        let BucketSlot { bucket, offset, .. } = entry.slot;
+        Stretch {
+            bucket,
+            range: offset + range.start..offset + range.end,
+        }
     }
 
     /// Where the elements of a parameter's piece of a shard that are no padding lie in their bucket.
@@ -269,14 +268,18 @@ impl ReducedGradients {
     /// Returns the name of the first parameter that received a gradient on this rank which is not finite, before any
     /// reduction.
     pub fn first_non_finite_received(&self) -> Option<&str> {
-        self.non_finite.map(|number| self.entries[number].name.as_str())
+        let first = self.non_finite.as_ref()?.first()?;
+        Some(self.entries[first].name.as_str())
     }
 
     /// Returns the name of the first parameter of this rank whose reduced gradient is not finite.
     pub fn first_non_finite(&self) -> Option<&str> {
         let is_finite = |entry: &GradientEntry| {
             let mut own = self.own_shards();
-            own.all(|shard| self.buckets[entry.slot.bucket].count(self.in_bucket(entry, shard)).1 == 0)
+            own.all(|shard| {
+                let Stretch { bucket, range } = self.stretch(entry, self.layout.piece(entry.number, shard));
+                range.is_empty() || self.buckets[bucket].count(&[range]).1 == 0
+            })
         };
         self.entries
             .iter()
@@ -293,14 +296,9 @@ impl ReducedGradients {
         }
     }
 
-    /// Scales the gradients so that their global norm is at most `max_norm`, given what it is.
-    ///
-    /// The coefficient is `max_norm / (norm + 1e-6)`, applied if below 1.
-    ///
-    /// # Reference
-    /// Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063, section 3.2.
+    /// Scales the gradients by their [`clip_coefficient`], given their global norm.
     pub fn clip(&mut self, norm: f64, max_norm: f64) {
-        let coefficient = max_norm / (norm + 1e-6);
+        let coefficient = clip_coefficient(norm, max_norm);
         if coefficient < 1.0 {
             self.scale(coefficient);
         }
@@ -322,7 +320,11 @@ impl ReducedGradients {
     ///
     /// # Panics
     /// When gradients are sharded, or the module has not the parameters that it was wrapped with.
-    pub fn into_params<B: AutodiffBackend, M: AutodiffModule<B>>(self, module: &M) -> GradientsParams {
+    pub fn into_params<A, M>(self, module: &M) -> GradientsParams
+    where
+        A: AutodiffBackend<InnerBackend = B>,
+        M: AutodiffModule<A>,
+    {
         assert!(
             !self.is_sharded(),
             "each data-parallel rank has pieces of gradients, which ShardedOptimizer can use"
@@ -358,26 +360,28 @@ impl ReducedGradients {
         if group.size() == 1 || selected.is_empty() {
             return Ok(());
         }
-        let owned: Vec<Range<usize>> = selected.iter().map(|entry| self.owned(entry)).collect();
-        // Each gradient, and whether there is one: a copy that got none moves with one that did.
-        let mut together = FlatBuffer::zeros(owned.iter().map(|range| range.len() + 1).sum(), dtype);
-        let mut to = 0;
-        for (entry, range) in selected.iter().zip(&owned) {
-            let BucketSlot { bucket, offset, .. } = entry.slot;
-            together.copy_from(to, &self.buckets[bucket], offset + range.start, range.len());
-            together.set(to + range.len(), f32::from(u8::from(self.present[entry.number])));
-            to += range.len() + 1;
-        }
-        together.all_reduce(ReduceOp::Sum, group)?;
-        let mut from = 0;
-        for (entry, range) in selected.iter().zip(&owned) {
-            let BucketSlot { bucket, offset, .. } = entry.slot;
-            self.buckets[bucket].copy_from(offset + range.start, &together, from, range.len());
-            self.present[entry.number] = together.is_positive(from + range.len());
-            from += range.len() + 1;
+        let stretches: Vec<Stretch> = selected
+            .iter()
+            .map(|entry| self.stretch(entry, self.owned(entry)))
+            .collect();
+        // A copy that got none moves with one that did.
+        let present: Vec<bool> = selected.iter().map(|entry| self.is_present(entry)).collect();
+        let present = FlatBuffer::sum_over(&mut self.buckets, &stretches, &present, dtype, group)?;
+        for (entry, is_present) in selected.iter().zip(present) {
+            self.present[entry.number] = is_present;
         }
         Ok(())
     }
+}
+
+/// Returns what gradients of a global norm are multiplied by so that it is at most `max_norm`:
+/// `max_norm / (norm + 1e-6)`, and 1 if that is above it.
+///
+/// # Reference
+/// Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063, section 3.2.
+pub fn clip_coefficient(norm: f64, max_norm: f64) -> f64 {
+    let coefficient = max_norm / (norm + 1e-6);
+    if coefficient < 1.0 { coefficient } else { 1.0 }
 }
 
 /// Whether this rank counts a parameter that others hold, too.
@@ -388,7 +392,7 @@ fn is_owner(entry: &GradientEntry, context: &ParallelContext) -> bool {
         && (owns_copy || mutants::is_active(Mutant::TiedCopyCountedTwice))
 }
 
-impl Drop for ReducedGradients {
+impl<B: CollectiveBackend> Drop for ReducedGradients<B> {
     /// Makes the buckets ready for the next step, whether or not the gradients were used.
     fn drop(&mut self) {
         self.reducer.restart(std::mem::take(&mut self.buckets));
@@ -396,29 +400,23 @@ impl Drop for ReducedGradients {
 }
 
 /// Makes a tensor of each parameter's slice.
-struct Collector<'a> {
-    buckets: &'a [FlatBuffer],
+struct Collector<'a, B: CollectiveBackend> {
+    buckets: &'a [FlatBuffer<B>],
     by_id: HashMap<ParamId, &'a GradientEntry>,
     params: GradientsParams,
 }
 
-impl<B: AutodiffBackend> ModuleVisitor<B> for Collector<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+impl<A: AutodiffBackend> ModuleVisitor<A> for Collector<'_, A::InnerBackend>
+where
+    A::InnerBackend: CollectiveBackend,
+{
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<A, D>>) {
         let Some(entry) = self.by_id.remove(&param.id) else {
             return;
         };
         let value = param.val();
-        let (device, dtype) = (value.device(), value.dtype());
-        let data = self.buckets[entry.slot.bucket].tensor_data(entry.slot.offset, entry.shape.clone());
-        let gradient = from_data::<B::InnerBackend, D>(data, &device, dtype);
-        self.params.register(param.id, gradient);
+        let gradient = self.buckets[entry.slot.bucket].tensor(entry.slot.range(), &value.device());
+        let gradient = gradient.reshape(value.shape()).cast(FloatDType::from(value.dtype()));
+        self.params.register::<A::InnerBackend, D>(param.id, gradient);
     }
-}
-
-fn from_data<B: Backend, const D: usize>(
-    data: burn::tensor::TensorData,
-    device: &B::Device,
-    dtype: DType,
-) -> Tensor<B, D> {
-    Tensor::from_data(data, (device, dtype))
 }

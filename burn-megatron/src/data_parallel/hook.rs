@@ -21,10 +21,9 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{
-    DType, Shape, Tensor, TensorData, TensorPrimitive,
+    DType, Shape, Tensor, TensorPrimitive,
     backend::{AutodiffBackend, Backend},
     ops::FloatTensor,
-    try_read_sync,
 };
 
 use super::binding::Binding;
@@ -35,9 +34,9 @@ use crate::collectives::CollectiveBackend;
 const ANCHOR_STRIDE: usize = 32;
 
 /// What receives a parameter's gradient in the backward pass.
-pub trait GradientSink: std::fmt::Debug + Send + Sync {
+pub trait GradientSink<B: Backend>: std::fmt::Debug + Send + Sync {
     /// Takes the whole gradient of parameter number `index` of the micro-batch at hand.
-    fn receive(&self, index: usize, gradient: TensorData);
+    fn receive(&self, index: usize, gradient: FloatTensor<B>);
 }
 
 /// An autodiff backend whose parameters can be hooked.
@@ -49,7 +48,7 @@ pub trait HookBackend: AutodiffBackend<InnerBackend: CollectiveBackend> + Collec
     fn hook(
         tensor: FloatTensor<Self>,
         anchor: &FloatTensor<Self>,
-        sink: Arc<dyn GradientSink>,
+        sink: Arc<dyn GradientSink<Self::InnerBackend>>,
         index: usize,
     ) -> FloatTensor<Self>;
 }
@@ -79,7 +78,7 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> HookBackend for Autodiff<B, C>
     fn hook(
         tensor: FloatTensor<Self>,
         anchor: &FloatTensor<Self>,
-        sink: Arc<dyn GradientSink>,
+        sink: Arc<dyn GradientSink<B>>,
         index: usize,
     ) -> FloatTensor<Self> {
         if !tensor.is_tracked() {
@@ -102,15 +101,11 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> HookBackend for Autodiff<B, C>
 struct LeadGradient;
 
 impl<B: Backend> Backward<B, 2> for LeadGradient {
-    type State = (Arc<dyn GradientSink>, usize);
+    type State = (Arc<dyn GradientSink<B>>, usize);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let gradient = grads.consume::<B>(&ops.node);
-        let data = try_read_sync(B::float_into_data(gradient))
-            .expect("a native backend reads without an executor")
-            .expect("the gradient was computed");
         let (sink, index) = ops.state;
-        sink.receive(index, data);
+        sink.receive(index, grads.consume::<B>(&ops.node));
     }
 }
 
@@ -118,14 +113,14 @@ impl<B: Backend> Backward<B, 2> for LeadGradient {
 pub(super) fn hook_module<B: HookBackend, M: Module<B>>(
     module: M,
     binding: &Binding<B>,
-    sink: &Arc<dyn GradientSink>,
+    sink: &Arc<dyn GradientSink<B::InnerBackend>>,
 ) -> M {
     module.map(&mut Hooker { binding, sink })
 }
 
 struct Hooker<'a, B: HookBackend> {
     binding: &'a Binding<B>,
-    sink: &'a Arc<dyn GradientSink>,
+    sink: &'a Arc<dyn GradientSink<B::InnerBackend>>,
 }
 
 impl<B: HookBackend> ModuleMapper<B> for Hooker<'_, B> {
@@ -168,8 +163,8 @@ mod tests {
     #[derive(Debug, Default)]
     struct Arrivals(Mutex<Vec<usize>>);
 
-    impl GradientSink for Arrivals {
-        fn receive(&self, index: usize, _gradient: TensorData) {
+    impl GradientSink<Flex> for Arrivals {
+        fn receive(&self, index: usize, _gradient: FloatTensor<Flex>) {
             self.0.lock().expect("no panic").push(index);
         }
     }
@@ -179,7 +174,7 @@ mod tests {
         let device = Default::default();
         let model: Vec<Linear<B>> = (0..4).map(|_| LinearConfig::new(3, 3).init(&device)).collect();
         let arrivals = Arc::new(Arrivals::default());
-        let sink: Arc<dyn GradientSink> = arrivals.clone();
+        let sink: Arc<dyn GradientSink<Flex>> = arrivals.clone();
         let parameters = list_parameters::<B, _>(&model);
         let binding =
             Binding::new(parameters, OPTIONS, &ParallelContext::single(0), &device, None).expect("plain layers");
@@ -210,7 +205,7 @@ mod tests {
         for round in 0..20 {
             let model: Vec<Linear<B>> = (0..6).map(|_| LinearConfig::new(3, 3).init(&device)).collect();
             let arrivals = Arc::new(Arrivals::default());
-            let sink: Arc<dyn GradientSink> = arrivals.clone();
+            let sink: Arc<dyn GradientSink<Flex>> = arrivals.clone();
             let parameters = list_parameters::<B, _>(&model);
             let binding =
                 Binding::new(parameters, OPTIONS, &ParallelContext::single(0), &device, None).expect("plain layers");

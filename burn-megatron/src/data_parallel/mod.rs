@@ -22,7 +22,7 @@ mod wrapper;
 
 pub use bucket::{BucketClass, BucketLayout, BucketSlot};
 pub use error::DataParallelError;
-pub use gradients::{GradientCounts, GradientEntry, ReducedGradients};
+pub use gradients::{GradientCounts, GradientEntry, ReducedGradients, clip_coefficient};
 pub use hook::{GradientSink, HookBackend};
 pub(crate) use parameter_gather::PendingParameters;
 pub use partial::sum_partial_gradients;

@@ -6,19 +6,20 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use burn::tensor::{DType, Element, TensorData};
-use half::{bf16, f16};
+use burn::tensor::{DType, FloatDType, Shape, Tensor, TensorMetadata, backend::Backend, ops::FloatTensor};
+use cubecl_kernels::accumulate::GradientPlace;
+use cubecl_kernels::tape::float;
 
 use super::bucket::BucketLayout;
-use super::flat::{FlatBuffer, PendingFlat};
+use super::flat::{FlatBuffer, NonFinite, PendingFlat, main_type};
 use super::hook::GradientSink;
-use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
+use crate::collectives::{CollectiveBackend, CollectiveError, Pending, ProcessGroup, ReduceOp};
 use crate::mutants::{self, Mutant};
 
 /// The buckets of a module's gradients. Shared by the wrapper and by the backward steps of one forward pass.
 #[derive(Debug)]
-pub(super) struct Reducer {
-    state: Mutex<State>,
+pub(super) struct Reducer<B: Backend> {
+    state: Mutex<State<B>>,
 }
 
 /// How buckets are reduced.
@@ -35,22 +36,23 @@ pub(super) struct Reduction {
 }
 
 /// A step's gradients, reduced.
-pub(super) struct Reduced {
-    pub(super) buckets: Vec<FlatBuffer>,
+pub(super) struct Reduced<B: Backend> {
+    pub(super) buckets: Vec<FlatBuffer<B>>,
     /// By parameter: whether some data-parallel rank has received a gradient of it.
     pub(super) present: Vec<bool>,
-    /// The first parameter that received a gradient on this rank, before any reduction, that is not finite.
-    pub(super) non_finite: Option<usize>,
+    /// The parameters that received a gradient on this rank, before any reduction, that is not finite.
+    pub(super) non_finite: Option<NonFinite<B>>,
 }
 
-struct State {
+struct State<B: Backend> {
     layout: BucketLayout,
     dtype: DType,
+    device: B::Device,
     reduction: Reduction,
-    buckets: Vec<Bucket>,
+    buckets: Vec<Bucket<B>>,
     /// What the backward pass at hand gave to reused parameters: a pass may reach one twice, in graphs of its own, and the
     /// sum must have the bits that one graph gives it.
-    reused: HashMap<usize, TensorData>,
+    reused: HashMap<usize, Tensor<B, 1>>,
     /// Whether a parameter has received a gradient in this step.
     received: Vec<bool>,
     /// Whether a parameter has received a gradient of its last micro-batch.
@@ -62,27 +64,32 @@ struct State {
     launched: usize,
     /// Which parameters have received a gradient on some rank; launched behind the buckets.
     presence: Option<Pending<Vec<i32>>>,
-    /// The first parameter that received a gradient that is not finite.
-    non_finite: Option<usize>,
+    /// Which parameters received a gradient that is not finite.
+    non_finite: Option<NonFinite<B>>,
 }
 
-enum Bucket {
-    Filling(FlatBuffer),
-    Reducing(PendingFlat),
+enum Bucket<B: Backend> {
+    Filling(FlatBuffer<B>),
+    Reducing(PendingFlat<B>),
     /// Between steps, and for the blink of a state change.
     Away,
 }
 
-impl Reducer {
+impl<B: CollectiveBackend> Reducer<B> {
     /// Returns empty buckets, allocated once and used in every step. Collective over the group.
     ///
     /// # Errors
     /// When the ranks do not allocate the same.
-    pub(super) fn new(layout: BucketLayout, dtype: DType, reduction: Reduction) -> Result<Self, CollectiveError> {
+    pub(super) fn new(
+        layout: BucketLayout,
+        dtype: DType,
+        device: &B::Device,
+        reduction: Reduction,
+    ) -> Result<Self, CollectiveError> {
         let buckets = (0..layout.lengths().len())
             .map(|bucket| {
                 let length = layout.padded_length(bucket);
-                FlatBuffer::allocate(length, dtype, &reduction.group).map(Bucket::Filling)
+                FlatBuffer::allocate(length, dtype, &reduction.group, device).map(Bucket::Filling)
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {
@@ -92,6 +99,7 @@ impl Reducer {
                 missing: layout.parameters_per_bucket(),
                 layout,
                 dtype,
+                device: device.clone(),
                 reduction,
                 buckets,
                 reused: HashMap::new(),
@@ -173,11 +181,11 @@ impl Reducer {
     ///
     /// # Errors
     /// When a reduction failed.
-    pub(super) fn finish(&self) -> Result<Reduced, CollectiveError> {
+    pub(super) fn finish(&self) -> Result<Reduced<B>, CollectiveError> {
         self.launch_rest();
         let mut state = self.lock();
         let presence = state.presence.take();
-        let pending: Vec<PendingFlat> = state
+        let pending: Vec<PendingFlat<B>> = state
             .buckets
             .iter_mut()
             .map(|bucket| match std::mem::replace(bucket, Bucket::Away) {
@@ -191,48 +199,50 @@ impl Reducer {
         Ok(Reduced {
             buckets: results.into_iter().collect::<Result<_, _>>()?,
             present: present?.into_iter().map(|received| received > 0).collect(),
-            non_finite: state.non_finite,
+            non_finite: state.non_finite.take(),
         })
     }
 
     /// Takes the buckets back for the next step.
-    pub(super) fn restart(&self, buckets: Vec<FlatBuffer>) {
+    pub(super) fn restart(&self, buckets: Vec<FlatBuffer<B>>) {
         let mut state = self.lock();
-        state.buckets = buckets.into_iter().map(Bucket::Filling).collect();
+        let filling = buckets.into_iter().map(|mut buffer| {
+            buffer.forget_step();
+            Bucket::Filling(buffer)
+        });
+        state.buckets = filling.collect();
         state.begin_step();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<B>> {
         // A step that panicked is lost, and `restart` begins a whole new one.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl GradientSink for Reducer {
-    fn receive(&self, index: usize, gradient: TensorData) {
+impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
+    fn receive(&self, index: usize, gradient: FloatTensor<B>) {
         let mut state = self.lock();
         let slot = state.layout.slots()[index];
+        let length = gradient.shape().num_elements();
         assert_eq!(
-            gradient.num_elements(),
-            slot.len,
-            "a gradient of {} elements for parameter {index} of {}",
-            gradient.num_elements(),
+            length, slot.len,
+            "a gradient of {length} elements for parameter {index} of {}",
             slot.len
         );
+        let gradient = float(B::float_reshape(gradient, Shape::new([length])));
         if slot.bucket >= state.layout.num_early() {
             let sum = match state.reused.remove(&index) {
                 None => gradient,
                 Some(other) => {
-                    let mut sum = FlatBuffer::zeros(slot.len, state.dtype);
-                    sum.accumulate(0, &other, true);
-                    sum.accumulate(0, &gradient, false);
-                    sum.tensor_data(0, vec![slot.len])
+                    let main = FloatDType::from(main_type(state.dtype));
+                    other.cast(main) + gradient.cast(main)
                 }
             };
             state.reused.insert(index, sum);
             return;
         }
-        state.add(index, &gradient);
+        state.add(index, gradient);
         if state.is_last_micro_batch && !std::mem::replace(&mut state.completed[index], true) {
             state.missing[slot.bucket] -= 1;
             if !state.reduction.overlaps {
@@ -245,7 +255,7 @@ impl GradientSink for Reducer {
     }
 }
 
-impl State {
+impl<B: CollectiveBackend> State<B> {
     fn begin_step(&mut self) {
         self.reused.clear();
         self.received.fill(false);
@@ -260,26 +270,31 @@ impl State {
     /// Adds the gradients of the pass at hand to those of reused parameters.
     fn add_reused(&mut self) {
         for (index, gradient) in std::mem::take(&mut self.reused) {
-            self.add(index, &gradient);
+            self.add(index, gradient);
         }
     }
 
-    fn add(&mut self, index: usize, gradient: &TensorData) {
+    fn add(&mut self, index: usize, gradient: Tensor<B, 1>) {
         let slot = self.layout.slots()[index];
-        let first = !std::mem::replace(&mut self.received[index], true);
-        let infinite = mutants::is_active(Mutant::InfiniteGradient(self.reduction.world_rank))
-            .then(|| TensorData::new(vec![f32::INFINITY; slot.len], [slot.len]).convert_dtype(gradient.dtype));
-        let gradient = infinite.as_ref().unwrap_or(gradient);
-        if self.non_finite.is_none() && !is_finite(gradient) {
-            self.non_finite = Some(index);
-        }
+        let is_first = !std::mem::replace(&mut self.received[index], true);
+        let gradient = match mutants::is_active(Mutant::InfiniteGradient(self.reduction.world_rank)) {
+            true => gradient.full_like(f32::INFINITY),
+            false => gradient,
+        };
         let Bucket::Filling(buffer) = &mut self.buckets[slot.bucket] else {
             panic!(
                 "a gradient of parameter {index} came after its bucket was reduced: a hooked module serves one forward \
                  pass only, and a parameter that several segments of a stage use must be declared as reused"
             );
         };
-        buffer.accumulate(slot.offset, gradient, first);
+        let none = || NonFinite::none(self.layout.slots().len(), self.dtype, &self.device);
+        let non_finite = self.non_finite.get_or_insert_with(none);
+        let place = GradientPlace {
+            offset: slot.offset,
+            parameter: index,
+            is_first,
+        };
+        buffer.accumulate(gradient, place, non_finite);
     }
 
     fn launch_next(&mut self) {
@@ -305,7 +320,7 @@ impl State {
     }
 }
 
-impl std::fmt::Debug for State {
+impl<B: Backend> std::fmt::Debug for State<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reducer")
             .field("buckets", &self.layout.lengths())
@@ -313,40 +328,5 @@ impl std::fmt::Debug for State {
             .field("reduction", &self.reduction)
             .field("launched", &self.launched)
             .finish()
-    }
-}
-
-/// Whether every element is finite: no exponent is all ones.
-fn is_finite(gradient: &TensorData) -> bool {
-    /// The largest magnitude as bits, of which a comparison is one instruction for many elements.
-    fn largest<T: Element, U: Copy + Default + Ord>(gradient: &TensorData, magnitude: impl Fn(T) -> U) -> U {
-        let values = gradient.as_slice::<T>().expect("matched on the element type");
-        values
-            .iter()
-            .fold(U::default(), |max, &value| max.max(magnitude(value)))
-    }
-    match gradient.dtype {
-        DType::F64 => largest(gradient, |v: f64| v.to_bits() & (u64::MAX >> 1)) < f64::INFINITY.to_bits(),
-        DType::F32 => largest(gradient, |v: f32| v.to_bits() & (u32::MAX >> 1)) < f32::INFINITY.to_bits(),
-        DType::F16 => largest(gradient, |v: f16| v.to_bits() & (u16::MAX >> 1)) < f16::INFINITY.to_bits(),
-        DType::BF16 => largest(gradient, |v: bf16| v.to_bits() & (u16::MAX >> 1)) < bf16::INFINITY.to_bits(),
-        _ => true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_finite_is_seen_in_every_type() {
-        for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -f32::NAN] {
-            for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
-                let good = TensorData::new(vec![0.0f32, -1.5, 3e4, -3e4, f32::MIN_POSITIVE], [5]).convert_dtype(dtype);
-                assert!(is_finite(&good), "{dtype:?}");
-                let bad = TensorData::new(vec![0.0f32, bad, 1.0], [3]).convert_dtype(dtype);
-                assert!(!is_finite(&bad), "{bad:?}");
-            }
-        }
     }
 }

@@ -179,7 +179,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Returns a part of the module, or all of it, good for one graph, whose gradients go to the step's.
     pub fn hooked<P: Module<B>>(&self, part: P) -> P {
-        let sink: Arc<dyn GradientSink> = self.binding.reducer.clone();
+        let sink: Arc<dyn GradientSink<B::InnerBackend>> = self.binding.reducer.clone();
         hook_module::<B, P>(part, &self.binding, &sink)
     }
 
@@ -219,7 +219,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// # Errors
     /// When a collective fails, or no parameter received a gradient on any data-parallel rank.
-    pub fn gradients(&mut self) -> Result<ReducedGradients, DataParallelError> {
+    pub fn gradients(&mut self) -> Result<ReducedGradients<B::InnerBackend>, DataParallelError> {
         self.is_step_begun = false;
         let binding = &self.binding;
         let reduced = binding.reducer.finish()?;
@@ -247,7 +247,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         &mut self,
         learning_rate: LearningRate,
         optimizer: &mut impl Optimizer<M, B>,
-        gradients: ReducedGradients,
+        gradients: ReducedGradients<B::InnerBackend>,
     ) -> Result<(), DataParallelError> {
         let params = gradients.into_params::<B, M>(self.module());
         self.update(|module| optimizer.step(learning_rate, module, params))

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::LaunchError;
 use super::identity::host_name;
+use super::store::Store;
+use super::suspicions::Suspicions;
 use super::world::World;
 use super::{SECONDARY_FAILURE_EXIT_CODE, lock, say};
 
@@ -214,7 +216,7 @@ pub fn report_and_exit(world: &World, error: &(dyn Error + 'static)) -> ! {
     );
     let known = world.failure().wait_raised(CAUSE_LIMIT);
     let first = known
-        .or_else(|| blame(world))
+        .or_else(|| blame(world.failure(), world.suspicions()))
         .or_else(|| world.lost_store(error))
         .filter(|cause| cause.rank != world.rank());
     let code = match first {
@@ -258,19 +260,19 @@ pub fn exit_code_of(error: &(dyn Error + 'static), otherwise: u8) -> ExitCode {
 }
 
 /// Returns who failed first, if this rank suspects another one, and tells every rank.
-fn blame(world: &World) -> Option<PeerFailure> {
-    let mut culprit = match world.suspicions().first_cause(CAUSE_LIMIT) {
+pub(crate) fn blame(failure: &FailureSignal, suspicions: &Suspicions) -> Option<PeerFailure> {
+    let mut culprit = match suspicions.first_cause(CAUSE_LIMIT) {
         Ok(culprit) => culprit?,
         Err(known) => return Some(known),
     };
-    add_condition(world, &mut culprit);
-    world.failure().raise(culprit);
-    world.failure().cause()
+    add_condition(suspicions.store(), &mut culprit);
+    failure.raise(culprit);
+    failure.cause()
 }
 
 /// Says of a rank whether its heartbeats have stopped, or come although the rank itself does not.
-fn add_condition(world: &World, culprit: &mut PeerFailure) {
-    let Ok(Some(pulse)) = world.store().pulse(culprit.rank) else {
+fn add_condition(store: &Store, culprit: &mut PeerFailure) {
+    let Ok(Some(pulse)) = store.pulse(culprit.rank) else {
         return;
     };
     let what = &culprit.what;

@@ -16,6 +16,9 @@ use super::store::Store;
 /// Ranks that a note names at most, and waits that stay in the list after they have failed.
 const NAMED_RANKS: usize = 8;
 
+/// What is said of a rank that is blamed because nobody is left who waits for nobody.
+const WAITS_TOO: &str = "it waits itself, and for ranks that wait: the calls of these ranks may not fit together";
+
 /// What this rank notes of other ranks. Clones share one list; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Suspicions {
@@ -72,6 +75,11 @@ impl Suspicions {
         Self {
             inner: Arc::new(Inner { store, rank, list }),
         }
+    }
+
+    /// Where the notes are.
+    pub(super) fn store(&self) -> &Store {
+        &self.inner.store
     }
 
     /// Notes whom this rank holds responsible for an error that it met; the first one stays.
@@ -239,7 +247,10 @@ fn follow<E>(
         let before = suspects.len();
         suspects.extend(note.into_iter().rev().filter(|named| !met.contains(&named.rank)));
         if suspects.len() == before {
-            dead_end.get_or_insert(suspect);
+            dead_end.get_or_insert_with(|| PeerFailure {
+                what: format!("{}; {WAITS_TOO}", suspect.what),
+                ..suspect
+            });
         }
     }
     Ok(dead_end.or(first))
@@ -288,6 +299,17 @@ mod tests {
         // All wait for each other.
         assert_eq!(cause(&[&[1], &[2], &[0]]), Some(2));
         assert_eq!(cause(&[&[1], &[0]]), Some(1));
+    }
+
+    #[test]
+    fn of_ranks_that_wait_for_each_other_it_is_said() {
+        let what = |note: &[usize]| {
+            let found = follow(0, failures(&[1]), |_| Ok::<_, Infallible>(failures(note)));
+            let Ok(found) = found;
+            found.unwrap().what
+        };
+        assert!(what(&[0]).ends_with(WAITS_TOO));
+        assert!(!what(&[]).contains(WAITS_TOO));
     }
 
     fn ranks_in(store: &Store, rank: usize) -> Vec<usize> {

@@ -42,6 +42,7 @@ pub struct AdamWConfig {
 pub struct AdamW {
     config: AdamWConfig,
     kernels: Kernels,
+    gradient_scale: f64,
 }
 
 /// What AdamW keeps of a parameter.
@@ -70,6 +71,7 @@ impl AdamWConfig {
         AdamW {
             config: self.clone(),
             kernels: Kernels::default(),
+            gradient_scale: 1.0,
         }
     }
 }
@@ -79,6 +81,12 @@ impl AdamW {
     /// burn's.
     pub fn with_kernels(self, kernels: Kernels) -> Self {
         Self { kernels, ..self }
+    }
+
+    /// Returns the same optimizer with gradients multiplied by a number first, 1 unless this says otherwise: clipping
+    /// without a pass of its own.
+    pub fn with_gradient_scale(self, gradient_scale: f64) -> Self {
+        Self { gradient_scale, ..self }
     }
 
     fn fused_step<B: KernelBackend, const D: usize>(
@@ -106,7 +114,7 @@ impl AdamW {
             beta_2: self.config.beta_2,
             epsilon: self.config.epsilon,
             weight_decay: self.config.weight_decay,
-            gradient_scale: 1.0,
+            gradient_scale: self.gradient_scale,
             time: time as u64,
         };
         let updated = adamw(buffers, flat(gradient), &step, None);
@@ -141,6 +149,10 @@ impl<B: KernelBackend> SimpleOptimizer<B> for AdamW {
             epsilon,
             weight_decay,
         } = self.config;
+        let gradient = match self.gradient_scale {
+            1.0 => gradient,
+            scale => gradient.mul_scalar(scale),
+        };
         let fresh_1 = gradient.clone().mul_scalar(1.0 - beta_1);
         let fresh_2 = (gradient.clone() * gradient).mul_scalar(1.0 - beta_2);
         let (time, moment_1, moment_2) = match state {

@@ -10,9 +10,9 @@ use std::ops::Range;
 use burn::module::AutodiffModule;
 use burn::optim::{LearningRate, SimpleOptimizer};
 use burn::tensor::backend::Backend;
-use burn::tensor::{DType, FloatDType, Tensor, TensorData};
+use burn::tensor::{DType, FloatDType, Tensor};
 
-use crate::collectives::CollectiveError;
+use crate::collectives::{CollectiveBackend, CollectiveError};
 use crate::data_parallel::{
     DataParallelError, DistributedDataParallel, GradientEntry, HookBackend, PendingParameters, ReducedGradients,
 };
@@ -217,7 +217,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         &mut self,
         learning_rate: LearningRate,
         module: &mut DistributedDataParallel<A, M>,
-        gradients: ReducedGradients,
+        gradients: ReducedGradients<B>,
     ) -> Result<(), OptimizerError>
     where
         A: HookBackend<InnerBackend = B>,
@@ -285,13 +285,14 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
                 piece.steps += u64::from(is_present);
                 if is_present && !piece.range.is_empty() {
                     let value = piece.update(&self.optimizers[piece.group], entry, &mut update);
-                    fresh.push((entry, value.into_data()));
+                    fresh.push((entry, value));
                 }
                 // Nothing needs the old value any more.
                 update.values[entry.number] = None;
             }
-            let dtype = update.dtype;
-            pending.push_back(update.gradients.gather_parameters_start(bucket, &fresh, dtype));
+            let (dtype, device) = (update.dtype, &update.device);
+            let gathering = update.gradients.gather_parameters_start(bucket, fresh, dtype, device);
+            pending.push_back(gathering);
             while pending.len() >= in_flight {
                 finish_oldest(module, &entries, &mut update, &mut pending)?;
             }
@@ -348,14 +349,14 @@ impl<B: Backend, O: SimpleOptimizer<B> + std::fmt::Debug> std::fmt::Debug for Sh
 }
 
 /// An update under way.
-struct Update<B: Backend> {
+struct Update<B: CollectiveBackend> {
     learning_rate: LearningRate,
     /// The module's element type.
     dtype: DType,
     device: B::Device,
     /// The module's old values, by number, `[len]`.
     values: Vec<Option<Tensor<B, 1>>>,
-    gradients: ReducedGradients,
+    gradients: ReducedGradients<B>,
 }
 
 impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
@@ -372,10 +373,12 @@ impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
     }
 
     /// Updates the piece and returns its new values, `[range]`, in the module's type.
-    fn update(&mut self, optimizer: &O, entry: &GradientEntry, update: &mut Update<B>) -> Tensor<B, 1> {
-        let gradient = update.gradients.owned_data(entry);
-        let main_dtype = gradient.dtype;
-        let gradient = Tensor::from_data(gradient, (&update.device, main_dtype));
+    fn update(&mut self, optimizer: &O, entry: &GradientEntry, update: &mut Update<B>) -> Tensor<B, 1>
+    where
+        B: CollectiveBackend,
+    {
+        let gradient = update.gradients.owned_values(entry, &update.device);
+        let main_dtype = gradient.dtype();
         // Nothing needs the old value behind this.
         let value = update.values[entry.number]
             .take()
@@ -409,7 +412,7 @@ fn main_of<B: Backend>(value: Tensor<B, 1>, range: &Range<usize>) -> Option<Tens
     has_main.then(|| piece_of(value, range).cast(FloatDType::F32))
 }
 
-/// The elements of a range; a tensor of its own, so that the whole may go.
+/// The elements of a range.
 fn piece_of<B: Backend>(value: Tensor<B, 1>, range: &Range<usize>) -> Tensor<B, 1> {
     match range.len() == value.dims()[0] {
         true => value,
@@ -422,7 +425,7 @@ fn finish_oldest<A, M>(
     module: &mut DistributedDataParallel<A, M>,
     entries: &[GradientEntry],
     update: &mut Update<A::InnerBackend>,
-    pending: &mut VecDeque<PendingParameters>,
+    pending: &mut VecDeque<PendingParameters<A::InnerBackend>>,
 ) -> Result<(), OptimizerError>
 where
     A: HookBackend,
@@ -432,13 +435,13 @@ where
         return Ok(());
     };
     let gathered = update.gradients.gather_parameters_finish(oldest)?;
-    let (gradients, device, dtype) = (&update.gradients, &update.device, update.dtype);
+    let (gradients, device) = (&update.gradients, &update.device);
     module.replace(|number| {
         let entry = &entries[number];
-        let data: TensorData = gradients
-            .gathered(&gathered, entry)
-            .filter(|_| gradients.is_present(entry))?;
-        Some(Tensor::from_data(data, (device, dtype)))
+        match gradients.is_present(entry) {
+            true => gradients.gathered(&gathered, entry, device),
+            false => None,
+        }
     });
     Ok(())
 }

@@ -14,6 +14,7 @@ use burn::tensor::{Tensor, backend::Backend};
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, View};
 use serde::{Deserialize, Serialize};
 
+use crate::collectives::CollectiveBackend;
 use crate::context::ParallelContext;
 use crate::data_parallel::ReducedGradients;
 use crate::parameters::{Placement, read_host};
@@ -97,7 +98,11 @@ impl Recorder {
     ///
     /// # Errors
     /// When the file cannot be written, naming it.
-    pub fn gradients(&self, step: u64, gradients: &ReducedGradients) -> Result<(), RecordingError> {
+    pub fn gradients<B: CollectiveBackend>(
+        &self,
+        step: u64,
+        gradients: &ReducedGradients<B>,
+    ) -> Result<(), RecordingError> {
         let tensors = gradients.entries().iter().map(|entry| LazyTensor {
             entry: Entry {
                 name: entry.name.clone(),

@@ -11,7 +11,7 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Shape, TensorMetadata};
 
 use super::schedule::Direction;
-use crate::collectives::{CollectiveBackend, CollectiveError, Movement, Pending, PendingReceive, ProcessGroup};
+use crate::collectives::{CollectiveBackend, CollectiveError, Movement, Pending, PendingTensor, ProcessGroup};
 use crate::context::ParallelContext;
 
 /// The ways out of a stage and into it.
@@ -26,7 +26,7 @@ pub(super) struct Boundary {
 /// A tensor that is on its way here.
 pub(super) struct Incoming<B: CollectiveBackend> {
     /// The whole tensor, or this rank's part of it, flat.
-    pub(super) pending: PendingReceive<B>,
+    pub(super) pending: PendingTensor<B>,
     shape: Shape,
 }
 

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use cubecl_kernels::random::RowPlace;
+
 /// One token's place: which sample of the whole run, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenPlace {
@@ -17,6 +19,8 @@ pub struct TokenPlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenMap {
     places: Arc<[TokenPlace]>,
+    /// The same as the kernels take it, shared by all sites, so that a device is given it once.
+    rows: Arc<[RowPlace]>,
 }
 
 impl TokenMap {
@@ -26,7 +30,19 @@ impl TokenMap {
             .iter()
             .flat_map(|&sample| (0..seq_length as u32).map(move |position| TokenPlace { sample, position }))
             .collect();
-        Self { places }
+        Self::new(places)
+    }
+
+    fn new(places: Arc<[TokenPlace]>) -> Self {
+        let rows = places.iter().map(|place| RowPlace {
+            position: place.position,
+            // Wraps after 2^32, where a mask would come a second time.
+            sample: place.sample as u32,
+        });
+        Self {
+            rows: rows.collect(),
+            places,
+        }
     }
 
     /// Returns the map of the `index`-th of `count` equal contiguous shards of the tokens.
@@ -40,14 +56,17 @@ impl TokenMap {
             self.places.len()
         );
         let length = self.places.len() / count;
-        Self {
-            places: self.places[index * length..(index + 1) * length].into(),
-        }
+        Self::new(self.places[index * length..(index + 1) * length].into())
     }
 
     /// The places, one per token.
     pub fn places(&self) -> &[TokenPlace] {
         &self.places
+    }
+
+    /// The places as the kernels take them.
+    pub(super) fn rows(&self) -> Arc<[RowPlace]> {
+        self.rows.clone()
     }
 }
 

@@ -8,7 +8,7 @@ use burn::module::Module;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 
 use super::philox::key_words;
-use super::{RowDropout, RowPlace, StepCoordinates, TokenPlace};
+use super::{RowDropout, StepCoordinates};
 use crate::precision::{is_half, narrow, widen};
 
 /// Which dropout of the model this is: every site has its own number, so no two share a mask.
@@ -134,15 +134,8 @@ impl Dropout {
             iteration: step.iteration as u32,
             first_head: first_head as u32,
             probability: self.probability,
-            places: step.tokens.places().iter().map(row_place).collect(),
+            places: step.tokens.rows(),
         })
-    }
-}
-
-fn row_place(place: &TokenPlace) -> RowPlace {
-    RowPlace {
-        position: place.position,
-        sample: place.sample as u32,
     }
 }
 

@@ -6,13 +6,12 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::Kernels;
 
-use super::product::affine;
+use super::product::EnteringProduct;
 use super::{linear_init, take_shard};
-use crate::collectives::{CollectiveBackend, ProcessGroup};
+use crate::collectives::CollectiveBackend;
 use crate::context::{ParallelContext, ParameterSpec};
-use crate::mappings::{copy_to_tensor_region, gather_from_sequence_region, gather_from_tensor_region};
+use crate::mappings::gather_from_tensor_region;
 use crate::parameters::{Distribution, ParameterInit, Placement};
 use crate::precision::{assert_dtype, by_rows, is_half};
 use crate::topology::TopologyError;
@@ -51,10 +50,8 @@ pub struct ColumnParallelLinear<B: Backend> {
     /// `[d_output / tp]`.
     pub bias: Option<Param<Tensor<B, 1>>>,
     gather_output: bool,
-    sequence_parallel: bool,
     #[module(skip)]
-    kernels: Kernels,
-    group: ProcessGroup,
+    product: EnteringProduct,
 }
 
 impl ColumnParallelLinearConfig {
@@ -163,9 +160,7 @@ impl ColumnParallelLinearConfig {
             weight,
             bias,
             gather_output: self.gather_output,
-            sequence_parallel: context.is_sequence_parallel(),
-            kernels: context.kernels(),
-            group: context.tensor_group().clone(),
+            product: EnteringProduct::new(context),
         }
     }
 }
@@ -187,8 +182,10 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     ///
     /// # Communication
     /// Forward: none; under sequence parallelism one all-gather of the input over the tensor group. Backward: one
-    /// all-reduce of the input's size; under sequence parallelism one reduce-scatter. If gathered, one all-gather of
-    /// the output in the forward pass besides.
+    /// all-reduce of the input's size, while the gradient of the weight is computed; under sequence parallelism one
+    /// reduce-scatter instead, and another all-gather of the input while its gradient is computed. Where the context
+    /// [does not overlap](ParallelContext::with_overlap_tensor_reduce) them, the gathered input is kept, and the others
+    /// are waited for. If gathered, one all-gather of the output in the forward pass besides.
     ///
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.
@@ -198,7 +195,7 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
         }
         let output = self.product(input, self.bias.as_ref().map(|bias| bias.val()));
         match self.gather_output {
-            true => gather_from_tensor_region(output, D - 1, &self.group),
+            true => gather_from_tensor_region(output, D - 1, &self.product.group),
             false => output,
         }
     }
@@ -223,10 +220,6 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     fn product<const D: usize>(&self, input: Tensor<B, D>, bias: Option<Tensor<B, 1>>) -> Tensor<B, D> {
         let weight = self.weight.val();
         assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
-        let input = match self.sequence_parallel {
-            true => gather_from_sequence_region(input, &self.group),
-            false => copy_to_tensor_region(input, &self.group),
-        };
-        affine(self.kernels, input, weight, bias)
+        self.product.affine(input, weight, bias)
     }
 }

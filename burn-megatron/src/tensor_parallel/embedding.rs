@@ -7,13 +7,12 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Embedding;
 use burn::tensor::{Int, Tensor, backend::Backend};
-use cubecl_kernels::Kernels;
 
-use super::product::product_transposed;
+use super::product::EnteringProduct;
 use super::{VocabShard, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup};
 use crate::context::{ParallelContext, ParameterSpec};
-use crate::mappings::{copy_to_tensor_region, gather_from_sequence_region, reduce_from_tensor_region};
+use crate::mappings::reduce_from_tensor_region;
 use crate::mutants::{self, Mutant};
 use crate::parameters::{Distribution, ParameterInit, Placement};
 use crate::precision::{assert_dtype, narrow, widen};
@@ -43,7 +42,7 @@ pub struct VocabParallelEmbedding<B: Backend> {
     shard: VocabShard,
     sequence_parallel: bool,
     #[module(skip)]
-    kernels: Kernels,
+    product: EnteringProduct,
     group: ProcessGroup,
 }
 
@@ -129,7 +128,7 @@ impl VocabParallelEmbeddingConfig {
             weight,
             shard,
             sequence_parallel: context.is_sequence_parallel(),
-            kernels: context.kernels(),
+            product: EnteringProduct::new(context),
             group: context.tensor_group().clone(),
         }
     }
@@ -183,15 +182,11 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
     /// When a collective fails, or the hidden states are not of the embedding's type.
     pub fn logits(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
         assert_dtype("output head", "the input", hidden.dtype(), self.weight.val().dtype());
-        let hidden = match self.sequence_parallel {
-            true => gather_from_sequence_region(hidden, &self.group),
-            false => copy_to_tensor_region(hidden, &self.group),
-        };
         let weight = match mutants::is_active(Mutant::NoTiedSum) && self.group.size() > 1 {
             true => self.weight.val().detach(),
             false => self.weight.val(),
         };
-        product_transposed(self.kernels, hidden, weight)
+        self.product.transposed(hidden, weight)
     }
 
     /// The number of tokens, without padding.

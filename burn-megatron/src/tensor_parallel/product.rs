@@ -5,10 +5,88 @@
 
 use burn::tensor::module::linear as burn_linear;
 use burn::tensor::{Tensor, backend::Backend};
+use cubecl_kernels::linear::{LinearInputs, WeightOrder};
 use cubecl_kernels::{KernelBackend, Kernels, linear};
 
 use super::checked;
+use crate::collectives::{CollectiveBackend, ProcessGroup, RegionEntry};
+use crate::context::ParallelContext;
+use crate::mappings::{copy_to_tensor_region, gather_from_sequence_region};
 use crate::precision::{by_rows, is_half, narrow, widen};
+
+/// Products whose input enters the tensor-parallel region.
+#[derive(Clone, Debug)]
+pub(super) struct EnteringProduct {
+    kernels: Kernels,
+    sequence_parallel: bool,
+    /// Whether the gradient of the input is added up while that of the weight is computed.
+    overlaps: bool,
+    pub group: ProcessGroup,
+}
+
+impl EnteringProduct {
+    pub fn new(context: &ParallelContext) -> Self {
+        Self {
+            kernels: context.kernels(),
+            sequence_parallel: context.is_sequence_parallel(),
+            overlaps: context.overlaps_tensor_reduce(),
+            group: context.tensor_group().clone(),
+        }
+    }
+
+    /// Returns `input · weight + bias`: [`affine`]'s shapes, but for sequence parallelism, where the input is `[tokens / tp, ...,
+    /// d_input]`.
+    pub fn affine<B: CollectiveBackend, const D: usize>(
+        &self,
+        input: Tensor<B, D>,
+        weight: Tensor<B, 2>,
+        bias: Option<Tensor<B, 1>>,
+    ) -> Tensor<B, D> {
+        match self.is_one_operation() {
+            true => by_rows(input, |rows| self.linear(rows, weight, bias, WeightOrder::InputFirst)),
+            false => affine(self.kernels, self.entered(input), weight, bias),
+        }
+    }
+
+    /// Returns `input · weightᵀ`.
+    pub fn transposed<B: CollectiveBackend>(&self, input: Tensor<B, 2>, weight: Tensor<B, 2>) -> Tensor<B, 2> {
+        match self.is_one_operation() {
+            true => self.linear(input, weight, None, WeightOrder::OutputFirst),
+            false => product_transposed(self.kernels, self.entered(input), weight),
+        }
+    }
+
+    fn is_one_operation(&self) -> bool {
+        self.overlaps && self.kernels == Kernels::Fused && self.group.size() > 1
+    }
+
+    fn linear<B: CollectiveBackend>(
+        &self,
+        input: Tensor<B, 2>,
+        weight: Tensor<B, 2>,
+        bias: Option<Tensor<B, 1>>,
+        order: WeightOrder,
+    ) -> Tensor<B, 2> {
+        let inputs = checked(linear::checked(LinearInputs {
+            input,
+            weight,
+            bias,
+            order,
+        }));
+        let entry = match self.sequence_parallel {
+            true => RegionEntry::GatherRows,
+            false => RegionEntry::Copy,
+        };
+        B::linear_into_region(inputs, entry, &self.group)
+    }
+
+    fn entered<B: CollectiveBackend, const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+        match self.sequence_parallel {
+            true => gather_from_sequence_region(input, &self.group),
+            false => copy_to_tensor_region(input, &self.group),
+        }
+    }
+}
 
 /// Returns `input · weight + bias`.
 ///
@@ -33,11 +111,7 @@ pub(super) fn affine<B: KernelBackend, const D: usize>(
 }
 
 /// Returns `input · weightᵀ`.
-pub(super) fn product_transposed<B: KernelBackend>(
-    kernels: Kernels,
-    input: Tensor<B, 2>,
-    weight: Tensor<B, 2>,
-) -> Tensor<B, 2> {
+fn product_transposed<B: KernelBackend>(kernels: Kernels, input: Tensor<B, 2>, weight: Tensor<B, 2>) -> Tensor<B, 2> {
     if kernels == Kernels::Fused {
         return checked(linear::linear_transposed(input, weight));
     }

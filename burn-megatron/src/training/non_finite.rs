@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::collectives::{CollectiveError, ProcessGroup};
+use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup};
 use crate::data_parallel::ReducedGradients;
 
 /// The most bytes of a parameter's name that are told to other ranks.
@@ -36,7 +36,10 @@ impl NonFiniteOrigin {
     ///
     /// # Communication
     /// One all-gather of some 200 bytes over the world.
-    pub(super) fn find(gradients: &ReducedGradients, world: &ProcessGroup) -> Result<Self, CollectiveError> {
+    pub(super) fn find<B: CollectiveBackend>(
+        gradients: &ReducedGradients<B>,
+        world: &ProcessGroup,
+    ) -> Result<Self, CollectiveError> {
         let (kind, name) = match (gradients.first_non_finite_received(), gradients.first_non_finite()) {
             (Some(name), _) => (RECEIVED, name),
             (None, Some(name)) => (REDUCED, name),

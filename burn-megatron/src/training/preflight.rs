@@ -6,9 +6,11 @@
 use std::fmt;
 use std::time::Instant;
 
+use burn::tensor::{DType, Tensor};
+use cubecl_kernels::tape::{float, primitive};
 use sha2::{Digest, Sha256};
 
-use crate::collectives::{CollectiveError, ProcessGroup, ReduceOp};
+use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
 use crate::topology::GroupKind;
 
@@ -17,8 +19,10 @@ const LATENCY_ROUNDS: usize = 100;
 const WARM_UP_ROUNDS: usize = 10;
 /// All-reduces that the bandwidth is the mean of, after one.
 const BANDWIDTH_ROUNDS: usize = 3;
-/// Length of each, in f32: 16 MiB.
+/// Length of each, in f32, whatever the model computes in: 16 MiB.
 const BANDWIDTH_ELEMENTS: usize = 4 << 20;
+/// The groups whose collectives carry tensors.
+const OF_TENSORS: [GroupKind; 3] = [GroupKind::Tensor, GroupKind::Data, GroupKind::Embedding];
 /// Longest name of an engine in the table, in bytes.
 const ENGINE_BYTES: usize = 16;
 
@@ -69,15 +73,20 @@ pub enum PreflightError {
     Collective(#[from] CollectiveError),
 }
 
-/// Compares `statements`, the version of this library and a small sum over every group on all ranks.
+/// Compares `statements`, the version of this library and a small sum over every group on all ranks; on a device also of
+/// tensors, over the groups whose collectives carry them; transfers between stages are tried by the first step.
 ///
 /// # Communication
-/// One all-gather of 8 bytes per statement over the world, and an all-reduce of three numbers per group; every rank of
-/// the world must call, with statements about the same things.
+/// One all-gather of 8 bytes per statement over the world, and an all-reduce of three numbers per group, or two; every
+/// rank of the world must call, with statements about the same things. Connects these groups over NCCL.
 ///
 /// # Errors
 /// A rank that differs, a wrong sum, a group that fails.
-pub fn check(context: &ParallelContext, statements: &[Statement]) -> Result<(), PreflightError> {
+pub fn check<B: CollectiveBackend>(
+    context: &ParallelContext,
+    statements: &[Statement],
+    device: &B::Device,
+) -> Result<(), PreflightError> {
     let version = Statement {
         what: "program version",
         value: env!("CARGO_PKG_VERSION").to_owned(),
@@ -87,7 +96,18 @@ pub fn check(context: &ParallelContext, statements: &[Statement]) -> Result<(), 
     }
     for kind in GroupKind::ALL {
         if let Some(group) = context.group(kind) {
-            add_up(context.rank(), group)?;
+            add_up(context.rank(), group, |numbers| {
+                group.all_reduce(numbers, ReduceOp::Sum)
+            })?;
+        }
+    }
+    for kind in OF_TENSORS.into_iter().filter(|_| B::HAS_DEVICE_MEMORY) {
+        if let Some(group) = context.group(kind) {
+            add_up(context.rank(), group, |numbers| {
+                let sum = all_reduce::<B>(Tensor::from_data(*numbers, (device, DType::F32)), group)?;
+                numbers.copy_from_slice(&sum.into_data().iter::<f32>().collect::<Vec<_>>());
+                Ok(())
+            })?;
         }
     }
     Ok(())
@@ -100,7 +120,7 @@ pub struct GroupSpeed {
     pub kind: GroupKind,
     /// Its ranks.
     pub ranks: Vec<usize>,
-    /// What moves its bytes.
+    /// What moves its bytes: those of slices in host memory, or of tensors on a device.
     pub engine: String,
     /// Time of an all-reduce of one f32, in seconds: that of the slowest rank.
     pub latency_seconds: f64,
@@ -116,24 +136,34 @@ pub struct SpeedReport {
     pub groups: Vec<GroupSpeed>,
 }
 
-/// Measures every group; groups of one kind at the same time, as in training. Every rank gets the same report.
+/// Measures every group; groups of one kind at the same time, as in training; on a device also tensors over the groups whose
+/// collectives carry them. Every rank gets the same report.
 ///
 /// # Communication
-/// A hundred small all-reduces and four of 16 MiB per group; every rank of the world must call.
+/// A hundred small all-reduces and four of 16 MiB per group, or twice that; every rank of the world must call.
 ///
 /// # Errors
 /// When a group fails.
-pub fn measure(context: &ParallelContext) -> Result<SpeedReport, PreflightError> {
+pub fn measure<B: CollectiveBackend>(
+    context: &ParallelContext,
+    device: &B::Device,
+) -> Result<SpeedReport, PreflightError> {
     let world = context.world_group();
     let mut groups = Vec::new();
-    for kind in GroupKind::ALL {
+    let of_slices = GroupKind::ALL.into_iter().map(|kind| (kind, false));
+    let of_tensors = OF_TENSORS.into_iter().filter(|_| B::HAS_DEVICE_MEMORY);
+    for (kind, is_of_tensors) in of_slices.chain(of_tensors.map(|kind| (kind, true))) {
         world.barrier()?;
         let group = context.group(kind).filter(|group| group.size() > 1);
         let mut times = [0.0; 2];
         let mut engine = [0_u8; ENGINE_BYTES];
         if let Some(group) = group {
-            times = time(group)?;
-            let name = group.engine_name().as_bytes();
+            let name;
+            (times, name) = match is_of_tensors {
+                true => (time_tensors::<B>(group, device)?, B::tensor_engine(group)),
+                false => (time(group)?, group.engine_name()),
+            };
+            let name = name.as_bytes();
             let length = name.len().min(ENGINE_BYTES);
             engine[..length].copy_from_slice(&name[..length]);
         }
@@ -242,11 +272,15 @@ fn first_difference(left: &str, right: &str) -> (String, String) {
 }
 
 /// Adds up what each rank of a group contributes, and compares the sum.
-fn add_up(rank: usize, group: &ProcessGroup) -> Result<(), PreflightError> {
+fn add_up(
+    rank: usize,
+    group: &ProcessGroup,
+    all_reduce: impl FnOnce(&mut [f32; 3]) -> Result<(), CollectiveError>,
+) -> Result<(), PreflightError> {
     // Small whole numbers: exact in f32, whatever the order.
     let share = |rank: usize| [1.0, rank as f32, 2.0 * rank as f32];
     let mut got = share(rank);
-    group.all_reduce(&mut got, ReduceOp::Sum)?;
+    all_reduce(&mut got)?;
     let members = if group.size() == 1 { &[rank][..] } else { group.ranks() };
     let mut expected = [0.0; 3];
     for member in members {
@@ -269,9 +303,37 @@ fn add_up(rank: usize, group: &ProcessGroup) -> Result<(), PreflightError> {
 /// Returns the seconds of a small and of a large all-reduce, those of the group's slowest rank.
 fn time(group: &ProcessGroup) -> Result<[f64; 2], CollectiveError> {
     let mut small = [0.0_f32];
-    let latency = mean_seconds(group, &mut small, WARM_UP_ROUNDS, LATENCY_ROUNDS)?;
     let mut large = vec![0.0_f32; BANDWIDTH_ELEMENTS];
-    let transfer = mean_seconds(group, &mut large, 1, BANDWIDTH_ROUNDS)?;
+    time_both(
+        group,
+        || group.all_reduce(&mut small, ReduceOp::Sum),
+        || group.all_reduce(&mut large, ReduceOp::Sum),
+    )
+}
+
+/// The same of tensors. One number is read behind each, so that the device has done it.
+fn time_tensors<B: CollectiveBackend>(group: &ProcessGroup, device: &B::Device) -> Result<[f64; 2], CollectiveError> {
+    let all_reduce_read = |elements: usize| {
+        let input = Tensor::<B, 1>::zeros([elements], (device, DType::F32));
+        move || all_reduce::<B>(input.clone(), group).map(|sum| drop(sum.slice(0..1).into_data()))
+    };
+    time_both(group, all_reduce_read(1), all_reduce_read(BANDWIDTH_ELEMENTS))
+}
+
+fn all_reduce<B: CollectiveBackend>(
+    tensor: Tensor<B, 1>,
+    group: &ProcessGroup,
+) -> Result<Tensor<B, 1>, CollectiveError> {
+    B::all_reduce(primitive(tensor), ReduceOp::Sum, group).map(float)
+}
+
+fn time_both(
+    group: &ProcessGroup,
+    small: impl FnMut() -> Result<(), CollectiveError>,
+    large: impl FnMut() -> Result<(), CollectiveError>,
+) -> Result<[f64; 2], CollectiveError> {
+    let latency = mean_seconds(group, small, WARM_UP_ROUNDS, LATENCY_ROUNDS)?;
+    let transfer = mean_seconds(group, large, 1, BANDWIDTH_ROUNDS)?;
     let mut times = [latency, transfer];
     group.all_reduce(&mut times, ReduceOp::Max)?;
     Ok(times)
@@ -279,23 +341,25 @@ fn time(group: &ProcessGroup) -> Result<[f64; 2], CollectiveError> {
 
 fn mean_seconds(
     group: &ProcessGroup,
-    buffer: &mut [f32],
+    mut all_reduce: impl FnMut() -> Result<(), CollectiveError>,
     warm_up: usize,
     rounds: usize,
 ) -> Result<f64, CollectiveError> {
     for _ in 0..warm_up {
-        group.all_reduce(buffer, ReduceOp::Sum)?;
+        all_reduce()?;
     }
     group.barrier()?;
     let start = Instant::now();
     for _ in 0..rounds {
-        group.all_reduce(buffer, ReduceOp::Sum)?;
+        all_reduce()?;
     }
     Ok(start.elapsed().as_secs_f64() / rounds as f64)
 }
 
 #[cfg(test)]
 mod tests {
+    use burn_flex::{Flex, FlexDevice};
+
     use super::*;
 
     #[test]
@@ -318,8 +382,8 @@ mod tests {
     #[test]
     fn one_rank_passes_and_has_nothing_to_measure() {
         let context = ParallelContext::single(1);
-        check(&context, &[]).unwrap();
-        let report = measure(&context).unwrap();
+        check::<Flex>(&context, &[], &FlexDevice).unwrap();
+        let report = measure::<Flex>(&context, &FlexDevice).unwrap();
         assert_eq!(report.to_string(), "no group has two ranks: nothing to measure");
     }
 }

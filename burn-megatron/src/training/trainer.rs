@@ -18,7 +18,7 @@ use crate::checkpoint::{ArrayPart, Checkpoint};
 use crate::collectives::ReduceOp;
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
-use crate::data_parallel::{DistributedDataParallel, GradientCounts, ReducedGradients};
+use crate::data_parallel::{DistributedDataParallel, GradientCounts, ReducedGradients, clip_coefficient};
 use crate::mutants::{self, Mutant};
 use crate::optimizer::{AdamW, LossScaler, LossScalerState, ShardedOptimizer};
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
@@ -40,6 +40,9 @@ pub struct StepResult {
     /// Elements of the gradient that are zero or not finite, where they are counted.
     pub gradient_counts: Option<GradientCounts>,
 }
+
+/// What looks at a step's gradients.
+type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
 
 /// How far training has come.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,8 +113,7 @@ where
         config.validate_stages(&stages, data_parallel_size)?;
         let schedule = stages.schedule().map_err(PipelineError::from)?;
         let ddp = DistributedDataParallel::new(chunks, context, options.data_parallel)?;
-        let optimizers =
-            [config.weight_decay.start, 0.0].map(|decay| config.adamw(decay).build().with_kernels(context.kernels()));
+        let optimizers = [config.weight_decay.start, 0.0].map(|decay| adamw(config, context, decay));
         let optimizer =
             ShardedOptimizer::with_groups(&ddp, optimizers.into(), |entry| usize::from(entry.dimensions() <= 1))?
                 .with_overlap_param_gather(options.overlap_param_gather);
@@ -246,10 +248,10 @@ where
     pub fn step_inspected(
         &mut self,
         micro_batches: &[MicroBatch],
-        inspect: impl FnOnce(&ReducedGradients),
+        inspect: impl FnOnce(&ReducedGradients<B::InnerBackend>),
     ) -> Result<StepResult, TrainingError> {
         let mut inspect = Some(inspect);
-        let mut inspect_once = |gradients: &ReducedGradients| {
+        let mut inspect_once = |gradients: &ReducedGradients<B::InnerBackend>| {
             if let Some(inspect) = inspect.take() {
                 inspect(gradients);
             }
@@ -260,7 +262,7 @@ where
     fn run_step(
         &mut self,
         micro_batches: &[MicroBatch],
-        inspect: Option<&mut dyn FnMut(&ReducedGradients)>,
+        inspect: Option<&mut Inspect<'_, B::InnerBackend>>,
     ) -> Result<StepResult, TrainingError> {
         self.timeline.set_step(self.iteration + 1);
         self.fit_executor()?;
@@ -300,13 +302,16 @@ where
                 gradients.gather()?;
                 inspect(&gradients);
             }
-            if self.config.clip_grad > 0.0 {
-                gradients.clip(grad_norm, self.config.clip_grad);
-            }
+            // Clipped as they are used, without a pass of its own.
+            let clip = match self.config.clip_grad {
+                0.0 => 1.0,
+                max_norm => clip_coefficient(grad_norm, max_norm),
+            };
             let decay = self.weight_decay.weight_decay(self.schedule_samples);
             let (optimizer, ddp) = (&mut self.optimizer, &mut self.ddp);
-            let kernels = self.context.kernels();
-            optimizer.optimizers_mut()[0] = self.config.adamw(decay).build().with_kernels(kernels);
+            for (optimizer, decay) in optimizer.optimizers_mut().iter_mut().zip([decay, 0.0]) {
+                *optimizer = adamw(&self.config, &self.context, decay).with_gradient_scale(clip);
+            }
             timeline.measure(Activity::Optimizer, label, || {
                 optimizer.step(result.learning_rate, ddp, gradients)
             })?;
@@ -450,7 +455,12 @@ where
         numbered
     }
 
-    fn check_finite(&self, what: &'static str, value: f64, gradients: &ReducedGradients) -> Result<(), TrainingError> {
+    fn check_finite(
+        &self,
+        what: &'static str,
+        value: f64,
+        gradients: &ReducedGradients<B::InnerBackend>,
+    ) -> Result<(), TrainingError> {
         if value.is_finite() {
             return Ok(());
         }
@@ -461,4 +471,9 @@ where
             origin: NonFiniteOrigin::find(gradients, self.context.world_group())?,
         })
     }
+}
+
+/// The optimizer of a group of parameters, with this weight decay.
+fn adamw(config: &TrainingConfig, context: &ParallelContext, weight_decay: f64) -> AdamW {
+    config.adamw(weight_decay).build().with_kernels(context.kernels())
 }

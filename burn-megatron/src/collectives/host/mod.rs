@@ -77,7 +77,7 @@ pub(crate) fn connect(
     let variable = std::env::var(ENGINE_VARIABLE).ok();
     let rendezvous = Rendezvous::new(world, health)?;
     // A rank that cannot choose says so to the others, rather than not to come.
-    let choice = choose(options.engine, variable.as_deref(), &hosts);
+    let choice = choose(options.engine(), variable.as_deref(), &hosts);
     let statement = choice.as_ref().map_or_else(Clone::clone, EngineChoice::to_string);
     let agreement = rendezvous.agree("engine", &statement)?;
     let no_agreement = |what| CollectiveError::NoAgreement {
@@ -100,7 +100,7 @@ pub(crate) fn connect(
     match shared {
         // One host by its name, but two containers, say. All ranks have come to the same verdict.
         Err(CollectiveError::NoAgreement { what, .. }) => {
-            let is_open = is_auto(options.engine, variable.as_deref());
+            let is_open = is_auto(options.engine(), variable.as_deref());
             fall_back(&rendezvous, is_open, &what)?.map_err(no_agreement)?;
             tracing::warn!("group {label} goes over TCP: {what}");
             Ok(Arc::new(tcp::connect(world, health, &rendezvous)?))

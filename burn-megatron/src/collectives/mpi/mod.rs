@@ -255,6 +255,10 @@ impl Engine for MpiEngine {
         self.call(call).barrier()
     }
 
+    fn farewell_of(&self, peer: usize) -> Option<String> {
+        Some(self.farewells.of(peer)?.to_string())
+    }
+
     fn bytes_communicated(&self) -> u64 {
         self.bytes_communicated.load(Ordering::Relaxed)
     }

@@ -9,12 +9,19 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{DType, Shape};
+use burn::tensor::{DType, Shape, Tensor};
+use cubecl_kernels::linear::LinearInputs;
 
-use super::{CollectiveBackend, Movement, PendingReceive, unwrap_or_unwind};
+use super::{CollectiveBackend, Movement, PendingTensor, RegionEntry, entry, unwrap_or_unwind};
 use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
 
 impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff<B, C> {
+    const HAS_DEVICE_MEMORY: bool = B::HAS_DEVICE_MEMORY;
+
+    fn tensor_engine(group: &ProcessGroup) -> &'static str {
+        B::tensor_engine(group)
+    }
+
     #[track_caller]
     fn move_data(
         tensor: FloatTensor<Self>,
@@ -47,6 +54,21 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff
     }
 
     #[track_caller]
+    fn all_reduce_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
+        B::all_reduce_start(tensor.primitive, op, group).map(FloatTensor::<Self>::new)
+    }
+
+    #[track_caller]
+    fn reduce_scatter_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
+        B::reduce_scatter_start(tensor.primitive, op, group).map(FloatTensor::<Self>::new)
+    }
+
+    #[track_caller]
+    fn all_gather_start(tensor: FloatTensor<Self>, group: &ProcessGroup) -> PendingTensor<Self> {
+        B::all_gather_start(tensor.primitive, group).map(FloatTensor::<Self>::new)
+    }
+
+    #[track_caller]
     fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> Pending<()> {
         B::send_start(tensor.primitive, to, group)
     }
@@ -58,7 +80,7 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff
         device: &Self::Device,
         from: usize,
         group: &ProcessGroup,
-    ) -> PendingReceive<Self> {
+    ) -> PendingTensor<Self> {
         B::recv_start(shape, dtype, device, from, group).map(FloatTensor::<Self>::new)
     }
 
@@ -74,6 +96,11 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff
             OpsKind::Tracked(prep) => prep.finish((backward, group.clone()), moved),
             OpsKind::UnTracked(prep) => prep.finish(moved),
         }
+    }
+
+    #[track_caller]
+    fn linear_into_region(inputs: LinearInputs<Self>, entry: RegionEntry, group: &ProcessGroup) -> Tensor<Self, 2> {
+        entry::linear(inputs, entry, group)
     }
 }
 

@@ -1,12 +1,15 @@
 //! `CollectiveBackend`: the collectives on burn tensors, backend by backend.
 //!
-//! Called by `mappings` (inside the autodiff graph) and by `data_parallel` and the replica check (outside it).
-//! Each backend has an implementation of its own; those whose tensors live in host memory share `staging`.
+//! Called by `mappings` (inside the autodiff graph), by `data_parallel` and by the replica check (outside it).
+//! Unless a backend says otherwise, tensors travel through host memory (`staging`).
 
-use burn::tensor::{DType, Shape, ops::FloatTensor};
+use burn::tensor::{DType, Shape, Tensor, ops::FloatTensor};
+use burn_flex::Flex;
 use cubecl_kernels::KernelBackend;
+use cubecl_kernels::linear::LinearInputs;
+use cubecl_kernels::tape::{float, primitive};
 
-use super::PendingReceive;
+use super::{PendingTensor, RegionEntry, staging, unwrap_or_unwind};
 use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
 
 /// A movement of a tensor's data between the ranks of a group. Dimension counts from 0.
@@ -35,6 +38,18 @@ pub enum Movement {
 /// The movements keep the element type. On [`Autodiff`](burn::backend::Autodiff) all but the last are not tracked: their
 /// result is a constant. [`move_differentiable`](CollectiveBackend::move_differentiable) is tracked.
 pub trait CollectiveBackend: KernelBackend {
+    /// Whether tensors lie in the memory of a device, so that gradients are added up and reduced there; in host memory the
+    /// ranks of a node reduce them where they lie.
+    const HAS_DEVICE_MEMORY: bool = false;
+
+    /// The name of what moves tensors over the group.
+    fn tensor_engine(group: &ProcessGroup) -> &'static str {
+        match Self::HAS_DEVICE_MEMORY {
+            true => "host copies",
+            false => group.engine_name(),
+        }
+    }
+
     /// Returns the tensor moved over the group.
     ///
     /// # Communication
@@ -50,7 +65,9 @@ pub trait CollectiveBackend: KernelBackend {
         tensor: FloatTensor<Self>,
         movement: Movement,
         group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError>;
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        staging::move_data::<Self>(tensor, movement, group)
+    }
 
     /// Returns the tensor reduced element by element over the group.
     ///
@@ -61,7 +78,9 @@ pub trait CollectiveBackend: KernelBackend {
         tensor: FloatTensor<Self>,
         op: ReduceOp,
         group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError>;
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        staging::all_reduce::<Self>(tensor, op, group)
+    }
 
     /// Returns the tensor of the rank with index `root` in the group.
     ///
@@ -72,14 +91,39 @@ pub trait CollectiveBackend: KernelBackend {
         tensor: FloatTensor<Self>,
         root: usize,
         group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError>;
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        staging::broadcast::<Self>(tensor, root, group)
+    }
+
+    /// Starts to reduce the tensor element by element over the group.
+    #[track_caller]
+    fn all_reduce_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
+        staging::all_reduce_start::<Self>(tensor, op, group)
+    }
+
+    /// Starts to reduce the tensor over the group; each rank gets its own of `size` equal parts along dimension 0.
+    ///
+    /// # Panics
+    /// When the group's size does not divide that dimension.
+    #[track_caller]
+    fn reduce_scatter_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
+        staging::reduce_scatter_start::<Self>(tensor, op, group)
+    }
+
+    /// Starts to join the tensors of all ranks, in their order, along dimension 0.
+    #[track_caller]
+    fn all_gather_start(tensor: FloatTensor<Self>, group: &ProcessGroup) -> PendingTensor<Self> {
+        staging::all_gather_start::<Self>(tensor, group)
+    }
 
     /// Starts to send the tensor to the rank with index `to` in the group. Its memory is free once that is done, if
     /// nothing else holds the tensor.
     ///
     /// The other rank must receive with the same number of elements and the same type.
     #[track_caller]
-    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> Pending<()>;
+    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> Pending<()> {
+        staging::send_start::<Self>(tensor, to, group)
+    }
 
     /// Starts to receive a tensor from the rank with index `from` in the group.
     #[track_caller]
@@ -89,9 +133,11 @@ pub trait CollectiveBackend: KernelBackend {
         device: &Self::Device,
         from: usize,
         group: &ProcessGroup,
-    ) -> PendingReceive<Self>;
+    ) -> PendingTensor<Self> {
+        staging::recv_start::<Self>(shape, dtype, device, from, group)
+    }
 
-    /// Returns the tensor moved by `forward`; its gradient will be moved by `backward`.
+    /// Returns the tensor moved by `forward`; its gradient, on a backend that differentiates, will be moved by `backward`.
     ///
     /// # Panics
     /// When a collective fails, with the [`CollectiveError`] as payload: neither a layer's forward nor a backward
@@ -102,5 +148,27 @@ pub trait CollectiveBackend: KernelBackend {
         forward: Movement,
         backward: Movement,
         group: &ProcessGroup,
-    ) -> FloatTensor<Self>;
+    ) -> FloatTensor<Self> {
+        let _ = backward;
+        unwrap_or_unwind(Self::move_data(tensor, forward, group))
+    }
+
+    /// Returns the linear product of an input that enters a tensor-parallel region, each rank with its own columns of the
+    /// weight.
+    ///
+    /// On a backend that differentiates, the gradients of weight and bias are computed while that of the input is added up
+    /// over the group; rows that were gathered are not kept, but gathered once more while that of the input is computed.
+    ///
+    /// # Panics
+    /// As [`move_differentiable`](Self::move_differentiable).
+    #[track_caller]
+    fn linear_into_region(inputs: LinearInputs<Self>, entry: RegionEntry, group: &ProcessGroup) -> Tensor<Self, 2> {
+        let input = unwrap_or_unwind(Self::move_data(primitive(inputs.input), entry.movement(), group));
+        Self::affine(LinearInputs {
+            input: float(input),
+            ..inputs
+        })
+    }
 }
+
+impl CollectiveBackend for Flex {}

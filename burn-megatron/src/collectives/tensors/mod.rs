@@ -2,11 +2,18 @@
 
 mod autodiff;
 mod backend;
-mod flex;
+#[cfg(feature = "cubecl")]
+mod cube;
+mod entry;
+#[cfg(feature = "fusion")]
+mod fusion;
+#[cfg(feature = "nccl")]
+mod nccl;
 mod pending;
 mod staging;
 mod unwind;
 
 pub use backend::{CollectiveBackend, Movement};
-pub use pending::PendingReceive;
+pub use entry::RegionEntry;
+pub use pending::PendingTensor;
 pub use unwind::{catch_collective_error, unwrap_or_unwind};

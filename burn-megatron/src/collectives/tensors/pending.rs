@@ -1,5 +1,5 @@
-//! [`PendingReceive`]: the handle of a tensor on its way to this rank. Made by
-//! [`CollectiveBackend`](super::CollectiveBackend), held by the pipeline.
+//! [`PendingTensor`]: the handle of a tensor on its way to this rank. Made by
+//! [`CollectiveBackend`](super::CollectiveBackend), held by the pipeline and by data parallelism.
 
 use std::time::Instant;
 
@@ -7,9 +7,9 @@ use burn::tensor::{Shape, TensorData, backend::Backend, ops::FloatTensor};
 
 use crate::collectives::{CollectiveElement, CollectiveError, Pending};
 
-/// A tensor that is being received.
+/// A tensor that is being received, reduced or gathered.
 #[must_use = "the tensor comes from `wait`"]
-pub struct PendingReceive<B: Backend>(Box<dyn Incoming<B>>);
+pub struct PendingTensor<B: Backend>(Box<dyn Incoming<B> + Send>);
 
 /// A tensor on its way, whatever its elements.
 trait Incoming<B: Backend> {
@@ -17,7 +17,7 @@ trait Incoming<B: Backend> {
     fn wait(self: Box<Self>) -> Result<FloatTensor<B>, CollectiveError>;
 }
 
-impl<B: Backend> PendingReceive<B> {
+impl<B: Backend> PendingTensor<B> {
     /// Returns the handle of elements that will be a tensor of a shape.
     pub(super) fn new<T: CollectiveElement + burn::tensor::Element>(
         pending: Pending<Vec<T>>,
@@ -27,25 +27,79 @@ impl<B: Backend> PendingReceive<B> {
         Self(Box::new(Elements { pending, shape, device }))
     }
 
+    /// Returns the handle of a tensor that is there, or of what came instead.
+    pub(super) fn ready(result: Result<FloatTensor<B>, CollectiveError>) -> Self {
+        Self(Box::new(Ready(result)))
+    }
+
+    /// Returns the handle of a tensor that the device is making, or of what came instead.
+    #[cfg(feature = "nccl")]
+    pub(super) fn started(
+        result: Result<(FloatTensor<B>, crate::collectives::nccl::Started), CollectiveError>,
+    ) -> Self {
+        match result {
+            Ok((tensor, started)) => Self::on_device(tensor, Pending::ready(Ok(started))),
+            Err(error) => Self::ready(Err(error)),
+        }
+    }
+
+    /// Returns the handle of a tensor that the device is receiving.
+    #[cfg(feature = "nccl")]
+    pub(super) fn on_device(tensor: FloatTensor<B>, pending: Pending<crate::collectives::nccl::Started>) -> Self {
+        Self(Box::new(OnDevice { tensor, pending }))
+    }
+
     /// Returns the handle of what `wrap` makes of the tensor.
     pub(super) fn map<W: Backend>(
         self,
-        wrap: impl FnOnce(FloatTensor<B>) -> FloatTensor<W> + 'static,
-    ) -> PendingReceive<W> {
-        PendingReceive(Box::new(Wrapped { inner: self, wrap }))
+        wrap: impl FnOnce(FloatTensor<B>) -> FloatTensor<W> + Send + 'static,
+    ) -> PendingTensor<W> {
+        PendingTensor(Box::new(Wrapped { inner: self, wrap }))
     }
 
-    /// Returns the moment at which the tensor was there, if it is.
+    /// Returns the moment at which the tensor was there, if it is and this is known.
     pub fn finished_at(&self) -> Option<Instant> {
         self.0.finished_at()
     }
 
-    /// Waits for the tensor. Bounded, because the transfer is.
+    /// Waits for the tensor. Bounded, because the call is.
     ///
     /// # Errors
-    /// The error of the transfer.
+    /// The error of the call.
     pub fn wait(self) -> Result<FloatTensor<B>, CollectiveError> {
         self.0.wait()
+    }
+}
+
+/// A tensor that will be there for what is launched behind [`Started::before_use`](crate::collectives::nccl::Started).
+#[cfg(feature = "nccl")]
+struct OnDevice<T> {
+    tensor: T,
+    pending: Pending<crate::collectives::nccl::Started>,
+}
+
+#[cfg(feature = "nccl")]
+impl<B: Backend> Incoming<B> for OnDevice<FloatTensor<B>> {
+    fn finished_at(&self) -> Option<Instant> {
+        // Only the GPU knows.
+        None
+    }
+
+    fn wait(self: Box<Self>) -> Result<FloatTensor<B>, CollectiveError> {
+        self.pending.wait()?.before_use();
+        Ok(self.tensor)
+    }
+}
+
+struct Ready<T>(Result<T, CollectiveError>);
+
+impl<B: Backend> Incoming<B> for Ready<FloatTensor<B>> {
+    fn finished_at(&self) -> Option<Instant> {
+        None
+    }
+
+    fn wait(self: Box<Self>) -> Result<FloatTensor<B>, CollectiveError> {
+        self.0
     }
 }
 
@@ -67,7 +121,7 @@ impl<T: CollectiveElement + burn::tensor::Element, B: Backend> Incoming<B> for E
 }
 
 struct Wrapped<B: Backend, F> {
-    inner: PendingReceive<B>,
+    inner: PendingTensor<B>,
     wrap: F,
 }
 

@@ -1,12 +1,12 @@
 //! Collectives on tensors through host memory, for any backend: read, communicate, write back.
 //!
-//! The implementation behind `CollectiveBackend for Flex`, whose tensors are in host memory already: a tensor that
-//! nobody shares is reduced in place.
+//! What [`CollectiveBackend`](super::CollectiveBackend)'s methods do unless a backend has something better. On Flex tensors
+//! are in host memory already: one that nobody shares is reduced in place.
 
 use burn::tensor::{DType, Shape, TensorData, TensorMetadata, backend::Backend, ops::FloatTensor, try_read_sync};
 use half::{bf16, f16};
 
-use super::{Movement, PendingReceive};
+use super::{Movement, PendingTensor};
 use crate::collectives::{CollectiveElement, CollectiveError, Pending, ProcessGroup, ReduceOp};
 
 /// Calls `$body` with `$T` bound to the Rust type of a float `DType`.
@@ -33,6 +33,9 @@ macro_rules! with_float {
         }
     };
 }
+
+#[cfg(feature = "nccl")]
+pub(super) use with_float;
 
 /// Returns the tensor reduced element by element over the group.
 #[track_caller]
@@ -66,10 +69,7 @@ pub(super) fn broadcast<B: Backend>(
 #[track_caller]
 pub(super) fn send_start<B: Backend>(tensor: FloatTensor<B>, to: usize, group: &ProcessGroup) -> Pending<()> {
     let data = read::<B>(tensor);
-    with_float!(data.dtype, T => {
-        let elements = data.into_vec::<T>().expect("matched on the element type");
-        group.send_owned_start(elements, to)
-    })
+    with_float!(data.dtype, T => group.send_owned_start(owned_elements::<T>(data), to))
 }
 
 /// Starts to receive a tensor of a shape and a type from the rank with index `from`.
@@ -80,11 +80,67 @@ pub(super) fn recv_start<B: Backend>(
     device: &B::Device,
     from: usize,
     group: &ProcessGroup,
-) -> PendingReceive<B> {
+) -> PendingTensor<B> {
     with_float!(dtype, T => {
         let pending = group.recv_start::<T>(shape.num_elements(), from);
-        PendingReceive::new(pending, shape, device.clone())
+        PendingTensor::new(pending, shape, device.clone())
     })
+}
+
+/// Starts to reduce a tensor element by element over the group.
+#[track_caller]
+pub(super) fn all_reduce_start<B: Backend>(
+    tensor: FloatTensor<B>,
+    op: ReduceOp,
+    group: &ProcessGroup,
+) -> PendingTensor<B> {
+    let shape = tensor.shape();
+    start::<B>(tensor, group, |data, device| {
+        with_float!(data.dtype, T => {
+            PendingTensor::new(group.all_reduce_start(owned_elements::<T>(data), op), shape, device)
+        })
+    })
+}
+
+/// Starts to reduce a tensor over the group; this rank gets its own of equal parts along dimension 0.
+#[track_caller]
+pub(super) fn reduce_scatter_start<B: Backend>(
+    tensor: FloatTensor<B>,
+    op: ReduceOp,
+    group: &ProcessGroup,
+) -> PendingTensor<B> {
+    let mut shape = tensor.shape();
+    shape[0] = part_length(shape[0], 0, group);
+    start::<B>(tensor, group, |data, device| {
+        with_float!(data.dtype, T => {
+            PendingTensor::new(group.reduce_scatter_start(owned_elements::<T>(data), op), shape, device)
+        })
+    })
+}
+
+/// Starts to join the tensors of all ranks along dimension 0.
+#[track_caller]
+pub(super) fn all_gather_start<B: Backend>(tensor: FloatTensor<B>, group: &ProcessGroup) -> PendingTensor<B> {
+    let mut shape = tensor.shape();
+    shape[0] *= group.size();
+    start::<B>(tensor, group, |data, device| {
+        with_float!(data.dtype, T => {
+            PendingTensor::new(group.all_gather_start(owned_elements::<T>(data)), shape, device)
+        })
+    })
+}
+
+/// Starts a collective on a tensor's elements; a group of one has none.
+fn start<B: Backend>(
+    tensor: FloatTensor<B>,
+    group: &ProcessGroup,
+    collective: impl FnOnce(TensorData, B::Device) -> PendingTensor<B>,
+) -> PendingTensor<B> {
+    if group.size() == 1 {
+        return PendingTensor::ready(Ok(tensor));
+    }
+    let device = B::float_device(&tensor);
+    collective(read::<B>(tensor), device)
 }
 
 /// Lets a collective change a tensor's elements; in a group of one there is nothing to change.
@@ -122,7 +178,8 @@ pub(super) fn move_data<B: Backend>(
     }
 }
 
-fn split<B: Backend>(tensor: FloatTensor<B>, dimension: usize, group: &ProcessGroup) -> FloatTensor<B> {
+/// This rank's part of a tensor along a dimension.
+pub(super) fn split<B: Backend>(tensor: FloatTensor<B>, dimension: usize, group: &ProcessGroup) -> FloatTensor<B> {
     let shape = tensor.shape();
     let length = part_length(shape[dimension], dimension, group);
     let slices: Vec<burn::tensor::Slice> = (0..shape.num_dims())
@@ -156,20 +213,37 @@ fn gather_inner<B: Backend>(
     dimension: usize,
     group: &ProcessGroup,
 ) -> Result<FloatTensor<B>, CollectiveError> {
-    let shape = tensor.shape();
     let stacked = gather_leading::<B>(tensor, group)?;
+    Ok(join_along::<B>(stacked, dimension, group))
+}
+
+/// Returns the parts of all ranks, one behind the other along the first dimension, joined along another.
+pub(super) fn join_along<B: Backend>(
+    stacked: FloatTensor<B>,
+    dimension: usize,
+    group: &ProcessGroup,
+) -> FloatTensor<B> {
+    let shape = stacked.shape();
+    let length = shape[0] / group.size();
+    if shape.num_elements() == 0 {
+        // CUDA has no launch for the parts of nothing.
+        let mut joined = shape;
+        joined[0] = length;
+        joined[dimension] *= group.size();
+        return B::float_empty(joined, &B::float_device(&stacked), stacked.dtype().into());
+    }
     let parts = (0..group.size())
         .map(|part| {
             let slices: Vec<burn::tensor::Slice> = (0..shape.num_dims())
                 .map(|d| match d {
-                    0 => (part * shape[0]..(part + 1) * shape[0]).into(),
+                    0 => (part * length..(part + 1) * length).into(),
                     _ => (0..shape[d]).into(),
                 })
                 .collect();
             B::float_slice(stacked.clone(), &slices)
         })
         .collect();
-    Ok(B::float_cat(parts, dimension))
+    B::float_cat(parts, dimension)
 }
 
 #[track_caller]
@@ -187,7 +261,7 @@ fn reduce_scatter<B: Backend>(tensor: FloatTensor<B>, group: &ProcessGroup) -> R
 }
 
 /// The length of each rank's part of a dimension.
-fn part_length(length: usize, dimension: usize, group: &ProcessGroup) -> usize {
+pub(super) fn part_length(length: usize, dimension: usize, group: &ProcessGroup) -> usize {
     assert!(
         length.is_multiple_of(group.size()),
         "dimension {dimension} of length {length} does not split over the {} ranks of group {}",
@@ -201,6 +275,10 @@ fn read<B: Backend>(tensor: FloatTensor<B>) -> TensorData {
     try_read_sync(B::float_into_data(tensor))
         .expect("a native backend reads without an executor")
         .expect("the tensor was computed")
+}
+
+fn owned_elements<T: CollectiveElement + burn::tensor::Element>(data: TensorData) -> Vec<T> {
+    data.into_vec().expect("matched on the element type")
 }
 
 fn elements<T: CollectiveElement + burn::tensor::Element>(data: &TensorData) -> &[T] {

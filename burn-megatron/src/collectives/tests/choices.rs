@@ -64,9 +64,7 @@ fn a_group_of_one_is_the_identity() {
 #[test]
 fn ranks_that_choose_different_engines_are_told() {
     run_ranks(2, TIMEOUT, |world| {
-        let options = GroupOptions {
-            engine: ENGINES[world.rank()],
-        };
+        let options = GroupOptions::over(ENGINES[world.rank()]);
         let error = ProcessGroup::connect(&world, "all", &[0, 1], &options).unwrap_err();
         let message = "the ranks do not agree on engine: rank 1: tcp; rank 0: shared-memory";
         assert!(error.to_string().contains(message), "{error}");

@@ -236,6 +236,34 @@ pub(super) fn a_rank_that_leaves_is_named(suite: &Suite) {
     });
 }
 
+pub(super) fn a_farewell_can_be_read_without_a_call(suite: &Suite) {
+    suite.with_groups(3, TIMEOUT, |world, group| {
+        group.barrier().unwrap();
+        let farewells = || [0, 1, 2].map(|peer| (peer != group.rank()).then(|| group.core().engine.farewell_of(peer)));
+        if group.rank() == 1 {
+            // What has not been received yet does not hide it.
+            group.send(&[3u8; 10], 0).unwrap();
+            world.store().wait("looked", TIMEOUT).unwrap();
+            return;
+        }
+        if group.rank() == 0 {
+            assert_eq!(farewells(), [None, Some(None), Some(None)]);
+            world.store().set("looked", b"").unwrap();
+        }
+        let start = Instant::now();
+        while farewells()[1] != Some(Some("it was dropped there".to_owned())) {
+            assert!(start.elapsed() < TIMEOUT / 2, "{:?}", farewells());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        world.store().set(&format!("read by {}", group.rank()), b"").unwrap();
+        // Nobody else leaves while the other looks.
+        world
+            .store()
+            .wait(&format!("read by {}", 2 - group.rank()), TIMEOUT)
+            .unwrap();
+    });
+}
+
 pub(super) fn wrong_arguments_are_refused_and_the_group_stays_usable(suite: &Suite) {
     suite.with_groups(2, TIMEOUT, |world, group| {
         let refused = |result: Result<(), CollectiveError>, message: &str| {

@@ -77,6 +77,7 @@ macro_rules! for_each_case {
             failures::a_failure_during_a_wait_ends_it_at_once
             failures::a_failure_before_a_call_is_seen
             failures::a_rank_that_leaves_is_named
+            failures::a_farewell_can_be_read_without_a_call
             failures::wrong_arguments_are_refused_and_the_group_stays_usable
             shared_buffers::shared_buffers_of_one_rank_match_the_model
             shared_buffers::shared_buffers_of_two_ranks_match_the_model
@@ -188,7 +189,7 @@ pub(super) fn run_worlds<R: Send>(worlds: Vec<World>, body: impl Fn(World) -> R 
 /// Connects a group of all ranks.
 pub(super) fn connect_all(world: &World, engine: EngineChoice) -> ProcessGroup {
     let ranks: Vec<usize> = (0..world.world_size()).collect();
-    ProcessGroup::connect(world, "all", &ranks, &GroupOptions { engine }).unwrap()
+    ProcessGroup::connect(world, "all", &ranks, &GroupOptions::over(engine)).unwrap()
 }
 
 /// Returns a number that looks random (splitmix64).

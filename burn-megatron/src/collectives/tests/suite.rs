@@ -97,7 +97,7 @@ impl Suite {
     }
 
     pub(super) fn options(&self) -> GroupOptions {
-        GroupOptions { engine: self.engine }
+        GroupOptions::over(self.engine)
     }
 }
 

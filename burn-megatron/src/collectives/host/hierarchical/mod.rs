@@ -195,6 +195,14 @@ impl Engine for HierarchicalEngine {
         self.tcp.barrier(call)
     }
 
+    fn farewell_of(&self, peer: usize) -> Option<String> {
+        let members = self.topology.own_members();
+        match &self.node {
+            Some(node) if members.contains(&peer) => node.farewell_of(peer - members.start),
+            _ => self.tcp.farewell_of(peer),
+        }
+    }
+
     fn bytes_communicated(&self) -> u64 {
         let in_node = self.node.as_ref().map_or(0, SharedMemoryEngine::bytes_communicated);
         in_node + self.tcp.bytes_communicated()

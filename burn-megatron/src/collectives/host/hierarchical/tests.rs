@@ -252,9 +252,7 @@ fn a_failure_in_the_middle_of_a_call_ends_it_everywhere() {
 #[test]
 fn ranks_of_a_host_that_are_not_neighbours_are_refused() {
     run_worlds(worlds(&["a", "b", "a"], TIMEOUT), |world| {
-        let options = GroupOptions {
-            engine: EngineChoice::Hierarchical,
-        };
+        let options = GroupOptions::over(EngineChoice::Hierarchical);
         let error = ProcessGroup::connect(&world, "all", &[0, 1, 2], &options).unwrap_err();
         assert!(matches!(error, CollectiveError::NoAgreement { .. }), "{error}");
         assert!(

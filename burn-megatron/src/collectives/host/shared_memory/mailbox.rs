@@ -10,6 +10,7 @@
 //! bytes over. Each counter has one writer, so there is nothing to lock.
 
 use super::super::super::call::CallDescriptor;
+use super::super::super::engine::Engine;
 use super::super::super::error::CollectiveError;
 use super::SharedMemoryEngine;
 use super::layout::{MailboxControl, RING_BYTES};

@@ -86,20 +86,6 @@ impl SharedMemoryEngine {
         }
     }
 
-    /// Returns what the rank `peer` said when it gave the group up, if it has.
-    fn farewell_of(&self, peer: usize) -> Option<String> {
-        let block = self.segment.rank_block(peer);
-        if block.left.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        let length = block.farewell_length.load(Ordering::Relaxed) as usize;
-        let bytes: Vec<u8> = block.farewell[..length.min(FAREWELL_BYTES)]
-            .iter()
-            .map(|byte| byte.load(Ordering::Relaxed))
-            .collect();
-        Some(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
     fn peer_left(&self, call: &CallDescriptor, peer: usize, cause: String) -> CollectiveError {
         CollectiveError::PeerLeft {
             group: self.health.label.to_string(),
@@ -165,6 +151,19 @@ impl Engine for SharedMemoryEngine {
         memory: SharedMemory,
     ) -> Result<SharedMemory, CollectiveError> {
         self.collective(call, |round| round.reduce_scatter_shared(memory))
+    }
+
+    fn farewell_of(&self, peer: usize) -> Option<String> {
+        let block = self.segment.rank_block(peer);
+        if block.left.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let length = block.farewell_length.load(Ordering::Relaxed) as usize;
+        let bytes: Vec<u8> = block.farewell[..length.min(FAREWELL_BYTES)]
+            .iter()
+            .map(|byte| byte.load(Ordering::Relaxed))
+            .collect();
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     fn bytes_communicated(&self) -> u64 {

@@ -158,6 +158,12 @@ impl Engine for TcpEngine {
         self.wait_for_all(call)
     }
 
+    fn farewell_of(&self, peer: usize) -> Option<String> {
+        // Behind the words, which are in the store by then.
+        let has_gone = readiness::has_gone(self.transfers.to(peer));
+        has_gone.then(|| self.rendezvous.farewell_of(peer)).flatten()
+    }
+
     fn bytes_communicated(&self) -> u64 {
         self.bytes_communicated.load(Ordering::Relaxed)
     }

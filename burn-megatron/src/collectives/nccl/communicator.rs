@@ -1,0 +1,211 @@
+//! [`Communicator`]: one of NCCL's, with the stream that its work goes to.
+//!
+//! Made by all its ranks at once, ended by [`abort`](Communicator::abort) when something hangs. NCCL's calls return before
+//! they are done; [`Communicator::call`] waits for that, which is a matter of microseconds once the ranks are connected, as they
+//! are at their first call.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::library::{Comm, Config, Library, Status, Stream, UniqueId};
+use super::order::{Context, StreamHandle};
+use crate::collectives::error::CollectiveError;
+
+/// Time between two looks at a call that is in progress.
+const SLICE: Duration = Duration::from_micros(50);
+
+/// Why a call has not been queued.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// What NCCL or the driver says, or why the communicator was ended.
+    Said(String),
+    /// How the wait for the other ranks ended.
+    Waited(CollectiveError),
+}
+
+impl From<String> for Refusal {
+    fn from(said: String) -> Self {
+        Self::Said(said)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Said(said) => formatter.write_str(said),
+            Self::Waited(error) => error.fmt(formatter),
+        }
+    }
+}
+
+/// A communicator of NCCL.
+#[derive(Debug)]
+pub(crate) struct Communicator {
+    library: &'static Library,
+    /// Of its device. Without it NCCL, on a thread that has none, makes one on the first device.
+    pub(super) context: Context,
+    state: Mutex<State>,
+    /// Why it is to end, which a call that waits looks at.
+    ending: OnceLock<String>,
+    pub(super) stream: StreamHandle,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(Handle),
+    /// Why it was ended.
+    Ended(String),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Handle(Comm);
+
+// SAFETY: NCCL's communicators may be used by any thread, one at a time: a mutex sees to that.
+unsafe impl Send for Handle {}
+
+impl Communicator {
+    /// Returns a communicator of `size` ranks, of which this is `rank`. Every one of them calls with the same id. `context` is
+    /// the device's, and current. `may_go_on` is asked while the others are waited for.
+    ///
+    /// # Errors
+    /// What NCCL says, or `may_go_on`'s own.
+    pub(super) fn connect(
+        library: &'static Library,
+        id: UniqueId,
+        size: usize,
+        rank: usize,
+        (context, stream): (Context, StreamHandle),
+        may_go_on: impl Fn() -> Result<(), CollectiveError>,
+    ) -> Result<Self, Refusal> {
+        let mut comm: Comm = std::ptr::null_mut();
+        let mut config = Config::non_blocking();
+        let number = |value: usize| i32::try_from(value).map_err(|_| format!("{value} ranks are too many for NCCL"));
+        // SAFETY: writes the communicator, reads the configuration; both are there.
+        let status = unsafe { (library.comm_init)(&raw mut comm, number(size)?, id, number(rank)?, &raw mut config) };
+        if comm.is_null() || (status != Status::SUCCESS && status != Status::IN_PROGRESS) {
+            return Err(library.describe(status, std::ptr::null_mut()).into());
+        }
+        // Aborts when it is dropped.
+        let communicator = Self {
+            library,
+            context,
+            state: Mutex::new(State::Open(Handle(comm))),
+            ending: OnceLock::new(),
+            stream,
+        };
+        settle(library, Handle(comm), || may_go_on().map_err(Refusal::Waited))?;
+        Ok(communicator)
+    }
+
+    /// Makes a call of NCCL's with the communicator and its stream, and waits until it has been queued.
+    ///
+    /// # Errors
+    /// What NCCL says; why the communicator was ended; `may_go_on`'s own.
+    pub(super) fn call(
+        &self,
+        call: impl FnOnce(&Library, Comm, Stream) -> Status,
+        may_go_on: impl Fn() -> Result<(), CollectiveError>,
+    ) -> Result<(), Refusal> {
+        let state = self.lock();
+        let comm = match &*state {
+            State::Open(comm) => *comm,
+            State::Ended(why) => return Err(why.clone().into()),
+        };
+        let may_go_on = || match self.ending.get() {
+            Some(why) => Err(why.clone().into()),
+            None => may_go_on().map_err(Refusal::Waited),
+        };
+        match call(self.library, comm.0, self.stream.as_raw()) {
+            Status::SUCCESS => Ok(()),
+            Status::IN_PROGRESS => settle(self.library, comm, may_go_on),
+            status => Err(self.library.describe(status, comm.0).into()),
+        }
+    }
+
+    /// Returns the error that NCCL has found since, if it has; nothing while another thread is in a call.
+    pub(super) fn asynchronous_error(&self) -> Option<String> {
+        let Ok(state) = self.state.try_lock() else { return None };
+        let State::Open(comm) = &*state else { return None };
+        progress(self.library, *comm).err()
+    }
+
+    /// Ends all that is on its way, calls that wait included. Its stream goes on, with whatever the buffers hold then.
+    pub(super) fn abort(&self, why: &str) {
+        // The first stays.
+        let _ = self.ending.set(why.to_owned());
+        let mut state = self.lock();
+        if let State::Open(comm) = &*state {
+            // SAFETY: the communicator is open, and is not used again.
+            let status = self.context.within(|| unsafe { (self.library.comm_abort)(comm.0) });
+            self.complain("abort", status);
+            *state = State::Ended(why.to_owned());
+        }
+    }
+
+    /// Ends the communicator when nothing is on its way, with the others within the time limit, or else alone.
+    pub(super) fn close(&self, limit: Duration) {
+        let mut state = self.lock();
+        if let State::Open(comm) = *state {
+            let begun = Instant::now();
+            let may_go_on = || match begun.elapsed() > limit {
+                true => Err(Refusal::Said("the others do not close it".to_owned())),
+                false => Ok(()),
+            };
+            // SAFETY: the communicator is open, and is not used again behind its end.
+            self.context.within(|| unsafe {
+                let status = (self.library.comm_finalize)(comm.0);
+                let is_final = match status {
+                    Status::SUCCESS => true,
+                    Status::IN_PROGRESS => settle(self.library, comm, may_go_on).is_ok(),
+                    _ => false,
+                };
+                match is_final {
+                    true => self.complain("destroy", (self.library.comm_destroy)(comm.0)),
+                    false => self.complain("abort", (self.library.comm_abort)(comm.0)),
+                }
+            });
+            *state = State::Ended("it was closed".to_owned());
+        }
+    }
+
+    /// Says that the communicator could not be ended: nobody waits for it any more.
+    fn complain(&self, what: &str, status: Status) {
+        if status != Status::SUCCESS && status != Status::IN_PROGRESS {
+            let said = self.library.describe(status, std::ptr::null_mut());
+            tracing::warn!("NCCL cannot {what} a communicator: {said}");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether the last call is done.
+fn progress(library: &Library, comm: Handle) -> Result<bool, String> {
+    let mut state = Status::SUCCESS;
+    // SAFETY: the communicator is open; writes one number.
+    let status = unsafe { (library.comm_get_async_error)(comm.0, &raw mut state) };
+    match (status, state) {
+        (Status::SUCCESS, Status::SUCCESS) => Ok(true),
+        (Status::SUCCESS, Status::IN_PROGRESS) => Ok(false),
+        (Status::SUCCESS, error) | (error, _) => Err(library.describe(error, comm.0)),
+    }
+}
+
+/// Waits until the last call is done.
+fn settle(library: &Library, comm: Handle, may_go_on: impl Fn() -> Result<(), Refusal>) -> Result<(), Refusal> {
+    while !progress(library, comm)? {
+        may_go_on()?;
+        std::thread::sleep(SLICE);
+    }
+    Ok(())
+}
+
+impl Drop for Communicator {
+    /// One that was not closed is not waited for.
+    fn drop(&mut self) {
+        self.abort("it was dropped");
+    }
+}

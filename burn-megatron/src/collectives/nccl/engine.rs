@@ -1,0 +1,361 @@
+//! [`Nccl`]: a group's operations on CUDA memory.
+//!
+//! Called by `tensors::nccl`, in two steps. [`prepare`](Nccl::prepare) asks CubeCL's server where the buffers are and for an event
+//! behind what was launched before. [`queue`](Nccl::queue) then makes NCCL's call, on the caller's thread or on that of a
+//! transfer's lane. The server's thread makes no call that waits for another rank: two ranks whose servers waited for each other
+//! would hang.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use burn_cuda::CudaDevice;
+
+use super::communicator::{Communicator, Refusal};
+use super::library::{DataType, Library, Reduction, Status, UniqueId};
+use super::order::{Context, Event, StreamHandle, in_words};
+use super::place::{Buffers, Place, Prepared, server};
+use super::traffic::{Counted, NcclTraffic};
+use super::watchdog::{ABORT_LIMIT, Watchdog, Watched};
+use crate::collectives::call::{CallDescriptor, Operation, ReduceOp};
+use crate::collectives::element::ElementType;
+use crate::collectives::engine::Engine;
+use crate::collectives::error::CollectiveError;
+use crate::collectives::group_core::{GroupCore, Made};
+use crate::collectives::health::{GroupHealth, ahead_of_time};
+
+/// How long the end of a group waits for the others to close a communicator.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// A group's part of NCCL.
+#[derive(Debug)]
+pub(crate) struct Nccl {
+    library: &'static Library,
+    device: CudaDevice,
+    health: Arc<GroupHealth>,
+    /// By the ranks that it connects; made at its first call.
+    communicators: Mutex<HashMap<Ends, Arc<Communicator>>>,
+    watchdog: Mutex<Watchdog>,
+    /// What CubeCL computes on.
+    compute: Arc<OnceLock<StreamHandle>>,
+    counted: Counted,
+}
+
+/// Whom a communicator connects, by group index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Ends {
+    All,
+    Pair { from: usize, to: usize },
+}
+
+/// A call that has been queued. Its result is there, for what is launched from then on, behind
+/// [`before_use`](Started::before_use).
+#[derive(Debug)]
+#[must_use = "what uses the result must wait for it"]
+pub(crate) struct Started {
+    device: CudaDevice,
+    done: Arc<Event>,
+    compute: StreamHandle,
+    health: Arc<GroupHealth>,
+}
+
+impl Started {
+    /// Makes all that is launched on the device from now on wait for the call. No host waits.
+    pub fn before_use(self) {
+        let Self {
+            device,
+            done,
+            compute,
+            health,
+        } = self;
+        server(&device).submit(move |_| {
+            if let Err(error) = done.hold_back(compute) {
+                health.poison(&format!("the CUDA driver refuses to order streams: {error:?}"));
+            }
+        });
+    }
+}
+
+impl Nccl {
+    /// Returns the part of NCCL of a group whose tensors are on `device`. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// When NCCL is not there, or a thread cannot be started.
+    pub fn new(device: &CudaDevice, core: &Arc<GroupCore>) -> Result<Self, CollectiveError> {
+        let setup = |what: &str, source| CollectiveError::Setup {
+            group: core.health.label.to_string(),
+            what: what.to_owned(),
+            source,
+        };
+        let library = Library::find().map_err(|error| setup("use NCCL", std::io::Error::other(error)))?;
+        let watchdog = Watchdog::start(core);
+        Ok(Self {
+            library,
+            device: device.clone(),
+            health: core.health.clone(),
+            communicators: Mutex::default(),
+            watchdog: Mutex::new(watchdog.map_err(|source| setup("start the watchdog of NCCL", source))?),
+            compute: Arc::default(),
+            counted: Counted::default(),
+        })
+    }
+
+    /// Returns what this rank has sent.
+    pub fn traffic(&self) -> NcclTraffic {
+        self.counted.so_far()
+    }
+
+    /// Asks where the buffers are, and for an event behind what has been launched so far.
+    pub fn prepare(&self, buffers: Buffers) -> Prepared {
+        Prepared::ask(&self.device, buffers, &self.compute)
+    }
+
+    /// Queues a call behind what had been launched on the device when it was prepared; connects its communicator at its first
+    /// call, which takes the other ranks. `host` is the group's engine for host memory, `call` in its place among the group's.
+    ///
+    /// # Errors
+    /// When the ranks do not come together, or NCCL or the driver refuses the call. What goes wrong later is the watchdog's to
+    /// tell.
+    pub fn queue(
+        &self,
+        host: &dyn Engine,
+        call: CallDescriptor,
+        made: &Made,
+        prepared: Prepared,
+    ) -> Result<Started, CollectiveError> {
+        // What is known of the job's failure tells more.
+        let failed = |refusal: Refusal| match refusal {
+            Refusal::Waited(error) => error,
+            Refusal::Said(what) => {
+                let known = self.health.check(Some(&call)).err();
+                known.unwrap_or_else(|| self.health.device_error(&call, what))
+            }
+        };
+        let said = |what: String| failed(Refusal::Said(what));
+        let place = prepared.wait(&self.may_go_on()).map_err(said)?;
+        place.context.make_current().map_err(said)?;
+        let me = self.health.label.rank;
+        let ends = match (call.operation, call.peer) {
+            (Operation::Send, Some(peer)) => Ends::Pair { from: me, to: peer },
+            (Operation::Recv, Some(peer)) => Ends::Pair { from: peer, to: me },
+            _ => Ends::All,
+        };
+        // Not locked while the ranks come together: another lane may be at the same.
+        let known = self.lock().get(&ends).cloned();
+        let communicator = match known {
+            Some(communicator) => communicator,
+            None => {
+                let communicator = Arc::new(self.connect(ends, &call, host, place.context, failed)?);
+                self.lock().insert(ends, communicator.clone());
+                communicator
+            }
+        };
+        // From now: whoever connected may have waited for long.
+        let done = perform(&communicator, &call, &place, self.patience(&call)).map_err(|refusal| {
+            // What NCCL has taken over may still write to the buffers, which are given back here.
+            communicator.abort(&refusal.to_string());
+            failed(refusal)
+        })?;
+        let done = Arc::new(done);
+        let watched = self.lock_watchdog().watch(Watched {
+            call,
+            made: made.clone(),
+            communicator,
+            launched: place.launched,
+            done: done.clone(),
+            awaited: ahead_of_time(),
+            memory: prepared.buffers,
+        });
+        if let Err(watched) = watched {
+            // As above: nobody else would keep the buffers.
+            let why = "the group was dropped";
+            watched.communicator.abort(why);
+            return Err(said(why.to_owned()));
+        }
+        self.counted.add(&call, &self.health.label);
+        Ok(Started {
+            device: self.device.clone(),
+            done,
+            compute: place.compute,
+            health: self.health.clone(),
+        })
+    }
+
+    /// Connects a communicator: its first rank makes an id, which goes over the engine for host memory.
+    fn connect(
+        &self,
+        ends: Ends,
+        call: &CallDescriptor,
+        host: &dyn Engine,
+        context: Context,
+        failed: impl Fn(Refusal) -> CollectiveError,
+    ) -> Result<Communicator, CollectiveError> {
+        let failed = |refusal| match refusal {
+            Refusal::Said(what) => failed(Refusal::Said(format!("NCCL cannot connect: {what}"))),
+            waited => failed(waited),
+        };
+        let said = |what: String| failed(Refusal::Said(what));
+        let me = self.health.label.rank;
+        let (size, rank) = match ends {
+            Ends::All => (self.health.label.size(), me),
+            Ends::Pair { to, .. } => (2, usize::from(me == to)),
+        };
+        let mut id = UniqueId([0; UniqueId::BYTES]);
+        if rank == 0 {
+            // SAFETY: writes the id.
+            let status = unsafe { (self.library.get_unique_id)(&raw mut id) };
+            if status != Status::SUCCESS {
+                return Err(said(self.library.describe(status, std::ptr::null_mut())));
+            }
+        }
+        // In the place of the call among those of its lane.
+        let exchange = CallDescriptor {
+            element_type: ElementType::U8,
+            length: UniqueId::BYTES,
+            reduce_op: None,
+            ..*call
+        };
+        let exchanged = match ends {
+            Ends::All => {
+                let exchange = CallDescriptor {
+                    operation: Operation::Broadcast,
+                    peer: Some(0),
+                    ..exchange
+                };
+                host.broadcast(&exchange, &mut id.0)
+            }
+            Ends::Pair { .. } if rank == 0 => host.send(&exchange, &id.0),
+            Ends::Pair { .. } => host.recv(&exchange, &mut id.0),
+        };
+        let label = &self.health.label;
+        // The caller knows of no such message.
+        exchanged.map_err(|error| error.of_whole_group(label.to_string(), label.describe(call)))?;
+        let stream = StreamHandle::create_urgent().map_err(|error| said(in_words(error)))?;
+        let place = (context, stream);
+        let communicator = Communicator::connect(self.library, id, size, rank, place, self.patience(call));
+        let communicator = communicator.map_err(failed)?;
+        let ranks = match ends {
+            Ends::All => label.ranks.to_vec(),
+            Ends::Pair { from, to } => vec![label.ranks[from], label.ranks[to]],
+        };
+        tracing::info!(
+            version = self.library.version_text(),
+            group = %label.name,
+            ?ranks,
+            rank = label.ranks[me],
+            device = self.device.index,
+            "NCCL connects ranks"
+        );
+        Ok(communicator)
+    }
+
+    /// Ends the watch: what is on its way may take until `deadline`, and is then ended.
+    pub fn stop(&self, deadline: Instant) {
+        // Not locked meanwhile: a lane may be about to hand over a call.
+        let ending = self.lock_watchdog().end(deadline);
+        if let Some(ending) = ending {
+            ending.wait();
+        }
+    }
+
+    /// Closes the communicators, side by side, behind [`stop`](Self::stop). Bounded, also where NCCL does not return.
+    pub fn close(&self) {
+        let (ends, all_ended) = mpsc::channel::<()>();
+        for (_, communicator) in self.lock().drain() {
+            let end = ends.clone();
+            let close = move || {
+                communicator.close(CLOSE_LIMIT);
+                drop(end);
+            };
+            // Without a thread it is aborted as it is dropped.
+            let _ = std::thread::Builder::new().name("NCCL close".to_owned()).spawn(close);
+        }
+        drop(ends);
+        let _ = all_ended.recv_timeout(CLOSE_LIMIT + ABORT_LIMIT);
+    }
+
+    /// Whether a wait in NCCL for the other ranks may go on, from now.
+    fn patience<'a>(&'a self, call: &'a CallDescriptor) -> impl Fn() -> Result<(), CollectiveError> + 'a {
+        let patience = self.health.patience_on_gpu(call);
+        move || patience.check(|| self.health.awaited_by(call))
+    }
+
+    /// Whether a wait for CubeCL's server may go on, from now.
+    fn may_go_on(&self) -> impl Fn() -> Result<(), String> {
+        let (health, begun) = (&self.health, Instant::now());
+        move || {
+            health.check(None).map_err(|error| error.to_string())?;
+            match begun.elapsed() > health.timeout {
+                true => Err(format!(
+                    "CubeCL has not come to it within {} s",
+                    health.timeout.as_secs_f64()
+                )),
+                false => Ok(()),
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Ends, Arc<Communicator>>> {
+        self.communicators.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_watchdog(&self) -> MutexGuard<'_, Watchdog> {
+        self.watchdog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes NCCL's call on the communicator's stream, between what was launched before and an event, which is returned.
+fn perform(
+    communicator: &Communicator,
+    call: &CallDescriptor,
+    place: &Place,
+    may_go_on: impl Fn() -> Result<(), CollectiveError>,
+) -> Result<Event, Refusal> {
+    place.launched.hold_back(communicator.stream).map_err(in_words)?;
+    let length = call.length;
+    let element = data_type(call.element_type);
+    let peer = call.peer.map_or(0, |peer| peer as i32);
+    let (input, output) = (place.input(), place.output());
+    communicator.call(
+        // SAFETY: the buffers are device memory of the lengths that the group has checked, kept by the watchdog until the
+        // stream is done with them; communicator and stream are open.
+        |library, comm, stream| unsafe {
+            match call.operation {
+                Operation::AllReduce => {
+                    (library.all_reduce)(input, output, length, element, reduction(call.reduce_op), comm, stream)
+                }
+                Operation::AllGather => (library.all_gather)(input, output, length, element, comm, stream),
+                Operation::ReduceScatter => {
+                    (library.reduce_scatter)(input, output, length, element, reduction(call.reduce_op), comm, stream)
+                }
+                Operation::Broadcast => (library.broadcast)(input, output, length, element, peer, comm, stream),
+                // Of a pair, of which the sender is the first.
+                Operation::Send => (library.send)(input, length, element, 1, comm, stream),
+                Operation::Recv => (library.recv)(output, length, element, 0, comm, stream),
+                other => unreachable!("{other} is not an operation on device memory"),
+            }
+        },
+        may_go_on,
+    )?;
+    Ok(Event::behind(communicator.stream).map_err(in_words)?)
+}
+
+fn data_type(element: ElementType) -> DataType {
+    match element {
+        ElementType::F64 => DataType::Float64,
+        ElementType::F32 => DataType::Float32,
+        ElementType::F16 => DataType::Float16,
+        ElementType::BF16 => DataType::Bfloat16,
+        ElementType::I64 => DataType::Int64,
+        ElementType::I32 => DataType::Int32,
+        ElementType::U8 => DataType::Uint8,
+    }
+}
+
+fn reduction(op: Option<ReduceOp>) -> Reduction {
+    match op {
+        Some(ReduceOp::Mean) => Reduction::Average,
+        Some(ReduceOp::Max) => Reduction::Max,
+        Some(ReduceOp::Sum) | None => Reduction::Sum,
+    }
+}

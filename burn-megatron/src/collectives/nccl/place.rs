@@ -1,0 +1,119 @@
+//! [`Place`]: what a call needs of CubeCL's server, asked for on the server's own thread, in order with the launches that were
+//! queued before it.
+
+use std::ffi::c_void;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use burn_cuda::CudaDevice;
+use cubecl::device::Device;
+use cubecl::server::{ComputeServer, Handle};
+use cubecl::stream_id::StreamId;
+use cubecl_common::device_handle::DeviceHandle;
+
+use super::order::{Context, Event, Server, StreamHandle, compute_stream, in_words};
+
+/// Time between two looks at whether a wait for CubeCL's server may go on.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// The device memory of a call, of the lengths that it asks for, without gaps.
+#[derive(Clone)]
+pub(crate) struct Buffers {
+    /// What is read; what is written too where `output` is none.
+    pub input: Handle,
+    pub output: Option<Handle>,
+}
+
+/// What was asked for, and for which buffers.
+pub(crate) struct Prepared {
+    answer: Receiver<Result<Place, String>>,
+    pub(super) buffers: Buffers,
+}
+
+/// Where a call takes place.
+pub(super) struct Place {
+    input: Pointer,
+    output: Pointer,
+    pub context: Context,
+    /// What CubeCL computes on.
+    pub compute: StreamHandle,
+    /// Behind what was launched before the call.
+    pub launched: Event,
+}
+
+/// An address on the device.
+#[derive(Clone, Copy)]
+struct Pointer(u64);
+
+/// Returns what executes the device's launches.
+pub(super) fn server(device: &CudaDevice) -> DeviceHandle<Server> {
+    DeviceHandle::new(device.to_id())
+}
+
+impl Prepared {
+    /// Asks the device's server. `compute` keeps what does not change.
+    pub(super) fn ask(device: &CudaDevice, buffers: Buffers, compute: &Arc<OnceLock<StreamHandle>>) -> Self {
+        let (give, answer) = mpsc::sync_channel(1);
+        let (compute, asked) = (compute.clone(), buffers.clone());
+        let server = server(device);
+        server.submit(move |server: &mut Server| {
+            // Nobody may wait for it any more.
+            let _ = give.send(Place::of(server, asked, &compute));
+        });
+        // Launches are queued until there are many: the other ranks wait for this one.
+        server.flush_queue();
+        Self { answer, buffers }
+    }
+
+    /// Waits until all that was launched before has been handed to the GPU.
+    pub(super) fn wait(&self, may_go_on: &impl Fn() -> Result<(), String>) -> Result<Place, String> {
+        loop {
+            match self.answer.recv_timeout(SLICE) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Timeout) => may_go_on()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("CubeCL has no memory for it, or panicked otherwise".to_owned());
+                }
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Called on the server's thread.
+    fn of(server: &mut Server, buffers: Buffers, compute: &OnceLock<StreamHandle>) -> Result<Self, String> {
+        let Buffers { input, output } = buffers;
+        let input = pointer(server, input)?;
+        let output = output.map_or(Ok(input), |output| pointer(server, output))?;
+        let compute = match compute.get() {
+            Some(compute) => *compute,
+            None => {
+                let found = compute_stream(server)?;
+                *compute.get_or_init(|| found)
+            }
+        };
+        Ok(Self {
+            input,
+            output,
+            context: Context::current()?,
+            compute,
+            launched: Event::behind(compute).map_err(in_words)?,
+        })
+    }
+
+    pub fn input(&self) -> *mut c_void {
+        self.input.0 as *mut c_void
+    }
+
+    pub fn output(&self) -> *mut c_void {
+        self.output.0 as *mut c_void
+    }
+}
+
+/// Returns where on the device a handle's memory is.
+fn pointer(server: &mut Server, handle: Handle) -> Result<Pointer, String> {
+    let resource = server.get_resource(handle.binding(), StreamId::current());
+    let resource = resource.map_err(|error| format!("CubeCL has no memory for it: {error:?}"))?;
+    Ok(Pointer(resource.resource().ptr))
+}

@@ -1,0 +1,384 @@
+//! [`Watchdog`]: a thread that waits for what a group has on its way over NCCL.
+//!
+//! It keeps the memory of a call until the GPU is done with it, notes calls that are done in the flight recorder, and looks
+//! at time, at NCCL's own errors, at ranks that have left the group and at the job's failure signal. When one of them says so, it
+//! raises the failure signal, so that every call of every group fails from then on, and then ends all that hangs, so that the GPU
+//! goes on. The results of what was ended are worthless; a program that reads one, and makes no call behind it, is not told.
+//!
+//! # Whose fault it is
+//!
+//! A call waits for the others from when the GPU has come to it, and, where it was started ahead of its time, somebody waits for
+//! it. For which of the others only the GPU knows; so a wait that goes on for long leaves a note that names them all, as
+//! the waits of the engines for host memory leave notes of those that are missing. The rank that does not come leaves none: it is
+//! the one to which the notes of all lead, and with it the failure signal is raised.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::communicator::Communicator;
+use super::order::{Event, in_words};
+use super::place::Buffers;
+use crate::collectives::call::CallDescriptor;
+use crate::collectives::error::CollectiveError;
+use crate::collectives::group_core::{GroupCore, Made};
+use crate::collectives::health::{GroupHealth, NotedWait};
+use crate::collectives::pending::Awaited;
+
+/// Time between two looks at what is on its way.
+const SLICE: Duration = Duration::from_millis(1);
+/// Time between two questions for NCCL's own errors, and for ranks that have left.
+const ERROR_SLICE: Duration = Duration::from_millis(100);
+/// How long after an error of NCCL's the job may take to tell which rank has failed.
+const CAUSE_LIMIT: Duration = Duration::from_secs(3);
+/// How long after a rank has left its part of a call may still be on its way.
+const LEFT_LIMIT: Duration = Duration::from_secs(3);
+/// How long the end of communicators may take that hang.
+pub(super) const ABORT_LIMIT: Duration = Duration::from_secs(2);
+
+/// A call on its way.
+pub(super) struct Watched {
+    pub call: CallDescriptor,
+    pub made: Made,
+    pub communicator: Arc<Communicator>,
+    /// Before the call, which waits for nobody but this rank's own GPU until then.
+    pub launched: Event,
+    /// Behind the call.
+    pub done: Arc<Event>,
+    /// Of a call that was started ahead of its time.
+    pub awaited: Option<Awaited>,
+    /// What the call reads and writes.
+    #[expect(dead_code, reason = "kept until the GPU is done with it")]
+    pub memory: Buffers,
+}
+
+/// What the thread is told.
+enum Word {
+    Watch(Box<Watched>),
+    /// That it ends when nothing is on its way any more, and then at the latest.
+    End(Instant),
+}
+
+/// The thread's other end.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    words: Option<Sender<Word>>,
+    ended: Option<Receiver<()>>,
+}
+
+/// The end of the thread, which is to come.
+#[derive(Debug)]
+pub(super) struct Ending {
+    ended: Receiver<()>,
+    at: Instant,
+}
+
+impl Ending {
+    /// Waits for it; no longer than NCCL may take to end what hangs.
+    pub fn wait(self) {
+        let limit = self.at.saturating_duration_since(Instant::now()) + ABORT_LIMIT;
+        if let Err(RecvTimeoutError::Timeout) = self.ended.recv_timeout(limit) {
+            tracing::warn!("NCCL does not end what hangs; it is left alone");
+        }
+    }
+}
+
+impl Watchdog {
+    /// Starts the thread, for the calls of a group.
+    ///
+    /// # Errors
+    /// When there can be no such thread.
+    pub fn start(core: &Arc<GroupCore>) -> std::io::Result<Self> {
+        let (words, heard) = mpsc::channel();
+        let (ends, ended) = mpsc::channel();
+        let (health, weak) = (core.health.clone(), Arc::downgrade(core));
+        let name = format!("NCCL {}", health.label.name);
+        let watch = move || {
+            let _ends = ends;
+            Watch {
+                health,
+                core: weak,
+                pending: Vec::new(),
+                looked_for_errors: Instant::now(),
+                ends_at: None,
+            }
+            .run(&heard);
+        };
+        std::thread::Builder::new().name(name).spawn(watch)?;
+        Ok(Self {
+            words: Some(words),
+            ended: Some(ended),
+        })
+    }
+
+    /// Hands over a call that is on its way.
+    ///
+    /// # Errors
+    /// The call, when the thread is ending.
+    pub fn watch(&self, watched: Watched) -> Result<(), Box<Watched>> {
+        let word = Word::Watch(Box::new(watched));
+        let refused = match &self.words {
+            Some(words) => words.send(word).err().map(|error| error.0),
+            None => Some(word),
+        };
+        match refused {
+            Some(Word::Watch(watched)) => Err(watched),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets the thread end when nothing is on its way any more, at `deadline` at the latest.
+    pub fn end(&mut self, deadline: Instant) -> Option<Ending> {
+        // It may have panicked, and then has ended.
+        let _ = self.words.take()?.send(Word::End(deadline));
+        Some(Ending {
+            ended: self.ended.take()?,
+            at: deadline,
+        })
+    }
+}
+
+/// The first error, and the making of the call that it is about.
+type Failure = Box<(CollectiveError, Made)>;
+
+/// The thread.
+struct Watch {
+    health: Arc<GroupHealth>,
+    core: Weak<GroupCore>,
+    pending: Vec<Queue>,
+    looked_for_errors: Instant,
+    ends_at: Option<Instant>,
+}
+
+impl Watch {
+    fn run(mut self, words: &Receiver<Word>) {
+        loop {
+            self.listen(words);
+            if self.ends_at.is_some() && self.is_idle() {
+                return;
+            }
+            if self.is_over() {
+                let why = "the group was dropped with calls on their way";
+                tracing::warn!(group = %self.health.label, "{why}: their results are worthless");
+                self.end_all(why);
+                return;
+            }
+            if let Err(failure) = self.look() {
+                // A group that is being dropped is told so before its calls fail of it, which is no failure of the job.
+                self.hear(words);
+                if self.is_over() {
+                    continue;
+                }
+                // Told first: behind the end of what hangs the program goes on, with worthless results.
+                let (error, made) = *failure;
+                let why = error.to_string();
+                if let Some(core) = self.core.upgrade() {
+                    core.fail_everything(error, &made);
+                }
+                self.end_all(&why);
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.pending.iter().all(|queue| queue.calls.is_empty())
+    }
+
+    fn is_over(&self) -> bool {
+        self.ends_at.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Waits for a word: until it is time for a look, or, where there is nothing to look at, as long as it takes.
+    fn listen(&mut self, words: &Receiver<Word>) {
+        if self.is_idle() && self.ends_at.is_none() {
+            match words.recv() {
+                Ok(word) => self.take(word),
+                Err(_) => self.ends_at = Some(Instant::now()),
+            }
+        } else {
+            match words.recv_timeout(SLICE) {
+                Ok(word) => self.take(word),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.ends_at.get_or_insert_with(Instant::now);
+                    std::thread::sleep(SLICE);
+                }
+            }
+        }
+        self.hear(words);
+    }
+
+    fn hear(&mut self, words: &Receiver<Word>) {
+        while let Ok(word) = words.try_recv() {
+            self.take(word);
+        }
+    }
+
+    fn take(&mut self, word: Word) {
+        match word {
+            Word::Watch(watched) => self.add(*watched),
+            Word::End(deadline) => self.ends_at = Some(deadline),
+        }
+    }
+
+    fn add(&mut self, watched: Watched) {
+        let same = |queue: &&mut Queue| Arc::ptr_eq(&queue.communicator, &watched.communicator);
+        if let Some(queue) = self.pending.iter_mut().find(same) {
+            if queue.calls.is_empty() {
+                queue.start_again();
+            }
+            queue.calls.push_back(watched);
+            return;
+        }
+        if let Err(error) = watched.communicator.context.make_current() {
+            tracing::warn!("the watchdog does not get the device's context: {error}");
+        }
+        self.pending.push(Queue {
+            communicator: watched.communicator.clone(),
+            calls: VecDeque::from([watched]),
+            since: Instant::now(),
+            noted: None,
+            left: None,
+        });
+    }
+
+    /// Takes away what is done.
+    fn look(&mut self) -> Result<(), Failure> {
+        let looks_for_errors = self.looked_for_errors.elapsed() > ERROR_SLICE;
+        if looks_for_errors {
+            self.looked_for_errors = Instant::now();
+        }
+        for queue in &mut self.pending {
+            queue.take_away_done(&self.health)?;
+            queue.look(&self.health)?;
+            if looks_for_errors {
+                queue.look_for_errors(&self.health, &self.core)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all communicators with calls on their way, side by side, for the end of one may wait for what hangs in another;
+    /// and forgets the calls.
+    fn end_all(&mut self, why: &str) {
+        std::thread::scope(|scope| {
+            for queue in &self.pending {
+                scope.spawn(|| queue.communicator.abort(why));
+            }
+        });
+        // The memory is given back once the GPU has let go of it: behind the abort its streams go on.
+        self.pending.clear();
+    }
+}
+
+/// The calls of one communicator, in their order.
+struct Queue {
+    communicator: Arc<Communicator>,
+    calls: VecDeque<Watched>,
+    /// Since when the first waits for other ranks.
+    since: Instant,
+    /// What the others can read of that.
+    noted: Option<NotedWait>,
+    left: Option<Left>,
+}
+
+/// A rank that has left, for which the first call waits.
+struct Left {
+    peer: usize,
+    cause: String,
+    found: Instant,
+}
+
+impl Queue {
+    /// The first call is another one, or waits for nobody yet.
+    fn start_again(&mut self) {
+        self.since = Instant::now();
+        self.noted = None;
+    }
+
+    fn take_away_done(&mut self, health: &GroupHealth) -> Result<(), Failure> {
+        while let Some(first) = self.calls.front() {
+            match first.done.is_done() {
+                Ok(true) => {
+                    health.recorder.done(first.made.number);
+                    self.calls.pop_front();
+                    self.left = None;
+                    self.start_again();
+                }
+                Ok(false) => break,
+                Err(error) => return Err(first.failed(health.device_error(&first.call, in_words(error)))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether the first call may go on.
+    fn look(&mut self, health: &GroupHealth) -> Result<(), Failure> {
+        let Some(first) = self.calls.front() else {
+            return Ok(());
+        };
+        let of_call = |error| first.failed(error);
+        health.check(Some(&first.call)).map_err(of_call)?;
+        let is_late_from_now = first.has_begun(health)? && first.awaited.as_ref().is_none_or(Awaited::is_awaited);
+        let waited = self.since.elapsed();
+        if !is_late_from_now {
+            self.start_again();
+        } else if waited > health.timeout {
+            if let Some(noted) = self.noted.take() {
+                noted.keep();
+            }
+            return Err(of_call(health.late(&first.call)));
+        } else if self.noted.is_none() && waited > health.noted_on_gpu_after() {
+            self.noted = health.note_wait(self.since, &first.call);
+        }
+        Ok(())
+    }
+
+    /// Looks whether NCCL has found an error, or a rank that the first call waits for has left the group.
+    fn look_for_errors(&mut self, health: &GroupHealth, core: &Weak<GroupCore>) -> Result<(), Failure> {
+        let Some(first) = self.calls.front() else {
+            return Ok(());
+        };
+        let error = match self.communicator.asynchronous_error() {
+            Some(error) => health.device_error(&first.call, error),
+            None => {
+                if self.left.is_none() && first.has_begun(health)? {
+                    self.left = core.upgrade().and_then(|core| first.find_left(health, &core));
+                }
+                match &self.left {
+                    Some(left) if left.found.elapsed() > LEFT_LIMIT => {
+                        health.peer_left(&first.call, left.peer, left.cause.clone())
+                    }
+                    _ => return Ok(()),
+                }
+            }
+        };
+        // The job may know more: a rank that died, or the failure for which one has left.
+        let known = health.failure_within(Some(&first.call), CAUSE_LIMIT);
+        Err(first.failed(known.unwrap_or(error)))
+    }
+}
+
+impl Watched {
+    fn failed(&self, error: CollectiveError) -> Failure {
+        Box::new((error, self.made.clone()))
+    }
+
+    /// Whether the GPU has come to the call.
+    fn has_begun(&self, health: &GroupHealth) -> Result<bool, Failure> {
+        let has_begun = self.launched.is_done();
+        has_begun.map_err(|error| self.failed(health.device_error(&self.call, in_words(error))))
+    }
+
+    fn find_left(&self, health: &GroupHealth, core: &GroupCore) -> Option<Left> {
+        let peers = health.awaited_by(&self.call).into_iter();
+        let mut left = peers.filter_map(|peer| Some((peer, core.engine.farewell_of(peer)?)));
+        let (peer, cause) = left.next()?;
+        Some(Left {
+            peer,
+            cause,
+            found: Instant::now(),
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! A linear product whose input enters a tensor-parallel region: while the ranks add up the parts of the input's gradient, each
+//! computes the gradient of its own weight.
+//!
+//! Called by the column-parallel layer and the tied output head.
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::tensor::Tensor;
+use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, inner_inputs, record_linear};
+use cubecl_kernels::tape::{float, primitive};
+
+use super::{CollectiveBackend, Movement, PendingTensor, unwrap_or_unwind};
+use crate::collectives::{ProcessGroup, ReduceOp};
+
+/// How the ranks of a tensor-parallel group come by the same input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionEntry {
+    /// Every rank has it; its gradient is all-reduced.
+    Copy,
+    /// Each has its own rows, which are gathered; its gradient is reduce-scattered.
+    GatherRows,
+}
+
+impl RegionEntry {
+    /// The movement of the input.
+    pub(super) fn movement(self) -> Movement {
+        match self {
+            RegionEntry::Copy => Movement::Keep,
+            RegionEntry::GatherRows => Movement::AllGather { dimension: 0 },
+        }
+    }
+}
+
+/// The product as a node of the graph. It keeps this rank's rows of the input, not those that are gathered: the backward pass
+/// gathers them again.
+#[track_caller]
+pub(super) fn linear<B: CollectiveBackend, C: CheckpointStrategy>(
+    inputs: LinearInputs<Autodiff<B, C>>,
+    entry: RegionEntry,
+    group: &ProcessGroup,
+) -> Tensor<Autodiff<B, C>, 2> {
+    let own = inner_inputs(&inputs);
+    let product = Product {
+        input: own.input.clone(),
+        weight: own.weight.clone(),
+        order: own.order,
+        entry,
+        group: group.clone(),
+    };
+    let output = B::linear_into_region(own, entry, group);
+    record_linear(inputs, output, |gradient, wanted| product.backward(gradient, wanted))
+}
+
+/// What the backward pass needs.
+struct Product<B: CollectiveBackend> {
+    /// This rank's rows.
+    input: Tensor<B, 2>,
+    weight: Tensor<B, 2>,
+    order: WeightOrder,
+    entry: RegionEntry,
+    group: ProcessGroup,
+}
+
+impl<B: CollectiveBackend> Product<B> {
+    fn backward(self, gradient: Tensor<B, 2>, wanted: LinearWanted) -> LinearGradients<B> {
+        let Self {
+            input,
+            weight,
+            order,
+            entry,
+            group,
+        } = self;
+        let gathering = (entry == RegionEntry::GatherRows && wanted.weight)
+            .then(|| B::all_gather_start(primitive(input.clone()), &group));
+        let reducing = wanted.input.then(|| {
+            let only_input = LinearWanted {
+                input: true,
+                weight: false,
+                bias: false,
+            };
+            let (input, weight, gradient) = (input.clone(), weight.clone(), gradient.clone());
+            let part = B::affine_backward(input, weight, order, gradient, only_input).input;
+            let part = primitive(part.expect("it was wanted"));
+            match entry {
+                RegionEntry::Copy => B::all_reduce_start(part, ReduceOp::Sum, &group),
+                RegionEntry::GatherRows => B::reduce_scatter_start(part, ReduceOp::Sum, &group),
+            }
+        });
+        let finished = |pending: PendingTensor<B>| float(unwrap_or_unwind(pending.wait()));
+        let input = gathering.map_or(input, finished);
+        let of_rank = LinearWanted { input: false, ..wanted };
+        let gradients = B::affine_backward(input, weight, order, gradient, of_rank);
+        LinearGradients {
+            input: reducing.map(finished),
+            ..gradients
+        }
+    }
+}

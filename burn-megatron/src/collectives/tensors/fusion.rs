@@ -1,0 +1,97 @@
+//! `CollectiveBackend` for burn's fusion: what is queued behind a tensor runs, and the backend beneath moves it.
+
+use burn::tensor::ops::FloatTensor;
+use burn::tensor::{DType, Shape, TensorMetadata};
+use burn_fusion::stream::OperationStreams;
+use burn_fusion::{Fusion, FusionBackend, NoOp, get_client};
+use burn_ir::{InitOperationIr, OperationIr, OperationOutput};
+use cubecl_kernels::KernelBackend;
+
+use super::{CollectiveBackend, Movement, PendingTensor};
+use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
+
+impl<B: FusionBackend + CollectiveBackend> CollectiveBackend for Fusion<B>
+where
+    Fusion<B>: KernelBackend<FloatTensorPrimitive = burn_fusion::FusionTensor<B::FusionRuntime>, Device = B::Device>,
+{
+    const HAS_DEVICE_MEMORY: bool = B::HAS_DEVICE_MEMORY;
+
+    fn tensor_engine(group: &ProcessGroup) -> &'static str {
+        B::tensor_engine(group)
+    }
+
+    #[track_caller]
+    fn move_data(
+        tensor: FloatTensor<Self>,
+        movement: Movement,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        Ok(fused::<B>(B::move_data(resolved::<B>(tensor), movement, group)?))
+    }
+
+    #[track_caller]
+    fn all_reduce(
+        tensor: FloatTensor<Self>,
+        op: ReduceOp,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        Ok(fused::<B>(B::all_reduce(resolved::<B>(tensor), op, group)?))
+    }
+
+    #[track_caller]
+    fn broadcast(
+        tensor: FloatTensor<Self>,
+        root: usize,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        Ok(fused::<B>(B::broadcast(resolved::<B>(tensor), root, group)?))
+    }
+
+    #[track_caller]
+    fn all_reduce_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
+        B::all_reduce_start(resolved::<B>(tensor), op, group).map(fused::<B>)
+    }
+
+    #[track_caller]
+    fn reduce_scatter_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
+        B::reduce_scatter_start(resolved::<B>(tensor), op, group).map(fused::<B>)
+    }
+
+    #[track_caller]
+    fn all_gather_start(tensor: FloatTensor<Self>, group: &ProcessGroup) -> PendingTensor<Self> {
+        B::all_gather_start(resolved::<B>(tensor), group).map(fused::<B>)
+    }
+
+    #[track_caller]
+    fn send_start(tensor: FloatTensor<Self>, to: usize, group: &ProcessGroup) -> Pending<()> {
+        B::send_start(resolved::<B>(tensor), to, group)
+    }
+
+    #[track_caller]
+    fn recv_start(
+        shape: Shape,
+        dtype: DType,
+        device: &Self::Device,
+        from: usize,
+        group: &ProcessGroup,
+    ) -> PendingTensor<Self> {
+        B::recv_start(shape, dtype, device, from, group).map(fused::<B>)
+    }
+}
+
+/// Runs what is queued behind a tensor.
+fn resolved<B: FusionBackend>(tensor: FloatTensor<Fusion<B>>) -> FloatTensor<B> {
+    let client = tensor.client.clone();
+    client.resolve_tensor_float::<B>(tensor)
+}
+
+/// Returns a tensor that operations can be queued behind.
+fn fused<B: FusionBackend>(tensor: FloatTensor<B>) -> FloatTensor<Fusion<B>> {
+    let client = get_client::<B>(&B::float_device(&tensor));
+    let (shape, dtype) = (tensor.shape(), tensor.dtype());
+    let handle = B::float_tensor_handle(tensor);
+    let init = InitOperationIr::create(shape, dtype, || client.register_tensor_handle(handle));
+    client
+        .register(OperationStreams::default(), OperationIr::Init(init), NoOp::<B>::new())
+        .output()
+}

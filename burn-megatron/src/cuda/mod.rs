@@ -1,0 +1,78 @@
+//! CUDA: what must be there before a rank computes on a GPU, and which GPU it takes; with the feature `cuda`.
+//!
+//! burn's CUDA backend panics where a library is missing. A program calls [`libraries::check`] before it starts ranks, each
+//! rank [`choose`] before its first tensor, and [`check_shared`] when it has a group of all ranks.
+//!
+//! Building needs neither CUDA nor a GPU.
+//!
+//! With the feature `nccl`, groups that are made with [`GroupOptions::with_nccl`](crate::collectives::GroupOptions) move tensors
+//! on the GPU over NCCL:
+//!
+//! ```text
+//! let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
+//! let options = GroupOptions::default().with_nccl(device.clone());
+//! let context = ParallelContext::connect(&world, &config, &options, seed)?;
+//! cuda::check_shared(&device, context.world_group())?;
+//! ```
+
+mod gpu;
+pub mod libraries;
+
+pub use gpu::{Sharing, check_shared, choose};
+
+use crate::collectives::CollectiveError;
+
+/// Why a rank cannot compute on a GPU.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CudaError {
+    /// A library or its files are not there.
+    #[error("{what}: {looked}; {remedy}")]
+    Missing {
+        /// What is missing.
+        what: &'static str,
+        /// Where it was looked for.
+        looked: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The driver refuses a call.
+    #[error("the CUDA driver refuses {call}: {error}")]
+    Driver {
+        /// The call.
+        call: &'static str,
+        /// What it says.
+        error: String,
+    },
+    /// This node has fewer GPUs than ranks.
+    #[error(
+        "local rank {local_rank} has no GPU: this node has {gpus} (CUDA_VISIBLE_DEVICES {}), expected at least {}; start fewer \
+         ranks on it, or let ranks share GPUs (--share-gpu)",
+        visible.as_deref().map_or_else(|| "is not set".to_owned(), |visible| format!("is {visible:?}")),
+        local_rank + 1
+    )]
+    TooFew {
+        /// The rank's number on its node.
+        local_rank: usize,
+        /// The GPUs that the driver shows.
+        gpus: usize,
+        /// `CUDA_VISIBLE_DEVICES`, if it is set.
+        visible: Option<String>,
+    },
+    /// Two ranks compute on the same GPU.
+    #[error(
+        "ranks {first} and {second} compute on the same GPU, {uuid}: expected one each; see CUDA_VISIBLE_DEVICES, or allow it \
+         (--share-gpu), for tests: they then communicate through host memory"
+    )]
+    Shared {
+        /// The lower rank.
+        first: usize,
+        /// The higher.
+        second: usize,
+        /// The GPU.
+        uuid: String,
+    },
+    /// The ranks could not tell each other their GPUs.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+}

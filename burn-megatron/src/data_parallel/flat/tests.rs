@@ -1,0 +1,150 @@
+//! What a buffer on a device does is what one in host memory does; here the device is Flex's.
+
+use burn_flex::Flex;
+use half::bf16;
+use proptest::prelude::*;
+
+use super::*;
+
+type B = Flex;
+
+/// A parameter's place and its gradients, one for each micro-batch.
+#[derive(Clone, Debug)]
+struct Parameter {
+    length: usize,
+    gradients: Vec<Option<Vec<f32>>>,
+}
+
+fn parameters() -> impl Strategy<Value = Vec<Parameter>> {
+    let number = prop_oneof![8 => -2.0f32..2.0, 1 => Just(0.0), 1 => Just(f32::INFINITY)];
+    let parameter = (1usize..40).prop_flat_map(move |length| {
+        let gradient = proptest::option::of(proptest::collection::vec(number.clone(), length));
+        let gradients = proptest::collection::vec(gradient, 3);
+        gradients.prop_map(move |gradients| Parameter { length, gradients })
+    });
+    proptest::collection::vec(parameter, 1..5)
+}
+
+/// Buffers of both kinds after the same gradients, in 16 bits or 32, and the places of the parameters.
+fn filled(
+    parameters: &[Parameter],
+    is_half: bool,
+    group: &ProcessGroup,
+) -> ([FlatBuffer<B>; 2], [NonFinite<B>; 2], Vec<Stretch>) {
+    let device = Default::default();
+    let mut ranges = Vec::new();
+    let mut end = 0;
+    for parameter in parameters {
+        ranges.push(end..end + parameter.length);
+        end += parameter.length + 3;
+    }
+    let mut buffers = [
+        FlatBuffer::Host(HostBuffer::allocate(end, DType::F32, group).expect("one rank")),
+        FlatBuffer::Device(DeviceBuffer::zeros(end, DType::F32, &device)),
+    ];
+    let flags = Tensor::zeros([parameters.len()], &device);
+    let mut non_finite = [NonFinite::Host(None), NonFinite::Device(Some(flags))];
+    for (buffer, non_finite) in buffers.iter_mut().zip(&mut non_finite) {
+        let place = |range: &Range<usize>, parameter, is_first| GradientPlace {
+            offset: range.start,
+            parameter,
+            is_first,
+        };
+        // What the step before has left there.
+        for range in &ranges {
+            let rest = Tensor::full([range.len()], 7.0, &device);
+            buffer.accumulate(rest, place(range, 0, true), non_finite);
+        }
+        for (number, (parameter, range)) in parameters.iter().zip(&ranges).enumerate() {
+            let mut is_first = true;
+            for gradient in parameter.gradients.iter().flatten() {
+                let data = match is_half {
+                    true => {
+                        let halves: Vec<bf16> = gradient.iter().map(|&number| bf16::from_f32(number)).collect();
+                        TensorData::new(halves, [range.len()])
+                    }
+                    false => TensorData::new(gradient.clone(), [range.len()]),
+                };
+                let dtype = data.dtype;
+                let gradient = Tensor::from_data(data, (&device, dtype));
+                buffer.accumulate(gradient, place(range, number, is_first), non_finite);
+                is_first = false;
+            }
+            if is_first {
+                buffer.clear(range.start, range.len());
+            }
+        }
+    }
+    let stretches = ranges.into_iter().map(|range| Stretch { bucket: 0, range });
+    (buffers, non_finite, stretches.collect())
+}
+
+fn same(buffers: &[FlatBuffer<B>; 2], stretches: &[Stretch]) -> Result<(), TestCaseError> {
+    for Stretch { range, .. } in stretches {
+        let [host, on_device] = buffers.each_ref().map(|buffer| buffer.data(range.clone()));
+        let tensors = buffers.each_ref().map(|buffer| {
+            let tensor = buffer.tensor(range.clone(), &Default::default());
+            tensor.into_data()
+        });
+        // The bits: what is not a number is not equal to itself.
+        prop_assert_eq!(&host.bytes, &on_device.bytes, "{:?}", range);
+        prop_assert_eq!(&tensors[0].bytes, &host.bytes);
+        prop_assert_eq!(&tensors[1].bytes, &host.bytes);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn a_device_does_what_the_host_does(parameters in parameters(), is_half: bool) {
+        let (mut buffers, non_finite, stretches) = filled(&parameters, is_half, &ProcessGroup::single());
+        same(&buffers, &stretches)?;
+        let [host, on_device] = non_finite.each_ref().map(NonFinite::first);
+        prop_assert_eq!(host, on_device);
+        let ranges: Vec<Range<usize>> = stretches.iter().map(|stretch| stretch.range.clone()).collect();
+        for ranges in [&ranges[..], &ranges[..1], &[]] {
+            let [host, on_device] = buffers.each_ref().map(|buffer| buffer.count(ranges));
+            prop_assert_eq!(host, on_device);
+        }
+        let sets = [stretches.clone(), Vec::new(), stretches[..1].to_vec()];
+        let [host, on_device] = buffers.each_ref().map(|buffer| FlatBuffer::sums_of_squares(std::slice::from_ref(buffer), &sets));
+        for (host, on_device) in host.iter().zip(on_device) {
+            // In f64 and in f32.
+            prop_assert!(*host == on_device || (host - on_device).abs() <= 1e-6 * host, "{} and {}", host, on_device);
+        }
+        for buffer in &mut buffers {
+            let end = stretches.last().map_or(0, |stretch| stretch.range.end);
+            buffer.scale(0..end, 0.25);
+        }
+        same(&buffers, &stretches)?;
+    }
+
+    #[test]
+    fn sums_over_a_group_go_back_to_their_places(parameters in parameters()) {
+        let group = ProcessGroup::single();
+        let (buffers, _, stretches) = filled(&parameters, false, &group);
+        let is_there: Vec<bool> = (0..stretches.len()).map(|number| number % 2 == 0).collect();
+        let buffers = buffers.map(|buffer| {
+            let mut alone = [buffer];
+            let found = FlatBuffer::sum_over(&mut alone, &stretches, &is_there, DType::F32, &group);
+            assert_eq!(found.expect("one rank"), is_there);
+            let [buffer] = alone;
+            let reduced = buffer.reduce_scatter_start(ReduceOp::Mean, &group).wait().expect("one rank");
+            let gathered = reduced.all_gather(&group).expect("one rank");
+            gathered.all_reduce_start(ReduceOp::Sum, &group).wait().expect("one rank")
+        });
+        same(&buffers, &stretches)?;
+    }
+}
+
+#[test]
+fn what_is_not_finite_is_seen_in_every_type() {
+    for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -f32::NAN] {
+        for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
+            let good = TensorData::new(vec![0.0f32, -1.5, 3e4, -3e4, f32::MIN_POSITIVE], [5]).convert_dtype(dtype);
+            assert!(host::is_finite(&good), "{dtype:?}");
+            let bad = TensorData::new(vec![0.0f32, bad, 1.0], [3]).convert_dtype(dtype);
+            assert!(!host::is_finite(&bad), "{bad:?}");
+        }
+    }
+}
