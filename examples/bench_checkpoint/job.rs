@@ -1,7 +1,8 @@
 //! The training job that is saved: data-parallel ranks with a sharded optimizer, on made-up tokens. Called by `main`.
 
 use anyhow::Context as _;
-use burn_flex::FlexDevice;
+use burn::backend::Autodiff;
+use burn_flex::{Flex, FlexDevice};
 use burn_megatron::checkpoint::ArrayPart;
 use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
@@ -10,7 +11,6 @@ use burn_megatron::data_parallel::DataParallelConfig;
 use burn_megatron::launch::World;
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::{LearningRateConfig, Trainer, TrainerOptions, TrainingConfig, WeightDecayConfig};
-use examples::session::TrainingBackend;
 use models::gpt::{Gpt, GptConfig, GptPreset};
 
 use crate::Arguments;
@@ -20,7 +20,7 @@ const MAX_STEPS: u64 = 1 << 20;
 
 /// One rank of the job.
 pub struct Job {
-    trainer: Trainer<TrainingBackend, Gpt<TrainingBackend>>,
+    trainer: Trainer<Autodiff<Flex>, Gpt<Autodiff<Flex>>>,
     model: GptConfig,
     config: TrainingConfig,
     rank: u64,

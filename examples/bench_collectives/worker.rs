@@ -52,7 +52,7 @@ fn measure_all<T: CollectiveElement + From<u8>>(
     let engine = std::env::var(ENGINE_VARIABLE).with_context(|| format!("{ENGINE_VARIABLE} is not set"))?;
     let engine = crate::engine(&engine).map_err(|rule| anyhow::anyhow!("{ENGINE_VARIABLE}: {rule}"))?;
     let ranks: Vec<usize> = (0..world.world_size()).collect();
-    let group = ProcessGroup::connect(world, "bench", &ranks, &GroupOptions { engine })?;
+    let group = ProcessGroup::connect(world, "bench", &ranks, &GroupOptions::over(engine))?;
     let mut log = match group.rank() {
         0 => Some(JsonLines::create(log)?),
         _ => None,

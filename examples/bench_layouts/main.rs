@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
-use burn_megatron::collectives::GroupOptions;
-use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Environment, Launcher, World, join, report_and_exit};
 use burn_megatron::training::StepMetrics;
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use clap::Parser;
 use examples::arguments::TrainingArguments;
+use examples::device::{Program, TrainingBackend};
+use examples::launching::connect;
 use examples::layout::Layout;
 use examples::progress::{JsonLines, bytes};
-use examples::session::{Session, set_dtype};
+use examples::session::Session;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
@@ -173,22 +173,36 @@ fn run_rank(training: &TrainingArguments, log: &Path) -> anyhow::Result<()> {
 }
 
 fn train(arguments: &TrainingArguments, log: &Path, world: &World) -> anyhow::Result<()> {
-    set_dtype(arguments.precision.dtype())?;
-    let seed = u64::from(arguments.optimization.seed);
-    let context = ParallelContext::connect(world, &arguments.parallel.config(), &GroupOptions::default(), seed)?
-        .with_kernels(arguments.model.kernels());
-    let mut session = Session::new(arguments, &context)?;
-    let mut log = match world.rank() {
-        0 => Some(JsonLines::create(log)?),
-        _ => None,
-    };
-    for _ in 0..session.num_steps() {
-        let metrics = session.step()?;
-        if let Some(log) = &mut log {
-            log.write(&metrics)?;
+    let dtype = arguments.precision.dtype();
+    arguments.device.run(dtype, world, Training { arguments, log, world })
+}
+
+/// The training of one rank.
+struct Training<'a> {
+    arguments: &'a TrainingArguments,
+    log: &'a Path,
+    world: &'a World,
+}
+
+impl Program for Training<'_> {
+    type Output = ();
+
+    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<()> {
+        let Self { arguments, log, world } = self;
+        let context = connect(arguments, world)?;
+        let mut session = Session::<B>::new(arguments, &context, &device)?;
+        let mut log = match world.rank() {
+            0 => Some(JsonLines::create(log)?),
+            _ => None,
+        };
+        for _ in 0..session.num_steps() {
+            let metrics = session.step()?;
+            if let Some(log) = &mut log {
+                log.write(&metrics)?;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The flags of a run in one layout.

@@ -66,21 +66,35 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in SIZES.items():
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=default)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
+    parser.add_argument("--compile", action="store_true")
     sizes = parser.parse_args()
+    is_cuda = sizes.device == "cuda"
+    wait = torch.cuda.synchronize if is_cuda else lambda: None
     torch.set_num_threads(sizes.threads)
+    if is_cuda:
+        # TF32, as burn's products of f32.
+        torch.set_float32_matmul_precision("high")
     torch.manual_seed(1)
-    model = Model(sizes)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4)
+    model = Model(sizes).to(sizes.device)
+    forward = torch.compile(model) if sizes.compile else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, fused=is_cuda)
+    cast = torch.autocast(sizes.device, dtype=torch.bfloat16, enabled=sizes.dtype == "bf16")
     seconds = []
     for _ in range(sizes.steps):
         text = torch.randint(sizes.vocab_size, (sizes.micro_batch_size, sizes.seq_length + 1))
+        text = text.to(sizes.device)
+        wait()
         start = time.perf_counter()
-        logits = model(text[:, :-1])
-        loss = functional.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
+        with cast:
+            logits = forward(text[:, :-1])
+            loss = functional.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
+        wait()
         seconds.append(time.perf_counter() - start)
     counted = sorted(seconds[sizes.warmup :])
     print(json.dumps({"step_seconds": counted[len(counted) // 2], "loss": loss.item()}))

@@ -1,12 +1,15 @@
-//! Measures the bundled GPT's training step on the CPU against the same model in PyTorch, in turn.
+//! Measures the bundled GPT's training step against the same model in PyTorch, in turn, on the CPU or on one GPU.
 //!
 //! ```text
 //! cargo run --release --example bench_step -- --python PATH
+//! cargo run --release --example bench_step --features cuda -- --python PATH --device cuda --dtype bf16 --compile \
+//!     --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --vocab-size 51200 --peak-tflops 989
 //! ```
 //!
-//! Both sides have the same sizes and threads, random tokens, AdamW and clipping, all in f32. Machines drift, so a step
-//! is compared with the other side's of the same round; medians are printed. `--by-operation` measures the parts of our
-//! step one by one instead.
+//! Both sides have the same sizes and threads, random tokens, AdamW and clipping, and main parameters in f32. In bf16 ours
+//! holds parameters in bf16 besides, and PyTorch casts them as it needs them. Machines drift, so a step is compared with the
+//! other side's of the same round; medians are printed. `--by-operation` measures the parts of our step on the CPU one by one
+//! instead.
 
 mod operations;
 mod ours;
@@ -16,8 +19,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use burn_megatron::training::flops::GptSize;
 use burn_megatron::training::memory::keep_freed_memory;
 use clap::{Args, Parser};
+use examples::arguments::{DeviceArguments, Dtype};
+use examples::device::DeviceKind;
 
 /// Measure a training step against PyTorch's.
 #[derive(Parser)]
@@ -31,6 +37,12 @@ struct Arguments {
     /// How often each side is measured
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
+    /// Let PyTorch compile its model
+    #[arg(long)]
+    compile: bool,
+    /// What the device does at best in this type: say which share of it the model's operations take
+    #[arg(long, value_name = "TFLOP/s")]
+    peak_tflops: Option<f64>,
     /// Leave PyTorch out
     #[arg(long)]
     alone: bool,
@@ -39,7 +51,7 @@ struct Arguments {
     by_operation: bool,
     #[command(flatten)]
     problem: Problem,
-    /// Train and print the seconds of each step, set for the process that this program starts
+    /// Train and print the seconds of each step and of its phases, set for the process that this program starts
     #[arg(long, hide = true)]
     train: bool,
 }
@@ -74,9 +86,27 @@ struct Problem {
     /// Threads of each side
     #[arg(long, value_name = "N", default_value_t = 2)]
     threads: usize,
+    #[command(flatten)]
+    device: DeviceArguments,
+    /// Element type of our parameters, and of both sides' arithmetic: f32 or bf16
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = Dtype::F32)]
+    dtype: Dtype,
     /// Make our model of burn's own operations instead of fused ones
     #[arg(long)]
     no_fused_kernels: bool,
+}
+
+impl Problem {
+    /// The model's operations in a step, forward and backward.
+    fn flops(&self) -> f64 {
+        let size = GptSize {
+            n_layers: self.num_layers as u64,
+            d_model: self.hidden_size as u64,
+            vocabulary_size: self.vocab_size as u64,
+            seq_length: self.seq_length as u64,
+        };
+        size.model_flops_per_iteration(self.micro_batch_size as u64)
+    }
 }
 
 fn main() -> ExitCode {
@@ -100,42 +130,76 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         problem.steps,
         problem.warmup
     );
+    ensure!(
+        matches!(problem.dtype, Dtype::F32 | Dtype::Bf16),
+        "--dtype must be f32 or bf16"
+    );
+    problem.device.validate(problem.dtype)?;
     if arguments.train {
         return ours::train(problem);
     }
     if arguments.by_operation {
+        ensure!(
+            problem.device.kind == DeviceKind::Cpu && problem.dtype == Dtype::F32,
+            "--by-operation measures the CPU, in f32"
+        );
         return operations::measure(problem);
     }
+    ensure!(
+        arguments.alone || problem.device.kind != DeviceKind::Vulkan,
+        "PyTorch has no Vulkan: measure --alone"
+    );
     compare(arguments)
 }
 
-/// Runs both sides in turn and prints the medians.
+/// Runs both sides in turn, or ours alone, and prints the medians.
 fn compare(arguments: &Arguments) -> anyhow::Result<()> {
-    let mut rounds = Vec::new();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 1..=arguments.rounds {
-        let ours = ours::step_seconds(&arguments.problem)?;
-        let theirs = match arguments.alone {
-            true => f64::NAN,
-            false => theirs::step_seconds(&arguments.python, &arguments.script, &arguments.problem)?,
-        };
-        println!(
-            "round {round}: {:.1} ms, PyTorch {:.1} ms, ratio {:.3}",
-            1e3 * ours,
-            1e3 * theirs,
-            ours / theirs
-        );
-        rounds.push([ours, theirs]);
+        // Told at once: PyTorch may take long to compile.
+        let own = ours::step_seconds(&arguments.problem)?.step;
+        println!("round {round}: {}", told(vec![own], Vec::new()));
+        ours.push(own);
+        if !arguments.alone {
+            let other = theirs::step_seconds(arguments)?;
+            println!("round {round}: {}", told(vec![own], vec![other]));
+            theirs.push(other);
+        }
     }
-    let of = |figure: fn(&[f64; 2]) -> f64| median(rounds.iter().map(figure).collect());
+    let (rounds, threads) = (arguments.rounds, arguments.problem.threads);
     println!(
-        "median of {} rounds on {} threads: {:.1} ms, PyTorch {:.1} ms, ratio {:.3}",
-        arguments.rounds,
-        arguments.problem.threads,
-        1e3 * of(|round| round[0]),
-        1e3 * of(|round| round[1]),
-        of(|round| round[0] / round[1])
+        "median of {rounds} rounds on {threads} threads: {}",
+        told(ours.clone(), theirs.clone())
     );
+    let flops = arguments.problem.flops();
+    let rate = |seconds: Vec<f64>| {
+        let rate = flops / median(seconds) / 1e12;
+        match arguments.peak_tflops {
+            Some(peak) => format!("{rate:.3} ({:.1} %)", 1e2 * rate / peak),
+            None => format!("{rate:.3}"),
+        }
+    };
+    let peer = match theirs.is_empty() {
+        true => String::new(),
+        false => format!(", PyTorch {}", rate(theirs)),
+    };
+    println!("model TFLOP/s, attention not halved: {}{peer}", rate(ours));
     Ok(())
+}
+
+/// The medians of both sides, and that of their ratios, where there are both.
+fn told(ours: Vec<f64>, theirs: Vec<f64>) -> String {
+    let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
+    let milliseconds = |seconds: Vec<f64>| format!("{:.1} ms", 1e3 * median(seconds));
+    match theirs.is_empty() {
+        true => milliseconds(ours),
+        false => format!(
+            "{}, PyTorch {}, ratio {:.3}",
+            milliseconds(ours),
+            milliseconds(theirs),
+            median(ratios)
+        ),
+    }
 }
 
 /// The middle value, the upper one of two.

@@ -1,19 +1,18 @@
 //! Our step by operation: each measured by itself, forward and backward, and multiplied by how often a step runs it.
 //!
-//! What the sum leaves of the step is the optimizer's hand-over, the graph, buckets, and what operations cost each other
-//! in the cache.
+//! The step's phases are measured where they happen: forward, backward, reduction (buckets and the gradient's norm) and the
+//! optimizer. What the operations leave of forward and backward is the graph, what goes into buckets, and what operations
+//! cost each other in the cache.
 
 use std::time::Instant;
 
 use burn::backend::Autodiff;
 use burn::tensor::{Distribution, Int, Tensor};
 use burn_flex::Flex;
-use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw};
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::cross_entropy::cross_entropy;
 use cubecl_kernels::flash_attention::{AttentionOptions, PackedHeads, Sight, flash_attention_packed};
-use cubecl_kernels::l2_norm::sum_of_squares;
 use cubecl_kernels::linear::{linear, linear_transposed};
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, layer_norm};
 use cubecl_kernels::tape::{primitive, record};
@@ -30,7 +29,6 @@ struct Operation {
     name: &'static str,
     per_step: usize,
     forward: Box<dyn Fn() -> Tensor<B, 2>>,
-    has_backward: bool,
 }
 
 /// Prints the table.
@@ -54,14 +52,11 @@ pub fn measure(problem: &Problem) -> anyhow::Result<()> {
             1e3 * in_step
         );
     }
-    println!(
-        "all of these                                          {:>9.2}",
-        1e3 * sum
-    );
-    println!(
-        "the step                                              {:>9.2}",
-        1e3 * step
-    );
+    println!("{:<53} {:>9.2}", "all of these", 1e3 * sum);
+    for (phase, seconds) in ours::PHASES.iter().zip(step.phases) {
+        println!("{:<53} {:>9.2}", format!("the step's {}", phase.name()), 1e3 * seconds);
+    }
+    println!("{:<53} {:>9.2}", "the step", 1e3 * step.step);
     Ok(())
 }
 
@@ -72,16 +67,12 @@ fn seconds(operation: &Operation) -> [f64; 2] {
         let start = Instant::now();
         let output = (operation.forward)();
         times[0].push(start.elapsed().as_secs_f64());
-        if operation.has_backward {
-            let gradient = primitive(random(output.dims()).inner());
-            let nothing = Tensor::<Flex, 1>::zeros([1], &Default::default());
-            let root: Tensor<B, 1> = record([primitive(output)], nothing, move |_, _| [Some(gradient)]);
-            let start = Instant::now();
-            drop(root.backward());
-            times[1].push(start.elapsed().as_secs_f64());
-        } else {
-            times[1].push(0.0);
-        }
+        let gradient = primitive(random(output.dims()).inner());
+        let nothing = Tensor::<Flex, 1>::zeros([1], &Default::default());
+        let root: Tensor<B, 1> = record([primitive(output)], nothing, move |_, _| [Some(gradient)]);
+        let start = Instant::now();
+        drop(root.backward());
+        times[1].push(start.elapsed().as_secs_f64());
     }
     times.map(median)
 }
@@ -104,7 +95,6 @@ fn operations(problem: &Problem) -> Vec<Operation> {
             name,
             per_step,
             forward,
-            has_backward: true,
         });
     };
     for (name, per_step, [d_input, d_output]) in [
@@ -196,50 +186,8 @@ fn operations(problem: &Problem) -> Vec<Operation> {
     );
     let (table, ids) = (leaf([vocab, d_model]), self::targets(tokens, vocab));
     add("embedding", 1, Box::new(move || table.clone().select(0, ids.clone())));
-    let parameters = 12 * layers * d_model * d_model + vocab * d_model;
-    let buffer = random([parameters]);
-    all.push(Operation {
-        name: "gradient norm",
-        per_step: 1,
-        forward: Box::new(move || {
-            let sum = sum_of_squares(vec![buffer.clone()])
-                .expect("one type")
-                .expect("one buffer");
-            sum.unsqueeze()
-        }),
-        has_backward: false,
-    });
-    let state = std::cell::RefCell::new([0, 1, 2].map(|_| Some(random([parameters]).inner())));
-    let gradient = random([parameters]).inner();
-    all.push(Operation {
-        name: "AdamW",
-        per_step: 1,
-        forward: Box::new(move || {
-            let mut state = state.borrow_mut();
-            let mut take = |index: usize| state[index].take().expect("put back after each step");
-            let buffers = AdamWBuffers {
-                parameter: take(0),
-                moment_1: take(1),
-                moment_2: take(2).abs(),
-            };
-            let (buffers, _) = adamw(buffers, gradient.clone(), &ADAMW, None).expect("the shapes fit");
-            *state = [buffers.parameter, buffers.moment_1, buffers.moment_2].map(Some);
-            Tensor::zeros([1, 1], &Default::default())
-        }),
-        has_backward: false,
-    });
     all
 }
-
-const ADAMW: AdamWStep = AdamWStep {
-    learning_rate: 1e-3,
-    beta_1: 0.9,
-    beta_2: 0.999,
-    epsilon: 1e-8,
-    weight_decay: 0.01,
-    gradient_scale: 1.0,
-    time: 3,
-};
 
 fn targets(tokens: usize, vocab: usize) -> Tensor<B, 1, Int> {
     let ids: Vec<i64> = (0..tokens).map(|token| (token * 7919 % vocab) as i64).collect();

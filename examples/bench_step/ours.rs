@@ -6,16 +6,32 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
+use burn_megatron::launch::World;
+use burn_megatron::pipeline_parallel::Activity;
 use burn_megatron::random::RandomStream;
 use burn_megatron::training::{LearningRateConfig, Trainer, TrainerOptions, TrainingConfig, WeightDecayConfig};
 use cubecl_kernels::Kernels;
-use examples::session::TrainingBackend;
+use examples::device::{Program, TrainingBackend};
 use models::gpt::GptConfig;
 
 use super::{Problem, median};
 
-/// Runs this program once more to train, and returns the median of its steps.
-pub fn step_seconds(problem: &Problem) -> anyhow::Result<f64> {
+/// The phases of a step on one rank, as the trainer's timeline calls them.
+pub const PHASES: [Activity; 4] = [
+    Activity::Forward,
+    Activity::Backward,
+    Activity::Reduction,
+    Activity::Optimizer,
+];
+
+/// The medians of a step's seconds and of those of its [`PHASES`].
+pub struct StepSeconds {
+    pub step: f64,
+    pub phases: [f64; PHASES.len()],
+}
+
+/// Runs this program once more to train, and returns the medians of its steps.
+pub fn step_seconds(problem: &Problem) -> anyhow::Result<StepSeconds> {
     let output = Command::new(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
         .arg("--train")
@@ -28,24 +44,43 @@ pub fn step_seconds(problem: &Problem) -> anyhow::Result<f64> {
         String::from_utf8_lossy(&output.stderr)
     );
     let text = String::from_utf8(output.stdout)?;
-    let seconds = text.lines().map(str::parse).collect::<Result<Vec<f64>, _>>()?;
+    let steps = text.lines().map(serde_json::from_str);
+    let steps = steps.collect::<Result<Vec<[f64; 1 + PHASES.len()]>, _>>()?;
     ensure!(
-        seconds.len() == problem.steps,
+        steps.len() == problem.steps,
         "{} steps instead of {}",
-        seconds.len(),
+        steps.len(),
         problem.steps
     );
-    Ok(median(seconds[problem.warmup..].to_vec()))
+    let of = |figure: usize| median(steps[problem.warmup..].iter().map(|step| step[figure]).collect());
+    Ok(StepSeconds {
+        step: of(0),
+        phases: [1, 2, 3, 4].map(of),
+    })
 }
 
-/// Trains and prints the seconds of each step.
+/// Trains on the device and prints the seconds of each step and of its phases.
 pub fn train(problem: &Problem) -> anyhow::Result<()> {
+    problem.device.run(problem.dtype, &World::single(), Training(problem))
+}
+
+/// The program.
+struct Training<'a>(&'a Problem);
+
+impl Program for Training<'_> {
+    type Output = ();
+
+    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<()> {
+        train_on::<B>(self.0, &device)
+    }
+}
+
+fn train_on<B: TrainingBackend>(problem: &Problem, device: &B::Device) -> anyhow::Result<()> {
     let kernels = match problem.no_fused_kernels {
         true => Kernels::Plain,
         false => Kernels::Fused,
     };
     let context = ParallelContext::single(1).with_kernels(kernels);
-    let device = Default::default();
     let config = GptConfig::new(
         problem.num_layers,
         problem.hidden_size,
@@ -53,7 +88,7 @@ pub fn train(problem: &Problem) -> anyhow::Result<()> {
         problem.seq_length,
         problem.vocab_size,
     );
-    let model = config.init::<TrainingBackend>(&device, &context)?;
+    let model = config.init::<B>(device, &context)?;
     let training = TrainingConfig {
         seq_length: problem.seq_length,
         micro_batch_size: problem.micro_batch_size,
@@ -69,12 +104,21 @@ pub fn train(problem: &Problem) -> anyhow::Result<()> {
         seed: 1,
         replica_check_interval: 0,
     };
-    let mut trainer = Trainer::new(vec![model], &training, TrainerOptions::default(), &context, &device)?;
+    let options = TrainerOptions::default();
+    let timeline = options.timeline.clone();
+    let mut trainer = Trainer::new(vec![model], &training, options, &context, device)?;
+    timeline.start(context.world_group())?;
     for step in 0..problem.steps {
         let batch = random_tokens(problem, step);
         let start = Instant::now();
         let result = trainer.step(&[batch])?;
-        println!("{}", start.elapsed().as_secs_f64());
+        let seconds = start.elapsed().as_secs_f64();
+        let events = timeline.take();
+        let phases = PHASES.map(|phase| {
+            let of_phase = events.iter().filter(|event| event.activity == phase);
+            of_phase.map(|event| event.end - event.start).sum::<f64>()
+        });
+        println!("{}", serde_json::to_string(&[&[seconds], &phases[..]].concat())?);
         eprintln!("step {}: loss {}", step + 1, result.loss);
     }
     Ok(())

@@ -1,14 +1,21 @@
 //! PyTorch's side: a Python program that trains the same model and prints what it measured.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use super::Problem;
+use clap::ValueEnum;
+
+use super::Arguments;
 
 /// Returns the median of a run's steps.
-pub fn step_seconds(python: &Path, script: &Path, problem: &Problem) -> anyhow::Result<f64> {
+pub fn step_seconds(arguments: &Arguments) -> anyhow::Result<f64> {
+    let Arguments {
+        python,
+        script,
+        problem,
+        ..
+    } = arguments;
     let mut command = Command::new(python);
     command.arg(script);
     for (flag, value) in [
@@ -23,6 +30,11 @@ pub fn step_seconds(python: &Path, script: &Path, problem: &Problem) -> anyhow::
         ("--threads", problem.threads),
     ] {
         command.arg(flag).arg(value.to_string());
+    }
+    command.arg("--device").arg(name(problem.device.kind)?);
+    command.arg("--dtype").arg(name(problem.dtype)?);
+    if arguments.compile {
+        command.arg("--compile");
     }
     let output = command.output().with_context(|| {
         format!(
@@ -43,4 +55,10 @@ pub fn step_seconds(python: &Path, script: &Path, problem: &Problem) -> anyhow::
     report["step_seconds"]
         .as_f64()
         .context("the report has no step_seconds")
+}
+
+/// A flag's value as it is written.
+fn name(value: impl ValueEnum) -> anyhow::Result<String> {
+    let value = value.to_possible_value().context("every value has a name")?;
+    Ok(value.get_name().to_owned())
 }

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::builder::ArgPredicate;
 use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
 use examples::arguments::{
-    CheckpointArguments, CommunicationArguments, DataArguments, Dtype, LoggingArguments, ModelArguments, NodeArguments,
-    OptimizationArguments, ParallelArguments, PrecisionArguments, RecomputeArguments, StageArguments,
-    TrainingArguments,
+    CheckpointArguments, CommunicationArguments, DataArguments, DeviceArguments, Dtype, LoggingArguments,
+    ModelArguments, NodeArguments, OptimizationArguments, ParallelArguments, PrecisionArguments, RecomputeArguments,
+    StageArguments, TrainingArguments,
 };
 
 use examples::layout::Layout;
@@ -79,6 +79,8 @@ pub struct Arguments {
     model: ModelArguments,
     #[command(flatten)]
     pub precision: PrecisionArguments,
+    #[command(flatten)]
+    pub device: DeviceArguments,
     #[command(flatten)]
     data: DataArguments,
     #[command(flatten)]
@@ -173,6 +175,7 @@ impl Arguments {
             data: self.data.clone(),
             optimization: self.optimization.clone(),
             precision: self.precision.clone(),
+            device: self.device.clone(),
             checkpoints: CheckpointArguments::default(),
             // Replicas are compared with the one-rank run after every step, all of them.
             logging: LoggingArguments {

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use burn_megatron::collectives::GroupOptions;
-use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Environment, StopFlag, World, join, report_and_exit};
 use burn_megatron::parity::{Recorder, perturb_constants};
 use burn_megatron::training::StepMetrics;
 use examples::arguments::TrainingArguments;
+use examples::device::{Program, TrainingBackend};
+use examples::launching::connect;
 use examples::progress::JsonLines;
-use examples::session::{Session, StopReason, TrainingBackend, set_dtype};
+use examples::session::{Session, StopReason};
 
 use crate::arguments::Arguments;
 use examples::layout::Layout;
@@ -49,33 +49,62 @@ pub fn run(arguments: &Arguments, layout: &Layout) -> anyhow::Result<ExitCode> {
 }
 
 fn train(arguments: &TrainingArguments, folder: &Path, told: Option<&str>, world: &World) -> anyhow::Result<ExitCode> {
-    let stop = StopFlag::install()?;
-    set_dtype(arguments.precision.dtype())?;
-    let seed = u64::from(arguments.optimization.seed);
-    let context = ParallelContext::connect(world, &arguments.parallel.config(), &GroupOptions::default(), seed)?
-        .with_kernels(arguments.model.kernels());
-    let mut session = Session::with_prepared_model(arguments, &context, |chunks| {
-        perturb_constants::<TrainingBackend, _>(chunks, PERTURBATION, seed, &context)
-    })?;
-    let recorder = Recorder::new(folder, world.rank());
-    let mut log = JsonLines::create(&metrics_path(folder, world.rank()))?;
-    recorder.parameters::<TrainingBackend, _>(0, session.model(), &context)?;
-    let num_steps = session.num_steps();
-    for step in 1..=num_steps {
-        let mut recorded = Ok(());
-        let metrics = session.step_inspected(|gradients| recorded = recorder.gradients(step, gradients))?;
-        recorded?;
-        recorder.parameters::<TrainingBackend, _>(step, session.model(), &context)?;
-        log.write(&metrics)?;
-        if let Some(name) = told {
-            tell(name, &metrics, num_steps);
+    let training = Training {
+        stop: StopFlag::install()?,
+        arguments,
+        folder,
+        told,
+        world,
+    };
+    arguments.device.run(arguments.precision.dtype(), world, training)
+}
+
+/// The training of one rank.
+struct Training<'a> {
+    stop: StopFlag,
+    arguments: &'a TrainingArguments,
+    folder: &'a Path,
+    /// The name of the layout, where this rank tells of every step.
+    told: Option<&'a str>,
+    world: &'a World,
+}
+
+impl Program for Training<'_> {
+    type Output = ExitCode;
+
+    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<ExitCode> {
+        let Self {
+            stop,
+            arguments,
+            folder,
+            told,
+            world,
+        } = self;
+        let seed = u64::from(arguments.optimization.seed);
+        let context = connect(arguments, world)?;
+        let mut session = Session::<B>::with_prepared_model(arguments, &context, &device, |chunks| {
+            perturb_constants::<B, _>(chunks, PERTURBATION, seed, &context)
+        })?;
+        let recorder = Recorder::new(folder, world.rank());
+        let mut log = JsonLines::create(&metrics_path(folder, world.rank()))?;
+        recorder.parameters::<B, _>(0, session.model(), &context)?;
+        let num_steps = session.num_steps();
+        for step in 1..=num_steps {
+            let mut recorded = Ok(());
+            let metrics = session.step_inspected(|gradients| recorded = recorder.gradients(step, gradients))?;
+            recorded?;
+            recorder.parameters::<B, _>(step, session.model(), &context)?;
+            log.write(&metrics)?;
+            if let Some(name) = told {
+                tell(name, &metrics, num_steps);
+            }
+            // Also lets no rank start the next step, and its clock, while another still records this one.
+            if let Some(reason) = session.agree_to_stop(StopReason::of(&stop))? {
+                return Ok(reason.exit_code());
+            }
         }
-        // Also lets no rank start the next step, and its clock, while another still records this one.
-        if let Some(reason) = session.agree_to_stop(StopReason::of(&stop))? {
-            return Ok(reason.exit_code());
-        }
+        Ok(ExitCode::SUCCESS)
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Overwrites the line that told of the step before.

@@ -11,7 +11,6 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Role, StopFlag, World, exit_code_of, report_and_exit};
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
@@ -19,9 +18,10 @@ use burn_megatron::training::preflight;
 use clap::Parser;
 use examples::arguments::TrainingArguments;
 use examples::checkpointing::{Checkpointing, Saving};
-use examples::launching::enter;
+use examples::device::{Program, TrainingBackend};
+use examples::launching::{self, enter};
 use examples::progress::{JsonLines, Progress};
-use examples::session::{Session, StopReason, set_dtype};
+use examples::session::{Session, StopReason};
 use examples::timeline::Recorder;
 
 #[global_allocator]
@@ -63,34 +63,57 @@ fn run(
     match enter(&arguments.parallel)? {
         Role::Launched(summary) => Ok(summary.into()),
         Role::Rank(world) => {
-            let done = match preflight {
-                true => examine(arguments, &world),
-                false => train(arguments, &world, started),
+            let rank = Rank {
+                arguments,
+                preflight: *preflight,
+                world: &world,
+                started,
             };
+            let done = arguments.device.run(arguments.precision.dtype(), &world, rank);
             done.or_else(|error| report_and_exit(&world, error.as_ref()))
         }
     }
 }
 
+/// One rank of the world, in a process that has been there since `started`.
+struct Rank<'a> {
+    arguments: &'a TrainingArguments,
+    preflight: bool,
+    world: &'a World,
+    started: Instant,
+}
+
+impl Program for Rank<'_> {
+    type Output = ExitCode;
+
+    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<ExitCode> {
+        match self.preflight {
+            true => examine::<B>(self.arguments, self.world, &device),
+            false => train::<B>(self.arguments, self.world, self.started, &device),
+        }
+    }
+}
+
 /// Connects this rank's groups and compares what the ranks are about to do.
-fn connect(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ParallelContext> {
-    set_dtype(arguments.precision.dtype())?;
-    let context = ParallelContext::connect(
-        world,
-        &arguments.parallel.config(),
-        &GroupOptions::default(),
-        u64::from(arguments.optimization.seed),
-    )?
-    .with_kernels(arguments.model.kernels());
-    preflight::check(&context, &[arguments.statement()])?;
+fn connect<B: TrainingBackend>(
+    arguments: &TrainingArguments,
+    world: &World,
+    device: &B::Device,
+) -> anyhow::Result<ParallelContext> {
+    let context = launching::connect(arguments, world)?;
+    preflight::check::<B::InnerBackend>(&context, &[arguments.statement()], device)?;
     Ok(context)
 }
 
 /// Compares the text too, measures every group and prints one table.
-fn examine(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ExitCode> {
-    let context = connect(arguments, world)?;
-    Session::new(arguments, &context)?; // compares the text
-    let report = preflight::measure(&context)?;
+fn examine<B: TrainingBackend>(
+    arguments: &TrainingArguments,
+    world: &World,
+    device: &B::Device,
+) -> anyhow::Result<ExitCode> {
+    let context = connect::<B>(arguments, world, device)?;
+    Session::<B>::new(arguments, &context, device)?; // compares the text
+    let report = preflight::measure::<B::InnerBackend>(&context, device)?;
     if world.rank() == 0 {
         println!(
             "{} ranks agree on version, configuration and data\n{report}",
@@ -101,14 +124,19 @@ fn examine(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ExitC
 }
 
 /// Trains as one rank of the world, in a process that has been there since `started`.
-fn train(arguments: &TrainingArguments, world: &World, started: Instant) -> anyhow::Result<ExitCode> {
+fn train<B: TrainingBackend>(
+    arguments: &TrainingArguments,
+    world: &World,
+    started: Instant,
+    device: &B::Device,
+) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::install()?;
     let logging = &arguments.logging;
-    let context = connect(arguments, world)?;
+    let context = connect::<B>(arguments, world, device)?;
     let is_first = world.rank() == 0;
     // Before the checkpoint to go on with is looked for: no other run is to replace it meanwhile.
     let mut checkpointing = Checkpointing::new(&arguments.checkpoints, world, &context)?;
-    let mut session = Session::new(arguments, &context)?;
+    let mut session = Session::<B>::new(arguments, &context, device)?;
     if let Some(checkpointing) = &checkpointing {
         checkpointing.begin(&session)?;
     }

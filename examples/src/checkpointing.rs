@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::arguments::CheckpointArguments;
+use crate::device::TrainingBackend;
 use crate::session::Session;
 
 /// The most that the first rank tells of the checkpoint that it has found: a path, or why it has none.
@@ -306,7 +307,7 @@ impl Checkpointing {
     ///
     /// # Errors
     /// When it has one: this run's checkpoints would be taken for older ones.
-    pub fn begin(&self, session: &Session) -> anyhow::Result<()> {
+    pub fn begin(&self, session: &Session<impl TrainingBackend>) -> anyhow::Result<()> {
         Ok(self.writer.begin_at(session.iteration())?)
     }
 
@@ -319,7 +320,11 @@ impl Checkpointing {
     ///
     /// # Errors
     /// When a checkpoint cannot be written: what was saved before is whole.
-    pub fn after_step(&mut self, session: &Session, is_last: bool) -> anyhow::Result<Option<Saving>> {
+    pub fn after_step(
+        &mut self,
+        session: &Session<impl TrainingBackend>,
+        is_last: bool,
+    ) -> anyhow::Result<Option<Saving>> {
         let step = session.iteration();
         let is_due = self.interval > 0 && step.is_multiple_of(self.interval);
         if !(is_due || is_last) {

@@ -1,10 +1,11 @@
-//! What the programs do before they train: logging to the terminal, the number of ranks, the launcher's terminal.
+//! What the programs do before they train: logging to the terminal, the number of ranks, the launcher's terminal, the groups.
 //!
 //! Called first thing by every training program.
 
-use burn_megatron::launch::{self, Launcher, Prefix, Role};
+use burn_megatron::context::ParallelContext;
+use burn_megatron::launch::{self, Launcher, Prefix, Role, World};
 
-use crate::arguments::ParallelArguments;
+use crate::arguments::{ParallelArguments, TrainingArguments};
 use crate::terminal;
 
 /// Becomes a rank of the job around this process, or starts the ranks of this program that the flags ask for.
@@ -44,6 +45,20 @@ pub fn enter(parallel: &ParallelArguments) -> anyhow::Result<Role> {
         );
     }
     Ok(role)
+}
+
+/// Connects this rank's groups in the layout, and with the seed and the kernels, that the flags ask for.
+///
+/// # Communication
+/// Making the groups; on CUDA the ranks compare their GPUs.
+///
+/// # Errors
+/// When the ranks do not agree, or two of them compute on one GPU.
+pub fn connect(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ParallelContext> {
+    let seed = u64::from(arguments.optimization.seed);
+    let context = arguments.device.connect(world, &arguments.parallel.config(), seed)?;
+    let context = context.with_kernels(arguments.model.kernels());
+    Ok(context.with_overlap_tensor_reduce(arguments.parallel.communication.overlap_tensor_reduce))
 }
 
 /// Prints the library's warnings to stderr; `RUST_LOG` asks for more or less.

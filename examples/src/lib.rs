@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod checkpointing;
+pub mod device;
 pub mod launching;
 pub mod layout;
 pub mod progress;

@@ -8,9 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use burn::backend::Autodiff;
-use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
-use burn_flex::{Flex, FlexDevice};
 use burn_megatron::checkpoint::{ArrayPart, Checkpoint};
 use burn_megatron::collectives::ReduceOp;
 use burn_megatron::context::ParallelContext;
@@ -28,18 +25,19 @@ use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, T
 use models::gpt::{Gpt, GptConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::arguments::{CheckpointArguments, DataArguments, Dtype, TrainingArguments};
+use crate::arguments::{CheckpointArguments, DataArguments, TrainingArguments};
 use crate::checkpointing::{self, ModelState, RunState};
-
-/// The backend that the programs train on.
-pub type TrainingBackend = Autodiff<Flex>;
+use crate::device::TrainingBackend;
 
 /// Fewer documents than this are cut into pieces, so that some can be set aside for validation.
 const MIN_DOCUMENTS: usize = 40;
 
+/// What looks at a step's gradients.
+type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
+
 /// One rank of a run.
-pub struct Session {
-    trainer: Trainer<TrainingBackend, Gpt<TrainingBackend>>,
+pub struct Session<B: TrainingBackend> {
+    trainer: Trainer<B, Gpt<B>>,
     timeline: Timeline,
     kind: ScheduleKind,
     context: ParallelContext,
@@ -106,16 +104,7 @@ pub struct SessionSummary {
     pub num_documents: (usize, usize),
 }
 
-/// Makes `dtype` the type of all tensors of this process that are not given another. Call it before the first tensor.
-///
-/// # Errors
-/// When tensors have been made already.
-pub fn set_dtype(dtype: Dtype) -> anyhow::Result<()> {
-    set_default_dtypes::<Flex>(&FlexDevice, FloatDType::from(dtype), IntDType::I32)
-        .map_err(|error| anyhow::anyhow!("cannot set the element type: {error:?}"))
-}
-
-impl Session {
+impl<B: TrainingBackend> Session<B> {
     /// Makes this rank's model, data and trainer.
     ///
     /// # Communication
@@ -123,8 +112,8 @@ impl Session {
     ///
     /// # Errors
     /// When the flags do not fit each other or the layout, the text cannot be read or is not the same on every rank.
-    pub fn new(arguments: &TrainingArguments, context: &ParallelContext) -> anyhow::Result<Self> {
-        Self::with_prepared_model(arguments, context, |chunks| chunks)
+    pub fn new(arguments: &TrainingArguments, context: &ParallelContext, device: &B::Device) -> anyhow::Result<Self> {
+        Self::with_prepared_model(arguments, context, device, |chunks| chunks)
     }
 
     /// Makes this rank's chunks of the model, changed by `prepare` before training, its data and trainer.
@@ -137,7 +126,8 @@ impl Session {
     pub fn with_prepared_model(
         arguments: &TrainingArguments,
         context: &ParallelContext,
-        prepare: impl FnOnce(Vec<Gpt<TrainingBackend>>) -> Vec<Gpt<TrainingBackend>>,
+        device: &B::Device,
+        prepare: impl FnOnce(Vec<Gpt<B>>) -> Vec<Gpt<B>>,
     ) -> anyhow::Result<Self> {
         arguments.model.validate()?;
         let model = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE);
@@ -163,10 +153,9 @@ impl Session {
             split.train.clone(),
         )?;
 
-        let device = FlexDevice;
         let sizes = arguments.parallel.layer_sizes(model.n_layers)?;
         let stages = &arguments.parallel.stages;
-        let chunks = prepare(model.init_stage(&stages.layers(sizes)?, &device, context)?);
+        let chunks = prepare(model.init_stage(&stages.layers(sizes)?, device, context)?);
         let communication = &arguments.parallel.communication;
         let kind = stages.schedule(sizes.num_chunks)?;
         let options = TrainerOptions {
@@ -181,7 +170,7 @@ impl Session {
             timeline: Timeline::default(),
         };
         let timeline = options.timeline.clone();
-        let mut trainer = Trainer::new(chunks, &training, options, context, &device)?;
+        let mut trainer = Trainer::new(chunks, &training, options, context, device)?;
         if let Some(checkpoint) = checkpointing::find(&arguments.checkpoints, context)? {
             resume(
                 &mut trainer,
@@ -223,7 +212,7 @@ impl Session {
     }
 
     /// This rank's chunks of the model.
-    pub fn model(&self) -> &Vec<Gpt<TrainingBackend>> {
+    pub fn model(&self) -> &Vec<Gpt<B>> {
         self.trainer.model()
     }
 
@@ -303,11 +292,14 @@ impl Session {
     ///
     /// # Errors
     /// As [`step`](Self::step).
-    pub fn step_inspected(&mut self, mut inspect: impl FnMut(&ReducedGradients)) -> anyhow::Result<StepMetrics> {
+    pub fn step_inspected(
+        &mut self,
+        mut inspect: impl FnMut(&ReducedGradients<B::InnerBackend>),
+    ) -> anyhow::Result<StepMetrics> {
         self.run_step(Some(&mut inspect))
     }
 
-    fn run_step(&mut self, inspect: Option<&mut dyn FnMut(&ReducedGradients)>) -> anyhow::Result<StepMetrics> {
+    fn run_step(&mut self, inspect: Option<&mut Inspect<'_, B::InnerBackend>>) -> anyhow::Result<StepMetrics> {
         let started = Instant::now();
         let sent_before = self.context.bytes_communicated();
         let blocked_before = self.context.time_blocked();
@@ -424,8 +416,8 @@ impl Session {
 }
 
 /// Goes on where a checkpoint was made, or begins anew with its parameters.
-fn resume(
-    trainer: &mut Trainer<TrainingBackend, Gpt<TrainingBackend>>,
+fn resume<B: TrainingBackend>(
+    trainer: &mut Trainer<B, Gpt<B>>,
     checkpoint: &Checkpoint,
     flags: &CheckpointArguments,
     model: &GptConfig,

@@ -4,6 +4,7 @@
 
 mod checkpointing;
 mod data;
+mod device;
 mod learning_rate;
 mod logging;
 mod model;
@@ -30,6 +31,7 @@ use models::gpt::MemorySetting;
 use crate::progress::bytes;
 pub use checkpointing::CheckpointArguments;
 pub use data::{DataArguments, parse_size};
+pub use device::DeviceArguments;
 pub use learning_rate::{DecayStyle, LearningRateArguments, WsdDecayStyle};
 pub use logging::LoggingArguments;
 pub use model::ModelArguments;
@@ -58,6 +60,9 @@ pub struct TrainingArguments {
     pub precision: PrecisionArguments,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub device: DeviceArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub checkpoints: CheckpointArguments,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -79,6 +84,7 @@ impl TrainingArguments {
             .validate_profile(&batch_sizes, self.optimization.num_steps()?)?;
         self.model.validate()?;
         self.precision.validate()?;
+        self.device.validate(self.precision.dtype())?;
         self.checkpoints.validate()?;
         let model = self.model.config(ByteTokenizer::VOCABULARY_SIZE);
         model.validate(&parallel)?;

@@ -87,6 +87,10 @@ pub struct CommunicationArguments {
     /// Reduce full gradient buckets while the backward pass goes on
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub overlap_grad_reduce: bool,
+    /// Compute the gradient of a column-parallel layer's weight while that of its input is added up over the tensor-parallel
+    /// ranks; gather a sequence-parallel input once more then instead of keeping it
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub overlap_tensor_reduce: bool,
     /// With --use-distributed-optimizer, gather updated buckets while the next ones are updated
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub overlap_param_gather: bool,

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use crate::arguments::LoggingArguments;
+use crate::device::TrainingBackend;
 use crate::session::Session;
 
 pub use recording::Recording;
@@ -51,7 +52,7 @@ impl Recorder {
     ///
     /// # Errors
     /// When they fail.
-    pub fn before_step(&self, step: u64, session: &Session) -> anyhow::Result<()> {
+    pub fn before_step(&self, step: u64, session: &Session<impl TrainingBackend>) -> anyhow::Result<()> {
         if step == self.steps.start {
             session.timeline().start(session.context().world_group())?;
         }
@@ -66,7 +67,12 @@ impl Recorder {
     ///
     /// # Errors
     /// When they fail, the steps were not recorded whole, or a file cannot be written.
-    pub fn after_step(&self, step: u64, is_last: bool, session: &Session) -> anyhow::Result<Option<String>> {
+    pub fn after_step(
+        &self,
+        step: u64,
+        is_last: bool,
+        session: &Session<impl TrainingBackend>,
+    ) -> anyhow::Result<Option<String>> {
         let is_recorded = self.steps.contains(&step);
         if !is_recorded || !(is_last || step + 1 == self.steps.end) {
             return Ok(None);

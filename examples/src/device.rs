@@ -1,0 +1,118 @@
+//! On which device a program trains, and so on which of burn's backends.
+//!
+//! Programs are generic over [`TrainingBackend`], and [`DeviceArguments::run`](crate::arguments::DeviceArguments::run) runs
+//! them on the one that was asked for.
+
+use std::panic::AssertUnwindSafe;
+
+use anyhow::{Context as _, ensure};
+use burn::backend::Autodiff;
+use burn::tensor::{DType, FloatDType, IntDType, backend::Backend, set_default_dtypes};
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::launch::World;
+use burn_megatron::pipeline_parallel::PipelineBackend;
+use clap::ValueEnum;
+
+use crate::arguments::Dtype;
+
+/// A backend that the programs can train on.
+pub trait TrainingBackend: PipelineBackend {}
+
+impl<B: PipelineBackend> TrainingBackend for B {}
+
+/// The kinds of devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DeviceKind {
+    /// The processor.
+    #[default]
+    Cpu,
+    /// NVIDIA's GPUs, each rank on the one of its local rank; in a build with the feature `cuda`.
+    Cuda,
+    /// A GPU that speaks Vulkan, or Mesa's lavapipe, which needs none; in a build with the feature `vulkan`.
+    Vulkan,
+}
+
+/// What runs on a device.
+pub trait Program {
+    /// What it returns.
+    type Output;
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Its own.
+    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<Self::Output>;
+}
+
+impl DeviceKind {
+    /// Finds what is wrong with the device before any rank is started.
+    ///
+    /// # Errors
+    /// When this program was built without it, a library that it needs is missing, or it does not compute in this type.
+    pub fn validate(self, dtype: Dtype) -> anyhow::Result<()> {
+        let (is_built, name) = match self {
+            DeviceKind::Cpu => return Ok(()),
+            DeviceKind::Cuda => (cfg!(feature = "cuda"), "cuda"),
+            DeviceKind::Vulkan => (cfg!(feature = "vulkan"), "vulkan"),
+        };
+        ensure!(
+            is_built,
+            "--device {name}: this program was built without it; build it with --features {name}"
+        );
+        ensure!(
+            self != DeviceKind::Vulkan || dtype != Dtype::F64,
+            "--device vulkan does not compute in f64: f32 or f16, or another device"
+        );
+        #[cfg(feature = "cuda")]
+        if self == DeviceKind::Cuda {
+            burn_megatron::cuda::libraries::check().context("--device cuda")?;
+        }
+        Ok(())
+    }
+
+    /// Runs a program on this rank's device.
+    pub(crate) fn run<P: Program>(
+        self,
+        dtype: Dtype,
+        may_share_gpu: bool,
+        world: &World,
+        program: P,
+    ) -> anyhow::Result<P::Output> {
+        self.validate(dtype)?;
+        // Only CUDA has a choice.
+        let _ = (may_share_gpu, world);
+        match self {
+            DeviceKind::Cpu => start::<Flex, P>(FlexDevice, dtype, program),
+            #[cfg(feature = "cuda")]
+            DeviceKind::Cuda => {
+                use burn_megatron::cuda::{self, Sharing};
+                let sharing = if may_share_gpu {
+                    Sharing::Allowed
+                } else {
+                    Sharing::Refused
+                };
+                let device = cuda::choose(world.local_rank(), sharing)?;
+                start::<burn_cuda::Cuda, P>(device, dtype, program)
+            }
+            #[cfg(feature = "vulkan")]
+            DeviceKind::Vulkan => start::<burn_wgpu::Vulkan, P>(burn_wgpu::WgpuDevice::DefaultDevice, dtype, program),
+            #[cfg(not(all(feature = "cuda", feature = "vulkan")))]
+            other => unreachable!("{other:?} was refused"),
+        }
+    }
+}
+
+fn start<B, P>(device: B::Device, dtype: Dtype, program: P) -> anyhow::Result<P::Output>
+where
+    B: Backend,
+    Autodiff<B>: TrainingBackend<Device = B::Device>,
+    P: Program,
+{
+    // A backend looks for its device at the first question, and panics where there is none.
+    let is_computed = std::panic::catch_unwind(AssertUnwindSafe(|| B::supports_dtype(&device, DType::from(dtype))));
+    let is_computed = is_computed.ok().context("there is no such device on this machine")?;
+    ensure!(is_computed, "{device:?} does not compute in {dtype:?}");
+    set_default_dtypes::<B>(&device, FloatDType::from(dtype), IntDType::I32)
+        .map_err(|error| anyhow::anyhow!("cannot set the element type: {error:?}"))?;
+    program.run::<Autodiff<B>>(device)
+}
