@@ -16,12 +16,16 @@ pub fn processes_with(variable: &str, value: &str) -> Vec<u32> {
         .collect()
 }
 
-/// A variable of a process's environment, if the process is there and has it.
+/// A variable of a process's environment, if the process has it and a thread that runs: the first may have ended before one
+/// that is still writing.
 pub fn variable_of(pid: u32, variable: &str) -> Option<String> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let mut entries = environment.split(|byte| *byte == 0);
-    let found = entries.find_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="))?;
-    Some(String::from_utf8_lossy(found).into_owned())
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let mut environments = threads.filter_map(|thread| fs::read(thread.path().join("environ")).ok());
+    environments.find_map(|environment| {
+        let mut entries = environment.split(|byte| *byte == 0);
+        let found = entries.find_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="))?;
+        Some(String::from_utf8_lossy(found).into_owned())
+    })
 }
 
 /// Asks the kernel to kill a launcher, and with it its ranks, when the thread that watches it is gone. Called between fork

@@ -1,4 +1,4 @@
-//! What the tests of launchers share: `pretrain_gpt`, built on demand, small flags, and its losses.
+//! What the tests of launchers and devices share: the programs, built on demand, small flags, and their losses.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -36,11 +36,12 @@ impl Ended {
 /// The path of `pretrain_gpt`; builds it first, which is quick where it has been built.
 pub fn pretrain_gpt() -> anyhow::Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+    let built = BUILT.get_or_init(|| build("pretrain_gpt").map_err(|error| format!("{error:#}")));
     built.clone().map_err(anyhow::Error::msg)
 }
 
-fn build() -> anyhow::Result<PathBuf> {
+/// Builds a program as the tests' own build does, for all devices, and returns its path.
+pub fn build(example: &str) -> anyhow::Result<PathBuf> {
     // target/<profile>/deps/<this test>
     let test = std::env::current_exe()?;
     let folder = test
@@ -48,7 +49,8 @@ fn build() -> anyhow::Result<PathBuf> {
         .and_then(Path::parent)
         .context("a test lies in target/<profile>/deps")?;
     let mut command = Command::new(std::env::var_os("CARGO").context("cargo runs the tests and sets CARGO")?);
-    command.args(["build", "--quiet", "--package", "examples", "--example", "pretrain_gpt"]);
+    // With any other selection of packages the crates have other features, and are built again.
+    command.args(["build", "--quiet", "--workspace", "--example", example]);
     if cfg!(feature = "mpi") {
         command.args(["--features", "mpi"]);
     }
@@ -58,8 +60,8 @@ fn build() -> anyhow::Result<PathBuf> {
     if let Some(target) = folder.parent() {
         command.arg("--target-dir").arg(target);
     }
-    ensure!(command.status()?.success(), "cargo cannot build pretrain_gpt");
-    Ok(folder.join("examples/pretrain_gpt"))
+    ensure!(command.status()?.success(), "cargo cannot build {example}");
+    Ok(folder.join("examples").join(example))
 }
 
 /// Sources, to be trained on.

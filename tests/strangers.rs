@@ -55,9 +55,7 @@ fn join(rank: usize, world_size: usize, port: u16, token: &str) -> Result<World,
 /// Connects all ranks over TCP, adds up, and returns the group.
 fn compute(world: &World) -> ProcessGroup {
     let ranks: Vec<usize> = (0..world.world_size()).collect();
-    let options = GroupOptions {
-        engine: EngineChoice::Tcp,
-    };
+    let options = GroupOptions::over(EngineChoice::Tcp);
     let group = ProcessGroup::connect(world, "all", &ranks, &options).unwrap();
     let mut sum = vec![world.rank() as f32 + 1.0; 50_000];
     group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();

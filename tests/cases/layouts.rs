@@ -282,7 +282,10 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "plain" => Kernels::Plain,
         _ => Kernels::Fused,
     };
-    let context = connect(case, world)?.with_kernels(kernels);
+    let overlaps = variant.update != problem::Update::ShardedInTurn;
+    let context = connect(case, world)?
+        .with_kernels(kernels)
+        .with_overlap_tensor_reduce(overlaps);
     let whole = problem::Variant {
         recompute: problem::Recompute::Nothing,
         update: problem::Update::Whole,

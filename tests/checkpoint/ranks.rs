@@ -12,18 +12,13 @@ use burn_megatron::launch::{Environment, JoinOptions, Launcher, World, install_p
 use burn_megatron::parameters::Placement;
 use serde_json::json;
 
-use crate::{DIRECTORY, FIRST, FOLDER, LONG, RANKS, arrays, number};
+use crate::job::{launch, note};
+use crate::{DIRECTORY, FIRST, LONG, RANKS, arrays, number};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-pub fn act_as_launcher() {
-    match Launcher::new(number(RANKS)).run() {
-        Ok(summary) => std::process::exit(summary.exit_code()),
-        Err(error) => {
-            eprintln!("{error}");
-            std::process::exit(99);
-        }
-    }
+pub fn act_as_launcher() -> ! {
+    launch(Launcher::new(number(RANKS)))
 }
 
 pub fn act_as_rank(case: &str, environment: &Environment) {
@@ -230,12 +225,4 @@ fn save_for_ever(world: &World) -> Outcome {
 fn report(world: &World, error: Option<impl std::fmt::Display>) {
     let error = error.map_or_else(|| "nothing".to_owned(), |error| error.to_string());
     println!("rank {} is refused: {error}", world.rank());
-}
-
-/// Leaves a file in the test's folder, whole from the moment it exists.
-fn note(name: &str, content: impl ToString) {
-    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("the test sets its folder"));
-    let draft = folder.join(format!("{name}.draft"));
-    fs::write(&draft, content.to_string()).expect("the test's folder is writable");
-    fs::rename(draft, folder.join(name)).expect("the test's folder is writable");
 }

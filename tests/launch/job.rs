@@ -3,14 +3,35 @@
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use burn_megatron::launch::Launcher;
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 
 use crate::{CASE, FOLDER, LONG};
+
+/// Leaves a file in the test's folder, whole from the moment it exists: what a rank has to say to the test.
+pub fn note(name: &str, content: impl ToString) {
+    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("the test sets its folder"));
+    let draft = folder.join(format!("{name}.draft"));
+    fs::write(&draft, content.to_string()).expect("the test's folder is writable");
+    fs::rename(draft, folder.join(name)).expect("the test's folder is writable");
+}
+
+/// Runs a launcher, and ends this process with its exit code.
+pub fn launch(launcher: Launcher) -> ! {
+    match launcher.run() {
+        Ok(summary) => std::process::exit(summary.exit_code()),
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(99);
+        }
+    }
+}
 
 /// A launcher that runs, with its ranks.
 pub struct Job {
@@ -79,10 +100,10 @@ impl Job {
         for file in fs::read_dir(self.folder.path())? {
             let name = file?.file_name().to_string_lossy().into_owned();
             if name.starts_with("pid-") {
-                // A grandchild got SIGKILL, and its new parent may take a moment to reap it.
+                // A grandchild got SIGKILL; what it had begun to write goes to the disk before it ends.
                 let pid = self.pid(&name)?;
                 expect(
-                    wait_until(Duration::from_secs(1), || !is_alive(pid)),
+                    wait_until(Duration::from_secs(10), || !is_alive(pid)),
                     &format!("{name} is left running"),
                 )?;
             }
@@ -138,17 +159,23 @@ pub fn wait_until(limit: Duration, mut claim: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Whether a process exists and is more than a zombie that nobody has reaped.
+/// Whether a process has a thread that runs: one that nobody has reaped does not count, and one whose first thread has ended
+/// holds its locks until the last has.
 pub fn is_alive(pid: u32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return false;
-    };
-    // The state follows the program's name, which stands in parentheses.
-    let state = stat
-        .rsplit(')')
-        .next()
-        .and_then(|rest| rest.trim_start().chars().next());
-    !matches!(state, Some('Z' | 'X'))
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    // A thread that ends meanwhile has no state.
+    let states = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    states
+        .filter_map(|stat| state(&stat))
+        .any(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// The state follows the program's name, which stands in parentheses.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit(')').next()?.trim_start().chars().next()
 }
 
 pub fn send(pid: u32, signal: i32) {

@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,11 +12,12 @@ use burn_megatron::launch::{
     install_panic_hook, report_and_exit,
 };
 
-use crate::{FOLDER, LONG, NODE, NODE_ZERO};
+use crate::job::{launch, note};
+use crate::{LONG, NODE, NODE_ZERO};
 
 // ---------------------------------------------------------------------------------------------- the launcher's role
 
-pub fn act_as_launcher(case: &str) {
+pub fn act_as_launcher(case: &str) -> ! {
     let short = Duration::from_millis(300);
     let launcher = match case {
         "two_writers" => Launcher::new(2).prefix(Prefix::AllButRankZero),
@@ -35,13 +35,7 @@ pub fn act_as_launcher(case: &str) {
         Ok(node) => on_one_of_several_nodes(&node),
         Err(_) => launcher,
     };
-    match launcher.environment("SPECIAL", "given").run() {
-        Ok(summary) => std::process::exit(summary.exit_code()),
-        Err(error) => {
-            eprintln!("{error}");
-            std::process::exit(99);
-        }
-    }
+    launch(launcher.environment("SPECIAL", "given"))
 }
 
 /// Two ranks on each node.
@@ -176,12 +170,4 @@ fn write_many_lines(rank: usize) {
         stdout.flush().expect("stdout is open");
         writeln!(stdout, "rank {rank}").expect("stdout is open");
     }
-}
-
-/// Leaves a file in the test's folder, whole from the moment it exists.
-fn note(name: &str, content: impl ToString) {
-    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("the test sets its folder"));
-    let draft = folder.join(format!("{name}.draft"));
-    fs::write(&draft, content.to_string()).expect("the test's folder is writable");
-    fs::rename(draft, folder.join(name)).expect("the test's folder is writable");
 }

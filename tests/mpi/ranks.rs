@@ -15,9 +15,7 @@ pub const HANGING: [&str; 2] = ["hangs_at_the_beginning", "hangs_at_the_end"];
 /// The bound of these roles.
 const HANGING_LIMIT: Duration = Duration::from_secs(3);
 
-const OPTIONS: GroupOptions = GroupOptions {
-    engine: EngineChoice::Mpi,
-};
+const OPTIONS: GroupOptions = GroupOptions::over(EngineChoice::Mpi);
 
 /// Runs one rank in a role.
 pub fn run(role: &str) -> ExitCode {

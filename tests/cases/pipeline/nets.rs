@@ -7,7 +7,7 @@ use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, PaddingConfig2d};
 use burn::tensor::activation::tanh;
 use burn::tensor::{DType, Tensor, backend::Backend};
-use burn_flex::FlexDevice;
+use burn_flex::{Flex, FlexDevice};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ReducedGradients};
 use burn_megatron::parameters::tensor_from_host;
 use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
@@ -236,7 +236,7 @@ pub fn pipeline(
 }
 
 /// Gradients by the names that the whole model has for their parameters.
-pub fn gradients_by_name(chunks: &[Part<B>], reduced: &ReducedGradients) -> BTreeMap<String, Vec<f64>> {
+pub fn gradients_by_name(chunks: &[Part<B>], reduced: &ReducedGradients<Flex>) -> BTreeMap<String, Vec<f64>> {
     let entries = reduced.entries().iter();
     entries
         .map(|entry| {

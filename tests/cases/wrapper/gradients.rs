@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
+use burn_flex::Flex;
 use burn_megatron::data_parallel::ReducedGradients;
 
 use super::nets::{ConvNet, Net, OddNet, named, plain_step, same_values, wrap, wrapped_step};
@@ -34,7 +35,7 @@ pub const CHECKS: &[Check] = &[
 const BUCKET_SIZES: [usize; 3] = [1, 40, 1_000_000];
 
 /// The gradients by parameter.
-pub fn by_name(reduced: &ReducedGradients) -> BTreeMap<String, Vec<f64>> {
+pub fn by_name(reduced: &ReducedGradients<Flex>) -> BTreeMap<String, Vec<f64>> {
     let entries = reduced.entries().iter();
     entries
         .map(|entry| (entry.name.clone(), reduced.values(entry)))

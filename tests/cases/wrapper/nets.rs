@@ -10,7 +10,7 @@ use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::tensor::activation::tanh;
 use burn::tensor::{Tensor, backend::Backend};
-use burn_flex::FlexDevice;
+use burn_flex::{Flex, FlexDevice};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ReducedGradients, StepPart};
 use burn_megatron::parameters::{Placement, read_host};
 
@@ -123,7 +123,11 @@ pub fn numbered<M: Module<B>>(module: M, scene: &Scene, name: &str) -> M {
 }
 
 /// Runs a step's micro-batches of this rank and returns the reduced gradients.
-pub fn wrapped_step<M: Net>(wrapped: &mut Wrapped<M>, scene: &Scene, step: usize) -> anyhow::Result<ReducedGradients> {
+pub fn wrapped_step<M: Net>(
+    wrapped: &mut Wrapped<M>,
+    scene: &Scene,
+    step: usize,
+) -> anyhow::Result<ReducedGradients<Flex>> {
     let mine = micro_batches_of(scene, step, scene.context.coordinates().data);
     let share = 1.0 / mine.len() as f64;
     for (round, &micro_batch) in mine.iter().enumerate() {

@@ -1,0 +1,222 @@
+//! Training on other devices than the processor: layouts on Vulkan against one rank there, and one rank there against one on
+//! the processor; the same on burn's CUDA backend and NCCL, on the emulator; what is said where a device or a library is
+//! missing.
+//!
+//! Without a Vulkan driver, or a compiler for the emulator, their trials count as ignored, and say so.
+
+#[allow(dead_code, reason = "the tests of launchers use the rest")]
+mod program;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::ensure;
+use libtest_mimic::{Arguments, Trial};
+use program::{build, end, losses, pretrain_gpt, start, training_text};
+use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(300);
+const NUM_STEPS: usize = 3;
+/// A model that is small on lavapipe, with sizes that no tile divides; two of everything that is sharded.
+const MODEL: &str = "--num-layers 2 --hidden-size 36 --num-attention-heads 2 --seq-length 22 --micro-batch-size 1 \
+    --global-batch-size 4 --train-iters 3 --lr-decay-style constant --hidden-dropout 0.1 --attention-dropout 0.1 \
+    --dtype f32 --data-path";
+
+/// Several buckets of the model's 20 thousand parameters, which go while the backward pass goes on.
+const BUCKET: &str = "3000";
+
+fn main() {
+    let trials = vec![
+        on_vulkan("layouts_on_vulkan_train_as_one_rank_there", layouts_train_as_one_rank),
+        on_vulkan(
+            "one_rank_on_vulkan_trains_as_on_the_processor",
+            trains_as_on_the_processor,
+        ),
+        on_emulated_cuda("layouts_on_cuda_over_nccl_train_as_on_the_processor", trains_on_cuda),
+        on_emulated_cuda("preflight_measures_nccl", preflight_measures_nccl),
+        on_vulkan("vulkan_refuses_f64", || {
+            refused(
+                &["--device", "vulkan", "--dtype", "f64"],
+                &["vulkan", "f64", "f32 or f16"],
+            )
+        }),
+        Trial::test("sharing_gpus_without_gpus_is_refused", || {
+            Ok(refused(&["--share-gpu"], &["--share-gpu", "--device cuda"])?)
+        }),
+        without_driver("a_missing_cuda_driver_is_named", || {
+            refused(
+                &["--device", "cuda"],
+                &[
+                    "no CUDA driver",
+                    "libcuda.so",
+                    "LD_LIBRARY_PATH",
+                    "install NVIDIA's driver",
+                ],
+            )
+        }),
+    ];
+    let mut arguments = Arguments::from_args();
+    // Each takes all cores.
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// A trial that is ignored, aloud, where nothing speaks Vulkan.
+fn on_vulkan(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
+    let has_driver = |folder: &str| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries
+            .map(|entry| entry.path())
+            .any(|path| path.extension().is_some_and(|kind| kind == "json"))
+    };
+    let is_here = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"]
+        .into_iter()
+        .any(has_driver);
+    if !is_here {
+        eprintln!("{name} is ignored: no Vulkan driver (install mesa-vulkan-drivers)");
+    }
+    Trial::test(name, move || Ok(test()?)).with_ignored_flag(!is_here)
+}
+
+/// A trial that is ignored, aloud, where the emulator cannot compile kernels.
+fn on_emulated_cuda(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
+    let found = cuda_source::Host::find();
+    if let Err(error) = found {
+        eprintln!("{name} is ignored: {error}");
+    }
+    Trial::test(name, move || Ok(test()?)).with_ignored_flag(found.is_err())
+}
+
+/// A trial that is ignored, aloud, where there is what it expects to be missing.
+fn without_driver(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
+    let is_here = std::fs::exists("/dev/nvidiactl").unwrap_or(false);
+    if is_here {
+        eprintln!("{name} is ignored: there is a CUDA driver");
+    }
+    Trial::test(name, move || Ok(test()?)).with_ignored_flag(is_here)
+}
+
+/// All that `compare_sharding` compares: the start's bits, the loss, every gradient and parameter after every step.
+fn layouts_train_as_one_rank() -> anyhow::Result<()> {
+    let folder = TempDir::new()?;
+    let mut command = Command::new(build("compare_sharding")?);
+    command
+        .args(["--device", "vulkan", "--layouts", "tp2sp,pp2,dp2"])
+        .args(["--ddp-bucket-size", BUCKET, "--use-distributed-optimizer", "--output"])
+        .arg(folder.path().join("comparison"))
+        .args(MODEL.split_whitespace())
+        .arg(training_text());
+    let ended = end(start(&mut command)?, LIMIT)?;
+    ended.expect_code(0)?;
+    for layout in ["tp2sp", "pp2", "dp2"] {
+        ensure!(
+            ended.stdout.contains(layout),
+            "{layout} is not in the table:\n{}",
+            ended.stdout
+        );
+    }
+    Ok(())
+}
+
+fn trains_as_on_the_processor() -> anyhow::Result<()> {
+    let (here, there) = (train("cpu", &[], None)?, train("vulkan", &[], None)?);
+    // The tolerance between layouts in f32: both round at every operation, in other orders.
+    expect_close(&here, &there, 2e-6)
+}
+
+/// The backend, the kernels' sources, CubeCL's server and NCCL's calls are those of a GPU; the emulator is beneath them. On
+/// CUDA burn rounds the factors of products in f32 to TF32, 2^-11 of each, which the sums of a product average out.
+fn trains_on_cuda() -> anyhow::Result<()> {
+    let libraries = cuda_emulator::library_folder()?;
+    let here = train("cpu", &[], None)?;
+    let alone = train("cuda", &[], Some(libraries.path()))?;
+    expect_close(&here, &alone, 5e-5)?;
+    for layout in [
+        &["--tensor-model-parallel-size", "2", "--sequence-parallel"][..],
+        &["--pipeline-model-parallel-size", "2"],
+        &["--world-size", "2", "--ddp-bucket-size", BUCKET],
+        &[
+            "--world-size",
+            "2",
+            "--ddp-bucket-size",
+            BUCKET,
+            "--use-distributed-optimizer",
+        ],
+    ] {
+        // A sum that is rounded another way may fall on the other side of a TF32 number in the next product.
+        expect_close(&alone, &train("cuda", layout, Some(libraries.path()))?, 5e-6)?;
+    }
+    Ok(())
+}
+
+/// Slices in host memory over the world, tensors over NCCL in the tensor-parallel group.
+fn preflight_measures_nccl() -> anyhow::Result<()> {
+    let libraries = cuda_emulator::library_folder()?;
+    let mut command = Command::new(pretrain_gpt()?);
+    command
+        .args(["--preflight", "--device", "cuda", "--tensor-model-parallel-size", "2"])
+        .args(MODEL.split_whitespace())
+        .arg(training_text());
+    emulate(&mut command, libraries.path());
+    let ended = end(start(&mut command)?, LIMIT)?;
+    ended.expect_code(0)?;
+    let measured = |group: &str, engine: &str| {
+        let mut lines = ended.stdout.lines();
+        lines.any(|line| line.starts_with(group) && line.contains(engine) && line.ends_with("GB/s"))
+    };
+    ensure!(
+        measured("world", "shared-memory") && measured("tensor", "shared-memory") && measured("tensor", "NCCL"),
+        "not all of it is in the table:\n{}",
+        ended.stdout
+    );
+    Ok(())
+}
+
+/// Lets a program find the emulator's libraries and GPUs.
+fn emulate(command: &mut Command, libraries: &Path) {
+    // A wait between streams that is missing shows as old or poisoned numbers.
+    command
+        .envs(cuda_emulator::environment(libraries))
+        .env("CUDA_EMULATOR_DEVICES", "2")
+        .env("CUDA_EMULATOR_JITTER_US", "100");
+}
+
+/// Trains on a device, and returns the loss of each step.
+fn train(device: &str, layout: &[&str], libraries: Option<&Path>) -> anyhow::Result<Vec<f64>> {
+    let folder = TempDir::new()?;
+    let log = folder.path().join("log");
+    let mut command = Command::new(pretrain_gpt()?);
+    command
+        .args(["--device", device, "--eval-iters", "0", "--log-jsonl"])
+        .arg(&log)
+        .args(layout)
+        .args(MODEL.split_whitespace())
+        .arg(training_text());
+    if let Some(libraries) = libraries {
+        emulate(&mut command, libraries);
+    }
+    end(start(&mut command)?, LIMIT)?.expect_code(0)?;
+    losses(&log)
+}
+
+fn expect_close(expected: &[f64], found: &[f64], tolerance: f64) -> anyhow::Result<()> {
+    let is_close = |(expected, found): (&f64, &f64)| (expected - found).abs() <= tolerance * expected.abs();
+    ensure!(
+        expected.len() == NUM_STEPS && found.len() == NUM_STEPS && expected.iter().zip(found).all(is_close),
+        "the losses differ by more than {tolerance}: {expected:?} and {found:?}"
+    );
+    Ok(())
+}
+
+/// Runs `pretrain_gpt` with flags that it must refuse with all of these words, before it starts anything.
+fn refused(flags: &[&str], words: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new(pretrain_gpt()?);
+    command.args(["--train-iters", "1"]).args(flags);
+    let ended = end(start(&mut command)?, LIMIT)?;
+    ensure!(ended.code != Some(0), "it is accepted: {}", ended.stdout);
+    for word in words {
+        ensure!(ended.stderr.contains(word), "{word:?} is not in {:?}", ended.stderr);
+    }
+    Ok(())
+}

@@ -1,0 +1,292 @@
+//! The trials: which cases are played by how many ranks, and how each must end.
+
+use std::path::Path;
+
+use cuda_emulator::{environment, library_folder};
+use cuda_source::Host;
+use libtest_mimic::{Failed, Trial};
+
+use crate::endings::PAUSED;
+use crate::job::{Ended, Job, expect, send};
+use crate::{ON_GPU, RANKS};
+
+/// The call that somebody does not come to.
+const REDUCTION: &str = "all_reduce sum of 42 f32";
+/// Lets calls of NCCL return before they are done.
+const IN_PROGRESS: &str = "CUDA_EMULATOR_IN_PROGRESS";
+/// How long the drop of a group may take: for what is on its way, for the ends of communicators, for lanes, and for this machine.
+const DROP_LIMIT: f64 = 5.0 + 2.0 + 1.0 + 2.0;
+/// What a process that must not find NVIDIA's libraries gets.
+const NOWHERE: &str = "/nonexistent";
+
+pub fn trials() -> Vec<Trial> {
+    let lacks = match (is_on_gpu(), Host::find()) {
+        (true, _) | (false, Ok(_)) => None,
+        (false, Err(error)) => Some(error.to_string()),
+    };
+    if let Some(reason) = &lacks {
+        eprintln!("all trials are ignored: {reason}");
+    }
+    let trial = |name: &str, ranks: usize, body: fn(usize) -> Result<(), Failed>| {
+        let is_ignored = lacks.is_some() || (is_on_gpu() && ranks > 1);
+        Trial::test(name, move || body(ranks)).with_ignored_flag(is_ignored)
+    };
+    let mut trials = vec![
+        trial("transfers_both_ways_on_2_ranks", 2, |ranks| {
+            plays_well("transfers", ranks)
+        }),
+        trial("transfers_both_ways_on_3_ranks", 3, |ranks| {
+            plays_well("transfers", ranks)
+        }),
+        trial("a_killed_rank_is_named", 3, killed_rank_is_named),
+        trial("a_late_rank_is_named_by_all", 3, |ranks| {
+            rank_is_late("late", 2, ranks, REDUCTION)
+        }),
+        trial("a_rank_that_never_connects_is_named_by_all", 3, |ranks| {
+            rank_is_late("absent", 1, ranks, REDUCTION)
+        }),
+        trial("a_rank_whose_gpu_is_late_is_named_by_all", 3, |ranks| {
+            rank_is_late("busy", 0, ranks, REDUCTION)
+        }),
+        trial("a_rank_that_does_not_receive_is_named", 2, |ranks| {
+            rank_is_late("never_received", 1, ranks, "send of 385 f32 to rank 1 (call 0)")
+        }),
+        trial("calls_that_do_not_fit_are_a_timeout_that_says_so", 2, calls_do_not_fit),
+        trial("a_message_that_is_never_sent_is_a_timeout", 2, message_is_never_sent),
+        trial("a_receive_ahead_of_its_time_is_not_late", 2, |ranks| {
+            plays_well("ahead", ranks)
+        }),
+        trial("a_rank_that_leaves_is_named_over_shared_memory", 3, |ranks| {
+            rank_leaves(ranks, "shared-memory")
+        }),
+        trial("a_rank_that_leaves_is_named_over_tcp", 3, |ranks| {
+            rank_leaves(ranks, "tcp")
+        }),
+        trial("a_group_with_a_call_in_nccl_is_dropped_soon", 2, drop_in_a_call),
+        trial("ranks_on_one_gpu_are_refused", 2, ranks_on_one_gpu),
+    ];
+    // A driver, and with it perhaps NCCL, in the system's folders would be found.
+    if !std::fs::exists("/dev/nvidiactl").unwrap_or(false) {
+        trials.push(trial("a_missing_library_is_named", 2, missing_library));
+    }
+    for ranks in 1..=3 {
+        for case in ["operations", "order", "empty"] {
+            let body = match case {
+                "operations" => |ranks| plays_well("operations", ranks),
+                "order" => |ranks| plays_well("order", ranks),
+                _ => |ranks| plays_well("empty", ranks),
+            };
+            trials.push(trial(&format!("{case}_on_{ranks}_ranks"), ranks, body));
+        }
+    }
+    if !is_on_gpu() {
+        for case in ["operations", "order", "transfers"] {
+            let body = match case {
+                "operations" => |ranks| plays_in_progress("operations", ranks),
+                "order" => |ranks| plays_in_progress("order", ranks),
+                _ => |ranks| plays_in_progress("transfers", ranks),
+            };
+            trials.push(trial(&format!("{case}_of_calls_in_progress"), 3, body));
+        }
+    }
+    trials
+}
+
+fn is_on_gpu() -> bool {
+    std::env::var(ON_GPU).is_ok_and(|value| value == "1")
+}
+
+/// Starts the ranks of a case, on as many GPUs.
+fn start(
+    case: &str,
+    ranks: usize,
+    gpus: usize,
+    libraries: Option<&Path>,
+    more: &[(&str, &str)],
+) -> Result<Job, Failed> {
+    let (ranks, gpus) = (ranks.to_string(), gpus.to_string());
+    let mut variables = vec![
+        (RANKS, ranks.as_str()),
+        ("CUDA_EMULATOR_DEVICES", &gpus),
+        // A wait between streams that is missing shows as old or poisoned numbers.
+        ("CUDA_EMULATOR_JITTER_US", "300"),
+    ];
+    let paths = libraries.map(environment);
+    let paths = paths.iter().flatten();
+    variables.extend(paths.filter_map(|(name, value)| Some((*name, value.to_str()?))));
+    variables.extend(more);
+    Ok(Job::start_with(case, &variables)?)
+}
+
+fn play(case: &str, ranks: usize, more: &[(&str, &str)]) -> Result<Ended, Failed> {
+    let folder = library_folder()?;
+    let libraries = (!is_on_gpu()).then(|| folder.path());
+    start(case, ranks, ranks, libraries, more)?.end()
+}
+
+fn plays_well(case: &str, ranks: usize) -> Result<(), Failed> {
+    let ended = play(case, ranks, &[])?;
+    ended.expect_code(0)?;
+    // One line for each communicator of each rank, with what it is.
+    let communicators = match (case, ranks) {
+        // To and from each neighbour.
+        ("transfers", 2) => 4,
+        ("transfers", _) => 12,
+        ("operations" | "order", _) => ranks,
+        _ => return Ok(()),
+    };
+    let lines = ended.stdout.lines().filter(|line| line.contains(PAUSED));
+    let whole = lines.filter(|line| {
+        ["version=", "ranks=", "rank=", "device="]
+            .iter()
+            .all(|field| line.contains(field))
+    });
+    expect(whole.count() == communicators, &ended.stdout)
+}
+
+/// The same where NCCL's calls return before they are done.
+fn plays_in_progress(case: &str, ranks: usize) -> Result<(), Failed> {
+    play(case, ranks, &[(IN_PROGRESS, "1")])?.expect_code(0)
+}
+
+fn killed_rank_is_named(ranks: usize) -> Result<(), Failed> {
+    let folder = library_folder()?;
+    let job = start("for_ever", ranks, ranks, Some(folder.path()), &[])?;
+    job.wait_until_ready(ranks)?;
+    send(job.pid("pid-1")?, libc::SIGKILL);
+    let ended = job.end()?;
+    expect(!ended.status.success(), "the job fails")?;
+    ended.expect_line("rank 1")?;
+    // What the others were in the middle of has ended, and they say because of whom.
+    for rank in [0, 2] {
+        let told = ended.line(&format!("[rank {rank} on host "))?;
+        expect(
+            told.contains("because rank 1 on host ") && told.contains("all_reduce sum of 42 f32"),
+            told,
+        )?;
+    }
+    Ok(())
+}
+
+/// One rank does not come, and nobody names another one, which only waits for it.
+fn rank_is_late(case: &str, late: usize, ranks: usize, call: &str) -> Result<(), Failed> {
+    let ended = play(case, ranks, &[])?;
+    expect(!ended.status.success(), "the job fails")?;
+    let said = |rank: usize, what: &str| {
+        let beginning = format!("rank {rank} {what}");
+        let line = ended.stdout.lines().find(|line| line.contains(&beginning));
+        line.ok_or_else(|| {
+            format!(
+                "rank {rank} does not say that it {what}:\n{}\n{}",
+                ended.stdout, ended.stderr
+            )
+        })
+    };
+    let mut told = vec![said(late, "hears that rank ")?];
+    for rank in (0..ranks).filter(|&rank| rank != late) {
+        told.push(ended.line(&format!("[rank {rank} on host "))?);
+        let stops = said(rank, "stops: ")?;
+        let is_told =
+            stops.contains("timed out after 10 s") || stops.contains(&format!("because rank {late} on host "));
+        expect(is_told && stops.contains(call), stops)?;
+    }
+    for line in told {
+        let names = |rank: usize| ["because", "that"].map(|word| line.contains(&format!("{word} rank {rank} ")));
+        for rank in 0..ranks {
+            expect(names(rank).contains(&true) == (rank == late), line)?;
+        }
+        expect(line.contains("did not come to "), line)?;
+    }
+    // The launcher's own summary.
+    let first = ended.line(") failed first: ")?;
+    expect(first.contains(&format!("] rank {late} (pid ")), first)
+}
+
+fn calls_do_not_fit(ranks: usize) -> Result<(), Failed> {
+    let ended = play("mismatch", ranks, &[])?;
+    expect(!ended.status.success(), "the job fails")?;
+    ended.expect_line("it waits itself, and for ranks that wait: the calls of these ranks may not fit together")
+}
+
+fn message_is_never_sent(ranks: usize) -> Result<(), Failed> {
+    let ended = play("never_sent", ranks, &[])?;
+    let told = ended.stdout.lines().find(|line| line.contains("rank 0 stops: "));
+    let told = told.ok_or_else(|| format!("rank 0 does not time out:\n{}", ended.stderr))?;
+    expect(
+        told.contains("recv of 385 f32 from rank 1 (call 1)") && told.contains("timed out after 10 s"),
+        told,
+    )?;
+    expect(told.contains("still missing: ranks [1]"), told)?;
+    expect(
+        ended.stdout.contains("rank 1 hears that rank 1 on host "),
+        &ended.stdout,
+    )
+}
+
+fn rank_leaves(ranks: usize, engine: &str) -> Result<(), Failed> {
+    let ended = play("leaves", ranks, &[("BURN_MEGATRON_ENGINE", engine)])?;
+    expect(!ended.status.success(), "the job fails")?;
+    expect(
+        ended.stdout.contains("rank 1 hears that rank 1 on host "),
+        &ended.stdout,
+    )?;
+    let is_told = |line: &&str| line.contains("rank 1 gave the group up: it was dropped there");
+    expect(ended.stdout.lines().any(|line| is_told(&line)), &ended.stdout)?;
+    for rank in (0..ranks).filter(|&rank| rank != 1) {
+        let told = ended.line(&format!("[rank {rank} on host "))?;
+        expect(told.contains("because rank 1 on host "), told)?;
+        let waits = format!("rank {rank} waits for ");
+        let seconds = ended.stdout.lines().find_map(|line| line.split_once(&waits));
+        let seconds = seconds.and_then(|(_, behind)| behind.split(' ').next()?.parse::<u64>().ok());
+        expect(seconds.is_some_and(|seconds| seconds < 20), &ended.stdout)?;
+    }
+    Ok(())
+}
+
+fn drop_in_a_call(ranks: usize) -> Result<(), Failed> {
+    let ended = play("drop", ranks, &[(IN_PROGRESS, "1")])?;
+    ended.expect_code(0)?;
+    for line in ["rank 0 is in its call", "rank 1 has not received"] {
+        expect(ended.stdout.contains(line), &ended.stdout)?;
+    }
+    let drops = ended
+        .stdout
+        .lines()
+        .find_map(|line| line.split_once("rank 0 drops its group in "));
+    let seconds = drops.and_then(|(_, behind)| behind.split(' ').next()?.parse::<f64>().ok());
+    expect(seconds.is_some_and(|seconds| seconds < DROP_LIMIT), &ended.stdout)
+}
+
+fn ranks_on_one_gpu(ranks: usize) -> Result<(), Failed> {
+    let folder = library_folder()?;
+    let ended = start("shared_gpu", ranks, 1, Some(folder.path()), &[])?.end()?;
+    ended.expect_code(0)?;
+    for rank in 0..ranks {
+        let line = format!("rank {rank} is refused: ranks 0 and 1 compute on the same GPU, GPU-");
+        expect(ended.stdout.contains(&line), &ended.stdout)?;
+    }
+    // Without that check NCCL refuses them itself.
+    let refused = ended.stdout.matches("NCCL cannot connect").count();
+    expect(refused == ranks, &ended.stdout)
+}
+
+fn missing_library(ranks: usize) -> Result<(), Failed> {
+    let folder = library_folder()?;
+    for name in ["libnccl.so", "libnccl.so.2"] {
+        std::fs::remove_file(folder.path().join(name))?;
+    }
+    let ended = start("missing", ranks, ranks, Some(folder.path()), &[])?.end()?;
+    ended.expect_code(0)?;
+    let told = ended
+        .stdout
+        .matches("no NCCL, over which GPUs communicate: none of libnccl.so.2, libnccl.so")
+        .count();
+    expect(told == ranks, &ended.stdout)?;
+    // One rank that lacks it stops all.
+    let job = Job::start_with("missing", &[(RANKS, "2"), ("LD_LIBRARY_PATH", NOWHERE)])?;
+    expect(
+        job.end()?.stdout.contains("no CUDA driver"),
+        "without a driver it says so",
+    )?;
+    Ok(())
+}

@@ -1,0 +1,418 @@
+//! What the ranks of each case do; those of cases that end badly are in `endings`.
+
+use std::error::Error;
+use std::io::Write;
+
+use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
+use burn_cuda::CudaDevice;
+use burn_megatron::collectives::{CollectiveBackend, CollectiveError, GroupOptions, Movement, ProcessGroup, ReduceOp};
+use burn_megatron::cuda::{self, Sharing};
+use burn_megatron::launch::{Environment, JoinOptions, Launcher, World, install_panic_hook, report_and_exit};
+
+use crate::endings::{self, PAUSED};
+use crate::job::{launch, note};
+use crate::{LONG, RANKS};
+
+pub type Cuda = burn_cuda::Cuda<f32, i32>;
+pub type Outcome = Result<(), Box<dyn Error>>;
+/// Sums of small multiples of 6 are exact in every type, and so are means over up to three ranks.
+const UNIT: f64 = 6.0;
+const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
+/// Rows, which three and two ranks divide, and columns, which nothing divides.
+const SHAPES: [[usize; 2]; 3] = [[6, 1], [12, 7], [6, 131]];
+
+pub fn act_as_launcher() -> ! {
+    let ranks = std::env::var(RANKS)
+        .ok()
+        .and_then(|ranks| ranks.parse().ok())
+        .expect("the test sets it");
+    launch(Launcher::new(ranks))
+}
+
+pub fn act_as_rank(case: &str, environment: &Environment) {
+    note(&format!("pid-{}", environment.rank), std::process::id());
+    let pauses_in = (environment.rank == 1 && case == "drop").then_some(PAUSED);
+    tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || Log { pauses_in })
+        .init();
+    let options = JoinOptions {
+        timeout: endings::timeout_of(case).unwrap_or(LONG),
+        ..JoinOptions::with_timeout(LONG)
+    };
+    let world = match World::join(environment, &options) {
+        Ok(world) => world,
+        Err(error) => panic!("{error}"),
+    };
+    install_panic_hook(&world);
+    if let Err(error) = play(case, &world) {
+        println!("rank {} stops: {error}", world.rank());
+        report_and_exit(&world, &*error);
+    }
+}
+
+fn play(case: &str, world: &World) -> Outcome {
+    match case {
+        "operations" => operations(&Gpu::of(world)?),
+        "order" => order(&Gpu::of(world)?),
+        "transfers" => transfers(&Gpu::of(world)?),
+        "empty" => empty(&Gpu::of(world)?),
+        "missing" => {
+            match Gpu::of(world) {
+                Ok(_) => println!("rank {} lacks nothing", world.rank()),
+                Err(error) => println!("rank {} is refused: {error}", world.rank()),
+            }
+            Ok(())
+        }
+        _ => endings::play(case, world),
+    }
+}
+
+/// Standard output, and a place where a rank is held up.
+struct Log {
+    pauses_in: Option<&'static str>,
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        std::io::stdout().write_all(bytes)?;
+        if self
+            .pauses_in
+            .is_some_and(|text| String::from_utf8_lossy(bytes).contains(text))
+        {
+            std::thread::sleep(LONG);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stdout().flush()
+    }
+}
+
+/// A rank on its GPU, with a group of all ranks over NCCL.
+pub struct Gpu {
+    pub device: CudaDevice,
+    pub group: ProcessGroup,
+}
+
+impl Gpu {
+    pub fn of(world: &World) -> Result<Self, Box<dyn Error>> {
+        Self::with(world, Sharing::Refused)
+    }
+
+    pub fn with(world: &World, sharing: Sharing) -> Result<Self, Box<dyn Error>> {
+        let device = cuda::choose(world.local_rank(), sharing)?;
+        let ranks: Vec<usize> = (0..world.world_size()).collect();
+        let options = GroupOptions::default().with_nccl(device.clone());
+        let group = ProcessGroup::connect(world, "all", &ranks, &options)?;
+        Ok(Self { device, group })
+    }
+
+    pub fn tensor(&self, shape: [usize; 2], dtype: DType, value: impl Fn(usize) -> f64) -> Tensor<Cuda, 2> {
+        let values: Vec<f64> = (0..shape[0] * shape[1]).map(value).collect();
+        let data = TensorData::new(values, shape).convert_dtype(dtype);
+        Tensor::from_data(data, (&self.device, dtype))
+    }
+
+    /// What this rank has, and its sum over all.
+    pub fn sum(&self) -> Result<Vec<f64>, CollectiveError> {
+        let own = self.tensor([6, 7], DType::F32, |place| value(self.group.rank(), place));
+        Cuda::all_reduce(primitive(own), ReduceOp::Sum, &self.group).map(values)
+    }
+
+    /// The bytes that went through the engine for host memory.
+    fn bytes_staged(&self) -> u64 {
+        self.group.bytes_communicated() - self.group.over_nccl().unwrap_or_default().bytes
+    }
+
+    /// Checks that a call goes over NCCL, with as many bytes from this rank, and nothing over the host.
+    fn over_nccl<R>(
+        &self,
+        what: &str,
+        bytes: usize,
+        call: impl FnOnce() -> Result<R, CollectiveError>,
+    ) -> Result<R, Box<dyn Error>> {
+        let (staged, before) = (self.bytes_staged(), self.group.over_nccl().unwrap_or_default());
+        let result = call()?;
+        let after = self.group.over_nccl().ok_or("the group has no NCCL")?;
+        let moved = (
+            after.calls - before.calls,
+            after.bytes - before.bytes,
+            self.bytes_staged() - staged,
+        );
+        match moved == (1, bytes as u64, 0) {
+            true => Ok(result),
+            false => Err(format!(
+                "{what}: (calls, bytes, bytes through host memory) are {moved:?}, not (1, {bytes}, 0)"
+            )
+            .into()),
+        }
+    }
+}
+
+/// What rank `rank` has at place `place`.
+pub fn value(rank: usize, place: usize) -> f64 {
+    UNIT * ((place % 5 + 3 * rank) as f64 - 4.0)
+}
+
+pub fn primitive(tensor: Tensor<Cuda, 2>) -> burn::tensor::ops::FloatTensor<Cuda> {
+    tensor.into_primitive().tensor()
+}
+
+pub fn values(tensor: burn::tensor::ops::FloatTensor<Cuda>) -> Vec<f64> {
+    let tensor = Tensor::<Cuda, 2>::from_primitive(TensorPrimitive::Float(tensor));
+    tensor
+        .into_data()
+        .convert_dtype(DType::F64)
+        .to_vec()
+        .expect("they are f64 now")
+}
+
+pub fn expect_same(what: &str, found: &[f64], expected: &[f64]) -> Outcome {
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("{what}: {found:?} instead of {expected:?}").into()),
+    }
+}
+
+/// Every operation, in every type, on dense tensors and on views.
+fn operations(gpu: &Gpu) -> Outcome {
+    let (group, size, rank) = (&gpu.group, gpu.group.size(), gpu.group.rank());
+    // The first call connects the ranks, through the host.
+    gpu.sum()?;
+    for (dtype, shape) in FLOATS.into_iter().flat_map(|dtype| SHAPES.map(|shape| (dtype, shape))) {
+        let [rows, columns] = shape;
+        let length = rows * columns;
+        let what = |operation: &str| format!("{operation} of {shape:?} in {dtype:?} on rank {rank} of {size}");
+        let own = || gpu.tensor(shape, dtype, |place| value(rank, place));
+        // What a ring would send.
+        let bytes = length * dtype.size();
+        let (around, halves) = (bytes * (size - 1), bytes * (size - 1) / size);
+        let sum = |place: usize| (0..size).map(|rank| value(rank, place)).sum::<f64>();
+        let all: Vec<f64> = (0..size)
+            .flat_map(|rank| (0..length).map(move |place| value(rank, place)))
+            .collect();
+
+        for op in [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max] {
+            let expected: Vec<f64> = (0..length)
+                .map(|place| match op {
+                    ReduceOp::Sum => sum(place),
+                    ReduceOp::Mean => sum(place) / size as f64,
+                    ReduceOp::Max => value(size - 1, place),
+                })
+                .collect();
+            let name = what(&format!("all_reduce {op}"));
+            let found = gpu.over_nccl(&name, 2 * bytes * (size - 1) / size, || {
+                Cuda::all_reduce(primitive(own()), op, group)
+            })?;
+            expect_same(&name, &values(found), &expected)?;
+            // Whoever else holds the tensor keeps what it has.
+            let held = own();
+            let found = Cuda::all_reduce(primitive(held.clone()), op, group)?;
+            expect_same(&what("all_reduce of a held tensor"), &values(found), &expected)?;
+            let kept: Vec<f64> = (0..length).map(|place| value(rank, place)).collect();
+            expect_same(&what("what is held"), &values(primitive(held)), &kept)?;
+        }
+        let moved = |what: &str, bytes, movement| {
+            gpu.over_nccl(what, bytes, || Cuda::move_data(primitive(own()), movement, group))
+        };
+        let gathered = moved(&what("all_gather"), around, Movement::AllGather { dimension: 0 })?;
+        expect_same(&what("all_gather"), &values(gathered), &all)?;
+        let gathered = moved(
+            &what("all_gather along 1"),
+            around,
+            Movement::AllGather { dimension: 1 },
+        )?;
+        let joined: Vec<f64> = (0..rows)
+            .flat_map(|row| (0..size).flat_map(move |rank| (0..columns).map(move |c| value(rank, row * columns + c))))
+            .collect();
+        expect_same(&what("all_gather along 1"), &values(gathered), &joined)?;
+        let part = length / size;
+        let scattered = moved(&what("reduce_scatter"), halves, Movement::ReduceScatter)?;
+        let expected: Vec<f64> = (rank * part..(rank + 1) * part).map(sum).collect();
+        expect_same(&what("reduce_scatter"), &values(scattered), &expected)?;
+        for root in 0..size {
+            let is_last = (rank + 1) % size == root;
+            let found = gpu.over_nccl(&what("broadcast"), if is_last { 0 } else { bytes }, || {
+                Cuda::broadcast(primitive(own()), root, group)
+            })?;
+            let expected: Vec<f64> = (0..length).map(|place| value(root, place)).collect();
+            expect_same(&what("broadcast"), &values(found), &expected)?;
+        }
+        // Columns of a wider tensor, the other way round: neither dense nor at the start of its memory.
+        let wide = gpu.tensor([columns + 3, rows + 2], dtype, |place| {
+            let (column, row) = (place / (rows + 2), place % (rows + 2));
+            match column >= 3 && row >= 2 {
+                true => value(rank, (row - 2) * columns + column - 3),
+                false => 1e4,
+            }
+        });
+        let view = wide.slice([3..columns + 3, 2..rows + 2]).swap_dims(0, 1);
+        let found = Cuda::all_reduce(primitive(view), ReduceOp::Sum, group)?;
+        expect_same(
+            &what("all_reduce of a view"),
+            &values(found),
+            &(0..length).map(sum).collect::<Vec<_>>(),
+        )?;
+    }
+    Ok(())
+}
+
+/// Kernels that write what is reduced, reductions, and kernels that read the result, with nothing that waits on the host.
+fn order(gpu: &Gpu) -> Outcome {
+    const ROUNDS: usize = 12;
+    let (size, rank) = (gpu.group.size(), gpu.group.rank());
+    let shape = [64, 33];
+    let step = gpu.tensor(shape, DType::F32, |place| value(rank, place));
+    let mut sum = gpu.tensor(shape, DType::F32, |_| 0.0);
+    for round in 0..ROUNDS {
+        // Of each round its own, in memory that the allocator hands on from round to round.
+        let own = step.clone() * (round as f32 + 1.0) + sum.clone() * 0.5;
+        let reduced = Cuda::all_reduce(primitive(own), ReduceOp::Sum, &gpu.group)?;
+        sum = Tensor::from_primitive(TensorPrimitive::Float(reduced)) * 0.5;
+    }
+    let expected: Vec<f64> = (0..shape[0] * shape[1])
+        .map(|place| {
+            let total: f64 = (0..size).map(|rank| value(rank, place)).sum();
+            (0..ROUNDS).fold(0.0_f32, |sum, round| {
+                (total as f32 * (round as f32 + 1.0) + sum * 0.5 * size as f32) * 0.5
+            })
+        })
+        .map(f64::from)
+        .collect();
+    let found = values(primitive(sum));
+    let worst = found
+        .iter()
+        .zip(&expected)
+        .map(|(found, expected)| (found - expected).abs() / (expected.abs() + 1.0));
+    let worst = worst.fold(0.0, |worst: f64, difference| match difference.is_nan() {
+        true => f64::INFINITY,
+        false => worst.max(difference),
+    });
+    // f32, and a few roundings in each round.
+    match worst < 1e-5 {
+        true => Ok(()),
+        false => Err(format!("the sums are off by {worst}").into()),
+    }
+}
+
+/// Messages around the ring in both directions at once, with receives that were posted two messages ahead.
+fn transfers(gpu: &Gpu) -> Outcome {
+    const MESSAGES: usize = 6;
+    let (group, size, rank) = (&gpu.group, gpu.group.size(), gpu.group.rank());
+    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+    let shape = [5, 77];
+    let message = |from: usize, number: usize, place: usize| value(from, place) + number as f64;
+    let post = |from: usize| Cuda::recv_start(shape.into(), DType::F32, &gpu.device, from, group);
+    let mut from_previous: std::collections::VecDeque<_> = (0..2).map(|_| post(previous)).collect();
+    let mut from_next: std::collections::VecDeque<_> = match size {
+        // The same rank, whose messages come in one order.
+        2 => Default::default(),
+        _ => (0..2).map(|_| post(next)).collect(),
+    };
+    let mut staged = None;
+    for number in 0..MESSAGES {
+        for to in if size == 2 { vec![next] } else { vec![next, previous] } {
+            // Its memory is free for the next tensor at once, as far as the allocator knows.
+            let tensor = gpu.tensor(shape, DType::F32, |place| message(rank, number, place));
+            Cuda::send_start(primitive(tensor), to, group).wait()?;
+            let _ = gpu.tensor(shape, DType::F32, |_| -1.0) * 2.0;
+        }
+        for (from, receives) in [(previous, &mut from_previous), (next, &mut from_next)] {
+            if let Some(receive) = receives.pop_front() {
+                let found = values(receive.wait()?);
+                let expected: Vec<f64> = (0..shape[0] * shape[1])
+                    .map(|place| message(from, number, place))
+                    .collect();
+                expect_same(
+                    &format!("message {number} from rank {from} at rank {rank}"),
+                    &found,
+                    &expected,
+                )?;
+                if number + 2 < MESSAGES {
+                    receives.push_back(post(from));
+                }
+            }
+        }
+        // The first message of each direction connects its ranks, through the host.
+        staged.get_or_insert_with(|| gpu.bytes_staged());
+    }
+    let traffic = group.over_nccl().ok_or("the group has no NCCL")?;
+    let sends = MESSAGES as u64 * if size == 2 { 1 } else { 2 };
+    let moved = (traffic.calls, traffic.bytes, gpu.bytes_staged() - staged.unwrap_or(0));
+    let expected = (2 * sends, sends * (shape[0] * shape[1] * 4) as u64, 0);
+    match moved == expected {
+        true => Ok(()),
+        false => Err(format!("(calls, bytes, bytes through host memory) are {moved:?}, not {expected:?}").into()),
+    }
+}
+
+/// Every operation on tensors without elements, between others that have some.
+fn empty(gpu: &Gpu) -> Outcome {
+    let (group, size, rank) = (&gpu.group, gpu.group.size(), gpu.group.rank());
+    let same = |what: &str, found: burn::tensor::ops::FloatTensor<Cuda>, shape: [usize; 2]| -> Outcome {
+        let found = Tensor::<Cuda, 2>::from_primitive(TensorPrimitive::Float(found));
+        // Burn cannot read it: what it would launch for that CUDA refuses, and all that is read behind.
+        match found.dims() == shape {
+            true => Ok(()),
+            false => Err(format!("{what} of nothing is {:?}, not {shape:?}", found.dims()).into()),
+        }
+    };
+    let sums: Vec<f64> = (0..42)
+        .map(|place| (0..size).map(|rank| value(rank, place)).sum())
+        .collect();
+    for shape in [[0, 4], [0, 1]] {
+        let [rows, columns] = shape;
+        let nothing = Tensor::<Cuda, 2>::empty(shape, (&gpu.device, DType::F32));
+        // What nobody else holds is reduced in place.
+        let in_place = Cuda::all_reduce(primitive(nothing), ReduceOp::Sum, group)?;
+        let nothing = Tensor::<Cuda, 2>::from_primitive(TensorPrimitive::Float(in_place));
+        // Held, and not made anew each time: behind some dozens of reservations of nothing CubeCL's allocator fails.
+        let own = || primitive(nothing.clone());
+        for op in [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max] {
+            same("all_reduce", Cuda::all_reduce(own(), op, group)?, shape)?;
+        }
+        let moved = |movement| Cuda::move_data(own(), movement, group);
+        same(
+            "all_gather",
+            moved(Movement::AllGather { dimension: 0 })?,
+            [rows * size, columns],
+        )?;
+        same(
+            "all_gather",
+            moved(Movement::AllGather { dimension: 1 })?,
+            [rows, columns * size],
+        )?;
+        same(
+            "reduce_scatter",
+            moved(Movement::ReduceScatter)?,
+            [rows / size, columns],
+        )?;
+        for root in 0..size {
+            same("broadcast", Cuda::broadcast(own(), root, group)?, shape)?;
+        }
+        expect_same("what follows", &gpu.sum()?, &sums)?;
+        if size == 1 {
+            continue;
+        }
+        // Nothing, something, nothing.
+        let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+        let something = [2, 3];
+        let shapes = [shape, something, shape];
+        let receives = shapes.map(|shape| Cuda::recv_start(shape.into(), DType::F32, &gpu.device, previous, group));
+        for shape in shapes {
+            let tensor = match shape == something {
+                true => gpu.tensor(shape, DType::F32, |place| value(rank, place)),
+                false => nothing.clone(),
+            };
+            Cuda::send_start(primitive(tensor), next, group).wait()?;
+        }
+        let [first, second, third] = receives;
+        same("a first message", first.wait()?, shape)?;
+        let expected: Vec<f64> = (0..6).map(|place| value(previous, place)).collect();
+        expect_same("a message between", &values(second.wait()?), &expected)?;
+        same("a last message", third.wait()?, shape)?;
+    }
+    Ok(())
+}
