@@ -16,6 +16,10 @@ pub mod bias_gelu;
 pub mod cross_entropy;
 #[cfg(feature = "cubecl")]
 pub mod cube;
+#[cfg(feature = "cublaslt")]
+pub mod cublaslt;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 pub mod flash_attention;
 mod flex;

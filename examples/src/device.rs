@@ -32,6 +32,15 @@ pub enum DeviceKind {
     Vulkan,
 }
 
+/// What there is to choose on GPUs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GpuOptions {
+    /// Ranks may compute on the same.
+    pub may_share: bool,
+    /// Matrices are multiplied with cuBLASLt, in a build with the feature `cublaslt`.
+    pub uses_cublaslt: bool,
+}
+
 /// What runs on a device.
 pub trait Program {
     /// What it returns.
@@ -74,24 +83,27 @@ impl DeviceKind {
     pub(crate) fn run<P: Program>(
         self,
         dtype: Dtype,
-        may_share_gpu: bool,
+        gpu: GpuOptions,
         world: &World,
         program: P,
     ) -> anyhow::Result<P::Output> {
         self.validate(dtype)?;
         // Only CUDA has a choice.
-        let _ = (may_share_gpu, world);
+        let _ = (gpu.may_share, gpu.uses_cublaslt, world);
         match self {
             DeviceKind::Cpu => start::<Flex, P>(FlexDevice, dtype, program),
             #[cfg(feature = "cuda")]
             DeviceKind::Cuda => {
                 use burn_megatron::cuda::{self, Sharing};
-                let sharing = if may_share_gpu {
-                    Sharing::Allowed
-                } else {
-                    Sharing::Refused
+                let sharing = match gpu.may_share {
+                    true => Sharing::Allowed,
+                    false => Sharing::Refused,
                 };
                 let device = cuda::choose(world.local_rank(), sharing)?;
+                #[cfg(feature = "cublaslt")]
+                if gpu.uses_cublaslt {
+                    cuda::enable_cublaslt(&device)?;
+                }
                 start::<burn_cuda::Cuda, P>(device, dtype, program)
             }
             #[cfg(feature = "vulkan")]

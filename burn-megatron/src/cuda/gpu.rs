@@ -1,10 +1,9 @@
 //! Which GPU a rank takes, and whether another takes it too.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use burn_cuda::CudaDevice;
-use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
+use cubecl_kernels::cuda::use_one_stream;
 use cudarc::driver::result;
 
 use super::{CudaError, libraries};
@@ -32,17 +31,6 @@ pub fn choose(local_rank: usize, sharing: Sharing) -> Result<CudaDevice, CudaErr
     result::init().map_err(refused("cuInit"))?;
     let gpus = result::device::get_count().map_err(refused("cuDeviceGetCount"))?;
     choose_of(usize::try_from(gpus).unwrap_or(0), local_rank, sharing).map(CudaDevice::new)
-}
-
-/// Lets CubeCL compute on one stream, whichever thread launches: what communicates is ordered behind it. Without effect when
-/// CubeCL has been used already, which is then refused where it matters.
-fn use_one_stream() {
-    let mut state = CubeClRuntimeConfig::storage().lock();
-    if state.is_none() {
-        let mut config = CubeClRuntimeConfig::from_current_dir().override_from_env();
-        config.streaming.max_streams = 1;
-        *state = Some(Arc::new(config));
-    }
 }
 
 /// Returns the number of the GPU among `gpus`.

@@ -14,11 +14,17 @@
 //! let context = ParallelContext::connect(&world, &config, &options, seed)?;
 //! cuda::check_shared(&device, context.world_group())?;
 //! ```
+//!
+//! With the feature `cublaslt`, matrix products can run on NVIDIA's cuBLASLt (`enable_cublaslt`) instead of burn's own kernels.
 
 mod gpu;
 pub mod libraries;
+#[cfg(feature = "cublaslt")]
+mod products;
 
 pub use gpu::{Sharing, check_shared, choose};
+#[cfg(feature = "cublaslt")]
+pub use products::{check_cublaslt, check_same_products, enable_cublaslt};
 
 use crate::collectives::CollectiveError;
 
@@ -71,6 +77,21 @@ pub enum CudaError {
         second: usize,
         /// The GPU.
         uuid: String,
+    },
+    /// Ranks multiply in different ways, so that the same numbers would not give the same bits.
+    #[error(
+        "rank {first} multiplies with {of_first}, rank {other} with {of_other}: expected the same on all; see LD_LIBRARY_PATH, or \
+         multiply without cuBLASLt (--no-cublaslt)"
+    )]
+    OtherProducts {
+        /// The group's first rank.
+        first: usize,
+        /// How it multiplies.
+        of_first: String,
+        /// The first that differs.
+        other: usize,
+        /// How that one multiplies.
+        of_other: String,
     },
     /// The ranks could not tell each other their GPUs.
     #[error(transparent)]

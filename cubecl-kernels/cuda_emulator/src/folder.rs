@@ -15,6 +15,9 @@ const NAMES: &[&str] = &[
     "libnvrtc.so.13",
     "libnccl.so",
     "libnccl.so.2",
+    "libcublasLt.so",
+    "libcublasLt.so.12",
+    "libcublasLt.so.13",
 ];
 
 /// Returns a folder with links named as NVIDIA's libraries to the emulator, and with `include`, as if it were an

@@ -1,4 +1,4 @@
-//! CUDA's driver, NVRTC and NCCL without a GPU: one library that exports their functions under their names.
+//! CUDA's driver, NVRTC, NCCL and cuBLASLt without a GPU: one library that exports their functions under their names.
 //!
 //! A test puts it where the dynamic linker finds it in place of NVIDIA's ([`library_folder`], [`environment`]), and starts
 //! itself, or another program, again. What then runs is the real `cubecl-cuda`, `burn-cuda` and whatever calls NCCL:
@@ -8,6 +8,8 @@
 //! - device memory is the host's, and not a number until it is written and after it is freed, in the order of streams.
 //! - NVRTC keeps the CUDA C++ source, which `cuda_source` compiles for the CPU, where kernels run one at a time.
 //! - NCCL's ranks are processes of one machine, or threads of one process. Sums are in the order of ranks: not in NCCL's.
+//! - cuBLASLt's products are computed in `f32` or `f64`, and rounded once. What a product writes, and its workspace, is not
+//!   a number before it reads its operands. `CUBLASLT_LOG_LEVEL` above 0 tells why a call is refused.
 //!
 //! `CUDA_EMULATOR_DEVICES` is the number of devices (1), each an A100 by its attributes, with `CUDA_EMULATOR_MEMORY_MB`
 //! (1024) of memory. `CUDA_VISIBLE_DEVICES` is heeded.
@@ -20,10 +22,14 @@
 //!   `CUDA_EMULATOR_IN_PROGRESS` is 1: then operations and groups are in progress for a while, and the first between ranks
 //!   until they have come to it too;
 //! - a communicator is ended only on a thread where its device is current; `ncclCommSplit` always waits; that only some ranks call `ncclCommDestroy` goes unnoticed;
+//! - cuBLASLt multiplies matrices of `f16`, `bf16`, `f32` and `f64` that lie column after column, one by one, and adds
+//!   a bias; all else is not supported;
 //! - there are no graphs, no pools of memory, no tensor maps, no 8-bit floats, and no windows of NCCL.
 //!
 //! Tests call it; it is part of nothing that a user builds.
 
+#[cfg(target_os = "linux")]
+mod cublaslt;
 #[cfg(target_os = "linux")]
 mod driver;
 mod folder;

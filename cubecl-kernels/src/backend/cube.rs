@@ -10,6 +10,8 @@ use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
 use crate::cube::launch;
+#[cfg(feature = "cublaslt")]
+use crate::cublaslt;
 use crate::error::{Check, KernelError};
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads};
@@ -28,6 +30,16 @@ where
     I: IntElement,
     BT: BoolElement,
 {
+    #[cfg(feature = "cublaslt")]
+    fn multiply(a: Tensor<Self, 2>, b: Tensor<Self, 2>, bias: Option<Tensor<Self, 1>>) -> Tensor<Self, 2> {
+        cublaslt::multiply_or_burn(a, b, bias)
+    }
+
+    #[cfg(feature = "cublaslt")]
+    fn multiplies_in_library() -> bool {
+        cublaslt::is_enabled::<R>()
+    }
+
     fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {
         product::forward(inputs)
     }

@@ -99,6 +99,16 @@ pub trait KernelBackend: Backend {
         Tensor::cat(gradients.to_vec(), 2)
     }
 
+    /// `a · b + bias`, of matrices of one type that the device computes with.
+    fn multiply(a: Tensor<Self, 2>, b: Tensor<Self, 2>, bias: Option<Tensor<Self, 1>>) -> Tensor<Self, 2> {
+        linear::product::multiply(a, b, bias)
+    }
+
+    /// Whether [`multiply`](Self::multiply) is a library's, of which burn's fusion knows nothing.
+    fn multiplies_in_library() -> bool {
+        false
+    }
+
     /// See [`linear()`](linear::linear) and [`linear_transposed`](linear::linear_transposed).
     fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {
         linear::reference::forward(inputs)

@@ -1,6 +1,7 @@
-//! The product by a backend's own matrix product.
+//! The product by a backend's own matrix product, or by a library's
+//! ([`KernelBackend::multiply`](crate::KernelBackend::multiply)).
 //!
-//! CubeCL's backends multiply in the type of the factors: their product adds f16 and bf16 up in f32 and rounds once
+//! CubeCL's backends multiply in the type of the factors: burn's product adds f16 and bf16 up in f32 and rounds once
 //! (`MatmulElems::from_globals` in cubek-matmul: accumulators are f32 wherever the output has 16 bits), and takes factors
 //! that lie transposed. Behind fusion the bias is fused with the product, or with what comes after it. The
 //! [reference](super::reference) widens the factors first.
@@ -14,11 +15,14 @@ use crate::precision::zeros;
 #[cfg(feature = "cubecl")]
 use crate::{KernelBackend, norm::AddRule};
 
-/// Returns `input · weight + bias` on CubeCL: of 16 bits, the product is rounded, and the sum once more.
+/// How a backend multiplies two matrices, and adds a bias to the product's rows.
+pub(super) type Multiply<B> = fn(Tensor<B, 2>, Tensor<B, 2>, Option<Tensor<B, 1>>) -> Tensor<B, 2>;
+
+/// Returns `input · weight + bias` on CubeCL.
 #[cfg(feature = "cubecl")]
-pub(crate) fn forward<B: Backend>(inputs: LinearInputs<B>) -> Tensor<B, 2> {
+pub(crate) fn forward<B: KernelBackend>(inputs: LinearInputs<B>) -> Tensor<B, 2> {
     match B::supports_dtype(&inputs.input.device(), inputs.input.dtype()) {
-        true => affine(inputs),
+        true => affine(inputs, B::multiply),
         // A type that the device stores, but does not compute with.
         false => reference::forward(inputs),
     }
@@ -45,7 +49,7 @@ pub(crate) fn backward<B: KernelBackend>(
         let gradients = B::bias_dropout_add_backward(gradient.clone(), &rule);
         gradients.bias.expect("the rule has a bias")
     });
-    let [of_input, of_weight] = factor_gradients(input, weight, order, gradient, wanted);
+    let [of_input, of_weight] = factor_gradients(input, weight, order, gradient, wanted, B::multiply);
     LinearGradients {
         input: of_input,
         weight: of_weight,
@@ -54,7 +58,7 @@ pub(crate) fn backward<B: KernelBackend>(
 }
 
 /// Returns `input · weight + bias` in the type of these.
-pub(super) fn affine<B: Backend>(inputs: LinearInputs<B>) -> Tensor<B, 2> {
+pub(super) fn affine<B: Backend>(inputs: LinearInputs<B>, multiply: Multiply<B>) -> Tensor<B, 2> {
     let LinearInputs {
         input,
         weight,
@@ -65,11 +69,7 @@ pub(super) fn affine<B: Backend>(inputs: LinearInputs<B>) -> Tensor<B, 2> {
         WeightOrder::InputFirst => weight,
         WeightOrder::OutputFirst => weight.transpose(),
     };
-    let output = product(input, weight);
-    match bias {
-        Some(bias) if !output.dims().contains(&0) => output + bias.unsqueeze::<2>(),
-        _ => output,
-    }
+    multiply(input, weight, bias)
 }
 
 /// Returns the gradients of input and weight, by views of the other factor: no transposed copy is made here.
@@ -79,26 +79,32 @@ pub(super) fn factor_gradients<B: Backend>(
     order: WeightOrder,
     gradient: Tensor<B, 2>,
     wanted: LinearWanted,
+    multiply: Multiply<B>,
 ) -> [Option<Tensor<B, 2>>; 2] {
     let of_input = wanted.input.then(|| {
         let turned = match order {
             WeightOrder::InputFirst => weight.transpose(),
             WeightOrder::OutputFirst => weight,
         };
-        product(gradient.clone(), turned)
+        multiply(gradient.clone(), turned, None)
     });
     let of_weight = wanted.weight.then(|| match order {
-        WeightOrder::InputFirst => product(input.transpose(), gradient),
-        WeightOrder::OutputFirst => product(gradient.transpose(), input),
+        WeightOrder::InputFirst => multiply(input.transpose(), gradient, None),
+        WeightOrder::OutputFirst => multiply(gradient.transpose(), input, None),
     });
     [of_input, of_weight]
 }
 
-/// The matrix product, zeros where there is nothing to add up: burn's own cannot be launched on CubeCL for no elements.
-fn product<B: Backend>(a: Tensor<B, 2>, b: Tensor<B, 2>) -> Tensor<B, 2> {
+/// Burn's product: of 16 bits, it is rounded, and its sum with the bias once more. Zeros where there is nothing to add up: it
+/// cannot be launched on CubeCL for no elements.
+pub(crate) fn multiply<B: Backend>(a: Tensor<B, 2>, b: Tensor<B, 2>, bias: Option<Tensor<B, 1>>) -> Tensor<B, 2> {
     let ([rows, depth], [_, columns]) = (a.dims(), b.dims());
-    match [rows, depth, columns].contains(&0) {
+    let product = match [rows, depth, columns].contains(&0) {
         true => zeros([rows, columns], &a.device(), a.dtype()),
         false => a.matmul(b),
+    };
+    match bias {
+        Some(bias) if rows * columns > 0 => product + bias.unsqueeze::<2>(),
+        _ => product,
     }
 }

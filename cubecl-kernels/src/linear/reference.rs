@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Tensor, backend::Backend};
 
-use super::product::{affine, factor_gradients};
+use super::product::{affine, factor_gradients, multiply};
 use super::{LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::precision::{compute_type, narrow, widen, zeros};
 
@@ -15,12 +15,13 @@ pub fn forward<B: Backend>(inputs: LinearInputs<B>) -> Tensor<B, 2> {
         order,
     } = inputs;
     let dtype = input.dtype();
-    let output = affine(LinearInputs {
+    let inputs = LinearInputs {
         input: widened(input),
         weight: widened(weight),
         bias: bias.map(widened),
         order,
-    });
+    };
+    let output = affine(inputs, multiply);
     narrowed(output, dtype)
 }
 
@@ -38,7 +39,7 @@ pub fn backward<B: Backend>(
         0 => zeros([columns], &gradient.device(), dtype),
         _ => narrow(gradient.clone().sum_dim(0).squeeze_dim::<1>(0), dtype),
     });
-    let [of_input, of_weight] = factor_gradients(input, weight, order, gradient, wanted)
+    let [of_input, of_weight] = factor_gradients(input, weight, order, gradient, wanted, multiply)
         .map(|gradient| gradient.map(|gradient| narrowed(gradient, dtype)));
     LinearGradients {
         input: of_input,

@@ -1,5 +1,7 @@
 //! Flags of the device.
 
+#[cfg(feature = "cublaslt")]
+use anyhow::Context as _;
 use burn_megatron::collectives::GroupOptions;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
@@ -7,7 +9,7 @@ use burn_megatron::topology::ParallelConfig;
 use clap::Args;
 
 use super::Dtype;
-use crate::device::{DeviceKind, Program};
+use crate::device::{DeviceKind, GpuOptions, Program};
 
 /// Where a rank computes.
 #[derive(Args, Clone, Debug)]
@@ -19,19 +21,31 @@ pub struct DeviceArguments {
     /// Let ranks compute on the same GPU where there are fewer GPUs than ranks: for tests
     #[arg(long)]
     pub share_gpu: bool,
+    /// Multiply matrices on GPUs with burn's own kernels, where this program was built with the feature cublaslt
+    #[arg(long)]
+    pub no_cublaslt: bool,
 }
 
 impl DeviceArguments {
     /// Finds what is wrong with the flags before any rank is started.
     ///
     /// # Errors
-    /// As [`DeviceKind::validate`]; `--share-gpu` without GPUs.
+    /// As [`DeviceKind::validate`]; flags of GPUs for another device; no cuBLASLt where the program has the feature.
     pub fn validate(&self, dtype: Dtype) -> anyhow::Result<()> {
         anyhow::ensure!(
             !self.share_gpu || self.kind == DeviceKind::Cuda,
             "--share-gpu is for --device cuda"
         );
-        self.kind.validate(dtype)
+        anyhow::ensure!(
+            !self.no_cublaslt || self.kind == DeviceKind::Cuda,
+            "--no-cublaslt is for --device cuda"
+        );
+        self.kind.validate(dtype)?;
+        #[cfg(feature = "cublaslt")]
+        if self.kind == DeviceKind::Cuda && !self.no_cublaslt {
+            burn_megatron::cuda::check_cublaslt().context("--device cuda")?;
+        }
+        Ok(())
     }
 
     /// Runs a program on this rank's device, all tensors that are not given another type in `dtype`. Call it before the first
@@ -41,26 +55,43 @@ impl DeviceArguments {
     /// When there is no such device, it does not compute in this type, or tensors have been made already; the program's
     /// own.
     pub fn run<P: Program>(&self, dtype: Dtype, world: &World, program: P) -> anyhow::Result<P::Output> {
-        self.kind.run(dtype, self.share_gpu, world, program)
+        let gpu = GpuOptions {
+            may_share: self.share_gpu,
+            uses_cublaslt: !self.no_cublaslt,
+        };
+        self.kind.run(dtype, gpu, world, program)
     }
 
     /// Connects this rank's groups in a layout: over NCCL too where the program has it and each rank has a GPU of its own, which
-    /// the ranks compare.
+    /// the ranks compare, as they do what multiplies their matrices.
     ///
     /// # Errors
-    /// When the ranks do not agree, there is no GPU for this rank, or another computes on it.
+    /// When the ranks do not agree, there is no GPU for this rank, another computes on it, or multiplies in another way.
     pub fn connect(&self, world: &World, layout: &ParallelConfig, seed: u64) -> anyhow::Result<ParallelContext> {
-        let options = GroupOptions::default();
         #[cfg(feature = "cuda")]
-        if self.kind == DeviceKind::Cuda && !self.share_gpu {
-            use burn_megatron::cuda;
-            let gpu = cuda::choose(world.local_rank(), cuda::Sharing::Refused)?;
-            #[cfg(feature = "nccl")]
-            let options = options.with_nccl(gpu.clone());
-            let context = ParallelContext::connect(world, layout, &options, seed)?;
-            cuda::check_shared(&gpu, context.world_group())?;
-            return Ok(context);
+        if self.kind == DeviceKind::Cuda {
+            return self.connect_gpus(world, layout, seed);
         }
-        Ok(ParallelContext::connect(world, layout, &options, seed)?)
+        Ok(ParallelContext::connect(world, layout, &GroupOptions::default(), seed)?)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn connect_gpus(&self, world: &World, layout: &ParallelConfig, seed: u64) -> anyhow::Result<ParallelContext> {
+        use burn_megatron::cuda::{self, Sharing};
+        let options = GroupOptions::default();
+        let context = match self.share_gpu {
+            true => ParallelContext::connect(world, layout, &options, seed)?,
+            false => {
+                let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;
+                #[cfg(feature = "nccl")]
+                let options = options.with_nccl(gpu.clone());
+                let context = ParallelContext::connect(world, layout, &options, seed)?;
+                cuda::check_shared(&gpu, context.world_group())?;
+                context
+            }
+        };
+        #[cfg(feature = "cublaslt")]
+        cuda::check_same_products(context.world_group())?;
+        Ok(context)
     }
 }

@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use burn_cuda::CudaDevice;
+use cubecl_kernels::cuda::server;
 
 use super::communicator::{Communicator, Refusal};
 use super::library::{DataType, Library, Reduction, Status, UniqueId};
 use super::order::{Context, Event, StreamHandle, in_words};
-use super::place::{Buffers, Place, Prepared, server};
+use super::place::{Buffers, Place, Prepared};
 use super::traffic::{Counted, NcclTraffic};
 use super::watchdog::{ABORT_LIMIT, Watchdog, Watched};
 use crate::collectives::call::{CallDescriptor, Operation, ReduceOp};

@@ -1,18 +1,10 @@
 //! Order between CubeCL's stream and NCCL's, on the GPU: neither waits on the host.
-//!
-//! CubeCL 0.10 gives no stream, but its server prints it; [`compute_stream`] reads it there. That takes a process with
-//! one stream only, which [`cuda::choose`](crate::cuda::choose) sees to.
 
 use std::ffi::c_void;
-use std::fmt::Write;
 
-use cubecl::cuda::CudaRuntime;
-use cubecl::stream_id::StreamId;
+use cubecl_kernels::cuda::Server;
 use cudarc::driver::result::{ctx, event, stream};
 use cudarc::driver::{DriverError, sys};
-
-/// What executes a device's launches, one after another, on a thread of its own.
-pub(crate) type Server = <CudaRuntime as cubecl::Runtime>::Server;
 
 /// An event on a stream. Destroyed when dropped; CUDA keeps what waits for it.
 #[derive(Debug)]
@@ -109,6 +101,11 @@ unsafe impl Send for StreamHandle {}
 unsafe impl Sync for StreamHandle {}
 
 impl StreamHandle {
+    /// Returns the stream that CubeCL's server computes on. Called on the server's thread.
+    pub fn of_compute(server: &mut Server) -> Result<Self, String> {
+        cubecl_kernels::cuda::compute_stream(server).map(Self)
+    }
+
     /// Returns a new stream, before all others when the GPU has a choice: what it carries is waited for. The device's context
     /// is current. It lives as long as the process.
     pub fn create_urgent() -> Result<Self, DriverError> {
@@ -125,63 +122,5 @@ impl StreamHandle {
 
     pub fn as_raw(self) -> *mut c_void {
         self.0.cast()
-    }
-}
-
-/// Returns the stream that the server computes on. Called on the server's thread.
-///
-/// # Errors
-/// When the server has several streams, or does not print them as this version of CubeCL does.
-pub(super) fn compute_stream(server: &mut Server) -> Result<StreamHandle, String> {
-    // Makes the stream, if nothing has been launched yet.
-    let flushed = cubecl::server::ComputeServer::flush(server, StreamId::current());
-    flushed.map_err(|error| format!("CubeCL cannot flush: {error:?}"))?;
-    let mut text = String::new();
-    write!(text, "{server:?}").map_err(|error| error.to_string())?;
-    let address = parse_stream(&text)?;
-    Ok(StreamHandle(address as sys::CUstream))
-}
-
-/// Returns the address of the first stream of a server's printed pool.
-fn parse_stream(text: &str) -> Result<usize, String> {
-    let unexpected = |what: &str| {
-        format!(
-            "CubeCL prints its streams in another way than version 0.10 ({what}): NCCL cannot be ordered behind them"
-        )
-    };
-    let pool = text.find("max_streams: ").ok_or_else(|| unexpected("no max_streams"))?;
-    let number: String = text[pool + "max_streams: ".len()..]
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
-    if number != "1" {
-        return Err(format!(
-            "CubeCL computes on up to {number} streams, expected 1: choose the device (cuda::choose) before the first tensor is \
-             made"
-        ));
-    }
-    let (_, stream) = text
-        .split_once("Stream { sys: 0x")
-        .ok_or_else(|| unexpected("no stream"))?;
-    let digits: String = stream.chars().take_while(char::is_ascii_hexdigit).collect();
-    usize::from_str_radix(&digits, 16).map_err(|_| unexpected("no address"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_stream_is_read_from_what_the_server_prints() {
-        let text = "CudaServer { ctx: CudaContext { .. }, streams: MultiStream { streams: StreamPool { streams: [Some(\
-            StreamWrapper { stream: Stream { sys: 0x55aa10, errors: [] }, cursor: 3 }), Some(StreamWrapper { stream: Stream { \
-            sys: 0x77 } })], factory: F, max_streams: 1 }, max_streams: 1 } }";
-        assert_eq!(parse_stream(text), Ok(0x55_aa10));
-        let error = parse_stream(&text.replace("max_streams: 1", "max_streams: 128")).expect_err("there are many");
-        assert!(
-            error.contains("128 streams, expected 1") && error.contains("cuda::choose"),
-            "{error}"
-        );
-        assert!(parse_stream("CudaServer").is_err());
     }
 }

@@ -7,12 +7,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use burn_cuda::CudaDevice;
-use cubecl::device::Device;
-use cubecl::server::{ComputeServer, Handle};
-use cubecl::stream_id::StreamId;
-use cubecl_common::device_handle::DeviceHandle;
+use cubecl::server::Handle;
+use cubecl_kernels::cuda::{Server, address, server};
 
-use super::order::{Context, Event, Server, StreamHandle, compute_stream, in_words};
+use super::order::{Context, Event, StreamHandle, in_words};
 
 /// Time between two looks at whether a wait for CubeCL's server may go on.
 const SLICE: Duration = Duration::from_millis(20);
@@ -33,22 +31,13 @@ pub(crate) struct Prepared {
 
 /// Where a call takes place.
 pub(super) struct Place {
-    input: Pointer,
-    output: Pointer,
+    input: u64,
+    output: u64,
     pub context: Context,
     /// What CubeCL computes on.
     pub compute: StreamHandle,
     /// Behind what was launched before the call.
     pub launched: Event,
-}
-
-/// An address on the device.
-#[derive(Clone, Copy)]
-struct Pointer(u64);
-
-/// Returns what executes the device's launches.
-pub(super) fn server(device: &CudaDevice) -> DeviceHandle<Server> {
-    DeviceHandle::new(device.to_id())
 }
 
 impl Prepared {
@@ -84,12 +73,12 @@ impl Place {
     /// Called on the server's thread.
     fn of(server: &mut Server, buffers: Buffers, compute: &OnceLock<StreamHandle>) -> Result<Self, String> {
         let Buffers { input, output } = buffers;
-        let input = pointer(server, input)?;
-        let output = output.map_or(Ok(input), |output| pointer(server, output))?;
+        let input = address(server, input.binding())?;
+        let output = output.map_or(Ok(input), |output| address(server, output.binding()))?;
         let compute = match compute.get() {
             Some(compute) => *compute,
             None => {
-                let found = compute_stream(server)?;
+                let found = StreamHandle::of_compute(server)?;
                 *compute.get_or_init(|| found)
             }
         };
@@ -103,17 +92,10 @@ impl Place {
     }
 
     pub fn input(&self) -> *mut c_void {
-        self.input.0 as *mut c_void
+        self.input as *mut c_void
     }
 
     pub fn output(&self) -> *mut c_void {
-        self.output.0 as *mut c_void
+        self.output as *mut c_void
     }
-}
-
-/// Returns where on the device a handle's memory is.
-fn pointer(server: &mut Server, handle: Handle) -> Result<Pointer, String> {
-    let resource = server.get_resource(handle.binding(), StreamId::current());
-    let resource = resource.map_err(|error| format!("CubeCL has no memory for it: {error:?}"))?;
-    Ok(Pointer(resource.resource().ptr))
 }

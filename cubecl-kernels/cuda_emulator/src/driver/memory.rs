@@ -9,7 +9,7 @@ use super::error::{Error, Outcome, give, returned, tell};
 use super::stream::{Fault, resolve};
 
 /// Neither a number in any type of floats, nor a sensible index.
-const POISON: u8 = 0xFF;
+pub const POISON: u8 = 0xFF;
 /// What lies behind every allocation, and must not change, in bytes.
 const GUARD: usize = 512;
 /// How much of what was freed stays in place, poisoned, so that who uses it reads no number instead of ending the process.

@@ -5,9 +5,10 @@ use burn::backend::Autodiff;
 use burn::tensor::{Distribution, Tensor, TensorData, activation};
 use burn_cuda::{Cuda, CudaDevice};
 use burn_flex::Flex;
-use cubecl_kernels::KernelBackend;
+use cubecl_kernels::linear::{linear, linear_transposed};
 use cubecl_kernels::norm::layer_norm;
 use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
+use cubecl_kernels::{KernelBackend, cublaslt};
 
 use crate::scene::{Role, Scene};
 
@@ -28,6 +29,8 @@ pub fn scenes() -> Vec<Scene> {
             .jitter(JITTER),
         Scene::new("burn::our_layer_norm_matches_the_cpu", our_norm).jitter(JITTER),
         Scene::new("burn::our_softmax_matches_the_cpu", our_softmax).jitter(JITTER),
+        Scene::new("burn::our_products_on_cublaslt_match_the_cpu", our_products).jitter(JITTER),
+        Scene::new("burn::cublaslt_refuses_several_streams", several_streams),
     ]
 }
 
@@ -274,5 +277,58 @@ fn two_devices(_: &Role) -> Result<()> {
     let expected = (tensor.clone() * 2.0 + 1.0).into_data();
     let moved = (tensor * 2.0).to_device(&second) + 1.0;
     moved.into_data().assert_eq(&expected, true);
+    Ok(())
+}
+
+/// Layers, forward and backward, with what kernels compute between the products, in f32: burn's own products are of TF32 there and
+/// would be found out.
+fn our_products(_: &Role) -> Result<()> {
+    struct Layers;
+    impl Function for Layers {
+        fn apply<B: KernelBackend>(&self, inputs: Vec<Tensor<B, 2>>) -> Vec<Tensor<B, 2>>
+        where
+            Autodiff<B>: KernelBackend,
+        {
+            let leaf = |index: usize| Tensor::<Autodiff<B>, 2>::from_inner(inputs[index].clone()).require_grad();
+            let [x, w, v] = [0, 1, 2].map(leaf);
+            let bias = Tensor::<Autodiff<B>, 1>::from_inner(inputs[3].clone().reshape([-1])).require_grad();
+            let hidden = linear(x.clone(), w.clone(), Some(bias.clone())).expect("fits");
+            let output = linear_transposed(hidden.tanh(), v.clone()).expect("fits");
+            // What does not lie row by row, and begins inside of something.
+            let [rows, columns] = output.dims();
+            let part = output.clone().slice([0..rows, 1..columns]);
+            let product = linear(part.transpose(), output.clone() * 0.5, None).expect("fits");
+            let gradients = product.clone().powi_scalar(2).mean().backward();
+            let of = |tensor: &Tensor<Autodiff<B>, 2>| tensor.grad(&gradients).expect("was asked for");
+            let of_bias = bias.grad(&gradients).expect("was asked for");
+            vec![
+                output.inner(),
+                product.inner(),
+                of(&x),
+                of(&w),
+                of(&v),
+                of_bias.unsqueeze(),
+            ]
+        }
+    }
+    cubecl_kernels::cuda::use_one_stream();
+    let version = cublaslt::enable(&CudaDevice::default())?;
+    ensure!(cublaslt::enabled() == Some(version), "it is enabled");
+    same(Layers, &[[7, 12], [12, 16], [10, 16], [1, 16]], FLOAT)?;
+    same(Layers, &[[130, 33], [33, 65], [70, 65], [1, 65]], FLOAT)?;
+    same(Layers, &[[1, 1], [1, 3], [2, 3], [1, 3]], FLOAT)
+}
+
+fn several_streams(_: &Role) -> Result<()> {
+    let device = CudaDevice::default();
+    Tensor::<Cuda, 1>::zeros([3], &device).into_data();
+    let error = cublaslt::enable(&device)
+        .expect_err("its calls would be out of order")
+        .to_string();
+    ensure!(
+        error.contains("expected 1") && error.contains("cuda::choose"),
+        "{error}"
+    );
+    ensure!(cublaslt::enabled().is_none(), "it is not enabled");
     Ok(())
 }

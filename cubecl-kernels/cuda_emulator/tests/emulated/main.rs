@@ -9,6 +9,7 @@ mod driver;
 mod endings;
 mod gpu;
 mod memory;
+mod products;
 mod rank;
 mod scene;
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         burn::scenes(),
         collectives::scenes(),
         endings::scenes(),
+        products::scenes(),
     ];
     let scenes: Vec<scene::Scene> = scenes.into_iter().flatten().collect();
     if let Some(code) = scene::play(&scenes) {

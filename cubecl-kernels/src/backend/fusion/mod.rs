@@ -135,6 +135,23 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         outputs.next()
     }
 
+    fn multiply(a: Tensor<Self, 2>, b: Tensor<Self, 2>, bias: Option<Tensor<Self, 1>>) -> Tensor<Self, 2> {
+        if !B::multiplies_in_library() {
+            return product::multiply(a, b, bias);
+        }
+        let (dims, dtype, has_bias) = ([a.dims()[0], b.dims()[1]], a.dtype(), bias.is_some());
+        let mut outputs = Custom::<B>::new("multiply")
+            .with_owned(a)
+            .with_owned(b)
+            .with_some(bias.as_ref())
+            .output(dims, dtype)
+            .register(move |inputs| {
+                let (a, b) = (inputs.next(), inputs.next());
+                vec![primitive(B::multiply(a, b, inputs.next_if(has_bias)))]
+            });
+        outputs.next()
+    }
+
     fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {
         product::forward(inputs)
     }

@@ -1,0 +1,88 @@
+//! Matrix products by NVIDIA's cuBLASLt; with the feature `cublaslt`.
+
+use burn_cuda::CudaDevice;
+use cubecl_kernels::cublaslt::{self, CublasLtError, Version};
+
+use super::CudaError;
+use super::libraries::looked_for;
+use crate::collectives::ProcessGroup;
+
+/// Checks that cuBLASLt is there, before ranks are started. Returns its version.
+///
+/// # Errors
+/// [`CudaError::Missing`], with the names and places that were tried.
+pub fn check_cublaslt() -> Result<Version, CudaError> {
+    cublaslt::version().map_err(told)
+}
+
+/// Lets this rank's matrix products run on cuBLASLt from now on. Call it behind [`choose`](super::choose), before the first
+/// product.
+///
+/// # Errors
+/// The library is missing, or refuses the device.
+pub fn enable_cublaslt(device: &CudaDevice) -> Result<(), CudaError> {
+    let version = cublaslt::enable(device).map_err(told)?;
+    tracing::info!(%version, device = device.index, "matrix products run on cuBLASLt");
+    Ok(())
+}
+
+/// Checks that all ranks of the group multiply in the same way: with the same version of cuBLASLt, or all without. Collective
+/// over the group.
+///
+/// # Errors
+/// [`CudaError::OtherProducts`] on every rank, which names the first that differs from the group's first.
+pub fn check_same_products(group: &ProcessGroup) -> Result<(), CudaError> {
+    let own = cublaslt::enabled().map_or(0, |Version(number)| number as i64);
+    let mut versions = vec![0; group.size()];
+    group.all_gather(&[own], &mut versions)?;
+    match versions.iter().position(|version| *version != versions[0]) {
+        None => Ok(()),
+        Some(other) => Err(CudaError::OtherProducts {
+            first: group.ranks()[0],
+            of_first: in_words(versions[0]),
+            other: group.ranks()[other],
+            of_other: in_words(versions[other]),
+        }),
+    }
+}
+
+/// How a rank multiplies.
+fn in_words(version: i64) -> String {
+    match version {
+        0 => "burn's own products".to_owned(),
+        number => format!("cuBLASLt {}", Version(usize::try_from(number).unwrap_or(0))),
+    }
+}
+
+fn told(error: CublasLtError) -> CudaError {
+    match error {
+        CublasLtError::Missing(names) => CudaError::Missing {
+            what: "no cuBLASLt, which multiplies matrices",
+            looked: looked_for(&names),
+            remedy: "put the folder of libcublasLt.so on LD_LIBRARY_PATH, or multiply without it (--no-cublaslt)",
+        },
+        other => CudaError::Driver {
+            call: "cuBLASLt",
+            error: other.to_string(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_to_multiply_are_told() {
+        assert_eq!(in_words(0), "burn's own products");
+        assert_eq!(in_words(120_803), "cuBLASLt 12.8.3");
+    }
+
+    #[test]
+    fn a_missing_library_is_told_with_names_places_and_a_remedy() {
+        let error = told(CublasLtError::Missing(vec!["libcublasLt.so".to_owned()])).to_string();
+        for part in ["no cuBLASLt", "libcublasLt.so", "LD_LIBRARY_PATH", "--no-cublaslt"] {
+            assert!(error.contains(part), "{part} is not in {error}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `Algorithm`: what the caller chooses to compute a product. There is one for each, with a workspace or without; it is
+//! for addresses that are aligned as the caller's preference says.
+
+use std::ffi::{c_int, c_void};
+
+use super::error::{Error, Outcome, give, returned};
+use super::handle::device_of;
+use super::preference::{PREFERENCES, Preference};
+use super::problem::Problem;
+
+/// What an algorithm needs, where it may, in bytes.
+const WORKSPACE: u64 = 1 << 20;
+/// The first word of all algorithms.
+const MARK: u64 = u64::from_be_bytes(*b"emulator");
+
+/// `cublasLtMatmulAlgo_t`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Algorithm {
+    words: [u64; 8],
+}
+
+impl Algorithm {
+    /// The algorithm for a product.
+    pub fn new(problem: &Problem, preference: &Preference) -> Self {
+        let workspace = match preference.max_workspace < WORKSPACE {
+            true => 0,
+            false => WORKSPACE,
+        };
+        let [a, b, c, d] = preference.alignments.map(u64::from);
+        let words = [MARK, problem.kind(), workspace, a, b, c, d, 0];
+        Self { words }
+    }
+
+    /// How the addresses of A, B, C and D are aligned, in bytes.
+    pub fn alignments(&self) -> [usize; 4] {
+        std::array::from_fn(|matrix| self.words[3 + matrix] as usize)
+    }
+
+    /// The bytes of workspace that it needs.
+    pub fn workspace(&self) -> usize {
+        self.words[2] as usize
+    }
+
+    /// Checks that it is one, for products of this kind.
+    pub fn check(&self, problem: &Problem) -> Outcome {
+        let [mark, kind, workspace, ..] = self.words;
+        if mark != MARK || ![0, WORKSPACE].contains(&workspace) {
+            return Err(Error::invalid("an algorithm that no heuristic returned"));
+        }
+        if kind != problem.kind() {
+            return Err(Error::invalid(format!(
+                "an algorithm of another product than {problem:?}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// `cublasLtMatmulHeuristicResult_t`.
+#[repr(C)]
+struct HeuristicResult {
+    algorithm: Algorithm,
+    workspace: usize,
+    state: u32,
+    waves: f32,
+    reserved: [c_int; 4],
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
+    handle: *mut c_void,
+    operation: *mut c_void,
+    a: *mut c_void,
+    b: *mut c_void,
+    c: *mut c_void,
+    d: *mut c_void,
+    preference: *mut c_void,
+    asked: c_int,
+    results: *mut HeuristicResult,
+    count: *mut c_int,
+) -> u32 {
+    returned(|| {
+        // SAFETY: the caller's pointer.
+        unsafe { give(count, 0)? };
+        device_of(handle)?;
+        if asked < 1 {
+            return Err(Error::invalid(format!("{asked} algorithms are asked for")));
+        }
+        let preference = PREFERENCES.value(preference)?;
+        let algorithm = Algorithm::new(&Problem::of(operation, [a, b, c, d])?, &preference);
+        let result = HeuristicResult {
+            algorithm,
+            workspace: algorithm.workspace(),
+            state: 0,
+            waves: 1.0,
+            reserved: [0; 4],
+        };
+        // SAFETY: the caller's pointers, the first to as many results as are asked for.
+        unsafe {
+            give(results, result)?;
+            give(count, 1)
+        }
+    })
+}

@@ -1,0 +1,74 @@
+//! `Descriptors`: what callers describe a product with, of one kind each, and how the value of an attribute is read.
+
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::error::{Error, Outcome, give};
+use crate::handles::Handles;
+
+/// The descriptors of one kind that were created and not destroyed.
+pub struct Descriptors<T> {
+    known: Handles<Mutex<T>>,
+    name: &'static str,
+}
+
+impl<T: Copy> Descriptors<T> {
+    /// Descriptors whose handles differ from those of other kinds.
+    pub const fn new(kind: u8, name: &'static str) -> Self {
+        let known = Handles::new(kind);
+        Self { known, name }
+    }
+
+    /// Creates one, and writes its handle.
+    ///
+    /// # Safety
+    ///
+    /// The pointer must be null or point to a handle that may be written.
+    pub unsafe fn create(&self, handle: *mut *mut c_void, value: T) -> Outcome {
+        // SAFETY: the caller's.
+        unsafe { give(handle, self.known.insert(Arc::new(Mutex::new(value)))) }
+    }
+
+    /// What it says now.
+    pub fn value(&self, handle: *mut c_void) -> Outcome<T> {
+        let known = self.known.get(handle).ok_or_else(|| self.unknown())?;
+        let value = known.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(*value)
+    }
+
+    pub fn change(&self, handle: *mut c_void, change: impl FnOnce(&mut T) -> Outcome) -> Outcome {
+        let known = self.known.get(handle).ok_or_else(|| self.unknown())?;
+        let mut value = known.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut value)
+    }
+
+    pub fn destroy(&self, handle: *mut c_void) -> Outcome {
+        self.known.remove(handle).map(drop).ok_or_else(|| self.unknown())
+    }
+
+    fn unknown(&self) -> Error {
+        Error::invalid(format!("no {}, or one that was destroyed", self.name))
+    }
+
+    /// What is said of an attribute that has no effect here.
+    pub fn unsupported(&self, attribute: u32) -> Error {
+        Error::unsupported(format!("the attribute {attribute} of a {}", self.name))
+    }
+}
+
+/// Reads an attribute's value, which must have as many bytes as the caller says.
+///
+/// # Safety
+///
+/// The pointer must be null or point to so many bytes, and these be a `T` if they are as many as a `T` has.
+pub unsafe fn take<T: Copy>(value: *const c_void, bytes: usize) -> Outcome<T> {
+    if value.is_null() || bytes != size_of::<T>() {
+        let text = format!(
+            "an attribute of {} bytes, given as {bytes} at {value:p}",
+            size_of::<T>()
+        );
+        return Err(Error::invalid(text));
+    }
+    // SAFETY: the caller's, and not null.
+    Ok(unsafe { value.cast::<T>().read_unaligned() })
+}

@@ -1,0 +1,77 @@
+//! `Preference`: what an algorithm may need.
+
+use std::ffi::c_void;
+
+use super::descriptor::{Descriptors, take};
+use super::error::returned;
+
+/// The numbers of `cublasLtMatmulPreferenceAttributes_t`.
+const SEARCH_MODE: u32 = 0;
+const MAX_WORKSPACE: u32 = 1;
+const REDUCTION_SCHEMES: u32 = 3;
+const ALIGNMENT_A: u32 = 5;
+const ALIGNMENT_D: u32 = 8;
+const MAX_WAVES: u32 = 9;
+const IMPLEMENTATIONS: u32 = 12;
+
+pub static PREFERENCES: Descriptors<Preference> = Descriptors::new(10, "preference");
+
+#[derive(Clone, Copy, Debug)]
+pub struct Preference {
+    /// In bytes.
+    pub max_workspace: u64,
+    /// Of the addresses of A, B, C and D, in bytes.
+    pub alignments: [u32; 4],
+}
+
+impl Preference {
+    /// What is there before attributes are set.
+    const USUAL: Self = Self {
+        max_workspace: 0,
+        alignments: [256; 4],
+    };
+    /// Without a workspace, for all addresses.
+    pub const ANYWHERE: Self = Self {
+        max_workspace: 0,
+        alignments: [1; 4],
+    };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatmulPreferenceCreate(preference: *mut *mut c_void) -> u32 {
+    // SAFETY: the caller's pointer.
+    returned(|| unsafe { PREFERENCES.create(preference, Preference::USUAL) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
+    preference: *mut c_void,
+    attribute: u32,
+    value: *const c_void,
+    bytes: usize,
+) -> u32 {
+    returned(|| {
+        PREFERENCES.change(preference, |preference| {
+            // SAFETY: the caller's value, of so many bytes, and all are numbers.
+            unsafe {
+                match attribute {
+                    MAX_WORKSPACE => preference.max_workspace = take(value, bytes)?,
+                    ALIGNMENT_A..=ALIGNMENT_D => {
+                        preference.alignments[(attribute - ALIGNMENT_A) as usize] = take(value, bytes)?;
+                    }
+                    // They choose between algorithms: there is one.
+                    SEARCH_MODE | REDUCTION_SCHEMES => take::<u32>(value, bytes).map(drop)?,
+                    MAX_WAVES => take::<f32>(value, bytes).map(drop)?,
+                    IMPLEMENTATIONS => take::<u64>(value, bytes).map(drop)?,
+                    _ => return Err(PREFERENCES.unsupported(attribute)),
+                }
+            }
+            Ok(())
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatmulPreferenceDestroy(preference: *mut c_void) -> u32 {
+    returned(|| PREFERENCES.destroy(preference))
+}

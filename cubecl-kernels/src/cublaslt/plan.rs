@@ -1,0 +1,205 @@
+//! [`Plan`]: a product as cuBLASLt is told of it, with the kernel that it chooses, kept for all products of the kind.
+
+use std::ffi::c_void;
+
+use burn::tensor::DType;
+use cudarc::cublaslt::result::{self, CublasError};
+use cudarc::cublaslt::sys;
+
+use super::factor::Factor;
+
+/// What plans may use of the device's memory: what NVIDIA recommends for Hopper, and more than for Ampere.
+pub(super) const WORKSPACE_BYTES: usize = 32 << 20;
+
+/// What tells products of one kind from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Kind {
+    pub dtype: DType,
+    /// Of `a` and `b`.
+    pub factors: [Factor; 2],
+    /// `[rows, depth, columns]` of `[rows, depth] · [depth, columns]`
+    pub shape: [usize; 3],
+    pub has_bias: bool,
+    /// To how many bytes `a`, `b` and the output are aligned.
+    pub alignments: [u32; 3],
+}
+
+/// Where a product's matrices are on the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Addresses {
+    pub a: u64,
+    pub b: u64,
+    pub output: u64,
+    pub bias: Option<u64>,
+}
+
+/// A described product.
+pub(super) struct Plan {
+    description: sys::cublasLtMatmulDesc_t,
+    /// Of the library's first factor, its second, and its output.
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    algorithm: sys::cublasLtMatmulAlgo_t,
+    is_f64: bool,
+}
+
+/// The library's name of a type; none for those that are not multiplied there.
+pub(super) fn data_type(dtype: DType) -> Option<sys::cudaDataType> {
+    match dtype {
+        DType::F64 => Some(sys::cudaDataType::CUDA_R_64F),
+        DType::F32 => Some(sys::cudaDataType::CUDA_R_32F),
+        DType::F16 => Some(sys::cudaDataType::CUDA_R_16F),
+        DType::BF16 => Some(sys::cudaDataType::CUDA_R_16BF),
+        _ => None,
+    }
+}
+
+impl Plan {
+    /// Describes a product, and lets the library choose a kernel.
+    ///
+    /// # Errors
+    /// What the library refuses.
+    pub fn new(handle: sys::cublasLtHandle_t, kind: &Kind) -> Result<Self, CublasError> {
+        let data = data_type(kind.dtype).expect("the caller has asked");
+        let is_f64 = kind.dtype == DType::F64;
+        let (compute, scale) = match is_f64 {
+            true => (
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_64F,
+                sys::cudaDataType::CUDA_R_64F,
+            ),
+            false => (
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+                sys::cudaDataType::CUDA_R_32F,
+            ),
+        };
+        let mut plan = Self {
+            description: result::create_matmul_desc(compute, scale)?,
+            layouts: [std::ptr::null_mut(); 3],
+            algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] },
+            is_f64,
+        };
+        // The library computes the transposed product.
+        let [a, b] = kind.factors;
+        let [rows, _, columns] = kind.shape;
+        let lie = [
+            (b.rows, b.columns, b.leading),
+            (a.rows, a.columns, a.leading),
+            (columns, rows, columns),
+        ];
+        for (layout, (rows, columns, leading)) in plan.layouts.iter_mut().zip(lie) {
+            *layout = result::create_matrix_layout(data, rows as u64, columns as u64, leading as i64)?;
+        }
+        use sys::cublasLtMatmulDescAttributes_t as Attribute;
+        plan.describe(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, i32::from(b.is_transposed))?;
+        plan.describe(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, i32::from(a.is_transposed))?;
+        if kind.has_bias {
+            let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
+            plan.describe(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue)?;
+        }
+        plan.algorithm = plan.choose(handle, kind)?;
+        Ok(plan)
+    }
+
+    /// Queues the product.
+    ///
+    /// # Errors
+    /// What the library refuses.
+    ///
+    /// # Safety
+    /// The addresses are of device memory, of the layouts' sizes, and the workspace of [`WORKSPACE_BYTES`]; all stay until the stream
+    /// is done with them. Handle and stream are of the current context.
+    pub unsafe fn launch(
+        &self,
+        handle: sys::cublasLtHandle_t,
+        addresses: Addresses,
+        workspace: u64,
+        stream: sys::cudaStream_t,
+    ) -> Result<(), CublasError> {
+        if let Some(bias) = addresses.bias {
+            let attribute = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
+            self.describe(attribute, bias)?;
+        }
+        let Addresses { a, b, output, .. } = addresses;
+        let (one, nothing) = (1f32, 0f32);
+        let (one_f64, nothing_f64) = (1f64, 0f64);
+        let [alpha, beta] = match self.is_f64 {
+            true => [&raw const one_f64, &raw const nothing_f64].map(<*const f64>::cast::<c_void>),
+            false => [&raw const one, &raw const nothing].map(<*const f32>::cast::<c_void>),
+        };
+        let [first, second, product] = self.layouts;
+        // SAFETY: the caller's; scalars lie on the host, in the type of the description.
+        unsafe {
+            result::matmul(
+                handle,
+                self.description,
+                alpha,
+                beta,
+                b as *const c_void,
+                first,
+                a as *const c_void,
+                second,
+                output as *const c_void,
+                product,
+                output as *mut c_void,
+                product,
+                &raw const self.algorithm,
+                workspace as *mut c_void,
+                WORKSPACE_BYTES,
+                stream,
+            )
+        }
+    }
+
+    fn describe<V>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: V) -> Result<(), CublasError> {
+        let value = &raw const value;
+        // SAFETY: the description is open; the library copies the value, whose size is that of the attribute.
+        unsafe { result::set_matmul_desc_attribute(self.description, attribute, value.cast(), size_of::<V>()) }
+    }
+
+    fn choose(&self, handle: sys::cublasLtHandle_t, kind: &Kind) -> Result<sys::cublasLtMatmulAlgo_t, CublasError> {
+        use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
+        let preference = Preference(result::create_matmul_pref()?);
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, WORKSPACE_BYTES)?;
+        let [a, b, output] = kind.alignments;
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b)?;
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a)?;
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, output)?;
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, output)?;
+        let [first, second, product] = self.layouts;
+        // SAFETY: all of it is open.
+        let found = unsafe {
+            let (desc, preference) = (self.description, preference.0);
+            result::get_matmul_algo_heuristic(handle, desc, first, second, product, product, preference)
+        };
+        Ok(found?.algo)
+    }
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: each is open, or null where it was not made.
+        unsafe {
+            let _ = result::destroy_matmul_desc(self.description);
+            for layout in self.layouts.into_iter().filter(|layout| !layout.is_null()) {
+                let _ = result::destroy_matrix_layout(layout);
+            }
+        }
+    }
+}
+
+/// What the library is to look for.
+struct Preference(sys::cublasLtMatmulPreference_t);
+
+impl Preference {
+    fn set<V>(&self, attribute: sys::cublasLtMatmulPreferenceAttributes_t, value: V) -> Result<(), CublasError> {
+        let value = &raw const value;
+        // SAFETY: it is open; the library copies the value, whose size is that of the attribute.
+        unsafe { result::set_matmul_pref_attribute(self.0, attribute, value.cast(), size_of::<V>()) }
+    }
+}
+
+impl Drop for Preference {
+    fn drop(&mut self) {
+        // SAFETY: it is open.
+        let _ = unsafe { result::destroy_matmul_pref(self.0) };
+    }
+}
