@@ -26,6 +26,8 @@ const MODEL: &str = "--num-layers 2 --hidden-size 36 --num-attention-heads 2 --s
 /// Several buckets of the model's 20 thousand parameters, which go while the backward pass goes on.
 const BUCKET: &str = "3000";
 
+const TENSOR_AND_SEQUENCE: &[&str] = &["--tensor-model-parallel-size", "2", "--sequence-parallel"];
+
 fn main() {
     let trials = vec![
         on_vulkan("layouts_on_vulkan_train_as_one_rank_there", layouts_train_as_one_rank),
@@ -34,19 +36,26 @@ fn main() {
             trains_as_on_the_processor,
         ),
         on_emulated_cuda("layouts_on_cuda_over_nccl_train_as_on_the_processor", trains_on_cuda),
+        on_emulated_cuda(
+            "layouts_on_cuda_train_with_burns_products",
+            trains_on_cuda_with_burns_products,
+        ),
         on_emulated_cuda("preflight_measures_nccl", preflight_measures_nccl),
+        on_emulated_cuda("a_missing_cublaslt_is_named", missing_cublaslt_is_named),
         on_vulkan("vulkan_refuses_f64", || {
             refused(
                 &["--device", "vulkan", "--dtype", "f64"],
+                None,
                 &["vulkan", "f64", "f32 or f16"],
             )
         }),
         Trial::test("sharing_gpus_without_gpus_is_refused", || {
-            Ok(refused(&["--share-gpu"], &["--share-gpu", "--device cuda"])?)
+            Ok(refused(&["--share-gpu"], None, &["--share-gpu", "--device cuda"])?)
         }),
         without_driver("a_missing_cuda_driver_is_named", || {
             refused(
                 &["--device", "cuda"],
+                None,
                 &[
                     "no CUDA driver",
                     "libcuda.so",
@@ -125,15 +134,16 @@ fn trains_as_on_the_processor() -> anyhow::Result<()> {
     expect_close(&here, &there, 2e-6)
 }
 
-/// The backend, the kernels' sources, CubeCL's server and NCCL's calls are those of a GPU; the emulator is beneath them. On
-/// CUDA burn rounds the factors of products in f32 to TF32, 2^-11 of each, which the sums of a product average out.
+/// The backend, the kernels' sources, CubeCL's server and the calls of NCCL and cuBLASLt are those of a GPU; the emulator is
+/// beneath them.
 fn trains_on_cuda() -> anyhow::Result<()> {
     let libraries = cuda_emulator::library_folder()?;
     let here = train("cpu", &[], None)?;
     let alone = train("cuda", &[], Some(libraries.path()))?;
-    expect_close(&here, &alone, 5e-5)?;
+    // The tolerance between layouts in f32: both round at every operation, in other orders.
+    expect_close(&here, &alone, 2e-6)?;
     for layout in [
-        &["--tensor-model-parallel-size", "2", "--sequence-parallel"][..],
+        TENSOR_AND_SEQUENCE,
         &["--pipeline-model-parallel-size", "2"],
         &["--world-size", "2", "--ddp-bucket-size", BUCKET],
         &[
@@ -144,10 +154,37 @@ fn trains_on_cuda() -> anyhow::Result<()> {
             "--use-distributed-optimizer",
         ],
     ] {
-        // A sum that is rounded another way may fall on the other side of a TF32 number in the next product.
-        expect_close(&alone, &train("cuda", layout, Some(libraries.path()))?, 5e-6)?;
+        expect_close(&alone, &train("cuda", layout, Some(libraries.path()))?, 2e-6)?;
     }
     Ok(())
+}
+
+/// On CUDA burn rounds the factors of products in f32 to TF32, 2^-11 of each, which the sums of a product average out.
+fn trains_on_cuda_with_burns_products() -> anyhow::Result<()> {
+    let libraries = cuda_emulator::library_folder()?;
+    let on_cuda = |layout: &[&str]| {
+        let flags = [&["--no-cublaslt"], layout].concat();
+        train("cuda", &flags, Some(libraries.path()))
+    };
+    let (here, alone) = (train("cpu", &[], None)?, on_cuda(&[])?);
+    expect_close(&here, &alone, 5e-5)?;
+    // A sum that is rounded another way may fall on the other side of a TF32 number in the next product.
+    expect_close(&alone, &on_cuda(TENSOR_AND_SEQUENCE)?, 5e-6)
+}
+
+fn missing_cublaslt_is_named() -> anyhow::Result<()> {
+    let libraries = cuda_emulator::library_folder()?;
+    for entry in std::fs::read_dir(libraries.path())? {
+        let path = entry?.path();
+        if path.to_string_lossy().contains("libcublasLt") {
+            std::fs::remove_file(path)?;
+        }
+    }
+    refused(
+        &["--device", "cuda"],
+        Some(libraries.path()),
+        &["no cuBLASLt", "libcublasLt.so", "LD_LIBRARY_PATH", "--no-cublaslt"],
+    )
 }
 
 /// Slices in host memory over the world, tensors over NCCL in the tensor-parallel group.
@@ -210,9 +247,12 @@ fn expect_close(expected: &[f64], found: &[f64], tolerance: f64) -> anyhow::Resu
 }
 
 /// Runs `pretrain_gpt` with flags that it must refuse with all of these words, before it starts anything.
-fn refused(flags: &[&str], words: &[&str]) -> anyhow::Result<()> {
+fn refused(flags: &[&str], libraries: Option<&Path>, words: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new(pretrain_gpt()?);
     command.args(["--train-iters", "1"]).args(flags);
+    if let Some(libraries) = libraries {
+        emulate(&mut command, libraries);
+    }
     let ended = end(start(&mut command)?, LIMIT)?;
     ensure!(ended.code != Some(0), "it is accepted: {}", ended.stdout);
     for word in words {
