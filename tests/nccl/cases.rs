@@ -38,6 +38,12 @@ pub fn trials() -> Vec<Trial> {
         trial("transfers_both_ways_on_3_ranks", 3, |ranks| {
             plays_well("transfers", ranks)
         }),
+        trial("gradients_are_added_up_as_products_on_1_rank", 1, |ranks| {
+            plays_well("products", ranks)
+        }),
+        trial("gradients_are_added_up_as_products_on_2_ranks", 2, |ranks| {
+            plays_well("products", ranks)
+        }),
         trial("a_killed_rank_is_named", 3, killed_rank_is_named),
         trial("a_late_rank_is_named_by_all", 3, |ranks| {
             rank_is_late("late", 2, ranks, REDUCTION)

@@ -11,7 +11,7 @@ use burn_megatron::launch::{Environment, JoinOptions, Launcher, World, install_p
 
 use crate::endings::{self, PAUSED};
 use crate::job::{launch, note};
-use crate::{LONG, RANKS};
+use crate::{LONG, RANKS, products};
 
 pub type Cuda = burn_cuda::Cuda<f32, i32>;
 pub type Outcome = Result<(), Box<dyn Error>>;
@@ -57,6 +57,7 @@ fn play(case: &str, world: &World) -> Outcome {
         "order" => order(&Gpu::of(world)?),
         "transfers" => transfers(&Gpu::of(world)?),
         "empty" => empty(&Gpu::of(world)?),
+        "products" => products::products(world),
         "missing" => {
             match Gpu::of(world) {
                 Ok(_) => println!("rank {} lacks nothing", world.rank()),

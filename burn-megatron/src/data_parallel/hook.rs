@@ -12,7 +12,7 @@
 //!
 //! Called by [`DistributedDataParallel`](super::DistributedDataParallel), once per parameter and forward pass.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -21,10 +21,12 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{
-    DType, Shape, Tensor, TensorPrimitive,
+    DType, Shape, Tensor, TensorMetadata, TensorPrimitive,
     backend::{AutodiffBackend, Backend},
     ops::FloatTensor,
 };
+
+use cubecl_kernels::linear::destination::{self, Lead, WeightSink};
 
 use super::binding::Binding;
 use crate::collectives::CollectiveBackend;
@@ -37,6 +39,12 @@ const ANCHOR_STRIDE: usize = 32;
 pub trait GradientSink<B: Backend>: std::fmt::Debug + Send + Sync {
     /// Takes the whole gradient of parameter number `index` of the micro-batch at hand.
     fn receive(&self, index: usize, gradient: FloatTensor<B>);
+
+    /// What adds up products that are the gradient of parameter number `index`, if anything does. Behind one, [`receive`](Self::receive)
+    /// is given zeros of one element.
+    fn product_sink(self: Arc<Self>, _index: usize) -> Option<Arc<dyn WeightSink<B>>> {
+        None
+    }
 }
 
 /// An autodiff backend whose parameters can be hooked.
@@ -84,15 +92,33 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> HookBackend for Autodiff<B, C>
         if !tensor.is_tracked() {
             return tensor;
         }
+        let is_matrix = tensor.primitive.shape().num_dims() == 2;
+        let product_sink = if is_matrix {
+            sink.clone().product_sink(index)
+        } else {
+            None
+        };
         let leaf = FloatTensor::<Self>::new(tensor.primitive).require_grad();
-        match LeadGradient
+        let lead = Arc::new(OnceLock::new());
+        let hooked = match LeadGradient
             .prepare::<C>([leaf.node, anchor.node.clone()])
             .compute_bound()
             .stateful()
         {
-            OpsKind::Tracked(prep) => prep.finish((sink, index), leaf.primitive),
+            OpsKind::Tracked(prep) => {
+                let hook = Hook {
+                    sink,
+                    index,
+                    _lead: lead.clone(),
+                };
+                prep.finish(hook, leaf.primitive)
+            }
             OpsKind::UnTracked(_) => unreachable!("the leaf is tracked"),
+        };
+        if let Some(product_sink) = product_sink {
+            let _ = lead.set(destination::lead::<B, C>(&hooked, product_sink));
         }
+        hooked
     }
 }
 
@@ -100,11 +126,20 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> HookBackend for Autodiff<B, C>
 #[derive(Debug)]
 struct LeadGradient;
 
+/// What the step keeps.
+#[derive(Clone, Debug)]
+struct Hook<B: Backend> {
+    sink: Arc<dyn GradientSink<B>>,
+    index: usize,
+    /// Ends with the step.
+    _lead: Arc<OnceLock<Lead>>,
+}
+
 impl<B: Backend> Backward<B, 2> for LeadGradient {
-    type State = (Arc<dyn GradientSink<B>>, usize);
+    type State = Hook<B>;
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let (sink, index) = ops.state;
+        let Hook { sink, index, .. } = ops.state;
         sink.receive(index, grads.consume::<B>(&ops.node));
     }
 }

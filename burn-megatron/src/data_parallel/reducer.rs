@@ -4,10 +4,11 @@
 //! after it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{DType, FloatDType, Shape, Tensor, TensorMetadata, backend::Backend, ops::FloatTensor};
 use cubecl_kernels::accumulate::GradientPlace;
+use cubecl_kernels::linear::destination::WeightSink;
 use cubecl_kernels::tape::float;
 
 use super::bucket::BucketLayout;
@@ -55,6 +56,8 @@ struct State<B: Backend> {
     reused: HashMap<usize, Tensor<B, 1>>,
     /// Whether a parameter has received a gradient in this step.
     received: Vec<bool>,
+    /// Whether products were added to a parameter's gradient in this step.
+    multiplied: Vec<bool>,
     /// Whether a parameter has received a gradient of its last micro-batch.
     completed: Vec<bool>,
     /// Parameters that each bucket still waits for in the last micro-batch.
@@ -95,6 +98,7 @@ impl<B: CollectiveBackend> Reducer<B> {
         Ok(Self {
             state: Mutex::new(State {
                 received: vec![false; layout.slots().len()],
+                multiplied: vec![false; layout.slots().len()],
                 completed: vec![false; layout.slots().len()],
                 missing: layout.parameters_per_bucket(),
                 layout,
@@ -225,6 +229,11 @@ impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
         let mut state = self.lock();
         let slot = state.layout.slots()[index];
         let length = gradient.shape().num_elements();
+        if state.multiplied[index] && length == 1 && slot.len > 1 {
+            // The zero that stands for products.
+            state.complete(index);
+            return;
+        }
         assert_eq!(
             length, slot.len,
             "a gradient of {length} elements for parameter {index} of {}",
@@ -243,15 +252,25 @@ impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
             return;
         }
         state.add(index, gradient);
-        if state.is_last_micro_batch && !std::mem::replace(&mut state.completed[index], true) {
-            state.missing[slot.bucket] -= 1;
-            if !state.reduction.overlaps {
-                return;
-            }
-            while state.launched < state.layout.num_early() && state.missing[state.launched] == 0 {
-                state.launch_next();
-            }
-        }
+        state.complete(index);
+    }
+
+    fn product_sink(self: Arc<Self>, index: usize) -> Option<Arc<dyn WeightSink<B>>> {
+        let is_taken = B::HAS_DEVICE_MEMORY && B::multiplies_in_library() && self.lock().takes_products(index);
+        is_taken.then(|| Arc::new(Products { reducer: self, index }) as Arc<dyn WeightSink<B>>)
+    }
+}
+
+/// Adds products to a parameter's gradient.
+#[derive(Debug)]
+struct Products<B: Backend> {
+    reducer: Arc<Reducer<B>>,
+    index: usize,
+}
+
+impl<B: CollectiveBackend> WeightSink<B> for Products<B> {
+    fn add_product(&self, a: Tensor<B, 2>, b: Tensor<B, 2>) {
+        self.reducer.lock().add_product(self.index, a, b);
     }
 }
 
@@ -259,6 +278,7 @@ impl<B: CollectiveBackend> State<B> {
     fn begin_step(&mut self) {
         self.reused.clear();
         self.received.fill(false);
+        self.multiplied.fill(false);
         self.completed.fill(false);
         self.missing = self.layout.parameters_per_bucket();
         self.is_last_micro_batch = false;
@@ -275,30 +295,76 @@ impl<B: CollectiveBackend> State<B> {
     }
 
     fn add(&mut self, index: usize, gradient: Tensor<B, 1>) {
-        let slot = self.layout.slots()[index];
-        let is_first = !std::mem::replace(&mut self.received[index], true);
         let gradient = match mutants::is_active(Mutant::InfiniteGradient(self.reduction.world_rank)) {
             true => gradient.full_like(f32::INFINITY),
             false => gradient,
         };
-        let Bucket::Filling(buffer) = &mut self.buckets[slot.bucket] else {
-            panic!(
-                "a gradient of parameter {index} came after its bucket was reduced: a hooked module serves one forward \
-                 pass only, and a parameter that several segments of a stage use must be declared as reused"
-            );
-        };
+        let place = self.next_place(index);
         let none = || NonFinite::none(self.layout.slots().len(), self.dtype, &self.device);
         let non_finite = self.non_finite.get_or_insert_with(none);
-        let place = GradientPlace {
-            offset: slot.offset,
+        let bucket = self.layout.slots()[index].bucket;
+        filling(&mut self.buckets[bucket], index).accumulate(gradient, place, non_finite);
+    }
+
+    /// Adds a product to the gradient of a parameter that [takes products](Self::takes_products).
+    fn add_product(&mut self, index: usize, a: Tensor<B, 2>, b: Tensor<B, 2>) {
+        let slot = self.layout.slots()[index];
+        let length = a.dims()[0] * b.dims()[1];
+        assert_eq!(
+            length, slot.len,
+            "a product of {length} elements for parameter {index} of {}",
+            slot.len
+        );
+        let place = self.next_place(index);
+        self.multiplied[index] = true;
+        filling(&mut self.buckets[slot.bucket], index).add_product(a, b, place);
+    }
+
+    /// Whether a parameter's gradient may come as products: it is used once in a pass, and is no single number.
+    fn takes_products(&self, index: usize) -> bool {
+        let slot = self.layout.slots()[index];
+        let is_faulty = mutants::is_active(Mutant::InfiniteGradient(self.reduction.world_rank));
+        slot.bucket < self.layout.num_early() && slot.len > 1 && !is_faulty
+    }
+
+    /// Where a parameter's next gradient of this step goes.
+    fn next_place(&mut self, index: usize) -> GradientPlace {
+        GradientPlace {
+            offset: self.layout.slots()[index].offset,
             parameter: index,
-            is_first,
-        };
-        buffer.accumulate(gradient, place, non_finite);
+            is_first: !std::mem::replace(&mut self.received[index], true),
+        }
+    }
+
+    /// Counts a parameter whose gradient of the pass at hand has come; with the last of the step, launches what is full.
+    fn complete(&mut self, index: usize) {
+        let bucket = self.layout.slots()[index].bucket;
+        if !self.is_last_micro_batch || std::mem::replace(&mut self.completed[index], true) {
+            return;
+        }
+        self.missing[bucket] -= 1;
+        if !self.reduction.overlaps {
+            return;
+        }
+        while self.launched < self.layout.num_early() && self.missing[self.launched] == 0 {
+            self.launch_next();
+        }
+    }
+
+    /// Notes which gradients of a bucket that were added up of products are not finite: nothing has looked at these.
+    fn note_products(&mut self, bucket: usize) {
+        for (index, slot) in self.layout.slots().iter().enumerate() {
+            if slot.bucket == bucket && self.multiplied[index] {
+                let none = || NonFinite::none(self.layout.slots().len(), self.dtype, &self.device);
+                let non_finite = self.non_finite.get_or_insert_with(none);
+                filling(&mut self.buckets[bucket], index).note(slot.offset..slot.offset + slot.len, index, non_finite);
+            }
+        }
     }
 
     fn launch_next(&mut self) {
         let number = self.launched;
+        self.note_products(number);
         let Bucket::Filling(buffer) = std::mem::replace(&mut self.buckets[number], Bucket::Away) else {
             unreachable!("a bucket is launched once");
         };
@@ -317,6 +383,17 @@ impl<B: CollectiveBackend> State<B> {
                 buffer.clear(slot.offset, slot.len);
             }
         }
+    }
+}
+
+/// The bucket of a parameter whose gradient has come.
+fn filling<B: Backend>(bucket: &mut Bucket<B>, index: usize) -> &mut FlatBuffer<B> {
+    match bucket {
+        Bucket::Filling(buffer) => buffer,
+        _ => panic!(
+            "a gradient of parameter {index} came after its bucket was reduced: a hooked module serves one forward pass only, \
+             and a parameter that several segments of a stage use must be declared as reused"
+        ),
     }
 }
 

@@ -36,6 +36,16 @@ where
     }
 
     #[cfg(feature = "cublaslt")]
+    fn add_product(
+        sums: Tensor<Self, 1>,
+        a: Tensor<Self, 2>,
+        b: Tensor<Self, 2>,
+        place: GradientPlace,
+    ) -> Tensor<Self, 1> {
+        cublaslt::add_product(sums, a, b, place)
+    }
+
+    #[cfg(feature = "cublaslt")]
     fn multiplies_in_library() -> bool {
         cublaslt::is_enabled::<R>()
     }

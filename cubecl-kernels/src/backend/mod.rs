@@ -28,6 +28,7 @@ use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHea
 use crate::l2_norm;
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::precision::zeros;
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
 
@@ -104,7 +105,24 @@ pub trait KernelBackend: Backend {
         linear::product::multiply(a, b, bias)
     }
 
-    /// Whether [`multiply`](Self::multiply) is a library's, of which burn's fusion knows nothing.
+    /// Adds `a · b` to its place among sums of the type that gradients are added up in, or writes it there when it is the first;
+    /// `place.parameter` is without effect.
+    fn add_product(
+        sums: Tensor<Self, 1>,
+        a: Tensor<Self, 2>,
+        b: Tensor<Self, 2>,
+        place: GradientPlace,
+    ) -> Tensor<Self, 1> {
+        let length = a.dims()[0] * b.dims()[1];
+        let sums = GradientSums {
+            non_finite: zeros([place.parameter + 1], &sums.device(), sums.dtype()),
+            sums,
+        };
+        Self::accumulate(sums, Self::multiply(a, b, None).reshape([length]), place).sums
+    }
+
+    /// Whether [`multiply`](Self::multiply) is a library's, of which burn's fusion knows nothing; and so
+    /// [`add_product`](Self::add_product).
     fn multiplies_in_library() -> bool {
         false
     }

@@ -23,9 +23,11 @@ use burn::tensor::{DType, Tensor};
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 use cubecl::cuda::CudaDevice;
+use cubecl::server::Handle;
 
 pub use library::{CublasLtError, Version};
 
+use crate::accumulate::GradientPlace;
 use crate::cube::launch::{empty_beside, into_contiguous};
 use crate::cuda::server;
 use crate::linear::product::multiply;
@@ -88,29 +90,79 @@ where
     if !is_taken {
         return multiply(a, b, bias);
     }
-    float(of_tensors(primitive(a), primitive(b), bias.map(primitive)))
+    let (a, b) = (primitive(a), primitive(b));
+    let output = empty_beside(&a, &[rows, columns], a.dtype);
+    let to = Output {
+        handle: output.handle.clone(),
+        dtype: output.dtype,
+        is_added: false,
+    };
+    queue(a, b, bias.map(primitive), to);
+    float(output)
 }
 
-fn of_tensors<R: CubeRuntime>(a: CubeTensor<R>, b: CubeTensor<R>, bias: Option<CubeTensor<R>>) -> CubeTensor<R> {
+/// Returns the sums with `a · b` added to its place, or written there when it is the first; in their own memory if nobody else
+/// holds it. Of factors of 16 bits the product is added up in f32, and not rounded before.
+///
+/// # Panics
+/// When an earlier product failed, or none is [`enable`]d.
+pub(crate) fn add_product<R, F, I, BT>(
+    sums: Tensor<CubeBackend<R, F, I, BT>, 1>,
+    a: Tensor<CubeBackend<R, F, I, BT>, 2>,
+    b: Tensor<CubeBackend<R, F, I, BT>, 2>,
+    place: GradientPlace,
+) -> Tensor<CubeBackend<R, F, I, BT>, 1>
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    let sums = primitive(sums);
+    let sums = match sums.can_mut() {
+        true => into_contiguous(sums),
+        false => sums.copy(),
+    };
+    let to = Output {
+        handle: sums
+            .handle
+            .clone()
+            .offset_start((place.offset * sums.dtype.size()) as u64),
+        dtype: sums.dtype,
+        is_added: !place.is_first,
+    };
+    queue(primitive(a), primitive(b), None, to);
+    float(sums)
+}
+
+/// Where a product goes: row by row.
+struct Output {
+    handle: Handle,
+    dtype: DType,
+    /// Whether it is added to what is there.
+    is_added: bool,
+}
+
+fn queue<R: CubeRuntime>(a: CubeTensor<R>, b: CubeTensor<R>, bias: Option<CubeTensor<R>>, to: Output) {
     if let Some(why) = product::failure() {
         panic!("{why}");
     }
     let device: &dyn Any = &a.device;
-    let device = device.downcast_ref::<CudaDevice>().expect("it was asked for").clone();
+    let device = device
+        .downcast_ref::<CudaDevice>()
+        .expect("products run here on CUDA")
+        .clone();
     let (a, a_factor) = as_factor(a);
     let (b, b_factor) = as_factor(b);
-    let bias = bias.map(into_contiguous);
-    let (rows, columns) = (a.meta.shape()[0], b.meta.shape()[1]);
-    let output = empty_beside(&a, &[rows, columns], a.dtype);
     let product = product::Product {
-        dtype: a.dtype,
+        dtypes: [a.dtype, to.dtype],
         factors: [a_factor, b_factor],
-        shape: [rows, a.meta.shape()[1], columns],
-        buffers: [&a, &b, &output].map(|tensor| tensor.handle.clone().binding()),
-        bias: bias.map(|bias| bias.handle.binding()),
+        shape: [a.meta.shape()[0], a.meta.shape()[1], b.meta.shape()[1]],
+        buffers: [a.handle, b.handle, to.handle].map(Handle::binding),
+        bias: bias.map(|bias| into_contiguous(bias).handle.binding()),
+        is_added: to.is_added,
     };
     server(&device).submit(move |server| product.run(server));
-    output
 }
 
 /// The tensor, laid out as a factor may be.

@@ -14,7 +14,8 @@ pub(super) const WORKSPACE_BYTES: usize = 32 << 20;
 /// What tells products of one kind from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
-    pub dtype: DType,
+    /// Of the factors, and of the output.
+    pub dtypes: [DType; 2],
     /// Of `a` and `b`.
     pub factors: [Factor; 2],
     /// `[rows, depth, columns]` of `[rows, depth] · [depth, columns]`
@@ -31,6 +32,8 @@ pub(super) struct Addresses {
     pub b: u64,
     pub output: u64,
     pub bias: Option<u64>,
+    /// Whether the product is added to what the output holds.
+    pub is_added: bool,
 }
 
 /// A described product.
@@ -59,8 +62,8 @@ impl Plan {
     /// # Errors
     /// What the library refuses.
     pub fn new(handle: sys::cublasLtHandle_t, kind: &Kind) -> Result<Self, CublasError> {
-        let data = data_type(kind.dtype).expect("the caller has asked");
-        let is_f64 = kind.dtype == DType::F64;
+        let [data, data_of_output] = kind.dtypes.map(|dtype| data_type(dtype).expect("the caller has asked"));
+        let is_f64 = kind.dtypes[0] == DType::F64;
         let (compute, scale) = match is_f64 {
             true => (
                 sys::cublasComputeType_t::CUBLAS_COMPUTE_64F,
@@ -81,11 +84,11 @@ impl Plan {
         let [a, b] = kind.factors;
         let [rows, _, columns] = kind.shape;
         let lie = [
-            (b.rows, b.columns, b.leading),
-            (a.rows, a.columns, a.leading),
-            (columns, rows, columns),
+            (data, b.rows, b.columns, b.leading),
+            (data, a.rows, a.columns, a.leading),
+            (data_of_output, columns, rows, columns),
         ];
-        for (layout, (rows, columns, leading)) in plan.layouts.iter_mut().zip(lie) {
+        for (layout, (data, rows, columns, leading)) in plan.layouts.iter_mut().zip(lie) {
             *layout = result::create_matrix_layout(data, rows as u64, columns as u64, leading as i64)?;
         }
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
@@ -119,11 +122,12 @@ impl Plan {
             self.describe(attribute, bias)?;
         }
         let Addresses { a, b, output, .. } = addresses;
-        let (one, nothing) = (1f32, 0f32);
-        let (one_f64, nothing_f64) = (1f64, 0f64);
+        // Of the product, and of what the output holds: where that is 0, it is not read.
+        let scales = [1.0, if addresses.is_added { 1.0 } else { 0.0 }];
+        let narrow_scales = scales.map(|scale| scale as f32);
         let [alpha, beta] = match self.is_f64 {
-            true => [&raw const one_f64, &raw const nothing_f64].map(<*const f64>::cast::<c_void>),
-            false => [&raw const one, &raw const nothing].map(<*const f32>::cast::<c_void>),
+            true => [0, 1].map(|which| (&raw const scales[which]).cast::<c_void>()),
+            false => [0, 1].map(|which| (&raw const narrow_scales[which]).cast::<c_void>()),
         };
         let [first, second, product] = self.layouts;
         // SAFETY: the caller's; scalars lie on the host, in the type of the description.

@@ -41,7 +41,8 @@ struct Library {
 
 /// A product.
 pub(super) struct Product {
-    pub dtype: DType,
+    /// Of the factors, and of the output.
+    pub dtypes: [DType; 2],
     /// Of `a` and `b`.
     pub factors: [Factor; 2],
     /// `[rows, depth, columns]`
@@ -49,6 +50,8 @@ pub(super) struct Product {
     /// `a`, `b` and the output, which lies row by row.
     pub buffers: [Binding; 3],
     pub bias: Option<Binding>,
+    /// Whether the product is added to what the output holds.
+    pub is_added: bool,
 }
 
 /// Prepares the library on the device of this server. Called on its thread.
@@ -78,7 +81,7 @@ impl Product {
 
     fn describe(&self) -> String {
         let [rows, depth, columns] = self.shape;
-        let dtype = super::name(self.dtype);
+        let dtype = super::name(self.dtypes[0]);
         format!("[{rows}, {depth}] · [{depth}, {columns}] of {dtype}")
     }
 
@@ -87,15 +90,16 @@ impl Product {
         let [rows, _, columns] = self.shape;
         let [a, b, output] = self.buffers;
         let output = address(server, output)?;
-        *place = Some((output, rows * columns * self.dtype.size()));
+        *place = Some((output, rows * columns * self.dtypes[1].size()));
         let addresses = Addresses {
             a: address(server, a)?,
             b: address(server, b)?,
             output,
             bias: self.bias.map(|bias| address(server, bias)).transpose()?,
+            is_added: self.is_added,
         };
         let kind = Kind {
-            dtype: self.dtype,
+            dtypes: self.dtypes,
             factors: self.factors,
             shape: self.shape,
             has_bias: addresses.bias.is_some(),

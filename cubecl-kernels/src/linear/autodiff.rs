@@ -1,9 +1,12 @@
 //! The product as a node of the graph: keeps input and weight.
 
+use std::sync::Arc;
+
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::{Tensor, backend::Backend, ops::FloatTensor};
 
+use super::destination::{self, WeightSink};
 use super::{LinearGradients, LinearInputs, LinearWanted};
 use crate::KernelBackend;
 use crate::tape::{inner, primitive, record};
@@ -13,8 +16,8 @@ pub(crate) fn linear<B: KernelBackend, C: CheckpointStrategy>(
 ) -> Tensor<Autodiff<B, C>, 2> {
     let own = inner_inputs(&inputs);
     let (x, w, order) = (own.input.clone(), own.weight.clone(), own.order);
-    record_linear(inputs, B::affine(own), move |gradient, wanted| {
-        B::affine_backward(x, w, order, gradient, wanted)
+    record_linear(inputs, B::affine(own), move |gradient, wanted, sink| {
+        destination::gradients(x, w, order, gradient, wanted, sink)
     })
 }
 
@@ -29,33 +32,31 @@ pub fn inner_inputs<B: Backend, C: CheckpointStrategy>(inputs: &LinearInputs<Aut
 }
 
 /// Returns `output`, a product of `inputs`, as a node of the graph, with `rule` for its backward step: from the output's
-/// gradient, those that are wanted.
+/// gradient, those that are wanted; that of the weight through [`destination::gradients`], with the sink that it is given.
 pub fn record_linear<B: Backend, C: CheckpointStrategy>(
     inputs: LinearInputs<Autodiff<B, C>>,
     output: Tensor<B, 2>,
-    rule: impl FnOnce(Tensor<B, 2>, LinearWanted) -> LinearGradients<B> + Send + 'static,
+    rule: impl FnOnce(Tensor<B, 2>, LinearWanted, Option<Arc<dyn WeightSink<B>>>) -> LinearGradients<B> + Send + 'static,
 ) -> Tensor<Autodiff<B, C>, 2> {
     let LinearInputs {
         input, weight, bias, ..
     } = inputs;
+    let weight = primitive(weight);
+    let sink = destination::sink_of::<B, C>(&weight);
     match bias {
         Some(bias) => record(
-            [primitive(input), primitive(weight), primitive(bias)],
+            [primitive(input), weight, primitive(bias)],
             output,
             move |gradient, [input, weight, bias]| {
-                let gradients = rule(gradient, LinearWanted { input, weight, bias });
+                let gradients = rule(gradient, LinearWanted { input, weight, bias }, sink);
                 [of(gradients.input), of(gradients.weight), gradients.bias.map(primitive)]
             },
         ),
-        None => record(
-            [primitive(input), primitive(weight)],
-            output,
-            move |gradient, [input, weight]| {
-                let bias = false;
-                let gradients = rule(gradient, LinearWanted { input, weight, bias });
-                [of(gradients.input), of(gradients.weight)]
-            },
-        ),
+        None => record([primitive(input), weight], output, move |gradient, [input, weight]| {
+            let bias = false;
+            let gradients = rule(gradient, LinearWanted { input, weight, bias }, sink);
+            [of(gradients.input), of(gradients.weight)]
+        }),
     }
 }
 

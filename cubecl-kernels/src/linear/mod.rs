@@ -5,6 +5,7 @@
 //! instead (feature `cublaslt`).
 
 pub(crate) mod autodiff;
+pub mod destination;
 pub(crate) mod flex;
 pub mod host;
 pub(crate) mod product;

@@ -3,9 +3,12 @@
 //!
 //! Called by the column-parallel layer and the tied output head.
 
+use std::sync::Arc;
+
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Tensor;
+use cubecl_kernels::linear::destination::{self, WeightSink};
 use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, inner_inputs, record_linear};
 use cubecl_kernels::tape::{float, primitive};
 
@@ -48,7 +51,9 @@ pub(super) fn linear<B: CollectiveBackend, C: CheckpointStrategy>(
         group: group.clone(),
     };
     let output = B::linear_into_region(own, entry, group);
-    record_linear(inputs, output, |gradient, wanted| product.backward(gradient, wanted))
+    record_linear(inputs, output, |gradient, wanted, sink| {
+        product.backward(gradient, wanted, sink)
+    })
 }
 
 /// What the backward pass needs.
@@ -62,7 +67,12 @@ struct Product<B: CollectiveBackend> {
 }
 
 impl<B: CollectiveBackend> Product<B> {
-    fn backward(self, gradient: Tensor<B, 2>, wanted: LinearWanted) -> LinearGradients<B> {
+    fn backward(
+        self,
+        gradient: Tensor<B, 2>,
+        wanted: LinearWanted,
+        sink: Option<Arc<dyn WeightSink<B>>>,
+    ) -> LinearGradients<B> {
         let Self {
             input,
             weight,
@@ -89,7 +99,7 @@ impl<B: CollectiveBackend> Product<B> {
         let finished = |pending: PendingTensor<B>| float(unwrap_or_unwind(pending.wait()));
         let input = gathering.map_or(input, finished);
         let of_rank = LinearWanted { input: false, ..wanted };
-        let gradients = B::affine_backward(input, weight, order, gradient, of_rank);
+        let gradients = destination::gradients(input, weight, order, gradient, of_rank, sink);
         LinearGradients {
             input: reducing.map(finished),
             ..gradients

@@ -51,6 +51,29 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         *flags = Some(added.non_finite);
     }
 
+    /// Adds a product.
+    pub fn add_product(&mut self, a: Tensor<B, 2>, b: Tensor<B, 2>, place: GradientPlace) {
+        self.shard = None;
+        self.sums = Some(B::add_product(taken(&mut self.sums), a, b, place));
+    }
+
+    /// Notes in `flags` if a range is not finite, or too large for its squares to be added up.
+    pub fn note(&self, range: Range<usize>, parameter: usize, flags: &mut Option<Tensor<B, 1>>) {
+        let sum = sum_of_squares(vec![self.tensor(range)]).unwrap_or_else(|error| panic!("{error}"));
+        let flags_there = taken(flags);
+        let sums = GradientSums {
+            // Asked for, and not looked at.
+            sums: Tensor::zeros([1], (&flags_there.device(), flags_there.dtype())),
+            non_finite: flags_there,
+        };
+        let place = GradientPlace {
+            offset: 0,
+            parameter,
+            is_first: true,
+        };
+        *flags = Some(added(sums, sum.expect("of one buffer"), place).non_finite);
+    }
+
     pub fn clear(&mut self, offset: usize, len: usize) {
         self.shard = None;
         if len == 0 {

@@ -90,6 +90,22 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         }
     }
 
+    /// Adds a product, a parameter's gradient, to its place, or writes it there when it is the first. On devices only.
+    pub fn add_product(&mut self, a: Tensor<B, 2>, b: Tensor<B, 2>, place: GradientPlace) {
+        match self {
+            FlatBuffer::Device(buffer) => buffer.add_product(a, b, place),
+            FlatBuffer::Host(_) => unreachable!("products come to buckets on devices"),
+        }
+    }
+
+    /// Notes a parameter whose gradient, in this range, is not finite. On devices only.
+    pub fn note(&self, range: Range<usize>, parameter: usize, non_finite: &mut NonFinite<B>) {
+        match (self, non_finite) {
+            (FlatBuffer::Device(buffer), NonFinite::Device(flags)) => buffer.note(range, parameter, flags),
+            _ => unreachable!("products come to buckets on devices"),
+        }
+    }
+
     /// Sets `len` elements from `offset` on to zero.
     pub fn clear(&mut self, offset: usize, len: usize) {
         match self {

@@ -2,9 +2,10 @@
 
 use anyhow::{Result, ensure};
 use burn::backend::Autodiff;
-use burn::tensor::{Distribution, Tensor, TensorData, activation};
+use burn::tensor::{DType, Distribution, Tensor, TensorData, activation};
 use burn_cuda::{Cuda, CudaDevice};
 use burn_flex::Flex;
+use cubecl_kernels::accumulate::GradientPlace;
 use cubecl_kernels::linear::{linear, linear_transposed};
 use cubecl_kernels::norm::layer_norm;
 use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
@@ -30,6 +31,7 @@ pub fn scenes() -> Vec<Scene> {
         Scene::new("burn::our_layer_norm_matches_the_cpu", our_norm).jitter(JITTER),
         Scene::new("burn::our_softmax_matches_the_cpu", our_softmax).jitter(JITTER),
         Scene::new("burn::our_products_on_cublaslt_match_the_cpu", our_products).jitter(JITTER),
+        Scene::new("burn::our_products_on_cublaslt_are_added_to_sums", added_products).jitter(JITTER),
         Scene::new("burn::cublaslt_refuses_several_streams", several_streams),
     ]
 }
@@ -317,6 +319,49 @@ fn our_products(_: &Role) -> Result<()> {
     same(Layers, &[[7, 12], [12, 16], [10, 16], [1, 16]], FLOAT)?;
     same(Layers, &[[130, 33], [33, 65], [70, 65], [1, 65]], FLOAT)?;
     same(Layers, &[[1, 1], [1, 3], [2, 3], [1, 3]], FLOAT)
+}
+
+/// Products of bf16 into places of f32, exactly: they are not rounded to bf16 on the way, and the places' neighbours stay.
+fn added_products(_: &Role) -> Result<()> {
+    cubecl_kernels::cuda::use_one_stream();
+    let device = CudaDevice::default();
+    cublaslt::enable(&device)?;
+    let [rows, depth, columns] = [5, 300, 3];
+    let numbers = |count: usize, seed: usize| -> Vec<f64> {
+        let of = |place: usize| ((place * 29 + seed) % 47) as f64 - 20.0;
+        (0..count).map(|place| of(place) / 8.0).collect()
+    };
+    let (a, b) = (numbers(rows * depth, 1), numbers(depth * columns, 2));
+    let factor = |values: &[f64], shape: [usize; 2]| -> Tensor<Cuda, 2> {
+        let data = TensorData::new(values.to_vec(), shape).convert_dtype(DType::BF16);
+        Tensor::from_data(data, (&device, DType::BF16))
+    };
+    for is_shared in [false, true] {
+        let mut sums = Tensor::<Cuda, 1>::full([400], 0.5, (&device, DType::F32));
+        let shared = is_shared.then(|| sums.clone());
+        let mut expected = vec![0.5; 400];
+        for (offset, is_first) in [(128, true), (128, false), (256, false)] {
+            let place = GradientPlace {
+                offset,
+                parameter: 0,
+                is_first,
+            };
+            sums = Cuda::add_product(sums, factor(&a, [rows, depth]), factor(&b, [depth, columns]), place);
+            for place in 0..rows * columns {
+                let (i, j) = (place / columns, place % columns);
+                let product: f64 = (0..depth).map(|k| a[i * depth + k] * b[k * columns + j]).sum();
+                let sum = &mut expected[offset + place];
+                *sum = product + if is_first { 0.0 } else { *sum };
+            }
+        }
+        let found: Vec<f64> = sums.into_data().iter::<f64>().collect();
+        ensure!(found == expected, "{found:?}, expected {expected:?}");
+        if let Some(shared) = shared {
+            let kept = shared.into_data().iter::<f64>().all(|value| value == 0.5);
+            ensure!(kept, "what somebody else holds is written over");
+        }
+    }
+    Ok(())
 }
 
 fn several_streams(_: &Role) -> Result<()> {

@@ -152,6 +152,30 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         outputs.next()
     }
 
+    fn add_product(
+        sums: Tensor<Self, 1>,
+        a: Tensor<Self, 2>,
+        b: Tensor<Self, 2>,
+        place: GradientPlace,
+    ) -> Tensor<Self, 1> {
+        let (dims, dtype) = (sums.dims(), sums.dtype());
+        let mut outputs = Custom::<B>::new("add_product")
+            .with_owned(sums)
+            .with_owned(a)
+            .with_owned(b)
+            .output(dims, dtype)
+            .register(move |inputs| {
+                let sums = inputs.next();
+                let (a, b) = (inputs.next(), inputs.next());
+                vec![primitive(B::add_product(sums, a, b, place))]
+            });
+        outputs.next()
+    }
+
+    fn multiplies_in_library() -> bool {
+        B::multiplies_in_library()
+    }
+
     fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {
         product::forward(inputs)
     }
