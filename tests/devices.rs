@@ -41,12 +41,20 @@ fn main() {
             trains_on_cuda_with_burns_products,
         ),
         on_emulated_cuda("preflight_measures_nccl", preflight_measures_nccl),
-        on_emulated_cuda("a_missing_cublaslt_is_named", missing_cublaslt_is_named),
+        without_cublaslt("a_missing_cublaslt_is_named", missing_cublaslt_is_named),
         on_vulkan("vulkan_refuses_f64", || {
             refused(
                 &["--device", "vulkan", "--dtype", "f64"],
                 None,
                 &["vulkan", "f64", "f32 or f16"],
+            )
+        }),
+        on_emulated_cuda("cuda_refuses_f64", || {
+            let libraries = cuda_emulator::library_folder()?;
+            refused(
+                &["--device", "cuda", "--dtype", "f64"],
+                Some(libraries.path()),
+                &["cuda", "f64", "f32, f16 or bf16"],
             )
         }),
         Trial::test("sharing_gpus_without_gpus_is_refused", || {
@@ -95,6 +103,22 @@ fn on_emulated_cuda(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + '
         eprintln!("{name} is ignored: {error}");
     }
     Trial::test(name, move || Ok(test()?)).with_ignored_flag(found.is_err())
+}
+
+/// A trial on the emulator that is ignored, aloud, where the dynamic linker finds cuBLASLt by itself.
+fn without_cublaslt(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
+    let listed = Command::new("ldconfig").arg("-p").output();
+    let is_listed = listed.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("libcublasLt"));
+    let is_named = std::env::var("LD_LIBRARY_PATH").is_ok_and(|paths| {
+        let folders = std::env::split_paths(&paths).filter_map(|folder| std::fs::read_dir(folder).ok());
+        let mut entries = folders.flatten().flatten();
+        entries.any(|entry| entry.file_name().to_string_lossy().starts_with("libcublasLt"))
+    });
+    if is_listed || is_named {
+        eprintln!("{name} is ignored: there is cuBLASLt");
+        return Trial::test(name, || Ok(())).with_ignored_flag(true);
+    }
+    on_emulated_cuda(name, test)
 }
 
 /// A trial that is ignored, aloud, where there is what it expects to be missing.
@@ -168,6 +192,10 @@ fn trains_on_cuda_with_burns_products() -> anyhow::Result<()> {
     };
     let (here, alone) = (train("cpu", &[], None)?, on_cuda(&[])?);
     expect_close(&here, &alone, 5e-5)?;
+    ensure!(
+        expect_close(&here, &alone, 2e-6).is_err(),
+        "products in TF32 give the losses of those in f32: {alone:?}"
+    );
     // A sum that is rounded another way may fall on the other side of a TF32 number in the next product.
     expect_close(&alone, &on_cuda(TENSOR_AND_SEQUENCE)?, 5e-6)
 }

@@ -68,9 +68,13 @@ impl DeviceKind {
             is_built,
             "--device {name}: this program was built without it; build it with --features {name}"
         );
+        let types = match self {
+            DeviceKind::Vulkan => "f32 or f16",
+            _ => "f32, f16 or bf16",
+        };
         ensure!(
-            self != DeviceKind::Vulkan || dtype != Dtype::F64,
-            "--device vulkan does not compute in f64: f32 or f16, or another device"
+            dtype != Dtype::F64,
+            "--device {name} does not compute in f64: {types}, or another device"
         );
         #[cfg(feature = "cuda")]
         if self == DeviceKind::Cuda {

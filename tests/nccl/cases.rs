@@ -44,6 +44,9 @@ pub fn trials() -> Vec<Trial> {
         trial("gradients_are_added_up_as_products_on_2_ranks", 2, |ranks| {
             plays_well("products", ranks)
         }),
+        trial("ranks_that_multiply_in_other_ways_are_named", 3, |ranks| {
+            plays_well("other_products", ranks)
+        }),
         trial("a_killed_rank_is_named", 3, killed_rank_is_named),
         trial("a_late_rank_is_named_by_all", 3, |ranks| {
             rank_is_late("late", 2, ranks, REDUCTION)
@@ -211,7 +214,9 @@ fn rank_is_late(case: &str, late: usize, ranks: usize, call: &str) -> Result<(),
 fn calls_do_not_fit(ranks: usize) -> Result<(), Failed> {
     let ended = play("mismatch", ranks, &[])?;
     expect(!ended.status.success(), "the job fails")?;
-    ended.expect_line("it waits itself, and for ranks that wait: the calls of these ranks may not fit together")
+    let told = ended.line("it waits itself, and for ranks that wait: the calls of these ranks may not fit together")?;
+    let names_both = ["all_reduce sum of 10 f32 (call 1)", "all_reduce sum of 12 f32 (call 1)"];
+    expect(names_both.iter().all(|call| told.contains(call)), told)
 }
 
 fn message_is_never_sent(ranks: usize) -> Result<(), Failed> {

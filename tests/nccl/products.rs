@@ -3,7 +3,7 @@
 use burn::backend::Autodiff;
 use burn::tensor::{DType, FloatDType, IntDType, Tensor, TensorData, set_default_dtypes};
 use burn_cuda::CudaDevice;
-use burn_megatron::collectives::GroupOptions;
+use burn_megatron::collectives::{GroupOptions, ProcessGroup};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
@@ -35,7 +35,8 @@ pub fn products(world: &World) -> Outcome {
     let layer = ColumnParallelLinearConfig::new(INPUTS, OUTPUTS).init::<B>(&device, &context.scope("layer"))?;
     let mut wrapped = DistributedDataParallel::new(layer, &context, DataParallelConfig::new())?;
     let ranks = world.world_size();
-    for is_finite in [true, false] {
+    // Behind an infinite one too: nothing of it stays.
+    for is_finite in [true, false, true] {
         for micro_batch in 0..MICRO_BATCHES {
             let part = match micro_batch + 1 {
                 MICRO_BATCHES => StepPart::Last,
@@ -62,6 +63,27 @@ pub fn products(world: &World) -> Outcome {
         wrapped.update(|layer| layer)?;
     }
     Ok(())
+}
+
+/// Rank 1 multiplies with burn's products, and all are told.
+pub fn other_products(world: &World) -> Outcome {
+    let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
+    if world.rank() != 1 {
+        cuda::enable_cublaslt(&device)?;
+    }
+    let ranks: Vec<usize> = (0..world.world_size()).collect();
+    let group = ProcessGroup::connect(world, "all", &ranks, &GroupOptions::default())?;
+    let error = cuda::check_same_products(&group)
+        .err()
+        .ok_or("they are taken for the same")?;
+    let told = error.to_string();
+    match ["rank 0 multiplies with cuBLASLt 13.", "rank 1 with burn's own products"]
+        .iter()
+        .all(|part| told.contains(part))
+    {
+        true => Ok(()),
+        false => Err(told.into()),
+    }
 }
 
 /// The mean over the ranks of the sum over micro-batches.

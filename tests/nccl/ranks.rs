@@ -58,6 +58,7 @@ fn play(case: &str, world: &World) -> Outcome {
         "transfers" => transfers(&Gpu::of(world)?),
         "empty" => empty(&Gpu::of(world)?),
         "products" => products::products(world),
+        "other_products" => products::other_products(world),
         "missing" => {
             match Gpu::of(world) {
                 Ok(_) => println!("rank {} lacks nothing", world.rank()),

@@ -26,7 +26,7 @@ use burn::tensor::{
     ops::FloatTensor,
 };
 
-use cubecl_kernels::linear::destination::{self, Lead, WeightSink};
+use cubecl_kernels::linear::destination::{self, LedWeight, WeightSink};
 
 use super::binding::Binding;
 use crate::collectives::CollectiveBackend;
@@ -40,8 +40,8 @@ pub trait GradientSink<B: Backend>: std::fmt::Debug + Send + Sync {
     /// Takes the whole gradient of parameter number `index` of the micro-batch at hand.
     fn receive(&self, index: usize, gradient: FloatTensor<B>);
 
-    /// What adds up products that are the gradient of parameter number `index`, if anything does. Behind one, [`receive`](Self::receive)
-    /// is given zeros of one element.
+    /// What adds up products that are the gradient of parameter number `index`, if anything does. Behind them,
+    /// [`receive`](Self::receive) is given what of the gradient is no such product: a zero of one element where that is all.
     fn product_sink(self: Arc<Self>, _index: usize) -> Option<Arc<dyn WeightSink<B>>> {
         None
     }
@@ -99,7 +99,7 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> HookBackend for Autodiff<B, C>
             None
         };
         let leaf = FloatTensor::<Self>::new(tensor.primitive).require_grad();
-        let lead = Arc::new(OnceLock::new());
+        let led = Arc::new(OnceLock::new());
         let hooked = match LeadGradient
             .prepare::<C>([leaf.node, anchor.node.clone()])
             .compute_bound()
@@ -109,14 +109,14 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> HookBackend for Autodiff<B, C>
                 let hook = Hook {
                     sink,
                     index,
-                    _lead: lead.clone(),
+                    _led: led.clone(),
                 };
                 prep.finish(hook, leaf.primitive)
             }
             OpsKind::UnTracked(_) => unreachable!("the leaf is tracked"),
         };
         if let Some(product_sink) = product_sink {
-            let _ = lead.set(destination::lead::<B, C>(&hooked, product_sink));
+            let _ = led.set(destination::lead::<B, C>(&hooked, product_sink));
         }
         hooked
     }
@@ -131,8 +131,8 @@ struct LeadGradient;
 struct Hook<B: Backend> {
     sink: Arc<dyn GradientSink<B>>,
     index: usize,
-    /// Ends with the step.
-    _lead: Arc<OnceLock<Lead>>,
+    /// Leads products of the parameter to their sink, as long as the step may come.
+    _led: Arc<OnceLock<LedWeight>>,
 }
 
 impl<B: Backend> Backward<B, 2> for LeadGradient {

@@ -257,18 +257,18 @@ impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
 
     fn product_sink(self: Arc<Self>, index: usize) -> Option<Arc<dyn WeightSink<B>>> {
         let is_taken = B::HAS_DEVICE_MEMORY && B::multiplies_in_library() && self.lock().takes_products(index);
-        is_taken.then(|| Arc::new(Products { reducer: self, index }) as Arc<dyn WeightSink<B>>)
+        is_taken.then(|| Arc::new(ProductSink { reducer: self, index }) as Arc<dyn WeightSink<B>>)
     }
 }
 
 /// Adds products to a parameter's gradient.
 #[derive(Debug)]
-struct Products<B: Backend> {
+struct ProductSink<B: Backend> {
     reducer: Arc<Reducer<B>>,
     index: usize,
 }
 
-impl<B: CollectiveBackend> WeightSink<B> for Products<B> {
+impl<B: CollectiveBackend> WeightSink<B> for ProductSink<B> {
     fn add_product(&self, a: Tensor<B, 2>, b: Tensor<B, 2>) {
         self.reducer.lock().add_product(self.index, a, b);
     }

@@ -16,7 +16,7 @@ use super::store::Store;
 /// Ranks that a note names at most, and waits that stay in the list after they have failed.
 const NAMED_RANKS: usize = 8;
 
-/// What is said of a rank that is blamed because nobody is left who waits for nobody.
+/// What is said of a rank that is blamed because nobody is left who waits for nobody; behind it, for what it waits.
 const WAITS_TOO: &str = "it waits itself, and for ranks that wait: the calls of these ranks may not fit together";
 
 /// What this rank notes of other ranks. Clones share one list; cheap to clone.
@@ -245,10 +245,11 @@ fn follow<E>(
             return Ok(Some(suspect));
         }
         let before = suspects.len();
+        let its_wait = note.first().map(|named| format!("rank {} {}", named.rank, named.what));
         suspects.extend(note.into_iter().rev().filter(|named| !met.contains(&named.rank)));
         if suspects.len() == before {
             dead_end.get_or_insert_with(|| PeerFailure {
-                what: format!("{}; {WAITS_TOO}", suspect.what),
+                what: format!("{}; {WAITS_TOO}: {}", suspect.what, its_wait.unwrap_or_default()),
                 ..suspect
             });
         }
@@ -308,7 +309,8 @@ mod tests {
             let Ok(found) = found;
             found.unwrap().what
         };
-        assert!(what(&[0]).ends_with(WAITS_TOO));
+        let waits = format!("did not come; rank 1; {WAITS_TOO}: rank 0 did not come; rank 0");
+        assert_eq!(what(&[0]), waits);
         assert!(!what(&[]).contains(WAITS_TOO));
     }
 

@@ -14,6 +14,8 @@
 //! `CUDA_EMULATOR_DEVICES` is the number of devices (1), each an A100 by its attributes, with `CUDA_EMULATOR_MEMORY_MB`
 //! (1024) of memory. `CUDA_VISIBLE_DEVICES` is heeded.
 //!
+//! While `CUDA_EMULATOR_CUBLASLT_FAILS` is set, every product of cuBLASLt fails.
+//!
 //! What differs from a GPU:
 //! - accesses of kernels outside of what they are given are found only if they write just behind an allocation, or end
 //!   the process;

@@ -28,7 +28,6 @@ use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHea
 use crate::l2_norm;
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
-use crate::precision::zeros;
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
 
@@ -113,12 +112,7 @@ pub trait KernelBackend: Backend {
         b: Tensor<Self, 2>,
         place: GradientPlace,
     ) -> Tensor<Self, 1> {
-        let length = a.dims()[0] * b.dims()[1];
-        let sums = GradientSums {
-            non_finite: zeros([place.parameter + 1], &sums.device(), sums.dtype()),
-            sums,
-        };
-        Self::accumulate(sums, Self::multiply(a, b, None).reshape([length]), place).sums
+        linear::product::add_multiplied(sums, a, b, place)
     }
 
     /// Whether [`multiply`](Self::multiply) is a library's, of which burn's fusion knows nothing; and so

@@ -4,10 +4,11 @@
 //! CubeCL's own stream, between the launches of kernels: nothing waits on the host. Factors of 16 bits are multiplied as they
 //! are, added up in f32, and rounded once, behind the sum with a bias. Those of f32 are multiplied in f32, not in TF32.
 //!
-//! Which of its kernels runs is chosen by shapes, types and the device alone, so that it is the same on every rank, and a kernel
-//! gives the same bits in every run.
+//! Which of its kernels runs is chosen by shapes, types, how the factors lie and are aligned, and the device: ranks that do the
+//! same run the same, and a kernel gives the same bits in every run. Products that it has no kernel for, which are told once for
+//! each kind, are burn's.
 //!
-//! A product that fails is told on the log, its output is not a number, and the next product panics with the reason.
+//! A product that fails is told on standard error, its output is not a number, and the next product panics with the reason.
 //!
 //! Source: <https://docs.nvidia.com/cuda/cublas/#using-the-cublaslt-api>
 
@@ -30,7 +31,7 @@ pub use library::{CublasLtError, Version};
 use crate::accumulate::GradientPlace;
 use crate::cube::launch::{empty_beside, into_contiguous};
 use crate::cuda::server;
-use crate::linear::product::multiply;
+use crate::linear::product::{add_multiplied, multiply};
 use crate::tape::{float, primitive};
 
 /// The library, where products run there.
@@ -70,10 +71,10 @@ pub(crate) fn is_enabled<R: CubeRuntime>() -> bool {
     is_cuda && ENABLED.get().is_some()
 }
 
-/// Returns `a · b + bias`: here if it is enabled, and else as burn multiplies.
+/// Returns `a · b + bias`: here if it is enabled and the library has a kernel for it, and else as burn multiplies.
 ///
 /// # Panics
-/// When an earlier product failed.
+/// When an earlier product failed, or shapes or types do not fit each other.
 pub(crate) fn multiply_or_burn<R, F, I, BT>(
     a: Tensor<CubeBackend<R, F, I, BT>, 2>,
     b: Tensor<CubeBackend<R, F, I, BT>, 2>,
@@ -90,22 +91,29 @@ where
     if !is_taken {
         return multiply(a, b, bias);
     }
-    let (a, b) = (primitive(a), primitive(b));
-    let output = empty_beside(&a, &[rows, columns], a.dtype);
+    let factors = [Laid::out(primitive(a)), Laid::out(primitive(b))];
+    let bias = bias.map(|bias| into_contiguous(primitive(bias)));
+    let output = empty_beside(&factors[0].tensor, &[rows, columns], factors[0].tensor.dtype);
     let to = Output {
         handle: output.handle.clone(),
         dtype: output.dtype,
         is_added: false,
     };
-    queue(a, b, bias.map(primitive), to);
-    float(output)
+    match queue(&factors, bias.as_ref(), to) {
+        true => float(output),
+        false => {
+            let [a, b] = factors.map(|factor| float(factor.tensor));
+            multiply(a, b, bias.map(float))
+        }
+    }
 }
 
 /// Returns the sums with `a · b` added to its place, or written there when it is the first; in their own memory if nobody else
-/// holds it. Of factors of 16 bits the product is added up in f32, and not rounded before.
+/// holds it. Of factors of 16 bits the product is added up in f32, and not rounded before. As burn's product where the
+/// library is not enabled, or has no kernel for it.
 ///
 /// # Panics
-/// When an earlier product failed, or none is [`enable`]d.
+/// When an earlier product failed, or shapes, types or the place do not fit each other.
 pub(crate) fn add_product<R, F, I, BT>(
     sums: Tensor<CubeBackend<R, F, I, BT>, 1>,
     a: Tensor<CubeBackend<R, F, I, BT>, 2>,
@@ -118,11 +126,21 @@ where
     I: IntElement,
     BT: BoolElement,
 {
+    if !is_enabled::<R>() {
+        return add_multiplied(sums, a, b, place);
+    }
+    let ([elements], length) = (sums.dims(), a.dims()[0] * b.dims()[1]);
+    assert!(
+        place.offset + length <= elements,
+        "a product of {length} elements at {} of {elements} sums",
+        place.offset
+    );
     let sums = primitive(sums);
     let sums = match sums.can_mut() {
         true => into_contiguous(sums),
         false => sums.copy(),
     };
+    let factors = [Laid::out(primitive(a)), Laid::out(primitive(b))];
     let to = Output {
         handle: sums
             .handle
@@ -131,8 +149,13 @@ where
         dtype: sums.dtype,
         is_added: !place.is_first,
     };
-    queue(primitive(a), primitive(b), None, to);
-    float(sums)
+    match queue(&factors, None, to) {
+        true => float(sums),
+        false => {
+            let [a, b] = factors.map(|factor| float(factor.tensor));
+            add_multiplied(float(sums), a, b, place)
+        }
+    }
 }
 
 /// Where a product goes: row by row.
@@ -143,41 +166,74 @@ struct Output {
     is_added: bool,
 }
 
-fn queue<R: CubeRuntime>(a: CubeTensor<R>, b: CubeTensor<R>, bias: Option<CubeTensor<R>>, to: Output) {
+/// Queues a product, if the library has a kernel for it.
+fn queue<R: CubeRuntime>(factors: &[Laid<R>; 2], bias: Option<&CubeTensor<R>>, to: Output) -> bool {
     if let Some(why) = product::failure() {
         panic!("{why}");
     }
+    let [a, b] = factors.each_ref().map(|factor| &factor.tensor);
+    let ([rows, depth], [rows_of_b, columns]) = (factors[0].dims(), factors[1].dims());
+    assert_eq!(depth, rows_of_b, "[{rows}, {depth}] · [{rows_of_b}, {columns}]");
+    assert_eq!(a.dtype, b.dtype, "factors of two types");
+    if let Some(bias) = bias {
+        let found = (bias.meta.shape().num_elements(), bias.dtype);
+        assert_eq!(
+            found,
+            (columns, a.dtype),
+            "a bias does not fit [.., {columns}] of {:?}",
+            a.dtype
+        );
+    }
+    let product = product::QueuedProduct {
+        kind: plan::Kind {
+            dtypes: [a.dtype, to.dtype],
+            factors: [factors[0].factor, factors[1].factor],
+            shape: [rows, depth, columns],
+            has_bias: bias.is_some(),
+        },
+        buffers: [a.handle.clone(), b.handle.clone(), to.handle].map(Handle::binding),
+        bias: bias.map(|bias| bias.handle.clone().binding()),
+        is_added: to.is_added,
+    };
     let device: &dyn Any = &a.device;
     let device = device
         .downcast_ref::<CudaDevice>()
-        .expect("products run here on CUDA")
+        .expect("it is enabled on CUDA only")
         .clone();
-    let (a, a_factor) = as_factor(a);
-    let (b, b_factor) = as_factor(b);
-    let product = product::Product {
-        dtypes: [a.dtype, to.dtype],
-        factors: [a_factor, b_factor],
-        shape: [a.meta.shape()[0], a.meta.shape()[1], b.meta.shape()[1]],
-        buffers: [a.handle, b.handle, to.handle].map(Handle::binding),
-        bias: bias.map(|bias| into_contiguous(bias).handle.binding()),
-        is_added: to.is_added,
-    };
-    server(&device).submit(move |server| product.run(server));
+    let server = server(&device);
+    if !product::has_kernel(&product, &server) {
+        return false;
+    }
+    server.submit(move |server| product.run(server));
+    true
 }
 
-/// The tensor, laid out as a factor may be.
-fn as_factor<R: CubeRuntime>(tensor: CubeTensor<R>) -> (CubeTensor<R>, factor::Factor) {
-    let of = |tensor: &CubeTensor<R>| {
-        let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
-        factor::Factor::of([shape[0], shape[1]], [strides[0], strides[1]])
-    };
-    match of(&tensor) {
-        Some(factor) => (tensor, factor),
-        None => {
-            let tensor = into_contiguous(tensor);
-            let factor = of(&tensor).expect("a contiguous tensor lies row by row");
-            (tensor, factor)
+/// A factor, laid out as the library takes it.
+struct Laid<R: CubeRuntime> {
+    tensor: CubeTensor<R>,
+    factor: factor::Factor,
+}
+
+impl<R: CubeRuntime> Laid<R> {
+    /// The tensor as it is where that can be, and else a copy.
+    fn out(tensor: CubeTensor<R>) -> Self {
+        let of = |tensor: &CubeTensor<R>| {
+            let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
+            factor::Factor::of([shape[0], shape[1]], [strides[0], strides[1]])
+        };
+        match of(&tensor) {
+            Some(factor) => Self { tensor, factor },
+            None => {
+                let tensor = into_contiguous(tensor);
+                let factor = of(&tensor).expect("a contiguous tensor lies row by row");
+                Self { tensor, factor }
+            }
         }
+    }
+
+    fn dims(&self) -> [usize; 2] {
+        let shape = self.tensor.meta.shape();
+        [shape[0], shape[1]]
     }
 }
 

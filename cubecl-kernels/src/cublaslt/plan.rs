@@ -21,6 +21,12 @@ pub(super) struct Kind {
     /// `[rows, depth, columns]` of `[rows, depth] · [depth, columns]`
     pub shape: [usize; 3],
     pub has_bias: bool,
+}
+
+/// What tells plans from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PlanKind {
+    pub kind: Kind,
     /// To how many bytes `a`, `b` and the output are aligned.
     pub alignments: [u32; 3],
 }
@@ -32,8 +38,6 @@ pub(super) struct Addresses {
     pub b: u64,
     pub output: u64,
     pub bias: Option<u64>,
-    /// Whether the product is added to what the output holds.
-    pub is_added: bool,
 }
 
 /// A described product.
@@ -42,13 +46,11 @@ pub(super) struct Plan {
     /// Of the library's first factor, its second, and its output.
     layouts: [sys::cublasLtMatrixLayout_t; 3],
     algorithm: sys::cublasLtMatmulAlgo_t,
-    is_f64: bool,
 }
 
-/// The library's name of a type; none for those that are not multiplied there.
+/// The library's name of a type; none for those that are not multiplied there, f64 among them, which CubeCL does not have on CUDA.
 pub(super) fn data_type(dtype: DType) -> Option<sys::cudaDataType> {
     match dtype {
-        DType::F64 => Some(sys::cudaDataType::CUDA_R_64F),
         DType::F32 => Some(sys::cudaDataType::CUDA_R_32F),
         DType::F16 => Some(sys::cudaDataType::CUDA_R_16F),
         DType::BF16 => Some(sys::cudaDataType::CUDA_R_16BF),
@@ -61,24 +63,18 @@ impl Plan {
     ///
     /// # Errors
     /// What the library refuses.
-    pub fn new(handle: sys::cublasLtHandle_t, kind: &Kind) -> Result<Self, CublasError> {
-        let [data, data_of_output] = kind.dtypes.map(|dtype| data_type(dtype).expect("the caller has asked"));
-        let is_f64 = kind.dtypes[0] == DType::F64;
-        let (compute, scale) = match is_f64 {
-            true => (
-                sys::cublasComputeType_t::CUBLAS_COMPUTE_64F,
-                sys::cudaDataType::CUDA_R_64F,
-            ),
-            false => (
-                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-                sys::cudaDataType::CUDA_R_32F,
-            ),
-        };
+    pub fn new(handle: sys::cublasLtHandle_t, PlanKind { kind, alignments }: &PlanKind) -> Result<Self, CublasError> {
+        let unsupported = CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
+        let data = data_type(kind.dtypes[0]).ok_or(unsupported)?;
+        let data_of_output = data_type(kind.dtypes[1]).ok_or(unsupported)?;
+        let (compute, scale) = (
+            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            sys::cudaDataType::CUDA_R_32F,
+        );
         let mut plan = Self {
             description: result::create_matmul_desc(compute, scale)?,
             layouts: [std::ptr::null_mut(); 3],
             algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] },
-            is_f64,
         };
         // The library computes the transposed product.
         let [a, b] = kind.factors;
@@ -98,11 +94,11 @@ impl Plan {
             let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
             plan.describe(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue)?;
         }
-        plan.algorithm = plan.choose(handle, kind)?;
+        plan.algorithm = plan.choose(handle, *alignments)?;
         Ok(plan)
     }
 
-    /// Queues the product.
+    /// Queues the product, which is added to what the output holds or written there.
     ///
     /// # Errors
     /// What the library refuses.
@@ -114,6 +110,7 @@ impl Plan {
         &self,
         handle: sys::cublasLtHandle_t,
         addresses: Addresses,
+        is_added: bool,
         workspace: u64,
         stream: sys::cudaStream_t,
     ) -> Result<(), CublasError> {
@@ -123,12 +120,8 @@ impl Plan {
         }
         let Addresses { a, b, output, .. } = addresses;
         // Of the product, and of what the output holds: where that is 0, it is not read.
-        let scales = [1.0, if addresses.is_added { 1.0 } else { 0.0 }];
-        let narrow_scales = scales.map(|scale| scale as f32);
-        let [alpha, beta] = match self.is_f64 {
-            true => [0, 1].map(|which| (&raw const scales[which]).cast::<c_void>()),
-            false => [0, 1].map(|which| (&raw const narrow_scales[which]).cast::<c_void>()),
-        };
+        let scales = [1f32, if is_added { 1.0 } else { 0.0 }];
+        let [alpha, beta] = [0, 1].map(|which| (&raw const scales[which]).cast::<c_void>());
         let [first, second, product] = self.layouts;
         // SAFETY: the caller's; scalars lie on the host, in the type of the description.
         unsafe {
@@ -159,11 +152,17 @@ impl Plan {
         unsafe { result::set_matmul_desc_attribute(self.description, attribute, value.cast(), size_of::<V>()) }
     }
 
-    fn choose(&self, handle: sys::cublasLtHandle_t, kind: &Kind) -> Result<sys::cublasLtMatmulAlgo_t, CublasError> {
+    fn choose(
+        &self,
+        handle: sys::cublasLtHandle_t,
+        [a, b, output]: [u32; 3],
+    ) -> Result<sys::cublasLtMatmulAlgo_t, CublasError> {
         use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
         let preference = Preference(result::create_matmul_pref()?);
         preference.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, WORKSPACE_BYTES)?;
-        let [a, b, output] = kind.alignments;
+        // Parts of a sum are added up as the sums are, not rounded to the output's type before.
+        let schemes = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes)?;
         preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b)?;
         preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a)?;
         preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, output)?;

@@ -1,16 +1,17 @@
-//! [`Product`]: a product on its way to the device, on the thread of CubeCL's server.
+//! [`QueuedProduct`]: a product on its way to the device, on the thread of CubeCL's server.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::hash_map::Entry;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
-use burn::tensor::DType;
 use cubecl::server::Binding;
-use cudarc::cublaslt::{result, sys};
+use cubecl_common::device_handle::DeviceHandle;
+use cudarc::cublaslt::result::{self, CublasError};
+use cudarc::cublaslt::sys;
 use cudarc::driver;
 
-use super::factor::Factor;
-use super::plan::{Addresses, Kind, Plan, WORKSPACE_BYTES};
+use super::plan::{Addresses, Kind, Plan, PlanKind, WORKSPACE_BYTES};
 use crate::cuda::{Server, address, compute_stream};
 
 /// The kinds of products that are kept; a model has some dozens.
@@ -36,22 +37,48 @@ struct Library {
     stream: driver::sys::CUstream,
     /// Of all products: they run one after another.
     workspace: u64,
-    plans: HashMap<Kind, Plan>,
+    plans: HashMap<PlanKind, Plan>,
 }
 
 /// A product.
-pub(super) struct Product {
-    /// Of the factors, and of the output.
-    pub dtypes: [DType; 2],
-    /// Of `a` and `b`.
-    pub factors: [Factor; 2],
-    /// `[rows, depth, columns]`
-    pub shape: [usize; 3],
+pub(super) struct QueuedProduct {
+    pub kind: Kind,
     /// `a`, `b` and the output, which lies row by row.
     pub buffers: [Binding; 3],
     pub bias: Option<Binding>,
     /// Whether the product is added to what the output holds.
     pub is_added: bool,
+}
+
+/// Whether the library has a kernel for a product. Waits for the server at the first one of its kind, and tells where it has none.
+pub(super) fn has_kernel(product: &QueuedProduct, server: &DeviceHandle<Server>) -> bool {
+    static KNOWN: LazyLock<Mutex<HashMap<Kind, bool>>> = LazyLock::new(Mutex::default);
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(&has_kernel) = known().get(&product.kind) {
+        return has_kernel;
+    }
+    let (what, kind) = (product.describe(), product.kind);
+    let (buffers, bias) = (product.buffers.clone(), product.bias.clone());
+    let found = server.submit_blocking(move |server| {
+        prepare(server)?;
+        let addresses = Addresses::of(server, buffers, bias)?;
+        with_library(|library| Ok(library.plan(PlanKind::of(kind, &addresses)).map(drop)))
+    });
+    let refusal = match found {
+        Ok(Ok(Ok(()))) => None,
+        Ok(Ok(Err(error))) => Some(error.to_string()),
+        // It comes again when the product is queued, which then says so.
+        Ok(Err(_)) | Err(_) => None,
+    };
+    if let Some(error) = &refusal {
+        eprintln!("cuBLASLt has no kernel for {what} ({error}): burn's product runs instead");
+    }
+    let mut known = known();
+    if known.len() >= MOST_PLANS {
+        known.clear();
+    }
+    known.insert(kind, refusal.is_none());
+    refusal.is_none()
 }
 
 /// Prepares the library on the device of this server. Called on its thread.
@@ -64,7 +91,7 @@ pub(super) fn prepare(server: &mut Server) -> Result<(), String> {
     })
 }
 
-impl Product {
+impl QueuedProduct {
     /// Queues it, behind what was launched before. Called on the server's thread.
     pub fn run(self, server: &mut Server) {
         let (what, mut output) = (self.describe(), None);
@@ -80,36 +107,43 @@ impl Product {
     }
 
     fn describe(&self) -> String {
-        let [rows, depth, columns] = self.shape;
-        let dtype = super::name(self.dtypes[0]);
-        format!("[{rows}, {depth}] · [{depth}, {columns}] of {dtype}")
+        let ([rows, depth, columns], [of_factors, of_output]) = (self.kind.shape, self.kind.dtypes.map(super::name));
+        format!("[{rows}, {depth}] · [{depth}, {columns}] of {of_factors} to {of_output}")
     }
 
     /// Leaves in `place` where the output is, once that is known, and its length in bytes.
     fn queue(self, server: &mut Server, place: &mut Option<(u64, usize)>) -> Result<(), String> {
-        let [rows, _, columns] = self.shape;
-        let [a, b, output] = self.buffers;
-        let output = address(server, output)?;
-        *place = Some((output, rows * columns * self.dtypes[1].size()));
-        let addresses = Addresses {
+        let [rows, _, columns] = self.kind.shape;
+        let addresses = Addresses::of(server, self.buffers, self.bias)?;
+        *place = Some((addresses.output, rows * columns * self.kind.dtypes[1].size()));
+        with_library(|library| library.run(PlanKind::of(self.kind, &addresses), addresses, self.is_added))
+    }
+}
+
+impl Addresses {
+    /// Called on the server's thread.
+    fn of(server: &mut Server, [a, b, output]: [Binding; 3], bias: Option<Binding>) -> Result<Self, String> {
+        Ok(Self {
             a: address(server, a)?,
             b: address(server, b)?,
-            output,
-            bias: self.bias.map(|bias| address(server, bias)).transpose()?,
-            is_added: self.is_added,
-        };
-        let kind = Kind {
-            dtypes: self.dtypes,
-            factors: self.factors,
-            shape: self.shape,
-            has_bias: addresses.bias.is_some(),
-            alignments: [addresses.a, addresses.b, addresses.output].map(alignment),
-        };
-        LIBRARY.with_borrow_mut(|library| {
-            let library = library.as_mut().expect("it was prepared");
-            library.run(kind, addresses)
+            output: address(server, output)?,
+            bias: bias.map(|bias| address(server, bias)).transpose()?,
         })
     }
+}
+
+impl PlanKind {
+    fn of(kind: Kind, addresses: &Addresses) -> Self {
+        Self {
+            kind,
+            alignments: [addresses.a, addresses.b, addresses.output].map(alignment),
+        }
+    }
+}
+
+/// Does something with the library of this thread.
+fn with_library<T>(act: impl FnOnce(&mut Library) -> Result<T, String>) -> Result<T, String> {
+    LIBRARY.with_borrow_mut(|library| act(library.as_mut().ok_or("it was not prepared")?))
 }
 
 impl Library {
@@ -126,20 +160,25 @@ impl Library {
         })
     }
 
-    fn run(&mut self, kind: Kind, addresses: Addresses) -> Result<(), String> {
+    /// The plan of a kind, made at its first product.
+    fn plan(&mut self, kind: PlanKind) -> Result<&Plan, CublasError> {
         if self.plans.len() >= MOST_PLANS {
             self.plans.clear();
         }
-        let plan = match self.plans.entry(kind) {
-            std::collections::hash_map::Entry::Occupied(plan) => plan.into_mut(),
-            std::collections::hash_map::Entry::Vacant(place) => {
-                let plan = Plan::new(self.handle, &kind);
-                place.insert(plan.map_err(|error| format!("it has no kernel for it: {error}"))?)
-            }
-        };
+        match self.plans.entry(kind) {
+            Entry::Occupied(plan) => Ok(plan.into_mut()),
+            Entry::Vacant(place) => Ok(place.insert(Plan::new(self.handle, &kind)?)),
+        }
+    }
+
+    fn run(&mut self, kind: PlanKind, addresses: Addresses, is_added: bool) -> Result<(), String> {
+        let (handle, workspace, stream) = (self.handle, self.workspace, self.stream);
+        let plan = self
+            .plan(kind)
+            .map_err(|error| format!("it has no kernel for it: {error}"))?;
         // SAFETY: the addresses are of CubeCL's buffers, which it gives out again only to what is queued on the stream behind this;
         // the handle and the stream are of this thread's context.
-        let launched = unsafe { plan.launch(self.handle, addresses, self.workspace, self.stream.cast()) };
+        let launched = unsafe { plan.launch(handle, addresses, is_added, workspace, stream.cast()) };
         launched.map_err(|error| error.to_string())
     }
 }

@@ -27,7 +27,7 @@ pub trait WeightSink<B: Backend>: Debug + Send + Sync {
 
 /// A weight that is led to a sink, for as long as this is kept.
 #[derive(Debug)]
-pub struct Lead(NodeId);
+pub struct LedWeight(NodeId);
 
 type Sinks = HashMap<NodeId, Box<dyn Any + Send>>;
 
@@ -43,13 +43,13 @@ fn sinks() -> MutexGuard<'static, Sinks> {
 pub fn lead<B: Backend, C: CheckpointStrategy>(
     weight: &FloatTensor<Autodiff<B, C>>,
     sink: Arc<dyn WeightSink<B>>,
-) -> Lead {
+) -> LedWeight {
     let node = weight.node.id;
     sinks().insert(node, Box::new(sink));
-    Lead(node)
+    LedWeight(node)
 }
 
-impl Drop for Lead {
+impl Drop for LedWeight {
     fn drop(&mut self) {
         let sink = sinks().remove(&self.0);
         // Behind the lock.
@@ -76,8 +76,9 @@ pub fn gradients<B: KernelBackend>(
     wanted: LinearWanted,
     sink: Option<Arc<dyn WeightSink<B>>>,
 ) -> LinearGradients<B> {
+    let is_computed = B::supports_dtype(&gradient.device(), gradient.dtype());
     let is_empty = input.dims().contains(&0) || gradient.dims().contains(&0);
-    let Some(sink) = sink.filter(|_| wanted.weight && !is_empty) else {
+    let Some(sink) = sink.filter(|_| wanted.weight && is_computed && !is_empty) else {
         return B::affine_backward(input, weight, order, gradient, wanted);
     };
     let others = LinearWanted {
@@ -93,5 +94,100 @@ pub fn gradients<B: KernelBackend>(
     LinearGradients {
         weight: Some(nothing),
         ..gradients
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
+    use burn::tensor::Distribution;
+    use burn_flex::Flex;
+
+    use super::*;
+    use crate::linear::{linear, linear_transposed};
+    use crate::tape::primitive;
+
+    type B = Autodiff<Flex>;
+    /// Applies a weight, the second.
+    type Way = fn(Tensor<B, 2>, Tensor<B, 2>) -> Tensor<B, 2>;
+
+    /// The sum of what came.
+    #[derive(Debug, Default)]
+    struct Sum(Mutex<Vec<Tensor<Flex, 2>>>);
+
+    impl WeightSink<Flex> for Sum {
+        fn add_product(&self, a: Tensor<Flex, 2>, b: Tensor<Flex, 2>) {
+            self.0.lock().expect("no panic").push(a.matmul(b));
+        }
+    }
+
+    fn random(shape: [usize; 2]) -> Tensor<B, 2> {
+        Tensor::random(shape, Distribution::Default, &Default::default())
+    }
+
+    /// The gradient that the graph gives a weight, those that its sink was given, and the gradient without a sink.
+    fn gradients_of(
+        loss: impl Fn(Tensor<B, 2>) -> Tensor<B, 1>,
+    ) -> (Tensor<Flex, 2>, Vec<Tensor<Flex, 2>>, Tensor<Flex, 2>) {
+        let weight = random([4, 4]).require_grad();
+        let sink = Arc::new(Sum::default());
+        let led = lead::<Flex, NoCheckpointing>(&primitive(weight.clone()), sink.clone());
+        let of_graph = weight.grad(&loss(weight.clone()).backward()).expect("it is used");
+        let products = std::mem::take(&mut *sink.0.lock().expect("no panic"));
+        drop(led);
+        assert_eq!(Arc::strong_count(&sink), 1, "the sink is let go");
+        let alone = weight.grad(&loss(weight.clone()).backward()).expect("it is used");
+        assert!(
+            sink.0.lock().expect("no panic").is_empty(),
+            "it is led nowhere any more"
+        );
+        (of_graph, products, alone)
+    }
+
+    fn expect_same(found: Tensor<Flex, 2>, expected: Tensor<Flex, 2>) {
+        found
+            .into_data()
+            .assert_approx_eq::<f32>(&expected.into_data(), burn::tensor::Tolerance::absolute(1e-5));
+    }
+
+    #[test]
+    fn a_product_goes_to_the_sink_and_a_zero_to_the_graph() {
+        let input = random([7, 4]);
+        let ways: [Way; 2] = [
+            |input, weight| linear(input, weight, None).expect("fits"),
+            |input, weight| linear_transposed(input, weight).expect("fits"),
+        ];
+        for way in ways {
+            let (of_graph, products, alone) = gradients_of(|weight| way(input.clone(), weight).powi_scalar(2).sum());
+            assert_eq!(of_graph.dims(), [1, 1]);
+            assert_eq!(of_graph.into_scalar(), 0.0);
+            assert_eq!(products.len(), 1);
+            expect_same(products[0].clone(), alone);
+        }
+    }
+
+    #[test]
+    fn a_weight_that_is_used_twice_gives_two_products() {
+        let input = random([7, 4]);
+        let twice = |weight: Tensor<B, 2>| {
+            let hidden = linear(input.clone(), weight.clone(), None).expect("fits").tanh();
+            linear_transposed(hidden, weight).expect("fits").powi_scalar(2).sum()
+        };
+        let (of_graph, products, alone) = gradients_of(twice);
+        assert_eq!(of_graph.dims(), [1, 1]);
+        let [first, second] = <[_; 2]>::try_from(products).expect("two");
+        expect_same(first + second, alone);
+    }
+
+    #[test]
+    fn what_is_no_product_stays_in_the_graph() {
+        let input = random([7, 4]);
+        let both = |weight: Tensor<B, 2>| {
+            let product = linear(input.clone(), weight.clone(), None).expect("fits");
+            product.powi_scalar(2).sum() + weight.powi_scalar(3).sum()
+        };
+        let (of_graph, products, alone) = gradients_of(both);
+        assert_eq!((of_graph.dims(), products.len()), ([4, 4], 1));
+        expect_same(of_graph + products[0].clone(), alone);
     }
 }

@@ -11,9 +11,11 @@ use burn::tensor::{Tensor, backend::Backend};
 #[cfg(feature = "cubecl")]
 use super::{LinearGradients, reference};
 use super::{LinearInputs, LinearWanted, WeightOrder};
-use crate::precision::zeros;
+use crate::KernelBackend;
+use crate::accumulate::{GradientPlace, GradientSums};
 #[cfg(feature = "cubecl")]
-use crate::{KernelBackend, norm::AddRule};
+use crate::norm::AddRule;
+use crate::precision::zeros;
 
 /// How a backend multiplies two matrices, and adds a bias to the product's rows.
 pub(super) type Multiply<B> = fn(Tensor<B, 2>, Tensor<B, 2>, Option<Tensor<B, 1>>) -> Tensor<B, 2>;
@@ -93,6 +95,21 @@ pub(super) fn factor_gradients<B: Backend>(
         WeightOrder::OutputFirst => multiply(gradient.transpose(), input, None),
     });
     [of_input, of_weight]
+}
+
+/// Adds `a · b` to its place among sums, by the backend's product and its [`accumulate`](crate::accumulate::accumulate).
+pub(crate) fn add_multiplied<B: KernelBackend>(
+    sums: Tensor<B, 1>,
+    a: Tensor<B, 2>,
+    b: Tensor<B, 2>,
+    place: GradientPlace,
+) -> Tensor<B, 1> {
+    let length = a.dims()[0] * b.dims()[1];
+    let sums = GradientSums {
+        non_finite: zeros([place.parameter + 1], &sums.device(), sums.dtype()),
+        sums,
+    };
+    B::accumulate(sums, B::multiply(a, b, None).reshape([length]), place).sums
 }
 
 /// Burn's product: of 16 bits, it is rounded, and its sum with the bias once more. Zeros where there is nothing to add up: it

@@ -1,6 +1,7 @@
 //! The trials of a claim on a real CUDA device, with burn's fusion before the kernels and without it.
 //!
-//! Made by [`backends`](crate::backends) with the feature `cuda`. Where there is no device, they count as ignored.
+//! Made by [`backends`](crate::backends) with the feature `cuda`. Where there is no device, they count as ignored. With
+//! `KERNEL_TESTS_CUBLASLT=1` linear layers multiply with cuBLASLt.
 
 use std::sync::OnceLock;
 
@@ -8,6 +9,7 @@ use burn::tensor::DType;
 use burn_cuda::{Cuda as FusedCuda, CudaDevice};
 use burn_wgpu::CubeBackend;
 use cubecl::cuda::CudaRuntime;
+use cubecl_kernels::cublaslt;
 use libtest_mimic::Trial;
 
 use crate::backends::{Claim, Setting, type_name};
@@ -39,9 +41,14 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
 pub fn has_cuda() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     let look = || {
-        kernel_tests::cuda::device()
-            .inspect_err(|missing| eprintln!("trials on CUDA are ignored: {missing}"))
-            .is_ok()
+        let found =
+            kernel_tests::cuda::device().inspect_err(|missing| eprintln!("trials on CUDA are ignored: {missing}"));
+        if found.is_ok() && std::env::var("KERNEL_TESTS_CUBLASLT").is_ok_and(|value| value == "1") {
+            cubecl_kernels::cuda::use_one_stream();
+            let version = cublaslt::enable(&CudaDevice::default()).expect("it was asked for");
+            eprintln!("linear layers multiply with cuBLASLt {version}");
+        }
+        found.is_ok()
     };
     *HAS.get_or_init(look)
 }

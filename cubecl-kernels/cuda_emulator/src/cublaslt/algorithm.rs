@@ -88,7 +88,16 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
             return Err(Error::invalid(format!("{asked} algorithms are asked for")));
         }
         let preference = PREFERENCES.value(preference)?;
-        let algorithm = Algorithm::new(&Problem::of(operation, [a, b, c, d])?, &preference);
+        let problem = Problem::of(operation, [a, b, c, d])?;
+        if preference.rounds_parts() && problem.d.element != problem.wide() {
+            // cuBLASLt may choose such a kernel; a caller who wants that has no test here.
+            return Err(Error::unsupported("parts of sums that are rounded to 16 bits"));
+        }
+        // NVIDIA's has kernels for some of these, and not for others.
+        if problem.bias.is_some() && problem.rows == 1 {
+            return Err(Error::unsupported("a bias of one number"));
+        }
+        let algorithm = Algorithm::new(&problem, &preference);
         let result = HeuristicResult {
             algorithm,
             workspace: algorithm.workspace(),

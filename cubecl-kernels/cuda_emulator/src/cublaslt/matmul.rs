@@ -14,6 +14,9 @@ use crate::driver::error::Error as DriverError;
 use crate::driver::memory::{Place, place_of};
 use crate::driver::stream::resolve;
 
+/// While it is set, every product fails.
+const FAILS: &str = "CUDA_EMULATOR_CUBLASLT_FAILS";
+
 /// What is said of an error of the driver's.
 fn cuda(error: DriverError) -> Error {
     let text = format!("Cuda failure {}", error.0);
@@ -106,6 +109,9 @@ unsafe extern "C" fn cublasLtMatmul(
             return Err(Error::new(EXECUTION_FAILED, text));
         }
         product.check(device)?;
+        if std::env::var_os(FAILS).is_some() {
+            return Err(Error::new(EXECUTION_FAILED, format!("{FAILS} is set")));
+        }
         stream.submit(move || product.run());
         Ok(())
     })

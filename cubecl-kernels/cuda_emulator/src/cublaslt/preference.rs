@@ -12,6 +12,8 @@ const REDUCTION_SCHEMES: u32 = 3;
 const ALIGNMENT_A: u32 = 5;
 const ALIGNMENT_D: u32 = 8;
 const MAX_WAVES: u32 = 9;
+/// The bit of parts in the type of the sums.
+const COMPUTE_TYPE: u32 = 2;
 const IMPLEMENTATIONS: u32 = 12;
 
 pub static PREFERENCES: Descriptors<Preference> = Descriptors::new(10, "preference");
@@ -22,6 +24,8 @@ pub struct Preference {
     pub max_workspace: u64,
     /// Of the addresses of A, B, C and D, in bytes.
     pub alignments: [u32; 4],
+    /// How parts of sums may be added up: bits of `cublasLtReductionScheme_t`.
+    pub reduction_schemes: u32,
 }
 
 impl Preference {
@@ -29,12 +33,21 @@ impl Preference {
     const USUAL: Self = Self {
         max_workspace: 0,
         alignments: [256; 4],
+        reduction_schemes: 7,
     };
     /// Without a workspace, for all addresses.
     pub const ANYWHERE: Self = Self {
         max_workspace: 0,
         alignments: [1; 4],
+        reduction_schemes: COMPUTE_TYPE,
     };
+}
+
+impl Preference {
+    /// Whether parts of sums may be rounded to the result's type before they are added up.
+    pub fn rounds_parts(&self) -> bool {
+        self.reduction_schemes & !COMPUTE_TYPE != 0
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -60,7 +73,8 @@ unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
                         preference.alignments[(attribute - ALIGNMENT_A) as usize] = take(value, bytes)?;
                     }
                     // They choose between algorithms: there is one.
-                    SEARCH_MODE | REDUCTION_SCHEMES => take::<u32>(value, bytes).map(drop)?,
+                    REDUCTION_SCHEMES => preference.reduction_schemes = take(value, bytes)?,
+                    SEARCH_MODE => take::<u32>(value, bytes).map(drop)?,
                     MAX_WAVES => take::<f32>(value, bytes).map(drop)?,
                     IMPLEMENTATIONS => take::<u64>(value, bytes).map(drop)?,
                     _ => return Err(PREFERENCES.unsupported(attribute)),

@@ -130,15 +130,15 @@ fn shape(matrix: &Matrix, is_transposed: bool) -> (usize, usize) {
 fn bias(operation: &Operation, output: Element) -> Outcome<Option<(Element, usize)>> {
     match operation.epilogue {
         EPILOGUE_DEFAULT => return Ok(None),
-        EPILOGUE_BIAS => (),
-        other => return Err(Error::unsupported(format!("the epilogue {other}"))),
+        EPILOGUE_BIAS if output != Element::F64 => (),
+        other => return Err(Error::unsupported(format!("the epilogue {other} of {output:?}"))),
     }
     let element = match u32::try_from(operation.bias_type) {
         Ok(datatype) => Element::of(datatype),
         Err(_) => Some(output),
     };
     match element {
-        Some(element) if (element == Element::F64) == (output == Element::F64) => Ok(Some((element, operation.bias))),
+        Some(element) if element != Element::F64 => Ok(Some((element, operation.bias))),
         _ => Err(Error::unsupported(format!(
             "a bias of the type {}",
             operation.bias_type

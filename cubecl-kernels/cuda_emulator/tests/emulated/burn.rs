@@ -10,6 +10,7 @@ use cubecl_kernels::linear::{linear, linear_transposed};
 use cubecl_kernels::norm::layer_norm;
 use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
 use cubecl_kernels::{KernelBackend, cublaslt};
+use half::bf16;
 
 use crate::scene::{Role, Scene};
 
@@ -32,6 +33,8 @@ pub fn scenes() -> Vec<Scene> {
         Scene::new("burn::our_softmax_matches_the_cpu", our_softmax).jitter(JITTER),
         Scene::new("burn::our_products_on_cublaslt_match_the_cpu", our_products).jitter(JITTER),
         Scene::new("burn::our_products_on_cublaslt_are_added_to_sums", added_products).jitter(JITTER),
+        Scene::new("burn::our_products_on_cublaslt_are_rounded_once", rounded_once).jitter(JITTER),
+        Scene::new("burn::a_product_that_fails_is_not_a_number", failing_product),
         Scene::new("burn::cublaslt_refuses_several_streams", several_streams),
     ]
 }
@@ -318,7 +321,67 @@ fn our_products(_: &Role) -> Result<()> {
     ensure!(cublaslt::enabled() == Some(version), "it is enabled");
     same(Layers, &[[7, 12], [12, 16], [10, 16], [1, 16]], FLOAT)?;
     same(Layers, &[[130, 33], [33, 65], [70, 65], [1, 65]], FLOAT)?;
-    same(Layers, &[[1, 1], [1, 3], [2, 3], [1, 3]], FLOAT)
+    same(Layers, &[[1, 1], [1, 3], [2, 3], [1, 3]], FLOAT)?;
+    // The library has no kernel for a bias of one number: burn's product runs, and rounds.
+    same(Layers, &[[5, 4], [4, 1], [2, 1], [1, 1]], TF32)
+}
+
+/// Of bf16, the sum of product and bias is rounded once, where burn rounds the product before.
+fn rounded_once(_: &Role) -> Result<()> {
+    cubecl_kernels::cuda::use_one_stream();
+    let device = CudaDevice::default();
+    cublaslt::enable(&device)?;
+    let [rows, depth, columns] = [9, 64, 5];
+    let numbers = |count: usize, seed: usize| -> Vec<f32> {
+        let of = |place: usize| ((place * 29 + seed) % 47) as f32 - 20.0;
+        (0..count).map(|place| of(place) / 8.0).collect()
+    };
+    let (a, b, bias) = (
+        numbers(rows * depth, 1),
+        numbers(depth * columns, 2),
+        numbers(columns, 3),
+    );
+    let factor = |values: &[f32], shape: [usize; 2]| -> Tensor<Cuda, 2> {
+        let data = TensorData::new(values.to_vec(), shape).convert_dtype(DType::BF16);
+        Tensor::from_data(data, (&device, DType::BF16))
+    };
+    let output = linear(
+        factor(&a, [rows, depth]),
+        factor(&b, [depth, columns]),
+        Some(factor(&bias, [1, columns]).reshape([columns])),
+    )?;
+    let found: Vec<f32> = output.into_data().iter::<f32>().collect();
+    let sum = |place: usize| -> f32 {
+        let (i, j) = (place / columns, place % columns);
+        (0..depth).map(|k| a[i * depth + k] * b[k * columns + j]).sum()
+    };
+    let of_bias = |place: usize| bias[place % columns];
+    let once: Vec<f32> = (0..rows * columns)
+        .map(|place| bf16::from_f32(sum(place) + of_bias(place)).to_f32())
+        .collect();
+    let twice = (0..rows * columns).map(|place| {
+        let product = bf16::from_f32(sum(place)).to_f32();
+        bf16::from_f32(product + of_bias(place)).to_f32()
+    });
+    ensure!(twice.ne(once.iter().copied()), "these numbers do not show it");
+    ensure!(found == once, "{found:?}, expected {once:?}");
+    Ok(())
+}
+
+fn failing_product(_: &Role) -> Result<()> {
+    cubecl_kernels::cuda::use_one_stream();
+    let device = CudaDevice::default();
+    cublaslt::enable(&device)?;
+    let ones = |shape: [usize; 2]| Tensor::<Cuda, 2>::ones(shape, &device);
+    let product = || linear(ones([3, 4]), ones([4, 5]), None).expect("fits").into_data();
+    ensure!(product().iter::<f64>().all(|value| value == 4.0));
+    // SAFETY: no other thread of this process reads the environment meanwhile, but the one that is to find it.
+    unsafe { std::env::set_var("CUDA_EMULATOR_CUBLASLT_FAILS", "1") };
+    ensure!(
+        product().iter::<f64>().all(f64::is_nan),
+        "what was not computed looks whole"
+    );
+    Ok(())
 }
 
 /// Products of bf16 into places of f32, exactly: they are not rounded to bf16 on the way, and the places' neighbours stay.

@@ -179,11 +179,14 @@ fn bias(_: &Role) -> Result<()> {
     described.multiply(handle, &Call::new(&trial, matrices, stream))?;
     let expected = filled((5, 7), 0, |row, column| trial.element(row, column));
     compare::<bf16>(&expected, d, stream)?;
-    // Of no address, and of a type that does not go with the result's.
+    // Of no address, of a type that does not go with the result's, and in f64.
     described.set_bias(0)?;
     let status = status(described.multiply(handle, &Call::new(&trial, matrices, stream)));
     ensure!(status == Status::CUBLAS_STATUS_INVALID_VALUE, "{status:?}");
     described.set(attribute, DataType::CUDA_R_64F)?;
+    refused(&described, handle, Status::CUBLAS_STATUS_NOT_SUPPORTED)?;
+    let described = Described::new(Types::of::<f64, f64>(), &trial)?;
+    described.set_bias(d)?;
     refused(&described, handle, Status::CUBLAS_STATUS_NOT_SUPPORTED)
 }
 

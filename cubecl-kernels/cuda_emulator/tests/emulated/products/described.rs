@@ -156,9 +156,13 @@ impl Described {
         let preference = lt::create_matmul_pref()?;
         let attribute = PreferenceAttribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
         let value: *const u64 = &raw const max_workspace;
+        let schemes = PreferenceAttribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
+        let in_compute_type = 2u32;
+        let scheme: *const u32 = &raw const in_compute_type;
         // SAFETY: all handles are there, or are what is tried.
         unsafe {
             lt::set_matmul_pref_attribute(preference, attribute, value.cast(), size_of::<u64>())?;
+            lt::set_matmul_pref_attribute(preference, schemes, scheme.cast(), size_of::<u32>())?;
             let choice = lt::get_matmul_algo_heuristic(handle, self.operation, a, b, c, d, preference);
             lt::destroy_matmul_pref(preference)?;
             choice
