@@ -1,10 +1,13 @@
 //! burn-cuda as it is, fusion included, against burn's backend for the CPU.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use burn::backend::Autodiff;
+use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Distribution, Tensor, TensorData, activation};
 use burn_cuda::{Cuda, CudaDevice};
 use burn_flex::Flex;
+use cubecl::Runtime;
+use cubecl::cuda::CudaRuntime;
 use cubecl_kernels::accumulate::GradientPlace;
 use cubecl_kernels::linear::{linear, linear_transposed};
 use cubecl_kernels::norm::layer_norm;
@@ -33,6 +36,7 @@ pub fn scenes() -> Vec<Scene> {
         Scene::new("burn::our_softmax_matches_the_cpu", our_softmax).jitter(JITTER),
         Scene::new("burn::our_products_on_cublaslt_match_the_cpu", our_products).jitter(JITTER),
         Scene::new("burn::our_products_on_cublaslt_are_added_to_sums", added_products).jitter(JITTER),
+        Scene::new("burn::our_products_on_cublaslt_are_added_in_place", added_in_place),
         Scene::new("burn::our_products_on_cublaslt_are_rounded_once", rounded_once).jitter(JITTER),
         Scene::new("burn::a_product_that_fails_is_not_a_number", failing_product),
         Scene::new("burn::cublaslt_refuses_several_streams", several_streams),
@@ -324,6 +328,36 @@ fn our_products(_: &Role) -> Result<()> {
     same(Layers, &[[1, 1], [1, 3], [2, 3], [1, 3]], FLOAT)?;
     // The library has no kernel for a bias of one number: burn's product runs, and rounds.
     same(Layers, &[[5, 4], [4, 1], [2, 1], [1, 1]], TF32)
+}
+
+/// The device's memory holds the sums once, and not twice.
+fn added_in_place(_: &Role) -> Result<()> {
+    const ELEMENTS: usize = 16 << 20;
+    cubecl_kernels::cuda::use_one_stream();
+    let device = CudaDevice::default();
+    cublaslt::enable(&device)?;
+    let mut sums = Tensor::<Cuda, 1>::zeros([ELEMENTS], (&device, DType::F32));
+    let ones = |shape: [usize; 2]| Tensor::<Cuda, 2>::ones(shape, (&device, DType::BF16));
+    for turn in 0..3 {
+        let place = GradientPlace {
+            offset: ELEMENTS - 128,
+            parameter: 0,
+            is_first: turn == 0,
+        };
+        sums = Cuda::add_product(sums, ones([4, 5]), ones([5, 3]), place);
+        <Cuda as Backend>::sync(&device)?;
+    }
+    let usage = CudaRuntime::client(&device).memory_usage();
+    let reserved = usage.map_err(|error| anyhow!("{error:?}"))?.bytes_reserved;
+    let once = (ELEMENTS * size_of::<f32>()) as u64;
+    ensure!(
+        (once..once * 3 / 2).contains(&reserved),
+        "{reserved} bytes for sums of {once}"
+    );
+    let found = sums.slice([ELEMENTS - 128..ELEMENTS - 115]).into_data();
+    let expected = [[15.0; 12].as_slice(), &[0.0]].concat();
+    ensure!(found.iter::<f64>().eq(expected.iter().copied()), "{found}");
+    Ok(())
 }
 
 /// Of bf16, the sum of product and bias is rounded once, where burn rounds the product before.
