@@ -31,6 +31,8 @@
 //! Tests call it; it is part of nothing that a user builds.
 
 #[cfg(target_os = "linux")]
+mod coded;
+#[cfg(target_os = "linux")]
 mod cublaslt;
 #[cfg(target_os = "linux")]
 mod driver;

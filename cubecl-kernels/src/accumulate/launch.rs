@@ -5,7 +5,7 @@ use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use super::{GradientPlace, kernel};
-use crate::cube::launch::{address_type, into_contiguous, is_supported};
+use crate::cube::launch::{address_type, into_contiguous, is_supported, own};
 use crate::cube::walk::{UNITS, cube_count};
 
 /// Whether the kernel adds such gradients to such sums.
@@ -24,10 +24,7 @@ pub(crate) fn add<R: CubeRuntime>(
         return sums;
     }
     let gradient = into_contiguous(gradient);
-    let [sums, non_finite] = sums.map(|tensor| match tensor.can_mut() {
-        true => into_contiguous(tensor),
-        false => tensor.copy(),
-    });
+    let [sums, non_finite] = sums.map(own);
     let client = gradient.client.clone();
     // Places begin where vectors do, or there are no vectors.
     let sizes = client.io_optimized_vector_sizes(DType::F32.size());

@@ -38,6 +38,14 @@ pub fn into_contiguous<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
     }
 }
 
+/// The tensor, contiguous and to be written: in its own memory if nobody else holds it.
+pub fn own<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
+    match tensor.can_mut() {
+        true => into_contiguous(tensor),
+        false => tensor.copy(),
+    }
+}
+
 /// The numbers that one load of a contiguous row of `columns` takes: as many as the device loads at once and divide it.
 pub fn vector_size<R: CubeRuntime>(client: &ComputeClient<R>, dtype: DType, columns: usize) -> usize {
     let mut sizes = client.io_optimized_vector_sizes(dtype.size());

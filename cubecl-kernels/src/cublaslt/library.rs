@@ -28,8 +28,11 @@ impl fmt::Display for Version {
     }
 }
 
-/// Opens the library, once.
-pub(super) fn find() -> Result<Version, CublasLtError> {
+/// Returns the version of the library that is there. Opens it, once.
+///
+/// # Errors
+/// [`CublasLtError::Missing`], with the names that were tried.
+pub fn version() -> Result<Version, CublasLtError> {
     // SAFETY: opens NVIDIA's library or nothing; its initialisers only prepare itself.
     if !unsafe { sys::is_culib_present() } {
         return Err(CublasLtError::Missing(cudarc::get_lib_name_candidates("cublasLt")));

@@ -1,7 +1,7 @@
 //! Matrix products by NVIDIA's cuBLASLt on CUDA, with the feature `cublaslt`.
 //!
 //! [`enable`] loads the library for the rest of the process, and [`linear`](crate::linear) then runs its products there, on
-//! CubeCL's own stream, between the launches of kernels: nothing waits on the host. Factors of 16 bits are multiplied as they
+//! CubeCL's own stream, between the launches of kernels; the host waits for the first of each kind only. Factors of 16 bits are multiplied as they
 //! are, added up in f32, and rounded once, behind the sum with a bias. Those of f32 are multiplied in f32, not in TF32.
 //!
 //! Which of its kernels runs is chosen by shapes, types, how the factors lie and are aligned, and the device: ranks that do the
@@ -26,24 +26,17 @@ use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElemen
 use cubecl::cuda::CudaDevice;
 use cubecl::server::Handle;
 
-pub use library::{CublasLtError, Version};
+pub use library::{CublasLtError, Version, version};
 
+use self::factor::Factor;
 use crate::accumulate::GradientPlace;
-use crate::cube::launch::{empty_beside, into_contiguous};
+use crate::cube::launch::{empty_beside, into_contiguous, own};
 use crate::cuda::server;
 use crate::linear::product::{add_multiplied, multiply};
 use crate::tape::{float, primitive};
 
 /// The library, where products run there.
 static ENABLED: OnceLock<Version> = OnceLock::new();
-
-/// Returns the version of the library that is there.
-///
-/// # Errors
-/// [`CublasLtError::Missing`], with the names that were tried.
-pub fn version() -> Result<Version, CublasLtError> {
-    library::find()
-}
 
 /// The library that products run on, if that is [`enable`]d.
 pub fn enabled() -> Option<Version> {
@@ -57,7 +50,7 @@ pub fn enabled() -> Option<Version> {
 /// When the library is not there, refuses the device, or CubeCL computes on several streams
 /// ([`use_one_stream`](crate::cuda::use_one_stream)).
 pub fn enable(device: &CudaDevice) -> Result<Version, CublasLtError> {
-    let version = library::find()?;
+    let version = version()?;
     let prepared = server(device).submit_blocking(product::prepare);
     prepared
         .map_err(|error| CublasLtError::Refused(format!("CubeCL's server: {error:?}")))?
@@ -91,20 +84,17 @@ where
     if !is_taken {
         return multiply(a, b, bias);
     }
-    let factors = [Laid::out(primitive(a)), Laid::out(primitive(b))];
+    let factors = [a, b].map(primitive);
     let bias = bias.map(|bias| into_contiguous(primitive(bias)));
-    let output = empty_beside(&factors[0].tensor, &[rows, columns], factors[0].tensor.dtype);
+    let output = empty_beside(&factors[0], &[rows, columns], factors[0].dtype);
     let to = Output {
         handle: output.handle.clone(),
         dtype: output.dtype,
         is_added: false,
     };
-    match queue(&factors, bias.as_ref(), to) {
-        true => float(output),
-        false => {
-            let [a, b] = factors.map(|factor| float(factor.tensor));
-            multiply(a, b, bias.map(float))
-        }
+    match queue(factors, bias.as_ref(), to) {
+        None => float(output),
+        Some([a, b]) => multiply(float(a), float(b), bias.map(float)),
     }
 }
 
@@ -135,12 +125,7 @@ where
         "a product of {length} elements at {} of {elements} sums",
         place.offset
     );
-    let sums = primitive(sums);
-    let sums = match sums.can_mut() {
-        true => into_contiguous(sums),
-        false => sums.copy(),
-    };
-    let factors = [Laid::out(primitive(a)), Laid::out(primitive(b))];
+    let sums = own(primitive(sums));
     let to = Output {
         handle: sums
             .handle
@@ -149,12 +134,9 @@ where
         dtype: sums.dtype,
         is_added: !place.is_first,
     };
-    match queue(&factors, None, to) {
-        true => float(sums),
-        false => {
-            let [a, b] = factors.map(|factor| float(factor.tensor));
-            add_multiplied(float(sums), a, b, place)
-        }
+    match queue([a, b].map(primitive), None, to) {
+        None => float(sums),
+        Some([a, b]) => add_multiplied(float(sums), float(a), float(b), place),
     }
 }
 
@@ -166,13 +148,18 @@ struct Output {
     is_added: bool,
 }
 
-/// Queues a product, if the library has a kernel for it.
-fn queue<R: CubeRuntime>(factors: &[Laid<R>; 2], bias: Option<&CubeTensor<R>>, to: Output) -> bool {
+/// Queues a product. Gives its factors back if the library has no kernel for it.
+fn queue<R: CubeRuntime>(
+    factors: [CubeTensor<R>; 2],
+    bias: Option<&CubeTensor<R>>,
+    to: Output,
+) -> Option<[CubeTensor<R>; 2]> {
     if let Some(why) = product::failure() {
         panic!("{why}");
     }
-    let [a, b] = factors.each_ref().map(|factor| &factor.tensor);
-    let ([rows, depth], [rows_of_b, columns]) = (factors[0].dims(), factors[1].dims());
+    let [(a, a_factor), (b, b_factor)] = factors.map(laid_out);
+    let dims = |tensor: &CubeTensor<R>| [tensor.meta.shape()[0], tensor.meta.shape()[1]];
+    let ([rows, depth], [rows_of_b, columns]) = (dims(&a), dims(&b));
     assert_eq!(depth, rows_of_b, "[{rows}, {depth}] · [{rows_of_b}, {columns}]");
     assert_eq!(a.dtype, b.dtype, "factors of two types");
     if let Some(bias) = bias {
@@ -187,7 +174,7 @@ fn queue<R: CubeRuntime>(factors: &[Laid<R>; 2], bias: Option<&CubeTensor<R>>, t
     let product = product::QueuedProduct {
         kind: plan::Kind {
             dtypes: [a.dtype, to.dtype],
-            factors: [factors[0].factor, factors[1].factor],
+            factors: [a_factor, b_factor],
             shape: [rows, depth, columns],
             has_bias: bias.is_some(),
         },
@@ -202,38 +189,25 @@ fn queue<R: CubeRuntime>(factors: &[Laid<R>; 2], bias: Option<&CubeTensor<R>>, t
         .clone();
     let server = server(&device);
     if !product::has_kernel(&product, &server) {
-        return false;
+        return Some([a, b]);
     }
     server.submit(move |server| product.run(server));
-    true
+    None
 }
 
-/// A factor, laid out as the library takes it.
-struct Laid<R: CubeRuntime> {
-    tensor: CubeTensor<R>,
-    factor: factor::Factor,
-}
-
-impl<R: CubeRuntime> Laid<R> {
-    /// The tensor as it is where that can be, and else a copy.
-    fn out(tensor: CubeTensor<R>) -> Self {
-        let of = |tensor: &CubeTensor<R>| {
-            let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
-            factor::Factor::of([shape[0], shape[1]], [strides[0], strides[1]])
-        };
-        match of(&tensor) {
-            Some(factor) => Self { tensor, factor },
-            None => {
-                let tensor = into_contiguous(tensor);
-                let factor = of(&tensor).expect("a contiguous tensor lies row by row");
-                Self { tensor, factor }
-            }
+/// The tensor as it is where the library takes it so, and else a copy; and how it lies.
+fn laid_out<R: CubeRuntime>(tensor: CubeTensor<R>) -> (CubeTensor<R>, Factor) {
+    let of = |tensor: &CubeTensor<R>| {
+        let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
+        Factor::of([shape[0], shape[1]], [strides[0], strides[1]])
+    };
+    match of(&tensor) {
+        Some(factor) => (tensor, factor),
+        None => {
+            let tensor = into_contiguous(tensor);
+            let factor = of(&tensor).expect("a contiguous tensor lies row by row");
+            (tensor, factor)
         }
-    }
-
-    fn dims(&self) -> [usize; 2] {
-        let shape = self.tensor.meta.shape();
-        [shape[0], shape[1]]
     }
 }
 

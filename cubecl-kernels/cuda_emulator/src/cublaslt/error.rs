@@ -1,9 +1,11 @@
 //! cuBLASLt's result codes, and how an exported function ends with one.
 
 use std::ffi::{CStr, c_char};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
+use crate::coded::{self, caught};
+/// Codes of `cublasStatus_t`, and why they are returned.
+pub use crate::coded::{Error, Outcome};
 use crate::driver::device::number_in_environment;
 use crate::driver::error::tell;
 
@@ -15,21 +17,7 @@ pub const NOT_SUPPORTED: u32 = 15;
 /// 13.0, as cuBLASLt counts.
 const VERSION: usize = 130_000;
 
-/// A code of `cublasStatus_t` other than success, and why it is returned.
-#[derive(Clone, Debug)]
-pub struct Error {
-    pub code: u32,
-    pub text: String,
-}
-
-pub type Outcome<T = ()> = Result<T, Error>;
-
 impl Error {
-    pub fn new(code: u32, text: impl Into<String>) -> Self {
-        let text = text.into();
-        Self { code, text }
-    }
-
     pub fn invalid(text: impl Into<String>) -> Self {
         Self::new(INVALID_VALUE, text)
     }
@@ -43,9 +31,9 @@ impl Error {
 /// `CUBLASLT_LOG_LEVEL` above 0, as cuBLASLt reads it, the standard error says why a call fails.
 pub fn returned(call: impl FnOnce() -> Outcome) -> u32 {
     static LEVEL: OnceLock<usize> = OnceLock::new();
-    let outcome = catch_unwind(AssertUnwindSafe(call));
-    let outcome = outcome.unwrap_or_else(|_| Err(Error::new(INTERNAL_ERROR, "the emulator panicked")));
-    let Err(error) = outcome else { return 0 };
+    let Err(error) = caught(call, INTERNAL_ERROR) else {
+        return 0;
+    };
     if *LEVEL.get_or_init(|| number_in_environment("CUBLASLT_LOG_LEVEL").unwrap_or(0)) > 0 {
         tell(&format!("cuBLASLt: {}", error.text));
     }
@@ -58,12 +46,8 @@ pub fn returned(call: impl FnOnce() -> Outcome) -> u32 {
 ///
 /// The pointer must be null or point to a `T` that may be written.
 pub unsafe fn give<T>(to: *mut T, value: T) -> Outcome {
-    if to.is_null() {
-        return Err(Error::invalid("a pointer to write to is null"));
-    }
-    // SAFETY: the caller's, and not null.
-    unsafe { to.write(value) };
-    Ok(())
+    // SAFETY: the caller's.
+    unsafe { coded::give(to, value, INVALID_VALUE) }
 }
 
 /// A code's name and what it says.

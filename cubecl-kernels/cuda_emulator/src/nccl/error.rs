@@ -2,7 +2,10 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::coded::{self, caught};
+/// Codes of `ncclResult_t`, and what `ncclGetLastError` says of them.
+pub use crate::coded::{Error, Outcome};
 
 pub const CUDA_ERROR: u32 = 1;
 pub const SYSTEM_ERROR: u32 = 2;
@@ -14,31 +17,15 @@ pub const IN_PROGRESS: u32 = 7;
 /// 2.22.3, as NCCL counts.
 const VERSION: c_int = 22203;
 
-/// A code of `ncclResult_t` other than success, and what `ncclGetLastError` says of it.
-#[derive(Clone, Debug)]
-pub struct Error {
-    pub code: u32,
-    pub text: String,
-}
-
-pub type Outcome<T = ()> = Result<T, Error>;
-
-impl Error {
-    pub fn new(code: u32, text: impl Into<String>) -> Self {
-        let text = text.into();
-        Self { code, text }
-    }
-}
-
 thread_local! {
     static LAST: RefCell<CString> = RefCell::new(CString::default());
 }
 
 /// Runs what an exported function does, and returns its code: nothing unwinds into the caller.
 pub fn returned(call: impl FnOnce() -> Outcome) -> u32 {
-    let outcome = catch_unwind(AssertUnwindSafe(call));
-    let outcome = outcome.unwrap_or_else(|_| Err(Error::new(INTERNAL_ERROR, "the emulator panicked")));
-    let Err(error) = outcome else { return 0 };
+    let Err(error) = caught(call, INTERNAL_ERROR) else {
+        return 0;
+    };
     if error.code != IN_PROGRESS {
         remember(&error.text);
     }
@@ -57,12 +44,8 @@ pub fn remember(text: &str) {
 ///
 /// The pointer must be null or point to a `T` that may be written.
 pub unsafe fn give<T>(to: *mut T, value: T) -> Outcome {
-    if to.is_null() {
-        return Err(Error::new(INVALID_ARGUMENT, "a pointer to write to is null"));
-    }
-    // SAFETY: the caller's, and not null.
-    unsafe { to.write(value) };
-    Ok(())
+    // SAFETY: the caller's.
+    unsafe { coded::give(to, value, INVALID_ARGUMENT) }
 }
 
 fn text_of(code: u32) -> &'static CStr {
