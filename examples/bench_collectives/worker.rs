@@ -91,7 +91,7 @@ struct Task<'a, T> {
     whole: Vec<T>,
     /// The same for those on the group's.
     shared: SharedBuffer<T>,
-    /// This rank's part, for the operations that have one.
+    /// This rank's part, for the operations that have one, or the copy.
     shard: Vec<T>,
     calls: usize,
 }
@@ -102,9 +102,13 @@ impl<'a, T: CollectiveElement + From<u8>> Task<'a, T> {
         let elements = bytes / T::ELEMENT_TYPE.size_bytes();
         let shard = match benchmark {
             Benchmark::AllGather | Benchmark::ReduceScatter => elements / group.size(),
+            Benchmark::Copy => elements,
             _ => 0,
         };
-        let elements = if shard > 0 { shard * group.size() } else { elements };
+        let elements = match benchmark {
+            Benchmark::AllGather | Benchmark::ReduceScatter => shard * group.size(),
+            _ => elements,
+        };
         let (whole, shared) = match benchmark {
             Benchmark::AllReduceShared => (0, elements),
             _ => (elements, 0),
@@ -168,6 +172,10 @@ impl<'a, T: CollectiveElement + From<u8>> Task<'a, T> {
             Benchmark::Broadcast => group.broadcast(&mut self.whole, self.calls % group.size())?,
             Benchmark::SendRecv => self.ping_pong()?,
             Benchmark::Barrier => group.barrier()?,
+            Benchmark::Copy => {
+                self.shard.copy_from_slice(&self.whole);
+                std::hint::black_box(&mut self.shard);
+            }
         }
         self.calls += 1;
         let seconds = start.elapsed().as_secs_f64();
