@@ -1,14 +1,16 @@
 //! `ParallelContext`: what a layer must know of the ranks around it, and where it declares its parameters.
 //!
-//! Made once per process and handed to every layer's `init`; it holds this rank's process groups.
+//! Made once per process and handed to every layer's `init`; it holds this rank's process groups. It is made by
+//! [`ParallelConfig::init`], or by a [`ParallelContextConfig`] that also says the seed or how groups are made.
 
 use std::time::Duration;
 
+use burn::config::Config;
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Tensor, backend::Backend, get_device_settings};
 use cubecl_kernels::Kernels;
 
-use crate::collectives::{CollectiveError, GroupOptions, ProcessGroup};
+use crate::collectives::{CollectiveError, GroupConfig, ProcessGroup};
 use crate::launch::World;
 use crate::parameters::{
     Declaration, Distribution, ParameterEntry, ParameterInit, ParameterRegistry, Placement, list_parameters,
@@ -36,6 +38,19 @@ pub struct ParallelContext {
     scope: String,
 }
 
+/// Configuration of [`ParallelContext`]: the same on every rank, except for the GPU of the groups.
+#[derive(Config, Debug, PartialEq, Eq)]
+pub struct ParallelContextConfig {
+    /// The sizes of the axes.
+    pub parallel: ParallelConfig,
+    /// The seed of the initialisation of parallel layers.
+    #[config(default = 0)]
+    pub seed: u64,
+    /// How the process groups are made.
+    #[config(default = "GroupConfig::new()")]
+    pub groups: GroupConfig,
+}
+
 /// A world whose groups could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
@@ -45,6 +60,43 @@ pub enum ContextError {
     /// A group could not be connected.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
+}
+
+impl ParallelConfig {
+    /// Connects this rank's groups, with seed 0 and the groups' own choice of engines; [`ParallelContextConfig`] says
+    /// others.
+    ///
+    /// ```
+    /// use burn_megatron::launch::World;
+    /// use burn_megatron::topology::ParallelConfig;
+    ///
+    /// # let world = World::single();
+    /// let context = ParallelConfig::new().init(&world)?;
+    /// assert_eq!(context.data_group().size(), world.world_size());
+    /// # Ok::<(), burn_megatron::context::ContextError>(())
+    /// ```
+    ///
+    /// # Communication
+    /// As [`ParallelContextConfig::init`].
+    ///
+    /// # Errors
+    /// As [`ParallelContextConfig::init`].
+    pub fn init(&self, world: &World) -> Result<ParallelContext, ContextError> {
+        ParallelContextConfig::new(*self).init(world)
+    }
+}
+
+impl ParallelContextConfig {
+    /// Connects this rank's groups.
+    ///
+    /// # Communication
+    /// A rendezvous of each group's ranks; every rank of the world must call.
+    ///
+    /// # Errors
+    /// When the sizes do not fit the world, or a group does not come together in time.
+    pub fn init(&self, world: &World) -> Result<ParallelContext, ContextError> {
+        ParallelContext::connect(world, self)
+    }
 }
 
 impl ParallelContext {
@@ -71,34 +123,23 @@ impl ParallelContext {
         }
     }
 
-    /// Connects this rank's groups. `seed` is that of the initialisation, the same on every rank.
-    ///
-    /// # Communication
-    /// A rendezvous of each group's ranks; every rank of the world must call.
-    ///
-    /// # Errors
-    /// When `config` does not fit the world, or a group does not come together in time.
-    pub fn connect(
-        world: &World,
-        config: &ParallelConfig,
-        options: &GroupOptions,
-        seed: u64,
-    ) -> Result<Self, ContextError> {
-        let grid = config.grid(world.world_size())?;
+    fn connect(world: &World, config: &ParallelContextConfig) -> Result<Self, ContextError> {
+        let ParallelContextConfig { parallel, seed, groups } = config;
+        let grid = parallel.grid(world.world_size())?;
         let connect = |kind: GroupKind| -> Result<Option<ProcessGroup>, CollectiveError> {
             match grid.group(kind, world.rank()) {
                 None => Ok(None),
                 Some(ranks) if ranks.len() == 1 => Ok(Some(ProcessGroup::single())),
-                Some(ranks) => ProcessGroup::connect(world, kind.name(), &ranks, options).map(Some),
+                Some(ranks) => ProcessGroup::connect(world, kind.name(), &ranks, groups).map(Some),
             }
         };
         let backward = match grid.group(GroupKind::Pipeline, world.rank()) {
-            Some(ranks) if ranks.len() > 1 => ProcessGroup::connect(world, "pipeline-backward", &ranks, options)?,
+            Some(ranks) if ranks.len() > 1 => ProcessGroup::connect(world, "pipeline-backward", &ranks, groups)?,
             _ => ProcessGroup::single(),
         };
         let required = |kind| connect(kind).map(|group| group.expect("every rank has one"));
         Ok(Self {
-            config: *config,
+            config: *parallel,
             grid,
             rank: world.rank(),
             world: required(GroupKind::World)?,
@@ -109,7 +150,7 @@ impl ParallelContext {
             embedding: connect(GroupKind::Embedding)?,
             model: required(GroupKind::Model)?,
             registry: ParameterRegistry::default(),
-            seed,
+            seed: *seed,
             kernels: Kernels::default(),
             overlap_tensor_reduce: true,
             scope: String::new(),
@@ -383,4 +424,44 @@ pub struct ParameterSpec {
     pub distribution: Distribution,
     /// How it starts.
     pub init: ParameterInit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectives::EngineChoice;
+    use crate::prelude::World;
+
+    #[test]
+    fn a_configuration_is_read_as_it_was_written() {
+        let config = ParallelContextConfig::new(ParallelConfig::new().with_tensor_parallel_size(2))
+            .with_seed(7)
+            .with_groups(GroupConfig::new().with_engine(EngineChoice::Tcp));
+        let read = ParallelContextConfig::load_binary(config.to_string().as_bytes()).unwrap();
+        assert_eq!(read, config);
+    }
+
+    #[test]
+    fn a_layout_that_does_not_fit_the_world_is_an_error() {
+        let error = ParallelConfig::new()
+            .with_tensor_parallel_size(2)
+            .init(&World::single());
+        let message = error.expect_err("one rank is not two").to_string();
+        assert!(message.contains("= 2 * 1 = 2, got 1"), "{message}");
+    }
+
+    #[test]
+    fn the_seed_of_a_configuration_is_that_of_the_initialisation() {
+        use crate::tensor_parallel::ColumnParallelLinearConfig;
+        use burn_flex::Flex;
+
+        let layer = |context: ParallelContext| {
+            let layer = ColumnParallelLinearConfig::new(3, 2).init::<Flex>(&Default::default(), &context);
+            layer.expect("it fits one rank").weight.val().into_data()
+        };
+        let config = ParallelContextConfig::new(ParallelConfig::new());
+        let seeded = |seed| layer(config.clone().with_seed(seed).init(&World::single()).expect("one rank"));
+        assert_eq!(seeded(7), layer(ParallelContext::single(7)));
+        assert_ne!(seeded(7), seeded(8));
+    }
 }

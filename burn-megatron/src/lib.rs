@@ -25,10 +25,13 @@ pub mod parameters;
 pub mod parity;
 pub mod pipeline_parallel;
 pub mod precision;
+pub mod prelude;
 pub mod random;
 pub mod tensor_parallel;
 pub mod topology;
 pub mod training;
+
+pub use launch::run;
 
 /// The README's examples, compiled with the documentation's.
 #[cfg(doctest)]

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use burn_megatron::collectives::{
-    CollectiveElement, CollectiveError, ElementType, GroupOptions, ProcessGroup, ReduceOp, SharedBuffer,
+    CollectiveElement, CollectiveError, ElementType, GroupConfig, ProcessGroup, ReduceOp, SharedBuffer,
 };
-use burn_megatron::launch::{Environment, JoinOptions, World, join, report_and_exit};
+use burn_megatron::launch::{Environment, JoinConfig, World, join, report_and_exit};
 use examples::progress::JsonLines;
 
 use crate::report::{Measurement, median};
@@ -30,7 +30,7 @@ const MAX_CALLS: usize = 5000;
 /// Measures as a rank of the job around this process; rank 0 writes the results to `log`.
 pub fn run_rank(arguments: &Arguments, log: &Path) -> anyhow::Result<()> {
     let environment = Environment::detect()?.context("--worker-log is for ranks that this program starts")?;
-    let world = join(&environment, &JoinOptions::default())?;
+    let world = join(&environment, &JoinConfig::new())?;
     let element = arguments.element_type;
     let measured = match element {
         ElementType::F32 => measure_all::<f32>(arguments, log, &world),
@@ -52,7 +52,7 @@ fn measure_all<T: CollectiveElement + From<u8>>(
     let engine = std::env::var(ENGINE_VARIABLE).with_context(|| format!("{ENGINE_VARIABLE} is not set"))?;
     let engine = crate::engine(&engine).map_err(|rule| anyhow::anyhow!("{ENGINE_VARIABLE}: {rule}"))?;
     let ranks: Vec<usize> = (0..world.world_size()).collect();
-    let group = ProcessGroup::connect(world, "bench", &ranks, &GroupOptions::over(engine))?;
+    let group = ProcessGroup::connect(world, "bench", &ranks, &GroupConfig::new().with_engine(engine))?;
     let mut log = match group.rank() {
         0 => Some(JsonLines::create(log)?),
         _ => None,

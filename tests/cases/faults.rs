@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use burn_megatron::collectives::{GroupOptions, ProcessGroup, ReduceOp};
-use burn_megatron::context::ParallelContext;
+use burn_megatron::collectives::{GroupConfig, ProcessGroup, ReduceOp};
+use burn_megatron::context::ParallelContextConfig;
 use burn_megatron::flight_recorder::{Report, read_folder};
 use burn_megatron::launch::{Environment, JobToken, World};
 use burn_megatron::topology::ParallelConfig;
@@ -250,16 +250,13 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let kind: String = case.setting("kind")?;
     let group = || {
         let ranks: Vec<usize> = (0..world.world_size()).collect();
-        ProcessGroup::connect(world, "world", &ranks, &GroupOptions::default())
+        ProcessGroup::connect(world, "world", &ranks, &GroupConfig::new())
     };
     match kind.as_str() {
         "straggler" => {
-            let context = ParallelContext::connect(
-                world,
-                &ParallelConfig::default(),
-                &GroupOptions::default(),
-                problem::SEED,
-            )?;
+            let context = ParallelContextConfig::new(ParallelConfig::new())
+                .with_seed(problem::SEED)
+                .init(world)?;
             let (before, started) = (context.time_blocked(), Instant::now());
             for _ in 0..5 {
                 std::thread::sleep(Duration::from_millis(if world.rank() == 1 { 80 } else { 20 }));
@@ -322,8 +319,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         // first whose time is over.
         "stopped_rank_behind_others" | "sleeping_rank_behind_others" => {
             let last = world.world_size() - 1;
-            let pair =
-                |first: usize| ProcessGroup::connect(world, "pair", &[first, first + 1], &GroupOptions::default());
+            let pair = |first: usize| ProcessGroup::connect(world, "pair", &[first, first + 1], &GroupConfig::new());
             let below = (world.rank() > 0).then(|| pair(world.rank() - 1)).transpose()?;
             let above = (world.rank() < last).then(|| pair(world.rank())).transpose()?;
             std::thread::sleep(Duration::from_millis(500) * world.rank() as u32);
@@ -351,7 +347,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
                 tensor_parallel_size: 2,
                 ..ParallelConfig::default()
             };
-            ParallelContext::connect(world, &config, &GroupOptions::default(), 0)?;
+            config.init(world)?;
         }
         "killed" | "not_finite" | "panic" => train(case, world, &kind)?,
         // The rendezvous has failed before this.
@@ -407,7 +403,9 @@ fn train(case: &Case, world: &World, kind: &str) -> anyhow::Result<()> {
         ..ParallelConfig::default()
     };
     let victim = case.setting::<usize>("victim").unwrap_or(1);
-    let context = ParallelContext::connect(world, &config, &GroupOptions::default(), problem::SEED)?;
+    let context = ParallelContextConfig::new(config)
+        .with_seed(problem::SEED)
+        .init(world)?;
     let variant = Variant::USUAL;
     let mut trainer = problem::trainer(variant, 50, &problem::Stages::one_chunk(), &context)?;
     let data = context.coordinates().data;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context as _, ensure};
-use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointOptions, CheckpointWriter};
+use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointConfig, CheckpointWriter};
 use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::parameters::Placement;
 use tempfile::TempDir;
@@ -180,8 +180,7 @@ pub fn vocabulary() -> anyhow::Result<()> {
         Ok(ArrayPart::whole(&array.name, placement, array.dtype, data.bytes))
     });
     let parts = parts.collect::<anyhow::Result<Vec<_>>>()?;
-    CheckpointWriter::new(ProcessGroup::single(), sample.save(), CheckpointOptions::default())?
-        .save(STEPS, parts, state)?;
+    CheckpointWriter::new(ProcessGroup::single(), sample.save(), CheckpointConfig::new())?.save(STEPS, parts, state)?;
     let words = format!(
         "is of another model: its vocabulary has {} tokens and that of this run {size}",
         size + 44

@@ -35,7 +35,7 @@
 //!     data_parallel_size: 2,
 //!     data_parallel_rank: 0,
 //! })?;
-//! for micro_batch in Loader::start(Arc::new(train), sampler, LoaderConfig::default())? {
+//! for micro_batch in Loader::start(Arc::new(train), sampler, LoaderConfig::new())? {
 //!     let micro_batch = micro_batch?;
 //!     assert_eq!(micro_batch.tokens.len(), 2 * 16);
 //! }

@@ -317,7 +317,7 @@ pub fn install_panic_hook(world: &World) {
 }
 
 /// Returns the error and what caused it, in one line.
-fn with_sources(error: &dyn Error) -> String {
+pub(super) fn with_sources(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::token_losses::{host_losses, masked_sum, num_unmasked};
 use super::{
-    BatchSizeSchedule, LanguageModel, LearningRateSchedule, NonFiniteOrigin, TokenBatch, TrainerOptions,
-    TrainingConfig, TrainingConfigError, TrainingError, WeightDecaySchedule, restore, snapshot,
+    BatchSizeSchedule, LanguageModel, LearningRateSchedule, NonFiniteOrigin, TokenBatch, TrainerConfig, TrainingConfig,
+    TrainingConfigError, TrainingError, WeightDecaySchedule, restore, snapshot,
 };
 use crate::checkpoint::{ArrayPart, Checkpoint};
 use crate::collectives::ReduceOp;
@@ -95,7 +95,7 @@ where
     pub fn new(
         chunks: Vec<M>,
         config: &TrainingConfig,
-        options: TrainerOptions,
+        trainer: TrainerConfig,
         context: &ParallelContext,
         device: &B::Device,
     ) -> Result<Self, TrainingError> {
@@ -103,7 +103,7 @@ where
         let batch_sizes = config.batch_sizes().map_err(TrainingConfigError::from)?;
         let data_parallel_size = context.grid().data_parallel_size();
         let stages = ScheduleConfig {
-            kind: options
+            kind: trainer
                 .schedule
                 .unwrap_or_else(|| ScheduleKind::for_chunks(chunks.len())),
             num_stages: context.grid().pipeline_parallel_size(),
@@ -111,18 +111,18 @@ where
             num_micro_batches: batch_sizes.global_batch_size(0) / (config.micro_batch_size * data_parallel_size),
         };
         config.validate_stages(&stages, data_parallel_size)?;
-        let schedule = stages.schedule().map_err(PipelineError::from)?;
-        let ddp = DistributedDataParallel::new(chunks, context, options.data_parallel)?;
+        let schedule = stages.init().map_err(PipelineError::from)?;
+        let ddp = DistributedDataParallel::new(chunks, context, trainer.data_parallel)?;
         let optimizers = [config.weight_decay.start, 0.0].map(|decay| adamw(config, context, decay));
         let optimizer =
             ShardedOptimizer::with_groups(&ddp, optimizers.into(), |entry| usize::from(entry.dimensions() <= 1))?
-                .with_overlap_param_gather(options.overlap_param_gather);
+                .with_overlap_param_gather(trainer.overlap_param_gather);
         Ok(Self {
-            executor: PipelineExecutor::new(schedule, context)?.with_timeline(&options.timeline),
+            executor: PipelineExecutor::new(schedule, context)?,
             stages,
             batch_sizes,
-            timeline: options.timeline,
-            count_gradients: options.count_gradients,
+            timeline: Timeline::default(),
+            count_gradients: trainer.count_gradients,
             ddp,
             optimizer,
             schedule: config.learning_rate_schedule().map_err(TrainingConfigError::from)?,
@@ -130,11 +130,20 @@ where
             config: config.clone(),
             context: context.clone(),
             device: device.clone(),
-            loss_scaler: options.loss_scale.map(|config| config.init()).transpose()?,
+            loss_scaler: trainer.loss_scale.map(|config| config.init()).transpose()?,
             iteration: 0,
             consumed_samples: 0,
             schedule_samples: 0,
         })
+    }
+
+    /// Returns the same trainer, which records in `timeline` what this rank does, while that is on.
+    pub fn with_timeline(self, timeline: &Timeline) -> Self {
+        Self {
+            executor: self.executor.with_timeline(timeline),
+            timeline: timeline.clone(),
+            ..self
+        }
     }
 
     /// The chunks of this rank's stage.
@@ -387,7 +396,7 @@ where
                 num_micro_batches,
                 ..self.stages
             };
-            let schedule = stages.schedule().map_err(PipelineError::from)?;
+            let schedule = stages.init().map_err(PipelineError::from)?;
             self.executor = PipelineExecutor::new(schedule, &self.context)?.with_timeline(&self.timeline);
         }
         Ok(())

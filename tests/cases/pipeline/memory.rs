@@ -133,7 +133,7 @@ fn held(run: &Run) -> anyhow::Result<()> {
             num_chunks: run.num_chunks,
             num_micro_batches: MICRO_BATCHES,
         };
-        let schedule = config.schedule()?;
+        let schedule = config.init()?;
         let report = schedule.check(0)?.stages[stage];
         let per_chunk = bytes_per_chunk(&chunks(run, LayerRecompute::Nothing)?);
         let expected = peak_held(&schedule, stage, &per_chunk);

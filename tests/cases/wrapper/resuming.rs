@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 use burn::optim::AdamConfig;
-use burn_megatron::checkpoint::{Checkpoint, CheckpointOptions, CheckpointWriter};
+use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use burn_megatron::optimizer::ShardedOptimizer;
 use burn_megatron::training::{restore, snapshot};
@@ -88,7 +88,7 @@ fn two_runs<M: Net>(scene: &Scene) -> anyhow::Result<[Run<M>; 2]> {
     let mut undisturbed = begin::<M>(scene, "net")?;
     train(&mut undisturbed, scene, 0..STEPS)?;
     let world = scene.context.world_group();
-    let mut writer = CheckpointWriter::new(world.clone(), &folder.path, CheckpointOptions::default())?;
+    let mut writer = CheckpointWriter::new(world.clone(), &folder.path, CheckpointConfig::new())?;
     let parts = snapshot(&undisturbed.0, &undisturbed.1, &scene.context);
     writer.save(STEPS as u64, parts, serde_json::Value::Null)?;
     train(&mut undisturbed, scene, STEPS..2 * STEPS)?;

@@ -40,7 +40,7 @@ use super::failure::PeerFailure;
 use super::heartbeat::Rhythm;
 use super::identity::{JobToken, own_host, random_job_id};
 use super::network::{chosen_address, store_address};
-use super::store::{StoreServer, StoreServerOptions};
+use super::store::{StoreServer, StoreServerConfig};
 use super::{SECONDARY_FAILURE_EXIT_CODE, say};
 
 /// A launcher's place among those of a job on several nodes.
@@ -169,7 +169,7 @@ impl Launcher {
     }
 
     /// Sets the longest silence of node 0, and the ranks' own timeout, which bounds it: as the ranks'
-    /// [`JoinOptions`](super::JoinOptions) say.
+    /// [`JoinConfig`](super::JoinConfig) say.
     pub fn heartbeat_limit(mut self, limit: Option<Duration>, timeout: Duration) -> Launcher {
         (self.heartbeat_limit, self.timeout) = (limit, timeout);
         self
@@ -307,7 +307,7 @@ impl Launcher {
             (None, None, Some(value)) => loopback(port(variables::MASTER_PORT, value)?),
             (None, None, None) => loopback(0),
         };
-        StoreServer::start(StoreServerOptions {
+        StoreServer::start(StoreServerConfig {
             listen,
             port_variable: variables::MASTER_PORT,
             world_size: self.world_size,

@@ -33,7 +33,7 @@ pub use job::FailureCallback;
 pub(super) use protocol::read_body;
 pub(super) use protocol::{Life, Pulse, Reply, Request};
 pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use server::{StoreServer, StoreServerOptions};
+pub use server::{StoreServer, StoreServerConfig};
 pub use table::MAX_STORE_BYTES;
 
 use std::io;

@@ -1,0 +1,18 @@
+//! What a program that makes a burn model parallel names: `use burn_megatron::prelude::*;`, next to `burn::prelude::*`.
+//!
+//! No name of it is also in burn's prelude. Optimizers, losses and layers of burn keep their own names: what replaces
+//! them here, such as [`random::Dropout`](crate::random::Dropout), is imported by its module.
+
+pub use crate::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
+pub use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
+pub use crate::context::{ParallelContext, ParallelContextConfig};
+pub use crate::data_parallel::{DataParallelConfig, DistributedDataParallel, HookBackend, StepPart};
+pub use crate::launch::World;
+pub use crate::optimizer::ShardedOptimizer;
+pub use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
+pub use crate::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOutput};
+pub use crate::tensor_parallel::{
+    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
+};
+pub use crate::topology::{ParallelConfig, TopologyError};
+pub use crate::training::{restore, snapshot};
