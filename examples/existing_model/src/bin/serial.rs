@@ -1,7 +1,6 @@
-//! An existing burn program: trains a text classifier around burn's `TransformerEncoder` in one process.
+//! An existing burn program: trains a classifier around burn's `TransformerEncoder` in one process.
 
 use burn::backend::Autodiff;
-use burn::grad_clipping::GradientClippingConfig;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
@@ -26,37 +25,45 @@ struct Classifier<B: Backend> {
 
 impl<B: Backend> Classifier<B> {
     fn new(device: &B::Device) -> Self {
+        let config = TransformerEncoderConfig::new(32, 64, 4, 2).with_dropout(0.0);
+        let embedding = EmbeddingConfig::new(VOCAB, 32).init(device);
+        let encoder = config.init(device);
+        let output = LinearConfig::new(32, CLASSES).init(device);
         Self {
-            embedding: EmbeddingConfig::new(VOCAB, 32).init(device),
-            encoder: encoder_config().init(device),
-            output: LinearConfig::new(32, CLASSES).init(device),
+            embedding,
+            encoder,
+            output,
         }
     }
 
     fn loss(&self, tokens: Tensor<B, 2, Int>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
-        let hidden = self.encoder.forward(TransformerEncoderInput::new(self.embedding.forward(tokens)));
+        let hidden = self
+            .encoder
+            .forward(TransformerEncoderInput::new(self.embedding.forward(tokens)));
         let logits = self.output.forward(hidden.mean_dim(1).squeeze_dim::<2>(1));
-        CrossEntropyLossConfig::new().init(&labels.device()).forward(logits, labels)
+        CrossEntropyLossConfig::new()
+            .init(&labels.device())
+            .forward(logits, labels)
     }
 }
 
-fn encoder_config() -> TransformerEncoderConfig {
-    TransformerEncoderConfig::new(32, 64, 4, 2).with_dropout(0.0)
+fn main() -> anyhow::Result<()> {
+    train()
 }
 
-fn main() {
+fn train() -> anyhow::Result<()> {
     let device = FlexDevice;
     B::seed(&device, 7);
     let mut model = Classifier::<B>::new(&device);
-    let clipping = GradientClippingConfig::Norm(0.1);
-    let mut optimizer = AdamWConfig::new().with_grad_clipping(Some(clipping)).init();
+    let mut optimizer = AdamWConfig::new().init();
     for step in 0..STEPS {
         let (tokens, labels) = batch(step * BATCH..(step + 1) * BATCH, &device);
         let loss = model.loss(tokens, labels);
-        println!("step {:2} | loss {:.7}", step + 1, loss.clone().into_scalar());
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         model = optimizer.step(3e-3, model, gradients);
+        println!("step {:2} | loss {:.7}", step + 1, loss.into_scalar());
     }
+    Ok(())
 }
 
 /// Samples by number: sequences of tokens, half of them from the quarter of the vocabulary that is the label.
