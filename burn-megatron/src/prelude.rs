@@ -3,6 +3,7 @@
 //! No name of it is also in burn's prelude. Optimizers, losses and layers of burn keep their own names: what replaces
 //! them here, such as [`random::Dropout`](crate::random::Dropout), is imported by its module.
 
+#[cfg(feature = "checkpoint")]
 pub use crate::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
 pub use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
 pub use crate::context::{ParallelContext, ParallelContextConfig};
@@ -15,4 +16,5 @@ pub use crate::tensor_parallel::{
     ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
 };
 pub use crate::topology::{ParallelConfig, TopologyError};
+#[cfg(feature = "checkpoint")]
 pub use crate::training::{restore, snapshot};

@@ -308,6 +308,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Which elements of a trained parameter this rank stores in a checkpoint: those of its shard, whether or not gradients
     /// are sharded, so that data-parallel ranks write in parallel.
+    #[cfg(feature = "checkpoint")]
     pub(crate) fn stored_piece(&self, entry: &GradientEntry) -> std::ops::Range<usize> {
         self.binding
             .layout

@@ -14,8 +14,9 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
+use super::FailureCallback;
 use super::connection;
-use super::job::{FailureCallback, Job};
+use super::job::Job;
 use crate::launch::error::LaunchError;
 use crate::launch::failure::PeerFailure;
 use crate::launch::identity::JobToken;

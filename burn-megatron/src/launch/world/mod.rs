@@ -156,11 +156,14 @@ impl World {
     /// Two connections to the store per rank, and a few more at times.
     ///
     /// # Errors
-    /// The store cannot be started or reached, or belongs to another job; some ranks do not come in time; two
+    /// The feature `tcp` is off; the store cannot be started or reached, or belongs to another job; some ranks do not come in time; two
     /// processes have the same rank; the ranks disagree on the world size; a rank fails meanwhile.
     pub fn join(environment: &Environment, options: &JoinConfig) -> Result<World, LaunchError> {
         if environment.world_size == 1 {
             return World::alone(Some(environment), options);
+        }
+        if !cfg!(feature = "tcp") {
+            return Err(LaunchError::WithoutTcp);
         }
         let rhythm = Rhythm::new(options.heartbeat_limit, options.timeout)?;
         let joined = rendezvous::join(environment, options, rhythm)?;
