@@ -4,6 +4,13 @@
 //! groups ([`context`]), builds its model from parallel layers ([`tensor_parallel`]) or wraps any burn module
 //! ([`data_parallel`]), trains ([`training`], [`data`]), and saves ([`checkpoint`]). Every layout starts from the same bits and trains to the
 //! same loss.
+//!
+//! # Backends
+//!
+//! Layers, wrappers and collectives run on burn's `Flex`; on `NdArray` (f32, f64) with the feature `ndarray`, `Cuda` with
+//! `cuda` (over NCCL with `nccl`), `Wgpu` with `wgpu`, `Vulkan` with `vulkan`, and CubeCL's other backends with `cubecl` or
+//! `fusion`: see [`CollectiveBackend`](collectives::CollectiveBackend) for what works on which, and for a backend of your
+//! own.
 
 pub mod checkpoint;
 pub mod collectives;
