@@ -267,6 +267,12 @@ impl ParallelContext {
             .sum()
     }
 
+    /// Passes on the collectives of all groups, as [`ProcessGroup::hand_over`] does: to a thread that trains with groups
+    /// that this one has connected.
+    pub fn hand_over(&self) {
+        self.groups().for_each(ProcessGroup::hand_over);
+    }
+
     /// This rank's groups, one of each kind that it is in, and the pipeline's second.
     fn groups(&self) -> impl Iterator<Item = &ProcessGroup> {
         let of_kinds = GroupKind::ALL.into_iter().filter_map(|kind| self.group(kind));

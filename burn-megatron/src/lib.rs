@@ -76,6 +76,13 @@
 //!
 //! A user's program takes the same backend from burn, with its feature `flex`: `burn::backend::Flex`.
 //!
+//! # Backends
+//!
+//! Layers, wrappers and collectives run on burn's `Flex`; on `NdArray` (f32, f64) with the feature `ndarray`, `Cuda` with
+//! `cuda` (over NCCL with `nccl`), `Wgpu` with `wgpu`, `Vulkan` with `vulkan`, and CubeCL's other backends with `cubecl` or
+//! `fusion`: see [`CollectiveBackend`](collectives::CollectiveBackend) for what works on which, and for a backend of your
+//! own.
+//!
 //! # Features
 //!
 //! | Feature | On by default | What it adds |
@@ -88,6 +95,8 @@
 //! | `cuda` | no | ranks on NVIDIA's GPUs; a build needs neither CUDA nor a GPU |
 //! | `nccl` | no | the same over NCCL, which is loaded at run time |
 //! | `cublaslt` | no | matrix products by cuBLASLt, which is loaded at run time |
+//! | `ndarray` | no | burn's `NdArray`, in f32 and f64, through host memory |
+//! | `wgpu`, `vulkan` | no | ranks on burn's `Wgpu` and `Vulkan` |
 //! | `cubecl` | no | collectives and layers on burn's CubeCL backends |
 //! | `fusion` | no | the same after burn's fusion |
 //! | `mpi` | no | MPI between ranks; a build needs `mpicc` and libclang |

@@ -46,8 +46,8 @@ impl Default for CheckpointConfig {
 /// save again: no save is kept from beginning by the failure of another.
 ///
 /// # Communication
-/// All calls are collective over the group, which should be the writer's own: an asynchronous save uses it from its own
-/// thread. No array crosses ranks: each tells rank 0 what it stores, and its checksums. The ranks wait for the slowest
+/// All calls are collective over the group, which should be the writer's own: an asynchronous save takes the group's
+/// [calls](ProcessGroup#threads) to its own thread, and hands them over when it is done. No array crosses ranks: each tells rank 0 what it stores, and its checksums. The ranks wait for the slowest
 /// disk, at most as long as [`World::timeout`](crate::launch::World::timeout).
 ///
 /// # Example
@@ -173,13 +173,16 @@ impl CheckpointWriter {
     pub fn save_start(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
         self.settle()?;
         let saver = self.saver.clone();
+        saver.group.hand_over();
         let (sender, outcome) = mpsc::channel();
         let (give, take) = mpsc::channel();
         let thread = thread::Builder::new().name("checkpoint".into());
         let body = move || {
             if let Ok((parts, state)) = take.recv() {
+                let outcome = saver.save(iteration, parts, state);
+                saver.group.hand_over();
                 // Nobody listens once the writer has been dropped and has waited long enough.
-                let _ = sender.send(saver.save(iteration, parts, state));
+                let _ = sender.send(outcome);
             }
         };
         match thread.spawn(body) {

@@ -32,6 +32,30 @@ pub enum CollectiveError {
         /// That rank's call.
         other_call: String,
     },
+    /// A thread made a call that belongs to another thread of this rank; see the threads of a
+    /// [`ProcessGroup`](super::ProcessGroup#threads). The group fails: the calls of two threads may come in another order on
+    /// another rank.
+    #[error(
+        "group {group}: thread {thread} of rank {rank} called {call}, but the group's {calls} belong to thread {owner}, \
+         which {owner_did}: connect a group for each thread, or let thread {owner} call ProcessGroup::hand_over before \
+         thread {thread} makes a call"
+    )]
+    OtherThread {
+        /// Name and ranks of the group.
+        group: String,
+        /// The rank of both threads.
+        rank: usize,
+        /// The thread that was refused.
+        thread: String,
+        /// Its call, and where it was made.
+        call: String,
+        /// Which calls of the group belong to the other thread.
+        calls: String,
+        /// That thread.
+        owner: String,
+        /// Its last call, and where it was made.
+        owner_did: String,
+    },
     /// Some ranks did not come in time.
     #[error(
         "group {group}: {call} timed out after {timeout_secs} s without progress, still missing: \
@@ -141,6 +165,7 @@ impl CollectiveError {
             | CollectiveError::Poisoned { group, call, .. } => (*group, *call) = (whole_group, whole_call),
             CollectiveError::InvalidArgument { group, .. }
             | CollectiveError::Mismatch { group, .. }
+            | CollectiveError::OtherThread { group, .. }
             | CollectiveError::Setup { group, .. }
             | CollectiveError::NoAgreement { group, .. }
             | CollectiveError::Store { group, .. } => *group = whole_group,
@@ -155,6 +180,7 @@ impl CollectiveError {
         | Self::PeerLeft { call, .. }
         | Self::ConnectionLost { call, .. }
         | Self::Device { call, .. }
+        | Self::OtherThread { call, .. }
         | Self::Poisoned { call, .. } = &mut self
         {
             call.push_str(&format!(" [{note}]"));

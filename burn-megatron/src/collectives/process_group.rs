@@ -14,10 +14,13 @@ use super::single::SingleEngine;
 use crate::launch::World;
 use bytemuck::{cast_slice, cast_slice_mut};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The name of a group that belongs to no world, whose ranks are not global ones.
+const SINGLE: &str = "single";
 /// The longest name of a group: it becomes part of file names and store keys.
 const MAX_NAME_BYTES: usize = 64;
 
@@ -61,7 +64,45 @@ impl GroupConfig {
 /// Collectives are in order among themselves, transfers among those of the same sender and
 /// receiver; these lanes do not wait for each other, so started sends and receives between two
 /// ranks cannot block one another.
-#[derive(Clone, Debug)]
+///
+/// `Debug` and `Display` write the name and the global ranks: `tensor group [0, 1], rank 0`.
+///
+/// # Threads
+/// Ranks match calls by their order alone. Two threads of one rank that make collectives at their own pace would come in
+/// one order on one rank and in another on the next, and one thread's numbers would be added to the other's. So each kind
+/// of call belongs to one thread of a rank:
+///
+/// - The collectives belong to the thread that connected the group; the sends to a rank, and the receives from a rank, to
+///   the first thread that makes one. Transfers with different ranks, or in different directions, may be made by different
+///   threads.
+/// - A call of another thread is refused with [`CollectiveError::OtherThread`], whether or not calls overlap in time, and
+///   the group fails on all ranks.
+/// - [`hand_over`](Self::hand_over) passes on what belongs to the calling thread: the next thread that makes a call owns
+///   it. When that thread has ended, it belongs to the thread that handed over once more; a third thread is refused.
+/// - Started calls belong to the thread that starts them. They run on a thread of the group, and any thread may wait for
+///   them.
+/// - Groups of one rank take calls of any thread.
+///
+/// Threads that communicate at the same time each connect a group of their own. A thread that trains with groups that
+/// another one has connected gets them so:
+///
+/// ```
+/// # use burn_megatron::collectives::{ProcessGroup, ReduceOp};
+/// # fn train(group: ProcessGroup) -> Result<(), Box<dyn std::error::Error>> {
+/// group.barrier()?;
+/// group.hand_over();
+/// let trainer = std::thread::spawn({
+///     let group = group.clone();
+///     move || group.all_reduce(&mut [1.0_f32], ReduceOp::Sum)
+/// });
+/// trainer.join().expect("it does not panic")?;
+/// // The thread has ended: the collectives are this thread's again.
+/// group.barrier()?;
+/// # Ok(())
+/// # }
+/// # train(ProcessGroup::single()).unwrap();
+/// ```
+#[derive(Clone)]
 pub struct ProcessGroup {
     membership: Arc<Membership>,
     /// What the calls of this clone are called in the flight recorder.
@@ -69,7 +110,6 @@ pub struct ProcessGroup {
 }
 
 /// Ends the group when the last clone is dropped. Calls on their way hold the core, not this.
-#[derive(Debug)]
 struct Membership {
     core: Arc<GroupCore>,
 }
@@ -139,7 +179,7 @@ impl ProcessGroup {
     /// Returns a group of one, rank 0 of itself: every operation is the identity.
     pub fn single() -> ProcessGroup {
         let label = GroupLabel {
-            name: "single".into(),
+            name: SINGLE.into(),
             ranks: [0].into(),
             rank: 0,
         };
@@ -160,6 +200,15 @@ impl ProcessGroup {
             membership: self.membership.clone(),
             note: Some(label.into()),
         }
+    }
+
+    /// Passes on the calls that belong to this thread: they belong to the next thread that makes one. Calls that belong to
+    /// another thread stay with it. See [Threads](Self#threads).
+    ///
+    /// Which thread comes next is for the program to say, the same on every rank: it spawns one, or sends to one that waits.
+    /// Of two that take what was handed over at their own pace, the second is refused.
+    pub fn hand_over(&self) {
+        self.core().hand_over();
     }
 
     /// Returns the time that callers on this rank have spent in blocking calls and in waiting for started ones.
@@ -485,6 +534,24 @@ impl ProcessGroup {
             operation: operation.to_string(),
             what,
         }
+    }
+}
+
+impl fmt::Display for ProcessGroup {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = self.label();
+        if &*label.name == SINGLE && label.size() == 1 {
+            return formatter.write_str("group of one rank");
+        }
+        let (ranks, rank) = (label.listed_ranks(), label.ranks[label.rank]);
+        write!(formatter, "{} group {ranks}, rank {rank}", label.name)
+    }
+}
+
+/// As `Display`: a module that prints its fields has many groups.
+impl fmt::Debug for ProcessGroup {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
     }
 }
 

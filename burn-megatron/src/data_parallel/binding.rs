@@ -3,6 +3,7 @@
 //! Made when a module is wrapped, and anew when an update has changed which parameters there are.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use burn::module::ParamId;
@@ -19,7 +20,6 @@ use crate::mutants::{self, Mutant};
 use crate::parameters::{Declaration, Distribution, ParameterEntry, Placement, RegistryError};
 
 /// The trained parameters of a module, bound to buckets.
-#[derive(Debug)]
 pub(super) struct Binding<B: HookBackend> {
     /// Every float parameter and buffer of the module, as it was listed.
     pub(super) parameters: Vec<ParameterEntry>,
@@ -43,6 +43,19 @@ pub(super) struct BindingOptions {
     pub(super) is_sharded: bool,
     /// Whether full buckets are reduced while the backward pass goes on.
     pub(super) overlaps: bool,
+}
+
+/// How many there are, not which: that is the module's to print.
+impl<B: HookBackend> fmt::Debug for Binding<B> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Binding")
+            .field("parameters", &self.parameters.len())
+            .field("trained", &self.entries.len())
+            .field("dtype", &self.dtype)
+            .field("reducer", &self.reducer)
+            .finish()
+    }
 }
 
 impl<B: HookBackend> Binding<B> {

@@ -6,6 +6,7 @@
 //! [`DistributedDataParallel`](super::DistributedDataParallel), by the trainer and by the optimizer.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -55,7 +56,8 @@ impl GradientEntry {
 
 /// The gradients of one step, averaged over the data-parallel group: complete on every rank or, where they are sharded,
 /// each rank's own [`pieces`](Self::owned) only.
-#[derive(Debug)]
+///
+/// `Debug` writes how many there are.
 pub struct ReducedGradients<B: CollectiveBackend> {
     entries: Arc<[GradientEntry]>,
     layout: BucketLayout,
@@ -68,6 +70,23 @@ pub struct ReducedGradients<B: CollectiveBackend> {
     is_gathered: bool,
     pub(super) data_group: ProcessGroup,
     reducer: Arc<Reducer<B>>,
+}
+
+impl<B: CollectiveBackend> fmt::Debug for ReducedGradients<B> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ReducedGradients")
+            .field("parameters", &self.entries.len())
+            .field(
+                "with_gradient",
+                &self.present.iter().filter(|&&present| present).count(),
+            )
+            .field("buckets", &self.layout.lengths())
+            .field("shard", &self.shard)
+            .field("is_gathered", &self.is_gathered)
+            .field("data_group", &self.data_group)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How many elements of a gradient are out of the ordinary, each of the whole model counted once.

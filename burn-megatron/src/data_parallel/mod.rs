@@ -13,6 +13,8 @@ mod gradients;
 mod hook;
 mod parameter_gather;
 mod partial;
+#[cfg(test)]
+mod printing;
 mod reducer;
 mod replace;
 mod replica_check;

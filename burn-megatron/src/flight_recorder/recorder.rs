@@ -4,6 +4,7 @@
 //! when it begins and when it ends.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
@@ -57,12 +58,13 @@ pub struct CallNote {
 }
 
 /// The recorder of one process. Clones share it.
-#[derive(Clone, Debug)]
+///
+/// `Debug` writes whose it is, and no call: everything that communicates holds one.
+#[derive(Clone)]
 pub struct FlightRecorder {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     identity: RankIdentity,
     length: usize,
@@ -73,7 +75,7 @@ struct Inner {
     failure: Mutex<Option<String>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Groups {
     recorders: Vec<Arc<GroupRecorder>>,
     /// How many groups of each name and ranks there have been.
@@ -206,6 +208,17 @@ impl FlightRecorder {
     }
 }
 
+impl fmt::Debug for FlightRecorder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("FlightRecorder")
+            .field("rank", &self.inner.identity.rank)
+            .field("folder", &self.inner.folder)
+            .field("groups", &lock(&self.inner.groups).recorders.len())
+            .finish()
+    }
+}
+
 impl Inner {
     fn write_or_warn(&self, failure: Option<&str>) {
         if let Err(error) = self.write(failure) {
@@ -268,7 +281,8 @@ fn write_on_signal(recorder: Weak<Inner>) -> io::Result<()> {
 }
 
 /// The last calls of one group.
-#[derive(Debug)]
+///
+/// `Debug` writes which group it is and how many calls it has made.
 pub struct GroupRecorder {
     name: String,
     ranks: Vec<usize>,
@@ -276,7 +290,6 @@ pub struct GroupRecorder {
     ring: Mutex<Ring>,
 }
 
-#[derive(Debug)]
 struct Ring {
     length: usize,
     /// Call number n lies at n modulo `length`.
@@ -284,7 +297,6 @@ struct Ring {
     next: u64,
 }
 
-#[derive(Debug)]
 struct Entry {
     number: u64,
     note: CallNote,
@@ -394,6 +406,17 @@ impl GroupRecorder {
             generation: self.generation,
             calls: entries.into_iter().map(|entry| entry.record(clock)).collect(),
         }
+    }
+}
+
+impl fmt::Debug for GroupRecorder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("GroupRecorder")
+            .field("name", &self.name)
+            .field("ranks", &self.ranks.len())
+            .field("calls", &lock(&self.ring).next)
+            .finish()
     }
 }
 
