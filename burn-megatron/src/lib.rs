@@ -30,6 +30,8 @@ pub mod tensor_parallel;
 pub mod topology;
 pub mod training;
 
+pub use parameters::initialize;
+
 /// The README's examples, compiled with the documentation's.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
