@@ -6,16 +6,17 @@
 use std::time::Duration;
 
 use burn::config::Config;
-use burn::module::{Module, Param, ParamId};
+use burn::module::{Module, Param, ParamId, list_param_ids};
 use burn::tensor::{Tensor, backend::Backend, get_device_settings};
 use cubecl_kernels::Kernels;
 
 use crate::collectives::{CollectiveError, GroupConfig, ProcessGroup};
 use crate::launch::World;
 use crate::parameters::{
-    Declaration, Distribution, ParameterEntry, ParameterInit, ParameterRegistry, Placement, list_parameters,
-    tensor_from_host,
+    Declaration, Distribution, ParameterEntry, ParameterInit, ParameterRegistry, Placement, RegistryError,
+    list_parameters, refuse_undrawn, tensor_from_host,
 };
+use crate::random::{CurrentStep, StepCoordinates};
 use crate::topology::{Coordinates, GroupKind, ParallelConfig, RankGrid, TopologyError};
 
 /// This rank's process groups and parameter declarations. Clones share them.
@@ -36,6 +37,7 @@ pub struct ParallelContext {
     kernels: Kernels,
     overlap_tensor_reduce: bool,
     scope: String,
+    step: CurrentStep,
 }
 
 /// Configuration of [`ParallelContext`]: the same on every rank, except for the GPU of the groups.
@@ -120,6 +122,7 @@ impl ParallelContext {
             kernels: Kernels::default(),
             overlap_tensor_reduce: true,
             scope: String::new(),
+            step: CurrentStep::new(seed),
         }
     }
 
@@ -154,6 +157,7 @@ impl ParallelContext {
             kernels: Kernels::default(),
             overlap_tensor_reduce: true,
             scope: String::new(),
+            step: CurrentStep::new(seed),
         })
     }
 
@@ -290,6 +294,83 @@ impl ParallelContext {
             scope: self.global_name(name.as_ref()),
             ..self.clone()
         }
+    }
+
+    /// The name of the module that the context is for, as [`scope`](Self::scope) has built it; empty for the whole model.
+    pub fn scope_name(&self) -> &str {
+        &self.scope
+    }
+
+    /// The seed of the initialisation, and of dropout by coordinates.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Says which step the next forward pass belongs to, and which samples of the whole run this rank gives it: with
+    /// these the dropout of a converted module chooses what falls, the same in every layout.
+    ///
+    /// Called before each forward pass, once for all modules of the model; a module whose dropout is active refuses to
+    /// use the same call twice. Not needed without dropout, nor where a module is given its coordinates with its input.
+    ///
+    /// ```
+    /// # let (context, step, batch_size) = (burn_megatron::context::ParallelContext::single(1), 3, 32);
+    /// let first = step * batch_size;
+    /// context.set_step(step, first..first + batch_size);
+    /// ```
+    pub fn set_step(&self, iteration: u64, samples: impl IntoIterator<Item = u64>) {
+        self.step.set(iteration, samples.into_iter().collect());
+    }
+
+    /// Returns the coordinates of the step that [`set_step`](Self::set_step) has named, for samples of `seq_length`
+    /// tokens; `None` before its first call.
+    pub fn step_coordinates(&self, seq_length: usize) -> Option<StepCoordinates> {
+        self.step.coordinates(seq_length)
+    }
+
+    /// The step under way, which modules made with this context share.
+    pub(crate) fn current_step(&self) -> &CurrentStep {
+        &self.step
+    }
+
+    /// Declares every parameter of a module that has no declaration yet as replicated, by its module path: the layers
+    /// around converted modules, which see every token on every tensor rank.
+    ///
+    /// A layer of its own between two sequence-parallel ones is declared by
+    /// [`declare_token_wise`](Self::declare_token_wise) before this call. Parameters without values are drawn first, in
+    /// the order of the module.
+    ///
+    /// # Errors
+    /// [`RegistryError::Undrawn`] when a parameter has no values and others have been converted, or this is a pipeline
+    /// stage: it would not get those of the whole model.
+    pub fn declare_rest_replicated<B: Backend, M: Module<B>>(&self, module: &M) -> Result<(), RegistryError> {
+        for entry in self.draw_whole::<B, M>(module)? {
+            if self.registry.declaration(entry.id).is_none() {
+                let name = self.registry.reserve_name(&self.global_name(&entry.path));
+                let placement = Placement::whole(entry.shape);
+                self.declare(entry.id, name, placement, Distribution::Replicated);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a whole model's parameters, and draws those that have no values, in the order of the module.
+    ///
+    /// # Errors
+    /// [`RegistryError::Undrawn`] when a parameter has no values though the module is only a part of a model (there are
+    /// several pipeline stages), or parts of it have been converted.
+    pub(crate) fn draw_whole<B: Backend, M: Module<B>>(
+        &self,
+        module: &M,
+    ) -> Result<Vec<ParameterEntry>, RegistryError> {
+        let is_part = self.grid.pipeline_parallel_size() > 1;
+        if is_part
+            || list_param_ids::<M, B>(module)
+                .into_iter()
+                .any(|id| self.registry.is_converted(id))
+        {
+            refuse_undrawn::<B, M>(module, &self.scope)?;
+        }
+        Ok(list_parameters::<B, M>(module))
     }
 
     /// Returns a module with a record's values, each parameter keeping the declaration of its path.

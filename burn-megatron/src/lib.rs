@@ -140,6 +140,7 @@ pub mod topology;
 pub mod training;
 
 pub use launch::run;
+pub use parameters::initialize;
 
 /// The examples of the package's README, compiled with the documentation's.
 #[cfg(doctest)]

@@ -13,7 +13,9 @@ pub use crate::optimizer::ShardedOptimizer;
 pub use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 pub use crate::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOutput};
 pub use crate::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
+    ColumnParallelLinear, ColumnParallelLinearConfig, ConversionError, ParallelMultiHeadAttention,
+    ParallelPositionWiseFeedForward, ParallelTransformerDecoder, ParallelTransformerEncoder, RowParallelLinear,
+    RowParallelLinearConfig, TransformerDecoderInput, TransformerEncoderInput,
 };
 pub use crate::topology::{ParallelConfig, TopologyError};
 #[cfg(feature = "checkpoint")]

@@ -55,13 +55,11 @@ struct ParallelFeedForward<B: Backend> {
 
 impl<B: CollectiveBackend> ParallelFeedForward<B> {
     /// Takes this rank's part of an existing layer.
-    fn from_serial(serial: FeedForward<B>, context: &ParallelContext) -> Result<Self, TopologyError> {
+    fn from_serial(serial: FeedForward<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
         Ok(Self {
-            expand: ColumnParallelLinearConfig::new(D_MODEL, D_HIDDEN)
-                .from_linear(serial.expand, &context.scope("expand"))?,
+            expand: ColumnParallelLinear::from_linear(serial.expand, &context.scope("expand"))?,
             activation: serial.activation,
-            contract: RowParallelLinearConfig::new(D_HIDDEN, D_MODEL)
-                .from_linear(serial.contract, &context.scope("contract"))?,
+            contract: RowParallelLinear::from_linear(serial.contract, &context.scope("contract"))?,
         })
     }
 
@@ -92,8 +90,7 @@ fn compare(world: &World, config: &ParallelConfig) -> anyhow::Result<()> {
     let context = config.init(world)?;
     // Every rank makes the same whole model and the same input.
     B::seed(&device, 1);
-    let serial = FeedForward::<B>::new(&device);
-    serial.num_params(); // a clone of a lazy parameter would draw other values: draw them now
+    let serial = burn_megatron::initialize(FeedForward::<B>::new(&device)); // draws the values, which are lazy
     let parallel = ParallelFeedForward::from_serial(serial.clone(), &context)?;
     let input = Tensor::<B, 2>::random([5, D_MODEL], Distribution::Normal(0.0, 1.0), &device);
     let [input_1, input_2] = [0, 1].map(|_| input.clone().detach().require_grad());

@@ -124,8 +124,8 @@ fn train(world: &World) -> anyhow::Result<()> {
 
     // Every rank makes the whole model and keeps its part of it.
     B::seed(&device, 1);
-    let model = Classifier::<B>::new(&device);
-    model.num_params(); // draws the values, which are lazy: a rank must draw those of the others, too
+    // The values are lazy: a rank must draw those of the others, too.
+    let model = burn_megatron::initialize(Classifier::<B>::new(&device));
     let stage = Stage::of(model, stages.rank(), stages.size());
     let mut model = DistributedDataParallel::<B, _>::new(vec![stage], &context, DataParallelConfig::new())?;
     let mut optimizer = AdamWConfig::new().init();

@@ -235,6 +235,18 @@ impl Scene {
         gradients: &Gradients,
         whole: &WholeParameters,
     ) -> anyhow::Result<()> {
+        self.parameters_within(Closeness::Pass, scope, module, gradients, whole)
+    }
+
+    /// As [`parameters`](Self::parameters), with gradients as close as asked.
+    pub fn parameters_within<M: Module<B>>(
+        &self,
+        closeness: Closeness,
+        scope: &str,
+        module: &M,
+        gradients: &Gradients,
+        whole: &WholeParameters,
+    ) -> anyhow::Result<()> {
         let found = self.local_parameters(module, gradients)?;
         let prefix = format!("{scope}.");
         ensure!(
@@ -247,7 +259,8 @@ impl Scene {
             let short = name.strip_prefix(&prefix).unwrap_or(&name);
             let (expected, expected_gradient) = whole.get(short).with_context(|| format!("no whole {short}"))?;
             self.exact(&name, &values, expected, &placement)?;
-            self.close(&format!("gradient of {name}"), &gradient, expected_gradient, &placement)?;
+            let what = format!("gradient of {name}");
+            self.compare(closeness, &what, &gradient, expected_gradient, &placement)?;
         }
         Ok(())
     }

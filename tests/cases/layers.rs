@@ -7,6 +7,7 @@ mod init;
 mod linear;
 mod norm;
 mod regions;
+mod transformer;
 
 use anyhow::Context as _;
 use burn_megatron::launch::World;
@@ -55,6 +56,7 @@ fn checks() -> impl Iterator<Item = &'static Check> {
         cross_entropy::CHECKS,
         regions::CHECKS,
         dropout::CHECKS,
+        transformer::CHECKS,
         init::CHECKS,
     ]
     .into_iter()

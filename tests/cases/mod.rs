@@ -2,6 +2,8 @@
 
 mod checkpoints;
 mod comparison;
+mod converted;
+mod drawing;
 mod faults;
 mod fixtures;
 mod half;
@@ -40,6 +42,8 @@ pub fn trials() -> Vec<Trial> {
         layers::trials(),
         fixtures::trials(),
         plain_burn::trials(),
+        converted::trials(),
+        drawing::trials(),
         wrapper::trials(),
         pipeline::trials(),
         faults::trials(),
@@ -79,6 +83,8 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "layer" => layers::run(case, world),
         "fixture" => fixtures::run(case, world),
         "plain_burn" => plain_burn::run(case, world),
+        "converted" => converted::run(case, world),
+        "drawing" => drawing::run(case, world),
         "wrapper" => wrapper::run(case, world),
         "pipeline" => pipeline::run(case, world),
         "fault" => faults::run(case, world),

@@ -20,6 +20,7 @@ use super::sync::{WeightSync, broadcast_module};
 use crate::collectives::catch_collective_error;
 use crate::context::ParallelContext;
 use crate::parameters::{ParameterEntry, list_parameters};
+use crate::random::separate_generators;
 
 /// Configuration of [`DistributedDataParallel`].
 #[derive(Config, Debug)]
@@ -69,7 +70,13 @@ pub struct DistributedDataParallel<B: HookBackend, M> {
 }
 
 impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
-    /// Wraps a module. Lazy parameters are initialised.
+    /// Wraps a module. Parameters without values get them, in the order of the module, as one rank alone draws them.
+    ///
+    /// Then every data-parallel rank and pipeline stage except the first gets a seed of its own for burn's generator
+    /// (`B::seed`, made of the context's seed), so that burn's `Dropout` drops other elements for other samples; tensor
+    /// ranks keep drawing the same numbers. A later `B::seed` undoes this. These masks are independent, not those of one
+    /// rank: for the same in every layout there is [`Dropout`](crate::random::Dropout). Make all modules of a program
+    /// before the first is wrapped: what is drawn later is drawn from these generators.
     ///
     /// # Communication
     /// Over the data-parallel group, the allocation of the buckets, and one broadcast per parameter or, to verify, as
@@ -79,7 +86,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// # Errors
     /// When a parameter has not declared its layout and there are tensor-parallel ranks, when parameters differ in type
     /// or one is there twice, when the module has burn's own `Dropout` and there are tensor-parallel ranks, when
-    /// replicas differ that are not broadcast, or when a collective fails.
+    /// replicas differ that are not broadcast, or when a collective fails. When a parameter has no values and the module
+    /// is a pipeline stage, or parts of it were converted from burn's layers: see [`initialize`](crate::initialize).
     pub fn new(module: M, context: &ParallelContext, config: DataParallelConfig) -> Result<Self, DataParallelError> {
         refuse_foreign_dropout(&module, context)?;
         let group = context.data_group();
@@ -89,7 +97,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             overlaps: config.overlap_grad_reduce,
         };
         let device = module.devices().first().cloned().unwrap_or_default();
-        let binding = Binding::new(list_parameters::<B, M>(&module), options, context, &device, None)?;
+        let parameters = context.draw_whole::<B, M>(&module)?;
+        let binding = Binding::new(parameters, options, context, &device, None)?;
         let module = match config.weight_sync {
             WeightSync::Broadcast => broadcast_module::<B, M>(module, |_| true, group)?,
             WeightSync::Verify => {
@@ -99,6 +108,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         };
         compare_replicas::<B, M>(&module, Compared::Everything, context, context.tensor_group())?;
         compare_tied::<B, M>(&module, context)?;
+        separate_generators::<B>(&device, context.seed(), context.coordinates());
         Ok(Self {
             buffers: config.broadcast_buffers.then(|| BufferSync::new::<B, M>(&module)),
             module: Some(module),

@@ -3,11 +3,14 @@
 //! Layers declare their parameters at construction ([`ParameterRegistry::declare`]); gradient finalisation, the
 //! global norm, the replica check and checkpoints read the declarations.
 
+mod draw;
 mod initialize;
 mod layout;
 mod registry;
 mod visit;
 
+pub(crate) use draw::refuse_undrawn;
+pub use draw::{first_undrawn, initialize};
 pub use initialize::ParameterInit;
 pub use layout::{Distribution, Placement, Run};
 pub use registry::{Declaration, ParameterRegistry, RegistryError};

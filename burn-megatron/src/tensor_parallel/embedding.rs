@@ -8,6 +8,7 @@ use burn::module::{Module, Param};
 use burn::nn::Embedding;
 use burn::tensor::{Int, Tensor, backend::Backend};
 
+use super::conversion::{ConversionError, check_drawn, named};
 use super::product::EnteringProduct;
 use super::{VocabShard, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup};
@@ -47,6 +48,13 @@ pub struct VocabParallelEmbedding<B: Backend> {
 }
 
 impl VocabParallelEmbeddingConfig {
+    /// Returns the configuration with the sizes of an existing embedding, and the other settings as [`new`](Self::new)
+    /// has them.
+    pub fn of<B: Backend>(embedding: &Embedding<B>) -> Self {
+        let [n_embedding, d_model] = embedding.weight.lazy_shape().dims();
+        Self::new(n_embedding, d_model)
+    }
+
     /// Returns a new embedding, initialised by its global name: the same numbers in every layout, padding zero.
     ///
     /// # Errors
@@ -73,10 +81,10 @@ impl VocabParallelEmbeddingConfig {
         Ok(Self::layer(weight, shard, context))
     }
 
-    /// Returns this rank's rows of an existing embedding, which every rank holds in full.
+    /// Returns this rank's rows of an existing embedding, which every rank holds in full, with these settings.
     ///
     /// # Errors
-    /// As [`init`](Self::init).
+    /// As [`init`](Self::init); when the embedding has no values yet.
     ///
     /// # Panics
     /// When the embedding is not `[n_embedding, d_model]`.
@@ -84,15 +92,18 @@ impl VocabParallelEmbeddingConfig {
         &self,
         embedding: Embedding<B>,
         context: &ParallelContext,
-    ) -> Result<VocabParallelEmbedding<B>, TopologyError> {
+    ) -> Result<VocabParallelEmbedding<B>, ConversionError> {
         assert_eq!(
             embedding.weight.lazy_shape().to_vec(),
             [self.n_embedding, self.d_model],
             "the embedding's shape against the configured [n_embedding, d_model]"
         );
-        let shard = self.shard(context)?;
+        let shard = self
+            .shard(context)
+            .map_err(named(context, "vocabulary-parallel embedding"))?;
+        check_drawn::<B, _>(&embedding, context)?;
         let placement = self.placement(shard);
-        let weight = take_shard(embedding.weight, &placement, [shard.rows(), self.d_model]);
+        let weight = take_shard(embedding.weight, &placement, [shard.rows(), self.d_model], context);
         context.declare_sharded("weight", &weight, placement);
         Ok(Self::layer(weight, shard, context))
     }
@@ -131,6 +142,17 @@ impl VocabParallelEmbeddingConfig {
             product: EnteringProduct::new(context),
             group: context.tensor_group().clone(),
         }
+    }
+}
+
+impl<B: Backend> VocabParallelEmbedding<B> {
+    /// Returns this rank's rows of an existing embedding, which every rank holds in full, with the settings of
+    /// [`VocabParallelEmbeddingConfig::of`].
+    ///
+    /// # Errors
+    /// As [`VocabParallelEmbeddingConfig::from_embedding`].
+    pub fn from_embedding(embedding: Embedding<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
+        VocabParallelEmbeddingConfig::of(&embedding).from_embedding(embedding, context)
     }
 }
 
@@ -234,29 +256,20 @@ impl PositionEmbeddingConfig {
     }
 }
 
-impl PositionEmbeddingConfig {
+impl<B: Backend> PositionEmbedding<B> {
     /// Returns an existing embedding, which every rank holds in full.
     ///
-    /// # Panics
-    /// When the embedding is not `[max_seq_length, d_model]`.
-    pub fn from_embedding<B: Backend>(
-        &self,
-        embedding: Embedding<B>,
-        context: &ParallelContext,
-    ) -> PositionEmbedding<B> {
-        assert_eq!(
-            embedding.weight.lazy_shape().to_vec(),
-            [self.max_seq_length, self.d_model],
-            "the embedding's shape against the configured [max_seq_length, d_model]"
-        );
+    /// # Errors
+    /// When the embedding has no values yet.
+    pub fn from_embedding(embedding: Embedding<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
+        check_drawn::<B, _>(&embedding, context)?;
+        context.registry().mark_converted(embedding.weight.id);
         context.declare_replicated("weight", &embedding.weight);
-        PositionEmbedding {
+        Ok(Self {
             weight: embedding.weight,
-        }
+        })
     }
-}
 
-impl<B: Backend> PositionEmbedding<B> {
     /// Adds each position's embedding to the tokens at it.
     ///
     /// # Shapes

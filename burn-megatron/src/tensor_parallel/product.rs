@@ -48,6 +48,16 @@ impl EnteringProduct {
         }
     }
 
+    /// Returns `input · weight + bias` of an input that is in the region already: all tokens, its gradient a part.
+    pub fn entered_affine<B: KernelBackend, const D: usize>(
+        &self,
+        input: Tensor<B, D>,
+        weight: Tensor<B, 2>,
+        bias: Option<Tensor<B, 1>>,
+    ) -> Tensor<B, D> {
+        affine(self.kernels, input, weight, bias)
+    }
+
     /// Returns `input · weightᵀ`.
     pub fn transposed<B: CollectiveBackend>(&self, input: Tensor<B, 2>, weight: Tensor<B, 2>) -> Tensor<B, 2> {
         match self.is_one_operation() {
@@ -80,7 +90,8 @@ impl EnteringProduct {
         B::linear_into_region(inputs, entry, &self.group)
     }
 
-    fn entered<B: CollectiveBackend, const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+    /// Returns an input as it enters the region: whole, its gradient summed over the group on the way back.
+    pub fn entered<B: CollectiveBackend, const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
         match self.sequence_parallel {
             true => gather_from_sequence_region(input, &self.group),
             false => copy_to_tensor_region(input, &self.group),
