@@ -6,6 +6,7 @@ mod embedding;
 mod init;
 mod linear;
 mod norm;
+mod records;
 mod regions;
 
 use anyhow::Context as _;
@@ -56,6 +57,7 @@ fn checks() -> impl Iterator<Item = &'static Check> {
         regions::CHECKS,
         dropout::CHECKS,
         init::CHECKS,
+        records::CHECKS,
     ]
     .into_iter()
     .flatten()
