@@ -38,16 +38,16 @@ type Named = NamedMpkBytesRecorder<FullPrecisionSettings>;
 
 /// What loads after a way through bytes.
 fn through<R: Recorder<B, RecordArgs = (), RecordOutput = Vec<u8>, LoadArgs = Vec<u8>>>(
-    record: ShardedRecord,
-) -> ShardedRecord {
+    record: SavedRecord,
+) -> SavedRecord {
     let recorder = R::default();
     let bytes = recorder.record(record, ()).expect("it is recorded");
     recorder.load(bytes, &FlexDevice).expect("it is read")
 }
 
-type ShardedRecord = <Sharded<B> as Module<B>>::Record;
+type SavedRecord = <Sharded<B> as Module<B>>::Record;
 
-fn load(module: Sharded<B>, record: ShardedRecord) -> Result<Sharded<B>, RecordError> {
+fn load(module: Sharded<B>, record: SavedRecord) -> Result<Sharded<B>, RecordError> {
     ParallelContext::single(0).load_record::<B, _>(module, record)
 }
 
@@ -119,7 +119,7 @@ fn record_that_does_not_say_whose_it_is_is_loaded_whole_only() {
         };
         let bytes = Named::default().record(plain.into_record(), ()).expect("it is recorded");
         Named::default()
-            .load::<ShardedRecord>(bytes, &FlexDevice)
+            .load::<SavedRecord>(bytes, &FlexDevice)
             .expect("a field that is absent is none")
     };
     let whole = load(sharded(0, 1, 0.0), plain(4)).expect("whole into whole");
