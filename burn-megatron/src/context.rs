@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use burn::config::Config;
 use burn::module::{Module, Param, ParamId, list_param_ids};
-use burn::tensor::{Tensor, backend::Backend, get_device_settings};
+use burn::tensor::{BasicOps, Tensor, backend::Backend, get_device_settings};
 use cubecl_kernels::Kernels;
 
-use crate::collectives::{CollectiveError, GroupConfig, ProcessGroup};
+use crate::collectives::{CollectiveError, GroupConfig, InputError, ProcessGroup, compare_input};
 use crate::launch::World;
 use crate::parameters::{
-    Declaration, Distribution, ParameterEntry, ParameterInit, ParameterRegistry, Placement, RegistryError,
-    list_parameters, refuse_undrawn, tensor_from_host,
+    Declaration, Distribution, ParameterEntry, ParameterInit, ParameterRegistry, Placement, RecordError, RegistryError,
+    ShardIdentity, collect_mismatches, list_parameters, refuse_undrawn, tensor_from_host,
 };
 use crate::random::{CurrentStep, StepCoordinates};
 use crate::topology::{Coordinates, GroupKind, ParallelConfig, RankGrid, TopologyError};
@@ -376,11 +376,104 @@ impl ParallelContext {
     /// Returns a module with a record's values, each parameter keeping the declaration of its path.
     ///
     /// burn gives a loaded parameter the identifier that was recorded; what was declared under the old one would be lost.
-    pub fn load_record<B: Backend, M: Module<B>>(&self, module: M, record: M::Record) -> M {
+    /// A record holds one rank's shards: it is loaded by that rank in the same layout.
+    ///
+    /// # Errors
+    /// When the record holds the shards of another rank or of another tensor-parallel size, when it does not say whose
+    /// shards it holds and there are tensor-parallel ranks, or when a parameter has another shape in it.
+    ///
+    /// # Panics
+    /// When burn does: the record has more or fewer layers than the module.
+    pub fn load_record<B: Backend, M: Module<B>>(&self, module: M, record: M::Record) -> Result<M, RecordError> {
+        let (module, unmarked) = self.load_marked::<B, M>(module, record)?;
+        match unmarked {
+            None => Ok(module),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// As [`load_record`](Self::load_record), for a record that does not say whose shards it holds: one that this very rank
+    /// saved in this very layout by a version that did not record it.
+    ///
+    /// # Errors
+    /// As [`load_record`](Self::load_record), except that a record may be silent about its shards.
+    ///
+    /// # Panics
+    /// As [`load_record`](Self::load_record).
+    pub fn load_unmarked_record<B: Backend, M: Module<B>>(
+        &self,
+        module: M,
+        record: M::Record,
+    ) -> Result<M, RecordError> {
+        self.load_marked::<B, M>(module, record).map(|(module, _)| module)
+    }
+
+    /// Loads a record; returns also what speaks against it if it does not say whose shards it holds.
+    fn load_marked<B: Backend, M: Module<B>>(
+        &self,
+        module: M,
+        record: M::Record,
+    ) -> Result<(M, Option<RecordError>), RecordError> {
         let before = list_parameters::<B, M>(&module);
-        let module = module.load_record(record);
-        self.transfer_declarations(&before, &list_parameters::<B, M>(&module));
-        module
+        let (module, other_shard, unmarked) = collect_mismatches(|| module.load_record(record));
+        if let Some(error) = other_shard {
+            return Err(error);
+        }
+        let after = list_parameters::<B, M>(&module);
+        for old in &before {
+            let new = after.iter().find(|new| new.path == old.path);
+            if let Some(new) = new.filter(|new| new.shape != old.shape) {
+                return Err(RecordError::OtherShape {
+                    path: old.path.clone(),
+                    recorded: new.shape.clone(),
+                    expected: old.shape.clone(),
+                });
+            }
+        }
+        self.transfer_declarations(&before, &after);
+        Ok((module, unmarked))
+    }
+
+    /// Returns what a layer with shards keeps as a field of type [`ShardIdentity`], so that its record is loaded by the rank
+    /// that saved it only. `shards` are its sharded parameters, by field name.
+    pub fn shard_identity<B: Backend>(&self, shards: &[(&str, &Placement)]) -> ShardIdentity<B> {
+        let layer = match self.scope.is_empty() {
+            true => "the module".to_owned(),
+            false => self.scope.clone(),
+        };
+        let shards = shards
+            .iter()
+            .map(|&(name, placement)| (name.to_owned(), placement.clone()))
+            .collect();
+        ShardIdentity::new(layer, (self.tensor.rank(), self.tensor.size()), shards)
+    }
+
+    /// Checks that all ranks that together hold one model were given the same tensor, such as a batch of samples or their
+    /// labels. [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) compares the first input of a
+    /// parallel layer by itself every so many steps; this is for what it does not see.
+    ///
+    /// # Communication
+    /// One all-gather of 16 bytes over the model group; if floats differ, a broadcast of them and another all-gather.
+    ///
+    /// # Errors
+    /// [`InputError::Differ`] on every rank, naming the ranks; when a collective fails.
+    pub fn check_same_batch<B: Backend, const D: usize, K: BasicOps<B>>(
+        &self,
+        batch: &Tensor<B, D, K>,
+    ) -> Result<(), InputError> {
+        compare_input("the batch", batch, &self.model)
+    }
+
+    /// Checks that the tensor-parallel size divides `value`, a quantity of the layer of this scope called `what`.
+    ///
+    /// # Errors
+    /// [`TopologyError::Indivisible`], which names the layer, with the nearest values that would do.
+    pub fn check_tensor_divides(&self, what: &str, value: usize) -> Result<(), TopologyError> {
+        let what = match self.scope.is_empty() {
+            true => what.to_owned(),
+            false => format!("{}: {what}", self.scope),
+        };
+        self.config.check_tensor_divides(&what, value)
     }
 
     /// Declares each parameter of `after` that has no declaration as the one of the same path in `before`.

@@ -62,7 +62,10 @@ fn run_tests() {
             "exit_code_of_the_first_failure_is_kept",
             exit_code_of_the_first_failure_is_kept,
         ),
-        test("own_error_is_reported_everywhere", own_error_is_reported_everywhere),
+        test(
+            "own_error_is_reported_everywhere_and_printed_once",
+            own_error_is_reported_everywhere_and_printed_once,
+        ),
         test("panic_is_reported_everywhere", panic_is_reported_everywhere),
         test(
             "killed_rank_is_named_and_nothing_is_left",

@@ -211,6 +211,12 @@ impl ProcessGroup {
         self.core().hand_over();
     }
 
+    /// Notes how far this rank's program has come, `3 steps`, for all groups of its world: a message about calls of two
+    /// ranks that do not fit together says it of both.
+    pub fn note_progress(&self, progress: impl Into<String>) {
+        self.core().health.flight_recorder.set_progress(progress.into());
+    }
+
     /// Returns the time that callers on this rank have spent in blocking calls and in waiting for started ones.
     pub fn time_blocked(&self) -> Duration {
         self.core().blocked.total()

@@ -4,6 +4,7 @@
 //! autodiff graph the moment it is complete and is added to a flat bucket; on the last micro-batch, full buckets are
 //! reduced while the backward pass goes on. Called by the trainer and by programs that train a model of their own.
 
+mod agreement;
 mod binding;
 mod bucket;
 mod buffers;
@@ -22,6 +23,7 @@ mod sync;
 
 mod wrapper;
 
+pub use agreement::Progress;
 pub use bucket::{BucketClass, BucketLayout, BucketSlot};
 pub use error::DataParallelError;
 pub use gradients::{GradientCounts, GradientEntry, ReducedGradients, clip_coefficient};

@@ -53,7 +53,7 @@ mod world;
 pub(crate) use environment::MAX_WORLD_SIZE;
 pub use environment::{Environment, variables};
 pub use error::LaunchError;
-pub(crate) use failure::DID_NOT_COME;
+pub(crate) use failure::{DID_NOT_COME, OUT_OF_STEP};
 #[cfg(feature = "nccl")]
 pub(crate) use failure::blame;
 pub use failure::{FailureSignal, PeerFailure, exit_code_of, install_panic_hook, report_and_exit};

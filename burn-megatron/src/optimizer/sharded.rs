@@ -226,6 +226,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         M: AutodiffModule<A>,
     {
         self.check_parameters(module)?;
+        module.count_step();
         let values = module.values();
         let update = Update {
             learning_rate,

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use burn::module::AutodiffModule;
 use burn::tensor::Tensor;
@@ -15,10 +16,12 @@ use super::{
     TrainingConfigError, TrainingError, WeightDecaySchedule, restore, snapshot,
 };
 use crate::checkpoint::{ArrayPart, Checkpoint};
-use crate::collectives::ReduceOp;
+use crate::collectives::{ReduceOp, compare_hash};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
-use crate::data_parallel::{DistributedDataParallel, GradientCounts, ReducedGradients, clip_coefficient};
+use crate::data_parallel::{
+    DataParallelError, DistributedDataParallel, GradientCounts, ReducedGradients, clip_coefficient,
+};
 use crate::mutants::{self, Mutant};
 use crate::optimizer::{AdamW, LossScaler, LossScalerState, ShardedOptimizer};
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
@@ -234,6 +237,8 @@ where
     /// and the learning rate stay as they are.
     ///
     /// # Communication
+    /// Every so many steps (see [`DataParallelConfig::check_inputs_interval`](crate::data_parallel::DataParallelConfig)) one
+    /// all-gather of 16 bytes over the model group, to compare the micro-batches.
     /// That of the model, forward and backward, and between its stages; gradients as
     /// [`DistributedDataParallel::backward`] and [`DistributedDataParallel::gradients`]; two all-reduces of one number
     /// over the data-parallel group, one over the pipeline group, and those of
@@ -275,6 +280,9 @@ where
     ) -> Result<StepResult, TrainingError> {
         self.timeline.set_step(self.iteration + 1);
         self.fit_executor()?;
+        if self.ddp.is_input_check_due() {
+            self.check_same_batch(micro_batches)?;
+        }
         let global_batch_size = self.global_batch_size();
         let loss_scale = self.loss_scaler.as_ref().map_or(1.0, LossScaler::scale);
         let (local_loss, tokens) = self.backward(micro_batches, loss_scale)?;
@@ -439,6 +447,28 @@ where
                 counted.sum().mul_scalar(scale)
             })?;
         Ok((sums.into_inner().iter().sum(), tokens[0]))
+    }
+
+    /// Compares the micro-batches over the ranks that together hold one model.
+    fn check_same_batch(&self, micro_batches: &[MicroBatch]) -> Result<(), TrainingError> {
+        let mut hasher = DefaultHasher::new();
+        for MicroBatch {
+            tokens,
+            targets,
+            loss_mask,
+            sample_ids,
+            micro_batch_size,
+            seq_length,
+        } in micro_batches
+        {
+            (tokens, targets, sample_ids, micro_batch_size, seq_length).hash(&mut hasher);
+            let mask = loss_mask.as_ref();
+            mask.map(|mask| mask.iter().map(|weight| weight.to_bits()).collect::<Vec<_>>())
+                .hash(&mut hasher);
+        }
+        let place = format!("the micro-batches of step {}", self.iteration + 1);
+        let compared = compare_hash(&place, hasher.finish(), self.context.model_group());
+        Ok(compared.map_err(DataParallelError::from)?)
     }
 
     /// Refuses tokens that the model does not know: on a sharded vocabulary they would pass for zeros.

@@ -231,6 +231,7 @@ impl Launcher {
                 what: format!("could not be started: {source}"),
             });
         }
+        let last_words = children.last_words();
         let ended = match spawned {
             Ok(()) => Watch::new(children, &store, self.failure_grace, self.interrupt_grace).run(&inbox),
             Err(error) => {
@@ -257,7 +258,8 @@ impl Launcher {
             }
             store.leave();
         }
-        let summary = LaunchSummary::new(ranks, ends, store.first_failure(), interrupted_by);
+        let has_said = |failure: &PeerFailure| last_words.contain(failure.rank, failure.own_text());
+        let summary = LaunchSummary::new(ranks, ends, store.first_failure(), interrupted_by).leaving_out(has_said);
         if !summary.is_success() {
             say(format_args!("[launcher] {summary}"));
         }
