@@ -4,6 +4,7 @@
 //! autodiff graph the moment it is complete and is added to a flat bucket; on the last micro-batch, full buckets are
 //! reduced while the backward pass goes on. Called by the trainer and by programs that train a model of their own.
 
+mod average;
 mod binding;
 mod bucket;
 mod buffers;
@@ -13,13 +14,16 @@ mod gradients;
 mod hook;
 mod parameter_gather;
 mod partial;
+mod pass;
 mod reducer;
 mod replace;
 mod replica_check;
 mod sync;
+mod weighted;
 
 mod wrapper;
 
+pub use average::average_gradients;
 pub use bucket::{BucketClass, BucketLayout, BucketSlot};
 pub use error::DataParallelError;
 pub use gradients::{GradientCounts, GradientEntry, ReducedGradients, clip_coefficient};
