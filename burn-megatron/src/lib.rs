@@ -123,6 +123,8 @@ pub mod flight_recorder;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod launch;
+#[cfg(feature = "train")]
+pub mod learner;
 pub mod mappings;
 #[doc(hidden)]
 pub mod mutants;

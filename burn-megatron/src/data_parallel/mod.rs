@@ -5,6 +5,7 @@
 //! reduced while the backward pass goes on. Called by the trainer and by programs that train a model of their own.
 
 mod agreement;
+mod average;
 mod binding;
 mod bucket;
 mod buffers;
@@ -14,16 +15,19 @@ mod gradients;
 mod hook;
 mod parameter_gather;
 mod partial;
+mod pass;
 #[cfg(test)]
 mod printing;
 mod reducer;
 mod replace;
 mod replica_check;
 mod sync;
+mod weighted;
 
 mod wrapper;
 
 pub use agreement::Progress;
+pub use average::average_gradients;
 pub use bucket::{BucketClass, BucketLayout, BucketSlot};
 pub use error::DataParallelError;
 pub use gradients::{GradientCounts, GradientEntry, ReducedGradients, clip_coefficient};

@@ -18,6 +18,7 @@ use super::hook::{GradientSink, HookBackend, hook_module};
 use super::replace::{make_leaves, read_parameters, replace_parameters};
 use super::replica_check::{Compared, check_replicas, compare_replicas, compare_tied};
 use super::sync::{WeightSync, broadcast_module};
+use super::weighted::weighted_sink;
 use crate::collectives::{ProcessGroup, catch_collective_error, watch_input};
 use crate::context::ParallelContext;
 use crate::parameters::{ParameterEntry, list_parameters, read_host};
@@ -230,6 +231,12 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Returns a part of the module, or all of it, good for one graph, whose gradients go to the step's.
     pub fn hooked<P: Module<B>>(&self, part: P) -> P {
         let sink: Arc<dyn GradientSink<B::InnerBackend>> = self.binding.reducer.clone();
+        hook_module::<B, P>(part, &self.binding, &sink)
+    }
+
+    /// As [`hooked`](Self::hooked), with every gradient multiplied by `weight` on its way.
+    pub(super) fn hooked_weighted<P: Module<B>>(&self, part: P, weight: f64) -> P {
+        let sink = weighted_sink::<B::InnerBackend>(self.binding.reducer.clone(), weight);
         hook_module::<B, P>(part, &self.binding, &sink)
     }
 
