@@ -3,6 +3,7 @@
 //! Made once per process and handed to every layer's `init`; it holds this rank's process groups. It is made by
 //! [`ParallelConfig::init`], or by a [`ParallelContextConfig`] that also says the seed or how groups are made.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use burn::config::Config;
@@ -218,6 +219,17 @@ impl ParallelContext {
     /// The ranks that hold the same parameters and see different samples.
     pub fn data_group(&self) -> &ProcessGroup {
         &self.data
+    }
+
+    /// Returns which of a global batch's samples this data-parallel rank computes: an equal, contiguous part.
+    ///
+    /// # Errors
+    /// When the data-parallel size does not divide their number.
+    pub fn data_shard(&self, samples: Range<usize>) -> Result<Range<usize>, TopologyError> {
+        let (rank, size) = (self.data.rank(), self.data.size());
+        crate::topology::check_divides("the global batch", samples.len(), "data-parallel size", size)?;
+        let share = samples.len() / size;
+        Ok(samples.start + rank * share..samples.start + (rank + 1) * share)
     }
 
     /// The stages of this rank's pipeline.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use burn::config::Config;
 use burn::module::{AutodiffModule, Module};
-use burn::optim::{LearningRate, Optimizer};
 use burn::tensor::{DType, Tensor};
 
 use super::agreement::{Progress, compare_modules, out_of_step};
@@ -145,6 +144,11 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             progress: Progress::default(),
             untrained: None,
         })
+    }
+
+    /// What was known of the ranks when the module was wrapped.
+    pub(crate) fn context(&self) -> &ParallelContext {
+        &self.context
     }
 
     /// The module.
@@ -297,24 +301,6 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         }
     }
 
-    /// Updates the module by a burn optimizer with the step's gradients.
-    ///
-    /// # Errors
-    /// As [`update`](Self::update).
-    ///
-    /// # Panics
-    /// When gradients are sharded: a [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) takes those.
-    pub fn step(
-        &mut self,
-        learning_rate: LearningRate,
-        optimizer: &mut impl Optimizer<M, B>,
-        gradients: ReducedGradients<B::InnerBackend>,
-    ) -> Result<(), DataParallelError> {
-        let params = gradients.into_params::<B, M>(self.module());
-        self.count_step();
-        self.replace_module(|module| optimizer.step(learning_rate, module, params))
-    }
-
     /// Notes that an optimizer makes a step: all data-parallel ranks must make the same.
     pub(crate) fn count_step(&mut self) {
         self.progress.steps += 1;
@@ -328,8 +314,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Replaces the module by what `update` makes of it.
     ///
     /// That may be anything with the same fields: an optimizer's step, a loaded record, parameters frozen or thawed, or moved
-    /// to another device. Every rank of the data-parallel group makes the same updates. A parameter that comes back with another identifier, as from a record, keeps the declaration of its path. What the
-    /// step has accumulated so far is lost if the trained parameters change. A
+    /// to another device. Every rank of the data-parallel group makes the same updates. A parameter that comes back with
+    /// another identifier, as from a record, keeps the declaration of its path. What the step has accumulated so far is lost if the trained parameters change. A
     /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) of 16-bit parameters has main values of its own: tell it of
     /// new ones by [`take_parameters`](crate::optimizer::ShardedOptimizer::take_parameters).
     ///
@@ -362,7 +348,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.update(|_| loaded)
     }
 
-    fn replace_module(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
+    pub(super) fn replace_module(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
         self.module = self.module.take().map(update);
         let parameters = list_parameters::<B, M>(self.module());
         let device = one_device::<B, M>(self.module())?;
