@@ -76,7 +76,11 @@ impl<B: Backend> Stage<B> {
     /// Takes this rank's part of a model that every rank has made in whole.
     fn of(model: Classifier<B>, context: &ParallelContext) -> anyhow::Result<Self> {
         // (1) burn draws a parameter's values at its first use: all are drawn here, in one order on every rank.
-        let Classifier { embedding, encoder, output } = burn_megatron::initialize(model);
+        let Classifier {
+            embedding,
+            encoder,
+            output,
+        } = burn_megatron::initialize(model);
         // (2) Each tensor-parallel rank takes its attention heads and its features of the feed-forward layers.
         let scope = context.scope("encoder");
         let mut encoder = ParallelTransformerEncoder::from_encoder(encoder, &encoder_config(), &scope)?;
@@ -153,7 +157,10 @@ impl Arguments {
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
-    let (tensor, pipeline) = (arguments.tensor_model_parallel_size, arguments.pipeline_model_parallel_size);
+    let (tensor, pipeline) = (
+        arguments.tensor_model_parallel_size,
+        arguments.pipeline_model_parallel_size,
+    );
     let world_size = arguments.world_size.unwrap_or(tensor * pipeline);
     let grid = arguments.parallel().grid(world_size)?;
     let data = grid.data_parallel_size();
@@ -171,9 +178,15 @@ fn main() -> anyhow::Result<ExitCode> {
 
 fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
     let device = FlexDevice;
-    let float = if arguments.dtype == "f64" { FloatDType::F64 } else { FloatDType::F32 };
+    let float = if arguments.dtype == "f64" {
+        FloatDType::F64
+    } else {
+        FloatDType::F32
+    };
     set_default_dtypes::<B>(&device, float, IntDType::I32)?;
-    let context = ParallelContextConfig::new(arguments.parallel()).with_seed(SEED).init(world)?;
+    let context = ParallelContextConfig::new(arguments.parallel())
+        .with_seed(SEED)
+        .init(world)?;
     let (stages, replicas) = (context.pipeline_group(), context.data_group());
 
     B::seed(&device, SEED);
@@ -198,7 +211,9 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
         let gradients = model.gradients()?;
         optimizer.step(LEARNING_RATE, &mut model, gradients)?;
 
-        let values = losses.iter().flat_map(|loss| loss.to_data().iter::<f64>().collect::<Vec<_>>());
+        let values = losses
+            .iter()
+            .flat_map(|loss| loss.to_data().iter::<f64>().collect::<Vec<_>>());
         let mut loss = [values.sum::<f64>()];
         stages.all_reduce(&mut loss, ReduceOp::Sum)?;
         replicas.all_reduce(&mut loss, ReduceOp::Mean)?;

@@ -74,7 +74,9 @@ fn checks() -> impl Iterator<Item = &'static Check> {
 }
 
 fn failures() -> impl Iterator<Item = &'static Failure> {
-    [weights::FAILURES, failures::FAILURES, agreement::FAILURES].into_iter().flatten()
+    [weights::FAILURES, failures::FAILURES, agreement::FAILURES]
+        .into_iter()
+        .flatten()
 }
 
 pub fn trials() -> Vec<Trial> {

@@ -29,7 +29,10 @@ pub fn own_error_is_reported_everywhere_and_printed_once() -> Result<(), Failed>
     ended.expect_line("failed first: exit code 1 (its message is above); then rank ")?;
     for rank in [0, 2] {
         let line = ended.line(&format!("[rank {rank}] [rank {rank} on host "))?;
-        expect(line.contains("ends because rank 1 on host ") && line.ends_with(" failed"), line)?;
+        expect(
+            line.contains("ends because rank 1 on host ") && line.ends_with(" failed"),
+            line,
+        )?;
     }
     let printed = ended.stderr.lines().filter(|line| line.contains("loss is not finite"));
     let printed: Vec<&str> = printed.collect();

@@ -225,7 +225,9 @@ impl GroupCore {
         }
         if is_first {
             let progress = self.health.flight_recorder.progress();
-            let progress = progress.map_or(String::new(), |progress| format!(", when that rank had made {progress}"));
+            let progress = progress.map_or(String::new(), |progress| {
+                format!(", when that rank had made {progress}")
+            });
             self.engine.leave(&format!("it was dropped there{progress}"));
         }
         if !finished {

@@ -94,18 +94,28 @@ pub(super) fn compare_modules(
 /// `encoder.fc.weight [4, 8] F32, trained`.
 fn in_words(parameter: &ParameterEntry, context: &ParallelContext, is_data_group: bool) -> String {
     let declared = context.registry().declaration(parameter.id);
-    let logical = declared.as_ref().map(|declared| declared.placement.logical_shape().to_vec());
+    let logical = declared
+        .as_ref()
+        .map(|declared| declared.placement.logical_shape().to_vec());
     let shape = logical
         .filter(|_| !is_data_group)
         .unwrap_or_else(|| parameter.shape.clone());
-    let trained = if parameter.requires_grad { "trained" } else { "not trained" };
+    let trained = if parameter.requires_grad {
+        "trained"
+    } else {
+        "not trained"
+    };
     format!("{} {shape:?} {:?}, {trained}", parameter.path, parameter.dtype)
 }
 
 /// The first difference between the lists of the group's first rank and of another.
 fn difference(first: &str, other: &str, group: &ProcessGroup, other_rank: usize) -> DataParallelError {
     let (first, other): (Vec<&str>, Vec<&str>) = (first.lines().collect(), other.lines().collect());
-    let number = first.iter().zip(&other).take_while(|(first, other)| first == other).count();
+    let number = first
+        .iter()
+        .zip(&other)
+        .take_while(|(first, other)| first == other)
+        .count();
     let at = |lines: &[&str]| match lines.get(number) {
         Some(line) => (*line).to_owned(),
         None => format!("nothing, for it has {} parameters", lines.len()),
@@ -168,11 +178,20 @@ mod tests {
     #[test]
     fn first_parameter_that_differs_is_named() {
         let group = ProcessGroup::single();
-        let lists = ("a [2] F32, trained\nb [3] F32, trained", "a [2] F32, trained\nb [4] F32, trained");
+        let lists = (
+            "a [2] F32, trained\nb [3] F32, trained",
+            "a [2] F32, trained\nb [4] F32, trained",
+        );
         let message = difference(lists.0, lists.1, &group, 0).to_string();
-        assert!(message.contains("parameter 2 is b [3] F32, trained on rank 0"), "{message}");
+        assert!(
+            message.contains("parameter 2 is b [3] F32, trained on rank 0"),
+            "{message}"
+        );
         assert!(message.contains("b [4] F32, trained on rank 0"), "{message}");
         let message = difference(lists.0, "a [2] F32, trained", &group, 0).to_string();
-        assert!(message.contains("nothing, for it has 1 parameters on rank 0"), "{message}");
+        assert!(
+            message.contains("nothing, for it has 1 parameters on rank 0"),
+            "{message}"
+        );
     }
 }

@@ -580,7 +580,9 @@ mod tests {
     fn a_loaded_record_keeps_its_declarations_and_is_trained() {
         let context = ParallelContext::single(1);
         let record = || column(&ParallelContext::single(2)).into_record();
-        let layer = context.load_record::<B, _>(column(&context.scope("fc")), record()).expect("the same fields");
+        let layer = context
+            .load_record::<B, _>(column(&context.scope("fc")), record())
+            .expect("the same fields");
         let mut wrapped = DistributedDataParallel::new(layer, &context, DataParallelConfig::new()).expect("declared");
         assert_eq!(names(&wrapped), ["fc.weight", "fc.bias"]);
 

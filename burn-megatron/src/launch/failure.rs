@@ -454,7 +454,8 @@ mod tests {
             own_words(&stopped, &loss).as_deref(),
             Some("group data [0, 1]: barrier (call 2) stopped because rank 1 on host node failed")
         );
-        let poisoned = "group data [0, 1]: barrier (call 3) refused, it failed first: loss is not finite; lower the learning rate";
+        let poisoned =
+            "group data [0, 1]: barrier (call 3) refused, it failed first: loss is not finite; lower the learning rate";
         assert_eq!(own_words(poisoned, &loss), None);
         assert_eq!(own_words(&loss.to_string(), &loss), None);
         let timeout = "group data [0, 1]: barrier (call 2) timed out after 2 s without progress";

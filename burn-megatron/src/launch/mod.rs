@@ -53,9 +53,9 @@ mod world;
 pub(crate) use environment::MAX_WORLD_SIZE;
 pub use environment::{Environment, variables};
 pub use error::LaunchError;
-pub(crate) use failure::{DID_NOT_COME, OUT_OF_STEP};
 #[cfg(feature = "nccl")]
 pub(crate) use failure::blame;
+pub(crate) use failure::{DID_NOT_COME, OUT_OF_STEP};
 pub use failure::{FailureSignal, PeerFailure, exit_code_of, install_panic_hook, report_and_exit};
 pub use identity::{JobToken, host_identity, host_name};
 pub use interrupt::StopFlag;

@@ -8,8 +8,8 @@ use burn_flex::FlexDevice;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::parameters::read_host;
 use burn_megatron::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig, VocabParallelEmbedding,
-    VocabParallelEmbeddingConfig,
+    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
+    VocabParallelEmbedding, VocabParallelEmbeddingConfig,
 };
 
 use super::{Check, SHARED, check_once};
@@ -76,8 +76,14 @@ fn indivisible(scene: &Scene) -> anyhow::Result<()> {
     let column = ColumnParallelLinearConfig::new(4, 9).init::<B>(&FlexDevice, &context);
     let row = RowParallelLinearConfig::new(9, 4).init::<B>(&FlexDevice, &context);
     for (message, what) in [
-        (column.err().map(|error| error.to_string()), "the width of a column-parallel matrix"),
-        (row.err().map(|error| error.to_string()), "the input width of a row-parallel matrix"),
+        (
+            column.err().map(|error| error.to_string()),
+            "the width of a column-parallel matrix",
+        ),
+        (
+            row.err().map(|error| error.to_string()),
+            "the input width of a row-parallel matrix",
+        ),
     ] {
         let message = message.context("it was accepted")?;
         let expected = format!(

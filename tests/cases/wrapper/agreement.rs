@@ -20,10 +20,26 @@ pub const CHECKS: &[Check] = &[
     ),
     check("a_part_that_is_frozen_leaves_the_rest_trained", partly_frozen, ALL),
     check("a_module_that_was_moved_keeps_training", moved, ALL),
-    check("another_module_on_one_rank_is_named_by_its_parameter", other_module, &[DP2, DP4]),
-    check("an_update_on_one_rank_is_named_by_its_number", update_on_one_rank, &[DP2, DP4]),
-    check("a_step_that_one_rank_leaves_out_is_named_by_its_number", step_left_out, &[DP2, DP4]),
-    check("another_record_leaves_the_wrapped_module_as_it_is", other_record, &[ONE]),
+    check(
+        "another_module_on_one_rank_is_named_by_its_parameter",
+        other_module,
+        &[DP2, DP4],
+    ),
+    check(
+        "an_update_on_one_rank_is_named_by_its_number",
+        update_on_one_rank,
+        &[DP2, DP4],
+    ),
+    check(
+        "a_step_that_one_rank_leaves_out_is_named_by_its_number",
+        step_left_out,
+        &[DP2, DP4],
+    ),
+    check(
+        "another_record_leaves_the_wrapped_module_as_it_is",
+        other_record,
+        &[ONE],
+    ),
 ];
 
 pub const FAILURES: &[Failure] = &[

@@ -6,8 +6,8 @@ use burn::tensor::{Tensor, backend::Backend};
 use burn_flex::FlexDevice;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
 use burn_megatron::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig, VocabParallelEmbedding,
-    VocabParallelEmbeddingConfig,
+    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
+    VocabParallelEmbedding, VocabParallelEmbeddingConfig,
 };
 
 use super::{Check, TP2, TP2SP, TP4, check};
@@ -15,13 +15,33 @@ use crate::cases::B;
 use crate::cases::comparison::Scene;
 
 pub const CHECKS: &[Check] = &[
-    check("other_samples_on_a_tensor_rank_are_refused_by_layer_and_ranks", samples, &[TP2, TP4]),
-    check("other_targets_on_a_tensor_rank_are_refused_by_both_losses", targets, &[TP2, TP4]),
-    check("other_tokens_on_a_tensor_rank_are_refused_by_layer_and_ranks", tokens, &[TP2, TP2SP]),
-    check("samples_are_compared_in_the_first_step_and_every_so_many", interval, &[TP2]),
+    check(
+        "other_samples_on_a_tensor_rank_are_refused_by_layer_and_ranks",
+        samples,
+        &[TP2, TP4],
+    ),
+    check(
+        "other_targets_on_a_tensor_rank_are_refused_by_both_losses",
+        targets,
+        &[TP2, TP4],
+    ),
+    check(
+        "other_tokens_on_a_tensor_rank_are_refused_by_layer_and_ranks",
+        tokens,
+        &[TP2, TP2SP],
+    ),
+    check(
+        "samples_are_compared_in_the_first_step_and_every_so_many",
+        interval,
+        &[TP2],
+    ),
     check("inputs_that_differ_by_rounding_are_the_same", rounding, &[TP2]),
     check("a_batch_can_be_compared_by_itself", same_batch, &[TP2, TP2SP]),
-    check("another_module_on_a_tensor_rank_is_named_by_its_parameter", other_module, &[TP2]),
+    check(
+        "another_module_on_a_tensor_rank_is_named_by_its_parameter",
+        other_module,
+        &[TP2],
+    ),
 ];
 
 const SAMPLES: usize = 4;
@@ -96,7 +116,8 @@ fn targets(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(scene, 100)?;
     let message = refusal(step(&mut wrapped, batch(scene, "input", of_last(scene, "a", "b"))))?;
     let last = scene.size() - 1;
-    let named = message.starts_with("the loss of step 1 is ") && message.contains(&format!(" on rank {last} (group tensor)"));
+    let named =
+        message.starts_with("the loss of step 1 is ") && message.contains(&format!(" on rank {last} (group tensor)"));
     ensure!(named, "{message:?}");
     Ok(())
 }

@@ -47,15 +47,12 @@ impl GroupHealth {
 impl Notes {
     /// Tells the others how far this rank has come, and returns what `ranks` tell. Nothing is said of a rank that has not
     /// said anything, or not in time.
-    fn exchange_progress(
-        &self,
-        key: &str,
-        ranks: [usize; 2],
-        here: String,
-    ) -> impl Iterator<Item = (usize, String)> {
+    fn exchange_progress(&self, key: &str, ranks: [usize; 2], here: String) -> impl Iterator<Item = (usize, String)> {
         let key_of = |rank: usize| format!("{key}/{rank}");
         // Without the store the calls must do.
-        let told = self.store.set_within(&key_of(self.rank), here.as_bytes(), EXCHANGE_LIMIT);
+        let told = self
+            .store
+            .set_within(&key_of(self.rank), here.as_bytes(), EXCHANGE_LIMIT);
         let read = |rank: usize| match rank == self.rank {
             true => here.clone(),
             false if told.is_err() => String::new(),

@@ -117,7 +117,9 @@ fn record_that_does_not_say_whose_it_is_is_loaded_whole_only() {
         let plain = Plain {
             weight: weight(columns, 0.5),
         };
-        let bytes = Named::default().record(plain.into_record(), ()).expect("it is recorded");
+        let bytes = Named::default()
+            .record(plain.into_record(), ())
+            .expect("it is recorded");
         Named::default()
             .load::<SavedRecord>(bytes, &FlexDevice)
             .expect("a field that is absent is none")
