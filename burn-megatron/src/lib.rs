@@ -9,6 +9,7 @@
 //! | a program that trains on one device | [`run`] around its training, which gives each rank its [`World`](launch::World) |
 //! | any burn module, and samples for several ranks | [`DistributedDataParallel`](data_parallel::DistributedDataParallel): gradients are averaged during the backward pass |
 //! | an optimizer whose state is too large | [`ShardedOptimizer`](optimizer::ShardedOptimizer): each rank holds and updates a part |
+//! | a model of burn's `TransformerEncoder`, `TransformerDecoder` or their parts | [`ParallelTransformerEncoder`](tensor_parallel::ParallelTransformerEncoder) and its like, made of burn's by `from_encoder` |
 //! | matrices that are too large | [`ColumnParallelLinear`](tensor_parallel::ColumnParallelLinear) and [`RowParallelLinear`](tensor_parallel::RowParallelLinear), new or made of burn's `Linear`; the other layers of [`tensor_parallel`] |
 //! | more layers than fit | [`PipelineStage`](pipeline_parallel::PipelineStage) for parts of the model, run by a [`PipelineExecutor`](pipeline_parallel::PipelineExecutor) |
 //! | dropout that must be the same in every layout | [`Dropout`](random::Dropout), drawn by coordinates instead of by a process-wide generator |
