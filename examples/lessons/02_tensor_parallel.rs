@@ -14,13 +14,7 @@ use burn::nn::{Gelu, Linear, LinearConfig};
 use burn::prelude::*;
 use burn::tensor::Distribution;
 use burn_flex::{Flex, FlexDevice};
-use burn_megatron::collectives::{CollectiveBackend, GroupOptions};
-use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{JoinOptions, Launcher, Role, World, enter, report_and_exit};
-use burn_megatron::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
-};
-use burn_megatron::topology::{ParallelConfig, TopologyError};
+use burn_megatron::prelude::*;
 use clap::Parser;
 
 type B = Autodiff<Flex>;
@@ -61,13 +55,11 @@ struct ParallelFeedForward<B: Backend> {
 
 impl<B: CollectiveBackend> ParallelFeedForward<B> {
     /// Takes this rank's part of an existing layer.
-    fn from_serial(serial: FeedForward<B>, context: &ParallelContext) -> Result<Self, TopologyError> {
+    fn from_serial(serial: FeedForward<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
         Ok(Self {
-            expand: ColumnParallelLinearConfig::new(D_MODEL, D_HIDDEN)
-                .from_linear(serial.expand, &context.scope("expand"))?,
+            expand: ColumnParallelLinear::from_linear(serial.expand, &context.scope("expand"))?,
             activation: serial.activation,
-            contract: RowParallelLinearConfig::new(D_HIDDEN, D_MODEL)
-                .from_linear(serial.contract, &context.scope("contract"))?,
+            contract: RowParallelLinear::from_linear(serial.contract, &context.scope("contract"))?,
         })
     }
 
@@ -88,27 +80,17 @@ struct Arguments {
 
 fn main() -> anyhow::Result<ExitCode> {
     let world_size = Arguments::parse().world_size;
-    let config = ParallelConfig {
-        tensor_parallel_size: world_size,
-        ..ParallelConfig::default()
-    };
+    let config = ParallelConfig::new().with_tensor_parallel_size(world_size);
     config.check_tensor_divides("the hidden size", D_HIDDEN)?;
-    match enter(Launcher::new(world_size), &JoinOptions::default())? {
-        Role::Launched(summary) => Ok(summary.into()),
-        Role::Rank(world) => match compare(&world, &config) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) => report_and_exit(&world, error.as_ref()),
-        },
-    }
+    Ok(burn_megatron::run(world_size, |world| compare(world, &config)))
 }
 
 fn compare(world: &World, config: &ParallelConfig) -> anyhow::Result<()> {
     let device = FlexDevice;
-    let context = ParallelContext::connect(world, config, &GroupOptions::default(), 0)?;
+    let context = config.init(world)?;
     // Every rank makes the same whole model and the same input.
     B::seed(&device, 1);
-    let serial = FeedForward::<B>::new(&device);
-    serial.num_params(); // a clone of a lazy parameter would draw other values: draw them now
+    let serial = burn_megatron::initialize(FeedForward::<B>::new(&device)); // draws the values, which are lazy
     let parallel = ParallelFeedForward::from_serial(serial.clone(), &context)?;
     let input = Tensor::<B, 2>::random([5, D_MODEL], Distribution::Normal(0.0, 1.0), &device);
     let [input_1, input_2] = [0, 1].map(|_| input.clone().detach().require_grad());

@@ -9,8 +9,8 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use burn_flex::FlexDevice;
-use burn_megatron::collectives::{GroupOptions, ProcessGroup, ReduceOp};
-use burn_megatron::context::ParallelContext;
+use burn_megatron::collectives::{ProcessGroup, ReduceOp};
+use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::launch::World;
 use burn_megatron::parameters::{Declaration, Distribution, Placement, read_host, tensor_from_host};
 use burn_megatron::parity::{Tolerance, compare_shard};
@@ -235,6 +235,18 @@ impl Scene {
         gradients: &Gradients,
         whole: &WholeParameters,
     ) -> anyhow::Result<()> {
+        self.parameters_within(Closeness::Pass, scope, module, gradients, whole)
+    }
+
+    /// As [`parameters`](Self::parameters), with gradients as close as asked.
+    pub fn parameters_within<M: Module<B>>(
+        &self,
+        closeness: Closeness,
+        scope: &str,
+        module: &M,
+        gradients: &Gradients,
+        whole: &WholeParameters,
+    ) -> anyhow::Result<()> {
         let found = self.local_parameters(module, gradients)?;
         let prefix = format!("{scope}.");
         ensure!(
@@ -247,7 +259,8 @@ impl Scene {
             let short = name.strip_prefix(&prefix).unwrap_or(&name);
             let (expected, expected_gradient) = whole.get(short).with_context(|| format!("no whole {short}"))?;
             self.exact(&name, &values, expected, &placement)?;
-            self.close(&format!("gradient of {name}"), &gradient, expected_gradient, &placement)?;
+            let what = format!("gradient of {name}");
+            self.compare(closeness, &what, &gradient, expected_gradient, &placement)?;
         }
         Ok(())
     }
@@ -333,12 +346,7 @@ pub fn connect(case: &Case, world: &World) -> anyhow::Result<ParallelContext> {
         pipeline_parallel_size: case.setting("pipeline")?,
         sequence_parallel: case.setting("sequence")?,
     };
-    Ok(ParallelContext::connect(
-        world,
-        &config,
-        &GroupOptions::default(),
-        SEED,
-    )?)
+    Ok(ParallelContextConfig::new(config).with_seed(SEED).init(world)?)
 }
 
 /// The element type of a case.

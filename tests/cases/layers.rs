@@ -6,7 +6,9 @@ mod embedding;
 mod init;
 mod linear;
 mod norm;
+mod records;
 mod regions;
+mod transformer;
 
 use anyhow::Context as _;
 use burn_megatron::launch::World;
@@ -55,7 +57,9 @@ fn checks() -> impl Iterator<Item = &'static Check> {
         cross_entropy::CHECKS,
         regions::CHECKS,
         dropout::CHECKS,
+        transformer::CHECKS,
         init::CHECKS,
+        records::CHECKS,
     ]
     .into_iter()
     .flatten()

@@ -1,7 +1,10 @@
 //! All cases: which trials there are, and which function runs each on a rank.
 
 mod checkpoints;
+mod clipping;
 mod comparison;
+mod converted;
+mod drawing;
 mod faults;
 mod fixtures;
 mod half;
@@ -40,7 +43,10 @@ pub fn trials() -> Vec<Trial> {
         layers::trials(),
         fixtures::trials(),
         plain_burn::trials(),
+        converted::trials(),
+        drawing::trials(),
         wrapper::trials(),
+        clipping::trials(),
         pipeline::trials(),
         faults::trials(),
     ]
@@ -79,7 +85,10 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "layer" => layers::run(case, world),
         "fixture" => fixtures::run(case, world),
         "plain_burn" => plain_burn::run(case, world),
+        "converted" => converted::run(case, world),
+        "drawing" => drawing::run(case, world),
         "wrapper" => wrapper::run(case, world),
+        "clipping" => clipping::run(case, world),
         "pipeline" => pipeline::run(case, world),
         "fault" => faults::run(case, world),
         other => anyhow::bail!("there is no case {other}"),

@@ -17,12 +17,11 @@ use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
 use burn_megatron::random::{StepCoordinates, TokenMap};
 use burn_megatron::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, PositionEmbeddingConfig, RowParallelLinear,
-    RowParallelLinearConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig, from_layer_norm,
+    ColumnParallelLinear, ColumnParallelLinearConfig, ConversionError, LayerNorm as ParallelLayerNorm,
+    PositionEmbedding, RowParallelLinear, VocabParallelEmbedding, VocabParallelEmbeddingConfig,
 };
-use burn_megatron::topology::TopologyError;
 use libtest_mimic::Trial;
-use models::gpt::{Gpt, GptConfig, GptError};
+use models::gpt::{Gpt, GptConfig};
 
 use self::model::{PlainAttention, PlainGpt, Sizes};
 use super::B;
@@ -200,7 +199,7 @@ fn side_by_side(parts: &[(Vec<f64>, Vec<f64>); 3], rows: usize) -> (Vec<f64>, Ve
 }
 
 /// The bundled GPT with every layer made from the plain model's.
-fn parallel(plain: PlainGpt<B>, tied: bool, context: &ParallelContext) -> Result<Gpt<B>, GptError> {
+fn parallel(plain: PlainGpt<B>, tied: bool, context: &ParallelContext) -> anyhow::Result<Gpt<B>> {
     let config = GptConfig::new(
         SIZES.n_layers,
         SIZES.d_model,
@@ -214,21 +213,21 @@ fn parallel(plain: PlainGpt<B>, tied: bool, context: &ParallelContext) -> Result
     // Its own parameters are all replaced; their names must not take those of the new ones.
     let mut gpt = config.init(&FlexDevice, &context.scope("replaced"))?;
     gpt.wte = Some(vocabulary(plain.wte, &context.scope("wte"))?);
-    let positions = PositionEmbeddingConfig::new(SIZES.max_seq_length, SIZES.d_model);
-    gpt.wpe = Some(positions.from_embedding(plain.wpe, &context.scope("wpe")));
+    gpt.wpe = Some(PositionEmbedding::from_embedding(plain.wpe, &context.scope("wpe"))?);
     for (number, (block, plain)) in gpt.h.iter_mut().zip(plain.h).enumerate() {
         let scope = |name: &str| context.scope(format!("h.{number}.{name}"));
-        block.ln_1.norm = from_layer_norm(plain.ln_1, &scope("ln_1"));
-        block.attn.c_attn = ColumnParallelLinearConfig::new(SIZES.d_model, 3 * SIZES.d_model)
+        block.ln_1 = ParallelLayerNorm::from_layer_norm(plain.ln_1, &scope("ln_1"))?;
+        let qkv = joined_qkv(&plain.attn);
+        block.attn.c_attn = ColumnParallelLinearConfig::of(&qkv)
             .with_fused(3)
-            .from_linear(joined_qkv(&plain.attn), &scope("attn.c_attn"))?;
-        block.attn.c_proj = row(plain.attn.output, &scope("attn.c_proj"))?;
-        block.ln_2.norm = from_layer_norm(plain.ln_2, &scope("ln_2"));
-        block.mlp.c_fc = column(plain.mlp_input, &scope("mlp.c_fc"))?;
-        block.mlp.c_proj = row(plain.mlp_output, &scope("mlp.c_proj"))?;
+            .from_linear(qkv, &scope("attn.c_attn"))?;
+        block.attn.c_proj = RowParallelLinear::from_linear(plain.attn.output, &scope("attn.c_proj"))?;
+        block.ln_2 = ParallelLayerNorm::from_layer_norm(plain.ln_2, &scope("ln_2"))?;
+        block.mlp.c_fc = ColumnParallelLinear::from_linear(plain.mlp_input, &scope("mlp.c_fc"))?;
+        block.mlp.c_proj = RowParallelLinear::from_linear(plain.mlp_output, &scope("mlp.c_proj"))?;
     }
     if let Some(ln_f) = &mut gpt.ln_f {
-        ln_f.norm = from_layer_norm(plain.ln_f, &context.scope("ln_f"));
+        *ln_f = ParallelLayerNorm::from_layer_norm(plain.ln_f, &context.scope("ln_f"))?;
     }
     if let Some(head) = plain.lm_head {
         let weight = Param::from_tensor(Tensor::from_inner(head.weight.val().inner().transpose()));
@@ -248,18 +247,11 @@ fn joined_qkv(attention: &PlainAttention<B>) -> Linear<B> {
     }
 }
 
-fn vocabulary(embedding: Embedding<B>, context: &ParallelContext) -> Result<VocabParallelEmbedding<B>, TopologyError> {
-    VocabParallelEmbeddingConfig::new(SIZES.vocab_size, SIZES.d_model)
+fn vocabulary(
+    embedding: Embedding<B>,
+    context: &ParallelContext,
+) -> Result<VocabParallelEmbedding<B>, ConversionError> {
+    VocabParallelEmbeddingConfig::of(&embedding)
         .with_padded_size(Some(SIZES.vocab_size + 3))
         .from_embedding(embedding, context)
-}
-
-fn column(linear: Linear<B>, context: &ParallelContext) -> Result<ColumnParallelLinear<B>, TopologyError> {
-    let [d_input, d_output] = linear.weight.dims();
-    ColumnParallelLinearConfig::new(d_input, d_output).from_linear(linear, context)
-}
-
-fn row(linear: Linear<B>, context: &ParallelContext) -> Result<RowParallelLinear<B>, TopologyError> {
-    let [d_input, d_output] = linear.weight.dims();
-    RowParallelLinearConfig::new(d_input, d_output).from_linear(linear, context)
 }

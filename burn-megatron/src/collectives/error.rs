@@ -19,7 +19,7 @@ pub enum CollectiveError {
         what: String,
     },
     /// Two ranks made different calls at the same place in the order of calls.
-    #[error("rank {rank} of group {group} called {call} while rank {other_rank} called {other_call}")]
+    #[error("rank {rank} of group {group} called {call} while rank {other_rank} called {other_call}{progress}")]
     Mismatch {
         /// Name and ranks of the group.
         group: String,
@@ -31,6 +31,8 @@ pub enum CollectiveError {
         other_rank: usize,
         /// That rank's call.
         other_call: String,
+        /// How far the two ranks have come, `; rank 1 has made 2 steps`, or nothing if they have not said so.
+        progress: String,
     },
     /// A thread made a call that belongs to another thread of this rank; see the threads of a
     /// [`ProcessGroup`](super::ProcessGroup#threads). The group fails: the calls of two threads may come in another order on

@@ -224,7 +224,11 @@ impl GroupCore {
             nccl.close();
         }
         if is_first {
-            self.engine.leave("it was dropped there");
+            let progress = self.health.flight_recorder.progress();
+            let progress = progress.map_or(String::new(), |progress| {
+                format!(", when that rank had made {progress}")
+            });
+            self.engine.leave(&format!("it was dropped there{progress}"));
         }
         if !finished {
             let deadline = Instant::now() + STOP_LIMIT;
@@ -333,6 +337,7 @@ impl GroupCore {
             Some(note) => error.noted(note),
             None => error,
         };
+        let error = self.health.with_progress(error, made.note.as_deref());
         let cause = error.to_string();
         self.health.recorder.failed(made.number, &cause);
         if self.health.poison(&cause) {

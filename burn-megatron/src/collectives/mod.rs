@@ -66,6 +66,10 @@ pub use host::{EngineChoice, SharedMemory, shared_memory_bytes};
 #[cfg(feature = "nccl")]
 pub use nccl::NcclTraffic;
 pub use pending::Pending;
-pub use process_group::{GroupOptions, ProcessGroup};
+pub use process_group::{GroupConfig, ProcessGroup};
 pub use shared_buffer::SharedBuffer;
-pub use tensors::{CollectiveBackend, Movement, PendingTensor, RegionEntry, catch_collective_error, unwrap_or_unwind};
+pub use tensors::{
+    CollectiveBackend, InputError, InputsDiffer, Movement, PendingTensor, RegionEntry, catch_collective_error,
+    unwrap_or_unwind,
+};
+pub(crate) use tensors::{compare_hash, compare_input, show_input, watch_input};

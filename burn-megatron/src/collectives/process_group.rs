@@ -13,6 +13,7 @@ use super::pending::Pending;
 use super::single::SingleEngine;
 use crate::launch::World;
 use bytemuck::{cast_slice, cast_slice_mut};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -23,33 +24,33 @@ const SINGLE: &str = "single";
 /// The longest name of a group: it becomes part of file names and store keys.
 const MAX_NAME_BYTES: usize = 64;
 
-/// How a group is made. The same on every rank of the group.
-#[derive(Clone, Debug, Default)]
-pub struct GroupOptions {
-    engine: EngineChoice,
-    #[cfg(feature = "nccl")]
-    gpu: Option<burn_cuda::CudaDevice>,
+/// How a group is made. The same on every rank of the group, except for the GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupConfig {
+    /// Which engine moves the bytes of host memory.
+    pub engine: EngineChoice,
+    /// The number of this rank's CUDA device, whose tensors go over NCCL instead of through host memory; each rank has a
+    /// GPU of its own. Not over NCCL if not given. Needs the feature `nccl`.
+    pub nccl_gpu: Option<usize>,
 }
 
-impl GroupOptions {
-    /// Returns options with an engine that moves the bytes of host memory.
-    pub const fn over(engine: EngineChoice) -> Self {
+impl GroupConfig {
+    /// Returns the configuration whose engine is chosen when a group is made, without NCCL.
+    pub const fn new() -> Self {
         Self {
-            engine,
-            #[cfg(feature = "nccl")]
-            gpu: None,
+            engine: EngineChoice::Auto,
+            nccl_gpu: None,
         }
     }
 
-    /// Lets tensors on this rank's GPU go over NCCL, instead of through host memory. Each rank has a GPU of its own.
-    #[cfg(feature = "nccl")]
-    pub fn with_nccl(self, gpu: burn_cuda::CudaDevice) -> Self {
-        Self { gpu: Some(gpu), ..self }
+    /// Sets [`engine`](Self::engine).
+    pub const fn with_engine(self, engine: EngineChoice) -> Self {
+        Self { engine, ..self }
     }
 
-    /// Returns which engine moves the bytes of host memory.
-    pub fn engine(&self) -> EngineChoice {
-        self.engine
+    /// Sets [`nccl_gpu`](Self::nccl_gpu).
+    pub const fn with_nccl_gpu(self, nccl_gpu: Option<usize>) -> Self {
+        Self { nccl_gpu, ..self }
     }
 }
 
@@ -131,15 +132,16 @@ impl ProcessGroup {
         world: &World,
         name: &str,
         ranks: &[usize],
-        options: &GroupOptions,
+        config: &GroupConfig,
     ) -> Result<ProcessGroup, CollectiveError> {
         let label = check_membership(world, name, ranks)?;
+        refuse_missing_nccl(&label, config)?;
         let health = Arc::new(GroupHealth::new(label, world));
         let engine: Arc<dyn Engine> = match ranks.len() {
             1 => Arc::new(SingleEngine),
             _ => {
                 let called_at = Location::caller();
-                host::connect(world, &health, options).inspect_err(|error| {
+                host::connect(world, &health, config).inspect_err(|error| {
                     health.suspect(error, called_at);
                     health.flight_recorder.write_failure(&error.to_string());
                 })?
@@ -148,8 +150,8 @@ impl ProcessGroup {
         tracing::debug!(group = %health.label, engine = engine.name(), "connected");
         let group = Self::new(health, engine);
         #[cfg(feature = "nccl")]
-        if let Some(gpu) = &options.gpu {
-            group.use_nccl(gpu)?;
+        if let Some(index) = config.nccl_gpu {
+            group.use_nccl(&burn_cuda::CudaDevice::new(index))?;
         }
         Ok(group)
     }
@@ -207,6 +209,12 @@ impl ProcessGroup {
     /// Of two that take what was handed over at their own pace, the second is refused.
     pub fn hand_over(&self) {
         self.core().hand_over();
+    }
+
+    /// Notes how far this rank's program has come, `3 steps`, for all groups of its world: a message about calls of two
+    /// ranks that do not fit together says it of both.
+    pub fn note_progress(&self, progress: impl Into<String>) {
+        self.core().health.flight_recorder.set_progress(progress.into());
     }
 
     /// Returns the time that callers on this rank have spent in blocking calls and in waiting for started ones.
@@ -563,6 +571,17 @@ pub(super) fn describe<T: CollectiveElement>(operation: Operation, length: usize
         peer: None,
         reduce_op: None,
         buffer: None,
+    }
+}
+
+/// Refuses a GPU for NCCL in a program that is built without it.
+fn refuse_missing_nccl(label: &GroupLabel, config: &GroupConfig) -> Result<(), CollectiveError> {
+    match config.nccl_gpu {
+        Some(index) if !cfg!(feature = "nccl") => Err(CollectiveError::NoAgreement {
+            group: label.to_string(),
+            what: format!("CUDA device {index} was to use NCCL, which needs burn-megatron's feature `nccl`"),
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use burn_flex::Flex;
 
 use super::{DataParallelConfig, DistributedDataParallel, StepPart};
 use crate::collectives::tests::{TIMEOUT, run_ranks};
-use crate::collectives::{GroupOptions, ProcessGroup, ReduceOp};
+use crate::collectives::{ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
 use crate::tensor_parallel::{
     ColumnParallelLinear, ColumnParallelLinearConfig, LayerNorm, RowParallelLinear, RowParallelLinearConfig,
@@ -65,11 +65,7 @@ fn expect_short(printed: &str, group: &str, times: usize, limit: usize) {
 #[test]
 fn a_module_and_a_context_print_their_groups_and_no_calls() {
     run_ranks(2, TIMEOUT, |world| {
-        let config = ParallelConfig {
-            tensor_parallel_size: 2,
-            ..ParallelConfig::default()
-        };
-        let context = ParallelContext::connect(&world, &config, &GroupOptions::default(), 1).unwrap();
+        let context = ParallelConfig::new().with_tensor_parallel_size(2).init(&world).unwrap();
         let group = format!("tensor group [0, 1], rank {}", world.rank());
         assert_eq!(context.tensor_group().to_string(), group);
         assert_eq!(format!("{:?}", context.tensor_group()), group);
@@ -92,8 +88,7 @@ fn a_module_and_a_context_print_their_groups_and_no_calls() {
 #[test]
 fn a_wrapper_prints_its_group_and_no_calls() {
     run_ranks(2, TIMEOUT, |world| {
-        let config = ParallelConfig::default();
-        let context = ParallelContext::connect(&world, &config, &GroupOptions::default(), 1).unwrap();
+        let context = ParallelConfig::new().init(&world).unwrap();
         let wrapped = DistributedDataParallel::new(net(&context), &context, DataParallelConfig::new()).unwrap();
         communicate(context.data_group());
         let group = format!("data group [0, 1], rank {}", world.rank());

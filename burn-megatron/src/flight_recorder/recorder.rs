@@ -73,6 +73,8 @@ struct Inner {
     groups: Mutex<Groups>,
     /// Held while a file is written; later files keep the first failure.
     failure: Mutex<Option<String>>,
+    /// How far this rank's program has come, in its own words.
+    progress: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
@@ -135,6 +137,7 @@ impl FlightRecorder {
                 clock: Clock::new(),
                 groups: Mutex::default(),
                 failure: Mutex::default(),
+                progress: Mutex::default(),
             }),
         }
     }
@@ -148,6 +151,16 @@ impl FlightRecorder {
             job_id: String::new(),
         };
         Self::new(identity, 0, None)
+    }
+
+    /// Notes how far this rank's program has come, for messages about calls of ranks that do not fit together.
+    pub fn set_progress(&self, progress: String) {
+        *lock(&self.inner.progress) = Some(progress);
+    }
+
+    /// Returns how far this rank's program has come, if it has said so.
+    pub fn progress(&self) -> Option<String> {
+        lock(&self.inner.progress).clone()
     }
 
     /// Returns where files are written, if anywhere.

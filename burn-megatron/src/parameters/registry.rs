@@ -41,6 +41,16 @@ pub enum RegistryError {
         /// The module path of the parameter.
         path: String,
     },
+    /// A part of a model whose parameters have no values yet.
+    #[error(
+        "parameter {path} has no values yet: burn draws them at the first use, and a part of a model that is drawn by \
+         itself gets other values than in the whole model; make the whole model on every rank and call \
+         burn_megatron::initialize(model) before it is converted or cut into stages"
+    )]
+    Undrawn {
+        /// The module path of the parameter.
+        path: String,
+    },
     /// The tensor is not of the declared shape.
     #[error("parameter {name} was declared with {declared} elements on this rank but has {actual}")]
     ShapeChanged {
@@ -65,6 +75,8 @@ pub struct ParameterRegistry {
 struct Inner {
     declarations: HashMap<ParamId, Declaration>,
     names: HashSet<String>,
+    /// The parameters that were made from those of a burn layer.
+    converted: HashSet<ParamId>,
 }
 
 impl ParameterRegistry {
@@ -97,6 +109,16 @@ impl ParameterRegistry {
     /// What a parameter has declared, if it has.
     pub fn declaration(&self, id: ParamId) -> Option<Declaration> {
         self.lock().declarations.get(&id).cloned()
+    }
+
+    /// Records that a parameter was made from that of a burn layer, whose values had been drawn by then.
+    pub(crate) fn mark_converted(&self, id: ParamId) {
+        self.lock().converted.insert(id);
+    }
+
+    /// Whether a parameter was made from that of a burn layer.
+    pub(crate) fn is_converted(&self, id: ParamId) -> bool {
+        self.lock().converted.contains(&id)
     }
 
     /// Returns `name`, or, where it has been given out before, `name` with the lowest free ordinal behind it.

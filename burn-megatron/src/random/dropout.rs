@@ -8,7 +8,7 @@ use burn::module::Module;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 
 use super::philox::key_words;
-use super::{RowDropout, StepCoordinates};
+use super::{ColumnShard, RandomStream, RowDropout, StepCoordinates};
 use crate::precision::{is_half, narrow, widen};
 
 /// Which dropout of the model this is: every site has its own number, so no two share a mask.
@@ -18,6 +18,15 @@ pub struct DropoutSite {
     pub layer: u32,
     /// The site's number inside its layer.
     pub number: u32,
+}
+
+impl DropoutSite {
+    /// Returns the site of a global name, such as `encoder.layers.3.pwff.dropout`: 64 bits of its hash, so that sites of
+    /// different names have different masks.
+    pub fn named(name: &str) -> Self {
+        let [layer, number] = RandomStream::new(0, name).key();
+        Self { layer, number }
+    }
 }
 
 /// Configuration of [`Dropout`].
@@ -58,7 +67,7 @@ impl Dropout {
     /// Drops elements of an activation; the identity without autodiff, and at probability 0.
     ///
     /// # Shapes
-    /// - `input`: `[tokens, d_model]`, a row per token of `step.tokens`
+    /// - `input`: `[tokens, d_model]` or `[batch, seq, d_model]`, a row per token of `step.tokens`
     /// - output: as `input`
     ///
     /// # Communication
@@ -66,17 +75,60 @@ impl Dropout {
     ///
     /// # Panics
     /// When the rows are not as many as `step.tokens` has.
-    pub fn forward<B: Backend>(&self, input: Tensor<B, 2>, step: &StepCoordinates) -> Tensor<B, 2> {
+    pub fn forward<B: Backend, const D: usize>(&self, input: Tensor<B, D>, step: &StepCoordinates) -> Tensor<B, D> {
+        let columns = ColumnShard::new(input.dims()[D - 1], 0, 1);
+        self.forward_columns(input, step, &columns)
+    }
+
+    /// Drops elements of features that a column-parallel layer has shared out: every layout drops the same elements of
+    /// the whole activation, which [`forward`](Self::forward) would drop on one rank.
+    ///
+    /// # Shapes
+    /// - `input`: `[tokens, features]` or `[batch, seq, features]`, a row per token of `step.tokens`, its columns those
+    ///   of `columns` in the whole activation
+    /// - output: as `input`
+    ///
+    /// # Communication
+    /// None.
+    ///
+    /// # Panics
+    /// When the rows are not as many as `step.tokens` has, or the columns other than `columns` has.
+    pub fn forward_columns<B: Backend, const D: usize>(
+        &self,
+        input: Tensor<B, D>,
+        step: &StepCoordinates,
+        columns: &ColumnShard,
+    ) -> Tensor<B, D> {
         let Some(dropout) = self.of_rows::<B>(step, &input.device()) else {
             return input;
         };
-        let [tokens, d_model] = input.dims();
-        check(&dropout, tokens, 1, d_model);
-        let mut mask = vec![0.0f32; tokens * d_model];
-        for (row, mask) in mask.chunks_exact_mut(d_model).enumerate() {
-            dropout.fill_row(mask, row, 0, 1.0, 0.0);
+        let shape = input.dims();
+        let (rows, width) = (shape[..D - 1].iter().product(), shape[D - 1]);
+        assert!(
+            columns.len() == width,
+            "dropout: the input has {width} columns, its shard {}",
+            columns.len()
+        );
+        check(&dropout, rows, 1, columns.end());
+        let mut mask = vec![0.0f32; rows * width];
+        for (row, mut mask) in mask.chunks_exact_mut(width.max(1)).enumerate() {
+            for range in columns.ranges() {
+                let (part, rest) = mask.split_at_mut(range.len());
+                dropout.fill_columns(part, [row, 0, range.start], 1.0, 0.0);
+                mask = rest;
+            }
         }
         apply(mask, input, &dropout)
+    }
+
+    /// The probability with which an element becomes zero.
+    pub fn probability(&self) -> f64 {
+        self.probability
+    }
+
+    /// Whether elements fall on this device: not without autodiff, nor at probability 0.
+    pub fn is_active<B: Backend>(&self, device: &B::Device) -> bool {
+        self.probability > 0.0 && B::ad_enabled(device)
     }
 
     /// Drops attention probabilities; the identity without autodiff, and at probability 0.
@@ -127,8 +179,7 @@ impl Dropout {
         first_head: usize,
         device: &B::Device,
     ) -> Option<RowDropout> {
-        let is_active = self.probability > 0.0 && B::ad_enabled(device);
-        is_active.then(|| RowDropout {
+        self.is_active::<B>(device).then(|| RowDropout {
             key: site_key(step.seed, self.layer, self.number),
             // Samples and iterations wrap after 2^32, where a mask would come a second time.
             iteration: step.iteration as u32,
@@ -211,6 +262,34 @@ mod tests {
                 })
                 .collect();
             assert_eq!(joined, whole);
+        }
+    }
+
+    #[test]
+    fn a_batch_of_samples_drops_what_its_rows_drop() {
+        let input = Tensor::<B, 3>::ones([2, 6, 7], &Default::default());
+        let output = dropout(0).forward(input, &step(&[4, 9]));
+        assert_eq!(output.into_data().to_vec::<f32>().expect("f32"), hidden(&[4, 9], 0));
+    }
+
+    #[test]
+    fn a_shard_of_columns_drops_what_the_whole_drops() {
+        let step = step(&[4, 9]);
+        let whole = dropout(0).forward(Tensor::<B, 3>::ones([2, 6, 30], &Default::default()), &step);
+        for (fused, shards) in [(1, 2), (1, 3), (1, 6), (3, 2), (2, 5)] {
+            for index in 0..shards {
+                let columns = ColumnShard::of_fused(fused, 30 / fused, index, shards);
+                let input = Tensor::<B, 3>::ones([2, 6, columns.len()], &Default::default());
+                let parts = columns
+                    .ranges()
+                    .iter()
+                    .map(|range| whole.clone().slice([0..2, 0..6, range.clone()]));
+                let expected = Tensor::cat(parts.collect(), 2);
+                assert_eq!(
+                    dropout(0).forward_columns(input, &step, &columns).into_data(),
+                    expected.into_data()
+                );
+            }
         }
     }
 

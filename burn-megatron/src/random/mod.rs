@@ -4,12 +4,18 @@
 //! index in the logical parameter. Dropout ([`Dropout`]) is keyed by the seed and the site and counted by iteration,
 //! sample, position, head and channel. So every layout of ranks starts from the same bits and drops the same elements.
 
+mod columns;
 mod coordinates;
 mod dropout;
+mod generator;
+mod step;
 mod stream;
 
 pub use cubecl_kernels::random::{RowDropout, RowPlace, philox};
 
+pub use columns::ColumnShard;
 pub use coordinates::{StepCoordinates, TokenMap, TokenPlace};
 pub use dropout::{Dropout, DropoutConfig, DropoutSite};
+pub(crate) use generator::separate_generators;
+pub(crate) use step::{CurrentStep, ModuleStep};
 pub use stream::RandomStream;

@@ -28,6 +28,11 @@ impl RandomStream {
         }
     }
 
+    /// The generator's key of this stream.
+    pub(super) fn key(&self) -> [u32; 2] {
+        self.key
+    }
+
     /// Writes the N(0, 1) numbers `first, first + 1, …`, times `deviation`, to `output`.
     ///
     /// Box–Muller in f64: one counter value gives two uniforms, hence the numbers `2k` and `2k + 1`.

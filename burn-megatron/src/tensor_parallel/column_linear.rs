@@ -7,13 +7,15 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
+use super::conversion::{ConversionError, check_drawn, named};
 use super::product::EnteringProduct;
 use super::{linear_init, take_shard};
-use crate::collectives::CollectiveBackend;
+use crate::collectives::{CollectiveBackend, show_input};
 use crate::context::{ParallelContext, ParameterSpec};
 use crate::mappings::gather_from_tensor_region;
-use crate::parameters::{Distribution, ParameterInit, Placement};
+use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use crate::precision::{assert_dtype, by_rows, is_half};
+use crate::random::ColumnShard;
 use crate::topology::TopologyError;
 
 /// Configuration of [`ColumnParallelLinear`].
@@ -50,11 +52,21 @@ pub struct ColumnParallelLinear<B: Backend> {
     /// `[d_output / tp]`.
     pub bias: Option<Param<Tensor<B, 1>>>,
     gather_output: bool,
+    shard: ShardIdentity<B>,
+    #[module(skip)]
+    fused: usize,
     #[module(skip)]
     product: EnteringProduct,
 }
 
 impl ColumnParallelLinearConfig {
+    /// Returns the configuration with the sizes of an existing layer, and the other settings as [`new`](Self::new) has
+    /// them.
+    pub fn of<B: Backend>(linear: &Linear<B>) -> Self {
+        let [d_input, d_output] = linear.weight.lazy_shape().dims();
+        Self::new(d_input, d_output).with_bias(linear.bias.is_some())
+    }
+
     /// Returns a new layer, initialised by its global name: the same numbers in every layout.
     ///
     /// # Errors
@@ -69,6 +81,7 @@ impl ColumnParallelLinearConfig {
         context: &ParallelContext,
     ) -> Result<ColumnParallelLinear<B>, TopologyError> {
         let cut = self.cut(context)?;
+        let shard = cut.identity(self.bias, context);
         let weight = context.parameter(
             "weight",
             [self.d_input, cut.width],
@@ -91,15 +104,16 @@ impl ColumnParallelLinearConfig {
                 device,
             )
         });
-        Ok(self.layer(weight, bias, context))
+        Ok(self.layer(weight, bias, shard, context))
     }
 
-    /// Returns this rank's shard of an existing layer, which every rank holds in full.
+    /// Returns this rank's shard of an existing layer, which every rank holds in full, with these settings:
+    /// `ColumnParallelLinearConfig::of(&linear).with_gather_output(true).from_linear(linear, &context)`.
     ///
     /// `bias` and the initialisers of this configuration are not looked at: the layer's own are taken.
     ///
     /// # Errors
-    /// As [`init`](Self::init).
+    /// As [`init`](Self::init); when the layer has no values yet.
     ///
     /// # Panics
     /// When the layer is not `[d_input, d_output]`.
@@ -107,21 +121,25 @@ impl ColumnParallelLinearConfig {
         &self,
         linear: Linear<B>,
         context: &ParallelContext,
-    ) -> Result<ColumnParallelLinear<B>, TopologyError> {
+    ) -> Result<ColumnParallelLinear<B>, ConversionError> {
         assert_eq!(
             linear.weight.lazy_shape().to_vec(),
             [self.d_input, self.d_output],
             "the linear layer's shape against the configured [d_input, d_output]"
         );
-        let cut = self.cut(context)?;
-        let weight = take_shard(linear.weight, &cut.weight, [self.d_input, cut.width]);
+        let cut = self
+            .cut(context)
+            .map_err(named(context, "column-parallel linear layer"))?;
+        check_drawn::<B, _>(&linear, context)?;
+        let shard = cut.identity(linear.bias.is_some(), context);
+        let weight = take_shard(linear.weight, &cut.weight, [self.d_input, cut.width], context);
         context.declare_sharded("weight", &weight, cut.weight);
         let bias = linear.bias.map(|bias| {
-            let bias = take_shard(bias, &cut.bias, [cut.width]);
+            let bias = take_shard(bias, &cut.bias, [cut.width], context);
             context.declare_sharded("bias", &bias, cut.bias);
             bias
         });
-        Ok(self.layer(weight, bias, context))
+        Ok(self.layer(weight, bias, shard, context))
     }
 
     fn cut(&self, context: &ParallelContext) -> Result<Cut, TopologyError> {
@@ -136,9 +154,7 @@ impl ColumnParallelLinearConfig {
         }
         let matrix = self.d_output / self.fused;
         crate::topology::check_divides("d_output", self.d_output, "fused", self.fused)?;
-        context
-            .config()
-            .check_tensor_divides("the width of a column-parallel matrix", matrix)?;
+        context.check_tensor_divides("the width of a column-parallel matrix", matrix)?;
         // The dimension before the last counts the fused matrices; each is cut along the last.
         let shard = |shape: &[usize]| {
             Placement::shard(shape, shape.len() - 1, group.rank(), group.size()).with_fused_dimension(shape.len() - 2)
@@ -154,14 +170,40 @@ impl ColumnParallelLinearConfig {
         &self,
         weight: Param<Tensor<B, 2>>,
         bias: Option<Param<Tensor<B, 1>>>,
+        shard: ShardIdentity<B>,
         context: &ParallelContext,
     ) -> ColumnParallelLinear<B> {
         ColumnParallelLinear {
             weight,
             bias,
             gather_output: self.gather_output,
+            fused: self.fused,
+            shard,
             product: EnteringProduct::new(context),
         }
+    }
+}
+
+impl<B: Backend> ColumnParallelLinear<B> {
+    /// Returns this rank's columns of an existing layer, which every rank holds in full, with the settings of
+    /// [`ColumnParallelLinearConfig::of`].
+    ///
+    /// # Errors
+    /// As [`ColumnParallelLinearConfig::from_linear`].
+    pub fn from_linear(linear: Linear<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
+        ColumnParallelLinearConfig::of(&linear).from_linear(linear, context)
+    }
+
+    /// Which output features of the whole layer this rank holds, for a [`Dropout`](crate::random::Dropout) of them.
+    pub fn column_shard(&self) -> ColumnShard {
+        let [_, local] = self.weight.dims();
+        let group = &self.product.group;
+        ColumnShard::of_fused(
+            self.fused,
+            local * group.size() / self.fused,
+            group.rank(),
+            group.size(),
+        )
     }
 }
 
@@ -170,6 +212,14 @@ struct Cut {
     width: usize,
     weight: Placement,
     bias: Placement,
+}
+
+impl Cut {
+    /// What the layer's record says of its shards.
+    fn identity<B: Backend>(&self, has_bias: bool, context: &ParallelContext) -> ShardIdentity<B> {
+        let shards = [("weight", &self.weight), ("bias", &self.bias)];
+        context.shard_identity(&shards[..1 + usize::from(has_bias)])
+    }
 }
 
 impl<B: CollectiveBackend> ColumnParallelLinear<B> {
@@ -216,10 +266,23 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
         (self.product(input, None), self.bias.as_ref().map(|bias| bias.val()))
     }
 
+    /// Returns this rank's features of an input that has entered the tensor-parallel region, as several layers share
+    /// it: the caller has gathered it or copies its gradient.
+    pub(super) fn forward_entered<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+        let weight = self.weight.val();
+        assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
+        self.product
+            .entered_affine(input, weight, self.bias.as_ref().map(|bias| bias.val()))
+    }
+
     /// This rank's features of all tokens.
     fn product<const D: usize>(&self, input: Tensor<B, D>, bias: Option<Tensor<B, 1>>) -> Tensor<B, D> {
         let weight = self.weight.val();
         assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
+        if !self.product.sequence_parallel {
+            let place = || format!("the input of {}, a column-parallel layer", self.shard.layer());
+            show_input(place, &input, &self.product.group);
+        }
         self.product.affine(input, weight, bias)
     }
 }

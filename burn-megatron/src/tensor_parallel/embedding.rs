@@ -8,13 +8,14 @@ use burn::module::{Module, Param};
 use burn::nn::Embedding;
 use burn::tensor::{Int, Tensor, backend::Backend};
 
+use super::conversion::{ConversionError, check_drawn, named};
 use super::product::EnteringProduct;
 use super::{VocabShard, take_shard};
-use crate::collectives::{CollectiveBackend, ProcessGroup};
+use crate::collectives::{CollectiveBackend, ProcessGroup, show_input};
 use crate::context::{ParallelContext, ParameterSpec};
 use crate::mappings::reduce_from_tensor_region;
 use crate::mutants::{self, Mutant};
-use crate::parameters::{Distribution, ParameterInit, Placement};
+use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use crate::precision::{assert_dtype, narrow, widen};
 use crate::topology::TopologyError;
 
@@ -41,12 +42,20 @@ pub struct VocabParallelEmbedding<B: Backend> {
     pub weight: Param<Tensor<B, 2>>,
     shard: VocabShard,
     sequence_parallel: bool,
+    identity: ShardIdentity<B>,
     #[module(skip)]
     product: EnteringProduct,
     group: ProcessGroup,
 }
 
 impl VocabParallelEmbeddingConfig {
+    /// Returns the configuration with the sizes of an existing embedding, and the other settings as [`new`](Self::new)
+    /// has them.
+    pub fn of<B: Backend>(embedding: &Embedding<B>) -> Self {
+        let [n_embedding, d_model] = embedding.weight.lazy_shape().dims();
+        Self::new(n_embedding, d_model)
+    }
+
     /// Returns a new embedding, initialised by its global name: the same numbers in every layout, padding zero.
     ///
     /// # Errors
@@ -60,23 +69,25 @@ impl VocabParallelEmbeddingConfig {
         context: &ParallelContext,
     ) -> Result<VocabParallelEmbedding<B>, TopologyError> {
         let shard = self.shard(context)?;
+        let placement = self.placement(shard);
+        let identity = context.shard_identity(&[("weight", &placement)]);
         let weight = context.parameter(
             "weight",
             [shard.rows(), self.d_model],
             &ParameterSpec {
-                placement: self.placement(shard),
+                placement,
                 distribution: Distribution::Sharded,
                 init: self.init.unwrap_or(ParameterInit::Normal { deviation: 1.0 }),
             },
             device,
         );
-        Ok(Self::layer(weight, shard, context))
+        Ok(Self::layer(weight, shard, identity, context))
     }
 
-    /// Returns this rank's rows of an existing embedding, which every rank holds in full.
+    /// Returns this rank's rows of an existing embedding, which every rank holds in full, with these settings.
     ///
     /// # Errors
-    /// As [`init`](Self::init).
+    /// As [`init`](Self::init); when the embedding has no values yet.
     ///
     /// # Panics
     /// When the embedding is not `[n_embedding, d_model]`.
@@ -84,17 +95,21 @@ impl VocabParallelEmbeddingConfig {
         &self,
         embedding: Embedding<B>,
         context: &ParallelContext,
-    ) -> Result<VocabParallelEmbedding<B>, TopologyError> {
+    ) -> Result<VocabParallelEmbedding<B>, ConversionError> {
         assert_eq!(
             embedding.weight.lazy_shape().to_vec(),
             [self.n_embedding, self.d_model],
             "the embedding's shape against the configured [n_embedding, d_model]"
         );
-        let shard = self.shard(context)?;
+        let shard = self
+            .shard(context)
+            .map_err(named(context, "vocabulary-parallel embedding"))?;
+        check_drawn::<B, _>(&embedding, context)?;
         let placement = self.placement(shard);
-        let weight = take_shard(embedding.weight, &placement, [shard.rows(), self.d_model]);
+        let identity = context.shard_identity(&[("weight", &placement)]);
+        let weight = take_shard(embedding.weight, &placement, [shard.rows(), self.d_model], context);
         context.declare_sharded("weight", &weight, placement);
-        Ok(Self::layer(weight, shard, context))
+        Ok(Self::layer(weight, shard, identity, context))
     }
 
     fn shard(&self, context: &ParallelContext) -> Result<VocabShard, TopologyError> {
@@ -107,7 +122,7 @@ impl VocabParallelEmbeddingConfig {
             "a padded vocabulary of {padded} rows cannot hold {} tokens",
             self.n_embedding
         );
-        context.config().check_tensor_divides("the padded vocabulary", padded)?;
+        context.check_tensor_divides("the padded vocabulary", padded)?;
         Ok(VocabShard::new(self.n_embedding, padded, group))
     }
 
@@ -122,15 +137,28 @@ impl VocabParallelEmbeddingConfig {
     fn layer<B: Backend>(
         weight: Param<Tensor<B, 2>>,
         shard: VocabShard,
+        identity: ShardIdentity<B>,
         context: &ParallelContext,
     ) -> VocabParallelEmbedding<B> {
         VocabParallelEmbedding {
             weight,
             shard,
             sequence_parallel: context.is_sequence_parallel(),
+            identity,
             product: EnteringProduct::new(context),
             group: context.tensor_group().clone(),
         }
+    }
+}
+
+impl<B: Backend> VocabParallelEmbedding<B> {
+    /// Returns this rank's rows of an existing embedding, which every rank holds in full, with the settings of
+    /// [`VocabParallelEmbeddingConfig::of`].
+    ///
+    /// # Errors
+    /// As [`VocabParallelEmbeddingConfig::from_embedding`].
+    pub fn from_embedding(embedding: Embedding<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
+        VocabParallelEmbeddingConfig::of(&embedding).from_embedding(embedding, context)
     }
 }
 
@@ -151,6 +179,8 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
         if self.group.size() == 1 {
             return self.rows(tokens);
         }
+        let place = || format!("the tokens of {}, an embedding", self.identity.layer());
+        show_input(place, &tokens, &self.group);
         let (local, elsewhere) = self.shard.localize(tokens);
         let rows = self.rows(local);
         let rows = rows.mask_fill(elsewhere.unsqueeze_dim::<2>(1), 0.0);
@@ -234,29 +264,20 @@ impl PositionEmbeddingConfig {
     }
 }
 
-impl PositionEmbeddingConfig {
+impl<B: Backend> PositionEmbedding<B> {
     /// Returns an existing embedding, which every rank holds in full.
     ///
-    /// # Panics
-    /// When the embedding is not `[max_seq_length, d_model]`.
-    pub fn from_embedding<B: Backend>(
-        &self,
-        embedding: Embedding<B>,
-        context: &ParallelContext,
-    ) -> PositionEmbedding<B> {
-        assert_eq!(
-            embedding.weight.lazy_shape().to_vec(),
-            [self.max_seq_length, self.d_model],
-            "the embedding's shape against the configured [max_seq_length, d_model]"
-        );
+    /// # Errors
+    /// When the embedding has no values yet.
+    pub fn from_embedding(embedding: Embedding<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
+        check_drawn::<B, _>(&embedding, context)?;
+        context.registry().mark_converted(embedding.weight.id);
         context.declare_replicated("weight", &embedding.weight);
-        PositionEmbedding {
+        Ok(Self {
             weight: embedding.weight,
-        }
+        })
     }
-}
 
-impl<B: Backend> PositionEmbedding<B> {
     /// Adds each position's embedding to the tokens at it.
     ///
     /// # Shapes

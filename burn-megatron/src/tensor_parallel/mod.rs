@@ -1,32 +1,53 @@
 //! Layers whose weights are shared out over the tensor-parallel group.
 //!
-//! Each has a `Config` with `.init(&device, &context)`, a way to shard an existing burn layer, and behaves as burn's
-//! own layer in a group of one. Called by models.
+//! Each has a `Config` with `.init(&device, &context)`, and behaves as burn's own layer in a group of one. Each is also
+//! made from burn's own, which takes its sizes from it: `ColumnParallelLinear::from_linear(linear, &context)`; with other
+//! settings `ColumnParallelLinearConfig::of(&linear).with_gather_output(true).from_linear(linear, &context)`. The layer
+//! must have its values: [`initialize`](crate::initialize) draws them for the whole model.
 //!
 //! Inputs and outputs are of the parameters' element type; where that has 16 bits, statistics and losses are f32: see
 //! [`precision`](crate::precision).
 //!
 //! Under sequence parallelism the gradients of norms and row-parallel biases are partial sums until the step is
 //! finished: [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) sums them by itself; a program
-//! that trains without it calls [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients).
+//! that trains without it calls [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients). Likewise for gradient
+//! clipping by the norm of a parameter, of which each rank has a part: the wrapper clips by the whole norm, a program without
+//! it calls [`clip_each_gradient`](crate::data_parallel::clip_each_gradient).
 
+mod attention;
 mod column_linear;
+mod conversion;
 mod cross_entropy;
 mod embedding;
 mod norm;
 mod product;
+mod region;
 mod row_linear;
+mod tokens;
+mod transformer;
 
+pub use attention::{
+    CausalSelfAttention, CausalSelfAttentionConfig, MhaCache, MhaInput, MhaOutput, ParallelMultiHeadAttention,
+    TensorCache,
+};
 pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig};
+pub use conversion::ConversionError;
 pub use cross_entropy::{VocabShard, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy};
 pub use embedding::{PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
-pub use norm::{LayerNorm, apply_layer_norm, from_layer_norm, layer_norm};
+pub use norm::{LayerNorm, LayerNormConfig, apply_layer_norm};
 pub use row_linear::{RowParallelLinear, RowParallelLinearConfig};
+pub use tokens::TokenContext;
+pub use transformer::{
+    ParallelPositionWiseFeedForward, ParallelTransformerDecoder, ParallelTransformerDecoderLayer,
+    ParallelTransformerEncoder, ParallelTransformerEncoderLayer, TransformerDecoderAutoregressiveCache,
+    TransformerDecoderInput, TransformerEncoderAutoregressiveCache, TransformerEncoderInput,
+};
 
 use burn::module::Param;
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::KernelError;
 
+use crate::context::ParallelContext;
 use crate::parameters::{ParameterInit, Placement, read_host, tensor_from_host};
 
 /// The result of an operation whose inputs are a layer's own: another shape or type is the caller's mistake.
@@ -50,6 +71,7 @@ fn take_shard<B: Backend, const D: usize>(
     whole: Param<Tensor<B, D>>,
     placement: &Placement,
     shape: [usize; D],
+    context: &ParallelContext,
 ) -> Param<Tensor<B, D>> {
     let tensor = whole.val();
     let (device, dtype, trained) = (tensor.device(), tensor.dtype(), tensor.is_require_grad());
@@ -66,5 +88,7 @@ fn take_shard<B: Backend, const D: usize>(
         shard[run.local..run.local + run.length].copy_from_slice(&values[run.logical..run.logical + run.length]);
     }
     let tensor = tensor_from_host(shard, shape, dtype, &device);
-    Param::from_tensor(tensor).set_require_grad(trained)
+    let shard = Param::from_tensor(tensor).set_require_grad(trained);
+    context.registry().mark_converted(shard.id);
+    shard
 }

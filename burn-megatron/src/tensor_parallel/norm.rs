@@ -1,18 +1,33 @@
-//! `LayerNorm`, whose parameters are declared and which can take the sum before it in; `from_layer_norm` and
-//! `apply_layer_norm` for burn's own.
+//! `LayerNorm`, whose parameters are declared and which can take the sum before it in; `apply_layer_norm` for burn's own.
 //!
 //! A norm lies between tensor-parallel regions, so under sequence parallelism it sees this rank's tokens only, and
 //! its gradients are summed over the tensor group at the end of the step. Called by models.
 
+use burn::config::Config;
 use burn::module::{Module, Param};
-use burn::nn::{self, LayerNormConfig};
+use burn::nn;
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::norm::{self, Addends, NormKind, NormParameters};
 use cubecl_kernels::{KernelBackend, Kernels};
 
 use super::checked;
+use super::conversion::{ConversionError, check_epsilon, module_name};
 use crate::context::ParallelContext;
+use crate::parameters::initialize;
 use crate::precision::{assert_dtype, is_half, narrow, widen};
+
+/// Configuration of [`LayerNorm`].
+#[derive(Config, Debug)]
+pub struct LayerNormConfig {
+    /// The size of each token.
+    pub d_model: usize,
+    /// The number that is added to the variance.
+    #[config(default = 1e-5)]
+    pub epsilon: f64,
+    /// Whether a bias is added.
+    #[config(default = true)]
+    pub bias: bool,
+}
 
 /// `(x − mean) / √(var + ε) · γ + β` over the last dimension.
 ///
@@ -27,23 +42,68 @@ pub struct LayerNorm<B: Backend> {
     kernels: Kernels,
 }
 
-/// Returns a layer norm with its weight and bias declared under the context's scope.
-pub fn layer_norm<B: Backend>(config: &LayerNormConfig, device: &B::Device, context: &ParallelContext) -> LayerNorm<B> {
-    LayerNorm {
-        norm: from_layer_norm(config.init(device), context),
-        epsilon: config.epsilon,
-        kernels: context.kernels(),
+impl LayerNormConfig {
+    /// Returns the configuration with the sizes of an existing norm, and burn's default epsilon: burn keeps a norm's own
+    /// to itself.
+    pub fn of<B: Backend>(norm: &nn::LayerNorm<B>) -> Self {
+        let [d_model] = norm.gamma.lazy_shape().dims();
+        Self::new(d_model).with_bias(norm.beta.is_some())
+    }
+
+    /// Returns a new norm, its weight one and its bias zero, declared under the context's scope.
+    pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> LayerNorm<B> {
+        let config = nn::LayerNormConfig::new(self.d_model).with_epsilon(self.epsilon);
+        self.declared(config.with_bias(self.bias).init(device), context)
+    }
+
+    /// Returns an existing norm, which every rank holds in full, declared under the context's scope. `bias` is not
+    /// looked at.
+    ///
+    /// A norm without values gets them here: burn's are ones and zeros, so it does not matter when.
+    ///
+    /// # Errors
+    /// When the norm's epsilon is not that of this configuration.
+    ///
+    /// # Panics
+    /// When the norm is not `[d_model]`.
+    pub fn from_layer_norm<B: Backend>(
+        &self,
+        norm: nn::LayerNorm<B>,
+        context: &ParallelContext,
+    ) -> Result<LayerNorm<B>, ConversionError> {
+        assert_eq!(
+            norm.gamma.lazy_shape().to_vec(),
+            [self.d_model],
+            "the norm's shape against the configured [d_model]"
+        );
+        check_epsilon(&module_name(context, "layer norm"), "epsilon", &norm, self.epsilon)?;
+        context.registry().mark_converted(norm.gamma.id);
+        Ok(self.declared(norm, context))
+    }
+
+    fn declared<B: Backend>(&self, norm: nn::LayerNorm<B>, context: &ParallelContext) -> LayerNorm<B> {
+        let norm = initialize::<B, _>(norm);
+        context.declare_token_wise("weight", &norm.gamma);
+        if let Some(beta) = &norm.beta {
+            context.declare_token_wise("bias", beta);
+        }
+        LayerNorm {
+            norm,
+            epsilon: self.epsilon,
+            kernels: context.kernels(),
+        }
     }
 }
 
-/// Returns an existing layer norm, which every rank holds in full, with its weight and bias declared under the context's
-/// scope.
-pub fn from_layer_norm<B: Backend>(norm: nn::LayerNorm<B>, context: &ParallelContext) -> nn::LayerNorm<B> {
-    context.declare_token_wise("weight", &norm.gamma);
-    if let Some(beta) = &norm.beta {
-        context.declare_token_wise("bias", beta);
+impl<B: Backend> LayerNorm<B> {
+    /// Returns an existing norm, which every rank holds in full, with burn's default epsilon; for another see
+    /// [`LayerNormConfig::from_layer_norm`].
+    ///
+    /// # Errors
+    /// When the norm's epsilon is another.
+    pub fn from_layer_norm(norm: nn::LayerNorm<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
+        LayerNormConfig::of(&norm).from_layer_norm(norm, context)
     }
-    norm
 }
 
 impl<B: KernelBackend> LayerNorm<B> {

@@ -18,7 +18,7 @@ use crate::precision::{by_rows, is_half, narrow, widen};
 #[derive(Clone, Debug)]
 pub(super) struct EnteringProduct {
     kernels: Kernels,
-    sequence_parallel: bool,
+    pub sequence_parallel: bool,
     /// Whether the gradient of the input is added up while that of the weight is computed.
     overlaps: bool,
     pub group: ProcessGroup,
@@ -46,6 +46,16 @@ impl EnteringProduct {
             true => by_rows(input, |rows| self.linear(rows, weight, bias, WeightOrder::InputFirst)),
             false => affine(self.kernels, self.entered(input), weight, bias),
         }
+    }
+
+    /// Returns `input · weight + bias` of an input that is in the region already: all tokens, its gradient a part.
+    pub fn entered_affine<B: KernelBackend, const D: usize>(
+        &self,
+        input: Tensor<B, D>,
+        weight: Tensor<B, 2>,
+        bias: Option<Tensor<B, 1>>,
+    ) -> Tensor<B, D> {
+        affine(self.kernels, input, weight, bias)
     }
 
     /// Returns `input · weightᵀ`.
@@ -80,7 +90,8 @@ impl EnteringProduct {
         B::linear_into_region(inputs, entry, &self.group)
     }
 
-    fn entered<B: CollectiveBackend, const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+    /// Returns an input as it enters the region: whole, its gradient summed over the group on the way back.
+    pub fn entered<B: CollectiveBackend, const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
         match self.sequence_parallel {
             true => gather_from_sequence_region(input, &self.group),
             false => copy_to_tensor_region(input, &self.group),

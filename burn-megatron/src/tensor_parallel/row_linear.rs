@@ -8,13 +8,14 @@ use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::Kernels;
 
+use super::conversion::{ConversionError, check_drawn, named};
 use super::product::affine;
 use super::{linear_init, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup};
 use crate::context::{ParallelContext, ParameterSpec};
 use crate::mappings::{reduce_from_tensor_region, reduce_scatter_to_sequence_region, scatter_to_tensor_region};
 use crate::mutants::{self, Mutant};
-use crate::parameters::{Distribution, ParameterInit, Placement};
+use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use crate::precision::{assert_dtype, by_rows, is_half};
 use crate::topology::TopologyError;
 
@@ -50,12 +51,20 @@ pub struct RowParallelLinear<B: Backend> {
     pub bias: Option<Param<Tensor<B, 1>>>,
     input_is_parallel: bool,
     sequence_parallel: bool,
+    shard: ShardIdentity<B>,
     #[module(skip)]
     kernels: Kernels,
     group: ProcessGroup,
 }
 
 impl RowParallelLinearConfig {
+    /// Returns the configuration with the sizes of an existing layer, and the other settings as [`new`](Self::new) has
+    /// them.
+    pub fn of<B: Backend>(linear: &Linear<B>) -> Self {
+        let [d_input, d_output] = linear.weight.lazy_shape().dims();
+        Self::new(d_input, d_output).with_bias(linear.bias.is_some())
+    }
+
     /// Returns a new layer, initialised by its global name: the same numbers in every layout.
     ///
     /// # Errors
@@ -66,6 +75,7 @@ impl RowParallelLinearConfig {
         context: &ParallelContext,
     ) -> Result<RowParallelLinear<B>, TopologyError> {
         let placement = self.cut(context)?;
+        let shard = context.shard_identity(&[("weight", &placement)]);
         let weight = context.parameter(
             "weight",
             [self.local_input(context), self.d_output],
@@ -88,15 +98,16 @@ impl RowParallelLinearConfig {
                 device,
             )
         });
-        Ok(self.layer(weight, bias, context))
+        Ok(self.layer(weight, bias, shard, context))
     }
 
-    /// Returns this rank's shard of an existing layer, which every rank holds in full.
+    /// Returns this rank's shard of an existing layer, which every rank holds in full, with these settings:
+    /// `RowParallelLinearConfig::of(&linear).with_input_is_parallel(false).from_linear(linear, &context)`.
     ///
     /// `bias` and the initialisers of this configuration are not looked at: the layer's own are taken.
     ///
     /// # Errors
-    /// As [`init`](Self::init).
+    /// As [`init`](Self::init); when the layer has no values yet.
     ///
     /// # Panics
     /// When the layer is not `[d_input, d_output]`.
@@ -104,27 +115,28 @@ impl RowParallelLinearConfig {
         &self,
         linear: Linear<B>,
         context: &ParallelContext,
-    ) -> Result<RowParallelLinear<B>, TopologyError> {
+    ) -> Result<RowParallelLinear<B>, ConversionError> {
         assert_eq!(
             linear.weight.lazy_shape().to_vec(),
             [self.d_input, self.d_output],
             "the linear layer's shape against the configured [d_input, d_output]"
         );
-        let placement = self.cut(context)?;
+        let placement = self.cut(context).map_err(named(context, "row-parallel linear layer"))?;
+        check_drawn::<B, _>(&linear, context)?;
+        let shard = context.shard_identity(&[("weight", &placement)]);
         let shape = [self.local_input(context), self.d_output];
-        let weight = take_shard(linear.weight, &placement, shape);
+        let weight = take_shard(linear.weight, &placement, shape, context);
         context.declare_sharded("weight", &weight, placement);
         if let Some(bias) = &linear.bias {
+            context.registry().mark_converted(bias.id);
             context.declare_token_wise("bias", bias);
         }
-        Ok(self.layer(weight, linear.bias, context))
+        Ok(self.layer(weight, linear.bias, shard, context))
     }
 
     fn cut(&self, context: &ParallelContext) -> Result<Placement, TopologyError> {
         let group = context.tensor_group();
-        context
-            .config()
-            .check_tensor_divides("the input width of a row-parallel matrix", self.d_input)?;
+        context.check_tensor_divides("the input width of a row-parallel matrix", self.d_input)?;
         let shape = [self.d_input, self.d_output];
         Ok(Placement::shard(&shape, 0, group.rank(), group.size()))
     }
@@ -137,6 +149,7 @@ impl RowParallelLinearConfig {
         &self,
         weight: Param<Tensor<B, 2>>,
         bias: Option<Param<Tensor<B, 1>>>,
+        shard: ShardIdentity<B>,
         context: &ParallelContext,
     ) -> RowParallelLinear<B> {
         RowParallelLinear {
@@ -144,9 +157,21 @@ impl RowParallelLinearConfig {
             bias,
             input_is_parallel: self.input_is_parallel,
             sequence_parallel: context.is_sequence_parallel(),
+            shard,
             kernels: context.kernels(),
             group: context.tensor_group().clone(),
         }
+    }
+}
+
+impl<B: Backend> RowParallelLinear<B> {
+    /// Returns this rank's rows of an existing layer, which every rank holds in full, with the settings of
+    /// [`RowParallelLinearConfig::of`].
+    ///
+    /// # Errors
+    /// As [`RowParallelLinearConfig::from_linear`].
+    pub fn from_linear(linear: Linear<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
+        RowParallelLinearConfig::of(&linear).from_linear(linear, context)
     }
 }
 
@@ -201,6 +226,18 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
             false => reduce_from_tensor_region(partial, &self.group),
         };
         (output, bias)
+    }
+
+    /// Applies the layer to this rank's features and gives every rank all tokens, also under sequence parallelism.
+    ///
+    /// For inference: the gradient of the bias would not be the part that it has been declared as.
+    pub(super) fn forward_whole<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
+        let partial = affine(self.kernels, self.check(input), self.weight.val(), None);
+        let output = reduce_from_tensor_region(partial, &self.group);
+        match &self.bias {
+            Some(bias) => output + bias.val().unsqueeze(),
+            None => output,
+        }
     }
 
     fn check<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {

@@ -63,12 +63,26 @@ impl RowDropout {
 
     /// Writes `kept` where an element of the row is kept, `fallen` where it falls, from the row's first column on.
     pub fn fill_row<T: Copy>(&self, elements: &mut [T], row: usize, head: usize, kept: T, fallen: T) {
+        self.fill_columns(elements, [row, head, 0], kept, fallen);
+    }
+
+    /// As [`fill_row`](Self::fill_row) of a row and a head, from column `first` on: `[row, head, first]`.
+    pub fn fill_columns<T: Copy>(&self, elements: &mut [T], [row, head, first]: [usize; 3], kept: T, fallen: T) {
         let threshold = self.threshold();
-        for (block, columns) in elements.chunks_mut(4).enumerate() {
-            let words = self.words(row, head, block);
-            for (column, word) in columns.iter_mut().zip(words) {
+        let fill = |columns: &mut [T], words: &[u32]| {
+            for (column, &word) in columns.iter_mut().zip(words) {
                 *column = if word >= threshold { kept } else { fallen };
             }
+        };
+        // A first column inside a block of four takes the rest of its words.
+        let (block, within) = (first / 4, first % 4);
+        let head_length = ((4 - within) % 4).min(elements.len());
+        let (start, rest) = elements.split_at_mut(head_length);
+        if !start.is_empty() {
+            fill(start, &self.words(row, head, block)[within..]);
+        }
+        for (index, columns) in rest.chunks_mut(4).enumerate() {
+            fill(columns, &self.words(row, head, first.div_ceil(4) + index));
         }
     }
 
@@ -104,4 +118,30 @@ impl RowDropout {
 
     /// The largest number of columns that a row may have, and of heads that a model may have.
     pub const LIMITS: (usize, usize) = (4 << BLOCK_BITS, 1 << (32 - BLOCK_BITS));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_from_any_first_one_are_those_of_the_row() {
+        let place = RowPlace { position: 3, sample: 8 };
+        let dropout = RowDropout {
+            key: [1, 2],
+            iteration: 5,
+            first_head: 0,
+            probability: 0.4,
+            places: [place, place].into(),
+        };
+        let mut whole = [false; 23];
+        dropout.fill_row(&mut whole, 1, 2, true, false);
+        for first in 0..23 {
+            for length in 0..23 - first {
+                let mut part = vec![false; length];
+                dropout.fill_columns(&mut part, [1, 2, first], true, false);
+                assert_eq!(part, whole[first..first + length], "{length} columns from {first}");
+            }
+        }
+    }
 }

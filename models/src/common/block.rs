@@ -2,12 +2,11 @@
 
 use burn::config::Config;
 use burn::module::Module;
-use burn::nn::LayerNormConfig;
 use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
-use burn_megatron::tensor_parallel::{LayerNorm, layer_norm};
+use burn_megatron::tensor_parallel::{LayerNorm, LayerNormConfig};
 use burn_megatron::topology::TopologyError;
 use cubecl_kernels::Kernels;
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
@@ -73,11 +72,11 @@ impl BlockConfig {
         };
         let dropout = DropoutConfig::new(self.hidden_dropout);
         Ok(Block {
-            ln_1: layer_norm(&norm, device, &context.scope("ln_1")),
+            ln_1: norm.init(device, &context.scope("ln_1")),
             attn: self
                 .attention
                 .init(site(ATTENTION_WEIGHTS_SITE), device, &context.scope("attn"))?,
-            ln_2: layer_norm(&norm, device, &context.scope("ln_2")),
+            ln_2: norm.init(device, &context.scope("ln_2")),
             mlp: self.mlp.init(device, &context.scope("mlp"))?,
             attention_dropout: dropout.init(site(ATTENTION_OUTPUT_SITE)),
             mlp_dropout: dropout.init(site(MLP_OUTPUT_SITE)),

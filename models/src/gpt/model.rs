@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use burn::module::Module;
-use burn::nn::LayerNormConfig;
 use burn::tensor::{Int, Tensor, backend::Backend};
 use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
 use burn_megatron::context::ParallelContext;
@@ -12,8 +11,8 @@ use burn_megatron::parameters::ParameterInit;
 use burn_megatron::pipeline_parallel::{LayerLayout, PipelineStage, StageOutput};
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, StepCoordinates};
 use burn_megatron::tensor_parallel::{
-    LayerNorm, PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig,
-    layer_norm, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy,
+    LayerNorm, LayerNormConfig, PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding,
+    VocabParallelEmbeddingConfig, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy,
 };
 use burn_megatron::topology::TopologyError;
 use burn_megatron::training::{LanguageModel, TokenBatch};
@@ -180,7 +179,7 @@ impl GptConfig {
             .map(|layer| block.init(layer, device, &context.scope(format!("h.{layer}"))))
             .collect::<Result<_, _>>()?;
         let norm = LayerNormConfig::new(self.d_model).with_epsilon(self.norm_epsilon);
-        let ln_f = part.is_last.then(|| layer_norm(&norm, device, &context.scope("ln_f")));
+        let ln_f = part.is_last.then(|| norm.init(device, &context.scope("ln_f")));
         let lm_head = (part.is_last && !self.tied_embeddings)
             .then(|| embedding.init(device, &context.scope("lm_head")))
             .transpose()?;

@@ -8,7 +8,7 @@ use burn::nn::Embedding;
 use burn::tensor::Tensor;
 use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::parameters::{Placement, read_host};
-use burn_megatron::tensor_parallel::{PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
+use burn_megatron::tensor_parallel::{PositionEmbedding, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
 
 use super::linear::local_shape;
 use super::{ALL, Check, check};
@@ -171,8 +171,7 @@ fn positions(scene: &Scene) -> anyhow::Result<()> {
     let plain = Embedding {
         weight: Param::from_tensor(scene.tensor(numbers, [max_seq_length, D_MODEL])),
     };
-    let layer = PositionEmbeddingConfig::new(max_seq_length, D_MODEL)
-        .from_embedding(plain.clone(), &scene.context.scope("wpe"));
+    let layer = PositionEmbedding::from_embedding(plain.clone(), &scene.context.scope("wpe"))?;
     let input = scene.random("input", TOKENS * D_MODEL);
     let output_gradient = scene.random("output gradient", TOKENS * D_MODEL);
 

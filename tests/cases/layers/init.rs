@@ -2,18 +2,20 @@
 //! of unknown layout.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use anyhow::{Context as _, ensure};
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::nn::{EmbeddingConfig, LayerNorm, LayerNormConfig, LinearConfig};
+use burn::nn::{EmbeddingConfig, LayerNorm, LinearConfig};
 use burn::tensor::{Tensor, backend::Backend};
 use burn_flex::FlexDevice;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use burn_megatron::parameters::{Declaration, Distribution, ParameterInit, read_host};
 use burn_megatron::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, PositionEmbedding, PositionEmbeddingConfig, RowParallelLinear,
-    RowParallelLinearConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig, from_layer_norm, layer_norm,
+    ColumnParallelLinear, ColumnParallelLinearConfig, LayerNorm as ParallelLayerNorm, LayerNormConfig,
+    PositionEmbedding, PositionEmbeddingConfig, RowParallelLinear, RowParallelLinearConfig, VocabParallelEmbedding,
+    VocabParallelEmbeddingConfig,
 };
 use burn_megatron::topology::TopologyError;
 
@@ -71,7 +73,7 @@ impl Layers<B> {
                 .with_init(normal)
                 .init(&FlexDevice, &context.scope("padded"))?,
             positions: PositionEmbeddingConfig::new(6, 3).init(&FlexDevice, &context.scope("positions")),
-            norm: layer_norm(&LayerNormConfig::new(7), &FlexDevice, &context.scope("norm")).norm,
+            norm: LayerNormConfig::new(7).init(&FlexDevice, &context.scope("norm")).norm,
         })
     }
 }
@@ -132,16 +134,20 @@ fn distributions(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn refused<E: Display>(result: Result<(), E>, parts: [&str; 2]) -> anyhow::Result<()> {
+    let message = result
+        .err()
+        .context("a size that does not divide was accepted")?
+        .to_string();
+    let complete = parts.iter().all(|part| message.contains(part));
+    ensure!(complete, "{message:?} does not say {parts:?}");
+    Ok(())
+}
+
 /// Made from a configuration or from an existing layer, the rule is the same.
 fn bad_sizes(scene: &Scene) -> anyhow::Result<()> {
     let (device, context) = (&FlexDevice, &scene.context);
     let linear = |d_input, d_output| LinearConfig::new(d_input, d_output).init::<B>(device);
-    let refused = |result: Result<(), TopologyError>, parts: [&str; 2]| {
-        let message = result.expect_err("a size that does not divide").to_string();
-        let complete = parts.iter().all(|part| message.contains(part));
-        ensure!(complete, "{message:?} does not say {parts:?}");
-        Ok(())
-    };
     let neighbours = "tensor_parallel_size = 4, got 10; the nearest valid values are 8 and 12";
 
     let column = ColumnParallelLinearConfig::new(6, 10);
@@ -188,12 +194,13 @@ struct HalfDeclared<B: Backend> {
 
 impl HalfDeclared<B> {
     fn new(context: &ParallelContext) -> anyhow::Result<Self> {
-        let norm = LayerNormConfig::new(7);
         Ok(Self {
             row: RowParallelLinearConfig::new(12, 7).init(&FlexDevice, &context.scope("row"))?,
             norms: vec![
-                layer_norm(&norm, &FlexDevice, &context.scope("norms.0")).norm,
-                norm.init(&FlexDevice),
+                LayerNormConfig::new(7)
+                    .init(&FlexDevice, &context.scope("norms.0"))
+                    .norm,
+                burn::nn::LayerNormConfig::new(7).init(&FlexDevice),
             ],
         })
     }
@@ -221,7 +228,7 @@ fn undeclared(scene: &Scene) -> anyhow::Result<()> {
 fn different_bias(scene: &Scene) -> anyhow::Result<()> {
     let context = &scene.context;
     let mut module = HalfDeclared::new(context)?;
-    module.norms[1] = from_layer_norm(module.norms[1].clone(), &context.scope("norms.1"));
+    module.norms[1] = ParallelLayerNorm::from_layer_norm(module.norms[1].clone(), &context.scope("norms.1"))?.norm;
     let rank = context.rank() as f64;
     module.row.bias = module
         .row

@@ -1,16 +1,16 @@
-//! `LayerNorm`, and `from_layer_norm`, against burn's `LayerNorm` on all tokens.
+//! `LayerNorm` made from burn's against burn's `LayerNorm` on all tokens.
 
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use burn::module::Param;
-use burn::nn::{self, LayerNormConfig};
+use burn::nn;
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::data_parallel::sum_partial_gradients;
 use burn_megatron::parameters::{Placement, read_host};
-use burn_megatron::tensor_parallel::{LayerNorm, from_layer_norm, layer_norm};
+use burn_megatron::tensor_parallel::{LayerNorm, LayerNormConfig};
 
 use super::linear::local_shape;
 use super::{ALL, Check, check};
@@ -23,6 +23,7 @@ pub const CHECKS: &[Check] = &[
 ];
 
 const D_MODEL: usize = 7;
+const EPSILON: f64 = 1e-3;
 
 /// Eight tokens on one rank and on this rank's part of them, with a norm made from burn's.
 struct Norms {
@@ -36,8 +37,8 @@ impl Norms {
     fn run(scene: &Scene) -> anyhow::Result<Self> {
         let shape = [8, D_MODEL];
         let plain = numbered(scene);
-        let mut layer = layer_norm(&config(), &FlexDevice, &scene.context.scope("replaced"));
-        layer.norm = from_layer_norm(numbered(scene), &scene.context.scope("norm"));
+        let config = LayerNormConfig::of(&plain).with_epsilon(EPSILON);
+        let layer = config.from_layer_norm(numbered(scene), &scene.context.scope("norm"))?;
         let input = scene.random("input", 8 * D_MODEL);
         let output_gradient = scene.random("output gradient", 8 * D_MODEL);
         let serial = Pass::run(
@@ -98,14 +99,12 @@ fn summed(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn config() -> LayerNormConfig {
-    LayerNormConfig::new(D_MODEL).with_epsilon(1e-3)
-}
-
 /// A norm whose numbers are neither ones nor zeros.
 fn numbered(scene: &Scene) -> nn::LayerNorm<B> {
     let numbers = |name| Param::from_tensor(scene.tensor(scene.random(name, D_MODEL), [D_MODEL]));
-    let mut norm = config().init(&FlexDevice);
+    let mut norm = nn::LayerNormConfig::new(D_MODEL)
+        .with_epsilon(EPSILON)
+        .init(&FlexDevice);
     norm.gamma = numbers("gamma");
     norm.beta = Some(numbers("beta"));
     norm

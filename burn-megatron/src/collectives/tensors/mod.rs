@@ -12,12 +12,15 @@ mod nccl;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod pending;
+mod same_input;
 mod staging;
 mod unwind;
 
 pub use backend::{CollectiveBackend, Movement};
 pub use entry::RegionEntry;
 pub use pending::PendingTensor;
+pub use same_input::{InputError, InputsDiffer};
+pub(crate) use same_input::{compare_hash, compare_input, show_input, watch_input};
 pub use unwind::{catch_collective_error, unwrap_or_unwind};
 
 /// What the features promise: burn's backends are [`CollectiveBackend`]s, with autodiff and without.

@@ -21,7 +21,7 @@ mod suite;
 mod threads;
 mod worlds;
 
-use super::{ElementType, EngineChoice, GroupOptions, ProcessGroup};
+use super::{ElementType, EngineChoice, GroupConfig, ProcessGroup};
 use crate::launch::{PeerFailure, World};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -197,7 +197,7 @@ pub(super) fn run_worlds<R: Send>(worlds: Vec<World>, body: impl Fn(World) -> R 
 /// Connects a group of all ranks.
 pub(super) fn connect_all(world: &World, engine: EngineChoice) -> ProcessGroup {
     let ranks: Vec<usize> = (0..world.world_size()).collect();
-    ProcessGroup::connect(world, "all", &ranks, &GroupOptions::over(engine)).unwrap()
+    ProcessGroup::connect(world, "all", &ranks, &GroupConfig::new().with_engine(engine)).unwrap()
 }
 
 /// Returns a number that looks random (splitmix64).

@@ -1,23 +1,21 @@
-//! Multi-head causal self-attention, each tensor-parallel rank computing its own heads. Called by [`Block`](super::Block).
+//! Multi-head causal self-attention with fused projections, each tensor-parallel rank computing its own heads.
 
+use crate::collectives::CollectiveBackend;
+use crate::context::ParallelContext;
+use crate::mutants::{self, Mutant};
+use crate::parameters::ParameterInit;
+use crate::random::{Dropout, DropoutConfig, DropoutSite};
+use crate::tensor_parallel::{
+    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig, TokenContext,
+};
+use crate::topology::{TopologyError, check_divides};
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
-use burn_megatron::collectives::CollectiveBackend;
-use burn_megatron::context::ParallelContext;
-use burn_megatron::mutants::{self, Mutant};
-use burn_megatron::parameters::ParameterInit;
-use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
-use burn_megatron::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
-};
-use burn_megatron::topology::{TopologyError, check_divides};
 use cubecl_kernels::Kernels;
 use cubecl_kernels::flash_attention::{
     AttentionOptions, PackedHeads, Sight, flash_attention_packed, reference, unpack,
 };
-
-use super::TokenContext;
 
 /// Configuration of [`CausalSelfAttention`].
 #[derive(Config, Debug)]
@@ -65,9 +63,7 @@ impl CausalSelfAttentionConfig {
         context: &ParallelContext,
     ) -> Result<CausalSelfAttention<B>, TopologyError> {
         let group = context.tensor_group();
-        context
-            .config()
-            .check_tensor_divides("the number of attention heads", self.n_heads)?;
+        context.check_tensor_divides("the number of attention heads", self.n_heads)?;
         check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
         let n_heads = self.n_heads / group.size();
         let c_attn = ColumnParallelLinearConfig::new(self.d_model, 3 * self.d_model)

@@ -1,7 +1,7 @@
 //! `TokenContext`: what the blocks of a model must know of the tokens at hand, made once per forward pass.
 
-use burn_megatron::collectives::ProcessGroup;
-use burn_megatron::random::StepCoordinates;
+use crate::collectives::ProcessGroup;
+use crate::random::StepCoordinates;
 
 /// The tokens of a forward pass: how long the samples are, and where they lie.
 #[derive(Clone, Debug)]

@@ -1,0 +1,109 @@
+//! `initialize`: gives every parameter of a model its first values, in the order of the module.
+//!
+//! burn draws the values of a parameter when it is first used. A part of a model that is drawn by itself gets other
+//! values than the same part of the whole, so what sees a part only refuses parameters without values.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Bool, Int, Tensor, backend::Backend};
+
+use super::RegistryError;
+
+/// Returns the module with the values of all its parameters drawn, in the order of its fields.
+///
+/// A tuple of modules is a module: `initialize((embedding, encoder, head))` draws three in this order. burn's
+/// `num_params` draws them too.
+///
+/// ```
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn_flex::{Flex, FlexDevice};
+///
+/// let [first, second] = [0, 1].map(|_| LinearConfig::new(4, 4).init(&FlexDevice));
+/// let (first, second): (Linear<Flex>, Linear<Flex>) = burn_megatron::initialize((first, second));
+/// assert!(first.weight.is_initialized() && second.weight.is_initialized());
+/// ```
+pub fn initialize<B: Backend, M: Module<B>>(module: M) -> M {
+    struct Drawer;
+    impl<B: Backend> ModuleVisitor<B> for Drawer {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            param.val();
+        }
+        fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<B, D, Int>>) {
+            param.val();
+        }
+        fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<B, D, Bool>>) {
+            param.val();
+        }
+    }
+    module.visit(&mut Drawer);
+    module
+}
+
+/// Returns the path of the first float parameter without values, in the order of the module; draws nothing.
+pub fn first_undrawn<B: Backend, M: Module<B>>(module: &M) -> Option<String> {
+    struct Finder {
+        path: Vec<String>,
+        found: Option<String>,
+    }
+    impl<B: Backend> ModuleVisitor<B> for Finder {
+        fn enter_module(&mut self, name: &str, _container_type: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container_type: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            if self.found.is_none() && !param.is_initialized() {
+                self.found = Some(self.path.join("."));
+            }
+        }
+    }
+    let mut finder = Finder {
+        path: Vec::new(),
+        found: None,
+    };
+    module.visit(&mut finder);
+    finder.found
+}
+
+/// Checks that every float parameter of a part of a model has values.
+///
+/// # Errors
+/// [`RegistryError::Undrawn`], naming the first that has none.
+pub(crate) fn refuse_undrawn<B: Backend, M: Module<B>>(module: &M, scope: &str) -> Result<(), RegistryError> {
+    match first_undrawn::<B, M>(module) {
+        None => Ok(()),
+        Some(path) => Err(RegistryError::Undrawn {
+            path: [scope, &path]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+                .collect::<Vec<_>>()
+                .join("."),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::{Linear, LinearConfig};
+    use burn_flex::{Flex, FlexDevice};
+
+    use super::*;
+
+    fn linear() -> Linear<Flex> {
+        LinearConfig::new(3, 2).init(&FlexDevice)
+    }
+
+    #[test]
+    fn a_parameter_without_values_is_named_until_it_is_drawn() {
+        let pair = (linear(), linear());
+        pair.0.weight.val();
+        assert_eq!(first_undrawn::<Flex, _>(&pair).as_deref(), Some("0.bias"));
+        assert!(
+            refuse_undrawn::<Flex, _>(&pair.1, "head")
+                .unwrap_err()
+                .to_string()
+                .starts_with("parameter head.weight ")
+        );
+        assert_eq!(first_undrawn::<Flex, _>(&initialize(pair)), None);
+    }
+}

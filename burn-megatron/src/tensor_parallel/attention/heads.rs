@@ -1,0 +1,130 @@
+//! `Heads`: what this rank's heads of burn's attention do between the projections.
+
+use burn::module::Module;
+use burn::tensor::activation::{quiet_softmax, softmax};
+use burn::tensor::{Bool, DType, Tensor, backend::Backend};
+use cubecl_kernels::flash_attention::{AttentionOptions, MAX_HEAD, Sight, flash_attention};
+use cubecl_kernels::{KernelBackend, Kernels};
+
+use crate::precision::{is_half, narrow, widen};
+use crate::random::{Dropout, StepCoordinates};
+use crate::tensor_parallel::checked;
+
+/// Which keys do not count, as burn's attention takes them: `true` hides.
+#[derive(Clone, Debug)]
+pub(in crate::tensor_parallel) struct AttentionMasks<B: Backend> {
+    /// `[batch, keys]`: padding.
+    pub pad: Option<Tensor<B, 2, Bool>>,
+    /// `[batch, queries, keys]`.
+    pub attn: Option<Tensor<B, 3, Bool>>,
+}
+
+impl<B: Backend> AttentionMasks<B> {
+    /// Returns masks that hide nothing.
+    pub fn none() -> Self {
+        Self { pad: None, attn: None }
+    }
+
+    fn hide_nothing(&self) -> bool {
+        self.pad.is_none() && self.attn.is_none()
+    }
+}
+
+/// The settings of burn's attention, and which of its heads are here.
+#[derive(Module, Clone, Debug)]
+pub(super) struct Heads {
+    /// The number of heads here.
+    pub n_heads: usize,
+    /// The number of the first of them in the model.
+    pub first_head: usize,
+    /// The size of a head.
+    pub d_k: usize,
+    /// What hidden scores become.
+    pub min_float: f64,
+    /// Whether a query may attend to nothing.
+    pub quiet_softmax: bool,
+    /// Of the scores, before they are masked: burn's place for it.
+    pub dropout: Dropout,
+}
+
+impl Heads {
+    /// `[batch * seq, heads * d_k]` to `[batch, seq, heads, d_k]`.
+    pub fn by_token<B: Backend>(&self, projected: Tensor<B, 2>, batch: usize) -> Tensor<B, 4> {
+        let [tokens, _] = projected.dims();
+        projected.reshape([batch, tokens / batch.max(1), self.n_heads, self.d_k])
+    }
+
+    /// Applies attention without its weights in memory where there is nothing between the products that kernels do not do,
+    /// and burn's operations where there is.
+    ///
+    /// # Shapes
+    /// - `query`, `key`, `value`: `[batch, seq, heads, d_k]`
+    /// - output: `[batch, queries, heads, d_k]`
+    pub fn attend<B: KernelBackend>(
+        &self,
+        [query, key, value]: [Tensor<B, 4>; 3],
+        masks: &AttentionMasks<B>,
+        step: Option<&StepCoordinates>,
+        kernels: Kernels,
+    ) -> Tensor<B, 4> {
+        let drops = self.dropout.is_active::<B>(&query.device());
+        let is_plain = masks.hide_nothing() && !drops && !self.quiet_softmax;
+        // In f64 burn's own operations, of which every bit counts: its scale is one of f32, and so is its gradient's.
+        let is_kernels = kernels == Kernels::Fused && query.dtype() != DType::F64 && self.d_k <= MAX_HEAD;
+        if is_plain && is_kernels {
+            let options = AttentionOptions {
+                sight: Sight::Full,
+                scale: 1.0 / (self.d_k as f64).sqrt(),
+                dropout: None,
+            };
+            return checked(flash_attention(query, key, value, options));
+        }
+        let [query, key, value] = [query, key, value].map(|tensor| tensor.swap_dims(1, 2));
+        let weights = self.weights(query, key, masks, step);
+        average(weights, value).swap_dims(1, 2)
+    }
+
+    /// Returns the attention weights.
+    ///
+    /// # Shapes
+    /// - `query`, `key`: `[batch, heads, seq, d_k]`
+    /// - output: `[batch, heads, queries, keys]`
+    pub fn weights<B: Backend>(
+        &self,
+        query: Tensor<B, 4>,
+        key: Tensor<B, 4>,
+        masks: &AttentionMasks<B>,
+        step: Option<&StepCoordinates>,
+    ) -> Tensor<B, 4> {
+        let dtype = query.dtype();
+        // As burn divides: by a number of f32.
+        let scores = widen(query)
+            .matmul(widen(key).transpose())
+            .div_scalar((self.d_k as f32).sqrt());
+        let mut scores = match step {
+            Some(step) => self.dropout.forward_attention(scores, step, self.first_head),
+            None => scores,
+        };
+        let [batch, _, queries, keys] = scores.dims();
+        if let Some(pad) = &masks.pad {
+            scores = scores.mask_fill(pad.clone().reshape([batch, 1, 1, keys]), self.min_float);
+        }
+        if let Some(attn) = &masks.attn {
+            scores = scores.mask_fill(attn.clone().reshape([batch, 1, queries, keys]), self.min_float);
+        }
+        let weights = match self.quiet_softmax {
+            true => quiet_softmax(scores, 3),
+            false => softmax(scores, 3),
+        };
+        narrow(weights, dtype)
+    }
+}
+
+/// The values averaged by the weights: `[batch, heads, queries, d_k]`.
+pub(super) fn average<B: Backend>(weights: Tensor<B, 4>, value: Tensor<B, 4>) -> Tensor<B, 4> {
+    let dtype = value.dtype();
+    match is_half(dtype) {
+        true => narrow(widen(weights).matmul(widen(value)), dtype),
+        false => weights.matmul(value),
+    }
+}

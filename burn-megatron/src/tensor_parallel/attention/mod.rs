@@ -1,0 +1,16 @@
+//! Attention whose heads are shared out over the tensor-parallel group.
+//!
+//! [`CausalSelfAttention`] has one fused projection and works on `[batch * seq, d_model]`, as the bundled models do;
+//! [`ParallelMultiHeadAttention`] is made from burn's `MultiHeadAttention` and is called as it.
+
+mod cache;
+mod causal;
+mod heads;
+mod multi_head;
+
+pub use cache::{MhaCache, TensorCache};
+pub use causal::{CausalSelfAttention, CausalSelfAttentionConfig};
+pub use multi_head::{MhaInput, MhaOutput, ParallelMultiHeadAttention};
+
+pub(super) use heads::AttentionMasks;
+pub(super) use multi_head::AttentionSources;

@@ -1,0 +1,278 @@
+//! `ParallelMultiHeadAttention`: burn's `MultiHeadAttention`, each tensor-parallel rank computing its own heads.
+
+use burn::module::Module;
+use burn::nn::attention::MultiHeadAttention;
+use burn::tensor::{Bool, Tensor, backend::Backend};
+use cubecl_kernels::Kernels;
+
+use super::MhaCache;
+use super::heads::{AttentionMasks, Heads, average};
+use crate::collectives::CollectiveBackend;
+use crate::context::ParallelContext;
+use crate::random::{ModuleStep, StepCoordinates};
+use crate::tensor_parallel::conversion::{ConversionError, check_drawn, converted_dropout, module_name, named};
+use crate::tensor_parallel::region::{Region, TokenPass, rows, samples};
+use crate::tensor_parallel::{ColumnParallelLinear, RowParallelLinear};
+use crate::topology::check_divides;
+
+/// The input of [`ParallelMultiHeadAttention`], made as burn's `MhaInput` is.
+#[derive(Clone, Debug)]
+pub struct MhaInput<B: Backend> {
+    query: Tensor<B, 3>,
+    /// `None` in self-attention: what comes in is the query.
+    key_value: Option<[Tensor<B, 3>; 2]>,
+    masks: AttentionMasks<B>,
+    step: Option<StepCoordinates>,
+}
+
+impl<B: Backend> MhaInput<B> {
+    /// Returns the input of self-attention.
+    ///
+    /// # Shapes
+    /// - `tensor`: `[batch, seq, d_model]`, the same on every tensor-parallel rank
+    pub fn self_attn(tensor: Tensor<B, 3>) -> Self {
+        Self {
+            query: tensor,
+            key_value: None,
+            masks: AttentionMasks::none(),
+            step: None,
+        }
+    }
+
+    /// Returns the input of attention from one sequence to another.
+    ///
+    /// # Shapes
+    /// - `query`: `[batch, queries, d_model]`, the same on every tensor-parallel rank
+    /// - `key`, `value`: `[batch, keys, d_model]`, likewise
+    pub fn new(query: Tensor<B, 3>, key: Tensor<B, 3>, value: Tensor<B, 3>) -> Self {
+        Self {
+            key_value: Some([key, value]),
+            ..Self::self_attn(query)
+        }
+    }
+
+    /// Hides the keys where `mask_pad`, `[batch, keys]`, is true.
+    pub fn mask_pad(mut self, mask_pad: Tensor<B, 2, Bool>) -> Self {
+        self.masks.pad = Some(mask_pad);
+        self
+    }
+
+    /// Hides the keys from the queries where `mask_attn`, `[batch, queries, keys]`, is true.
+    pub fn mask_attn(mut self, mask_attn: Tensor<B, 3, Bool>) -> Self {
+        self.masks.attn = Some(mask_attn);
+        self
+    }
+
+    /// Says where the queries are in the run, in place of [`ParallelContext::set_step`]: `[batch * queries]` tokens.
+    pub fn coordinates(mut self, step: StepCoordinates) -> Self {
+        self.step = Some(step);
+        self
+    }
+
+    pub(in crate::tensor_parallel) fn with_masks(self, masks: &AttentionMasks<B>) -> Self {
+        Self {
+            masks: masks.clone(),
+            ..self
+        }
+    }
+
+    fn key_value(&self) -> [Tensor<B, 3>; 2] {
+        let own = || [self.query.clone(), self.query.clone()];
+        self.key_value.clone().unwrap_or_else(own)
+    }
+}
+
+/// The output of [`ParallelMultiHeadAttention`].
+#[derive(Clone, Debug)]
+pub struct MhaOutput<B: Backend> {
+    /// The attention weights of this rank's heads, `[batch, n_heads / tp, queries, keys]`.
+    pub weights: Tensor<B, 4>,
+    /// `[batch, queries, d_model]`, the same on every tensor-parallel rank.
+    pub context: Tensor<B, 3>,
+}
+
+/// burn's multi-head attention, whose heads are shared out over the tensor-parallel group.
+///
+/// Dropout falls on the scores before they are masked, as burn's does; which elements, the step's coordinates say: see
+/// [`ParallelContext::set_step`].
+///
+/// # Reference
+/// Vaswani et al. 2017, arXiv:1706.03762, section 3.2; Shoeybi et al. 2019, arXiv:1909.08053, section 3.
+#[derive(Module, Debug)]
+pub struct ParallelMultiHeadAttention<B: Backend> {
+    /// The queries' projection: this rank's heads.
+    pub query: ColumnParallelLinear<B>,
+    /// The keys' projection.
+    pub key: ColumnParallelLinear<B>,
+    /// The values' projection.
+    pub value: ColumnParallelLinear<B>,
+    /// The projection back.
+    pub output: RowParallelLinear<B>,
+    heads: Heads,
+    #[module(skip)]
+    kernels: Kernels,
+    #[module(skip)]
+    region: Region,
+    #[module(skip)]
+    step: ModuleStep,
+}
+
+/// Tokens that have entered the tensor-parallel region, `[batch * seq, d_model]`: where the three projections come from.
+pub(in crate::tensor_parallel) struct AttentionSources<B: Backend> {
+    /// Of the queries.
+    pub query: Tensor<B, 2>,
+    /// Of the keys and of the values; `None` in self-attention.
+    pub key_value: Option<[Tensor<B, 2>; 2]>,
+    /// Which keys do not count.
+    pub masks: AttentionMasks<B>,
+}
+
+impl<B: Backend> ParallelMultiHeadAttention<B> {
+    /// Returns this rank's heads of burn's attention, which every rank holds in full; its parameters are named `query`,
+    /// `key`, `value` and `output` in the context's scope.
+    ///
+    /// `min_float`, `quiet_softmax` and the probability of dropout are the module's own.
+    ///
+    /// # Errors
+    /// When the tensor-parallel size does not divide the heads, the heads do not divide `d_model`, the module has no
+    /// values yet, or its dropout is outside `[0, 1)`.
+    pub fn from_mha(mha: MultiHeadAttention<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
+        const KIND: &str = "multi-head attention";
+        let divided = context
+            .config()
+            .check_tensor_divides("the number of attention heads", mha.n_heads)
+            .and_then(|()| check_divides("d_model", mha.d_model, "n_heads", mha.n_heads));
+        divided.map_err(named(context, KIND))?;
+        check_drawn::<B, _>(&mha, context)?;
+        let group = context.tensor_group();
+        let n_heads = mha.n_heads / group.size();
+        Ok(Self {
+            heads: Heads {
+                n_heads,
+                first_head: group.rank() * n_heads,
+                d_k: mha.d_k,
+                min_float: mha.min_float,
+                quiet_softmax: mha.quiet_softmax,
+                dropout: converted_dropout(&mha.dropout, "dropout", KIND, context)?,
+            },
+            query: ColumnParallelLinear::from_linear(mha.query, &context.scope("query"))?,
+            key: ColumnParallelLinear::from_linear(mha.key, &context.scope("key"))?,
+            value: ColumnParallelLinear::from_linear(mha.value, &context.scope("value"))?,
+            output: RowParallelLinear::from_linear(mha.output, &context.scope("output"))?,
+            kernels: context.kernels(),
+            region: Region::new(context),
+            step: ModuleStep::new(context.current_step(), module_name(context, KIND)),
+        })
+    }
+
+    /// Whether the attention drops scores on this device.
+    pub(in crate::tensor_parallel) fn drops(&self, device: &B::Device) -> bool {
+        self.heads.dropout.is_active::<B>(device)
+    }
+}
+
+impl<B: CollectiveBackend> ParallelMultiHeadAttention<B> {
+    /// Applies attention, and returns the weights too.
+    ///
+    /// # Shapes
+    /// - input: see [`MhaInput`]
+    /// - output: see [`MhaOutput`]
+    ///
+    /// # Communication
+    /// Forward: one all-reduce of the output over the tensor group; under sequence parallelism one reduce-scatter and
+    /// one all-gather. Backward: one all-reduce of each different input.
+    ///
+    /// # Panics
+    /// When a collective fails, an active dropout does not know its step (see [`ParallelContext::set_step`]), or the
+    /// tensor-parallel size does not divide `batch * queries` under sequence parallelism.
+    pub fn forward(&self, input: MhaInput<B>) -> MhaOutput<B> {
+        let dims @ [batch, queries, _] = input.query.dims();
+        self.region.check_tokens(dims);
+        let step = self.drops(&input.query.device()).then(|| match input.step {
+            Some(step) => step,
+            None => self.step.take(batch, queries),
+        });
+        let sources = AttentionSources {
+            query: self.region.enter_whole(input.query),
+            key_value: input
+                .key_value
+                .map(|pair| pair.map(|tensor| self.region.enter_whole(tensor))),
+            masks: input.masks,
+        };
+        let masks = sources.masks.clone();
+        let [query, key, value] = self.project(sources, batch).map(|tensor| tensor.swap_dims(1, 2));
+        let weights = self.heads.weights(query, key, &masks, step.as_ref());
+        let attended = average(weights.clone(), value).swap_dims(1, 2);
+        let output = self.output.forward(self.joined(attended));
+        MhaOutput {
+            weights,
+            context: self.region.join(output, batch),
+        }
+    }
+
+    /// Applies attention to the tokens so far, computing what is new: the projections of the last token.
+    ///
+    /// For inference: nothing falls, and the output is not differentiable.
+    ///
+    /// # Shapes
+    /// - input: see [`MhaInput`]: all tokens so far
+    /// - output: see [`MhaOutput`]
+    ///
+    /// # Communication
+    /// One all-reduce of the new tokens' output over the tensor group.
+    ///
+    /// # Panics
+    /// When the collective fails.
+    pub fn forward_cache(&self, input: MhaInput<B>, cache: &mut MhaCache<B>) -> MhaOutput<B> {
+        let [key, value] = input.key_value();
+        let project = |layer: &ColumnParallelLinear<B>, tensor: Tensor<B, 3>| {
+            let [batch, ..] = tensor.dims();
+            let projected = layer.forward_entered(rows(tensor));
+            self.heads.by_token(projected, batch).swap_dims(1, 2)
+        };
+        let query = cache
+            .query
+            .append(input.query, 2, |tensor| project(&self.query, tensor));
+        let key = cache.key(key, |tensor| project(&self.key, tensor));
+        let value = cache.value(value, |tensor| project(&self.value, tensor));
+        let weights = self.heads.weights(query, key, &input.masks, None);
+        let attended = average(weights.clone(), value).swap_dims(1, 2);
+        let [batch, seq, heads, d_k] = attended.dims();
+        let attended = attended.reshape([batch, seq, heads * d_k]);
+        let context = cache.output.append(attended, 1, |tensor| {
+            let [batch, ..] = tensor.dims();
+            samples(self.output.forward_whole(rows(tensor)), batch)
+        });
+        MhaOutput {
+            weights: weights.detach(),
+            context: context.detach(),
+        }
+    }
+
+    /// Applies attention inside a composite: from tokens that have entered the region to this rank's tokens, and the
+    /// last bias, to be added by what comes next.
+    pub(in crate::tensor_parallel) fn attend(
+        &self,
+        sources: AttentionSources<B>,
+        pass: &TokenPass,
+    ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
+        let masks = sources.masks.clone();
+        let projected = self.project(sources, pass.batch);
+        let attended = self.heads.attend(projected, &masks, pass.all(), self.kernels);
+        self.output.forward_without_bias(self.joined(attended))
+    }
+
+    /// `[batch, seq, heads, d_k]` each.
+    fn project(&self, sources: AttentionSources<B>, batch: usize) -> [Tensor<B, 4>; 3] {
+        let own = || [sources.query.clone(), sources.query.clone()];
+        let [key, value] = sources.key_value.unwrap_or_else(own);
+        [(&self.query, sources.query), (&self.key, key), (&self.value, value)]
+            .map(|(layer, tensor)| self.heads.by_token(layer.forward_entered(tensor), batch))
+    }
+
+    /// `[batch, seq, heads, d_k]` to `[batch * seq, heads * d_k]`.
+    fn joined(&self, attended: Tensor<B, 4>) -> Tensor<B, 2> {
+        let [batch, seq, heads, d_k] = attended.dims();
+        attended.reshape([batch * seq, heads * d_k])
+    }
+}

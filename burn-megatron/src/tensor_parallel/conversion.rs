@@ -1,0 +1,180 @@
+//! `ConversionError`: what a burn layer that is to be shared out must be; and the check of a norm's epsilon, which burn
+//! keeps to itself.
+
+use burn::module::{Module, Param};
+use burn::nn::{self, LayerNorm};
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+
+use crate::context::ParallelContext;
+use crate::parameters::{RegistryError, read_host, refuse_undrawn};
+use crate::random::{Dropout, DropoutConfig, DropoutSite};
+use crate::topology::TopologyError;
+
+/// A burn layer that cannot be shared out over the tensor-parallel group as it stands.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConversionError {
+    /// A size that the group does not divide.
+    #[error("{module}: {source}")]
+    Topology {
+        /// The module's name.
+        module: String,
+        /// The rule and the nearest valid values.
+        source: TopologyError,
+    },
+    /// A parameter without values.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// A field of the burn module that the parallel one cannot honour.
+    #[error("{module}: {field} = {value} cannot be shared out over tensor-parallel ranks; valid is {valid}")]
+    Unsupported {
+        /// The module's name.
+        module: String,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        valid: &'static str,
+    },
+    /// A configuration that is not that of the module.
+    #[error(
+        "{module}: the configuration says {field} = {configured}, the module has {actual}; give the configuration that the module was made with"
+    )]
+    ConfigDiffers {
+        /// The module's name.
+        module: String,
+        /// The field.
+        field: &'static str,
+        /// What the configuration says.
+        configured: String,
+        /// What the module has.
+        actual: String,
+    },
+}
+
+/// The name of the module that a context is for, in messages.
+pub(super) fn module_name(context: &ParallelContext, kind: &str) -> String {
+    match context.scope_name() {
+        "" => kind.to_owned(),
+        name => format!("{kind} {name}"),
+    }
+}
+
+/// Gives a topology error the module's name.
+pub(super) fn named(context: &ParallelContext, kind: &str) -> impl FnOnce(TopologyError) -> ConversionError {
+    let module = module_name(context, kind);
+    move |source| ConversionError::Topology { module, source }
+}
+
+/// Checks that every parameter of a layer has values: a part of a model draws none.
+pub(super) fn check_drawn<B: Backend, M: Module<B>>(
+    layer: &M,
+    context: &ParallelContext,
+) -> Result<(), ConversionError> {
+    Ok(refuse_undrawn::<B, M>(layer, context.scope_name())?)
+}
+
+/// Returns what stands for burn's dropout at a place of a module, called `site` in the context's scope.
+pub(super) fn converted_dropout(
+    dropout: &nn::Dropout,
+    site: &str,
+    kind: &str,
+    context: &ParallelContext,
+) -> Result<Dropout, ConversionError> {
+    if !(0.0..1.0).contains(&dropout.prob) {
+        return Err(ConversionError::Unsupported {
+            module: module_name(context, kind),
+            field: "dropout",
+            value: dropout.prob.to_string(),
+            valid: "a probability in [0, 1)",
+        });
+    }
+    // Reserved, so that two modules of one name do not share their masks.
+    let name = context.registry().reserve_name(context.scope(site).scope_name());
+    Ok(DropoutConfig::new(dropout.prob).init(DropoutSite::named(&name)))
+}
+
+/// Checks that a field of a configuration is that of the module.
+pub(super) fn check_field<T: PartialEq + std::fmt::Debug>(
+    module: &str,
+    field: &'static str,
+    configured: T,
+    actual: T,
+) -> Result<(), ConversionError> {
+    match configured == actual {
+        true => Ok(()),
+        false => Err(ConversionError::ConfigDiffers {
+            module: module.to_owned(),
+            field,
+            configured: format!("{configured:?}"),
+            actual: format!("{actual:?}"),
+        }),
+    }
+}
+
+/// Checks that a norm adds the epsilon of its configuration to the variance.
+pub(super) fn check_epsilon<B: Backend>(
+    module: &str,
+    field: &'static str,
+    norm: &LayerNorm<B>,
+    configured: f64,
+) -> Result<(), ConversionError> {
+    let measured = measure_epsilon(norm, configured);
+    // Measured in f32: a thousandth is far above its rounding, and far below any other epsilon that is used.
+    match (measured - configured).abs() <= 1e-3 * configured.max(SMALLEST_EPSILON) {
+        true => Ok(()),
+        false => Err(ConversionError::ConfigDiffers {
+            module: module.to_owned(),
+            field,
+            configured: format!("{configured:e}"),
+            actual: format!("{measured:.3e}"),
+        }),
+    }
+}
+
+/// Below it an epsilon is as good as none.
+const SMALLEST_EPSILON: f64 = 1e-12;
+
+/// Returns a norm's epsilon, to some six digits, from what the norm of `[-a, a]` is: `a / √(a² + ε)` with `a²` the
+/// expected epsilon.
+fn measure_epsilon<B: Backend>(norm: &LayerNorm<B>, expected: f64) -> f64 {
+    let device = norm.gamma.lazy_device();
+    let tensor = |values: [f64; 2]| Tensor::<B, 1>::from_data(TensorData::from(values), (&device, DType::F32));
+    let half = expected.max(SMALLEST_EPSILON).sqrt();
+    let mut probe: nn::LayerNorm<B> = norm.clone();
+    probe.gamma = Param::from_tensor(tensor([1.0; 2]));
+    probe.beta = None;
+    let output = read_host(probe.forward(tensor([-half, half]).unsqueeze::<2>()))[1];
+    half * half * (1.0 / (output * output) - 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::LayerNormConfig;
+    use burn_flex::{Flex, FlexDevice};
+
+    use super::*;
+
+    fn check(actual: f64, configured: f64) -> Result<(), ConversionError> {
+        let norm: LayerNorm<Flex> = LayerNormConfig::new(5).with_epsilon(actual).init(&FlexDevice);
+        check_epsilon("layer norm ln", "epsilon", &norm, configured)
+    }
+
+    #[test]
+    fn the_epsilon_of_a_norm_is_seen() {
+        for epsilon in [1e-3, 1e-5, 1e-6, 1e-8, 1e-12] {
+            check(epsilon, epsilon).expect("the same");
+        }
+        for (actual, configured) in [(1e-6, 1e-5), (1e-5, 1e-6), (1e-5, 1.1e-5), (1e-3, 1e-12)] {
+            assert!(matches!(
+                check(actual, configured),
+                Err(ConversionError::ConfigDiffers { .. })
+            ));
+        }
+        assert_eq!(
+            check(1e-6, 1e-5).unwrap_err().to_string(),
+            "layer norm ln: the configuration says epsilon = 1e-5, the module has 1.000e-6; give the configuration that \
+             the module was made with"
+        );
+    }
+}

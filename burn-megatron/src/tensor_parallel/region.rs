@@ -1,0 +1,118 @@
+//! `Region`: how the tokens of a converted composite come in and go out; and `TokenPass`, one forward pass of it.
+
+use burn::tensor::{Tensor, backend::Backend};
+
+use super::TokenContext;
+use crate::collectives::{CollectiveBackend, ProcessGroup};
+use crate::context::ParallelContext;
+use crate::mappings::{
+    copy_to_tensor_region, gather_from_sequence_region, gather_from_tensor_region, scatter_to_tensor_region,
+};
+use crate::random::StepCoordinates;
+use crate::topology::nearest_multiples;
+
+/// The tensor-parallel region of a composite: burn's `[batch, seq, d_model]` outside, `[tokens, d_model]` inside.
+///
+/// Under sequence parallelism each rank holds its own tokens inside; outside, every rank holds all of them.
+#[derive(Clone, Debug)]
+pub(super) struct Region {
+    group: ProcessGroup,
+    sequence_parallel: bool,
+}
+
+impl Region {
+    pub fn new(context: &ParallelContext) -> Self {
+        Self {
+            group: context.tensor_group().clone(),
+            sequence_parallel: context.is_sequence_parallel(),
+        }
+    }
+
+    /// `[batch, seq, d_model]` to this rank's `[tokens, d_model]`. Backward: one all-gather under sequence parallelism.
+    #[track_caller]
+    pub fn split<B: CollectiveBackend>(&self, input: Tensor<B, 3>) -> Tensor<B, 2> {
+        self.check_tokens(input.dims());
+        let input = rows(input);
+        match self.sequence_parallel {
+            true => scatter_to_tensor_region(input, 0, &self.group),
+            false => input,
+        }
+    }
+
+    /// This rank's `[tokens, d_model]` to the whole `[batch, seq, d_model]`. Forward: one all-gather under sequence
+    /// parallelism.
+    pub fn join<B: CollectiveBackend>(&self, output: Tensor<B, 2>, batch: usize) -> Tensor<B, 3> {
+        let output = match self.sequence_parallel {
+            true => gather_from_tensor_region(output, 0, &self.group),
+            false => output,
+        };
+        samples(output, batch)
+    }
+
+    /// This rank's tokens to all, each rank going on with its own part of the features: every layer's entry.
+    pub fn enter<B: CollectiveBackend>(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
+        match self.sequence_parallel {
+            true => gather_from_sequence_region(input, &self.group),
+            false => copy_to_tensor_region(input, &self.group),
+        }
+    }
+
+    /// The same for `[batch, seq, d_model]` that every rank holds whole.
+    #[track_caller]
+    pub fn enter_whole<B: CollectiveBackend>(&self, input: Tensor<B, 3>) -> Tensor<B, 2> {
+        copy_to_tensor_region(rows(input), &self.group)
+    }
+
+    /// The places of a pass's tokens, all of them and this rank's.
+    pub fn tokens(&self, step: &StepCoordinates, seq_length: usize) -> TokenContext {
+        TokenContext::new(step, seq_length, self.sequence_parallel.then_some(&self.group))
+    }
+
+    /// Checks that sequence parallelism can cut the tokens.
+    ///
+    /// # Panics
+    /// When it cannot.
+    #[track_caller]
+    pub fn check_tokens(&self, [batch, seq, _]: [usize; 3]) {
+        let (tokens, ranks) = (batch * seq, self.group.size());
+        assert!(
+            !self.sequence_parallel || tokens.is_multiple_of(ranks),
+            "sequence parallelism cuts the tokens, batch * seq = {batch} * {seq} = {tokens}, into {ranks} equal parts; \
+             the nearest valid numbers of tokens are {}",
+            nearest_multiples(tokens, ranks)
+        );
+    }
+}
+
+/// What the layers of a composite must know of a forward pass.
+#[derive(Clone, Debug)]
+pub(super) struct TokenPass {
+    /// The number of samples.
+    pub batch: usize,
+    /// Where the tokens are; `None` if nothing falls.
+    pub places: Option<TokenContext>,
+}
+
+impl TokenPass {
+    /// The places of all tokens, for what happens inside tensor-parallel regions.
+    pub fn all(&self) -> Option<&StepCoordinates> {
+        self.places.as_ref().map(|places| &places.all)
+    }
+
+    /// The places of this rank's tokens, for what happens between them.
+    pub fn local(&self) -> Option<&StepCoordinates> {
+        self.places.as_ref().map(|places| &places.local)
+    }
+}
+
+/// `[batch, seq, n]` to `[batch * seq, n]`.
+pub(super) fn rows<B: Backend>(input: Tensor<B, 3>) -> Tensor<B, 2> {
+    let [batch, seq, n] = input.dims();
+    input.reshape([batch * seq, n])
+}
+
+/// `[batch * seq, n]` to `[batch, seq, n]`.
+pub(super) fn samples<B: Backend>(input: Tensor<B, 2>, batch: usize) -> Tensor<B, 3> {
+    let [tokens, n] = input.dims();
+    input.reshape([batch, tokens / batch.max(1), n])
+}

@@ -1,0 +1,364 @@
+//! `ParallelTransformerDecoder`: burn's `TransformerDecoder`, its layers shared out over the tensor-parallel group.
+
+use burn::module::Module;
+use burn::nn::transformer::{TransformerDecoder, TransformerDecoderConfig, TransformerDecoderLayer};
+use burn::tensor::{Bool, Tensor, backend::Backend};
+use cubecl_kernels::Kernels;
+
+use super::ParallelPositionWiseFeedForward;
+use super::residual::{add, convert_norm};
+use crate::collectives::CollectiveBackend;
+use crate::context::ParallelContext;
+use crate::random::{Dropout, ModuleStep, StepCoordinates};
+use crate::tensor_parallel::attention::{AttentionMasks, AttentionSources, ParallelMultiHeadAttention};
+use crate::tensor_parallel::conversion::{ConversionError, check_drawn, check_field, converted_dropout, module_name};
+use crate::tensor_parallel::region::{Region, TokenPass};
+use crate::tensor_parallel::{LayerNorm, MhaCache, MhaInput, TensorCache};
+
+/// The input of [`ParallelTransformerDecoder`], made as burn's `TransformerDecoderInput` is.
+#[derive(Clone, Debug)]
+pub struct TransformerDecoderInput<B: Backend> {
+    target: Tensor<B, 3>,
+    memory: Tensor<B, 3>,
+    target_masks: AttentionMasks<B>,
+    memory_masks: AttentionMasks<B>,
+    step: Option<StepCoordinates>,
+}
+
+impl<B: Backend> TransformerDecoderInput<B> {
+    /// Returns an input without masks.
+    ///
+    /// # Shapes
+    /// - `target`: `[batch, seq, d_model]`, the same on every tensor-parallel rank
+    /// - `memory`: `[batch, memory_seq, d_model]`, likewise
+    pub fn new(target: Tensor<B, 3>, memory: Tensor<B, 3>) -> Self {
+        Self {
+            target,
+            memory,
+            target_masks: AttentionMasks::none(),
+            memory_masks: AttentionMasks::none(),
+            step: None,
+        }
+    }
+
+    /// Hides the memory's tokens where `mask_pad`, `[batch, memory_seq]`, is true.
+    pub fn memory_mask_pad(mut self, mask_pad: Tensor<B, 2, Bool>) -> Self {
+        self.memory_masks.pad = Some(mask_pad);
+        self
+    }
+
+    /// Hides the memory's tokens from the target's where `mask_attn`, `[batch, seq, memory_seq]`, is true.
+    pub fn memory_mask_attn(mut self, mask_attn: Tensor<B, 3, Bool>) -> Self {
+        self.memory_masks.attn = Some(mask_attn);
+        self
+    }
+
+    /// Hides the target's tokens where `mask_pad`, `[batch, seq]`, is true.
+    pub fn target_mask_pad(mut self, mask_pad: Tensor<B, 2, Bool>) -> Self {
+        self.target_masks.pad = Some(mask_pad);
+        self
+    }
+
+    /// Hides the target's tokens from each other where `mask_attn`, `[batch, seq, seq]`, is true.
+    pub fn target_mask_attn(mut self, mask_attn: Tensor<B, 3, Bool>) -> Self {
+        self.target_masks.attn = Some(mask_attn);
+        self
+    }
+
+    /// Says where the target's tokens are in the run, in place of [`ParallelContext::set_step`]: `[batch * seq]` tokens.
+    pub fn coordinates(mut self, step: StepCoordinates) -> Self {
+        self.step = Some(step);
+        self
+    }
+}
+
+/// burn's transformer decoder, each layer shared out over the tensor-parallel group.
+///
+/// # Reference
+/// Vaswani et al. 2017, arXiv:1706.03762, section 3.1; Shoeybi et al. 2019, arXiv:1909.08053, section 3; under sequence
+/// parallelism Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2.
+#[derive(Module, Debug)]
+pub struct ParallelTransformerDecoder<B: Backend> {
+    /// The layers.
+    pub layers: Vec<ParallelTransformerDecoderLayer<B>>,
+    #[module(skip)]
+    region: Region,
+    #[module(skip)]
+    step: ModuleStep,
+}
+
+impl<B: Backend> ParallelTransformerDecoder<B> {
+    /// Returns this rank's shards of burn's decoder, which every rank holds in full; its parameters are named
+    /// `layers.0.self_attn.query.weight` and so on in the context's scope.
+    ///
+    /// `config` is what the decoder was made with: burn keeps the epsilon of a norm to itself. All other settings are
+    /// the decoder's own, `min_float` and the activation included.
+    ///
+    /// # Errors
+    /// As [`ParallelTransformerEncoder::from_encoder`](super::ParallelTransformerEncoder::from_encoder).
+    pub fn from_decoder(
+        decoder: TransformerDecoder<B>,
+        config: &TransformerDecoderConfig,
+        context: &ParallelContext,
+    ) -> Result<Self, ConversionError> {
+        let module = module_name(context, "transformer decoder");
+        check_field(&module, "d_model", config.d_model, decoder.d_model)?;
+        check_field(&module, "d_ff", config.d_ff, decoder.d_ff)?;
+        check_field(&module, "n_heads", config.n_heads, decoder.n_heads)?;
+        check_field(&module, "n_layers", config.n_layers, decoder.layers.len())?;
+        check_field(&module, "dropout", config.dropout, decoder.dropout)?;
+        check_field(&module, "norm_first", config.norm_first, decoder.norm_first)?;
+        check_field(&module, "quiet_softmax", config.quiet_softmax, decoder.quiet_softmax)?;
+        check_drawn::<B, _>(&decoder, context)?;
+        let layers = decoder.layers.into_iter().enumerate().map(|(number, layer)| {
+            let scope = context.scope(format!("layers.{number}"));
+            ParallelTransformerDecoderLayer::from_layer(layer, config.layer_norm_eps, &scope)
+        });
+        Ok(Self {
+            layers: layers.collect::<Result<_, _>>()?,
+            region: Region::new(context),
+            step: ModuleStep::new(context.current_step(), module),
+        })
+    }
+}
+
+impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
+    /// Applies the layers.
+    ///
+    /// # Shapes
+    /// - input: see [`TransformerDecoderInput`]
+    /// - output: `[batch, seq, d_model]`, the same on every tensor-parallel rank
+    ///
+    /// # Communication
+    /// Per layer, forward: three all-reduces of the target's size over the tensor group; under sequence parallelism
+    /// three all-gathers and three reduce-scatters. Backward: as many, and one all-reduce of the memory's size for all
+    /// layers. Under sequence parallelism one all-gather of the output in addition, and backward one of the target's
+    /// gradient.
+    ///
+    /// # Panics
+    /// When a collective fails, an active dropout does not know its step (see [`ParallelContext::set_step`]), or the
+    /// tensor-parallel size does not divide `batch * seq` under sequence parallelism.
+    pub fn forward(&self, input: TransformerDecoderInput<B>) -> Tensor<B, 3> {
+        let [batch, seq, _] = input.target.dims();
+        let device = input.target.device();
+        let drops = self.layers.iter().any(|layer| layer.drops(&device));
+        let step = drops.then(|| input.step.unwrap_or_else(|| self.step.take(batch, seq)));
+        let pass = TokenPass {
+            batch,
+            places: step.map(|step| self.region.tokens(&step, seq)),
+        };
+        let target = self.region.split(input.target);
+        // All layers share the memory's entry, so that its gradient is summed over the ranks once.
+        let memory = self.region.enter_whole(input.memory);
+        let masks = [&input.target_masks, &input.memory_masks];
+        let target = self
+            .layers
+            .iter()
+            .fold(target, |target, layer| layer.transform(target, &memory, masks, &pass));
+        self.region.join(target, batch)
+    }
+
+    /// Applies the layers to the target's tokens so far, computing what is new: that of the last token. The memory must
+    /// be the same in every call.
+    ///
+    /// For inference: nothing falls, and the output is not differentiable.
+    ///
+    /// # Shapes
+    /// - input: see [`TransformerDecoderInput`]: all of the target's tokens so far
+    /// - output: `[batch, seq, d_model]`, the same on every tensor-parallel rank
+    ///
+    /// # Communication
+    /// Per layer three all-reduces of the new tokens over the tensor group.
+    ///
+    /// # Panics
+    /// When a collective fails, or the cache is of a decoder of other layers.
+    pub fn forward_autoregressive_inference(
+        &self,
+        input: TransformerDecoderInput<B>,
+        cache: &mut TransformerDecoderAutoregressiveCache<B>,
+    ) -> Tensor<B, 3> {
+        assert_eq!(
+            self.layers.len(),
+            cache.layers.len(),
+            "the decoder's layers against the cache's"
+        );
+        let masks = [&input.target_masks, &input.memory_masks];
+        let layers = self.layers.iter().zip(&mut cache.layers);
+        layers.fold(input.target, |target, (layer, cache)| {
+            layer.infer(target, &input.memory, masks, cache).detach()
+        })
+    }
+
+    /// Returns an empty cache for [`forward_autoregressive_inference`](Self::forward_autoregressive_inference).
+    pub fn new_autoregressive_cache(&self) -> TransformerDecoderAutoregressiveCache<B> {
+        TransformerDecoderAutoregressiveCache {
+            layers: self.layers.iter().map(|_| LayerCache::empty()).collect(),
+        }
+    }
+}
+
+/// What [`ParallelTransformerDecoder::forward_autoregressive_inference`] keeps of the tokens so far.
+#[derive(Clone, Debug)]
+pub struct TransformerDecoderAutoregressiveCache<B: Backend> {
+    layers: Vec<LayerCache<B>>,
+}
+
+#[derive(Clone, Debug)]
+struct LayerCache<B: Backend> {
+    self_attn: MhaCache<B>,
+    cross_attn: MhaCache<B>,
+    pwff: TensorCache<B, 3>,
+    norm_1: TensorCache<B, 3>,
+    norm_2: TensorCache<B, 3>,
+    norm_3: TensorCache<B, 3>,
+}
+
+impl<B: Backend> LayerCache<B> {
+    fn empty() -> Self {
+        Self {
+            self_attn: MhaCache::autoregressive(),
+            cross_attn: MhaCache::autoregressive_cross_attention(),
+            pwff: TensorCache::empty(),
+            norm_1: TensorCache::empty(),
+            norm_2: TensorCache::empty(),
+            norm_3: TensorCache::empty(),
+        }
+    }
+}
+
+/// A layer of [`ParallelTransformerDecoder`].
+#[derive(Module, Debug)]
+pub struct ParallelTransformerDecoderLayer<B: Backend> {
+    /// The attention to the memory.
+    pub cross_attn: ParallelMultiHeadAttention<B>,
+    /// The attention to the target.
+    pub self_attn: ParallelMultiHeadAttention<B>,
+    /// The feed-forward part.
+    pub pwff: ParallelPositionWiseFeedForward<B>,
+    /// The norm around the attention to the memory.
+    pub norm_1: LayerNorm<B>,
+    /// The norm around the feed-forward part.
+    pub norm_2: LayerNorm<B>,
+    /// The norm around the attention to the target.
+    pub norm_3: LayerNorm<B>,
+    self_dropout: Dropout,
+    cross_dropout: Dropout,
+    feed_forward_dropout: Dropout,
+    norm_first: bool,
+    #[module(skip)]
+    kernels: Kernels,
+    #[module(skip)]
+    region: Region,
+}
+
+impl<B: Backend> ParallelTransformerDecoderLayer<B> {
+    fn from_layer(
+        layer: TransformerDecoderLayer<B>,
+        epsilon: f64,
+        context: &ParallelContext,
+    ) -> Result<Self, ConversionError> {
+        let dropout = |site| converted_dropout(&layer.dropout, site, "transformer decoder layer", context);
+        Ok(Self {
+            self_dropout: dropout("self_dropout")?,
+            cross_dropout: dropout("cross_dropout")?,
+            feed_forward_dropout: dropout("feed_forward_dropout")?,
+            cross_attn: ParallelMultiHeadAttention::from_mha(layer.cross_attn, &context.scope("cross_attn"))?,
+            self_attn: ParallelMultiHeadAttention::from_mha(layer.self_attn, &context.scope("self_attn"))?,
+            pwff: ParallelPositionWiseFeedForward::from_pwff(layer.pwff, &context.scope("pwff"))?,
+            norm_1: convert_norm(layer.norm_1, epsilon, &context.scope("norm_1"))?,
+            norm_2: convert_norm(layer.norm_2, epsilon, &context.scope("norm_2"))?,
+            norm_3: convert_norm(layer.norm_3, epsilon, &context.scope("norm_3"))?,
+            norm_first: layer.norm_first,
+            kernels: context.kernels(),
+            region: Region::new(context),
+        })
+    }
+
+    fn drops(&self, device: &B::Device) -> bool {
+        let own = [&self.self_dropout, &self.cross_dropout, &self.feed_forward_dropout];
+        let attentions = [&self.self_attn, &self.cross_attn];
+        own.iter().any(|dropout| dropout.is_active::<B>(device))
+            || attentions.iter().any(|attention| attention.drops(device))
+            || self.pwff.drops(device)
+    }
+}
+
+impl<B: CollectiveBackend> ParallelTransformerDecoderLayer<B> {
+    /// This rank's tokens of the target to the same, with a memory that has entered the region.
+    fn transform(
+        &self,
+        input: Tensor<B, 2>,
+        memory: &Tensor<B, 2>,
+        [target_masks, memory_masks]: [&AttentionMasks<B>; 2],
+        pass: &TokenPass,
+    ) -> Tensor<B, 2> {
+        let sum = |residual, output, dropout| add(residual, output, dropout, pass.local(), self.kernels);
+        let normal = match self.norm_first {
+            true => self.norm_3.forward(input.clone()),
+            false => input.clone(),
+        };
+        let sources = AttentionSources {
+            query: self.region.enter(normal),
+            key_value: None,
+            masks: target_masks.clone(),
+        };
+        let hidden = sum(input, self.self_attn.attend(sources, pass), &self.self_dropout);
+        let [hidden, normal] = self.normed(hidden, &self.norm_1);
+        let sources = AttentionSources {
+            query: self.region.enter(normal),
+            key_value: Some([memory.clone(), memory.clone()]),
+            masks: memory_masks.clone(),
+        };
+        let hidden = sum(hidden, self.cross_attn.attend(sources, pass), &self.cross_dropout);
+        let [hidden, normal] = self.normed(hidden, &self.norm_2);
+        let output = sum(hidden, self.pwff.transform(normal, pass), &self.feed_forward_dropout);
+        match self.norm_first {
+            true => output,
+            false => self.norm_3.forward(output),
+        }
+    }
+
+    /// The residual stream that goes on, and what the next sublayer sees.
+    fn normed<const D: usize>(&self, hidden: Tensor<B, D>, norm: &LayerNorm<B>) -> [Tensor<B, D>; 2] {
+        let normal = norm.forward(hidden.clone());
+        match self.norm_first {
+            true => [hidden, normal],
+            false => [normal.clone(), normal],
+        }
+    }
+
+    /// All of the target's tokens so far to the same, where nothing falls.
+    fn infer(
+        &self,
+        input: Tensor<B, 3>,
+        memory: &Tensor<B, 3>,
+        [target_masks, memory_masks]: [&AttentionMasks<B>; 2],
+        cache: &mut LayerCache<B>,
+    ) -> Tensor<B, 3> {
+        let cached = |cache: &mut TensorCache<B, 3>, norm: &LayerNorm<B>, tensor: Tensor<B, 3>| {
+            cache.append(tensor, 1, |tensor| norm.forward(tensor))
+        };
+        let normed = |cache: &mut TensorCache<B, 3>, norm: &LayerNorm<B>, hidden: Tensor<B, 3>| {
+            let normal = cached(cache, norm, hidden.clone());
+            match self.norm_first {
+                true => [hidden, normal],
+                false => [normal.clone(), normal],
+            }
+        };
+        let normal = match self.norm_first {
+            true => cached(&mut cache.norm_3, &self.norm_3, input.clone()),
+            false => input.clone(),
+        };
+        let attention = MhaInput::self_attn(normal).with_masks(target_masks);
+        let hidden = input + self.self_attn.forward_cache(attention, &mut cache.self_attn).context;
+        let [hidden, normal] = normed(&mut cache.norm_1, &self.norm_1, hidden);
+        let attention = MhaInput::new(normal, memory.clone(), memory.clone()).with_masks(memory_masks);
+        let hidden = hidden + self.cross_attn.forward_cache(attention, &mut cache.cross_attn).context;
+        let [hidden, normal] = normed(&mut cache.norm_2, &self.norm_2, hidden);
+        let output = hidden + cache.pwff.append(normal, 1, |tensor| self.pwff.infer(tensor));
+        match self.norm_first {
+            true => output,
+            false => cached(&mut cache.norm_3, &self.norm_3, output),
+        }
+    }
+}

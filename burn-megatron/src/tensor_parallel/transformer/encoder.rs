@@ -1,0 +1,316 @@
+//! `ParallelTransformerEncoder`: burn's `TransformerEncoder`, its layers shared out over the tensor-parallel group.
+
+use burn::module::Module;
+use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderLayer};
+use burn::tensor::{Bool, Tensor, backend::Backend};
+use cubecl_kernels::Kernels;
+
+use super::ParallelPositionWiseFeedForward;
+use super::residual::{add, convert_norm};
+use crate::collectives::CollectiveBackend;
+use crate::context::ParallelContext;
+use crate::random::{Dropout, ModuleStep, StepCoordinates};
+use crate::tensor_parallel::attention::{AttentionMasks, AttentionSources, ParallelMultiHeadAttention};
+use crate::tensor_parallel::conversion::{ConversionError, check_drawn, check_field, converted_dropout, module_name};
+use crate::tensor_parallel::region::{Region, TokenPass};
+use crate::tensor_parallel::{LayerNorm, MhaCache, MhaInput, TensorCache};
+
+/// The input of [`ParallelTransformerEncoder`], made as burn's `TransformerEncoderInput` is.
+#[derive(Clone, Debug)]
+pub struct TransformerEncoderInput<B: Backend> {
+    tensor: Tensor<B, 3>,
+    masks: AttentionMasks<B>,
+    step: Option<StepCoordinates>,
+}
+
+impl<B: Backend> TransformerEncoderInput<B> {
+    /// Returns an input without masks.
+    ///
+    /// # Shapes
+    /// - `tensor`: `[batch, seq, d_model]`, the same on every tensor-parallel rank
+    pub fn new(tensor: Tensor<B, 3>) -> Self {
+        Self {
+            tensor,
+            masks: AttentionMasks::none(),
+            step: None,
+        }
+    }
+
+    /// Hides the tokens where `mask_pad`, `[batch, seq]`, is true.
+    pub fn mask_pad(mut self, mask_pad: Tensor<B, 2, Bool>) -> Self {
+        self.masks.pad = Some(mask_pad);
+        self
+    }
+
+    /// Hides tokens from tokens where `mask_attn`, `[batch, seq, seq]`, is true.
+    pub fn mask_attn(mut self, mask_attn: Tensor<B, 3, Bool>) -> Self {
+        self.masks.attn = Some(mask_attn);
+        self
+    }
+
+    /// Says where the tokens are in the run, in place of [`ParallelContext::set_step`]: `[batch * seq]` tokens.
+    pub fn coordinates(mut self, step: StepCoordinates) -> Self {
+        self.step = Some(step);
+        self
+    }
+}
+
+/// burn's transformer encoder, each layer shared out over the tensor-parallel group.
+///
+/// # Reference
+/// Vaswani et al. 2017, arXiv:1706.03762, section 3.1; Shoeybi et al. 2019, arXiv:1909.08053, section 3; under sequence
+/// parallelism Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2.
+#[derive(Module, Debug)]
+pub struct ParallelTransformerEncoder<B: Backend> {
+    /// The layers; a pipeline stage keeps its own and drops the others.
+    pub layers: Vec<ParallelTransformerEncoderLayer<B>>,
+    #[module(skip)]
+    region: Region,
+    #[module(skip)]
+    step: ModuleStep,
+}
+
+impl<B: Backend> ParallelTransformerEncoder<B> {
+    /// Returns this rank's shards of burn's encoder, which every rank holds in full; its parameters are named
+    /// `layers.0.mha.query.weight` and so on in the context's scope.
+    ///
+    /// `config` is what the encoder was made with: burn keeps the epsilon of a norm to itself. All other settings are
+    /// the encoder's own, `min_float` and the activation included.
+    ///
+    /// ```
+    /// use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
+    /// use burn::tensor::Tensor;
+    /// use burn_flex::{Flex, FlexDevice};
+    /// use burn_megatron::context::ParallelContext;
+    /// use burn_megatron::tensor_parallel::{ParallelTransformerEncoder, TransformerEncoderInput};
+    ///
+    /// # fn main() -> Result<(), burn_megatron::tensor_parallel::ConversionError> {
+    /// # let context = ParallelContext::single(1);
+    /// let config = TransformerEncoderConfig::new(8, 16, 2, 1);
+    /// let encoder: TransformerEncoder<Flex> = burn_megatron::initialize(config.init(&FlexDevice));
+    /// let encoder = ParallelTransformerEncoder::from_encoder(encoder, &config, &context.scope("encoder"))?;
+    /// let input = Tensor::ones([2, 3, 8], &FlexDevice);
+    /// assert_eq!(encoder.forward(TransformerEncoderInput::new(input)).dims(), [2, 3, 8]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When `config` is not that of the encoder, the encoder has been cut or has no values yet, the tensor-parallel size
+    /// does not divide the heads or `d_ff`, or an activation or a probability of dropout is not supported.
+    pub fn from_encoder(
+        encoder: TransformerEncoder<B>,
+        config: &TransformerEncoderConfig,
+        context: &ParallelContext,
+    ) -> Result<Self, ConversionError> {
+        let module = module_name(context, "transformer encoder");
+        check_field(&module, "d_model", config.d_model, encoder.d_model)?;
+        check_field(&module, "d_ff", config.d_ff, encoder.d_ff)?;
+        check_field(&module, "n_heads", config.n_heads, encoder.n_heads)?;
+        check_field(&module, "n_layers", config.n_layers, encoder.layers.len())?;
+        check_field(&module, "dropout", config.dropout, encoder.dropout)?;
+        check_field(&module, "norm_first", config.norm_first, encoder.norm_first)?;
+        check_field(&module, "quiet_softmax", config.quiet_softmax, encoder.quiet_softmax)?;
+        check_drawn::<B, _>(&encoder, context)?;
+        let layers = encoder.layers.into_iter().enumerate().map(|(number, layer)| {
+            let scope = context.scope(format!("layers.{number}"));
+            ParallelTransformerEncoderLayer::from_layer(layer, config.layer_norm_eps, &scope)
+        });
+        Ok(Self {
+            layers: layers.collect::<Result<_, _>>()?,
+            region: Region::new(context),
+            step: ModuleStep::new(context.current_step(), module),
+        })
+    }
+}
+
+impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
+    /// Applies the layers.
+    ///
+    /// # Shapes
+    /// - input: see [`TransformerEncoderInput`]
+    /// - output: `[batch, seq, d_model]`, the same on every tensor-parallel rank
+    ///
+    /// # Communication
+    /// Per layer, forward: two all-reduces of the input's size over the tensor group; under sequence parallelism two
+    /// all-gathers and two reduce-scatters. Backward: as many. Under sequence parallelism one all-gather of the output
+    /// in addition, and backward one of the input's gradient.
+    ///
+    /// # Panics
+    /// When a collective fails, an active dropout does not know its step (see [`ParallelContext::set_step`]), or the
+    /// tensor-parallel size does not divide `batch * seq` under sequence parallelism.
+    pub fn forward(&self, input: TransformerEncoderInput<B>) -> Tensor<B, 3> {
+        let [batch, seq, _] = input.tensor.dims();
+        let device = input.tensor.device();
+        let drops = self.layers.iter().any(|layer| layer.drops(&device));
+        let step = drops.then(|| input.step.unwrap_or_else(|| self.step.take(batch, seq)));
+        let pass = TokenPass {
+            batch,
+            places: step.map(|step| self.region.tokens(&step, seq)),
+        };
+        let hidden = self.region.split(input.tensor);
+        let hidden = self
+            .layers
+            .iter()
+            .fold(hidden, |hidden, layer| layer.transform(hidden, &input.masks, &pass));
+        self.region.join(hidden, batch)
+    }
+
+    /// Applies the layers to the tokens so far, computing what is new: that of the last token.
+    ///
+    /// For inference: nothing falls, and the output is not differentiable.
+    ///
+    /// # Shapes
+    /// - input: see [`TransformerEncoderInput`]: all tokens so far
+    /// - output: `[batch, seq, d_model]`, the same on every tensor-parallel rank
+    ///
+    /// # Communication
+    /// Per layer two all-reduces of the new tokens over the tensor group.
+    ///
+    /// # Panics
+    /// When a collective fails, or the cache is of an encoder of other layers.
+    pub fn forward_autoregressive_inference(
+        &self,
+        input: TransformerEncoderInput<B>,
+        cache: &mut TransformerEncoderAutoregressiveCache<B>,
+    ) -> Tensor<B, 3> {
+        assert_eq!(
+            self.layers.len(),
+            cache.layers.len(),
+            "the encoder's layers against the cache's"
+        );
+        let layers = self.layers.iter().zip(&mut cache.layers);
+        layers.fold(input.tensor, |hidden, (layer, cache)| {
+            layer.infer(hidden, &input.masks, cache).detach()
+        })
+    }
+
+    /// Returns an empty cache for [`forward_autoregressive_inference`](Self::forward_autoregressive_inference).
+    pub fn new_autoregressive_cache(&self) -> TransformerEncoderAutoregressiveCache<B> {
+        TransformerEncoderAutoregressiveCache {
+            layers: self.layers.iter().map(|_| LayerCache::empty()).collect(),
+        }
+    }
+}
+
+/// What [`ParallelTransformerEncoder::forward_autoregressive_inference`] keeps of the tokens so far.
+#[derive(Clone, Debug)]
+pub struct TransformerEncoderAutoregressiveCache<B: Backend> {
+    layers: Vec<LayerCache<B>>,
+}
+
+#[derive(Clone, Debug)]
+struct LayerCache<B: Backend> {
+    mha: MhaCache<B>,
+    pwff: TensorCache<B, 3>,
+    norm_1: TensorCache<B, 3>,
+    norm_2: TensorCache<B, 3>,
+}
+
+impl<B: Backend> LayerCache<B> {
+    fn empty() -> Self {
+        Self {
+            mha: MhaCache::autoregressive(),
+            pwff: TensorCache::empty(),
+            norm_1: TensorCache::empty(),
+            norm_2: TensorCache::empty(),
+        }
+    }
+}
+
+/// A layer of [`ParallelTransformerEncoder`].
+#[derive(Module, Debug)]
+pub struct ParallelTransformerEncoderLayer<B: Backend> {
+    /// The attention.
+    pub mha: ParallelMultiHeadAttention<B>,
+    /// The feed-forward part.
+    pub pwff: ParallelPositionWiseFeedForward<B>,
+    /// The norm around the feed-forward part.
+    pub norm_1: LayerNorm<B>,
+    /// The norm around the attention.
+    pub norm_2: LayerNorm<B>,
+    attention_dropout: Dropout,
+    feed_forward_dropout: Dropout,
+    norm_first: bool,
+    #[module(skip)]
+    kernels: Kernels,
+    #[module(skip)]
+    region: Region,
+}
+
+impl<B: Backend> ParallelTransformerEncoderLayer<B> {
+    fn from_layer(
+        layer: TransformerEncoderLayer<B>,
+        epsilon: f64,
+        context: &ParallelContext,
+    ) -> Result<Self, ConversionError> {
+        let dropout = |site| converted_dropout(&layer.dropout, site, "transformer encoder layer", context);
+        Ok(Self {
+            attention_dropout: dropout("attention_dropout")?,
+            feed_forward_dropout: dropout("feed_forward_dropout")?,
+            mha: ParallelMultiHeadAttention::from_mha(layer.mha, &context.scope("mha"))?,
+            pwff: ParallelPositionWiseFeedForward::from_pwff(layer.pwff, &context.scope("pwff"))?,
+            norm_1: convert_norm(layer.norm_1, epsilon, &context.scope("norm_1"))?,
+            norm_2: convert_norm(layer.norm_2, epsilon, &context.scope("norm_2"))?,
+            norm_first: layer.norm_first,
+            kernels: context.kernels(),
+            region: Region::new(context),
+        })
+    }
+
+    fn drops(&self, device: &B::Device) -> bool {
+        let own = [&self.attention_dropout, &self.feed_forward_dropout];
+        own.iter().any(|dropout| dropout.is_active::<B>(device)) || self.mha.drops(device) || self.pwff.drops(device)
+    }
+}
+
+impl<B: CollectiveBackend> ParallelTransformerEncoderLayer<B> {
+    /// This rank's tokens to this rank's tokens.
+    fn transform(&self, input: Tensor<B, 2>, masks: &AttentionMasks<B>, pass: &TokenPass) -> Tensor<B, 2> {
+        let sum = |residual, output, dropout| add(residual, output, dropout, pass.local(), self.kernels);
+        let normal = match self.norm_first {
+            true => self.norm_2.forward(input.clone()),
+            false => input.clone(),
+        };
+        let sources = AttentionSources {
+            query: self.region.enter(normal),
+            key_value: None,
+            masks: masks.clone(),
+        };
+        let attended = self.mha.attend(sources, pass);
+        let hidden = sum(input, attended, &self.attention_dropout);
+        let normal = self.norm_1.forward(hidden.clone());
+        let hidden = match self.norm_first {
+            true => hidden,
+            false => normal.clone(),
+        };
+        let output = sum(hidden, self.pwff.transform(normal, pass), &self.feed_forward_dropout);
+        match self.norm_first {
+            true => output,
+            false => self.norm_2.forward(output),
+        }
+    }
+
+    /// All tokens so far to all tokens so far, where nothing falls.
+    fn infer(&self, input: Tensor<B, 3>, masks: &AttentionMasks<B>, cache: &mut LayerCache<B>) -> Tensor<B, 3> {
+        let mut norm_2 = |tensor| cache.norm_2.append(tensor, 1, |tensor| self.norm_2.forward(tensor));
+        let normal = match self.norm_first {
+            true => norm_2(input.clone()),
+            false => input.clone(),
+        };
+        let attention = MhaInput::self_attn(normal).with_masks(masks);
+        let hidden = input + self.mha.forward_cache(attention, &mut cache.mha).context;
+        let normal = cache
+            .norm_1
+            .append(hidden.clone(), 1, |tensor| self.norm_1.forward(tensor));
+        let hidden = match self.norm_first {
+            true => hidden,
+            false => normal.clone(),
+        };
+        let output = hidden + cache.pwff.append(normal, 1, |tensor| self.pwff.infer(tensor));
+        match self.norm_first {
+            true => output,
+            false => norm_2(output),
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Converted composites on one rank against burn's own: outputs, every gradient, caches, and what is refused.
+
+use std::collections::BTreeMap;
+
+use burn::backend::Autodiff;
+use burn::module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param};
+use burn::nn;
+use burn::nn::activation::ActivationConfig;
+use burn::nn::attention::generate_autoregressive_mask;
+use burn::nn::transformer::{
+    TransformerDecoder, TransformerDecoderConfig, TransformerEncoder, TransformerEncoderConfig,
+};
+use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::{Bool, DType, FloatDType, Tensor, TensorData};
+use burn_flex::{Flex, FlexDevice};
+
+use super::super::{ConversionError, MhaInput, ParallelMultiHeadAttention};
+use super::*;
+use crate::context::ParallelContext;
+use crate::initialize;
+use crate::parameters::read_host;
+use crate::random::{RandomStream, StepCoordinates, TokenMap};
+
+type B = Autodiff<Flex>;
+type Gradients = <B as AutodiffBackend>::Gradients;
+
+const BATCH: usize = 3;
+const SEQ: usize = 5;
+const MEMORY_SEQ: usize = 7;
+const D_MODEL: usize = 6;
+
+/// Sizes of which none divides another well, heads of three, and an epsilon that is not burn's default.
+fn encoder_config() -> TransformerEncoderConfig {
+    TransformerEncoderConfig::new(D_MODEL, 10, 2, 2)
+        .with_dropout(0.0)
+        .with_layer_norm_eps(1e-3)
+}
+
+fn decoder_config() -> TransformerDecoderConfig {
+    TransformerDecoderConfig::new(D_MODEL, 10, 2, 2)
+        .with_dropout(0.0)
+        .with_layer_norm_eps(1e-3)
+}
+
+fn encoder(config: &TransformerEncoderConfig) -> TransformerEncoder<B> {
+    numbered(config.init(&FlexDevice))
+}
+
+fn decoder(config: &TransformerDecoderConfig) -> TransformerDecoder<B> {
+    numbered(config.init(&FlexDevice))
+}
+
+/// The module in f64, every parameter moved away from ones and zeros.
+fn numbered<M: Module<B>>(module: M) -> M {
+    struct Numberer(usize);
+    impl ModuleMapper<B> for Numberer {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+            self.0 += 1;
+            let offset = numbers(&format!("parameter {}", self.0), param.lazy_shape().dims::<D>());
+            param.map(|tensor| {
+                let value = tensor.inner().cast(FloatDType::F64) + offset.inner().mul_scalar(0.2);
+                Tensor::from_inner(value).require_grad()
+            })
+        }
+    }
+    initialize::<B, M>(module).map(&mut Numberer(0))
+}
+
+fn numbers<const D: usize>(name: &str, shape: [usize; D]) -> Tensor<B, D> {
+    let mut values = vec![0.0; shape.iter().product()];
+    RandomStream::new(3, name).fill_normal(0, 1.0, &mut values);
+    Tensor::from_data(TensorData::new(values, shape), (&FlexDevice, DType::F64))
+}
+
+/// The last tokens of the second sample.
+fn padding(seq: usize) -> Tensor<B, 2, Bool> {
+    let values: Vec<bool> = (0..BATCH * seq).map(|i| i / seq == 1 && i % seq > 2).collect();
+    Tensor::from_data(TensorData::new(values, [BATCH, seq]), &FlexDevice)
+}
+
+/// Every third pair of a query and a key.
+fn pairs(queries: usize, keys: usize) -> Tensor<B, 3, Bool> {
+    let values: Vec<bool> = (0..BATCH * queries * keys).map(|i| i % 3 == 1).collect();
+    Tensor::from_data(TensorData::new(values, [BATCH, queries, keys]), &FlexDevice)
+}
+
+fn by_path<M: Module<B>>(module: &M, gradients: &Gradients) -> BTreeMap<String, Vec<f64>> {
+    struct Reader<'a> {
+        path: Vec<String>,
+        gradients: &'a Gradients,
+        found: BTreeMap<String, Vec<f64>>,
+    }
+    impl ModuleVisitor<B> for Reader<'_> {
+        fn enter_module(&mut self, name: &str, _container_type: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container_type: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            // Our norm holds burn's.
+            let path = self.path.join(".").replace(".norm.", ".");
+            let gradient = param.val().grad(self.gradients).expect("every parameter is used");
+            self.found.insert(path, read_host(gradient));
+        }
+    }
+    let mut reader = Reader {
+        path: Vec::new(),
+        gradients,
+        found: BTreeMap::new(),
+    };
+    module.visit(&mut reader);
+    reader.found
+}
+
+fn close(what: &str, actual: &[f64], expected: &[f64]) {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
+    let difference = norm(&mut actual.iter().zip(expected).map(|(a, b)| a - b));
+    // The key's bias has no true gradient: what both have of it is rounding.
+    let allowed = 1e-10 * norm(&mut expected.iter().copied()).max(1e-3);
+    assert_eq!(actual.len(), expected.len(), "{what}");
+    assert!(difference <= allowed, "{what}: {difference:.1e} above {allowed:.1e}");
+}
+
+/// Compares outputs and all gradients of two modules and of their inputs, each used once by its closure.
+fn compare<M: Module<B>, N: Module<B>>(
+    what: &str,
+    (burn, expected): (&M, impl Fn([Tensor<B, 3>; 2]) -> Tensor<B, 3>),
+    (ours, actual): (&N, impl Fn([Tensor<B, 3>; 2]) -> Tensor<B, 3>),
+) {
+    let inputs = || {
+        let input = |name, seq| numbers(name, [BATCH, seq, D_MODEL]).require_grad();
+        [input("target", SEQ), input("memory", MEMORY_SEQ)]
+    };
+    let (expected_inputs, actual_inputs) = (inputs(), inputs());
+    let (expected, actual) = (expected(expected_inputs.clone()), actual(actual_inputs.clone()));
+    let backward = |output: &Tensor<B, 3>| (output.clone() * numbers("ascent", output.dims())).sum().backward();
+    let (expected_gradients, actual_gradients) = (backward(&expected), backward(&actual));
+    close(&format!("{what}: output"), &read_host(actual), &read_host(expected));
+    for (actual, expected) in actual_inputs.iter().zip(&expected_inputs) {
+        let gradients = (actual.grad(&actual_gradients), expected.grad(&expected_gradients));
+        if let (Some(actual), Some(expected)) = gradients {
+            close(&format!("{what}: input"), &read_host(actual), &read_host(expected));
+        }
+    }
+    let (expected, actual) = (by_path(burn, &expected_gradients), by_path(ours, &actual_gradients));
+    let names = |map: &BTreeMap<String, Vec<f64>>| map.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&actual), names(&expected));
+    for (name, expected) in &expected {
+        close(&format!("{what}: {name}"), &actual[name], expected);
+    }
+}
+
+#[test]
+fn an_encoder_is_burns_with_its_masks_and_settings() {
+    for (norm_first, quiet_softmax, activation) in [
+        (false, false, ActivationConfig::Gelu),
+        (true, false, ActivationConfig::Relu),
+        (false, true, ActivationConfig::Tanh),
+    ] {
+        let config = encoder_config()
+            .with_norm_first(norm_first)
+            .with_quiet_softmax(quiet_softmax)
+            .with_activation(activation);
+        for masked in [false, true] {
+            let burn = encoder(&config);
+            let ours = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &ParallelContext::single(1));
+            let ours = ours.expect("one rank");
+            let what = format!("norm first {norm_first}, quiet {quiet_softmax}, masked {masked}");
+            let expected = |[input, _]: [Tensor<B, 3>; 2]| {
+                let input = nn::transformer::TransformerEncoderInput::new(input);
+                burn.forward(match masked {
+                    true => input.mask_pad(padding(SEQ)).mask_attn(pairs(SEQ, SEQ)),
+                    false => input,
+                })
+            };
+            let actual = |[input, _]: [Tensor<B, 3>; 2]| {
+                let input = TransformerEncoderInput::new(input);
+                ours.forward(match masked {
+                    true => input.mask_pad(padding(SEQ)).mask_attn(pairs(SEQ, SEQ)),
+                    false => input,
+                })
+            };
+            compare(&what, (&burn, expected), (&ours, actual));
+        }
+    }
+}
+
+#[test]
+fn a_decoder_is_burns_with_its_masks() {
+    for norm_first in [false, true] {
+        let config = decoder_config().with_norm_first(norm_first);
+        let burn = decoder(&config);
+        let ours = ParallelTransformerDecoder::from_decoder(burn.clone(), &config, &ParallelContext::single(1));
+        let ours = ours.expect("one rank");
+        let expected = |[target, memory]: [Tensor<B, 3>; 2]| {
+            let input = nn::transformer::TransformerDecoderInput::new(target, memory);
+            burn.forward(
+                input
+                    .target_mask_pad(padding(SEQ))
+                    .target_mask_attn(generate_autoregressive_mask(BATCH, SEQ, &FlexDevice))
+                    .memory_mask_pad(padding(MEMORY_SEQ))
+                    .memory_mask_attn(pairs(SEQ, MEMORY_SEQ)),
+            )
+        };
+        let actual = |[target, memory]: [Tensor<B, 3>; 2]| {
+            let input = TransformerDecoderInput::new(target, memory);
+            ours.forward(
+                input
+                    .target_mask_pad(padding(SEQ))
+                    .target_mask_attn(generate_autoregressive_mask(BATCH, SEQ, &FlexDevice))
+                    .memory_mask_pad(padding(MEMORY_SEQ))
+                    .memory_mask_attn(pairs(SEQ, MEMORY_SEQ)),
+            )
+        };
+        compare(&format!("norm first {norm_first}"), (&burn, expected), (&ours, actual));
+    }
+}
+
+#[test]
+fn attention_gives_burns_weights_too() {
+    let config = nn::attention::MultiHeadAttentionConfig::new(D_MODEL, 2)
+        .with_dropout(0.0)
+        .with_min_float(-2.0);
+    let burn = numbered(config.init::<B>(&FlexDevice));
+    let ours = ParallelMultiHeadAttention::from_mha(burn.clone(), &ParallelContext::single(1)).expect("one rank");
+    let [target, memory] =
+        [("target", SEQ), ("memory", MEMORY_SEQ)].map(|(name, seq)| numbers(name, [BATCH, seq, D_MODEL]));
+    let expected = burn.forward(
+        nn::attention::MhaInput::new(target.clone(), memory.clone(), memory.clone()).mask_pad(padding(MEMORY_SEQ)),
+    );
+    let actual = ours.forward(MhaInput::new(target, memory.clone(), memory).mask_pad(padding(MEMORY_SEQ)));
+    close("weights", &read_host(actual.weights), &read_host(expected.weights));
+    close("context", &read_host(actual.context), &read_host(expected.context));
+}
+
+#[test]
+fn caches_give_what_burns_give_token_by_token() {
+    let mask = |seq| generate_autoregressive_mask::<B>(BATCH, seq, &FlexDevice);
+    for norm_first in [false, true] {
+        let config = encoder_config().with_norm_first(norm_first);
+        let burn = encoder(&config);
+        let context = ParallelContext::single(1);
+        let ours = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &context).expect("one rank");
+        let mut caches = (burn.new_autoregressive_cache(), ours.new_autoregressive_cache());
+        let input = numbers("target", [BATCH, SEQ, D_MODEL]);
+        for seq in 1..=SEQ {
+            let tokens = input.clone().narrow(1, 0, seq);
+            let expected = nn::transformer::TransformerEncoderInput::new(tokens.clone()).mask_attn(mask(seq));
+            let expected = burn.forward_autoregressive_inference(expected, &mut caches.0);
+            let actual = TransformerEncoderInput::new(tokens).mask_attn(mask(seq));
+            let actual = ours.forward_autoregressive_inference(actual, &mut caches.1);
+            close("encoder", &read_host(actual), &read_host(expected));
+        }
+
+        let config = decoder_config().with_norm_first(norm_first);
+        let burn = decoder(&config);
+        let ours = ParallelTransformerDecoder::from_decoder(burn.clone(), &config, &context).expect("one rank");
+        let mut caches = (burn.new_autoregressive_cache(), ours.new_autoregressive_cache());
+        let memory = numbers("memory", [BATCH, MEMORY_SEQ, D_MODEL]);
+        for seq in 1..=SEQ {
+            let tokens = input.clone().narrow(1, 0, seq);
+            let expected = nn::transformer::TransformerDecoderInput::new(tokens.clone(), memory.clone());
+            let expected = expected
+                .target_mask_attn(mask(seq))
+                .memory_mask_pad(padding(MEMORY_SEQ));
+            let expected = burn.forward_autoregressive_inference(expected, &mut caches.0);
+            let actual = TransformerDecoderInput::new(tokens, memory.clone());
+            let actual = actual.target_mask_attn(mask(seq)).memory_mask_pad(padding(MEMORY_SEQ));
+            let actual = ours.forward_autoregressive_inference(actual, &mut caches.1);
+            close("decoder", &read_host(actual), &read_host(expected));
+        }
+    }
+}
+
+fn refusal(encoder: TransformerEncoder<B>, config: &TransformerEncoderConfig) -> ConversionError {
+    let scope = ParallelContext::single(1).scope("encoder");
+    ParallelTransformerEncoder::from_encoder(encoder, config, &scope).expect_err("it must be refused")
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_by_name() {
+    let config = encoder_config();
+    let says = |error: ConversionError, text: &str| assert!(error.to_string().starts_with(text), "{error}");
+    says(
+        refusal(config.init(&FlexDevice), &config),
+        "parameter encoder.layers.0.mha.query.weight has no values yet",
+    );
+    says(
+        refusal(encoder(&config), &config.clone().with_layer_norm_eps(1e-5)),
+        "layer norm encoder.layers.0.norm_1: the configuration says layer_norm_eps = 1e-5, the module has 1.000e-3",
+    );
+    says(
+        refusal(encoder(&config), &config.clone().with_norm_first(true)),
+        "transformer encoder encoder: the configuration says norm_first = true, the module has false",
+    );
+    let swiglu = config
+        .clone()
+        .with_activation(ActivationConfig::SwiGlu(nn::SwiGluConfig::new(10, 10)));
+    says(
+        refusal(encoder(&swiglu), &swiglu),
+        "position-wise feed-forward layer encoder.layers.0.pwff: activation = SwiGlu cannot be shared out",
+    );
+    let mut cut = encoder(&config);
+    cut.layers.pop();
+    says(
+        refusal(cut, &config),
+        "transformer encoder encoder: the configuration says n_layers = 2, the module has 1",
+    );
+    let mut dropping = encoder(&config);
+    dropping.layers[1].dropout.prob = 1.0;
+    says(
+        refusal(dropping, &config),
+        "transformer encoder layer encoder.layers.1: dropout = 1 cannot be shared out",
+    );
+}
+
+/// An encoder that drops, and its input.
+fn dropping(context: &ParallelContext) -> (ParallelTransformerEncoder<B>, Tensor<B, 3>) {
+    let config = encoder_config().with_dropout(0.3);
+    let ours = ParallelTransformerEncoder::from_encoder(encoder(&config), &config, context);
+    (ours.expect("one rank"), numbers("target", [BATCH, SEQ, D_MODEL]))
+}
+
+#[test]
+fn what_falls_is_the_steps_and_nothing_falls_without_autodiff() {
+    let context = ParallelContext::single(1);
+    let (encoder, input) = dropping(&context);
+    let run = |iteration| {
+        context.set_step(iteration, [4, 5, 6]);
+        read_host(encoder.forward(TransformerEncoderInput::new(input.clone())))
+    };
+    let first = run(1);
+    assert_ne!(first, run(2));
+    assert_eq!(first, run(1));
+    let step = StepCoordinates {
+        seed: 1,
+        iteration: 1,
+        tokens: TokenMap::of_samples(&[4, 5, 6], SEQ),
+    };
+    let given = TransformerEncoderInput::new(input.clone()).coordinates(step);
+    assert_eq!(first, read_host(encoder.forward(given)));
+    let valid = encoder.valid().forward(TransformerEncoderInput::new(input.inner()));
+    assert_ne!(first, read_host(valid));
+}
+
+#[test]
+#[should_panic(
+    expected = "transformer encoder enc: an active dropout does not know its step; call \
+                           ParallelContext::set_step(iteration, samples)"
+)]
+fn an_active_dropout_without_a_step_is_refused() {
+    let (encoder, input) = dropping(&ParallelContext::single(1).scope("enc"));
+    encoder.forward(TransformerEncoderInput::new(input));
+}
+
+#[test]
+#[should_panic(expected = "a second forward pass at the same coordinates, iteration 1")]
+fn a_forgotten_step_is_refused() {
+    let context = ParallelContext::single(1);
+    let (encoder, input) = dropping(&context);
+    context.set_step(1, [4, 5, 6]);
+    for _ in 0..2 {
+        encoder.clone().forward(TransformerEncoderInput::new(input.clone()));
+    }
+}
+
+#[test]
+fn two_modules_of_one_name_and_two_places_of_a_layer_have_masks_of_their_own() {
+    let context = ParallelContext::single(1);
+    let (first, input) = dropping(&context);
+    let (second, _) = dropping(&context);
+    context.set_step(1, [4, 5, 6]);
+    let run = |encoder: &ParallelTransformerEncoder<B>| {
+        read_host(encoder.forward(TransformerEncoderInput::new(input.clone())))
+    };
+    assert_ne!(run(&first), run(&second));
+}

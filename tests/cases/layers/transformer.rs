@@ -1,0 +1,195 @@
+//! Converted encoders and decoders against burn's own: values and every gradient, masks on.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::nn::transformer::{self, TransformerDecoderConfig, TransformerEncoderConfig};
+use burn::tensor::{Bool, Tensor, TensorData};
+use burn_flex::FlexDevice;
+use burn_megatron::initialize;
+use burn_megatron::parameters::Placement;
+use burn_megatron::tensor_parallel::{
+    ParallelTransformerDecoder, ParallelTransformerEncoder, TransformerDecoderInput, TransformerEncoderInput,
+};
+
+use super::{ALL, Check, check};
+use crate::cases::B;
+use crate::cases::comparison::{Closeness, Gradients, Pass, Scene, WholeParameters, whole};
+
+pub const CHECKS: &[Check] = &[
+    check("transformer_encoder_matches_burn", encoder, ALL),
+    check("transformer_decoder_matches_burn", decoder, ALL),
+];
+
+/// Four ranks hold one head of three and 5 hidden features each; 20 tokens.
+const D_MODEL: usize = 12;
+const D_FF: usize = 20;
+const HEADS: usize = 4;
+const BATCH: usize = 4;
+const SEQ: usize = 5;
+const MEMORY_SEQ: usize = 3;
+/// Hidden scores still count, so that the key's bias has a gradient.
+const MIN_FLOAT: f64 = -2.0;
+
+/// The module with numbers by name, norms not ones and zeros.
+fn numbered<M: Module<B>>(scene: &Scene, module: M) -> M {
+    struct Numberer<'a>(&'a Scene, usize);
+    impl ModuleMapper<B> for Numberer<'_> {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+            self.1 += 1;
+            let shape = param.lazy_shape().dims::<D>();
+            let numbers = self.0.random(&format!("parameter {}", self.1), shape.iter().product());
+            let offset = self.0.tensor(numbers, shape).inner().mul_scalar(0.25);
+            param.map(|tensor| Tensor::from_inner(tensor.inner() + offset).require_grad())
+        }
+    }
+    initialize::<B, M>(module).map(&mut Numberer(scene, 0))
+}
+
+/// A module's parameters and gradients by the names that a conversion declares.
+fn whole_parameters<M: Module<B>>(module: &M, gradients: &Gradients) -> WholeParameters {
+    struct Reader<'a> {
+        path: Vec<String>,
+        gradients: &'a Gradients,
+        found: WholeParameters,
+    }
+    impl ModuleVisitor<B> for Reader<'_> {
+        fn enter_module(&mut self, name: &str, _container_type: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container_type: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            let path = self.path.join(".");
+            let name = path.replace(".gamma", ".weight").replace(".beta", ".bias");
+            self.found.insert(name, whole(param, self.gradients));
+        }
+    }
+    let mut reader = Reader {
+        path: Vec::new(),
+        gradients,
+        found: BTreeMap::new(),
+    };
+    module.visit(&mut reader);
+    reader.found
+}
+
+/// The last token of the second sample.
+fn padding(seq: usize) -> Tensor<B, 2, Bool> {
+    let values: Vec<bool> = (0..BATCH * seq).map(|index| index == 2 * seq - 1).collect();
+    Tensor::from_data(TensorData::new(values, [BATCH, seq]), &FlexDevice)
+}
+
+/// Every third pair of a query and a key.
+fn pairs(keys: usize) -> Tensor<B, 3, Bool> {
+    let values: Vec<bool> = (0..BATCH * SEQ * keys).map(|index| index % 3 == 1).collect();
+    Tensor::from_data(TensorData::new(values, [BATCH, SEQ, keys]), &FlexDevice)
+}
+
+/// What comes in, and the gradient of what goes out: the whole of both on every rank.
+fn activations(scene: &Scene) -> [Tensor<B, 3>; 2] {
+    ["input", "output gradient"].map(|name| {
+        let numbers = scene.random(name, BATCH * SEQ * D_MODEL);
+        scene.tensor(numbers, [BATCH, SEQ, D_MODEL])
+    })
+}
+
+/// Two layers deep, the rounding of a pass is that of a model.
+fn judge<M: Module<B>>(
+    scene: &Scene,
+    scope: &str,
+    (serial, expected): (&Pass, &WholeParameters),
+    (parallel, layer): (&Pass, &M),
+) -> anyhow::Result<()> {
+    let whole = Placement::whole([BATCH, SEQ, D_MODEL]);
+    let compare = |what: &str, actual: &[f64], expected: &[f64]| {
+        scene.compare(
+            Closeness::Training,
+            &format!("{scope}: {what}"),
+            actual,
+            expected,
+            &whole,
+        )
+    };
+    compare("output", &parallel.output, &serial.output)?;
+    compare("input gradient", &parallel.input_gradient, &serial.input_gradient)?;
+    scene.parameters_within(Closeness::Training, scope, layer, &parallel.gradients, expected)
+}
+
+fn encoder(scene: &Scene) -> anyhow::Result<()> {
+    for norm_first in [false, true] {
+        let config = TransformerEncoderConfig::new(D_MODEL, D_FF, HEADS, 2)
+            .with_dropout(0.0)
+            .with_norm_first(norm_first)
+            .with_quiet_softmax(norm_first);
+        let mut burn = numbered(scene, config.init::<B>(&FlexDevice));
+        burn.layers.iter_mut().for_each(|layer| layer.mha.min_float = MIN_FLOAT);
+        let scope = format!("encoder norm first {norm_first}");
+        let layer = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &scene.context.scope(&scope))?;
+
+        let [input, output_gradient] = activations(scene);
+        let serial = Pass::run(input.clone(), output_gradient.clone(), |input| {
+            let input = transformer::TransformerEncoderInput::new(input);
+            burn.forward(input.mask_pad(padding(SEQ)).mask_attn(pairs(SEQ)))
+        });
+        let parallel = Pass::run(input, output_gradient, |input| {
+            let input = TransformerEncoderInput::new(input);
+            layer.forward(input.mask_pad(padding(SEQ)).mask_attn(pairs(SEQ)))
+        });
+        let expected = whole_parameters(&burn, &serial.gradients);
+        judge(scene, &scope, (&serial, &expected), (&parallel, &layer))?;
+    }
+    Ok(())
+}
+
+fn decoder(scene: &Scene) -> anyhow::Result<()> {
+    for norm_first in [false, true] {
+        let config = TransformerDecoderConfig::new(D_MODEL, D_FF, HEADS, 2)
+            .with_dropout(0.0)
+            .with_norm_first(norm_first);
+        let mut burn = numbered(scene, config.init::<B>(&FlexDevice));
+        for layer in &mut burn.layers {
+            layer.self_attn.min_float = MIN_FLOAT;
+            layer.cross_attn.min_float = MIN_FLOAT;
+        }
+        let scope = format!("decoder norm first {norm_first}");
+        let layer = ParallelTransformerDecoder::from_decoder(burn.clone(), &config, &scene.context.scope(&scope))?;
+
+        let memory = scene.random("memory", BATCH * MEMORY_SEQ * D_MODEL);
+        let memory = || {
+            scene
+                .tensor(memory.clone(), [BATCH, MEMORY_SEQ, D_MODEL])
+                .require_grad()
+        };
+        let memories = [memory(), memory()];
+        let [input, output_gradient] = activations(scene);
+        let serial = Pass::run(input.clone(), output_gradient.clone(), |target| {
+            let input = transformer::TransformerDecoderInput::new(target, memories[0].clone());
+            let input = input.target_mask_pad(padding(SEQ)).target_mask_attn(pairs(SEQ));
+            burn.forward(
+                input
+                    .memory_mask_pad(padding(MEMORY_SEQ))
+                    .memory_mask_attn(pairs(MEMORY_SEQ)),
+            )
+        });
+        let parallel = Pass::run(input, output_gradient, |target| {
+            let input = TransformerDecoderInput::new(target, memories[1].clone());
+            let input = input.target_mask_pad(padding(SEQ)).target_mask_attn(pairs(SEQ));
+            layer.forward(
+                input
+                    .memory_mask_pad(padding(MEMORY_SEQ))
+                    .memory_mask_attn(pairs(MEMORY_SEQ)),
+            )
+        });
+        let expected = whole_parameters(&burn, &serial.gradients);
+        judge(scene, &scope, (&serial, &expected), (&parallel, &layer))?;
+        let [expected, actual] = [(&memories[0], &serial), (&memories[1], &parallel)].map(|(memory, pass)| {
+            let gradient = memory.grad(&pass.gradients).expect("the output depends on the memory");
+            burn_megatron::parameters::read_host(gradient)
+        });
+        let whole = Placement::whole([BATCH, MEMORY_SEQ, D_MODEL]);
+        scene.compare(Closeness::Training, "memory gradient", &actual, &expected, &whole)?;
+    }
+    Ok(())
+}
