@@ -31,7 +31,9 @@ struct Net<B: Backend> {
 fn net(context: &ParallelContext) -> Net<B> {
     let device = Default::default();
     Net {
-        embedding: VocabParallelEmbeddingConfig::new(10, 4).init(&device, &context.scope("embedding")),
+        embedding: VocabParallelEmbeddingConfig::new(10, 4)
+            .init(&device, &context.scope("embedding"))
+            .unwrap(),
         norm: layer_norm(&burn::nn::LayerNormConfig::new(4), &device, &context.scope("norm")),
         column: ColumnParallelLinearConfig::new(4, 8)
             .init(&device, &context.scope("column"))
