@@ -90,6 +90,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// is a pipeline stage, or parts of it were converted from burn's layers: see [`initialize`](crate::initialize).
     pub fn new(module: M, context: &ParallelContext, config: DataParallelConfig) -> Result<Self, DataParallelError> {
         refuse_foreign_dropout(&module, context)?;
+        // Before anything else looks at the module: even asking for its devices draws values.
+        let parameters = context.draw_whole::<B, M>(&module)?;
         let group = context.data_group();
         let options = BindingOptions {
             bucket_size: config.bucket_size.unwrap_or(40_000_000.max(1_000_000 * group.size())),
@@ -97,7 +99,6 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             overlaps: config.overlap_grad_reduce,
         };
         let device = module.devices().first().cloned().unwrap_or_default();
-        let parameters = context.draw_whole::<B, M>(&module)?;
         let binding = Binding::new(parameters, options, context, &device, None)?;
         let module = match config.weight_sync {
             WeightSync::Broadcast => broadcast_module::<B, M>(module, |_| true, group)?,
