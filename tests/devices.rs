@@ -1,6 +1,6 @@
-//! Training on other devices than the processor: layouts on Vulkan against one rank there, and one rank there against one on
-//! the processor; the same on burn's CUDA backend and NCCL, on the emulator; what is said where a device or a library is
-//! missing.
+//! Training on other backends than burn's for the processor: layouts on Vulkan against one rank there, and one rank there
+//! against one on the processor; the same on `Wgpu`, on `NdArray` in both types, and on burn's CUDA backend and NCCL, on the
+//! emulator; what is said where a device or a library is missing.
 //!
 //! Without a Vulkan driver, or a compiler for the emulator, their trials count as ignored, and say so.
 
@@ -21,20 +21,44 @@ const NUM_STEPS: usize = 3;
 /// A model that is small on lavapipe, with sizes that no tile divides; two of everything that is sharded.
 const MODEL: &str = "--num-layers 2 --hidden-size 36 --num-attention-heads 2 --seq-length 22 --micro-batch-size 1 \
     --global-batch-size 4 --train-iters 3 --lr-decay-style constant --hidden-dropout 0.1 --attention-dropout 0.1 \
-    --dtype f32 --data-path";
+    --data-path";
 
 /// Several buckets of the model's 20 thousand parameters, which go while the backward pass goes on.
 const BUCKET: &str = "3000";
 
+/// Each data-parallel rank updates its own shard.
+const SHARDED: &[&str] = &["--use-distributed-optimizer"];
 const TENSOR_AND_SEQUENCE: &[&str] = &["--tensor-model-parallel-size", "2", "--sequence-parallel"];
 
 fn main() {
     let trials = vec![
-        on_vulkan("layouts_on_vulkan_train_as_one_rank_there", layouts_train_as_one_rank),
-        on_vulkan(
-            "one_rank_on_vulkan_trains_as_on_the_processor",
-            trains_as_on_the_processor,
-        ),
+        on_vulkan("layouts_on_vulkan_train_as_one_rank_there", || {
+            layouts_train_as_one_rank("vulkan", "f32", "tp2sp,pp2,dp2", SHARDED)
+        }),
+        on_vulkan("one_rank_on_vulkan_trains_as_on_the_processor", || {
+            trains_as_on_the_processor("vulkan", "f32", 2e-6)
+        }),
+        on_vulkan("layouts_on_wgpu_train_as_one_rank_there", || {
+            layouts_train_as_one_rank("wgpu", "f32", "tp2sp,dp2", SHARDED)
+        }),
+        on_vulkan("one_rank_on_wgpu_trains_as_on_the_processor", || {
+            trains_as_on_the_processor("wgpu", "f32", 2e-6)
+        }),
+        Trial::test("layouts_on_ndarray_train_as_one_rank_there", || {
+            for dtype in ["f32", "f64"] {
+                layouts_train_as_one_rank("ndarray", dtype, "tp2,tp2sp,dp2", &[])?;
+                layouts_train_as_one_rank("ndarray", dtype, "dp2", SHARDED)?;
+            }
+            Ok(())
+        }),
+        Trial::test("one_rank_on_ndarray_trains_as_on_flex", || {
+            trains_as_on_the_processor("ndarray", "f32", 2e-6)?;
+            Ok(trains_as_on_the_processor("ndarray", "f64", 1e-12)?)
+        }),
+        Trial::test("ndarray_refuses_bf16", || {
+            let flags = &["--device", "ndarray", "--dtype", "bf16"];
+            Ok(refused(flags, None, &["ndarray", "bf16", "f32 or f64"])?)
+        }),
         on_emulated_cuda("layouts_on_cuda_over_nccl_train_as_on_the_processor", trains_on_cuda),
         on_emulated_cuda(
             "layouts_on_cuda_train_with_burns_products",
@@ -131,18 +155,19 @@ fn without_driver(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'st
 }
 
 /// All that `compare_sharding` compares: the start's bits, the loss, every gradient and parameter after every step.
-fn layouts_train_as_one_rank() -> anyhow::Result<()> {
+fn layouts_train_as_one_rank(device: &str, dtype: &str, layouts: &str, flags: &[&str]) -> anyhow::Result<()> {
     let folder = TempDir::new()?;
     let mut command = Command::new(build("compare_sharding")?);
     command
-        .args(["--device", "vulkan", "--layouts", "tp2sp,pp2,dp2"])
-        .args(["--ddp-bucket-size", BUCKET, "--use-distributed-optimizer", "--output"])
+        .args(["--device", device, "--dtype", dtype, "--layouts", layouts])
+        .args(flags)
+        .args(["--ddp-bucket-size", BUCKET, "--output"])
         .arg(folder.path().join("comparison"))
         .args(MODEL.split_whitespace())
         .arg(training_text());
     let ended = end(start(&mut command)?, LIMIT)?;
     ended.expect_code(0)?;
-    for layout in ["tp2sp", "pp2", "dp2"] {
+    for layout in layouts.split(',') {
         ensure!(
             ended.stdout.contains(layout),
             "{layout} is not in the table:\n{}",
@@ -152,10 +177,10 @@ fn layouts_train_as_one_rank() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn trains_as_on_the_processor() -> anyhow::Result<()> {
-    let (here, there) = (train("cpu", &[], None)?, train("vulkan", &[], None)?);
-    // The tolerance between layouts in f32: both round at every operation, in other orders.
-    expect_close(&here, &there, 2e-6)
+/// `tolerance` is that between layouts in the type: both round at every operation, in other orders.
+fn trains_as_on_the_processor(device: &str, dtype: &str, tolerance: f64) -> anyhow::Result<()> {
+    let here = train_in("cpu", dtype, &[], None)?;
+    expect_close(&here, &train_in(device, dtype, &[], None)?, tolerance)
 }
 
 /// The backend, the kernels' sources, CubeCL's server and the calls of NCCL and cuBLASLt are those of a GPU; the emulator is
@@ -221,7 +246,15 @@ fn preflight_measures_nccl() -> anyhow::Result<()> {
     let libraries = cuda_emulator::library_folder()?;
     let mut command = Command::new(pretrain_gpt()?);
     command
-        .args(["--preflight", "--device", "cuda", "--tensor-model-parallel-size", "2"])
+        .args([
+            "--preflight",
+            "--device",
+            "cuda",
+            "--dtype",
+            "f32",
+            "--tensor-model-parallel-size",
+            "2",
+        ])
         .args(MODEL.split_whitespace())
         .arg(training_text());
     emulate(&mut command, libraries.path());
@@ -248,13 +281,18 @@ fn emulate(command: &mut Command, libraries: &Path) {
         .env("CUDA_EMULATOR_JITTER_US", "100");
 }
 
-/// Trains on a device, and returns the loss of each step.
+/// Trains on a device in f32, and returns the loss of each step.
 fn train(device: &str, layout: &[&str], libraries: Option<&Path>) -> anyhow::Result<Vec<f64>> {
+    train_in(device, "f32", layout, libraries)
+}
+
+/// Trains on a device in a type, and returns the loss of each step.
+fn train_in(device: &str, dtype: &str, layout: &[&str], libraries: Option<&Path>) -> anyhow::Result<Vec<f64>> {
     let folder = TempDir::new()?;
     let log = folder.path().join("log");
     let mut command = Command::new(pretrain_gpt()?);
     command
-        .args(["--device", device, "--eval-iters", "0", "--log-jsonl"])
+        .args(["--device", device, "--dtype", dtype, "--eval-iters", "0", "--log-jsonl"])
         .arg(&log)
         .args(layout)
         .args(MODEL.split_whitespace())

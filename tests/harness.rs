@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
-use burn_megatron::launch::{Environment, JoinOptions, Launcher, World, install_panic_hook, report_and_exit};
+use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
 use libtest_mimic::{Failed, Trial};
 
 const CASE: &str = "BURN_MEGATRON_TEST_CASE";
@@ -241,11 +241,11 @@ pub fn run_rank(case: &Case) -> ExitCode {
         let mut environment = Environment::detect()?.context("a rank has an environment")?;
         crate::cases::change_environment(case, &mut environment);
         let timeout = Duration::from_secs_f64(case.setting("timeout_secs").unwrap_or(60.0));
-        let options = JoinOptions {
+        let options = JoinConfig {
             rendezvous_timeout: timeout,
             timeout,
             flight_recorder_folder: case.setting("records").ok(),
-            ..JoinOptions::default()
+            ..JoinConfig::new()
         };
         Ok(World::join(&environment, &options)?)
     });

@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use burn_megatron::collectives::{EngineChoice, GroupOptions, ProcessGroup, ReduceOp};
+use burn_megatron::collectives::{EngineChoice, GroupConfig, ProcessGroup, ReduceOp};
 use burn_megatron::launch::{
-    Environment, JobToken, JoinOptions, LaunchError, Launcher, StoreServer, StoreServerOptions, World, variables,
+    Environment, JobToken, JoinConfig, LaunchError, Launcher, StoreServer, StoreServerConfig, World, variables,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ const CROWD: usize = 2000;
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn store(world_size: usize, token: &str) -> StoreServer {
-    StoreServer::start(StoreServerOptions {
+    StoreServer::start(StoreServerConfig {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         port_variable: variables::MASTER_PORT,
         world_size,
@@ -49,13 +49,16 @@ fn join(rank: usize, world_size: usize, port: u16, token: &str) -> Result<World,
         variables::STORE_HOSTED => Some("1".into()),
         _ => None,
     })?;
-    World::join(&environment.expect("RANK is set"), &JoinOptions::with_timeout(LONG))
+    World::join(
+        &environment.expect("RANK is set"),
+        &JoinConfig::new().with_all_timeouts(LONG),
+    )
 }
 
 /// Connects all ranks over TCP, adds up, and returns the group.
 fn compute(world: &World) -> ProcessGroup {
     let ranks: Vec<usize> = (0..world.world_size()).collect();
-    let options = GroupOptions::over(EngineChoice::Tcp);
+    let options = GroupConfig::new().with_engine(EngineChoice::Tcp);
     let group = ProcessGroup::connect(world, "all", &ranks, &options).unwrap();
     let mut sum = vec![world.rank() as f32 + 1.0; 50_000];
     group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
@@ -458,7 +461,7 @@ fn part_rank() {
         .with_writer(std::io::stderr)
         .init();
     let environment = Environment::detect().unwrap().expect("a launcher started this rank");
-    let world = burn_megatron::launch::join(&environment, &JoinOptions::with_timeout(LONG)).unwrap();
+    let world = burn_megatron::launch::join(&environment, &JoinConfig::new().with_all_timeouts(LONG)).unwrap();
     let _group = compute(&world);
     fs::write(folder.join(format!("ready-{}", world.rank())), world.job_token()).unwrap();
     wait_for(&folder.join("go"));

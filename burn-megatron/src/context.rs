@@ -1,18 +1,21 @@
 //! `ParallelContext`: what a layer must know of the ranks around it, and where it declares its parameters.
 //!
-//! Made once per process and handed to every layer's `init`; it holds this rank's process groups.
+//! Made once per process and handed to every layer's `init`; it holds this rank's process groups. It is made by
+//! [`ParallelConfig::init`], or by a [`ParallelContextConfig`] that also says the seed or how groups are made.
 
+use std::ops::Range;
 use std::time::Duration;
 
+use burn::config::Config;
 use burn::module::{Module, Param, ParamId, list_param_ids};
-use burn::tensor::{Tensor, backend::Backend, get_device_settings};
+use burn::tensor::{BasicOps, Tensor, backend::Backend, get_device_settings};
 use cubecl_kernels::Kernels;
 
-use crate::collectives::{CollectiveError, GroupOptions, ProcessGroup};
+use crate::collectives::{CollectiveError, GroupConfig, InputError, ProcessGroup, compare_input};
 use crate::launch::World;
 use crate::parameters::{
-    Declaration, Distribution, ParameterEntry, ParameterInit, ParameterRegistry, Placement, RegistryError,
-    list_parameters, refuse_undrawn, tensor_from_host,
+    Declaration, Distribution, ParameterEntry, ParameterInit, ParameterRegistry, Placement, RecordError, RegistryError,
+    ShardIdentity, collect_mismatches, list_parameters, refuse_undrawn, tensor_from_host,
 };
 use crate::random::{CurrentStep, StepCoordinates};
 use crate::topology::{Coordinates, GroupKind, ParallelConfig, RankGrid, TopologyError};
@@ -38,6 +41,19 @@ pub struct ParallelContext {
     step: CurrentStep,
 }
 
+/// Configuration of [`ParallelContext`]: the same on every rank, except for the GPU of the groups.
+#[derive(Config, Debug, PartialEq, Eq)]
+pub struct ParallelContextConfig {
+    /// The sizes of the axes.
+    pub parallel: ParallelConfig,
+    /// The seed of the initialisation of parallel layers.
+    #[config(default = 0)]
+    pub seed: u64,
+    /// How the process groups are made.
+    #[config(default = "GroupConfig::new()")]
+    pub groups: GroupConfig,
+}
+
 /// A world whose groups could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
@@ -47,6 +63,43 @@ pub enum ContextError {
     /// A group could not be connected.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
+}
+
+impl ParallelConfig {
+    /// Connects this rank's groups, with seed 0 and the groups' own choice of engines; [`ParallelContextConfig`] says
+    /// others.
+    ///
+    /// ```
+    /// use burn_megatron::launch::World;
+    /// use burn_megatron::topology::ParallelConfig;
+    ///
+    /// # let world = World::single();
+    /// let context = ParallelConfig::new().init(&world)?;
+    /// assert_eq!(context.data_group().size(), world.world_size());
+    /// # Ok::<(), burn_megatron::context::ContextError>(())
+    /// ```
+    ///
+    /// # Communication
+    /// As [`ParallelContextConfig::init`].
+    ///
+    /// # Errors
+    /// As [`ParallelContextConfig::init`].
+    pub fn init(&self, world: &World) -> Result<ParallelContext, ContextError> {
+        ParallelContextConfig::new(*self).init(world)
+    }
+}
+
+impl ParallelContextConfig {
+    /// Connects this rank's groups.
+    ///
+    /// # Communication
+    /// A rendezvous of each group's ranks; every rank of the world must call.
+    ///
+    /// # Errors
+    /// When the sizes do not fit the world, or a group does not come together in time.
+    pub fn init(&self, world: &World) -> Result<ParallelContext, ContextError> {
+        ParallelContext::connect(world, self)
+    }
 }
 
 impl ParallelContext {
@@ -74,34 +127,23 @@ impl ParallelContext {
         }
     }
 
-    /// Connects this rank's groups. `seed` is that of the initialisation, the same on every rank.
-    ///
-    /// # Communication
-    /// A rendezvous of each group's ranks; every rank of the world must call.
-    ///
-    /// # Errors
-    /// When `config` does not fit the world, or a group does not come together in time.
-    pub fn connect(
-        world: &World,
-        config: &ParallelConfig,
-        options: &GroupOptions,
-        seed: u64,
-    ) -> Result<Self, ContextError> {
-        let grid = config.grid(world.world_size())?;
+    fn connect(world: &World, config: &ParallelContextConfig) -> Result<Self, ContextError> {
+        let ParallelContextConfig { parallel, seed, groups } = config;
+        let grid = parallel.grid(world.world_size())?;
         let connect = |kind: GroupKind| -> Result<Option<ProcessGroup>, CollectiveError> {
             match grid.group(kind, world.rank()) {
                 None => Ok(None),
                 Some(ranks) if ranks.len() == 1 => Ok(Some(ProcessGroup::single())),
-                Some(ranks) => ProcessGroup::connect(world, kind.name(), &ranks, options).map(Some),
+                Some(ranks) => ProcessGroup::connect(world, kind.name(), &ranks, groups).map(Some),
             }
         };
         let backward = match grid.group(GroupKind::Pipeline, world.rank()) {
-            Some(ranks) if ranks.len() > 1 => ProcessGroup::connect(world, "pipeline-backward", &ranks, options)?,
+            Some(ranks) if ranks.len() > 1 => ProcessGroup::connect(world, "pipeline-backward", &ranks, groups)?,
             _ => ProcessGroup::single(),
         };
         let required = |kind| connect(kind).map(|group| group.expect("every rank has one"));
         Ok(Self {
-            config: *config,
+            config: *parallel,
             grid,
             rank: world.rank(),
             world: required(GroupKind::World)?,
@@ -112,7 +154,7 @@ impl ParallelContext {
             embedding: connect(GroupKind::Embedding)?,
             model: required(GroupKind::Model)?,
             registry: ParameterRegistry::default(),
-            seed,
+            seed: *seed,
             kernels: Kernels::default(),
             overlap_tensor_reduce: true,
             scope: String::new(),
@@ -179,6 +221,17 @@ impl ParallelContext {
         &self.data
     }
 
+    /// Returns which of a global batch's samples this data-parallel rank computes: an equal, contiguous part.
+    ///
+    /// # Errors
+    /// When the data-parallel size does not divide their number.
+    pub fn data_shard(&self, samples: Range<usize>) -> Result<Range<usize>, TopologyError> {
+        let (rank, size) = (self.data.rank(), self.data.size());
+        crate::topology::check_divides("the global batch", samples.len(), "data-parallel size", size)?;
+        let share = samples.len() / size;
+        Ok(samples.start + rank * share..samples.start + (rank + 1) * share)
+    }
+
     /// The stages of this rank's pipeline.
     pub fn pipeline_group(&self) -> &ProcessGroup {
         &self.pipeline
@@ -228,6 +281,12 @@ impl ParallelContext {
             .filter(|group| group.size() > 1)
             .map(ProcessGroup::time_blocked)
             .sum()
+    }
+
+    /// Passes on the collectives of all groups, as [`ProcessGroup::hand_over`] does: to a thread that trains with groups
+    /// that this one has connected.
+    pub fn hand_over(&self) {
+        self.groups().for_each(ProcessGroup::hand_over);
     }
 
     /// This rank's groups, one of each kind that it is in, and the pipeline's second.
@@ -329,11 +388,104 @@ impl ParallelContext {
     /// Returns a module with a record's values, each parameter keeping the declaration of its path.
     ///
     /// burn gives a loaded parameter the identifier that was recorded; what was declared under the old one would be lost.
-    pub fn load_record<B: Backend, M: Module<B>>(&self, module: M, record: M::Record) -> M {
+    /// A record holds one rank's shards: it is loaded by that rank in the same layout.
+    ///
+    /// # Errors
+    /// When the record holds the shards of another rank or of another tensor-parallel size, when it does not say whose
+    /// shards it holds and there are tensor-parallel ranks, or when a parameter has another shape in it.
+    ///
+    /// # Panics
+    /// When burn does: the record has more or fewer layers than the module.
+    pub fn load_record<B: Backend, M: Module<B>>(&self, module: M, record: M::Record) -> Result<M, RecordError> {
+        let (module, unmarked) = self.load_marked::<B, M>(module, record)?;
+        match unmarked {
+            None => Ok(module),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// As [`load_record`](Self::load_record), for a record that does not say whose shards it holds: one that this very rank
+    /// saved in this very layout by a version that did not record it.
+    ///
+    /// # Errors
+    /// As [`load_record`](Self::load_record), except that a record may be silent about its shards.
+    ///
+    /// # Panics
+    /// As [`load_record`](Self::load_record).
+    pub fn load_unmarked_record<B: Backend, M: Module<B>>(
+        &self,
+        module: M,
+        record: M::Record,
+    ) -> Result<M, RecordError> {
+        self.load_marked::<B, M>(module, record).map(|(module, _)| module)
+    }
+
+    /// Loads a record; returns also what speaks against it if it does not say whose shards it holds.
+    fn load_marked<B: Backend, M: Module<B>>(
+        &self,
+        module: M,
+        record: M::Record,
+    ) -> Result<(M, Option<RecordError>), RecordError> {
         let before = list_parameters::<B, M>(&module);
-        let module = module.load_record(record);
-        self.transfer_declarations(&before, &list_parameters::<B, M>(&module));
-        module
+        let (module, other_shard, unmarked) = collect_mismatches(|| module.load_record(record));
+        if let Some(error) = other_shard {
+            return Err(error);
+        }
+        let after = list_parameters::<B, M>(&module);
+        for old in &before {
+            let new = after.iter().find(|new| new.path == old.path);
+            if let Some(new) = new.filter(|new| new.shape != old.shape) {
+                return Err(RecordError::OtherShape {
+                    path: old.path.clone(),
+                    recorded: new.shape.clone(),
+                    expected: old.shape.clone(),
+                });
+            }
+        }
+        self.transfer_declarations(&before, &after);
+        Ok((module, unmarked))
+    }
+
+    /// Returns what a layer with shards keeps as a field of type [`ShardIdentity`], so that its record is loaded by the rank
+    /// that saved it only. `shards` are its sharded parameters, by field name.
+    pub fn shard_identity<B: Backend>(&self, shards: &[(&str, &Placement)]) -> ShardIdentity<B> {
+        let layer = match self.scope.is_empty() {
+            true => "the module".to_owned(),
+            false => self.scope.clone(),
+        };
+        let shards = shards
+            .iter()
+            .map(|&(name, placement)| (name.to_owned(), placement.clone()))
+            .collect();
+        ShardIdentity::new(layer, (self.tensor.rank(), self.tensor.size()), shards)
+    }
+
+    /// Checks that all ranks that together hold one model were given the same tensor, such as a batch of samples or their
+    /// labels. [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) compares the first input of a
+    /// parallel layer by itself every so many steps; this is for what it does not see.
+    ///
+    /// # Communication
+    /// One all-gather of 16 bytes over the model group; if floats differ, a broadcast of them and another all-gather.
+    ///
+    /// # Errors
+    /// [`InputError::Differ`] on every rank, naming the ranks; when a collective fails.
+    pub fn check_same_batch<B: Backend, const D: usize, K: BasicOps<B>>(
+        &self,
+        batch: &Tensor<B, D, K>,
+    ) -> Result<(), InputError> {
+        compare_input("the batch", batch, &self.model)
+    }
+
+    /// Checks that the tensor-parallel size divides `value`, a quantity of the layer of this scope called `what`.
+    ///
+    /// # Errors
+    /// [`TopologyError::Indivisible`], which names the layer, with the nearest values that would do.
+    pub fn check_tensor_divides(&self, what: &str, value: usize) -> Result<(), TopologyError> {
+        let what = match self.scope.is_empty() {
+            true => what.to_owned(),
+            false => format!("{}: {what}", self.scope),
+        };
+        self.config.check_tensor_divides(&what, value)
     }
 
     /// Declares each parameter of `after` that has no declaration as the one of the same path in `before`.
@@ -464,4 +616,44 @@ pub struct ParameterSpec {
     pub distribution: Distribution,
     /// How it starts.
     pub init: ParameterInit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectives::EngineChoice;
+    use crate::prelude::World;
+
+    #[test]
+    fn a_configuration_is_read_as_it_was_written() {
+        let config = ParallelContextConfig::new(ParallelConfig::new().with_tensor_parallel_size(2))
+            .with_seed(7)
+            .with_groups(GroupConfig::new().with_engine(EngineChoice::Tcp));
+        let read = ParallelContextConfig::load_binary(config.to_string().as_bytes()).unwrap();
+        assert_eq!(read, config);
+    }
+
+    #[test]
+    fn a_layout_that_does_not_fit_the_world_is_an_error() {
+        let error = ParallelConfig::new()
+            .with_tensor_parallel_size(2)
+            .init(&World::single());
+        let message = error.expect_err("one rank is not two").to_string();
+        assert!(message.contains("= 2 * 1 = 2, got 1"), "{message}");
+    }
+
+    #[test]
+    fn the_seed_of_a_configuration_is_that_of_the_initialisation() {
+        use crate::tensor_parallel::ColumnParallelLinearConfig;
+        use burn_flex::Flex;
+
+        let layer = |context: ParallelContext| {
+            let layer = ColumnParallelLinearConfig::new(3, 2).init::<Flex>(&Default::default(), &context);
+            layer.expect("it fits one rank").weight.val().into_data()
+        };
+        let config = ParallelContextConfig::new(ParallelConfig::new());
+        let seeded = |seed| layer(config.clone().with_seed(seed).init(&World::single()).expect("one rank"));
+        assert_eq!(seeded(7), layer(ParallelContext::single(7)));
+        assert_ne!(seeded(7), seeded(8));
+    }
 }

@@ -1,15 +1,121 @@
-//! Tensor, sequence and data parallelism for the [burn](https://burn.dev) deep-learning framework.
+//! Data, tensor, sequence and pipeline parallelism for the [burn](https://burn.dev) deep-learning framework, in the manner
+//! of Megatron-LM.
 //!
-//! One process per rank. A program describes the layout ([`topology`]), joins the job ([`launch`]), connects its
-//! groups ([`context`]), builds its model from parallel layers ([`tensor_parallel`]) or wraps any burn module
-//! ([`data_parallel`]), trains ([`training`], [`data`]), and saves ([`checkpoint`]). Every layout starts from the same bits and trains to the
-//! same loss.
+//! A rank is an operating-system process; a program starts itself once per rank, or is started by torchrun, Slurm or Open
+//! MPI. Every layout of ranks starts from the same bits and trains to the same loss as one rank.
+//!
+//! | You have | Use |
+//! |---|---|
+//! | a program that trains on one device | [`run`] around its training, which gives each rank its [`World`](launch::World) |
+//! | any burn module, and samples for several ranks | [`DistributedDataParallel`](data_parallel::DistributedDataParallel): gradients are averaged during the backward pass |
+//! | an optimizer whose state is too large | [`ShardedOptimizer`](optimizer::ShardedOptimizer): each rank holds and updates a part |
+//! | matrices that are too large | [`ColumnParallelLinear`](tensor_parallel::ColumnParallelLinear) and [`RowParallelLinear`](tensor_parallel::RowParallelLinear), new or made of burn's `Linear`; the other layers of [`tensor_parallel`] |
+//! | more layers than fit | [`PipelineStage`](pipeline_parallel::PipelineStage) for parts of the model, run by a [`PipelineExecutor`](pipeline_parallel::PipelineExecutor) |
+//! | dropout that must be the same in every layout | [`Dropout`](random::Dropout), drawn by coordinates instead of by a process-wide generator |
+//! | a run that stops and resumes, with other ranks | [`CheckpointWriter`](checkpoint::CheckpointWriter), [`snapshot`](training::snapshot) and [`restore`](training::restore) |
+//! | a training loop with collectives of its own | the [`ProcessGroup`](collectives::ProcessGroup)s of a [`ParallelContext`](context::ParallelContext), and [`mappings`] for activations |
+//! | a language model | [`Trainer`](training::Trainer): schedules, micro-batches, clipping, mixed precision and metrics |
+//! | doubts whether a layout computes what one rank does | [`parity`] |
+//!
+//! The sizes of the axes are given by [`ParallelConfig`](topology::ParallelConfig). Which data-parallel ranks there are
+//! follows from them and from the number of ranks.
+//!
+//! # Example
+//!
+//! ```
+//! use burn::backend::Autodiff;
+//! use burn::nn::LinearConfig;
+//! use burn::optim::AdamWConfig;
+//! use burn::prelude::*;
+//! use burn_flex::{Flex, FlexDevice};
+//! use burn_megatron::prelude::*;
+//!
+//! type B = Autodiff<Flex>;
+//!
+//! const BATCH: usize = 8;
+//!
+//! fn main() -> std::process::ExitCode {
+//!     // The number of ranks: 2, 4 or 8 train to the same losses.
+//!     burn_megatron::run(1, train)
+//! }
+//!
+//! fn train(world: &World) -> Result<(), Box<dyn std::error::Error>> {
+//!     let context = ParallelConfig::new().init(world)?;
+//!     let ranks = context.data_group();
+//!
+//!     let device = FlexDevice;
+//!     B::seed(&device, 1);
+//!     let model = LinearConfig::new(2, 1).init::<B>(&device);
+//!     let mut model = DistributedDataParallel::new(model, &context, DataParallelConfig::new())?;
+//!     let mut optimizer = AdamWConfig::new().init();
+//!     let mut losses = Vec::new();
+//!     for step in 0..40 {
+//!         // Each rank's own samples of the batch: what is learned is 2x - y.
+//!         let share = BATCH / ranks.size();
+//!         let first = step * BATCH + ranks.rank() * share;
+//!         let [x, y] = [0.7, 1.3].map(|frequency| {
+//!             let values: Vec<f32> = (first..first + share).map(|sample| (sample as f32 * frequency).sin()).collect();
+//!             Tensor::<B, 2>::from_data(TensorData::new(values, [share, 1]), &device)
+//!         });
+//!         let input = Tensor::cat(vec![x.clone(), y.clone()], 1);
+//!
+//!         let loss = model.backward(StepPart::Last, |model| {
+//!             (model.forward(input) - (x * 2.0 - y)).powi_scalar(2).mean()
+//!         })?;
+//!         let gradients = model.gradients()?;
+//!         model.step(0.05, &mut optimizer, gradients)?;
+//!
+//!         let mut mean = [loss.into_scalar()];
+//!         ranks.all_reduce(&mut mean, ReduceOp::Mean)?;
+//!         losses.push(mean[0]);
+//!     }
+//!     assert!(losses[39] < 0.1 * losses[0], "from {} to {}", losses[0], losses[39]);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A user's program takes the same backend from burn, with its feature `flex`: `burn::backend::Flex`.
+//!
+//! # Backends
+//!
+//! Layers, wrappers and collectives run on burn's `Flex`; on `NdArray` (f32, f64) with the feature `ndarray`, `Cuda` with
+//! `cuda` (over NCCL with `nccl`), `Wgpu` with `wgpu`, `Vulkan` with `vulkan`, and CubeCL's other backends with `cubecl` or
+//! `fusion`: see [`CollectiveBackend`](collectives::CollectiveBackend) for what works on which, and for a backend of your
+//! own.
+//!
+//! # Features
+//!
+//! | Feature | On by default | What it adds |
+//! |---|---|---|
+//! | `checkpoint` | yes | checkpoints that any layout reads, in safetensors files |
+//! | `tcp` | yes | several ranks: the launcher, the store where ranks meet (tokio), and TCP between hosts |
+//! | `trainer` | no | the training loop for language models, with data sets and the byte tokenizer |
+//! | `parity` | no | recordings of two runs and their comparison |
+//! | `x86-v4` | no | AVX-512 in products and fused operations, chosen at run time where the processor has it; without it AVX2 |
+//! | `cuda` | no | ranks on NVIDIA's GPUs; a build needs neither CUDA nor a GPU |
+//! | `nccl` | no | the same over NCCL, which is loaded at run time |
+//! | `cublaslt` | no | matrix products by cuBLASLt, which is loaded at run time |
+//! | `ndarray` | no | burn's `NdArray`, in f32 and f64, through host memory |
+//! | `wgpu`, `vulkan` | no | ranks on burn's `Wgpu` and `Vulkan` |
+//! | `cubecl` | no | collectives and layers on burn's CubeCL backends |
+//! | `fusion` | no | the same after burn's fusion |
+//! | `mpi` | no | MPI between ranks; a build needs `mpicc` and libclang |
+//!
+//! The features `mutants`, `contract-suite` and `fuzzing` are for this library's own tests.
 
+// The documentation names what every feature adds.
+#![cfg_attr(
+    not(all(feature = "checkpoint", feature = "parity", feature = "trainer")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
+
+#[cfg(feature = "checkpoint")]
 pub mod checkpoint;
 pub mod collectives;
 pub mod context;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "trainer")]
 pub mod data;
 pub mod data_parallel;
 pub mod flight_recorder;
@@ -17,22 +123,28 @@ pub mod flight_recorder;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod launch;
+#[cfg(feature = "train")]
+pub mod learner;
 pub mod mappings;
 #[doc(hidden)]
 pub mod mutants;
 pub mod optimizer;
 pub mod parameters;
+#[cfg(feature = "parity")]
 pub mod parity;
 pub mod pipeline_parallel;
+#[doc(hidden)]
 pub mod precision;
+pub mod prelude;
 pub mod random;
 pub mod tensor_parallel;
 pub mod topology;
 pub mod training;
 
+pub use launch::run;
 pub use parameters::initialize;
 
-/// The README's examples, compiled with the documentation's.
+/// The examples of the package's README, compiled with the documentation's.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

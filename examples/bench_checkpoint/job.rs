@@ -4,13 +4,12 @@ use anyhow::Context as _;
 use burn::backend::Autodiff;
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::checkpoint::ArrayPart;
-use burn_megatron::collectives::GroupOptions;
-use burn_megatron::context::ParallelContext;
+use burn_megatron::context::ParallelContextConfig;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::DataParallelConfig;
 use burn_megatron::launch::World;
 use burn_megatron::topology::ParallelConfig;
-use burn_megatron::training::{LearningRateConfig, Trainer, TrainerOptions, TrainingConfig, WeightDecayConfig};
+use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig, WeightDecayConfig};
 use models::gpt::{Gpt, GptConfig, GptPreset};
 
 use crate::Arguments;
@@ -28,7 +27,9 @@ pub struct Job {
 
 impl Job {
     pub fn new(arguments: &Arguments, world: &World) -> anyhow::Result<Self> {
-        let context = ParallelContext::connect(world, &ParallelConfig::default(), &GroupOptions::default(), 1)?;
+        let context = ParallelContextConfig::new(ParallelConfig::new())
+            .with_seed(1)
+            .init(world)?;
         let preset = GptPreset::named(&arguments.model_size).context("the flag takes the names that there are")?;
         let mut model = preset.config();
         model.n_layers = arguments.num_layers.unwrap_or(model.n_layers);
@@ -48,9 +49,9 @@ impl Job {
             seed: 1,
             replica_check_interval: 0,
         };
-        let options = TrainerOptions {
+        let options = TrainerConfig {
             data_parallel: DataParallelConfig::new().with_shard_gradients(true),
-            ..TrainerOptions::default()
+            ..TrainerConfig::new()
         };
         let chunk = model.init(&FlexDevice, &context)?;
         Ok(Self {

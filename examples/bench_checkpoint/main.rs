@@ -21,9 +21,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use burn_megatron::checkpoint::{ArrayPart, CheckpointOptions, CheckpointWriter};
-use burn_megatron::collectives::{GroupOptions, ProcessGroup};
-use burn_megatron::launch::{self, JoinOptions, Launcher, Prefix, Role, World, report_and_exit};
+use burn_megatron::checkpoint::{ArrayPart, CheckpointConfig, CheckpointWriter};
+use burn_megatron::collectives::{GroupConfig, ProcessGroup};
+use burn_megatron::launch::{self, JoinConfig, Launcher, Prefix, Role, World, report_and_exit};
 use burn_megatron::training::memory::keep_freed_memory;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
@@ -84,7 +84,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         arguments.world_size
     );
     let launcher = Launcher::new(arguments.world_size).prefix(Prefix::AllButRankZero);
-    match launch::enter(launcher, &JoinOptions::default())? {
+    match launch::enter(launcher, &JoinConfig::new())? {
         Role::Launched(summary) => Ok(summary.into()),
         Role::Rank(world) => {
             let measured = measure(arguments, &world).map(|()| ExitCode::SUCCESS);
@@ -102,11 +102,11 @@ fn measure(arguments: &Arguments, world: &World) -> anyhow::Result<()> {
     let ranks: Vec<usize> = (0..world.world_size()).collect();
     let group = |name: &str| match ranks.len() {
         1 => Ok(ProcessGroup::single()),
-        _ => ProcessGroup::connect(world, name, &ranks, &GroupOptions::default()),
+        _ => ProcessGroup::connect(world, name, &ranks, &GroupConfig::new()),
     };
     let mut bench = Bench {
         job: Job::new(arguments, world)?,
-        writer: CheckpointWriter::new(group("checkpoint")?, folder.join("save"), CheckpointOptions::default())?,
+        writer: CheckpointWriter::new(group("checkpoint")?, folder.join("save"), CheckpointConfig::new())?,
         ranks: group("bench")?,
         folder,
         saves: 0,

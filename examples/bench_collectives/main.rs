@@ -9,7 +9,9 @@
 //! Every pair of engine and world size is a job of its own, whose ranks this program starts: by itself, or for the engine
 //! `mpi` (feature `mpi`) with `mpirun`, which as root wants `OMPI_ALLOW_RUN_AS_ROOT=1` and
 //! `OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1`. Results are JSON lines on
-//! stdout (see [`Measurement`]); with `--table` an aligned table follows, with `--against` the ratios to the peer.
+//! stdout (see [`Measurement`]); with `--table` an aligned table follows, with `--against` the ratios to the peer. Where both
+//! `copy` and `all_reduce` were measured over shared memory, the all-reduce is compared with the time that its copies alone
+//! take on this machine.
 //!
 //! `worker` is what a rank does, `report` what is printed at the end.
 
@@ -84,10 +86,12 @@ enum Benchmark {
     SendRecv,
     /// No data
     Barrier,
+    /// No communication: every rank copies the message to memory of its own, all at once
+    Copy,
 }
 
 impl Benchmark {
-    const ALL: [Benchmark; 7] = [
+    const ALL: [Benchmark; 8] = [
         Benchmark::AllReduce,
         Benchmark::AllReduceShared,
         Benchmark::AllGather,
@@ -95,6 +99,7 @@ impl Benchmark {
         Benchmark::Broadcast,
         Benchmark::SendRecv,
         Benchmark::Barrier,
+        Benchmark::Copy,
     ];
 
     /// Returns the bytes that pass a rank's link in the best algorithm, per byte of the message.
@@ -105,7 +110,7 @@ impl Benchmark {
         match self {
             Benchmark::AllReduce | Benchmark::AllReduceShared => 2.0 * others,
             Benchmark::AllGather | Benchmark::ReduceScatter => others,
-            Benchmark::Broadcast | Benchmark::SendRecv => 1.0,
+            Benchmark::Broadcast | Benchmark::SendRecv | Benchmark::Copy => 1.0,
             Benchmark::Barrier => 0.0,
         }
     }
@@ -161,6 +166,9 @@ fn measure(arguments: &Arguments) -> anyhow::Result<()> {
     }
     if arguments.against.is_some() {
         println!("\n{}", report::ratios(&results));
+    }
+    if let Some(floors) = report::floors(&results) {
+        println!("\n{floors}");
     }
     Ok(())
 }

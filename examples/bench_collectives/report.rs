@@ -87,6 +87,50 @@ pub fn ratios(results: &Results) -> String {
     text
 }
 
+/// Returns one line for each all-reduce over shared memory whose size was copied too; `None` if there is none.
+///
+/// An all-reduce through a staging area reads and writes every byte several times on each of `p` ranks: it stages the slices
+/// of the others (`(p - 1) / p` of the message, read and written), reads `p` contributions of `1 / p` and writes the sum twice,
+/// into its buffer and for the others, and collects the others' slices (`(p - 1) / p`). What a plain copy takes for so
+/// many bytes is the floor of its time.
+pub fn floors(results: &Results) -> Option<String> {
+    let mut text = String::from("ranks      bytes       copy  copies      floor  all_reduce  of the floor");
+    let header = text.len();
+    let ours: Vec<&Measurement> = firsts(results)
+        .into_iter()
+        .filter_map(|(source, first)| (source == Source::Ours && first.engine == "shared-memory").then_some(first))
+        .collect();
+    for reduced in ours.iter().filter(|first| first.operation == "all_reduce") {
+        let is_copy_of = |copied: &&&Measurement| {
+            (copied.operation.as_str(), copied.world, copied.bytes) == ("copy", reduced.world, reduced.bytes)
+        };
+        let Some(copied) = ours.iter().find(is_copy_of) else {
+            continue;
+        };
+        let [copy, measured] = [copied, reduced].map(|kind| median_seconds(results, Source::Ours, kind));
+        let copies = copies_of_all_reduce(reduced.world);
+        let _ = write!(
+            text,
+            "\n{:>5} {:>10} {:>10} {copies:>7.2} {:>10} {:>11} {:>13.2}",
+            reduced.world,
+            binary(reduced.bytes),
+            decimal(copy),
+            decimal(copies * copy),
+            decimal(measured),
+            copies * copy / measured,
+        );
+    }
+    (text.len() > header).then_some(text)
+}
+
+/// How often a rank of an all-reduce through a staging area reads and writes its message; see [`floors`].
+fn copies_of_all_reduce(ranks: usize) -> f64 {
+    let own = 1.0 / ranks as f64;
+    let others = 1.0 - own;
+    let (reads, writes) = (others + 1.0 + others, others + 2.0 * own + others);
+    (reads + writes) / 2.0
+}
+
 /// Returns the first measurement of each kind, in the order in which they came.
 fn firsts(results: &Results) -> Vec<(Source, &Measurement)> {
     let mut firsts: Vec<(Source, &Measurement)> = Vec::new();

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use burn_megatron::collectives::{
-    CollectiveElement, CollectiveError, ElementType, GroupOptions, ProcessGroup, ReduceOp, SharedBuffer,
+    CollectiveElement, CollectiveError, ElementType, GroupConfig, ProcessGroup, ReduceOp, SharedBuffer,
 };
-use burn_megatron::launch::{Environment, JoinOptions, World, join, report_and_exit};
+use burn_megatron::launch::{Environment, JoinConfig, World, join, report_and_exit};
 use examples::progress::JsonLines;
 
 use crate::report::{Measurement, median};
@@ -30,7 +30,7 @@ const MAX_CALLS: usize = 5000;
 /// Measures as a rank of the job around this process; rank 0 writes the results to `log`.
 pub fn run_rank(arguments: &Arguments, log: &Path) -> anyhow::Result<()> {
     let environment = Environment::detect()?.context("--worker-log is for ranks that this program starts")?;
-    let world = join(&environment, &JoinOptions::default())?;
+    let world = join(&environment, &JoinConfig::new())?;
     let element = arguments.element_type;
     let measured = match element {
         ElementType::F32 => measure_all::<f32>(arguments, log, &world),
@@ -52,7 +52,7 @@ fn measure_all<T: CollectiveElement + From<u8>>(
     let engine = std::env::var(ENGINE_VARIABLE).with_context(|| format!("{ENGINE_VARIABLE} is not set"))?;
     let engine = crate::engine(&engine).map_err(|rule| anyhow::anyhow!("{ENGINE_VARIABLE}: {rule}"))?;
     let ranks: Vec<usize> = (0..world.world_size()).collect();
-    let group = ProcessGroup::connect(world, "bench", &ranks, &GroupOptions::over(engine))?;
+    let group = ProcessGroup::connect(world, "bench", &ranks, &GroupConfig::new().with_engine(engine))?;
     let mut log = match group.rank() {
         0 => Some(JsonLines::create(log)?),
         _ => None,
@@ -91,7 +91,7 @@ struct Task<'a, T> {
     whole: Vec<T>,
     /// The same for those on the group's.
     shared: SharedBuffer<T>,
-    /// This rank's part, for the operations that have one.
+    /// This rank's part, for the operations that have one, or the copy.
     shard: Vec<T>,
     calls: usize,
 }
@@ -102,9 +102,13 @@ impl<'a, T: CollectiveElement + From<u8>> Task<'a, T> {
         let elements = bytes / T::ELEMENT_TYPE.size_bytes();
         let shard = match benchmark {
             Benchmark::AllGather | Benchmark::ReduceScatter => elements / group.size(),
+            Benchmark::Copy => elements,
             _ => 0,
         };
-        let elements = if shard > 0 { shard * group.size() } else { elements };
+        let elements = match benchmark {
+            Benchmark::AllGather | Benchmark::ReduceScatter => shard * group.size(),
+            _ => elements,
+        };
         let (whole, shared) = match benchmark {
             Benchmark::AllReduceShared => (0, elements),
             _ => (elements, 0),
@@ -168,6 +172,10 @@ impl<'a, T: CollectiveElement + From<u8>> Task<'a, T> {
             Benchmark::Broadcast => group.broadcast(&mut self.whole, self.calls % group.size())?,
             Benchmark::SendRecv => self.ping_pong()?,
             Benchmark::Barrier => group.barrier()?,
+            Benchmark::Copy => {
+                self.shard.copy_from_slice(&self.whole);
+                std::hint::black_box(&mut self.shard);
+            }
         }
         self.calls += 1;
         let seconds = start.elapsed().as_secs_f64();

@@ -146,8 +146,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return operations::measure(problem);
     }
     ensure!(
-        arguments.alone || problem.device.kind != DeviceKind::Vulkan,
-        "PyTorch has no Vulkan: measure --alone"
+        arguments.alone || matches!(problem.device.kind, DeviceKind::Cpu | DeviceKind::Cuda),
+        "PyTorch is measured on the processor and on CUDA: measure --alone"
     );
     compare(arguments)
 }

@@ -7,9 +7,9 @@ use anyhow::{Context as _, ensure};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::launch::World;
-use burn_megatron::pipeline_parallel::Activity;
+use burn_megatron::pipeline_parallel::{Activity, Timeline};
 use burn_megatron::random::RandomStream;
-use burn_megatron::training::{LearningRateConfig, Trainer, TrainerOptions, TrainingConfig, WeightDecayConfig};
+use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig, WeightDecayConfig};
 use cubecl_kernels::Kernels;
 use examples::device::{Program, TrainingBackend};
 use models::gpt::GptConfig;
@@ -104,9 +104,9 @@ fn train_on<B: TrainingBackend>(problem: &Problem, device: &B::Device) -> anyhow
         seed: 1,
         replica_check_interval: 0,
     };
-    let options = TrainerOptions::default();
-    let timeline = options.timeline.clone();
-    let mut trainer = Trainer::new(vec![model], &training, options, &context, device)?;
+    let timeline = Timeline::default();
+    let mut trainer =
+        Trainer::new(vec![model], &training, TrainerConfig::new(), &context, device)?.with_timeline(&timeline);
     timeline.start(context.world_group())?;
     for step in 0..problem.steps {
         let batch = random_tokens(problem, step);

@@ -20,7 +20,7 @@ use burn_megatron::checkpoint::Checkpoint;
 use clap::{Parser, Subcommand, ValueEnum};
 use examples::arguments::parse_size;
 use examples::checkpointing::ModelState;
-use models::gpt::huggingface::{ExportOptions, ExportType, HuggingFaceModel, export};
+use models::gpt::huggingface::{ExportConfig, ExportType, HuggingFaceModel, export};
 
 use inspect::{count_text, describe, figures, size_text};
 
@@ -151,7 +151,7 @@ fn run(command: &Command) -> anyhow::Result<String> {
             let written = match (to, from) {
                 (Some(Format::Huggingface), _) => {
                     let checkpoint = Checkpoint::find(checkpoint)?;
-                    let options = ExportOptions {
+                    let options = ExportConfig {
                         dtype: (*dtype).into(),
                         max_shard_bytes: *max_shard_size,
                     };

@@ -3,7 +3,7 @@
 use std::fs;
 
 use burn::tensor::{Bytes, DType};
-use burn_megatron::checkpoint::{ArrayPart, CheckpointOptions, CheckpointWriter};
+use burn_megatron::checkpoint::{ArrayPart, CheckpointConfig, CheckpointWriter};
 use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::parameters::Placement;
 use examples::checkpointing::RunState;
@@ -14,9 +14,9 @@ use super::*;
 use crate::inspect::ranks_text;
 
 fn save(directory: &Path) {
-    let options = CheckpointOptions {
+    let options = CheckpointConfig {
         layout: serde_json::json!({ "tensor": 1 }),
-        ..CheckpointOptions::default()
+        ..CheckpointConfig::new()
     };
     let mut writer = CheckpointWriter::new(ProcessGroup::single(), directory, options).unwrap();
     let part = |name: &str, shape: [usize; 2]| {
@@ -152,7 +152,7 @@ fn save_gpt(directory: &Path, config: &GptConfig) {
     }
     add("ln_f.weight".into(), &[d]);
     add("ln_f.bias".into(), &[d]);
-    let mut writer = CheckpointWriter::new(ProcessGroup::single(), directory, CheckpointOptions::default()).unwrap();
+    let mut writer = CheckpointWriter::new(ProcessGroup::single(), directory, CheckpointConfig::new()).unwrap();
     let state = serde_json::json!({ "model": config, "trainer": null, "data": null });
     writer.save(7, parts, state).unwrap();
 }

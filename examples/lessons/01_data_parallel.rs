@@ -16,11 +16,7 @@ use burn::nn::{Linear, LinearConfig, Relu};
 use burn::optim::AdamWConfig;
 use burn::prelude::*;
 use burn_flex::{Flex, FlexDevice};
-use burn_megatron::collectives::{GroupOptions, ReduceOp};
-use burn_megatron::context::ParallelContext;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
-use burn_megatron::launch::{JoinOptions, Launcher, Role, World, enter, report_and_exit};
-use burn_megatron::topology::ParallelConfig;
+use burn_megatron::prelude::*;
 use clap::Parser;
 
 type B = Autodiff<Flex>;
@@ -70,19 +66,13 @@ fn main() -> anyhow::Result<ExitCode> {
         "--world-size must divide the {GLOBAL_BATCH} images of a batch, got {world_size}"
     );
     // (1) This process becomes a rank, or starts one process per rank and waits for them.
-    match enter(Launcher::new(world_size), &JoinOptions::default())? {
-        Role::Launched(summary) => Ok(summary.into()),
-        Role::Rank(world) => match train(&world) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) => report_and_exit(&world, error.as_ref()),
-        },
-    }
+    Ok(burn_megatron::run(world_size, train))
 }
 
 fn train(world: &World) -> anyhow::Result<()> {
     let device = FlexDevice;
     // (2) The ranks of this job: all of them data-parallel.
-    let context = ParallelContext::connect(world, &ParallelConfig::default(), &GroupOptions::default(), 0)?;
+    let context = ParallelConfig::new().init(world)?;
     let ranks = context.data_group();
 
     B::seed(&device, 1);

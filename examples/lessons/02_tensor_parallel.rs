@@ -14,11 +14,7 @@ use burn::nn::{Gelu, Linear, LinearConfig};
 use burn::prelude::*;
 use burn::tensor::Distribution;
 use burn_flex::{Flex, FlexDevice};
-use burn_megatron::collectives::{CollectiveBackend, GroupOptions};
-use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{JoinOptions, Launcher, Role, World, enter, report_and_exit};
-use burn_megatron::tensor_parallel::{ColumnParallelLinear, ConversionError, RowParallelLinear};
-use burn_megatron::topology::ParallelConfig;
+use burn_megatron::prelude::*;
 use clap::Parser;
 
 type B = Autodiff<Flex>;
@@ -84,23 +80,14 @@ struct Arguments {
 
 fn main() -> anyhow::Result<ExitCode> {
     let world_size = Arguments::parse().world_size;
-    let config = ParallelConfig {
-        tensor_parallel_size: world_size,
-        ..ParallelConfig::default()
-    };
+    let config = ParallelConfig::new().with_tensor_parallel_size(world_size);
     config.check_tensor_divides("the hidden size", D_HIDDEN)?;
-    match enter(Launcher::new(world_size), &JoinOptions::default())? {
-        Role::Launched(summary) => Ok(summary.into()),
-        Role::Rank(world) => match compare(&world, &config) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) => report_and_exit(&world, error.as_ref()),
-        },
-    }
+    Ok(burn_megatron::run(world_size, |world| compare(world, &config)))
 }
 
 fn compare(world: &World, config: &ParallelConfig) -> anyhow::Result<()> {
     let device = FlexDevice;
-    let context = ParallelContext::connect(world, config, &GroupOptions::default(), 0)?;
+    let context = config.init(world)?;
     // Every rank makes the same whole model and the same input.
     B::seed(&device, 1);
     let serial = burn_megatron::initialize(FeedForward::<B>::new(&device)); // draws the values, which are lazy

@@ -19,13 +19,7 @@ use burn::nn::{Linear, LinearConfig, PaddingConfig2d, Relu};
 use burn::optim::AdamWConfig;
 use burn::prelude::*;
 use burn_flex::{Flex, FlexDevice};
-use burn_megatron::collectives::{GroupOptions, ReduceOp};
-use burn_megatron::context::ParallelContext;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
-use burn_megatron::launch::{JoinOptions, Launcher, Role, World, enter, report_and_exit};
-use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
-use burn_megatron::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOutput};
-use burn_megatron::topology::ParallelConfig;
+use burn_megatron::prelude::*;
 use clap::Parser;
 
 type B = Autodiff<Flex>;
@@ -118,23 +112,14 @@ fn main() -> anyhow::Result<ExitCode> {
         world_size > 0 && LAYERS.is_multiple_of(world_size),
         "--world-size must divide the {LAYERS} layers of the model, got {world_size}"
     );
-    match enter(Launcher::new(world_size), &JoinOptions::default())? {
-        Role::Launched(summary) => Ok(summary.into()),
-        Role::Rank(world) => match train(&world) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) => report_and_exit(&world, error.as_ref()),
-        },
-    }
+    Ok(burn_megatron::run(world_size, train))
 }
 
 fn train(world: &World) -> anyhow::Result<()> {
     let device = FlexDevice;
     // (3) The ranks of this job: all of them stages of one pipeline.
-    let config = ParallelConfig {
-        pipeline_parallel_size: world.world_size(),
-        ..ParallelConfig::default()
-    };
-    let context = ParallelContext::connect(world, &config, &GroupOptions::default(), 0)?;
+    let config = ParallelConfig::new().with_pipeline_parallel_size(world.world_size());
+    let context = config.init(world)?;
     let stages = context.pipeline_group();
 
     // Every rank makes the whole model and keeps its part of it.
@@ -146,13 +131,8 @@ fn train(world: &World) -> anyhow::Result<()> {
     let mut optimizer = AdamWConfig::new().init();
 
     // (4) In which order this rank runs micro-batches forward and backward.
-    let schedule = ScheduleConfig {
-        kind: ScheduleKind::OneForwardOneBackward,
-        num_stages: stages.size(),
-        num_chunks: 1,
-        num_micro_batches: MICRO_BATCHES,
-    };
-    let pipeline = PipelineExecutor::new(schedule.schedule()?, &context)?;
+    let schedule = ScheduleConfig::new(stages.size(), MICRO_BATCHES).init()?;
+    let pipeline = PipelineExecutor::new(schedule, &context)?;
 
     for step in 1..=STEPS {
         let first = step * MICRO_BATCHES;

@@ -19,14 +19,8 @@ use burn::nn::{Linear, LinearConfig, Relu};
 use burn::optim::AdamWConfig;
 use burn::prelude::*;
 use burn_flex::{Flex, FlexDevice};
-use burn_megatron::checkpoint::{Checkpoint, CheckpointOptions, CheckpointWriter};
-use burn_megatron::collectives::{GroupOptions, ReduceOp};
-use burn_megatron::context::ParallelContext;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
-use burn_megatron::launch::{JoinOptions, Launcher, Role, World, enter, report_and_exit};
-use burn_megatron::optimizer::ShardedOptimizer;
-use burn_megatron::topology::ParallelConfig;
-use burn_megatron::training::{restore, snapshot};
+use burn_megatron::checkpoint::json;
+use burn_megatron::prelude::*;
 use clap::Parser;
 
 type B = Autodiff<Flex>;
@@ -84,18 +78,12 @@ fn main() -> anyhow::Result<ExitCode> {
         world_size > 0 && GLOBAL_BATCH.is_multiple_of(world_size),
         "--world-size must divide the {GLOBAL_BATCH} images of a batch, got {world_size}"
     );
-    match enter(Launcher::new(world_size), &JoinOptions::default())? {
-        Role::Launched(summary) => Ok(summary.into()),
-        Role::Rank(world) => match train(&world, &arguments) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) => report_and_exit(&world, error.as_ref()),
-        },
-    }
+    Ok(burn_megatron::run(world_size, |world| train(world, &arguments)))
 }
 
 fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
     let device = FlexDevice;
-    let context = ParallelContext::connect(world, &ParallelConfig::default(), &GroupOptions::default(), 0)?;
+    let context = ParallelConfig::new().init(world)?;
     let ranks = context.data_group();
 
     B::seed(&device, 1);
@@ -104,7 +92,7 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
     let config = DataParallelConfig::new().with_shard_gradients(true);
     let mut model = DistributedDataParallel::<B, _>::new(model, &context, config)?;
     // (2) The same AdamW as in lesson 1, over this rank's share.
-    let mut optimizer = ShardedOptimizer::new(&model, AdamWConfig::new().build());
+    let mut optimizer = ShardedOptimizer::new(&model, AdamWConfig::new().init())?;
 
     // (3) Parameters and the optimizer's state, as any number of ranks has saved them.
     let mut done = 0;
@@ -131,8 +119,8 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
     }
     // (4) All ranks write at once; the folder of a step is whole, or is not there.
     if let Some(folder) = &arguments.save {
-        let mut writer = CheckpointWriter::new(context.world_group().clone(), folder, CheckpointOptions::default())?;
-        let state = serde_json::json!({ "lesson": 4 });
+        let mut writer = CheckpointWriter::new(context.world_group().clone(), folder, CheckpointConfig::new())?;
+        let state = json!({ "lesson": 4 });
         writer.save(last as u64, snapshot(&model, &optimizer, &context), state)?;
         if world.rank() == 0 {
             println!("saved step {last} to {}", folder.display());

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use burn_megatron::checkpoint::{Checkpoint, CheckpointOptions, CheckpointWriter};
-use burn_megatron::collectives::{GroupOptions, ProcessGroup};
+use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
+use burn_megatron::collectives::{GroupConfig, ProcessGroup};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
 use burn_megatron::training::{TrainerState, TrainingConfig};
@@ -280,10 +280,10 @@ impl Checkpointing {
         let ranks: Vec<usize> = (0..world.world_size()).collect();
         let group = match ranks.len() {
             1 => ProcessGroup::single(),
-            _ => ProcessGroup::connect(world, "checkpoint", &ranks, &GroupOptions::default())?,
+            _ => ProcessGroup::connect(world, "checkpoint", &ranks, &GroupConfig::new())?,
         };
         let grid = context.grid();
-        let options = CheckpointOptions {
+        let options = CheckpointConfig {
             keep: arguments.ckpt_keep,
             layout: json!({
                 "tensor": grid.tensor_parallel_size(),
@@ -291,7 +291,7 @@ impl Checkpointing {
                 "data": grid.data_parallel_size(),
                 "sequence_parallel": context.is_sequence_parallel(),
             }),
-            ..CheckpointOptions::default()
+            ..CheckpointConfig::new()
         };
         Ok(Some(Self {
             writer: CheckpointWriter::new(group, folder, options)?,

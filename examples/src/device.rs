@@ -30,6 +30,12 @@ pub enum DeviceKind {
     Cuda,
     /// A GPU that speaks Vulkan, or Mesa's lavapipe, which needs none; in a build with the feature `vulkan`.
     Vulkan,
+    /// A GPU through `wgpu`, with kernels in WGSL, or in SPIR-V in a build with the feature `vulkan`; in a build with the
+    /// feature `wgpu`.
+    Wgpu,
+    /// The processor, by burn's backend of `ndarray`; in a build with the feature `ndarray`.
+    #[value(name = "ndarray")]
+    NdArray,
 }
 
 /// What there is to choose on GPUs.
@@ -59,22 +65,28 @@ impl DeviceKind {
     /// # Errors
     /// When this program was built without it, a library that it needs is missing, or it does not compute in this type.
     pub fn validate(self, dtype: Dtype) -> anyhow::Result<()> {
-        let (is_built, name) = match self {
+        let of_wgpu = (&[Dtype::F32, Dtype::F16][..], "f32 or f16");
+        let (is_built, name, (types, listed)) = match self {
             DeviceKind::Cpu => return Ok(()),
-            DeviceKind::Cuda => (cfg!(feature = "cuda"), "cuda"),
-            DeviceKind::Vulkan => (cfg!(feature = "vulkan"), "vulkan"),
+            DeviceKind::Cuda => {
+                let types = &[Dtype::F32, Dtype::F16, Dtype::Bf16][..];
+                (cfg!(feature = "cuda"), "cuda", (types, "f32, f16 or bf16"))
+            }
+            DeviceKind::Vulkan => (cfg!(feature = "vulkan"), "vulkan", of_wgpu),
+            DeviceKind::Wgpu => (cfg!(feature = "wgpu"), "wgpu", of_wgpu),
+            DeviceKind::NdArray => {
+                let types = &[Dtype::F32, Dtype::F64][..];
+                (cfg!(feature = "ndarray"), "ndarray", (types, "f32 or f64"))
+            }
         };
         ensure!(
             is_built,
             "--device {name}: this program was built without it; build it with --features {name}"
         );
-        let types = match self {
-            DeviceKind::Vulkan => "f32 or f16",
-            _ => "f32, f16 or bf16",
-        };
         ensure!(
-            dtype != Dtype::F64,
-            "--device {name} does not compute in f64: {types}, or another device"
+            types.contains(&dtype),
+            "--device {name} does not compute in {}: {listed}, or another device",
+            DType::from(dtype).name()
         );
         #[cfg(feature = "cuda")]
         if self == DeviceKind::Cuda {
@@ -112,7 +124,17 @@ impl DeviceKind {
             }
             #[cfg(feature = "vulkan")]
             DeviceKind::Vulkan => start::<burn_wgpu::Vulkan, P>(burn_wgpu::WgpuDevice::DefaultDevice, dtype, program),
-            #[cfg(not(all(feature = "cuda", feature = "vulkan")))]
+            #[cfg(feature = "wgpu")]
+            DeviceKind::Wgpu => start::<burn_wgpu::Wgpu, P>(burn_wgpu::WgpuDevice::DefaultDevice, dtype, program),
+            #[cfg(feature = "ndarray")]
+            DeviceKind::NdArray => {
+                use burn_ndarray::{NdArray, NdArrayDevice};
+                match dtype {
+                    Dtype::F64 => start::<NdArray<f64>, P>(NdArrayDevice::Cpu, dtype, program),
+                    _ => start::<NdArray<f32>, P>(NdArrayDevice::Cpu, dtype, program),
+                }
+            }
+            #[cfg(not(all(feature = "cuda", feature = "ndarray", feature = "vulkan", feature = "wgpu")))]
             other => unreachable!("{other:?} was refused"),
         }
     }

@@ -9,3 +9,8 @@ pub mod progress;
 pub mod session;
 mod terminal;
 pub mod timeline;
+
+/// The README's examples, compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -21,7 +21,7 @@ use burn_megatron::pipeline_parallel::Timeline;
 use burn_megatron::pipeline_parallel::schedule::{Schedule, ScheduleKind};
 use burn_megatron::training::flops::GptSize;
 use burn_megatron::training::memory::peak_bytes;
-use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, TrainerOptions, TrainingConfig};
+use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, TrainerConfig, TrainingConfig};
 use models::gpt::{Gpt, GptConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -158,7 +158,7 @@ impl<B: TrainingBackend> Session<B> {
         let chunks = prepare(model.init_stage(&stages.layers(sizes)?, device, context)?);
         let communication = &arguments.parallel.communication;
         let kind = stages.schedule(sizes.num_chunks)?;
-        let options = TrainerOptions {
+        let config = TrainerConfig {
             data_parallel: DataParallelConfig::new()
                 .with_bucket_size(communication.ddp_bucket_size)
                 .with_shard_gradients(communication.use_distributed_optimizer)
@@ -167,10 +167,9 @@ impl<B: TrainingBackend> Session<B> {
             schedule: Some(kind),
             loss_scale: arguments.precision.loss_scale(),
             count_gradients: arguments.logging.log_num_zeros_in_grad,
-            timeline: Timeline::default(),
         };
-        let timeline = options.timeline.clone();
-        let mut trainer = Trainer::new(chunks, &training, options, context, device)?;
+        let timeline = Timeline::default();
+        let mut trainer = Trainer::new(chunks, &training, config, context, device)?.with_timeline(&timeline);
         if let Some(checkpoint) = checkpointing::find(&arguments.checkpoints, context)? {
             resume(
                 &mut trainer,
@@ -462,7 +461,7 @@ fn start_loader(
         data_parallel_size: context.grid().data_parallel_size(),
         data_parallel_rank: context.coordinates().data,
     })?;
-    Ok(Loader::start(Arc::new(dataset), sampler, LoaderConfig::default())?)
+    Ok(Loader::start(Arc::new(dataset), sampler, LoaderConfig::new())?)
 }
 
 /// Ranks that read different text would train on different samples without a sign of it.

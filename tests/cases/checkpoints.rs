@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use burn::tensor::{DType, TensorData};
-use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointOptions, CheckpointWriter};
-use burn_megatron::collectives::{GroupOptions, ProcessGroup};
+use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointConfig, CheckpointWriter};
+use burn_megatron::collectives::{GroupConfig, ProcessGroup};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
 use burn_megatron::parity::{Judge, Tolerance};
@@ -132,9 +132,9 @@ pub fn writer(world: &World, folder: &Path) -> anyhow::Result<CheckpointWriter> 
     let ranks: Vec<usize> = (0..world.world_size()).collect();
     let group = match world.world_size() {
         1 => ProcessGroup::single(),
-        _ => ProcessGroup::connect(world, "checkpoint", &ranks, &GroupOptions::default())?,
+        _ => ProcessGroup::connect(world, "checkpoint", &ranks, &GroupConfig::new())?,
     };
-    Ok(CheckpointWriter::new(group, folder, CheckpointOptions::default())?)
+    Ok(CheckpointWriter::new(group, folder, CheckpointConfig::new())?)
 }
 
 fn load(trainer: &mut TestTrainer, folder: &Path) -> anyhow::Result<()> {

@@ -9,8 +9,8 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use burn_flex::FlexDevice;
-use burn_megatron::collectives::{GroupOptions, ProcessGroup, ReduceOp};
-use burn_megatron::context::ParallelContext;
+use burn_megatron::collectives::{ProcessGroup, ReduceOp};
+use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::launch::World;
 use burn_megatron::parameters::{Declaration, Distribution, Placement, read_host, tensor_from_host};
 use burn_megatron::parity::{Tolerance, compare_shard};
@@ -346,12 +346,7 @@ pub fn connect(case: &Case, world: &World) -> anyhow::Result<ParallelContext> {
         pipeline_parallel_size: case.setting("pipeline")?,
         sequence_parallel: case.setting("sequence")?,
     };
-    Ok(ParallelContext::connect(
-        world,
-        &config,
-        &GroupOptions::default(),
-        SEED,
-    )?)
+    Ok(ParallelContextConfig::new(config).with_seed(SEED).init(world)?)
 }
 
 /// The element type of a case.

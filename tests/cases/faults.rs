@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use burn_megatron::collectives::{GroupOptions, ProcessGroup, ReduceOp};
-use burn_megatron::context::ParallelContext;
+use burn_megatron::collectives::{GroupConfig, ProcessGroup, ReduceOp};
+use burn_megatron::context::ParallelContextConfig;
 use burn_megatron::flight_recorder::{Report, read_folder};
 use burn_megatron::launch::{Environment, JobToken, World};
 use burn_megatron::topology::ParallelConfig;
@@ -84,9 +84,10 @@ pub fn trials() -> Vec<Trial> {
             "rank_out_of_step_is_the_first_cause_and_both_calls_are_told",
             1,
             &[
+                " failed: rank 1 of group world [0, 1] called all_gather of 1 f32 (call 0) while rank 0 called all_reduce \
+                 sum of 3 f32 (call 0)",
                 "[launcher] rank 1 (pid ",
-                ") failed first: exit code 1 (out of step: rank 1 of group world [0, 1] called all_gather of 1 f32 \
-                 (call 0) while rank 0 called all_reduce sum of 3 f32 (call 0)",
+                ") failed first: exit code 1 (its message is above); ",
                 "then rank 0: exit code 75 (because another rank failed)",
             ],
         ),
@@ -121,6 +122,11 @@ pub fn trials() -> Vec<Trial> {
             "loss_that_is_not_finite_names_step_and_rank",
             &["the loss of step 2 is NaN: the first gradient that is not finite is that of parameter"],
         ),
+        Job::new(training("other_samples", 2), 2).fails_with(
+            "tensor_rank_with_other_samples_is_named_with_the_step",
+            &["rank 1 was given another input than rank 0, at the micro-batches of step 1 (group model)"],
+        ),
+        printed_once(mismatch("other_operation"), "called all_gather of 1 f32 (call 0)"),
         Job::new(training("panic", 2), 2).fails_with(
             "panicking_rank_ends_the_job_with_its_message",
             &["rank 1", "out of cheese"],
@@ -154,6 +160,17 @@ pub fn first_cause(job: Job, name: &'static str, code: i32, messages: &'static [
             return Err(format!("exit code {}, not {code}\n{}", end.code, end.output).into());
         }
         Ok(())
+    })
+}
+
+/// A trial in which all of launcher and ranks print these words of a failure's text once.
+fn printed_once(job: Job, words: &'static str) -> Trial {
+    Trial::test("text_of_a_failure_is_printed_once", move || -> Result<(), Failed> {
+        let end = job.ends_within(2 * END_LIMIT).run()?;
+        match end.output.matches(words).count() {
+            1 => Ok(()),
+            count => Err(format!("{words:?} is there {count} times\n{}", end.output).into()),
+        }
     })
 }
 
@@ -250,16 +267,13 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let kind: String = case.setting("kind")?;
     let group = || {
         let ranks: Vec<usize> = (0..world.world_size()).collect();
-        ProcessGroup::connect(world, "world", &ranks, &GroupOptions::default())
+        ProcessGroup::connect(world, "world", &ranks, &GroupConfig::new())
     };
     match kind.as_str() {
         "straggler" => {
-            let context = ParallelContext::connect(
-                world,
-                &ParallelConfig::default(),
-                &GroupOptions::default(),
-                problem::SEED,
-            )?;
+            let context = ParallelContextConfig::new(ParallelConfig::new())
+                .with_seed(problem::SEED)
+                .init(world)?;
             let (before, started) = (context.time_blocked(), Instant::now());
             for _ in 0..5 {
                 std::thread::sleep(Duration::from_millis(if world.rank() == 1 { 80 } else { 20 }));
@@ -322,8 +336,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         // first whose time is over.
         "stopped_rank_behind_others" | "sleeping_rank_behind_others" => {
             let last = world.world_size() - 1;
-            let pair =
-                |first: usize| ProcessGroup::connect(world, "pair", &[first, first + 1], &GroupOptions::default());
+            let pair = |first: usize| ProcessGroup::connect(world, "pair", &[first, first + 1], &GroupConfig::new());
             let below = (world.rank() > 0).then(|| pair(world.rank() - 1)).transpose()?;
             let above = (world.rank() < last).then(|| pair(world.rank())).transpose()?;
             std::thread::sleep(Duration::from_millis(500) * world.rank() as u32);
@@ -351,9 +364,9 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
                 tensor_parallel_size: 2,
                 ..ParallelConfig::default()
             };
-            ParallelContext::connect(world, &config, &GroupOptions::default(), 0)?;
+            config.init(world)?;
         }
-        "killed" | "not_finite" | "panic" => train(case, world, &kind)?,
+        "killed" | "not_finite" | "panic" | "other_samples" => train(case, world, &kind)?,
         // The rendezvous has failed before this.
         other => anyhow::bail!("rank {} got as far as {other}", world.rank()),
     }
@@ -407,13 +420,19 @@ fn train(case: &Case, world: &World, kind: &str) -> anyhow::Result<()> {
         ..ParallelConfig::default()
     };
     let victim = case.setting::<usize>("victim").unwrap_or(1);
-    let context = ParallelContext::connect(world, &config, &GroupOptions::default(), problem::SEED)?;
+    let context = ParallelContextConfig::new(config)
+        .with_seed(problem::SEED)
+        .init(world)?;
     let variant = Variant::USUAL;
     let mut trainer = problem::trainer(variant, 50, &problem::Stages::one_chunk(), &context)?;
     let data = context.coordinates().data;
     let data_size = context.grid().data_parallel_size();
     for step in 0..50 {
-        let mut micro_batches = problem::micro_batches(step, data, data_size);
+        let other = match kind {
+            "other_samples" => world.rank() as u64,
+            _ => 0,
+        };
+        let mut micro_batches = problem::micro_batches(step + other, data, data_size);
         if let ("not_finite", 1, Some(mask)) = (kind, step, &mut micro_batches[0].loss_mask) {
             mask[0] = f32::NAN;
         }

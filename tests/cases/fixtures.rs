@@ -18,7 +18,7 @@ use burn_megatron::parameters::{Placement, read_host, tensor_from_host};
 use burn_megatron::parity::{Judge, PartDifference, Tolerance, compare_shard};
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 use burn_megatron::training::{
-    LearningRateConfig, TokenBatch, Trainer, TrainerOptions, TrainingConfig, WeightDecayConfig,
+    LearningRateConfig, TokenBatch, Trainer, TrainerConfig, TrainingConfig, WeightDecayConfig,
 };
 use libtest_mimic::Trial;
 use models::gpt::{Gpt, GptConfig};
@@ -67,9 +67,9 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let model = model_config.init_stage(&layers, &FlexDevice, &scene.context)?;
     let model = load(model, &weights, &scene)?;
     let config = training_config(&truth.meta, &clipping);
-    let options = TrainerOptions {
+    let options = TrainerConfig {
         data_parallel: DataParallelConfig::new().with_bucket_size(Some(1000)),
-        ..TrainerOptions::default()
+        ..TrainerConfig::new()
     };
     let mut trainer = Trainer::<B, _>::new(model, &config, options, &scene.context, &FlexDevice)?;
     if num_stages == 1 {

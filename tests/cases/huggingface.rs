@@ -20,7 +20,7 @@ use burn_megatron::launch::World;
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::training::{MODEL, TokenBatch};
 use libtest_mimic::{Failed, Trial};
-use models::gpt::huggingface::{ExportOptions, HuggingFaceModel, export};
+use models::gpt::huggingface::{ExportConfig, HuggingFaceModel, export};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 use serde_json::{Value, json};
 
@@ -80,9 +80,9 @@ impl Folders {
         let folders = Self { root };
         folders.run_job("save", &TP2SPPP2, problem::PADDED_VOCAB_SIZE, head)?;
         let saved = Checkpoint::latest(folders.path("saved"))?.context("nothing was saved")?;
-        let options = ExportOptions {
+        let options = ExportConfig {
             max_shard_bytes,
-            ..ExportOptions::default()
+            ..ExportConfig::default()
         };
         let config = problem::model(variant(head, problem::PADDED_VOCAB_SIZE));
         export(&saved, &config, folders.path("files"), &options)?;

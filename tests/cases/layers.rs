@@ -6,6 +6,7 @@ mod embedding;
 mod init;
 mod linear;
 mod norm;
+mod records;
 mod regions;
 mod transformer;
 
@@ -58,6 +59,7 @@ fn checks() -> impl Iterator<Item = &'static Check> {
         dropout::CHECKS,
         transformer::CHECKS,
         init::CHECKS,
+        records::CHECKS,
     ]
     .into_iter()
     .flatten()

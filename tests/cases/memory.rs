@@ -12,7 +12,7 @@ use burn_megatron::optimizer::{LossScaleConfig, bytes_per_parameter};
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 use burn_megatron::training::memory::allocated_bytes;
-use burn_megatron::training::{Trainer, TrainerOptions, TrainingConfig};
+use burn_megatron::training::{Trainer, TrainerConfig, TrainingConfig};
 use libtest_mimic::Trial;
 use models::gpt::{Gpt, GptConfig};
 
@@ -74,11 +74,11 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         num_stages: 1,
         num_chunks: 1,
     })?;
-    let options = TrainerOptions {
+    let options = TrainerConfig {
         data_parallel: DataParallelConfig::new().with_shard_gradients(update == Update::Sharded),
         overlap_param_gather: true,
         loss_scale: (half == Some(FloatDType::F16)).then_some(LossScaleConfig::Constant { loss_scale: 65536.0 }),
-        ..TrainerOptions::default()
+        ..TrainerConfig::new()
     };
     let held = || allocated_bytes() + shared_memory_bytes();
     let before = held();

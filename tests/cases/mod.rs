@@ -1,6 +1,7 @@
 //! All cases: which trials there are, and which function runs each on a rank.
 
 mod checkpoints;
+mod clipping;
 mod comparison;
 mod converted;
 mod drawing;
@@ -45,6 +46,7 @@ pub fn trials() -> Vec<Trial> {
         converted::trials(),
         drawing::trials(),
         wrapper::trials(),
+        clipping::trials(),
         pipeline::trials(),
         faults::trials(),
     ]
@@ -86,6 +88,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "converted" => converted::run(case, world),
         "drawing" => drawing::run(case, world),
         "wrapper" => wrapper::run(case, world),
+        "clipping" => clipping::run(case, world),
         "pipeline" => pipeline::run(case, world),
         "fault" => faults::run(case, world),
         other => anyhow::bail!("there is no case {other}"),

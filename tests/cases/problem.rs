@@ -16,7 +16,7 @@ use burn_megatron::parity::perturb_constants;
 use burn_megatron::pipeline_parallel::schedule::ScheduleKind;
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 use burn_megatron::random::RandomStream;
-use burn_megatron::training::{LearningRateConfig, Trainer, TrainerOptions, TrainingConfig, WeightDecayConfig};
+use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig, WeightDecayConfig};
 use models::gpt::{Gpt, GptConfig, LayerRecompute};
 
 use super::B;
@@ -204,7 +204,7 @@ pub fn trainer_of(
         Precision::Half(half) => in_type(chunks, half),
         Precision::UsualFromHalf(half) => in_type(in_type(chunks, half), usual),
     };
-    let options = TrainerOptions {
+    let options = TrainerConfig {
         data_parallel: DataParallelConfig::new()
             .with_bucket_size(Some(1500))
             .with_shard_gradients(variant.update != Update::Whole)
@@ -214,7 +214,7 @@ pub fn trainer_of(
         count_gradients: true,
         loss_scale: (variant.precision == Precision::Half(FloatDType::F16))
             .then_some(LossScaleConfig::Constant { loss_scale: 65536.0 }),
-        ..TrainerOptions::default()
+        ..TrainerConfig::new()
     };
     Ok(Trainer::new(chunks, config, options, context, &FlexDevice)?)
 }

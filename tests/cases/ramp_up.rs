@@ -123,7 +123,7 @@ impl Run {
         )?;
         Ok(Self {
             trainer: problem::trainer_of(VARIANT, &config, stages, context)?,
-            loader: Loader::start(Arc::new(dataset), sampler, LoaderConfig::default())?,
+            loader: Loader::start(Arc::new(dataset), sampler, LoaderConfig::new())?,
         })
     }
 

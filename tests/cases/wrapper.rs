@@ -1,8 +1,10 @@
 //! `DistributedDataParallel` around burn models that know nothing of burn-megatron, against plain burn in one process.
 
+mod agreement;
 mod buffers;
 mod failures;
 mod gradients;
+mod inputs;
 mod memory;
 pub mod nets;
 mod resuming;
@@ -14,7 +16,7 @@ use anyhow::Context as _;
 use burn_megatron::launch::World;
 use libtest_mimic::Trial;
 
-use super::comparison::{DP2, DP4, Layout, ONE, Scene};
+use super::comparison::{DP2, DP4, Layout, ONE, Scene, TP2, TP2SP, TP4};
 use crate::harness::{Case, Job};
 
 /// A claim, the function that checks it on a rank, and the layouts it is checked in.
@@ -64,13 +66,17 @@ fn checks() -> impl Iterator<Item = &'static Check> {
         buffers::CHECKS,
         memory::CHECKS,
         failures::CHECKS,
+        agreement::CHECKS,
+        inputs::CHECKS,
     ]
     .into_iter()
     .flatten()
 }
 
 fn failures() -> impl Iterator<Item = &'static Failure> {
-    [weights::FAILURES, failures::FAILURES].into_iter().flatten()
+    [weights::FAILURES, failures::FAILURES, agreement::FAILURES]
+        .into_iter()
+        .flatten()
 }
 
 pub fn trials() -> Vec<Trial> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use burn_megatron::checkpoint::{Checkpoint, CheckpointOptions, CheckpointWriter};
+use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
 use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::random::RandomStream;
 use libtest_mimic::Failed;
@@ -58,11 +58,7 @@ pub fn kills_leave_a_whole_checkpoint() -> Result<(), Failed> {
         num_left += left.iter().filter(|name| name.contains(".partial-")).count();
         // The next writer removes what is left; the next job goes back a little, if it can, and replaces what is there.
         let group = ProcessGroup::single();
-        drop(CheckpointWriter::new(
-            group,
-            folder.path(),
-            CheckpointOptions::default(),
-        )?);
+        drop(CheckpointWriter::new(group, folder.path(), CheckpointConfig::new())?);
         let left = names(folder.path())?;
         let is_clean = left.iter().all(|name| name == ".lock" || name.starts_with("iter_"));
         expect(is_clean, &format!("kill {number} leaves {left:?}"))?;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::thread::sleep;
 
 use burn::tensor::{Bytes, DType};
-use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointError, CheckpointOptions, CheckpointWriter};
-use burn_megatron::collectives::{GroupOptions, ProcessGroup, ReduceOp};
-use burn_megatron::launch::{Environment, JoinOptions, Launcher, World, install_panic_hook, report_and_exit};
+use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointConfig, CheckpointError, CheckpointWriter};
+use burn_megatron::collectives::{GroupConfig, ProcessGroup, ReduceOp};
+use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
 use burn_megatron::parameters::Placement;
 use serde_json::json;
 
@@ -23,7 +23,7 @@ pub fn act_as_launcher() -> ! {
 
 pub fn act_as_rank(case: &str, environment: &Environment) {
     note(&format!("pid-{}", environment.rank), std::process::id());
-    let world = match World::join(environment, &JoinOptions::with_timeout(LONG)) {
+    let world = match World::join(environment, &JoinConfig::new().with_all_timeouts(LONG)) {
         Ok(world) => world,
         Err(error) => panic!("{error}"),
     };
@@ -84,11 +84,11 @@ fn writer(world: &World) -> Result<CheckpointWriter, Box<dyn Error>> {
 
 fn writer_at(directory: PathBuf, world: &World) -> Result<CheckpointWriter, Box<dyn Error>> {
     let ranks: Vec<usize> = (0..world.world_size()).collect();
-    let group = ProcessGroup::connect(world, "checkpoint", &ranks, &GroupOptions::default())?;
-    let options = CheckpointOptions {
+    let group = ProcessGroup::connect(world, "checkpoint", &ranks, &GroupConfig::new())?;
+    let options = CheckpointConfig {
         keep: Some(3),
         layout: json!({ "tensor": world.world_size() }),
-        ..CheckpointOptions::default()
+        ..CheckpointConfig::new()
     };
     Ok(CheckpointWriter::new(group, directory, options)?)
 }
@@ -103,7 +103,7 @@ fn save(world: &World) -> Outcome {
 fn save_beside_training(world: &World) -> Outcome {
     let (rank, count) = (world.rank(), world.world_size());
     let ranks: Vec<usize> = (0..count).collect();
-    let training = ProcessGroup::connect(world, "training", &ranks, &GroupOptions::default())?;
+    let training = ProcessGroup::connect(world, "training", &ranks, &GroupConfig::new())?;
     let mut writer = writer(world)?;
     for iteration in 1..=4 {
         writer.save_start(iteration, arrays::parts(rank, count, iteration), json!(null))?;

@@ -1,15 +1,18 @@
 //! Tests of the launcher with real processes.
 //!
 //! The binary plays three roles. Started by cargo, it runs the tests; a test starts it again with `LAUNCH_TEST_CASE`
-//! set, and then it is the launcher of that case; the launcher starts it once per rank, and then RANK is set, too.
+//! set, and then it is the launcher of that case; the launcher starts it once per rank, and then RANK is set, too. A case
+//! of `running` leaves that choice to the library.
 
 mod failing;
 mod job;
 mod meeting;
 mod nodes;
 mod roles;
+mod running;
 mod signals;
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use burn_megatron::launch::Environment;
@@ -19,6 +22,7 @@ use failing::*;
 use meeting::*;
 use nodes::*;
 use roles::{act_as_launcher, act_as_rank};
+use running::*;
 use signals::*;
 
 const CASE: &str = "LAUNCH_TEST_CASE";
@@ -29,13 +33,15 @@ const NODE: &str = "LAUNCH_TEST_NODE";
 const NODE_ZERO: &str = "127.0.0.2";
 const LONG: Duration = Duration::from_secs(60);
 
-fn main() {
+fn main() -> ExitCode {
     match (std::env::var(CASE), Environment::detect()) {
         (Err(_), _) => run_tests(),
+        (Ok(case), _) if case.starts_with(running::PREFIX) => return play(&case),
         (Ok(case), Ok(None)) => act_as_launcher(&case),
         (Ok(case), Ok(Some(environment))) => act_as_rank(&case, &environment),
         (Ok(_), Err(error)) => panic!("{error}"),
     }
+    ExitCode::SUCCESS
 }
 
 fn run_tests() {
@@ -56,7 +62,10 @@ fn run_tests() {
             "exit_code_of_the_first_failure_is_kept",
             exit_code_of_the_first_failure_is_kept,
         ),
-        test("own_error_is_reported_everywhere", own_error_is_reported_everywhere),
+        test(
+            "own_error_is_reported_everywhere_and_printed_once",
+            own_error_is_reported_everywhere_and_printed_once,
+        ),
         test("panic_is_reported_everywhere", panic_is_reported_everywhere),
         test(
             "killed_rank_is_named_and_nothing_is_left",
@@ -77,6 +86,15 @@ fn run_tests() {
             hosting_rank_that_is_killed_is_named,
         ),
         test("taken_port_is_an_error", taken_port_is_an_error),
+        test(
+            "run_calls_its_function_in_every_rank_and_only_there",
+            run_calls_its_function_in_every_rank_and_only_there,
+        ),
+        test("run_ends_with_the_error_of_a_rank", run_ends_with_the_error_of_a_rank),
+        test(
+            "run_refuses_a_number_of_ranks_that_cannot_be",
+            run_refuses_a_number_of_ranks_that_cannot_be,
+        ),
         test("ranks_of_two_nodes_meet", ranks_of_two_nodes_meet),
         test("killed_rank_is_named_on_both_nodes", killed_rank_is_named_on_both_nodes),
         test(

@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use burn_megatron::launch::{
-    Environment, JoinOptions, Launcher, Nodes, Prefix, SECONDARY_FAILURE_EXIT_CODE, StopFlag, World,
-    install_panic_hook, report_and_exit,
+    Environment, JoinConfig, Launcher, Nodes, Prefix, SECONDARY_FAILURE_EXIT_CODE, StopFlag, World, install_panic_hook,
+    report_and_exit,
 };
 
 use crate::job::{launch, note};
@@ -80,11 +80,11 @@ pub fn act_as_rank(case: &str, environment: &Environment) {
     } else {
         LONG
     };
-    let options = JoinOptions {
+    let options = JoinConfig {
         rendezvous_timeout,
         timeout: LONG,
         heartbeat_limit: (case == "busy").then_some(BUSY_LIMIT),
-        ..JoinOptions::default()
+        ..JoinConfig::new()
     };
     let world = match World::join(environment, &options) {
         Ok(world) => world,

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use burn_megatron::collectives::tests::{CASES, Suite};
-use burn_megatron::collectives::{EngineChoice, GroupOptions, ProcessGroup, ReduceOp};
-use burn_megatron::launch::{Environment, JoinOptions, World, report_and_exit};
+use burn_megatron::collectives::{EngineChoice, GroupConfig, ProcessGroup, ReduceOp};
+use burn_megatron::launch::{Environment, JoinConfig, World, report_and_exit};
 
 /// The role whose rank 1 hangs in `MPI_Init`, and the one whose rank 1 hangs in `MPI_Finalize`.
 pub const HANGING: [&str; 2] = ["hangs_at_the_beginning", "hangs_at_the_end"];
 /// The bound of these roles.
 const HANGING_LIMIT: Duration = Duration::from_secs(3);
 
-const OPTIONS: GroupOptions = GroupOptions::over(EngineChoice::Mpi);
+const OPTIONS: GroupConfig = GroupConfig::new().with_engine(EngineChoice::Mpi);
 
 /// Runs one rank in a role.
 pub fn run(role: &str) -> ExitCode {
@@ -41,7 +41,7 @@ fn run_role(role: &str) -> anyhow::Result<()> {
 }
 
 fn join(environment: &Environment) -> anyhow::Result<World> {
-    let options = JoinOptions::with_timeout(Duration::from_secs(60));
+    let options = JoinConfig::new().with_all_timeouts(Duration::from_secs(60));
     Ok(World::join(environment, &options)?)
 }
 
@@ -76,7 +76,10 @@ fn other_numbers(mut environment: Environment) -> anyhow::Result<()> {
 
 /// Rank 1 makes no group over MPI, so the others must not wait for it in `MPI_Init`, which knows no end.
 fn stays_away(environment: &Environment) -> anyhow::Result<()> {
-    let world = World::join(environment, &JoinOptions::with_timeout(Duration::from_secs(2)))?;
+    let world = World::join(
+        environment,
+        &JoinConfig::new().with_all_timeouts(Duration::from_secs(2)),
+    )?;
     if world.rank() == 1 {
         std::thread::sleep(Duration::from_secs(4));
         return Ok(());
@@ -105,7 +108,7 @@ fn fails(world: &World) -> anyhow::Result<()> {
 
 /// A group is made and the program ends well, but for what [`MPI_Init_thread`] and [`MPI_Finalize`] do below.
 fn hangs(environment: &Environment) -> anyhow::Result<()> {
-    let world = World::join(environment, &JoinOptions::with_timeout(HANGING_LIMIT))?;
+    let world = World::join(environment, &JoinConfig::new().with_all_timeouts(HANGING_LIMIT))?;
     ProcessGroup::connect(&world, "all", &[0, 1], &OPTIONS)?.barrier()?;
     Ok(())
 }

@@ -3,8 +3,8 @@
 use burn::backend::Autodiff;
 use burn::tensor::{DType, FloatDType, IntDType, Tensor, TensorData, set_default_dtypes};
 use burn_cuda::CudaDevice;
-use burn_megatron::collectives::{GroupOptions, ProcessGroup};
-use burn_megatron::context::ParallelContext;
+use burn_megatron::collectives::{GroupConfig, ProcessGroup};
+use burn_megatron::context::ParallelContextConfig;
 use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
 use burn_megatron::launch::World;
@@ -28,9 +28,12 @@ pub fn products(world: &World) -> Outcome {
     cuda::enable_cublaslt(&device)?;
     set_default_dtypes::<Cuda>(&device, FloatDType::BF16, IntDType::I32)
         .map_err(|error| format!("cannot compute in bf16: {error:?}"))?;
-    let options = GroupOptions::default().with_nccl(device.clone());
+    let groups = GroupConfig::new().with_nccl_gpu(Some(device.index));
     let config = ParallelConfig::default();
-    let context = ParallelContext::connect(world, &config, &options, 7)?;
+    let context = ParallelContextConfig::new(config)
+        .with_seed(7)
+        .with_groups(groups)
+        .init(world)?;
     cuda::check_same_products(context.world_group())?;
     let layer = ColumnParallelLinearConfig::new(INPUTS, OUTPUTS).init::<B>(&device, &context.scope("layer"))?;
     let mut wrapped = DistributedDataParallel::new(layer, &context, DataParallelConfig::new())?;
@@ -72,7 +75,7 @@ pub fn other_products(world: &World) -> Outcome {
         cuda::enable_cublaslt(&device)?;
     }
     let ranks: Vec<usize> = (0..world.world_size()).collect();
-    let group = ProcessGroup::connect(world, "all", &ranks, &GroupOptions::default())?;
+    let group = ProcessGroup::connect(world, "all", &ranks, &GroupConfig::new())?;
     let error = cuda::check_same_products(&group)
         .err()
         .ok_or("they are taken for the same")?;

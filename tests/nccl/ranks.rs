@@ -5,9 +5,9 @@ use std::io::Write;
 
 use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
 use burn_cuda::CudaDevice;
-use burn_megatron::collectives::{CollectiveBackend, CollectiveError, GroupOptions, Movement, ProcessGroup, ReduceOp};
+use burn_megatron::collectives::{CollectiveBackend, CollectiveError, GroupConfig, Movement, ProcessGroup, ReduceOp};
 use burn_megatron::cuda::{self, Sharing};
-use burn_megatron::launch::{Environment, JoinOptions, Launcher, World, install_panic_hook, report_and_exit};
+use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
 
 use crate::endings::{self, PAUSED};
 use crate::job::{launch, note};
@@ -36,9 +36,9 @@ pub fn act_as_rank(case: &str, environment: &Environment) {
         .with_ansi(false)
         .with_writer(move || Log { pauses_in })
         .init();
-    let options = JoinOptions {
+    let options = JoinConfig {
         timeout: endings::timeout_of(case).unwrap_or(LONG),
-        ..JoinOptions::with_timeout(LONG)
+        ..JoinConfig::new().with_all_timeouts(LONG)
     };
     let world = match World::join(environment, &options) {
         Ok(world) => world,
@@ -106,7 +106,7 @@ impl Gpu {
     pub fn with(world: &World, sharing: Sharing) -> Result<Self, Box<dyn Error>> {
         let device = cuda::choose(world.local_rank(), sharing)?;
         let ranks: Vec<usize> = (0..world.world_size()).collect();
-        let options = GroupOptions::default().with_nccl(device.clone());
+        let options = GroupConfig::new().with_nccl_gpu(Some(device.index));
         let group = ProcessGroup::connect(world, "all", &ranks, &options)?;
         Ok(Self { device, group })
     }

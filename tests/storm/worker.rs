@@ -8,9 +8,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use burn_megatron::collectives::{GroupOptions, ReduceOp};
-use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{Environment, JoinOptions, Launcher, Nodes, StopFlag, World, join, report_and_exit};
+use burn_megatron::collectives::ReduceOp;
+use burn_megatron::context::ParallelContextConfig;
+use burn_megatron::launch::{Environment, JoinConfig, Launcher, Nodes, StopFlag, World, join, report_and_exit};
 use burn_megatron::topology::ParallelConfig;
 
 use crate::problem::{self, Update, Variant};
@@ -73,7 +73,7 @@ pub fn run_rank() -> anyhow::Result<ExitCode> {
     ];
     leave(&format!("rank-{}", environment.rank), &traces.join(" "))?;
     sleep_before(0, environment.rank)?;
-    let world = join(&environment, &JoinOptions::with_timeout(TIMEOUT))?;
+    let world = join(&environment, &JoinConfig::new().with_all_timeouts(TIMEOUT))?;
     match train(&world) {
         Ok(code) => Ok(code),
         Err(error) => report_and_exit(&world, error.as_ref()),
@@ -87,7 +87,9 @@ fn train(world: &World) -> anyhow::Result<ExitCode> {
         pipeline_parallel_size: number(variables::PIPELINE)? as usize,
         ..ParallelConfig::default()
     };
-    let context = ParallelContext::connect(world, &config, &GroupOptions::default(), problem::SEED)?;
+    let context = ParallelContextConfig::new(config)
+        .with_seed(problem::SEED)
+        .init(world)?;
     let steps = number(variables::STEPS)?;
     let variant = Variant {
         tied: true,

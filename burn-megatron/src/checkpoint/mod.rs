@@ -42,5 +42,7 @@ pub use error::CheckpointError;
 pub use file::open_file;
 pub use index::FORMAT_VERSION;
 pub use part::{ArrayData, ArrayPart};
-pub use reader::{Checkpoint, ReadOptions};
-pub use writer::{CheckpointOptions, CheckpointWriter};
+pub use reader::{Checkpoint, ReadConfig};
+/// The state of a run, as [`CheckpointWriter::save`] takes it, and the macro that makes one.
+pub use serde_json::{Value, json};
+pub use writer::{CheckpointConfig, CheckpointWriter};

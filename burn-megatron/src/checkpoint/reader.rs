@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use burn::config::Config;
 use serde_json::Value;
 
 use super::contents::{StoredArray, StoredFile, StoredPart};
@@ -18,11 +19,19 @@ use super::shard::{Shard, check_size};
 use crate::parameters::Placement;
 
 /// How a checkpoint is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReadOptions {
+#[derive(Config, Copy, Debug, PartialEq, Eq)]
+pub struct ReadConfig {
     /// Take the bytes as they are, without comparing checksums: faster where the disk can be trusted. Sizes, shapes and
     /// the index are checked all the same.
+    #[config(default = false)]
     pub skip_checksums: bool,
+}
+
+impl Default for ReadConfig {
+    /// Compares checksums.
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// A checkpoint, open for reading.
@@ -38,7 +47,7 @@ pub struct Checkpoint {
     /// The array of each name.
     numbers: HashMap<String, usize>,
     shards: Vec<Mutex<Option<Arc<Shard>>>>,
-    options: ReadOptions,
+    options: ReadConfig,
 }
 
 impl Checkpoint {
@@ -79,14 +88,14 @@ impl Checkpoint {
     /// The index is missing, of a newer version, altered or wrong; its iteration is another than that of the folder's name; a
     /// shard is missing or has another size.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
-        Self::open_with(path, ReadOptions::default())
+        Self::open_with(path, ReadConfig::new())
     }
 
     /// Opens a checkpoint.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Self, CheckpointError> {
+    pub fn open_with(path: impl AsRef<Path>, options: ReadConfig) -> Result<Self, CheckpointError> {
         let path = path.as_ref().to_owned();
         if path.exists() && !path.is_dir() {
             return Err(CheckpointError::NotAFolder {
@@ -221,7 +230,7 @@ impl Checkpoint {
     /// The first thing that is wrong.
     pub fn verify(&self) -> Result<(), CheckpointError> {
         for number in 0..self.index.files.len() {
-            self.map_shard(number, ReadOptions::default())?.verify_all()?;
+            self.map_shard(number, ReadConfig::new())?.verify_all()?;
         }
         for array in &self.index.arrays {
             let mut regions = Vec::with_capacity(array.parts.len());
@@ -251,7 +260,7 @@ impl Checkpoint {
         Ok(slot.insert(shard).clone())
     }
 
-    fn map_shard(&self, number: usize, options: ReadOptions) -> Result<Shard, CheckpointError> {
+    fn map_shard(&self, number: usize, options: ReadConfig) -> Result<Shard, CheckpointError> {
         let file = &self.index.files[number];
         let path = self.path.join(&file.name);
         Shard::open(path, file, self.index.block_bytes, options.skip_checksums)

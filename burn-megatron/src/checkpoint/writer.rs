@@ -6,8 +6,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
+use burn::config::Config;
 
+use super::Value;
 use super::agreement::agree;
 use super::error::{Cause, CheckpointError};
 use super::folder::SaveDirectory;
@@ -16,25 +17,23 @@ use super::save::Saver;
 use crate::collectives::ProcessGroup;
 
 /// How a run saves. The same on every rank.
-#[derive(Clone, Debug)]
-pub struct CheckpointOptions {
+#[derive(Config, Debug, PartialEq)]
+pub struct CheckpointConfig {
     /// The number of checkpoints that stay: after each save the oldest beyond it are removed. Those of iterations above the
     /// one just saved do not count, and stay. None keeps all.
     pub keep: Option<usize>,
     /// The layout of the ranks, for people who look at the checkpoint; loading does not need it.
+    #[config(default = "Value::Null")]
     pub layout: Value,
     /// How long dropping the writer waits for a save that is under way.
+    #[config(default = "Duration::from_secs(600)")]
     pub drop_timeout: Duration,
 }
 
-impl Default for CheckpointOptions {
+impl Default for CheckpointConfig {
     /// Keeps all, says nothing of the layout, and waits for ten minutes.
     fn default() -> Self {
-        Self {
-            keep: None,
-            layout: Value::Null,
-            drop_timeout: Duration::from_secs(600),
-        }
+        Self::new()
     }
 }
 
@@ -47,20 +46,20 @@ impl Default for CheckpointOptions {
 /// save again: no save is kept from beginning by the failure of another.
 ///
 /// # Communication
-/// All calls are collective over the group, which should be the writer's own: an asynchronous save uses it from its own
-/// thread. No array crosses ranks: each tells rank 0 what it stores, and its checksums. The ranks wait for the slowest
+/// All calls are collective over the group, which should be the writer's own: an asynchronous save takes the group's
+/// [calls](ProcessGroup#threads) to its own thread, and hands them over when it is done. No array crosses ranks: each tells rank 0 what it stores, and its checksums. The ranks wait for the slowest
 /// disk, at most as long as [`World::timeout`](crate::launch::World::timeout).
 ///
 /// # Example
 /// ```
 /// use burn::tensor::{Bytes, DType};
-/// use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointOptions, CheckpointWriter};
+/// use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointConfig, CheckpointWriter};
 /// use burn_megatron::collectives::ProcessGroup;
 /// use burn_megatron::parameters::Placement;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let group = ProcessGroup::single();
-/// let mut writer = CheckpointWriter::new(group, folder.path(), CheckpointOptions::default())?;
+/// let mut writer = CheckpointWriter::new(group, folder.path(), CheckpointConfig::new())?;
 /// let data = Bytes::from_elems(vec![1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
 /// let part = ArrayPart::whole("weight", Placement::whole([2, 3]), DType::F32, data);
 /// writer.save(20, vec![part], serde_json::json!({ "samples": 640 }))?;
@@ -97,7 +96,7 @@ impl CheckpointWriter {
     pub fn new(
         group: ProcessGroup,
         directory: impl Into<PathBuf>,
-        options: CheckpointOptions,
+        options: CheckpointConfig,
     ) -> Result<Self, CheckpointError> {
         let directory = directory.into();
         let held = match (group.rank(), options.keep) {
@@ -174,13 +173,16 @@ impl CheckpointWriter {
     pub fn save_start(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
         self.settle()?;
         let saver = self.saver.clone();
+        saver.group.hand_over();
         let (sender, outcome) = mpsc::channel();
         let (give, take) = mpsc::channel();
         let thread = thread::Builder::new().name("checkpoint".into());
         let body = move || {
             if let Ok((parts, state)) = take.recv() {
+                let outcome = saver.save(iteration, parts, state);
+                saver.group.hand_over();
                 // Nobody listens once the writer has been dropped and has waited long enough.
-                let _ = sender.send(saver.save(iteration, parts, state));
+                let _ = sender.send(outcome);
             }
         };
         match thread.spawn(body) {
@@ -258,7 +260,7 @@ mod tests {
     #[test]
     fn no_save_begins_after_one_that_panicked() {
         let folder = tempfile::TempDir::new().unwrap();
-        let options = CheckpointOptions::default();
+        let options = CheckpointConfig::new();
         let mut writer = CheckpointWriter::new(ProcessGroup::single(), folder.path(), options).unwrap();
         let (sender, outcome) = mpsc::channel();
         writer.under_way = Some(UnderWay { iteration: 20, outcome });

@@ -242,16 +242,30 @@ impl GroupLabel {
         (0..self.size()).filter(move |&peer| peer != rank)
     }
 
+    /// Returns the ranks as messages show them: `[0, 1]`.
+    pub fn listed_ranks(&self) -> String {
+        let (size, ranks) = (self.size(), &self.ranks);
+        match size <= LISTED_RANKS {
+            true => format!("{ranks:?}"),
+            false => format!("[{}, …, {}] ({size} ranks)", ranks[0], ranks[size - 1]),
+        }
+    }
+
     /// Returns the call in words: `all_reduce sum of 64 f32 (call 17)`.
     pub fn describe(&self, call: &CallDescriptor) -> String {
+        format!("{} (call {})", self.describe_kind(call), call.sequence)
+    }
+
+    /// Returns the call in words, without its number: `all_reduce sum of 64 f32`.
+    pub fn describe_kind(&self, call: &CallDescriptor) -> String {
         let CallDescriptor {
-            sequence,
             operation,
             element_type,
             length,
             peer,
             reduce_op,
             buffer,
+            ..
         } = call;
         // A descriptor from another rank may name a rank that this group does not have.
         let peer = peer.map_or(String::new(), |peer| match self.ranks.get(peer) {
@@ -260,19 +274,13 @@ impl GroupLabel {
         });
         let reduce = reduce_op.map_or(String::new(), |op| format!(" {op}"));
         match operation {
-            Operation::Barrier => format!("barrier (call {sequence})"),
-            Operation::Broadcast => {
-                format!("broadcast of {length} {element_type} from rank {peer} (call {sequence})")
-            }
-            Operation::Send => {
-                format!("send of {length} {element_type} to rank {peer} (call {sequence})")
-            }
-            Operation::Recv => {
-                format!("recv of {length} {element_type} from rank {peer} (call {sequence})")
-            }
+            Operation::Barrier => "barrier".to_string(),
+            Operation::Broadcast => format!("broadcast of {length} {element_type} from rank {peer}"),
+            Operation::Send => format!("send of {length} {element_type} to rank {peer}"),
+            Operation::Recv => format!("recv of {length} {element_type} from rank {peer}"),
             _ => {
                 let buffer = buffer.map_or(String::new(), |number| format!(" in the buffer of call {number}"));
-                format!("{operation}{reduce} of {length} {element_type}{buffer} (call {sequence})")
+                format!("{operation}{reduce} of {length} {element_type}{buffer}")
             }
         }
     }
@@ -326,18 +334,14 @@ impl GroupLabel {
             call: self.describe(call),
             other_rank: self.ranks[other_index],
             other_call: self.describe(other_call),
+            progress: String::new(),
         }
     }
 }
 
 impl fmt::Display for GroupLabel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.size() <= LISTED_RANKS {
-            return write!(formatter, "{} {:?}", self.name, self.ranks);
-        }
-        let (first, last) = (self.ranks[0], self.ranks[self.size() - 1]);
-        let size = self.size();
-        write!(formatter, "{} [{first}, …, {last}] ({size} ranks)", self.name)
+        write!(formatter, "{} {}", self.name, self.listed_ranks())
     }
 }
 

@@ -19,7 +19,7 @@ pub enum CollectiveError {
         what: String,
     },
     /// Two ranks made different calls at the same place in the order of calls.
-    #[error("rank {rank} of group {group} called {call} while rank {other_rank} called {other_call}")]
+    #[error("rank {rank} of group {group} called {call} while rank {other_rank} called {other_call}{progress}")]
     Mismatch {
         /// Name and ranks of the group.
         group: String,
@@ -31,6 +31,32 @@ pub enum CollectiveError {
         other_rank: usize,
         /// That rank's call.
         other_call: String,
+        /// How far the two ranks have come, `; rank 1 has made 2 steps`, or nothing if they have not said so.
+        progress: String,
+    },
+    /// A thread made a call that belongs to another thread of this rank; see the threads of a
+    /// [`ProcessGroup`](super::ProcessGroup#threads). The group fails: the calls of two threads may come in another order on
+    /// another rank.
+    #[error(
+        "group {group}: thread {thread} of rank {rank} called {call}, but the group's {calls} belong to thread {owner}, \
+         which {owner_did}: connect a group for each thread, or let thread {owner} call ProcessGroup::hand_over before \
+         thread {thread} makes a call"
+    )]
+    OtherThread {
+        /// Name and ranks of the group.
+        group: String,
+        /// The rank of both threads.
+        rank: usize,
+        /// The thread that was refused.
+        thread: String,
+        /// Its call, and where it was made.
+        call: String,
+        /// Which calls of the group belong to the other thread.
+        calls: String,
+        /// That thread.
+        owner: String,
+        /// Its last call, and where it was made.
+        owner_did: String,
     },
     /// Some ranks did not come in time.
     #[error(
@@ -141,6 +167,7 @@ impl CollectiveError {
             | CollectiveError::Poisoned { group, call, .. } => (*group, *call) = (whole_group, whole_call),
             CollectiveError::InvalidArgument { group, .. }
             | CollectiveError::Mismatch { group, .. }
+            | CollectiveError::OtherThread { group, .. }
             | CollectiveError::Setup { group, .. }
             | CollectiveError::NoAgreement { group, .. }
             | CollectiveError::Store { group, .. } => *group = whole_group,
@@ -155,6 +182,7 @@ impl CollectiveError {
         | Self::PeerLeft { call, .. }
         | Self::ConnectionLost { call, .. }
         | Self::Device { call, .. }
+        | Self::OtherThread { call, .. }
         | Self::Poisoned { call, .. } = &mut self
         {
             call.push_str(&format!(" [{note}]"));

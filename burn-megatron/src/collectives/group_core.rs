@@ -8,6 +8,7 @@ use super::engine::Engine;
 use super::error::CollectiveError;
 use super::health::{GroupHealth, while_ahead_of_time};
 use super::lane::Lane;
+use super::owner::{Intrusion, LaneOwner};
 use super::pending::Pending;
 use crate::flight_recorder::CallNote;
 use std::panic::Location;
@@ -61,11 +62,14 @@ pub(crate) struct GroupCore {
 }
 
 impl GroupCore {
-    /// Returns the core of a group without calls.
+    /// Returns the core of a group without calls, whose collectives are this thread's.
     pub fn new(health: Arc<GroupHealth>, engine: Arc<dyn Engine>) -> Self {
-        let lanes = || (0..health.label.size()).map(|_| Lane::new()).collect();
+        let lanes = || {
+            let lane = |_| Lane::new(LaneOwner::first_caller());
+            (0..health.label.size()).map(lane).collect()
+        };
         Self {
-            collectives: Lane::new(),
+            collectives: Lane::new(LaneOwner::this_thread()),
             sends: lanes(),
             receives: lanes(),
             blocked: Arc::default(),
@@ -86,6 +90,7 @@ impl GroupCore {
     ) -> Result<R, CollectiveError> {
         let started = Instant::now();
         let made = self.record(&call, note, Location::caller());
+        self.admit(&call, &made)?;
         let result = self.lane(&call).run(|ticket| self.operate(ticket, call, made, operate));
         self.blocked.add(started.elapsed());
         result
@@ -116,6 +121,9 @@ impl GroupCore {
         perform: impl FnOnce(&Self, u64, CallDescriptor, Made) -> Result<O, CollectiveError> + Send + 'static,
     ) -> Pending<O> {
         let made = self.record(&call, note, Location::caller());
+        if let Err(error) = self.admit(&call, &made) {
+            return Pending::ready(Err(error));
+        }
         let label = &self.health.label;
         let abandoned = CollectiveError::Poisoned {
             group: label.to_string(),
@@ -167,6 +175,7 @@ impl GroupCore {
         queue: impl FnOnce(&dyn Engine, CallDescriptor, &Made) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
         let made = self.record(&call, note, Location::caller());
+        self.admit(&call, &made)?;
         let lane = self.lane(&call);
         lane.run(|ticket| self.perform(ticket, call, made, queue))
     }
@@ -215,7 +224,11 @@ impl GroupCore {
             nccl.close();
         }
         if is_first {
-            self.engine.leave("it was dropped there");
+            let progress = self.health.flight_recorder.progress();
+            let progress = progress.map_or(String::new(), |progress| {
+                format!(", when that rank had made {progress}")
+            });
+            self.engine.leave(&format!("it was dropped there{progress}"));
         }
         if !finished {
             let deadline = Instant::now() + STOP_LIMIT;
@@ -234,6 +247,50 @@ impl GroupCore {
             (Operation::Send, Some(peer)) => &self.sends[peer],
             (Operation::Recv, Some(peer)) => &self.receives[peer],
             _ => &self.collectives,
+        }
+    }
+
+    /// Lets the calls that are this thread's be those of the next thread that makes one.
+    pub fn hand_over(&self) {
+        self.lanes().for_each(|lane| lane.owner.hand_over());
+    }
+
+    /// Checks that this thread may make a call. In a group of one there is nothing that another thread could mix up.
+    fn admit(&self, call: &CallDescriptor, made: &Made) -> Result<(), CollectiveError> {
+        if self.health.label.size() == 1 {
+            return Ok(());
+        }
+        self.lane(call).owner.admit(call, made.at).map_err(|intrusion| {
+            let failed_before = self.health.check(Some(call)).err();
+            let error = failed_before.unwrap_or_else(|| self.refused(call, made, intrusion));
+            self.fail(error, made)
+        })
+    }
+
+    /// Returns the error of a call that another thread than the owner of its lane has made.
+    fn refused(&self, call: &CallDescriptor, made: &Made, intrusion: Intrusion) -> CollectiveError {
+        let label = &self.health.label;
+        let owner_did = match (&intrusion.last_call, intrusion.owner_has_ended) {
+            (None, _) => "connected the group and has not handed them over".to_string(),
+            (Some(last), false) => format!("last called {} at {}", label.describe_kind(&last.call), last.at),
+            (Some(last), true) => format!(
+                "last called {} at {} and has ended without handing them over",
+                label.describe_kind(&last.call),
+                last.at
+            ),
+        };
+        CollectiveError::OtherThread {
+            group: label.to_string(),
+            rank: label.ranks[label.rank],
+            thread: intrusion.thread,
+            call: format!("{} at {}", label.describe_kind(call), made.at),
+            calls: match (call.operation, call.peer) {
+                (Operation::Send, Some(peer)) => format!("sends to rank {}", label.ranks[peer]),
+                (Operation::Recv, Some(peer)) => format!("receives from rank {}", label.ranks[peer]),
+                _ => "collectives".to_string(),
+            },
+            owner: intrusion.owner,
+            owner_did,
         }
     }
 
@@ -280,6 +337,7 @@ impl GroupCore {
             Some(note) => error.noted(note),
             None => error,
         };
+        let error = self.health.with_progress(error, made.note.as_deref());
         let cause = error.to_string();
         self.health.recorder.failed(made.number, &cause);
         if self.health.poison(&cause) {

@@ -6,12 +6,13 @@
 
 #[cfg(feature = "nccl")]
 mod on_gpu;
+mod progress;
 
 use super::call::{CallDescriptor, GroupLabel};
 use super::error::CollectiveError;
 use super::pending::Awaited;
 use crate::flight_recorder::{FlightRecorder, GroupRecorder};
-use crate::launch::{DID_NOT_COME, FailureSignal, PeerFailure, Suspicions, World, host_name};
+use crate::launch::{DID_NOT_COME, FailureSignal, OUT_OF_STEP, PeerFailure, Store, Suspicions, World, host_name};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::panic::Location;
@@ -164,6 +165,7 @@ impl GroupHealth {
 #[derive(Debug)]
 struct Notes {
     suspicions: Suspicions,
+    store: Store,
     rank: usize,
     hosts: Arc<[String]>,
 }
@@ -172,6 +174,7 @@ impl Notes {
     fn new(world: &World) -> Self {
         Self {
             suspicions: world.suspicions().clone(),
+            store: world.store().clone(),
             rank: world.rank(),
             hosts: (0..world.world_size())
                 .map(|rank| world.host_of(rank).to_string())
@@ -205,7 +208,7 @@ impl Notes {
                     true => format!("; at {called_at}"),
                     false => String::new(),
                 };
-                self.failure_of(*rank, format!("out of step: {error}{place}"))
+                self.failure_of(*rank, format!("{OUT_OF_STEP}{error}{place}"))
             }
             CollectiveError::PeerLeft {
                 group,

@@ -9,6 +9,7 @@
 //! queue for the lane's thread, which is started by the first of them. The ticket is also the
 //! call's sequence number, which ranks compare.
 
+use super::owner::LaneOwner;
 use super::pending::Awaited;
 use std::collections::VecDeque;
 use std::fmt;
@@ -27,6 +28,8 @@ pub(crate) struct Lane {
     changed: Condvar,
     /// All calls with lower tickets are waited for by somebody.
     awaited_up_to: Arc<AtomicU64>,
+    /// The thread that makes the calls, which is not the lane's.
+    pub owner: LaneOwner,
 }
 
 struct LaneState {
@@ -58,7 +61,7 @@ impl LaneState {
 
 impl Lane {
     /// Returns an empty lane, without a thread.
-    pub fn new() -> Arc<Self> {
+    pub fn new(owner: LaneOwner) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(LaneState {
                 next_ticket: 0,
@@ -69,6 +72,7 @@ impl Lane {
             }),
             changed: Condvar::new(),
             awaited_up_to: Arc::default(),
+            owner,
         })
     }
 
@@ -191,7 +195,7 @@ mod tests {
 
     #[test]
     fn blocking_and_queued_calls_run_in_the_order_they_were_made() {
-        let lane = Lane::new();
+        let lane = Lane::new(LaneOwner::first_caller());
         let (sender, order) = mpsc::channel();
         for round in 0..20u64 {
             let sender_job = sender.clone();
@@ -212,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_panic_does_not_stop_the_calls_behind_it() {
-        let lane = Lane::new();
+        let lane = Lane::new(LaneOwner::first_caller());
         lane.submit("lane", Box::new(|_| std::panic::resume_unwind(Box::new("planted"))))
             .unwrap();
         assert_eq!(lane.run(|ticket| ticket), 1);

@@ -14,6 +14,7 @@
 //! | `shared_buffer` | buffers that ranks of one node reduce without a copy, and the calls on them |
 //! | `group_core` | order of calls, first failure, asynchronous calls |
 //! | `lane` | first in, first out, and the thread that runs asynchronous calls |
+//! | `owner` | which thread makes the calls of a lane |
 //! | `engine` | the trait that moves the bytes |
 //! | `host` | engines for host memory: shared memory inside a node, TCP between nodes, both for groups that have both |
 //! | `mpi` | an engine over MPI, with the feature `mpi` |
@@ -22,6 +23,8 @@
 //! Guarantees:
 //! - Reductions add in rank order (rank 0 + rank 1 + …), so a result is bit-identical on all
 //!   ranks and does not depend on the engine, the message size or chunk boundaries.
+//! - Two threads of a rank never take turns in a group's calls by chance: another thread's call is refused
+//!   ([`CollectiveError::OtherThread`]).
 //! - Every call is compared between the ranks that take part; different calls are an error that
 //!   names both ([`CollectiveError::Mismatch`]).
 //! - Every wait is bounded by [`World::timeout`](crate::launch::World::timeout) and looks at the
@@ -43,6 +46,7 @@ mod lane;
 mod mpi;
 #[cfg(feature = "nccl")]
 mod nccl;
+mod owner;
 mod pending;
 mod process_group;
 mod shared_buffer;
@@ -52,6 +56,8 @@ mod tensors;
 #[doc(hidden)]
 pub mod tests;
 
+pub use cubecl_kernels::KernelBackend;
+
 pub use call::{CallDescriptor, Operation, ReduceOp};
 pub use element::{CollectiveElement, ElementType};
 pub use engine::Engine;
@@ -60,6 +66,10 @@ pub use host::{EngineChoice, SharedMemory, shared_memory_bytes};
 #[cfg(feature = "nccl")]
 pub use nccl::NcclTraffic;
 pub use pending::Pending;
-pub use process_group::{GroupOptions, ProcessGroup};
+pub use process_group::{GroupConfig, ProcessGroup};
 pub use shared_buffer::SharedBuffer;
-pub use tensors::{CollectiveBackend, Movement, PendingTensor, RegionEntry, catch_collective_error, unwrap_or_unwind};
+pub use tensors::{
+    CollectiveBackend, InputError, InputsDiffer, Movement, PendingTensor, RegionEntry, catch_collective_error,
+    unwrap_or_unwind,
+};
+pub(crate) use tensors::{compare_hash, compare_input, show_input, watch_input};

@@ -13,40 +13,44 @@ use super::pending::Pending;
 use super::single::SingleEngine;
 use crate::launch::World;
 use bytemuck::{cast_slice, cast_slice_mut};
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The name of a group that belongs to no world, whose ranks are not global ones.
+const SINGLE: &str = "single";
 /// The longest name of a group: it becomes part of file names and store keys.
 const MAX_NAME_BYTES: usize = 64;
 
-/// How a group is made. The same on every rank of the group.
-#[derive(Clone, Debug, Default)]
-pub struct GroupOptions {
-    engine: EngineChoice,
-    #[cfg(feature = "nccl")]
-    gpu: Option<burn_cuda::CudaDevice>,
+/// How a group is made. The same on every rank of the group, except for the GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupConfig {
+    /// Which engine moves the bytes of host memory.
+    pub engine: EngineChoice,
+    /// The number of this rank's CUDA device, whose tensors go over NCCL instead of through host memory; each rank has a
+    /// GPU of its own. Not over NCCL if not given. Needs the feature `nccl`.
+    pub nccl_gpu: Option<usize>,
 }
 
-impl GroupOptions {
-    /// Returns options with an engine that moves the bytes of host memory.
-    pub const fn over(engine: EngineChoice) -> Self {
+impl GroupConfig {
+    /// Returns the configuration whose engine is chosen when a group is made, without NCCL.
+    pub const fn new() -> Self {
         Self {
-            engine,
-            #[cfg(feature = "nccl")]
-            gpu: None,
+            engine: EngineChoice::Auto,
+            nccl_gpu: None,
         }
     }
 
-    /// Lets tensors on this rank's GPU go over NCCL, instead of through host memory. Each rank has a GPU of its own.
-    #[cfg(feature = "nccl")]
-    pub fn with_nccl(self, gpu: burn_cuda::CudaDevice) -> Self {
-        Self { gpu: Some(gpu), ..self }
+    /// Sets [`engine`](Self::engine).
+    pub const fn with_engine(self, engine: EngineChoice) -> Self {
+        Self { engine, ..self }
     }
 
-    /// Returns which engine moves the bytes of host memory.
-    pub fn engine(&self) -> EngineChoice {
-        self.engine
+    /// Sets [`nccl_gpu`](Self::nccl_gpu).
+    pub const fn with_nccl_gpu(self, nccl_gpu: Option<usize>) -> Self {
+        Self { nccl_gpu, ..self }
     }
 }
 
@@ -60,7 +64,45 @@ impl GroupOptions {
 /// Collectives are in order among themselves, transfers among those of the same sender and
 /// receiver; these lanes do not wait for each other, so started sends and receives between two
 /// ranks cannot block one another.
-#[derive(Clone, Debug)]
+///
+/// `Debug` and `Display` write the name and the global ranks: `tensor group [0, 1], rank 0`.
+///
+/// # Threads
+/// Ranks match calls by their order alone. Two threads of one rank that make collectives at their own pace would come in
+/// one order on one rank and in another on the next, and one thread's numbers would be added to the other's. So each kind
+/// of call belongs to one thread of a rank:
+///
+/// - The collectives belong to the thread that connected the group; the sends to a rank, and the receives from a rank, to
+///   the first thread that makes one. Transfers with different ranks, or in different directions, may be made by different
+///   threads.
+/// - A call of another thread is refused with [`CollectiveError::OtherThread`], whether or not calls overlap in time, and
+///   the group fails on all ranks.
+/// - [`hand_over`](Self::hand_over) passes on what belongs to the calling thread: the next thread that makes a call owns
+///   it. When that thread has ended, it belongs to the thread that handed over once more; a third thread is refused.
+/// - Started calls belong to the thread that starts them. They run on a thread of the group, and any thread may wait for
+///   them.
+/// - Groups of one rank take calls of any thread.
+///
+/// Threads that communicate at the same time each connect a group of their own. A thread that trains with groups that
+/// another one has connected gets them so:
+///
+/// ```
+/// # use burn_megatron::collectives::{ProcessGroup, ReduceOp};
+/// # fn train(group: ProcessGroup) -> Result<(), Box<dyn std::error::Error>> {
+/// group.barrier()?;
+/// group.hand_over();
+/// let trainer = std::thread::spawn({
+///     let group = group.clone();
+///     move || group.all_reduce(&mut [1.0_f32], ReduceOp::Sum)
+/// });
+/// trainer.join().expect("it does not panic")?;
+/// // The thread has ended: the collectives are this thread's again.
+/// group.barrier()?;
+/// # Ok(())
+/// # }
+/// # train(ProcessGroup::single()).unwrap();
+/// ```
+#[derive(Clone)]
 pub struct ProcessGroup {
     membership: Arc<Membership>,
     /// What the calls of this clone are called in the flight recorder.
@@ -68,7 +110,6 @@ pub struct ProcessGroup {
 }
 
 /// Ends the group when the last clone is dropped. Calls on their way hold the core, not this.
-#[derive(Debug)]
 struct Membership {
     core: Arc<GroupCore>,
 }
@@ -91,15 +132,16 @@ impl ProcessGroup {
         world: &World,
         name: &str,
         ranks: &[usize],
-        options: &GroupOptions,
+        config: &GroupConfig,
     ) -> Result<ProcessGroup, CollectiveError> {
         let label = check_membership(world, name, ranks)?;
+        refuse_missing_nccl(&label, config)?;
         let health = Arc::new(GroupHealth::new(label, world));
         let engine: Arc<dyn Engine> = match ranks.len() {
             1 => Arc::new(SingleEngine),
             _ => {
                 let called_at = Location::caller();
-                host::connect(world, &health, options).inspect_err(|error| {
+                host::connect(world, &health, config).inspect_err(|error| {
                     health.suspect(error, called_at);
                     health.flight_recorder.write_failure(&error.to_string());
                 })?
@@ -108,8 +150,8 @@ impl ProcessGroup {
         tracing::debug!(group = %health.label, engine = engine.name(), "connected");
         let group = Self::new(health, engine);
         #[cfg(feature = "nccl")]
-        if let Some(gpu) = &options.gpu {
-            group.use_nccl(gpu)?;
+        if let Some(index) = config.nccl_gpu {
+            group.use_nccl(&burn_cuda::CudaDevice::new(index))?;
         }
         Ok(group)
     }
@@ -137,7 +179,7 @@ impl ProcessGroup {
     /// Returns a group of one, rank 0 of itself: every operation is the identity.
     pub fn single() -> ProcessGroup {
         let label = GroupLabel {
-            name: "single".into(),
+            name: SINGLE.into(),
             ranks: [0].into(),
             rank: 0,
         };
@@ -158,6 +200,21 @@ impl ProcessGroup {
             membership: self.membership.clone(),
             note: Some(label.into()),
         }
+    }
+
+    /// Passes on the calls that belong to this thread: they belong to the next thread that makes one. Calls that belong to
+    /// another thread stay with it. See [Threads](Self#threads).
+    ///
+    /// Which thread comes next is for the program to say, the same on every rank: it spawns one, or sends to one that waits.
+    /// Of two that take what was handed over at their own pace, the second is refused.
+    pub fn hand_over(&self) {
+        self.core().hand_over();
+    }
+
+    /// Notes how far this rank's program has come, `3 steps`, for all groups of its world: a message about calls of two
+    /// ranks that do not fit together says it of both.
+    pub fn note_progress(&self, progress: impl Into<String>) {
+        self.core().health.flight_recorder.set_progress(progress.into());
     }
 
     /// Returns the time that callers on this rank have spent in blocking calls and in waiting for started ones.
@@ -486,6 +543,24 @@ impl ProcessGroup {
     }
 }
 
+impl fmt::Display for ProcessGroup {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = self.label();
+        if &*label.name == SINGLE && label.size() == 1 {
+            return formatter.write_str("group of one rank");
+        }
+        let (ranks, rank) = (label.listed_ranks(), label.ranks[label.rank]);
+        write!(formatter, "{} group {ranks}, rank {rank}", label.name)
+    }
+}
+
+/// As `Display`: a module that prints its fields has many groups.
+impl fmt::Debug for ProcessGroup {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
 /// Returns the call without its number, which it gets when its turn comes.
 pub(super) fn describe<T: CollectiveElement>(operation: Operation, length: usize) -> CallDescriptor {
     CallDescriptor {
@@ -496,6 +571,17 @@ pub(super) fn describe<T: CollectiveElement>(operation: Operation, length: usize
         peer: None,
         reduce_op: None,
         buffer: None,
+    }
+}
+
+/// Refuses a GPU for NCCL in a program that is built without it.
+fn refuse_missing_nccl(label: &GroupLabel, config: &GroupConfig) -> Result<(), CollectiveError> {
+    match config.nccl_gpu {
+        Some(index) if !cfg!(feature = "nccl") => Err(CollectiveError::NoAgreement {
+            group: label.to_string(),
+            what: format!("CUDA device {index} was to use NCCL, which needs burn-megatron's feature `nccl`"),
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -5,13 +5,13 @@
 //!
 //! Building needs neither CUDA nor a GPU.
 //!
-//! With the feature `nccl`, groups that are made with [`GroupOptions::with_nccl`](crate::collectives::GroupOptions) move tensors
+//! With the feature `nccl`, groups that are made with [`GroupConfig::nccl_gpu`](crate::collectives::GroupConfig) move tensors
 //! on the GPU over NCCL:
 //!
 //! ```text
 //! let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
-//! let options = GroupOptions::default().with_nccl(device.clone());
-//! let context = ParallelContext::connect(&world, &config, &options, seed)?;
+//! let groups = GroupConfig::new().with_nccl_gpu(Some(device.index));
+//! let context = ParallelContextConfig::new(parallel).with_groups(groups).init(&world)?;
 //! cuda::check_shared(&device, context.world_group())?;
 //! ```
 //!

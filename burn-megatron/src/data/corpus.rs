@@ -12,6 +12,8 @@ use std::{
 use sha2::{Digest, Sha256};
 use walkdir::WalkDir;
 
+use burn::config::Config;
+
 use super::error::DataError;
 
 /// Extensions of the files that [`CorpusConfig::new`] takes from folders.
@@ -23,26 +25,18 @@ pub const TEXT_EXTENSIONS: [&str; 16] = [
 pub const DEFAULT_LIMIT_BYTES: u64 = 16 << 20;
 
 /// Which files become the corpus.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Config, Debug, PartialEq, Eq)]
 pub struct CorpusConfig {
     /// Files, which are always taken, and folders, which are walked.
     pub paths: Vec<PathBuf>,
     /// Extensions, without the dot and in any case, of the files that folders contribute.
+    #[config(default = "TEXT_EXTENSIONS.map(String::from).to_vec()")]
     pub extensions: Vec<String>,
     /// Bytes of text after which reading stops; `None` reads everything.
     pub limit_bytes: Option<u64>,
 }
 
 impl CorpusConfig {
-    /// Returns the configuration that reads `paths` whole, text and source code.
-    pub fn new(paths: Vec<PathBuf>) -> Self {
-        Self {
-            paths,
-            extensions: TEXT_EXTENSIONS.map(String::from).to_vec(),
-            limit_bytes: None,
-        }
-    }
-
     /// Returns the configuration of the default corpus: 16 MiB of the Rust code and texts that
     /// cargo has downloaded to build this project.
     ///

@@ -12,24 +12,25 @@ use std::{
     time::Duration,
 };
 
+use burn::config::Config;
+
 use super::{error::DataError, sampler::Sampler, samples::GptDataset};
 
 /// How far a loader runs ahead and how long training waits for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Config, Debug, Copy, PartialEq, Eq)]
 pub struct LoaderConfig {
     /// Micro-batches that may be ready and not yet taken.
+    #[config(default = "NonZeroUsize::new(8).expect(\"8 is not zero\")")]
     pub micro_batches_ahead: NonZeroUsize,
     /// Longest wait for one micro-batch.
+    #[config(default = "Duration::from_secs(60)")]
     pub timeout: Duration,
 }
 
 impl Default for LoaderConfig {
     /// Eight micro-batches and a minute: gathering one takes microseconds.
     fn default() -> Self {
-        Self {
-            micro_batches_ahead: NonZeroUsize::new(8).expect("8 is not zero"),
-            timeout: Duration::from_secs(60),
-        }
+        Self::new()
     }
 }
 

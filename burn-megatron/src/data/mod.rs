@@ -9,6 +9,9 @@
 //! 5. [`Sampler`] says which samples are this rank's,
 //! 6. [`Loader`] gathers them on a thread of its own, ahead of training.
 //!
+//! For other data, `shard_loader` (feature `dataset`) is burn's `DataLoader` by rank: each rank loads its share of every
+//! global batch, which [`GlobalBatches`] determines.
+//!
 //! Every rank runs all of it on the same files with the same seed, and nothing is exchanged:
 //! [`Corpus::hash`] is what ranks compare to know that they agree.
 //!
@@ -35,7 +38,7 @@
 //!     data_parallel_size: 2,
 //!     data_parallel_rank: 0,
 //! })?;
-//! for micro_batch in Loader::start(Arc::new(train), sampler, LoaderConfig::default())? {
+//! for micro_batch in Loader::start(Arc::new(train), sampler, LoaderConfig::new())? {
 //!     let micro_batch = micro_batch?;
 //!     assert_eq!(micro_batch.tokens.len(), 2 * 16);
 //! }
@@ -46,19 +49,25 @@
 mod corpus;
 mod documents;
 mod error;
+mod global_batches;
 mod loader;
 mod mt19937;
 mod sampler;
 mod samples;
+#[cfg(feature = "dataset")]
+mod shard_loader;
 mod split;
 mod tokenizer;
 
 pub use corpus::{Corpus, CorpusConfig, DEFAULT_LIMIT_BYTES, Document, TEXT_EXTENSIONS, registry_sources};
 pub use documents::TokenDocuments;
 pub use error::DataError;
+pub use global_batches::{GlobalBatches, LastBatch};
 pub use loader::{Loader, LoaderConfig, MicroBatch};
 pub use mt19937::Mt19937;
 pub use sampler::{Sampler, SamplerConfig};
 pub use samples::{GptDataset, GptDatasetConfig};
+#[cfg(feature = "dataset")]
+pub use shard_loader::{ShardLoader, ShardLoaderBuilder, shard_loader};
 pub use split::{DocumentSplit, SplitWeights, split_documents};
 pub use tokenizer::ByteTokenizer;

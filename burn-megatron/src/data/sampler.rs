@@ -1,20 +1,25 @@
 //! Which samples a rank reads, micro-batch by micro-batch. Made by the training program, advanced
 //! by `loader`.
 
+use burn::config::Config;
+
 use super::error::DataError;
 
 /// What a sampler counts with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Config, Debug, PartialEq, Eq)]
 pub struct SamplerConfig {
     /// Samples to hand out over the whole run, all ranks together.
     pub num_samples: u64,
     /// Samples already trained on, 0 for a new run: where a resumed run goes on.
+    #[config(default = 0)]
     pub consumed_samples: u64,
     /// Samples per micro-batch and data-parallel rank.
     pub micro_batch_size: usize,
     /// Number of data-parallel ranks.
+    #[config(default = 1)]
     pub data_parallel_size: usize,
     /// This rank among them.
+    #[config(default = 0)]
     pub data_parallel_rank: usize,
 }
 

@@ -3,16 +3,19 @@
 
 use std::{ops::Range, sync::Arc};
 
+use burn::config::Config;
+
 use super::{documents::TokenDocuments, error::DataError, mt19937::Mt19937};
 
 /// What a data set is made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Config, Debug, PartialEq, Eq)]
 pub struct GptDatasetConfig {
     /// Tokens that the model sees of one sample.
     pub seq_length: usize,
     /// Samples wanted; there can be more, up to the end of the last epoch.
     pub num_samples: usize,
-    /// Seed of both shuffles, as numpy's `RandomState` takes it; Megatron-LM's default is 1234.
+    /// Seed of both shuffles, as numpy's `RandomState` takes it.
+    #[config(default = 1234)]
     pub seed: u32,
 }
 

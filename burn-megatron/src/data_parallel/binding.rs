@@ -3,11 +3,13 @@
 //! Made when a module is wrapped, and anew when an update has changed which parameters there are.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
-use burn::module::ParamId;
-use burn::tensor::{DType, ops::FloatTensor};
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::tensor::{DType, Tensor, backend::Backend, ops::FloatTensor};
 
+use super::agreement::compare_modules;
 use super::bucket::{BucketClass, BucketLayout};
 use super::error::DataParallelError;
 use super::gradients::GradientEntry;
@@ -19,7 +21,6 @@ use crate::mutants::{self, Mutant};
 use crate::parameters::{Declaration, Distribution, ParameterEntry, Placement, RegistryError};
 
 /// The trained parameters of a module, bound to buckets.
-#[derive(Debug)]
 pub(super) struct Binding<B: HookBackend> {
     /// Every float parameter and buffer of the module, as it was listed.
     pub(super) parameters: Vec<ParameterEntry>,
@@ -32,6 +33,7 @@ pub(super) struct Binding<B: HookBackend> {
     pub(super) layout: BucketLayout,
     pub(super) reducer: Arc<Reducer<B::InnerBackend>>,
     pub(super) dtype: DType,
+    device: B::Device,
 }
 
 /// How buckets are made and reduced.
@@ -43,6 +45,19 @@ pub(super) struct BindingOptions {
     pub(super) is_sharded: bool,
     /// Whether full buckets are reduced while the backward pass goes on.
     pub(super) overlaps: bool,
+}
+
+/// How many there are, not which: that is the module's to print.
+impl<B: HookBackend> fmt::Debug for Binding<B> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Binding")
+            .field("parameters", &self.parameters.len())
+            .field("trained", &self.entries.len())
+            .field("dtype", &self.dtype)
+            .field("reducer", &self.reducer)
+            .finish()
+    }
 }
 
 impl<B: HookBackend> Binding<B> {
@@ -97,12 +112,14 @@ impl<B: HookBackend> Binding<B> {
             true => ReduceOp::Sum,
             false => ReduceOp::Mean,
         };
-        let reducer = match former.filter(|reducer| reducer.is_for(&layout, dtype)) {
+        let reducer = match former.filter(|reducer| reducer.is_for(&layout, dtype, device)) {
             Some(reducer) => {
                 reducer.forget_step()?;
                 reducer.clone()
             }
             None => {
+                // A difference is named by parameter here; the buckets would show lengths.
+                compare_modules(&parameters, context, context.data_group())?;
                 let reduction = Reduction {
                     group: context.data_group().clone(),
                     op,
@@ -121,12 +138,58 @@ impl<B: HookBackend> Binding<B> {
             numbers,
             dtype,
             parameters,
+            device: device.clone(),
         })
     }
 
-    /// Whether a module with these parameters is bound as it stands.
-    pub(super) fn fits(&self, parameters: &[ParameterEntry]) -> bool {
-        self.parameters == parameters
+    /// Whether a module with these parameters on this device is bound as it stands.
+    pub(super) fn fits(&self, parameters: &[ParameterEntry], device: &B::Device) -> bool {
+        self.parameters == parameters && self.device == *device
+    }
+}
+
+/// Returns the one device of the trained parameters; that of the first parameter if none is trained.
+pub(super) fn one_device<B: Backend, M: Module<B>>(module: &M) -> Result<B::Device, DataParallelError> {
+    struct Devices<B: Backend> {
+        path: Vec<String>,
+        first: Option<(String, B::Device)>,
+        other: Option<(String, B::Device)>,
+    }
+    impl<B: Backend> ModuleVisitor<B> for Devices<B> {
+        fn enter_module(&mut self, name: &str, _container_type: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container_type: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            let tensor = param.val();
+            if !tensor.is_require_grad() || self.other.is_some() {
+                return;
+            }
+            let device = tensor.device();
+            match &self.first {
+                Some((_, first)) if *first == device => {}
+                Some(_) => self.other = Some((self.path.join("."), device)),
+                None => self.first = Some((self.path.join("."), device)),
+            }
+        }
+    }
+    let mut devices = Devices::<B> {
+        path: Vec::new(),
+        first: None,
+        other: None,
+    };
+    module.visit(&mut devices);
+    match (devices.first, devices.other) {
+        (Some((first, first_device)), Some((other, other_device))) => Err(DataParallelError::MixedDevices {
+            first,
+            first_device: format!("{first_device:?}"),
+            other,
+            other_device: format!("{other_device:?}"),
+        }),
+        (Some((_, device)), None) => Ok(device),
+        (None, _) => Ok(module.devices().first().cloned().unwrap_or_default()),
     }
 }
 

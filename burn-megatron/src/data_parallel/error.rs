@@ -2,8 +2,9 @@
 
 use burn::tensor::DType;
 
-use crate::collectives::CollectiveError;
-use crate::parameters::RegistryError;
+use super::agreement::Progress;
+use crate::collectives::{CollectiveError, InputError, InputsDiffer};
+use crate::parameters::{RecordError, RegistryError};
 
 /// What can go wrong in data-parallel training.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +15,87 @@ pub enum DataParallelError {
     /// A parameter's layout is not known, or not what was declared.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// A record is not that of this rank's module.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// Ranks that share each layer were given different samples.
+    #[error(transparent)]
+    InputsDiffer(InputsDiffer),
+    /// Ranks that share each layer computed different losses.
+    #[error(
+        "the loss of step {step} is {first_loss} on rank {first} and {other_loss} on rank {other} (group {group}): the ranks          of this group share each layer and must compute the same loss of the same samples and targets; choose both by the          data-parallel rank, ParallelContext::data_group().rank(), not by the rank in the world"
+    )]
+    LossesDiffer {
+        /// The step, counted from 1.
+        step: u32,
+        /// The group's name.
+        group: String,
+        /// The rank compared with.
+        first: usize,
+        /// Its loss.
+        first_loss: f64,
+        /// The first rank that differs from it.
+        other: usize,
+        /// Its loss.
+        other_loss: f64,
+    },
+    /// Ranks that hold the same module have other parameters.
+    #[error(
+        "the ranks of group {group} do not have the same module: parameter {number} is {first_has} on rank {first} and          {other_has} on rank {other}; build, freeze and update the module alike on all ranks of the group"
+    )]
+    ModulesDiffer {
+        /// The group's name.
+        group: String,
+        /// The number of the parameter in the module's order, counted from 1.
+        number: usize,
+        /// The rank compared with.
+        first: usize,
+        /// Name, shape and type of its parameter.
+        first_has: String,
+        /// The first rank that differs from it.
+        other: usize,
+        /// Name, shape and type of its parameter.
+        other_has: String,
+    },
+    /// Ranks that hold the same parameters have not made the same steps and updates.
+    #[error(
+        "rank {other} has made {other_made} where rank {first} has made {first_made} (group {group}): every rank of the group          must call step and update as often as the others, or their parameters drift apart"
+    )]
+    OutOfStep {
+        /// The group's name.
+        group: String,
+        /// The rank compared with.
+        first: usize,
+        /// What it has made.
+        first_made: Progress,
+        /// The first rank that differs from it.
+        other: usize,
+        /// What it has made.
+        other_made: Progress,
+    },
+    /// No parameter of a module requires a gradient.
+    #[error(
+        "no parameter of the module is trained: {}; freeze some parameters only, by no_grad of a part of the module, or          thaw them with Param::set_require_grad(true); a module that is not to be trained runs without          DistributedDataParallel, as `module.valid()`",
+        list_untrained(parameters)
+    )]
+    NothingToTrain {
+        /// The paths of its parameters, none of which requires a gradient.
+        parameters: Vec<String>,
+    },
+    /// Trained parameters on several devices.
+    #[error(
+        "all trained parameters must be on one device: {first} is on {first_device} but {other} is on {other_device}; move          the whole module by Module::to_device or fork"
+    )]
+    MixedDevices {
+        /// A parameter's path.
+        first: String,
+        /// Its device.
+        first_device: String,
+        /// Another parameter's path.
+        other: String,
+        /// Its device.
+        other_device: String,
+    },
     /// Ranks that should hold the same do not.
     #[error(
         "parameter {name} differs between rank {first} and rank {other}, which should hold the same \
@@ -76,6 +158,28 @@ pub enum DataParallelError {
         /// The other's path.
         second: String,
     },
+    /// An optimizer that gets whole gradients, and ranks that hold pieces of them.
+    #[error(
+        "optimizer {optimizer} takes whole gradients, but each data-parallel rank has its shard of them (shard_gradients is \
+         on): update by a ShardedOptimizer, or wrap the module without shard_gradients"
+    )]
+    ShardedGradients {
+        /// The optimizer's type.
+        optimizer: String,
+    },
+    /// An optimizer that may look at whole parameters, and ranks that hold parts of them.
+    #[error(
+        "optimizer {optimizer} may need whole parameters, but each of {tensor} tensor-parallel ranks holds a part of {name}: \
+         update by DistributedDataParallel::step with an element-wise optimizer"
+    )]
+    PartsOfParameters {
+        /// The optimizer's type.
+        optimizer: String,
+        /// The first parameter that is cut.
+        name: String,
+        /// The tensor-parallel size.
+        tensor: usize,
+    },
     /// A backward pass that reached no parameter on any rank.
     #[error(
         "no parameter received a gradient in this step: the loss must be computed with the module that the closure \
@@ -85,4 +189,55 @@ pub enum DataParallelError {
     /// A backward pass between a step's last one and the taking of its gradients.
     #[error("the step's last micro-batch has been through: take its gradients before the next step begins")]
     StepNotTaken,
+    /// Modules that are not the same on all ranks.
+    #[error(
+        "rank {rank} averages gradients of another module than rank {first} (group {group}): parameter number {number} \
+         differs, which is {mine} on rank {this}"
+    )]
+    ModulesDiffer {
+        /// The group.
+        group: String,
+        /// The group's first rank.
+        first: usize,
+        /// The first rank with another parameter.
+        rank: usize,
+        /// The number of the first parameter that differs, in the module's order.
+        number: usize,
+        /// This rank.
+        this: usize,
+        /// Its parameter of this number.
+        mine: String,
+    },
+    /// Gradients that no parameter of the module has.
+    #[error(
+        "{count} gradients are not of the module's parameters: take them from the same module, as in \
+         GradientsParams::from_grads(loss.backward(), &module)"
+    )]
+    ForeignGradients {
+        /// How many.
+        count: usize,
+    },
+}
+
+impl From<InputError> for DataParallelError {
+    fn from(error: InputError) -> Self {
+        match error {
+            InputError::Differ(difference) => Self::InputsDiffer(difference),
+            InputError::Collective(error) => Self::Collective(error),
+        }
+    }
+}
+
+/// `fc.weight, fc.bias and 4 others do not require gradients (…)`.
+fn list_untrained(parameters: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown = parameters[..parameters.len().min(SHOWN)].join(", ");
+    match parameters.len() {
+        0 => "it has no float parameter".to_owned(),
+        count if count <= SHOWN => format!("{shown}: no gradient is required (by no_grad or set_require_grad(false))"),
+        count => format!(
+            "{shown} and {} more: no gradient is required (by no_grad or set_require_grad(false))",
+            count - SHOWN
+        ),
+    }
 }

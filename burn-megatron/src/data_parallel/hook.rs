@@ -52,6 +52,9 @@ pub trait HookBackend: AutodiffBackend<InnerBackend: CollectiveBackend> + Collec
     /// Returns anchors for `count` parameters, each deeper than the one before. Made once, used for ever.
     fn anchors(count: usize, device: &Self::Device) -> Vec<FloatTensor<Self>>;
 
+    /// Whether a gradient of the tensor is computed, be it a leaf or the output of an operation.
+    fn is_tracked(tensor: &FloatTensor<Self>) -> bool;
+
     /// Returns the tensor with its gradient led to `sink` instead of to the tensor.
     fn hook(
         tensor: FloatTensor<Self>,
@@ -81,6 +84,10 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> HookBackend for Autodiff<B, C>
                 anchor
             })
             .collect()
+    }
+
+    fn is_tracked(tensor: &FloatTensor<Self>) -> bool {
+        tensor.is_tracked()
     }
 
     fn hook(

@@ -4,29 +4,44 @@
 //! autodiff graph the moment it is complete and is added to a flat bucket; on the last micro-batch, full buckets are
 //! reduced while the backward pass goes on. Called by the trainer and by programs that train a model of their own.
 
+mod agreement;
+mod average;
 mod binding;
 mod bucket;
 mod buffers;
+mod clip_params;
+mod clipping;
+mod element_wise;
 mod error;
 mod flat;
 mod gradients;
 mod hook;
 mod parameter_gather;
 mod partial;
+mod pass;
+#[cfg(test)]
+mod printing;
 mod reducer;
 mod replace;
 mod replica_check;
+mod step;
 mod sync;
+mod weighted;
 
 mod wrapper;
 
+pub use agreement::Progress;
+pub use average::average_gradients;
 pub use bucket::{BucketClass, BucketLayout, BucketSlot};
+pub use clip_params::clip_each_gradient;
+pub use element_wise::ElementWise;
 pub use error::DataParallelError;
 pub use gradients::{GradientCounts, GradientEntry, ReducedGradients, clip_coefficient};
 pub use hook::{GradientSink, HookBackend};
 pub(crate) use parameter_gather::PendingParameters;
 pub use partial::sum_partial_gradients;
 pub use replica_check::check_replicas;
+pub use step::ModuleOptimizer;
 pub use sync::WeightSync;
 pub(crate) use wrapper::has_foreign_dropout;
 pub use wrapper::{DataParallelConfig, DistributedDataParallel, StepPart};

@@ -11,6 +11,7 @@ use cubecl_kernels::accumulate::GradientPlace;
 use cubecl_kernels::linear::destination::WeightSink;
 use cubecl_kernels::tape::float;
 
+use super::agreement::Progress;
 use super::bucket::BucketLayout;
 use super::flat::{FlatBuffer, NonFinite, PendingFlat, main_type};
 use super::hook::GradientSink;
@@ -41,6 +42,8 @@ pub(super) struct Reduced<B: Backend> {
     pub(super) buckets: Vec<FlatBuffer<B>>,
     /// By parameter: whether some data-parallel rank has received a gradient of it.
     pub(super) present: Vec<bool>,
+    /// Whether all data-parallel ranks have made the same steps and updates.
+    pub(super) is_in_step: bool,
     /// The parameters that received a gradient on this rank, before any reduction, that is not finite.
     pub(super) non_finite: Option<NonFinite<B>>,
 }
@@ -65,7 +68,7 @@ struct State<B: Backend> {
     is_last_micro_batch: bool,
     /// Buckets are launched in the order of their numbers, the same on every rank.
     launched: usize,
-    /// Which parameters have received a gradient on some rank; launched behind the buckets.
+    /// Which parameters have received a gradient on some rank, then the maxima of [`Progress`]; launched after the buckets.
     presence: Option<Pending<Vec<i32>>>,
     /// Which parameters received a gradient that is not finite.
     non_finite: Option<NonFinite<B>>,
@@ -116,9 +119,9 @@ impl<B: CollectiveBackend> Reducer<B> {
     }
 
     /// Whether the buckets are laid out like this.
-    pub(super) fn is_for(&self, layout: &BucketLayout, dtype: DType) -> bool {
+    pub(super) fn is_for(&self, layout: &BucketLayout, dtype: DType, device: &B::Device) -> bool {
         let state = self.lock();
-        (&state.layout, state.dtype) == (layout, dtype)
+        (&state.layout, state.dtype, &state.device) == (layout, dtype, device)
     }
 
     /// The slots and shards, and whether each rank gets its own shards only.
@@ -166,8 +169,9 @@ impl<B: CollectiveBackend> Reducer<B> {
         self.lock().launched > 0
     }
 
-    /// Launches what has not been launched, zero-filling parameters without a gradient.
-    pub(super) fn launch_rest(&self) {
+    /// Launches what has not been launched, zero-filling parameters without a gradient. `progress` is compared with that of
+    /// the other ranks, in a call that is made anyway.
+    pub(super) fn launch_rest(&self, progress: Progress) {
         let mut state = self.lock();
         state.add_reused();
         state.clear_missing();
@@ -175,7 +179,8 @@ impl<B: CollectiveBackend> Reducer<B> {
             state.launch_next();
         }
         if state.presence.is_none() {
-            let received = state.received.iter().map(|&received| i32::from(received)).collect();
+            let received = state.received.iter().map(|&received| i32::from(received));
+            let received = received.chain(progress.to_maxima()).collect();
             let group = state.reduction.group.labelled("which parameters have gradients");
             state.presence = Some(group.all_reduce_start(received, ReduceOp::Max));
         }
@@ -185,8 +190,8 @@ impl<B: CollectiveBackend> Reducer<B> {
     ///
     /// # Errors
     /// When a reduction failed.
-    pub(super) fn finish(&self) -> Result<Reduced<B>, CollectiveError> {
-        self.launch_rest();
+    pub(super) fn finish(&self, progress: Progress) -> Result<Reduced<B>, CollectiveError> {
+        self.launch_rest(progress);
         let mut state = self.lock();
         let presence = state.presence.take();
         let pending: Vec<PendingFlat<B>> = state
@@ -199,10 +204,14 @@ impl<B: CollectiveBackend> Reducer<B> {
             .collect();
         // Wait for every one before the first error is returned: none may be left running.
         let results: Vec<_> = pending.into_iter().map(PendingFlat::wait).collect();
-        let present = presence.map_or(Ok(Vec::new()), Pending::wait);
+        let maxima = presence.expect("launched with the rest").wait();
+        let buckets = results.into_iter().collect::<Result<_, _>>()?;
+        let maxima = maxima?;
+        let (present, progress) = maxima.split_at(maxima.len() - Progress::NUM_MAXIMA);
         Ok(Reduced {
-            buckets: results.into_iter().collect::<Result<_, _>>()?,
-            present: present?.into_iter().map(|received| received > 0).collect(),
+            buckets,
+            present: present.iter().map(|&received| received > 0).collect(),
+            is_in_step: Progress::is_equal(progress),
             non_finite: state.non_finite.take(),
         })
     }

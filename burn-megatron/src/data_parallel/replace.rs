@@ -3,7 +3,7 @@
 //! Called by [`DistributedDataParallel`](super::DistributedDataParallel) for the optimizer and for loaded checkpoints.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorPrimitive};
 
 use super::binding::Binding;
 use super::hook::HookBackend;
@@ -34,6 +34,35 @@ pub(super) fn replace_parameters<B: HookBackend, M: Module<B>>(
         }
     }
     module.map(&mut Replacer { binding, value })
+}
+
+/// Returns the module with every parameter that is the output of an operation made a trained leaf of its own, and whether
+/// there was one.
+///
+/// `Module::to_device` of burn leaves such parameters: the move is differentiable, and the gradient belongs to the tensor on
+/// the old device, which nobody has any more.
+pub(super) fn make_leaves<B: HookBackend, M: Module<B>>(module: M) -> (M, bool) {
+    struct LeafMaker {
+        has_made: bool,
+    }
+    impl<B: HookBackend> ModuleMapper<B> for LeafMaker {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+            let (id, tensor, mapper) = param.consume();
+            let is_leaf = tensor.is_require_grad();
+            let primitive = tensor.into_primitive().tensor();
+            let is_output = !is_leaf && B::is_tracked(&primitive);
+            let tensor = Tensor::from_primitive(TensorPrimitive::Float(primitive));
+            self.has_made |= is_output;
+            let tensor = match is_output {
+                true => tensor.detach().require_grad(),
+                false => tensor,
+            };
+            Param::from_mapped_value(id, tensor, mapper)
+        }
+    }
+    let mut maker = LeafMaker { has_made: false };
+    let module = module.map(&mut maker);
+    (module, maker.has_made)
 }
 
 /// Returns the values of the trained parameters, by number, `[len]`.

@@ -6,20 +6,21 @@ use std::sync::Arc;
 
 use burn::config::Config;
 use burn::module::{AutodiffModule, Module};
-use burn::optim::{LearningRate, Optimizer};
 use burn::tensor::{DType, Tensor};
 
-use super::binding::{Binding, BindingOptions};
+use super::agreement::{Progress, compare_modules, out_of_step};
+use super::binding::{Binding, BindingOptions, one_device};
 use super::buffers::BufferSync;
 use super::error::DataParallelError;
 use super::gradients::{GradientEntry, ReducedGradients};
 use super::hook::{GradientSink, HookBackend, hook_module};
-use super::replace::{read_parameters, replace_parameters};
+use super::replace::{make_leaves, read_parameters, replace_parameters};
 use super::replica_check::{Compared, check_replicas, compare_replicas, compare_tied};
 use super::sync::{WeightSync, broadcast_module};
-use crate::collectives::catch_collective_error;
+use super::weighted::weighted_sink;
+use crate::collectives::{ProcessGroup, catch_collective_error, watch_input};
 use crate::context::ParallelContext;
-use crate::parameters::{ParameterEntry, list_parameters};
+use crate::parameters::{ParameterEntry, list_parameters, read_host};
 use crate::random::separate_generators;
 
 /// Configuration of [`DistributedDataParallel`].
@@ -42,6 +43,11 @@ pub struct DataParallelConfig {
     /// Whether full buckets are reduced while the backward pass goes on; if not, all are behind it.
     #[config(default = true)]
     pub overlap_grad_reduce: bool,
+    /// Steps from one comparison of what tensor-parallel ranks were given to the next; the first step is always compared, and
+    /// none if this is 0. In the step's first micro-batch the first input of a parallel layer is compared by its hash, and,
+    /// without sequence parallelism, the loss: ranks that share each layer must see the same samples.
+    #[config(default = 100)]
+    pub check_inputs_interval: usize,
 }
 
 /// Which part of a step a backward pass is.
@@ -67,6 +73,14 @@ pub struct DistributedDataParallel<B: HookBackend, M> {
     /// None where buffers are left alone.
     buffers: Option<BufferSync>,
     is_step_begun: bool,
+    check_inputs_interval: usize,
+    /// Steps begun, those that were given up included.
+    steps_begun: u64,
+    /// Whether the next micro-batch is one whose input is compared.
+    compares_next: bool,
+    progress: Progress,
+    /// The paths of all parameters, if an update has left none that is trained.
+    untrained: Option<Vec<String>>,
 }
 
 impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
@@ -79,26 +93,34 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// before the first is wrapped: what is drawn later is drawn from these generators.
     ///
     /// # Communication
-    /// Over the data-parallel group, the allocation of the buckets, and one broadcast per parameter or, to verify, as
+    /// Over the data-parallel group and over the tensor group, one all-gather of 16 bytes to compare the modules. Over the
+    /// data-parallel group, the allocation of the buckets, and one broadcast per parameter or, to verify, as
     /// [`check_replicas`]. Over the tensor group, one all-gather of 8 bytes per parameter that its ranks all hold; over
     /// the embedding group, one per tied parameter.
     ///
     /// # Errors
-    /// When a parameter has not declared its layout and there are tensor-parallel ranks, when parameters differ in type
-    /// or one is there twice, when the module has burn's own `Dropout` and there are tensor-parallel ranks, when
-    /// replicas differ that are not broadcast, or when a collective fails. When a parameter has no values and the module
-    /// is a pipeline stage, or parts of it were converted from burn's layers: see [`initialize`](crate::initialize).
+    /// When no parameter is trained and there is one pipeline stage, when the ranks' modules differ, when a parameter has not
+    /// declared its layout and there are tensor-parallel ranks, when parameters differ in type or device or one is there
+    /// twice, when the module has burn's own `Dropout` and there are tensor-parallel ranks, when replicas differ that are
+    /// not broadcast, or when a collective fails. When a parameter has no values and the module is a pipeline stage, or
+    /// parts of it were converted from burn's layers: see [`initialize`](crate::initialize).
     pub fn new(module: M, context: &ParallelContext, config: DataParallelConfig) -> Result<Self, DataParallelError> {
         refuse_foreign_dropout(&module, context)?;
-        // Before anything else looks at the module: even asking for its devices draws values.
-        let parameters = context.draw_whole::<B, M>(&module)?;
         let group = context.data_group();
         let options = BindingOptions {
             bucket_size: config.bucket_size.unwrap_or(40_000_000.max(1_000_000 * group.size())),
             is_sharded: config.shard_gradients,
             overlaps: config.overlap_grad_reduce,
         };
-        let device = module.devices().first().cloned().unwrap_or_default();
+        // Before anything else looks at the module: even asking for its devices draws values.
+        context.draw_whole::<B, M>(&module)?;
+        let (module, _) = make_leaves::<B, M>(module);
+        let parameters = list_parameters::<B, M>(&module);
+        if let Some(parameters) = nothing_to_train(&parameters, context) {
+            return Err(DataParallelError::NothingToTrain { parameters });
+        }
+        compare_modules(&parameters, context, context.tensor_group())?;
+        let device = one_device::<B, M>(&module)?;
         let binding = Binding::new(parameters, options, context, &device, None)?;
         let module = match config.weight_sync {
             WeightSync::Broadcast => broadcast_module::<B, M>(module, |_| true, group)?,
@@ -117,7 +139,17 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             options,
             binding,
             is_step_begun: false,
+            check_inputs_interval: config.check_inputs_interval,
+            steps_begun: 0,
+            compares_next: false,
+            progress: Progress::default(),
+            untrained: None,
         })
+    }
+
+    /// What was known of the ranks when the module was wrapped.
+    pub(crate) fn context(&self) -> &ParallelContext {
+        &self.context
     }
 
     /// The module.
@@ -137,10 +169,13 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// # Communication
     /// What `forward` does; on the last micro-batch the start of one all-reduce (mean) per bucket over the
-    /// data-parallel group, each as soon as it is full. On the first of a step, one broadcast per buffer of the module.
+    /// data-parallel group, each as soon as it is full. On the first of a step, one broadcast per buffer of the module; every
+    /// so many steps (see [`DataParallelConfig::check_inputs_interval`]), two all-gathers of 16 and 24 bytes over the tensor
+    /// group.
     ///
     /// # Errors
-    /// When a collective fails: the step is lost. When the gradients of the step before have not been taken.
+    /// When a collective fails or tensor-parallel ranks were given different samples: the step is lost. When the gradients of
+    /// the step before have not been taken. When an update has left no parameter that is trained.
     ///
     /// # Panics
     /// When `forward` does.
@@ -152,12 +187,16 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.begin()?;
         self.expect(part);
         let hooked = self.hooked(self.module().clone());
+        let is_compared = std::mem::take(&mut self.compares_next);
         let value = catch_collective_error(|| {
-            let loss = forward(hooked);
+            let loss = match is_compared {
+                true => self.compared_forward(|| forward(hooked))?,
+                false => forward(hooked),
+            };
             let value = loss.clone().inner();
             loss.backward();
-            value
-        })?;
+            Ok::<_, DataParallelError>(value)
+        })??;
         self.end_pass();
         if part == StepPart::Last {
             self.launch();
@@ -173,13 +212,19 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// On the first call of a step, one broadcast per buffer of the module.
     ///
     /// # Errors
-    /// When a collective fails; when the gradients of the step before have not been taken.
+    /// When a collective fails; when the gradients of the step before have not been taken; when an update has left no parameter
+    /// that is trained.
     pub fn begin(&mut self) -> Result<(), DataParallelError> {
+        if let Some(parameters) = self.untrained.clone() {
+            return Err(DataParallelError::NothingToTrain { parameters });
+        }
         if self.binding.reducer.is_launched() {
             return Err(DataParallelError::StepNotTaken);
         }
         if !self.is_step_begun {
             self.is_step_begun = true;
+            self.compares_next = self.is_input_check_due() && self.context.tensor_group().size() > 1;
+            self.steps_begun += 1;
             if let Some(buffers) = &mut self.buffers {
                 let module = self.module.as_ref().expect("absent inside `update` only");
                 self.module = Some(buffers.sync::<B, M>(module, self.context.data_group())?);
@@ -191,6 +236,12 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Returns a part of the module, or all of it, good for one graph, whose gradients go to the step's.
     pub fn hooked<P: Module<B>>(&self, part: P) -> P {
         let sink: Arc<dyn GradientSink<B::InnerBackend>> = self.binding.reducer.clone();
+        hook_module::<B, P>(part, &self.binding, &sink)
+    }
+
+    /// As [`hooked`](Self::hooked), with every gradient multiplied by `weight` on its way.
+    pub(super) fn hooked_weighted<P: Module<B>>(&self, part: P, weight: f64) -> P {
+        let sink = weighted_sink::<B::InnerBackend>(self.binding.reducer.clone(), weight);
         hook_module::<B, P>(part, &self.binding, &sink)
     }
 
@@ -219,7 +270,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Called right behind the last backward pass, not when the gradients are asked for: whatever the caller
     /// communicates in between, all ranks have launched all buckets before it.
     pub fn launch(&self) {
-        self.binding.reducer.launch_rest();
+        self.binding.reducer.launch_rest(self.progress);
     }
 
     /// Waits for the reductions and returns the step's gradients: averaged over the data-parallel group, partial ones
@@ -229,11 +280,15 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Waits for the buckets; under sequence parallelism one all-reduce of the partial gradients over the tensor group.
     ///
     /// # Errors
-    /// When a collective fails, or no parameter received a gradient on any data-parallel rank.
+    /// When a collective fails, no parameter received a gradient on any data-parallel rank, or the data-parallel ranks have not
+    /// made the same steps and updates.
     pub fn gradients(&mut self) -> Result<ReducedGradients<B::InnerBackend>, DataParallelError> {
         self.is_step_begun = false;
         let binding = &self.binding;
-        let reduced = binding.reducer.finish()?;
+        let reduced = binding.reducer.finish(self.progress)?;
+        if !reduced.is_in_step {
+            return Err(out_of_step(self.progress, self.context.data_group())?);
+        }
         let gradients = ReducedGradients::new(
             binding.entries.clone(),
             reduced,
@@ -247,51 +302,144 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         }
     }
 
-    /// Updates the module by a burn optimizer with the step's gradients.
-    ///
-    /// # Errors
-    /// As [`update`](Self::update).
-    ///
-    /// # Panics
-    /// When gradients are sharded: a [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) takes those.
-    pub fn step(
-        &mut self,
-        learning_rate: LearningRate,
-        optimizer: &mut impl Optimizer<M, B>,
-        gradients: ReducedGradients<B::InnerBackend>,
-    ) -> Result<(), DataParallelError> {
-        let params = gradients.into_params::<B, M>(self.module());
-        self.update(|module| optimizer.step(learning_rate, module, params))
+    /// Notes that an optimizer makes a step: all data-parallel ranks must make the same.
+    pub(crate) fn count_step(&mut self) {
+        self.progress.steps += 1;
+        self.note_progress();
+    }
+
+    fn note_progress(&self) {
+        self.context.world_group().note_progress(self.progress.to_string());
     }
 
     /// Replaces the module by what `update` makes of it.
     ///
-    /// That may be anything with the same fields: an optimizer's step, a loaded record, parameters frozen or thawed. A
-    /// parameter that comes back with another identifier, as from a record, keeps the declaration of its path. What the
-    /// step has accumulated so far is lost if the trained parameters change. A
+    /// That may be anything with the same fields: an optimizer's step, a loaded record, parameters frozen or thawed, or moved
+    /// to another device. Every rank of the data-parallel group makes the same updates. A parameter that comes back with
+    /// another identifier, as from a record, keeps the declaration of its path. What the step has accumulated so far is lost if the trained parameters change. A
     /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) of 16-bit parameters has main values of its own: tell it of
     /// new ones by [`take_parameters`](crate::optimizer::ShardedOptimizer::take_parameters).
     ///
     /// # Communication
-    /// None, unless the trained parameters have become more, fewer or of other lengths: then the ranks of the
-    /// data-parallel group allocate new buckets.
+    /// None, unless the trained parameters have become more, fewer or of other lengths, or are on another device: then the ranks
+    /// of the data-parallel group compare their modules, by one all-gather of 16 bytes, and allocate new buckets.
     ///
     /// # Errors
-    /// When the module's parameters have become such that it could not be wrapped; when that collective fails.
+    /// When the module's parameters have become such that it could not be wrapped: with none that is trained, further steps are
+    /// refused until another update thaws some. When that collective fails.
     pub fn update(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
+        self.progress.updates += 1;
+        self.note_progress();
+        self.replace_module(update)
+    }
+
+    /// Replaces the module's values by a record's, which this rank saved in this layout: see
+    /// [`ParallelContext::load_record`].
+    ///
+    /// # Communication
+    /// None.
+    ///
+    /// # Errors
+    /// When the record is not that of this rank's module, which is then left as it is.
+    ///
+    /// # Panics
+    /// When burn does: the record has more or fewer layers than the module.
+    pub fn load_record(&mut self, record: M::Record) -> Result<(), DataParallelError> {
+        let loaded = self.context.load_record::<B, M>(self.module().clone(), record)?;
+        self.update(|_| loaded)
+    }
+
+    pub(super) fn replace_module(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
         self.module = self.module.take().map(update);
         let parameters = list_parameters::<B, M>(self.module());
-        if self.binding.fits(&parameters) {
+        let device = one_device::<B, M>(self.module())?;
+        if self.untrained.is_none() && self.binding.fits(&parameters, &device) {
+            return Ok(());
+        }
+        let parameters = match self.make_leaves() {
+            true => list_parameters::<B, M>(self.module()),
+            false => parameters,
+        };
+        self.untrained = nothing_to_train(&parameters, &self.context);
+        if let Some(parameters) = self.untrained.clone() {
+            return Err(DataParallelError::NothingToTrain { parameters });
+        }
+        let device = one_device::<B, M>(self.module())?;
+        if self.binding.fits(&parameters, &device) {
             return Ok(());
         }
         self.context
             .transfer_declarations(&self.binding.parameters, &parameters);
-        let device = self.module().devices().first().cloned().unwrap_or_default();
         let former = Some(&self.binding.reducer);
         self.binding = Binding::new(parameters, self.options, &self.context, &device, former)?;
         self.is_step_begun = false;
         self.restart_buffers();
         Ok(())
+    }
+
+    /// Makes parameters that a differentiable move has left as outputs trained leaves again; returns whether there were any.
+    fn make_leaves(&mut self) -> bool {
+        let mut has_made = false;
+        self.module = self.module.take().map(|module| {
+            let (module, made) = make_leaves::<B, M>(module);
+            has_made = made;
+            module
+        });
+        has_made
+    }
+
+    /// Whether what ranks are given is compared in the step that begins next.
+    pub(crate) fn is_input_check_due(&self) -> bool {
+        let interval = self.check_inputs_interval as u64;
+        interval > 0 && self.steps_begun.is_multiple_of(interval)
+    }
+
+    /// Runs a forward pass, and compares over the tensor group the first input of a parallel layer and the loss.
+    fn compared_forward(&self, forward: impl FnOnce() -> Tensor<B, 1>) -> Result<Tensor<B, 1>, DataParallelError> {
+        let (loss, difference) = watch_input(forward);
+        if let Some(difference) = difference {
+            return Err(DataParallelError::InputsDiffer(difference));
+        }
+        // Under sequence parallelism the loss may be that of a rank's own tokens.
+        if !self.context.is_sequence_parallel() {
+            self.compare_losses(loss.clone().inner(), self.context.tensor_group())?;
+        }
+        Ok(loss)
+    }
+
+    /// Compares the loss of a micro-batch, and how far the ranks have come, over ranks that share each layer.
+    fn compare_losses(&self, loss: Tensor<B::InnerBackend, 1>, group: &ProcessGroup) -> Result<(), DataParallelError> {
+        // What kernels of other processes may round differently.
+        let allowed = match self.binding.dtype {
+            DType::F16 | DType::BF16 => 1e-2,
+            _ => 1e-4,
+        };
+        let loss = read_host(loss).first().copied().unwrap_or(f64::NAN);
+        let Progress { steps, updates } = self.progress;
+        let mut all = vec![0.0; 3 * group.size()];
+        let labelled = group.labelled("comparing the loss of the ranks");
+        labelled.all_gather(&[loss, f64::from(steps), f64::from(updates)], &mut all)?;
+        let (all, _) = all.as_chunks::<3>();
+        if all.iter().any(|[_, steps, updates]| [*steps, *updates] != all[0][1..]) {
+            return Err(out_of_step(self.progress, group)?);
+        }
+        let [first_loss, ..] = all[0];
+        let is_far = |other: f64| match (other.is_finite(), first_loss.is_finite()) {
+            (true, true) => (other - first_loss).abs() > allowed * first_loss.abs().max(other.abs()),
+            // One that is not finite is told of elsewhere, but the others do not have it either.
+            (finite, first_finite) => finite != first_finite,
+        };
+        match all.iter().position(|[other, ..]| is_far(*other)) {
+            None => Ok(()),
+            Some(other) => Err(DataParallelError::LossesDiffer {
+                step: steps + 1,
+                group: group.name().to_owned(),
+                first: group.ranks()[0],
+                first_loss,
+                other: group.ranks()[other],
+                other_loss: all[other][0],
+            }),
+        }
     }
 
     /// Looks anew at what is not trained: its values, which are equal on all ranks, have been replaced.
@@ -319,6 +467,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Which elements of a trained parameter this rank stores in a checkpoint: those of its shard, whether or not gradients
     /// are sharded, so that data-parallel ranks write in parallel.
+    #[cfg(feature = "checkpoint")]
     pub(crate) fn stored_piece(&self, entry: &GradientEntry) -> std::ops::Range<usize> {
         self.binding
             .layout
@@ -356,6 +505,15 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     pub fn check_replicas(&self) -> Result<(), DataParallelError> {
         check_replicas::<B, M>(self.module(), &self.context)
     }
+}
+
+/// Returns the paths of all parameters if none of them is trained. A stage of a pipeline may be frozen as a whole.
+fn nothing_to_train(parameters: &[ParameterEntry], context: &ParallelContext) -> Option<Vec<String>> {
+    let is_trained = parameters.iter().any(|parameter| parameter.requires_grad);
+    if is_trained || context.pipeline_group().size() > 1 {
+        return None;
+    }
+    Some(parameters.iter().map(|parameter| parameter.path.clone()).collect())
 }
 
 /// Refuses a module that shows burn's `Dropout` when printed, the only place where it can be seen from outside.
@@ -423,7 +581,9 @@ mod tests {
     fn a_loaded_record_keeps_its_declarations_and_is_trained() {
         let context = ParallelContext::single(1);
         let record = || column(&ParallelContext::single(2)).into_record();
-        let layer = context.load_record::<B, _>(column(&context.scope("fc")), record());
+        let layer = context
+            .load_record::<B, _>(column(&context.scope("fc")), record())
+            .expect("the same fields");
         let mut wrapped = DistributedDataParallel::new(layer, &context, DataParallelConfig::new()).expect("declared");
         assert_eq!(names(&wrapped), ["fc.weight", "fc.bias"]);
 

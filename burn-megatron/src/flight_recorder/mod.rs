@@ -2,7 +2,7 @@
 //!
 //! Always on. Each group keeps its last calls in a ring ([`FlightRecorder::group`], called by `collectives`): which
 //! operation, its number, its buffer, when it was made, begun and ended, and from which line. With a folder
-//! (`BURN_MEGATRON_FLIGHT_RECORDER_DIR`, or [`JoinOptions`](crate::launch::JoinOptions)) a rank writes its rings there
+//! (`BURN_MEGATRON_FLIGHT_RECORDER_DIR`, or [`JoinConfig`](crate::launch::JoinConfig)) a rank writes its rings there
 //! when a collective fails, when it panics or ends with an error, and on SIGUSR1: one JSON file per rank.
 //!
 //! - `recorder`: the rings.

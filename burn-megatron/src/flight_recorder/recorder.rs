@@ -4,6 +4,7 @@
 //! when it begins and when it ends.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
@@ -57,12 +58,13 @@ pub struct CallNote {
 }
 
 /// The recorder of one process. Clones share it.
-#[derive(Clone, Debug)]
+///
+/// `Debug` writes whose it is, and no call: everything that communicates holds one.
+#[derive(Clone)]
 pub struct FlightRecorder {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     identity: RankIdentity,
     length: usize,
@@ -71,9 +73,11 @@ struct Inner {
     groups: Mutex<Groups>,
     /// Held while a file is written; later files keep the first failure.
     failure: Mutex<Option<String>>,
+    /// How far this rank's program has come, in its own words.
+    progress: Mutex<Option<String>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Groups {
     recorders: Vec<Arc<GroupRecorder>>,
     /// How many groups of each name and ranks there have been.
@@ -133,6 +137,7 @@ impl FlightRecorder {
                 clock: Clock::new(),
                 groups: Mutex::default(),
                 failure: Mutex::default(),
+                progress: Mutex::default(),
             }),
         }
     }
@@ -146,6 +151,16 @@ impl FlightRecorder {
             job_id: String::new(),
         };
         Self::new(identity, 0, None)
+    }
+
+    /// Notes how far this rank's program has come, for messages about calls of ranks that do not fit together.
+    pub fn set_progress(&self, progress: String) {
+        *lock(&self.inner.progress) = Some(progress);
+    }
+
+    /// Returns how far this rank's program has come, if it has said so.
+    pub fn progress(&self) -> Option<String> {
+        lock(&self.inner.progress).clone()
     }
 
     /// Returns where files are written, if anywhere.
@@ -203,6 +218,17 @@ impl FlightRecorder {
     /// Returns what would be written.
     pub fn record(&self) -> RankRecord {
         self.inner.record(None)
+    }
+}
+
+impl fmt::Debug for FlightRecorder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("FlightRecorder")
+            .field("rank", &self.inner.identity.rank)
+            .field("folder", &self.inner.folder)
+            .field("groups", &lock(&self.inner.groups).recorders.len())
+            .finish()
     }
 }
 
@@ -268,7 +294,8 @@ fn write_on_signal(recorder: Weak<Inner>) -> io::Result<()> {
 }
 
 /// The last calls of one group.
-#[derive(Debug)]
+///
+/// `Debug` writes which group it is and how many calls it has made.
 pub struct GroupRecorder {
     name: String,
     ranks: Vec<usize>,
@@ -276,7 +303,6 @@ pub struct GroupRecorder {
     ring: Mutex<Ring>,
 }
 
-#[derive(Debug)]
 struct Ring {
     length: usize,
     /// Call number n lies at n modulo `length`.
@@ -284,7 +310,6 @@ struct Ring {
     next: u64,
 }
 
-#[derive(Debug)]
 struct Entry {
     number: u64,
     note: CallNote,
@@ -394,6 +419,17 @@ impl GroupRecorder {
             generation: self.generation,
             calls: entries.into_iter().map(|entry| entry.record(clock)).collect(),
         }
+    }
+}
+
+impl fmt::Debug for GroupRecorder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("GroupRecorder")
+            .field("name", &self.name)
+            .field("ranks", &self.ranks.len())
+            .field("calls", &lock(&self.ring).next)
+            .finish()
     }
 }
 

@@ -39,6 +39,24 @@ pub enum LaunchError {
     #[error("the world size is 0: a job has at least 1 rank")]
     EmptyWorld,
 
+    /// Several ranks need what this build leaves out.
+    #[error(
+        "several ranks need burn-megatron's feature `tcp`, which is on by default; this program was built without it"
+    )]
+    WithoutTcp,
+
+    /// The job that this process was started in has another number of ranks than the program asked for.
+    #[error(
+        "the program asked for {asked} ranks, but the job that this process was started in has {started}; start as many, or \
+         ask for 1, which accepts any number"
+    )]
+    OtherWorldSize {
+        /// The number of ranks that the program asked for.
+        asked: usize,
+        /// The number of ranks of the job.
+        started: usize,
+    },
+
     /// The numbers of a job on several nodes do not fit each other.
     #[error("{what}={value}: {rule}")]
     InvalidNodes {

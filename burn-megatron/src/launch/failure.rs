@@ -67,6 +67,25 @@ impl fmt::Display for PeerFailure {
     }
 }
 
+impl PeerFailure {
+    /// What happened, as the rank itself says it where it is its own failure or it has met it too.
+    pub(super) fn own_text(&self) -> &str {
+        // All ranks of a mismatch have the same error; the accusation adds the place of the call.
+        let text = self.what.strip_prefix(OUT_OF_STEP).unwrap_or(&self.what);
+        text.rsplit_once("; at ").map_or(text, |(text, _place)| text)
+    }
+
+    /// Who failed, without the text that the rank prints itself; of a rank that cannot, what the others know of it.
+    fn in_short(&self) -> String {
+        let told_by_others = ACCUSATIONS.iter().any(|beginning| self.what.starts_with(beginning));
+        let text = match told_by_others {
+            true => self.to_string(),
+            false => format!("rank {} on host {} failed", self.rank, host_name(&self.host)),
+        };
+        text.split(';').next().unwrap_or_default().to_owned()
+    }
+}
+
 type Callback = Box<dyn Fn() + Send + Sync>;
 type Announcer = Box<dyn Fn(&PeerFailure) + Send + Sync>;
 
@@ -203,6 +222,9 @@ impl fmt::Debug for FailureSignal {
 
 /// Prints `error`, tells every other rank, and ends this process. Never returns.
 ///
+/// The text of a failure is printed once, by the rank that it is a failure of: the others say that they end because of that
+/// rank, and of their own error what is not that text again. The launcher prints it if the rank itself could not.
+///
 /// Exits with code 1 when the error is this rank's own, and with
 /// [`SECONDARY_FAILURE_EXIT_CODE`] when another rank is known to have failed first, or is held responsible for what
 /// this rank met: one that did not come to a collective, say. Then the other ranks are told of that one.
@@ -221,12 +243,11 @@ pub fn report_and_exit(world: &World, error: &(dyn Error + 'static)) -> ! {
         .filter(|cause| cause.rank != world.rank());
     let code = match first {
         Some(cause) => {
-            let here = if what == cause.to_string() {
-                String::new()
-            } else {
-                format!(" (here: {what})")
+            let here = match own_words(&what, &cause) {
+                Some(what) => format!(" (here: {what})"),
+                None => String::new(),
             };
-            say(format_args!("{place} ends because {cause}{here}"));
+            say(format_args!("{place} ends because {}{here}", cause.in_short()));
             SECONDARY_FAILURE_EXIT_CODE
         }
         None => {
@@ -316,8 +337,34 @@ pub fn install_panic_hook(world: &World) {
     }));
 }
 
+/// How the accusation begins that a rank's call does not fit those of the others: their own errors follow.
+pub(crate) const OUT_OF_STEP: &str = "out of step: ";
+
+/// How a failure begins that other processes tell of a rank, which may be unable to: a state, or an accusation. That calls do
+/// not fit is not among them: both ranks have the error.
+const ACCUSATIONS: [&str; 9] = [
+    "is ",
+    DID_NOT_COME,
+    "gave group ",
+    "its connection to ",
+    "lost the store ",
+    "out of reach",
+    "ended without ",
+    "could not be started",
+    "never ",
+];
+
+/// Returns what this rank's error says that the cause does not.
+fn own_words(what: &str, cause: &PeerFailure) -> Option<String> {
+    // An error of a call that was stopped quotes the cause.
+    let what = what.replace(&cause.to_string(), &cause.in_short());
+    let text = cause.own_text();
+    let is_repetition = what == cause.in_short() || what.contains(text) || text.contains(&what);
+    (!is_repetition).then_some(what)
+}
+
 /// Returns the error and what caused it, in one line.
-fn with_sources(error: &dyn Error) -> String {
+pub(super) fn with_sources(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
@@ -392,6 +439,41 @@ mod tests {
         let raiser = std::thread::spawn(move || other.raise(failure(3)));
         assert_eq!(signal.wait_raised(Duration::from_secs(10)), Some(failure(3)));
         raiser.join().unwrap();
+    }
+
+    #[test]
+    fn text_of_a_failure_is_left_to_the_rank_that_failed() {
+        let cause = |what: &str| PeerFailure {
+            what: what.into(),
+            ..failure(1)
+        };
+        let loss = cause("loss is not finite; lower the learning rate");
+        assert_eq!(loss.in_short(), "rank 1 on host node failed");
+        let stopped = format!("group data [0, 1]: barrier (call 2) stopped because {loss}");
+        assert_eq!(
+            own_words(&stopped, &loss).as_deref(),
+            Some("group data [0, 1]: barrier (call 2) stopped because rank 1 on host node failed")
+        );
+        let poisoned =
+            "group data [0, 1]: barrier (call 3) refused, it failed first: loss is not finite; lower the learning rate";
+        assert_eq!(own_words(poisoned, &loss), None);
+        assert_eq!(own_words(&loss.to_string(), &loss), None);
+        let timeout = "group data [0, 1]: barrier (call 2) timed out after 2 s without progress";
+        assert_eq!(own_words(timeout, &loss).as_deref(), Some(timeout));
+
+        let mismatch = "rank 1 of group data [0, 1] called barrier (call 2) while rank 0 called send (call 2)";
+        let accused = cause(&format!("{OUT_OF_STEP}{mismatch}; at src/main.rs:3:4"));
+        assert_eq!(accused.in_short(), "rank 1 on host node failed");
+        assert_eq!(own_words(mismatch, &accused), None);
+        assert_eq!(own_words(&format!("step 3: {mismatch}"), &accused), None);
+
+        let late = cause("is late: its heartbeats arrive, no collective yet; did not come to barrier (call 2)");
+        assert_eq!(
+            late.in_short(),
+            "rank 1 on host node is late: its heartbeats arrive, no collective yet"
+        );
+        let lost = cause("lost the store at node:1, which rank 1 hosts (killed?)");
+        assert_eq!(lost.in_short(), lost.to_string());
     }
 
     #[test]

@@ -9,15 +9,17 @@
 //! - [`FailureSignal`]: raised once when some rank has failed; every wait loop looks at it.
 //! - [`StopFlag`]: set by Ctrl-C or SIGTERM, read once per training step.
 //!
-//! A program that trains looks like this:
+//! A program that trains calls [`run`]. One that chooses more than the number of ranks looks like this:
 //!
 //! ```no_run
 //! use std::process::ExitCode;
+//! use std::time::Duration;
 //!
-//! use burn_megatron::launch::{JoinOptions, LaunchError, Launcher, Role, World, enter, report_and_exit};
+//! use burn_megatron::launch::{JoinConfig, LaunchError, Launcher, Role, World, enter, report_and_exit};
 //!
 //! fn main() -> Result<ExitCode, LaunchError> {
-//!     match enter(Launcher::new(4), &JoinOptions::default())? {
+//!     let config = JoinConfig::new().with_timeout(Duration::from_secs(60));
+//!     match enter(Launcher::new(4), &config)? {
 //!         Role::Launched(summary) => Ok(summary.into()), // has already printed which rank failed first, if one did
 //!         Role::Rank(world) => match train(&world) {
 //!             Ok(()) => Ok(ExitCode::SUCCESS), // dropping `world` says goodbye
@@ -30,8 +32,6 @@
 //!     world.store().set(&format!("hello from {}", world.rank()), b"")
 //! }
 //! ```
-//!
-//! Called by examples and tests (to start), by `collectives` (to find the other ranks and to stop waiting for them).
 
 mod environment;
 mod error;
@@ -45,6 +45,7 @@ mod launcher;
 mod network;
 mod resolver;
 mod role;
+mod run;
 mod store;
 mod suspicions;
 mod world;
@@ -52,23 +53,24 @@ mod world;
 pub(crate) use environment::MAX_WORLD_SIZE;
 pub use environment::{Environment, variables};
 pub use error::LaunchError;
-pub(crate) use failure::DID_NOT_COME;
 #[cfg(feature = "nccl")]
 pub(crate) use failure::blame;
+pub(crate) use failure::{DID_NOT_COME, OUT_OF_STEP};
 pub use failure::{FailureSignal, PeerFailure, exit_code_of, install_panic_hook, report_and_exit};
 pub use identity::{JobToken, host_identity, host_name};
 pub use interrupt::StopFlag;
 pub use launcher::{LaunchSummary, Launcher, Nodes, Prefix, RankEnd, RankOutcome};
 pub(crate) use network::listen;
 pub use role::{Role, enter, join};
+pub use run::run;
 pub(crate) use store::BoundedStream;
 pub use store::{
-    FailureCallback, MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store, StoreServer, StoreServerOptions,
+    FailureCallback, MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store, StoreServer, StoreServerConfig,
 };
 pub(crate) use suspicions::Suspicions;
 #[cfg(test)]
 pub(crate) use suspicions::note_key;
-pub use world::{JoinOptions, World};
+pub use world::{JoinConfig, World};
 
 use std::fmt;
 use std::io::Write;

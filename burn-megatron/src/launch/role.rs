@@ -9,7 +9,7 @@ use super::environment::{Environment, has_torchrun_rank};
 use super::error::LaunchError;
 use super::failure::install_panic_hook;
 use super::launcher::{LaunchSummary, Launcher};
-use super::world::{JoinOptions, World};
+use super::world::{JoinConfig, World};
 
 /// What this process is to do.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub enum Role {
 ///
 /// # Errors
 /// As [`join`] and [`Launcher::run`].
-pub fn enter(launcher: Launcher, options: &JoinOptions) -> Result<Role, LaunchError> {
+pub fn enter(launcher: Launcher, options: &JoinConfig) -> Result<Role, LaunchError> {
     // Who asks for several nodes starts one launcher on each, maybe with srun or mpirun: then it is no rank itself.
     let environment = match launcher.spans_nodes() && !has_torchrun_rank() {
         true => None,
@@ -49,7 +49,7 @@ pub fn enter(launcher: Launcher, options: &JoinOptions) -> Result<Role, LaunchEr
 ///
 /// # Errors
 /// When the ranks do not come together in time, or do not agree on who they are.
-pub fn join(environment: &Environment, options: &JoinOptions) -> Result<World, LaunchError> {
+pub fn join(environment: &Environment, options: &JoinConfig) -> Result<World, LaunchError> {
     let world = World::join(environment, options)?;
     install_panic_hook(&world);
     if std::env::var_os("RAYON_NUM_THREADS").is_none() {

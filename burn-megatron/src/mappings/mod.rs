@@ -16,7 +16,7 @@
 
 use burn::tensor::{Tensor, TensorPrimitive};
 
-use crate::collectives::{CollectiveBackend, Movement, ProcessGroup};
+use crate::collectives::{CollectiveBackend, Movement, ProcessGroup, show_input};
 
 /// Enters a tensor-parallel region: Megatron's `f`.
 ///
@@ -35,6 +35,7 @@ pub fn copy_to_tensor_region<B: CollectiveBackend, const D: usize>(
     input: Tensor<B, D>,
     group: &ProcessGroup,
 ) -> Tensor<B, D> {
+    show_input(|| "the way into a tensor-parallel region".to_owned(), &input, group);
     region(input, Movement::Keep, Movement::AllReduce, group)
 }
 
@@ -73,6 +74,7 @@ pub fn scatter_to_tensor_region<B: CollectiveBackend, const D: usize>(
     dimension: usize,
     group: &ProcessGroup,
 ) -> Tensor<B, D> {
+    show_input(|| "a tensor that each rank takes its part of".to_owned(), &input, group);
     region(
         input,
         Movement::Split { dimension },

@@ -7,6 +7,7 @@ mod draw;
 mod initialize;
 mod layout;
 mod registry;
+mod shard_identity;
 mod visit;
 
 pub(crate) use draw::refuse_undrawn;
@@ -14,4 +15,6 @@ pub use draw::{first_undrawn, initialize};
 pub use initialize::ParameterInit;
 pub use layout::{Distribution, Placement, Run};
 pub use registry::{Declaration, ParameterRegistry, RegistryError};
+pub(crate) use shard_identity::collect_mismatches;
+pub use shard_identity::{RecordError, ShardIdentity, ShardRecord};
 pub use visit::{ParameterEntry, list_parameters, read_host, tensor_from_host};

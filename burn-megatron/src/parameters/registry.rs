@@ -4,6 +4,7 @@
 //! gradient finalisation, the replica check, parity comparisons and checkpoints.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use burn::module::ParamId;
@@ -63,12 +64,14 @@ pub enum RegistryError {
 }
 
 /// The declarations of this rank's parameters. Clones share them.
-#[derive(Clone, Debug, Default)]
+///
+/// `Debug` writes how many there are.
+#[derive(Clone, Default)]
 pub struct ParameterRegistry {
     inner: Arc<Mutex<Inner>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Inner {
     declarations: HashMap<ParamId, Declaration>,
     names: HashSet<String>,
@@ -136,6 +139,15 @@ impl ParameterRegistry {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic while the lock is held leaves whole entries behind, so what is there is still good.
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl fmt::Debug for ParameterRegistry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ParameterRegistry")
+            .field("declarations", &self.lock().declarations.len())
+            .finish()
     }
 }
 

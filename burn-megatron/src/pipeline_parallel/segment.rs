@@ -61,9 +61,6 @@ pub trait PipelineBackend: HookBackend {
     /// Returns the end of a graph: one element, whose backward pass begins with the gradient in `slot` as that of
     /// `output`. It does not keep `output`'s elements.
     fn leave(output: FloatTensor<Self>, slot: &GradientSlot<Self::InnerBackend>) -> FloatTensor<Self>;
-
-    /// Whether a tensor depends on something that wants a gradient.
-    fn is_tracked(tensor: &FloatTensor<Self>) -> bool;
 }
 
 impl<B: CollectiveBackend, C: CheckpointStrategy> PipelineBackend for Autodiff<B, C> {
@@ -82,10 +79,6 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> PipelineBackend for Autodiff<B
             OpsKind::Tracked(prep) => prep.finish(slot.clone(), one),
             OpsKind::UnTracked(prep) => prep.finish(one),
         }
-    }
-
-    fn is_tracked(tensor: &FloatTensor<Self>) -> bool {
-        tensor.is_tracked()
     }
 }
 

@@ -10,10 +10,10 @@ use burn::tensor::{Tensor, backend::Backend};
 use super::conversion::{ConversionError, check_drawn, named};
 use super::product::EnteringProduct;
 use super::{linear_init, take_shard};
-use crate::collectives::CollectiveBackend;
+use crate::collectives::{CollectiveBackend, show_input};
 use crate::context::{ParallelContext, ParameterSpec};
 use crate::mappings::gather_from_tensor_region;
-use crate::parameters::{Distribution, ParameterInit, Placement};
+use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use crate::precision::{assert_dtype, by_rows, is_half};
 use crate::random::ColumnShard;
 use crate::topology::TopologyError;
@@ -52,6 +52,7 @@ pub struct ColumnParallelLinear<B: Backend> {
     /// `[d_output / tp]`.
     pub bias: Option<Param<Tensor<B, 1>>>,
     gather_output: bool,
+    shard: ShardIdentity<B>,
     #[module(skip)]
     fused: usize,
     #[module(skip)]
@@ -80,6 +81,7 @@ impl ColumnParallelLinearConfig {
         context: &ParallelContext,
     ) -> Result<ColumnParallelLinear<B>, TopologyError> {
         let cut = self.cut(context)?;
+        let shard = cut.identity(self.bias, context);
         let weight = context.parameter(
             "weight",
             [self.d_input, cut.width],
@@ -102,7 +104,7 @@ impl ColumnParallelLinearConfig {
                 device,
             )
         });
-        Ok(self.layer(weight, bias, context))
+        Ok(self.layer(weight, bias, shard, context))
     }
 
     /// Returns this rank's shard of an existing layer, which every rank holds in full, with these settings:
@@ -129,6 +131,7 @@ impl ColumnParallelLinearConfig {
             .cut(context)
             .map_err(named(context, "column-parallel linear layer"))?;
         check_drawn::<B, _>(&linear, context)?;
+        let shard = cut.identity(linear.bias.is_some(), context);
         let weight = take_shard(linear.weight, &cut.weight, [self.d_input, cut.width], context);
         context.declare_sharded("weight", &weight, cut.weight);
         let bias = linear.bias.map(|bias| {
@@ -136,7 +139,7 @@ impl ColumnParallelLinearConfig {
             context.declare_sharded("bias", &bias, cut.bias);
             bias
         });
-        Ok(self.layer(weight, bias, context))
+        Ok(self.layer(weight, bias, shard, context))
     }
 
     fn cut(&self, context: &ParallelContext) -> Result<Cut, TopologyError> {
@@ -151,9 +154,7 @@ impl ColumnParallelLinearConfig {
         }
         let matrix = self.d_output / self.fused;
         crate::topology::check_divides("d_output", self.d_output, "fused", self.fused)?;
-        context
-            .config()
-            .check_tensor_divides("the width of a column-parallel matrix", matrix)?;
+        context.check_tensor_divides("the width of a column-parallel matrix", matrix)?;
         // The dimension before the last counts the fused matrices; each is cut along the last.
         let shard = |shape: &[usize]| {
             Placement::shard(shape, shape.len() - 1, group.rank(), group.size()).with_fused_dimension(shape.len() - 2)
@@ -169,6 +170,7 @@ impl ColumnParallelLinearConfig {
         &self,
         weight: Param<Tensor<B, 2>>,
         bias: Option<Param<Tensor<B, 1>>>,
+        shard: ShardIdentity<B>,
         context: &ParallelContext,
     ) -> ColumnParallelLinear<B> {
         ColumnParallelLinear {
@@ -176,6 +178,7 @@ impl ColumnParallelLinearConfig {
             bias,
             gather_output: self.gather_output,
             fused: self.fused,
+            shard,
             product: EnteringProduct::new(context),
         }
     }
@@ -209,6 +212,14 @@ struct Cut {
     width: usize,
     weight: Placement,
     bias: Placement,
+}
+
+impl Cut {
+    /// What the layer's record says of its shards.
+    fn identity<B: Backend>(&self, has_bias: bool, context: &ParallelContext) -> ShardIdentity<B> {
+        let shards = [("weight", &self.weight), ("bias", &self.bias)];
+        context.shard_identity(&shards[..1 + usize::from(has_bias)])
+    }
 }
 
 impl<B: CollectiveBackend> ColumnParallelLinear<B> {
@@ -268,6 +279,10 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     fn product<const D: usize>(&self, input: Tensor<B, D>, bias: Option<Tensor<B, 1>>) -> Tensor<B, D> {
         let weight = self.weight.val();
         assert_dtype("column-parallel linear", "the input", input.dtype(), weight.dtype());
+        if !self.product.sequence_parallel {
+            let place = || format!("the input of {}, a column-parallel layer", self.shard.layer());
+            show_input(place, &input, &self.product.group);
+        }
         self.product.affine(input, weight, bias)
     }
 }

@@ -11,11 +11,11 @@ use burn::tensor::{Int, Tensor, backend::Backend};
 use super::conversion::{ConversionError, check_drawn, named};
 use super::product::EnteringProduct;
 use super::{VocabShard, take_shard};
-use crate::collectives::{CollectiveBackend, ProcessGroup};
+use crate::collectives::{CollectiveBackend, ProcessGroup, show_input};
 use crate::context::{ParallelContext, ParameterSpec};
 use crate::mappings::reduce_from_tensor_region;
 use crate::mutants::{self, Mutant};
-use crate::parameters::{Distribution, ParameterInit, Placement};
+use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use crate::precision::{assert_dtype, narrow, widen};
 use crate::topology::TopologyError;
 
@@ -42,6 +42,7 @@ pub struct VocabParallelEmbedding<B: Backend> {
     pub weight: Param<Tensor<B, 2>>,
     shard: VocabShard,
     sequence_parallel: bool,
+    identity: ShardIdentity<B>,
     #[module(skip)]
     product: EnteringProduct,
     group: ProcessGroup,
@@ -68,17 +69,19 @@ impl VocabParallelEmbeddingConfig {
         context: &ParallelContext,
     ) -> Result<VocabParallelEmbedding<B>, TopologyError> {
         let shard = self.shard(context)?;
+        let placement = self.placement(shard);
+        let identity = context.shard_identity(&[("weight", &placement)]);
         let weight = context.parameter(
             "weight",
             [shard.rows(), self.d_model],
             &ParameterSpec {
-                placement: self.placement(shard),
+                placement,
                 distribution: Distribution::Sharded,
                 init: self.init.unwrap_or(ParameterInit::Normal { deviation: 1.0 }),
             },
             device,
         );
-        Ok(Self::layer(weight, shard, context))
+        Ok(Self::layer(weight, shard, identity, context))
     }
 
     /// Returns this rank's rows of an existing embedding, which every rank holds in full, with these settings.
@@ -103,9 +106,10 @@ impl VocabParallelEmbeddingConfig {
             .map_err(named(context, "vocabulary-parallel embedding"))?;
         check_drawn::<B, _>(&embedding, context)?;
         let placement = self.placement(shard);
+        let identity = context.shard_identity(&[("weight", &placement)]);
         let weight = take_shard(embedding.weight, &placement, [shard.rows(), self.d_model], context);
         context.declare_sharded("weight", &weight, placement);
-        Ok(Self::layer(weight, shard, context))
+        Ok(Self::layer(weight, shard, identity, context))
     }
 
     fn shard(&self, context: &ParallelContext) -> Result<VocabShard, TopologyError> {
@@ -118,7 +122,7 @@ impl VocabParallelEmbeddingConfig {
             "a padded vocabulary of {padded} rows cannot hold {} tokens",
             self.n_embedding
         );
-        context.config().check_tensor_divides("the padded vocabulary", padded)?;
+        context.check_tensor_divides("the padded vocabulary", padded)?;
         Ok(VocabShard::new(self.n_embedding, padded, group))
     }
 
@@ -133,12 +137,14 @@ impl VocabParallelEmbeddingConfig {
     fn layer<B: Backend>(
         weight: Param<Tensor<B, 2>>,
         shard: VocabShard,
+        identity: ShardIdentity<B>,
         context: &ParallelContext,
     ) -> VocabParallelEmbedding<B> {
         VocabParallelEmbedding {
             weight,
             shard,
             sequence_parallel: context.is_sequence_parallel(),
+            identity,
             product: EnteringProduct::new(context),
             group: context.tensor_group().clone(),
         }
@@ -173,6 +179,8 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
         if self.group.size() == 1 {
             return self.rows(tokens);
         }
+        let place = || format!("the tokens of {}, an embedding", self.identity.layer());
+        show_input(place, &tokens, &self.group);
         let (local, elsewhere) = self.shard.localize(tokens);
         let rows = self.rows(local);
         let rows = rows.mask_fill(elsewhere.unsqueeze_dim::<2>(1), 0.0);

@@ -18,7 +18,7 @@ use crate::precision::{by_rows, is_half, narrow, widen};
 #[derive(Clone, Debug)]
 pub(super) struct EnteringProduct {
     kernels: Kernels,
-    sequence_parallel: bool,
+    pub sequence_parallel: bool,
     /// Whether the gradient of the input is added up while that of the weight is computed.
     overlaps: bool,
     pub group: ProcessGroup,

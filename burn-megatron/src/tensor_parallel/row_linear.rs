@@ -15,7 +15,7 @@ use crate::collectives::{CollectiveBackend, ProcessGroup};
 use crate::context::{ParallelContext, ParameterSpec};
 use crate::mappings::{reduce_from_tensor_region, reduce_scatter_to_sequence_region, scatter_to_tensor_region};
 use crate::mutants::{self, Mutant};
-use crate::parameters::{Distribution, ParameterInit, Placement};
+use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use crate::precision::{assert_dtype, by_rows, is_half};
 use crate::topology::TopologyError;
 
@@ -51,6 +51,7 @@ pub struct RowParallelLinear<B: Backend> {
     pub bias: Option<Param<Tensor<B, 1>>>,
     input_is_parallel: bool,
     sequence_parallel: bool,
+    shard: ShardIdentity<B>,
     #[module(skip)]
     kernels: Kernels,
     group: ProcessGroup,
@@ -74,6 +75,7 @@ impl RowParallelLinearConfig {
         context: &ParallelContext,
     ) -> Result<RowParallelLinear<B>, TopologyError> {
         let placement = self.cut(context)?;
+        let shard = context.shard_identity(&[("weight", &placement)]);
         let weight = context.parameter(
             "weight",
             [self.local_input(context), self.d_output],
@@ -96,7 +98,7 @@ impl RowParallelLinearConfig {
                 device,
             )
         });
-        Ok(self.layer(weight, bias, context))
+        Ok(self.layer(weight, bias, shard, context))
     }
 
     /// Returns this rank's shard of an existing layer, which every rank holds in full, with these settings:
@@ -121,6 +123,7 @@ impl RowParallelLinearConfig {
         );
         let placement = self.cut(context).map_err(named(context, "row-parallel linear layer"))?;
         check_drawn::<B, _>(&linear, context)?;
+        let shard = context.shard_identity(&[("weight", &placement)]);
         let shape = [self.local_input(context), self.d_output];
         let weight = take_shard(linear.weight, &placement, shape, context);
         context.declare_sharded("weight", &weight, placement);
@@ -128,14 +131,12 @@ impl RowParallelLinearConfig {
             context.registry().mark_converted(bias.id);
             context.declare_token_wise("bias", bias);
         }
-        Ok(self.layer(weight, linear.bias, context))
+        Ok(self.layer(weight, linear.bias, shard, context))
     }
 
     fn cut(&self, context: &ParallelContext) -> Result<Placement, TopologyError> {
         let group = context.tensor_group();
-        context
-            .config()
-            .check_tensor_divides("the input width of a row-parallel matrix", self.d_input)?;
+        context.check_tensor_divides("the input width of a row-parallel matrix", self.d_input)?;
         let shape = [self.d_input, self.d_output];
         Ok(Placement::shard(&shape, 0, group.rank(), group.size()))
     }
@@ -148,6 +149,7 @@ impl RowParallelLinearConfig {
         &self,
         weight: Param<Tensor<B, 2>>,
         bias: Option<Param<Tensor<B, 1>>>,
+        shard: ShardIdentity<B>,
         context: &ParallelContext,
     ) -> RowParallelLinear<B> {
         RowParallelLinear {
@@ -155,6 +157,7 @@ impl RowParallelLinearConfig {
             bias,
             input_is_parallel: self.input_is_parallel,
             sequence_parallel: context.is_sequence_parallel(),
+            shard,
             kernels: context.kernels(),
             group: context.tensor_group().clone(),
         }

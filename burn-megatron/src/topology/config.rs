@@ -2,7 +2,7 @@
 //!
 //! Called by the command line and by every program that builds a [`RankGrid`].
 
-use serde::{Deserialize, Serialize};
+use burn::config::Config;
 
 use super::RankGrid;
 
@@ -10,13 +10,16 @@ use super::RankGrid;
 ///
 /// The data-parallel size is not given: it is what is left of the world,
 /// `world_size / (tensor_parallel_size * pipeline_parallel_size)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Config, Copy, Debug, PartialEq, Eq)]
 pub struct ParallelConfig {
     /// Ranks that share each layer.
+    #[config(default = 1)]
     pub tensor_parallel_size: usize,
     /// Stages that the layers are cut into.
+    #[config(default = 1)]
     pub pipeline_parallel_size: usize,
     /// Shard the activations between tensor-parallel regions along the tokens.
+    #[config(default = false)]
     pub sequence_parallel: bool,
 }
 
@@ -80,11 +83,7 @@ pub enum TopologyError {
 impl Default for ParallelConfig {
     /// One rank, no sharding.
     fn default() -> Self {
-        Self {
-            tensor_parallel_size: 1,
-            pipeline_parallel_size: 1,
-            sequence_parallel: false,
-        }
+        Self::new()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Made by the command line, read by the trainer.
 
-use serde::{Deserialize, Serialize};
+use burn::config::Config;
 
 use super::{
     BatchSizeError, BatchSizeRampUp, BatchSizeSchedule, LearningRateConfig, LearningRateSchedule, ScheduleError,
@@ -16,7 +16,7 @@ use crate::topology::nearest_multiples;
 const NEIGHBOURS: usize = 1 << 12;
 
 /// The settings of a run, counted in samples. Most names are those of Megatron-LM's flags.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Config, Debug, PartialEq)]
 pub struct TrainingConfig {
     /// Tokens per sample.
     pub seq_length: usize,
@@ -31,18 +31,25 @@ pub struct TrainingConfig {
     /// The learning rate over the samples.
     pub learning_rate: LearningRateConfig,
     /// The weight decay over the samples; biases and norms are spared.
+    #[config(default = "WeightDecayConfig::constant(0.01)")]
     pub weight_decay: WeightDecayConfig,
     /// The largest global norm of the gradient; larger ones are scaled down. 0 for none.
+    #[config(default = 1.0)]
     pub clip_grad: f64,
     /// Decay of Adam's mean of gradients.
+    #[config(default = 0.9)]
     pub adam_beta1: f64,
     /// Decay of Adam's mean of squared gradients.
+    #[config(default = 0.999)]
     pub adam_beta2: f64,
     /// Added to the root of Adam's second moment.
+    #[config(default = 1e-8)]
     pub adam_eps: f64,
     /// The seed of initialisation, dropout and sample order.
+    #[config(default = 1234)]
     pub seed: u64,
     /// Steps between comparisons of replicated parameters over the ranks; 0 for none.
+    #[config(default = 0)]
     pub replica_check_interval: u64,
 }
 

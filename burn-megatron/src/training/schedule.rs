@@ -2,6 +2,7 @@
 
 use std::f64::consts::PI;
 
+use burn::config::Config;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -40,34 +41,32 @@ pub enum AnnealingStyle {
 
 /// A learning-rate schedule, counted in samples: the caller multiplies iterations by the global
 /// batch size.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Config, Debug, Copy, PartialEq)]
 pub struct LearningRateConfig {
     /// How the rate decays behind the warm-up.
+    #[config(default = "LearningRateDecay::Constant")]
     pub decay: LearningRateDecay,
     /// Rate at sample 0 of a warm-up.
+    #[config(default = 0.0)]
     pub init: f64,
     /// Rate at the end of the warm-up.
     pub max: f64,
     /// Rate at the end of the decay and behind it; a constant schedule does not use it.
+    #[config(default = 0.0)]
     pub min: f64,
     /// Samples W from `init` to `max`; 0 starts at `max`.
+    #[config(default = 0)]
     pub warm_up_samples: u64,
     /// Sample D, counted from the beginning of training, at which the decay ends; a constant
     /// schedule does not use it.
+    #[config(default = 0)]
     pub decay_samples: u64,
 }
 
 impl LearningRateConfig {
     /// Returns the schedule that has one rate from the first step on.
     pub fn constant(rate: f64) -> Self {
-        Self {
-            decay: LearningRateDecay::Constant,
-            init: 0.0,
-            max: rate,
-            min: 0.0,
-            warm_up_samples: 0,
-            decay_samples: 0,
-        }
+        Self::new(rate)
     }
 }
 

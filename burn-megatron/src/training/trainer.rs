@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use burn::module::AutodiffModule;
 use burn::tensor::Tensor;
@@ -11,14 +12,16 @@ use serde::{Deserialize, Serialize};
 
 use super::token_losses::{host_losses, masked_sum, num_unmasked};
 use super::{
-    BatchSizeSchedule, LanguageModel, LearningRateSchedule, NonFiniteOrigin, TokenBatch, TrainerOptions,
-    TrainingConfig, TrainingConfigError, TrainingError, WeightDecaySchedule, restore, snapshot,
+    BatchSizeSchedule, LanguageModel, LearningRateSchedule, NonFiniteOrigin, TokenBatch, TrainerConfig, TrainingConfig,
+    TrainingConfigError, TrainingError, WeightDecaySchedule, restore, snapshot,
 };
 use crate::checkpoint::{ArrayPart, Checkpoint};
-use crate::collectives::ReduceOp;
+use crate::collectives::{ReduceOp, compare_hash};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
-use crate::data_parallel::{DistributedDataParallel, GradientCounts, ReducedGradients, clip_coefficient};
+use crate::data_parallel::{
+    DataParallelError, DistributedDataParallel, GradientCounts, ReducedGradients, clip_coefficient,
+};
 use crate::mutants::{self, Mutant};
 use crate::optimizer::{AdamW, LossScaler, LossScalerState, ShardedOptimizer};
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
@@ -95,7 +98,7 @@ where
     pub fn new(
         chunks: Vec<M>,
         config: &TrainingConfig,
-        options: TrainerOptions,
+        trainer: TrainerConfig,
         context: &ParallelContext,
         device: &B::Device,
     ) -> Result<Self, TrainingError> {
@@ -103,7 +106,7 @@ where
         let batch_sizes = config.batch_sizes().map_err(TrainingConfigError::from)?;
         let data_parallel_size = context.grid().data_parallel_size();
         let stages = ScheduleConfig {
-            kind: options
+            kind: trainer
                 .schedule
                 .unwrap_or_else(|| ScheduleKind::for_chunks(chunks.len())),
             num_stages: context.grid().pipeline_parallel_size(),
@@ -111,18 +114,18 @@ where
             num_micro_batches: batch_sizes.global_batch_size(0) / (config.micro_batch_size * data_parallel_size),
         };
         config.validate_stages(&stages, data_parallel_size)?;
-        let schedule = stages.schedule().map_err(PipelineError::from)?;
-        let ddp = DistributedDataParallel::new(chunks, context, options.data_parallel)?;
-        let optimizers = [config.weight_decay.start, 0.0].map(|decay| adamw(config, context, decay));
+        let schedule = stages.init().map_err(PipelineError::from)?;
+        let ddp = DistributedDataParallel::new(chunks, context, trainer.data_parallel)?;
+        let optimizers = [config.weight_decay.start, 0.0].map(|decay| adamw(config, context, decay).into());
         let optimizer =
             ShardedOptimizer::with_groups(&ddp, optimizers.into(), |entry| usize::from(entry.dimensions() <= 1))?
-                .with_overlap_param_gather(options.overlap_param_gather);
+                .with_overlap_param_gather(trainer.overlap_param_gather);
         Ok(Self {
-            executor: PipelineExecutor::new(schedule, context)?.with_timeline(&options.timeline),
+            executor: PipelineExecutor::new(schedule, context)?,
             stages,
             batch_sizes,
-            timeline: options.timeline,
-            count_gradients: options.count_gradients,
+            timeline: Timeline::default(),
+            count_gradients: trainer.count_gradients,
             ddp,
             optimizer,
             schedule: config.learning_rate_schedule().map_err(TrainingConfigError::from)?,
@@ -130,11 +133,20 @@ where
             config: config.clone(),
             context: context.clone(),
             device: device.clone(),
-            loss_scaler: options.loss_scale.map(|config| config.init()).transpose()?,
+            loss_scaler: trainer.loss_scale.map(|config| config.init()).transpose()?,
             iteration: 0,
             consumed_samples: 0,
             schedule_samples: 0,
         })
+    }
+
+    /// Returns the same trainer, which records in `timeline` what this rank does, while that is on.
+    pub fn with_timeline(self, timeline: &Timeline) -> Self {
+        Self {
+            executor: self.executor.with_timeline(timeline),
+            timeline: timeline.clone(),
+            ..self
+        }
     }
 
     /// The chunks of this rank's stage.
@@ -225,6 +237,8 @@ where
     /// and the learning rate stay as they are.
     ///
     /// # Communication
+    /// Every so many steps (see [`DataParallelConfig::check_inputs_interval`](crate::data_parallel::DataParallelConfig)) one
+    /// all-gather of 16 bytes over the model group, to compare the micro-batches.
     /// That of the model, forward and backward, and between its stages; gradients as
     /// [`DistributedDataParallel::backward`] and [`DistributedDataParallel::gradients`]; two all-reduces of one number
     /// over the data-parallel group, one over the pipeline group, and those of
@@ -266,6 +280,9 @@ where
     ) -> Result<StepResult, TrainingError> {
         self.timeline.set_step(self.iteration + 1);
         self.fit_executor()?;
+        if self.ddp.is_input_check_due() {
+            self.check_same_batch(micro_batches)?;
+        }
         let global_batch_size = self.global_batch_size();
         let loss_scale = self.loss_scaler.as_ref().map_or(1.0, LossScaler::scale);
         let (local_loss, tokens) = self.backward(micro_batches, loss_scale)?;
@@ -387,7 +404,7 @@ where
                 num_micro_batches,
                 ..self.stages
             };
-            let schedule = stages.schedule().map_err(PipelineError::from)?;
+            let schedule = stages.init().map_err(PipelineError::from)?;
             self.executor = PipelineExecutor::new(schedule, &self.context)?.with_timeline(&self.timeline);
         }
         Ok(())
@@ -430,6 +447,28 @@ where
                 counted.sum().mul_scalar(scale)
             })?;
         Ok((sums.into_inner().iter().sum(), tokens[0]))
+    }
+
+    /// Compares the micro-batches over the ranks that together hold one model.
+    fn check_same_batch(&self, micro_batches: &[MicroBatch]) -> Result<(), TrainingError> {
+        let mut hasher = DefaultHasher::new();
+        for MicroBatch {
+            tokens,
+            targets,
+            loss_mask,
+            sample_ids,
+            micro_batch_size,
+            seq_length,
+        } in micro_batches
+        {
+            (tokens, targets, sample_ids, micro_batch_size, seq_length).hash(&mut hasher);
+            let mask = loss_mask.as_ref();
+            mask.map(|mask| mask.iter().map(|weight| weight.to_bits()).collect::<Vec<_>>())
+                .hash(&mut hasher);
+        }
+        let place = format!("the micro-batches of step {}", self.iteration + 1);
+        let compared = compare_hash(&place, hasher.finish(), self.context.model_group());
+        Ok(compared.map_err(DataParallelError::from)?)
     }
 
     /// Refuses tokens that the model does not know: on a sharded vocabulary they would pass for zeros.

@@ -2,6 +2,7 @@
 
 use std::f64::consts::PI;
 
+use burn::config::Config;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -17,27 +18,24 @@ pub enum WeightDecayIncrease {
 }
 
 /// A weight-decay schedule, counted in samples.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Config, Debug, Copy, PartialEq)]
 pub struct WeightDecayConfig {
     /// How the decay rises.
+    #[config(default = "WeightDecayIncrease::Constant")]
     pub increase: WeightDecayIncrease,
     /// The share of a parameter that decays in a step of learning rate 1, at sample 0.
     pub start: f64,
     /// The same at the end of the ramp and behind it.
     pub end: f64,
     /// Samples S from `start` to `end`; a constant schedule does not use them.
+    #[config(default = 0)]
     pub samples: u64,
 }
 
 impl WeightDecayConfig {
     /// Returns the schedule that always has one weight decay.
     pub fn constant(weight_decay: f64) -> Self {
-        Self {
-            increase: WeightDecayIncrease::Constant,
-            start: weight_decay,
-            end: weight_decay,
-            samples: 0,
-        }
+        Self::new(weight_decay, weight_decay)
     }
 }
 

@@ -1,8 +1,14 @@
 //! burn's backend of `ndarray`: everything runs the references, in f32 or f64.
 
-use burn_ndarray::NdArray;
+use burn_ndarray::{FloatNdArrayElement, IntNdArrayElement, NdArray, NdArrayTensor, QuantElement, SharedArray};
 
 use super::KernelBackend;
 
-impl KernelBackend for NdArray<f32> {}
-impl KernelBackend for NdArray<f64> {}
+impl<E, I, Q> KernelBackend for NdArray<E, I, Q>
+where
+    E: FloatNdArrayElement,
+    I: IntNdArrayElement,
+    Q: QuantElement,
+    NdArrayTensor: From<SharedArray<E>> + From<SharedArray<I>>,
+{
+}

@@ -1,6 +1,6 @@
 //! `Real`: the mathematics of f32 and f64, without branches, so that loops over it become vector instructions.
 //!
-//! The crate is compiled for a processor without AVX; [`vectorised`] compiles what it runs for AVX2 and AVX-512 too
+//! The crate is compiled for a processor without AVX; [`vectorised`] compiles what it runs for AVX2 too, with the feature `x86-v4` for AVX-512
 //! and chooses among them when called. What it runs must be marked `#[inline(always)]`, down to the loops.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -13,12 +13,12 @@ pub(crate) fn vectorised<T>(run: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]
     {
         use pulp::Simd;
-        use pulp::x86::{V3, V4};
 
-        if let Some(avx512) = V4::try_new() {
+        #[cfg(feature = "x86-v4")]
+        if let Some(avx512) = pulp::x86::V4::try_new() {
             return Simd::vectorize(avx512, run);
         }
-        if let Some(avx2) = V3::try_new() {
+        if let Some(avx2) = pulp::x86::V3::try_new() {
             return Simd::vectorize(avx2, run);
         }
     }

@@ -2,8 +2,9 @@
 
 #[cfg(feature = "cublaslt")]
 use anyhow::Context as _;
-use burn_megatron::collectives::GroupOptions;
-use burn_megatron::context::ParallelContext;
+#[cfg(feature = "nccl")]
+use burn_megatron::collectives::GroupConfig;
+use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::launch::World;
 use burn_megatron::topology::ParallelConfig;
 use clap::Args;
@@ -72,20 +73,20 @@ impl DeviceArguments {
         if self.kind == DeviceKind::Cuda {
             return self.connect_gpus(world, layout, seed);
         }
-        Ok(ParallelContext::connect(world, layout, &GroupOptions::default(), seed)?)
+        Ok(ParallelContextConfig::new(*layout).with_seed(seed).init(world)?)
     }
 
     #[cfg(feature = "cuda")]
     fn connect_gpus(&self, world: &World, layout: &ParallelConfig, seed: u64) -> anyhow::Result<ParallelContext> {
         use burn_megatron::cuda::{self, Sharing};
-        let options = GroupOptions::default();
+        let config = ParallelContextConfig::new(*layout).with_seed(seed);
         let context = match self.share_gpu {
-            true => ParallelContext::connect(world, layout, &options, seed)?,
+            true => config.init(world)?,
             false => {
                 let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;
                 #[cfg(feature = "nccl")]
-                let options = options.with_nccl(gpu.clone());
-                let context = ParallelContext::connect(world, layout, &options, seed)?;
+                let config = config.with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu.index)));
+                let context = config.init(world)?;
                 cuda::check_shared(&gpu, context.world_group())?;
                 context
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use burn_megatron::launch::{JoinOptions, Nodes};
+use burn_megatron::launch::{JoinConfig, Nodes};
 use burn_megatron::pipeline_parallel::LayerSizes;
 use burn_megatron::topology::ParallelConfig;
 use clap::Args;
@@ -198,17 +198,17 @@ impl CommunicationArguments {
     ///
     /// # Errors
     /// As [`timeout`](Self::timeout); when the heartbeats' limit is not from 0.5 to 86400 seconds.
-    pub fn join_options(&self) -> anyhow::Result<JoinOptions> {
+    pub fn join_options(&self) -> anyhow::Result<JoinConfig> {
         let limit = self.heartbeat_limit_secs;
         anyhow::ensure!(
             limit.is_none_or(|limit| (0.5..=86400.0).contains(&limit)),
             "--heartbeat-limit-secs must lie between 0.5 and 86400, got {}",
             limit.unwrap_or_default()
         );
-        Ok(JoinOptions {
+        Ok(JoinConfig {
             heartbeat_limit: limit.map(Duration::from_secs_f64),
             flight_recorder_folder: self.flight_recorder.clone(),
-            ..JoinOptions::with_timeout(self.timeout()?)
+            ..JoinConfig::new().with_all_timeouts(self.timeout()?)
         })
     }
 

@@ -133,7 +133,7 @@ impl StageArguments {
             num_chunks: sizes.num_chunks,
             num_micro_batches,
         };
-        Ok((layers, config.schedule()?))
+        Ok((layers, config.init()?))
     }
 }
 

@@ -232,7 +232,7 @@ pub fn pipeline(
         num_chunks,
         num_micro_batches,
     };
-    Ok((wrapped, PipelineExecutor::new(schedule.schedule()?, context)?))
+    Ok((wrapped, PipelineExecutor::new(schedule.init()?, context)?))
 }
 
 /// Gradients by the names that the whole model has for their parameters.

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
+use burn::grad_clipping::GradientClippingConfig;
 use burn::optim::AdamConfig;
-use burn_megatron::checkpoint::{Checkpoint, CheckpointOptions, CheckpointWriter};
+use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use burn_megatron::optimizer::ShardedOptimizer;
 use burn_megatron::training::{restore, snapshot};
@@ -39,13 +40,14 @@ type Run<M> = (
     ShardedOptimizer<burn_flex::Flex, burn::optim::Adam>,
 );
 
-/// A run before its first step, whose numbers have a name.
+/// A run before its first step, whose numbers have a name. Gradients are clipped.
 fn begin<M: Net>(scene: &Scene, numbers: &str) -> anyhow::Result<Run<M>> {
     let config = DataParallelConfig::new()
         .with_bucket_size(Some(40))
         .with_shard_gradients(true);
     let module = DistributedDataParallel::new(M::new(scene, numbers), &scene.context, config)?;
-    let optimizer = ShardedOptimizer::new(&module, AdamConfig::new().build());
+    let adam = AdamConfig::new().with_grad_clipping(Some(GradientClippingConfig::Norm(0.1)));
+    let optimizer = ShardedOptimizer::new(&module, adam.init())?;
     Ok((module, optimizer))
 }
 
@@ -88,7 +90,7 @@ fn two_runs<M: Net>(scene: &Scene) -> anyhow::Result<[Run<M>; 2]> {
     let mut undisturbed = begin::<M>(scene, "net")?;
     train(&mut undisturbed, scene, 0..STEPS)?;
     let world = scene.context.world_group();
-    let mut writer = CheckpointWriter::new(world.clone(), &folder.path, CheckpointOptions::default())?;
+    let mut writer = CheckpointWriter::new(world.clone(), &folder.path, CheckpointConfig::new())?;
     let parts = snapshot(&undisturbed.0, &undisturbed.1, &scene.context);
     writer.save(STEPS as u64, parts, serde_json::Value::Null)?;
     train(&mut undisturbed, scene, STEPS..2 * STEPS)?;

@@ -9,7 +9,7 @@ use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::DataParallelConfig;
 use burn_megatron::pipeline_parallel::{PipelineStage, StageOutput};
 use burn_megatron::training::{
-    LanguageModel, LearningRateConfig, TokenBatch, Trainer, TrainerOptions, TrainingConfig, WeightDecayConfig,
+    LanguageModel, LearningRateConfig, TokenBatch, Trainer, TrainerConfig, TrainingConfig, WeightDecayConfig,
 };
 
 use super::nets::{named, same_values};
@@ -85,9 +85,9 @@ fn trainer(scene: &Scene, context: &ParallelContext) -> anyhow::Result<Trainer<B
     };
     // A bucket per parameter.
     let data_parallel = DataParallelConfig::new().with_bucket_size(Some(1));
-    let options = TrainerOptions {
+    let options = TrainerConfig {
         data_parallel,
-        ..TrainerOptions::default()
+        ..TrainerConfig::new()
     };
     let net = SometimesOffset::new(scene);
     Ok(Trainer::new(vec![net], &config, options, context, &FlexDevice)?)

@@ -9,7 +9,7 @@ use super::*;
 use crate::collectives::ProcessGroup;
 
 fn writer(directory: &Path) -> CheckpointWriter {
-    CheckpointWriter::new(ProcessGroup::single(), directory, CheckpointOptions::default()).unwrap()
+    CheckpointWriter::new(ProcessGroup::single(), directory, CheckpointConfig::new()).unwrap()
 }
 
 fn parts() -> Vec<ArrayPart> {
@@ -32,9 +32,9 @@ fn names(directory: &Path) -> Vec<String> {
 fn what_is_saved_is_read() {
     let folder = TempDir::new().unwrap();
     let state = json!({ "samples": 640, "rate": 0.1, "scaler": { "scale": 65536.0 } });
-    let options = CheckpointOptions {
+    let options = CheckpointConfig {
         layout: json!({ "tensor": 1 }),
-        ..CheckpointOptions::default()
+        ..CheckpointConfig::new()
     };
     let mut writer = CheckpointWriter::new(ProcessGroup::single(), folder.path(), options).unwrap();
     writer.save(20, parts(), state.clone()).unwrap();
@@ -144,9 +144,9 @@ fn a_save_beside_the_caller_that_fails_stops_no_other() {
 #[test]
 fn dropping_does_not_wait_for_ever() {
     let folder = TempDir::new().unwrap();
-    let options = CheckpointOptions {
+    let options = CheckpointConfig {
         drop_timeout: Duration::ZERO,
-        ..CheckpointOptions::default()
+        ..CheckpointConfig::new()
     };
     let mut writer = CheckpointWriter::new(ProcessGroup::single(), folder.path(), options).unwrap();
     let many = (0..64).map(|i| whole(&format!("{i}"), Placement::whole([1 << 18])));
@@ -216,7 +216,7 @@ fn wrong_parts_are_refused_and_nothing_is_written() {
 fn a_second_writer_is_refused_as_long_as_the_first_lives() {
     let folder = TempDir::new().unwrap();
     let first = writer(folder.path());
-    let second = CheckpointWriter::new(ProcessGroup::single(), folder.path(), CheckpointOptions::default());
+    let second = CheckpointWriter::new(ProcessGroup::single(), folder.path(), CheckpointConfig::new());
     let error = second.unwrap_err();
     assert!(
         matches!(&error, CheckpointError::Locked { directory, .. } if directory == folder.path()),
@@ -235,9 +235,9 @@ fn a_second_writer_is_refused_as_long_as_the_first_lives() {
 #[test]
 fn to_keep_nothing_is_refused() {
     let folder = TempDir::new().unwrap();
-    let options = CheckpointOptions {
+    let options = CheckpointConfig {
         keep: Some(0),
-        ..CheckpointOptions::default()
+        ..CheckpointConfig::new()
     };
     let error = CheckpointWriter::new(ProcessGroup::single(), folder.path(), options)
         .unwrap_err()
@@ -253,9 +253,9 @@ fn a_folder_with_a_later_checkpoint_is_refused() {
         old.save(iteration, parts(), Value::Null).unwrap();
     }
     drop(old);
-    let options = CheckpointOptions {
+    let options = CheckpointConfig {
         keep: Some(2),
-        ..CheckpointOptions::default()
+        ..CheckpointConfig::new()
     };
     let mut new = CheckpointWriter::new(ProcessGroup::single(), folder.path(), options).unwrap();
     for begins_at in [0, 39] {

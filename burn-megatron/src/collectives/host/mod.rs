@@ -11,18 +11,19 @@ pub(super) mod tcp;
 use super::engine::Engine;
 use super::error::CollectiveError;
 use super::health::GroupHealth;
-use super::process_group::GroupOptions;
+use super::process_group::GroupConfig;
 use crate::launch::World;
 use rendezvous::Rendezvous;
+use serde::{Deserialize, Serialize};
 pub use shared_memory::{SharedMemory, shared_memory_bytes};
 use std::fmt;
 use std::sync::Arc;
 
-/// The environment variable that chooses the engine where the options leave it open.
+/// The environment variable that chooses the engine where the configuration leaves it open.
 const ENGINE_VARIABLE: &str = "BURN_MEGATRON_ENGINE";
 
 /// Which engine moves the bytes of a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EngineChoice {
     /// What `BURN_MEGATRON_ENGINE` says (`auto`, `shared-memory`, `tcp`, `hierarchical`, `mpi`); without it
     /// shared memory when all ranks are on one host, hierarchical when they are on several, next to
@@ -70,14 +71,14 @@ impl fmt::Display for EngineChoice {
 pub(crate) fn connect(
     world: &World,
     health: &Arc<GroupHealth>,
-    options: &GroupOptions,
+    config: &GroupConfig,
 ) -> Result<Arc<dyn Engine>, CollectiveError> {
     let label = &health.label;
     let hosts: Vec<&str> = label.ranks.iter().map(|&rank| world.host_of(rank)).collect();
     let variable = std::env::var(ENGINE_VARIABLE).ok();
     let rendezvous = Rendezvous::new(world, health)?;
     // A rank that cannot choose says so to the others, rather than not to come.
-    let choice = choose(options.engine(), variable.as_deref(), &hosts);
+    let choice = choose(config.engine, variable.as_deref(), &hosts);
     let statement = choice.as_ref().map_or_else(Clone::clone, EngineChoice::to_string);
     let agreement = rendezvous.agree("engine", &statement)?;
     let no_agreement = |what| CollectiveError::NoAgreement {
@@ -100,7 +101,7 @@ pub(crate) fn connect(
     match shared {
         // One host by its name, but two containers, say. All ranks have come to the same verdict.
         Err(CollectiveError::NoAgreement { what, .. }) => {
-            let is_open = is_auto(options.engine(), variable.as_deref());
+            let is_open = is_auto(config.engine, variable.as_deref());
             fall_back(&rendezvous, is_open, &what)?.map_err(no_agreement)?;
             tracing::warn!("group {label} goes over TCP: {what}");
             Ok(Arc::new(tcp::connect(world, health, &rendezvous)?))

@@ -35,8 +35,31 @@ pub enum Movement {
 
 /// A backend whose tensors can take part in collectives, and on which the layers' operations run.
 ///
+/// Those of burn's backends that are one, each with [`Autodiff`](burn::backend::Autodiff) as well:
+///
+/// | backend | feature of this crate | element types | tensors move |
+/// |---|---|---|---|
+/// | `Flex` | none | f32, f64, f16, bf16 | in host memory |
+/// | `NdArray` | `ndarray` | f32, f64 | in host memory |
+/// | `Cuda` | `cuda`, `nccl` | f32, f16, bf16 | through host memory, or over NCCL |
+/// | `Wgpu`, with kernels in WGSL | `wgpu` | f32; f16 where the device has it | through host memory |
+/// | `Vulkan`, with kernels in SPIR-V | `vulkan` | f32; f16 where the device has it | through host memory |
+/// | any other `CubeBackend<R, …>` | `cubecl` | those of its runtime | through host memory |
+/// | `Fusion` of any of CubeCL's | `fusion` | as without it | as without it |
+///
+/// burn's other backends (`LibTorch`, `Candle`, `BackendRouter`) are not: Rust lets only the crate of the trait, or that of
+/// the backend, implement it for them (error E0117). A backend type of your own crate needs `impl KernelBackend for MyBackend
+/// {}` and `impl CollectiveBackend for MyBackend {}`, both empty, as those for `NdArray` are: operations then run in burn's own
+/// (the defaults of [`KernelBackend`](super::super::KernelBackend)), and tensors move through host memory.
+///
 /// The movements keep the element type. On [`Autodiff`](burn::backend::Autodiff) all but the last are not tracked: their
 /// result is a constant. [`move_differentiable`](CollectiveBackend::move_differentiable) is tracked.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a backend that burn-megatron communicates and computes on",
+    note = "of burn's backends: `Flex` always, `NdArray` with the feature `ndarray` of burn-megatron, `Cuda` with `cuda`, `Wgpu` \
+            with `wgpu`, `Vulkan` with `vulkan`; and `Autodiff` of each",
+    note = "for a backend of your own crate write `impl KernelBackend for …` and `impl CollectiveBackend for …`, both empty"
+)]
 pub trait CollectiveBackend: KernelBackend {
     /// Whether tensors lie in the memory of a device, so that gradients are added up and reduced there; in host memory the
     /// ranks of a node reduce them where they lie.

@@ -9,11 +9,37 @@ mod entry;
 mod fusion;
 #[cfg(feature = "nccl")]
 mod nccl;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 mod pending;
+mod same_input;
 mod staging;
 mod unwind;
 
 pub use backend::{CollectiveBackend, Movement};
 pub use entry::RegionEntry;
 pub use pending::PendingTensor;
+pub use same_input::{InputError, InputsDiffer};
+pub(crate) use same_input::{compare_hash, compare_input, show_input, watch_input};
 pub use unwind::{catch_collective_error, unwrap_or_unwind};
+
+/// What the features promise: burn's backends are [`CollectiveBackend`]s, with autodiff and without.
+#[allow(dead_code, reason = "that it compiles is the proof")]
+const fn burns_backends_take_part() {
+    const fn takes_part<B: CollectiveBackend>()
+    where
+        burn::backend::Autodiff<B>: CollectiveBackend,
+    {
+    }
+    takes_part::<burn_flex::Flex>();
+    #[cfg(feature = "ndarray")]
+    takes_part::<burn_ndarray::NdArray<f32>>();
+    #[cfg(feature = "ndarray")]
+    takes_part::<burn_ndarray::NdArray<f64>>();
+    #[cfg(feature = "wgpu")]
+    takes_part::<burn_wgpu::Wgpu>();
+    #[cfg(feature = "vulkan")]
+    takes_part::<burn_wgpu::Vulkan>();
+    #[cfg(feature = "cuda")]
+    takes_part::<burn_cuda::Cuda>();
+}

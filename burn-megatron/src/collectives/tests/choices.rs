@@ -43,7 +43,7 @@ fn engines_are_chosen_and_named() {
         );
         assert_eq!(connect_all(&world, EngineChoice::Tcp).engine_name(), "tcp");
         let alone = [world.rank()];
-        let group = ProcessGroup::connect(&world, "one", &alone, &GroupOptions::default());
+        let group = ProcessGroup::connect(&world, "one", &alone, &GroupConfig::new());
         assert_eq!(group.unwrap().engine_name(), "single");
     });
 }
@@ -64,7 +64,7 @@ fn a_group_of_one_is_the_identity() {
 #[test]
 fn ranks_that_choose_different_engines_are_told() {
     run_ranks(2, TIMEOUT, |world| {
-        let options = GroupOptions::over(ENGINES[world.rank()]);
+        let options = GroupConfig::new().with_engine(ENGINES[world.rank()]);
         let error = ProcessGroup::connect(&world, "all", &[0, 1], &options).unwrap_err();
         let message = "the ranks do not agree on engine: rank 1: tcp; rank 0: shared-memory";
         assert!(error.to_string().contains(message), "{error}");

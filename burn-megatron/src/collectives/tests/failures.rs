@@ -286,7 +286,7 @@ pub(super) fn wrong_arguments_are_refused_and_the_group_stays_usable(suite: &Sui
         group.barrier().unwrap();
 
         let connect =
-            |name: &str, ranks: &[usize]| ProcessGroup::connect(world, name, ranks, &GroupOptions::default()).map(drop);
+            |name: &str, ranks: &[usize]| ProcessGroup::connect(world, name, ranks, &GroupConfig::new()).map(drop);
         refused(connect("g", &[1, 0]), "ranks are not ascending");
         refused(connect("g", &[0, 1, 2]), "rank 2: expected less than the world size 2");
         refused(connect("g", &[1 - rank]), "is not among the ranks");

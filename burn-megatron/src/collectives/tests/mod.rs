@@ -18,9 +18,10 @@ mod shared_buffers;
 #[cfg(test)]
 mod speed;
 mod suite;
+mod threads;
 mod worlds;
 
-use super::{ElementType, EngineChoice, GroupOptions, ProcessGroup};
+use super::{ElementType, EngineChoice, GroupConfig, ProcessGroup};
 use crate::launch::{PeerFailure, World};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -29,7 +30,7 @@ use worlds::{free_port, join_world};
 pub(super) use worlds::{join_worlds, join_worlds_on};
 
 /// The bound of waits that are not meant to run out.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// The bound of waits that are.
 pub(super) const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
@@ -96,6 +97,13 @@ macro_rules! for_each_case {
             shared_buffers::a_rank_that_does_not_come_is_named_and_the_buffer_is_lost
             shared_buffers::a_failure_during_a_wait_for_a_buffer_ends_it_at_once
             shared_buffers::a_rank_that_drops_buffer_and_group_is_named
+            threads::a_second_thread_with_collectives_is_refused
+            threads::two_threads_without_the_collectives_are_both_refused
+            threads::two_threads_that_race_for_collectives_end_with_an_error
+            threads::threads_that_take_turns_are_refused
+            threads::collectives_that_are_handed_over_are_taken_and_return
+            threads::a_second_thread_with_transfers_of_one_peer_is_refused
+            threads::a_group_of_one_takes_calls_of_any_thread
             random::random_programs_in_concurrent_groups_match_the_model
         }
     };
@@ -154,7 +162,7 @@ for_each_case!(tests_of_engine! hierarchical Hierarchical);
 /// Runs `body` on `n` ranks, which are threads, at the same time and returns what each returned, by rank. A rank that
 /// panics raises the failure signal of the others, then the whole test fails.
 #[cfg(test)]
-pub(super) fn run_ranks<R: Send>(n: usize, timeout: Duration, body: impl Fn(World) -> R + Sync) -> Vec<R> {
+pub(crate) fn run_ranks<R: Send>(n: usize, timeout: Duration, body: impl Fn(World) -> R + Sync) -> Vec<R> {
     run_worlds(join_worlds(n, timeout), body)
 }
 
@@ -189,7 +197,7 @@ pub(super) fn run_worlds<R: Send>(worlds: Vec<World>, body: impl Fn(World) -> R 
 /// Connects a group of all ranks.
 pub(super) fn connect_all(world: &World, engine: EngineChoice) -> ProcessGroup {
     let ranks: Vec<usize> = (0..world.world_size()).collect();
-    ProcessGroup::connect(world, "all", &ranks, &GroupOptions::over(engine)).unwrap()
+    ProcessGroup::connect(world, "all", &ranks, &GroupConfig::new().with_engine(engine)).unwrap()
 }
 
 /// Returns a number that looks random (splitmix64).

@@ -59,7 +59,7 @@ fn a_wait_that_moves_is_followed(engine: EngineChoice, name: &str) {
         _ => [None; 4],
     };
     run_worlds(join_worlds_on(&hosts, LIMIT), |world| {
-        let options = GroupOptions::over(engine);
+        let options = GroupConfig::new().with_engine(engine);
         let connect = |name: &str, ranks: &[usize]| ProcessGroup::connect(&world, name, ranks, &options).unwrap();
         let rank = world.rank();
         let pair = (rank < 2).then(|| connect("pair", &[0, 1]));

@@ -150,6 +150,7 @@ pub(super) fn random_programs_in_concurrent_groups_match_the_model(suite: &Suite
         ];
         std::thread::scope(|scope| {
             for (group, number) in &groups {
+                group.hand_over();
                 scope.spawn(move || {
                     let _seed = SeedOnFailure(suite.seed);
                     // Two rows, two columns and the whole.

@@ -154,6 +154,7 @@ pub(super) fn two_groups_reduce_at_the_same_time(suite: &Suite) {
         ];
         std::thread::scope(|scope| {
             for group in &groups {
+                group.hand_over();
                 scope.spawn(move || {
                     let mut buffer = group.allocate::<f64>(70_000).unwrap();
                     for salt in 0..20 {

@@ -96,8 +96,8 @@ impl Suite {
         ProcessGroup::connect(world, name, ranks, &self.options()).unwrap()
     }
 
-    pub(super) fn options(&self) -> GroupOptions {
-        GroupOptions::over(self.engine)
+    pub(super) fn options(&self) -> GroupConfig {
+        GroupConfig::new().with_engine(self.engine)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The worlds of a test: jobs with a store of their own.
 
 use super::*;
-use crate::launch::{Environment, JoinOptions};
+use crate::launch::{Environment, JoinConfig};
 use std::net::TcpListener;
 
 /// Returns the worlds of a new job, by rank. Rank 0 hosts the store; all ranks share this host.
@@ -28,11 +28,11 @@ pub(super) fn free_port() -> u16 {
 
 /// Returns the world of one rank of the job whose store is at `port`. Collective.
 pub(super) fn join_world(rank: usize, n: usize, port: u16, timeout: Duration, host: Option<&str>) -> World {
-    let options = JoinOptions {
+    let options = JoinConfig {
         rendezvous_timeout: TIMEOUT,
         timeout,
         linger: TIMEOUT,
-        ..JoinOptions::default()
+        ..JoinConfig::new()
     };
     let environment = Environment {
         rank,

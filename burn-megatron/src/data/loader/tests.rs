@@ -37,7 +37,7 @@ fn sampler(num_samples: u64) -> Sampler {
 fn ahead(micro_batches: usize) -> LoaderConfig {
     LoaderConfig {
         micro_batches_ahead: NonZeroUsize::new(micro_batches).unwrap(),
-        ..LoaderConfig::default()
+        ..LoaderConfig::new()
     }
 }
 
@@ -164,7 +164,7 @@ fn waiting_for_a_stuck_source_times_out_and_can_go_on() {
     });
     let config = LoaderConfig {
         timeout: Duration::from_millis(50),
-        ..LoaderConfig::default()
+        ..LoaderConfig::new()
     };
     let mut loader = Loader::spawn(source, config).unwrap();
     let error = loader.next().unwrap().unwrap_err();

@@ -16,7 +16,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::output::{Outputs, Prefix};
+use super::output::{LastWords, Outputs, Prefix};
 use super::summary::{RankEnd, RankOutcome};
 use super::watch::Event;
 use crate::launch::environment::variables;
@@ -111,6 +111,11 @@ impl Children {
                 let _ = events.send(Event::Ended { rank });
             })?;
         Ok(())
+    }
+
+    /// What the ranks have written to stderr last.
+    pub(super) fn last_words(&self) -> LastWords {
+        self.outputs.last_words().clone()
     }
 
     /// Returns the process ids of the ranks that have not been reaped.

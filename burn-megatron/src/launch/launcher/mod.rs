@@ -40,7 +40,7 @@ use super::failure::PeerFailure;
 use super::heartbeat::Rhythm;
 use super::identity::{JobToken, own_host, random_job_id};
 use super::network::{chosen_address, store_address};
-use super::store::{StoreServer, StoreServerOptions};
+use super::store::{StoreServer, StoreServerConfig};
 use super::{SECONDARY_FAILURE_EXIT_CODE, say};
 
 /// A launcher's place among those of a job on several nodes.
@@ -169,7 +169,7 @@ impl Launcher {
     }
 
     /// Sets the longest silence of node 0, and the ranks' own timeout, which bounds it: as the ranks'
-    /// [`JoinOptions`](super::JoinOptions) say.
+    /// [`JoinConfig`](super::JoinConfig) say.
     pub fn heartbeat_limit(mut self, limit: Option<Duration>, timeout: Duration) -> Launcher {
         (self.heartbeat_limit, self.timeout) = (limit, timeout);
         self
@@ -231,6 +231,7 @@ impl Launcher {
                 what: format!("could not be started: {source}"),
             });
         }
+        let last_words = children.last_words();
         let ended = match spawned {
             Ok(()) => Watch::new(children, &store, self.failure_grace, self.interrupt_grace).run(&inbox),
             Err(error) => {
@@ -257,7 +258,8 @@ impl Launcher {
             }
             store.leave();
         }
-        let summary = LaunchSummary::new(ranks, ends, store.first_failure(), interrupted_by);
+        let has_said = |failure: &PeerFailure| last_words.contain(failure.rank, failure.own_text());
+        let summary = LaunchSummary::new(ranks, ends, store.first_failure(), interrupted_by).leaving_out(has_said);
         if !summary.is_success() {
             say(format_args!("[launcher] {summary}"));
         }
@@ -307,7 +309,7 @@ impl Launcher {
             (None, None, Some(value)) => loopback(port(variables::MASTER_PORT, value)?),
             (None, None, None) => loopback(0),
         };
-        StoreServer::start(StoreServerOptions {
+        StoreServer::start(StoreServerConfig {
             listen,
             port_variable: variables::MASTER_PORT,
             world_size: self.world_size,

@@ -3,15 +3,17 @@
 //! Lines of different ranks never mix: each is written whole, under a lock. Nothing is lost: a reader stops only at the
 //! end of its pipe, or when the rank has ended and its pipe is empty.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::launch::lock;
 use crate::launch::store::deadline_after;
 
 /// A longer line is cut into pieces of this size, each with its prefix.
@@ -31,10 +33,40 @@ pub enum Prefix {
     AllButRankZero,
 }
 
+/// Bytes of a rank's stderr that are remembered.
+const REMEMBERED_BYTES: usize = 64 << 10;
+
+/// The end of what each rank has written to stderr, so that its last words are not said again. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastWords {
+    by_rank: Arc<Mutex<HashMap<usize, Vec<u8>>>>,
+}
+
+impl LastWords {
+    fn append(&self, rank: usize, bytes: &[u8]) {
+        let mut by_rank = lock(&self.by_rank);
+        let words = by_rank.entry(rank).or_default();
+        words.extend(bytes);
+        // Cut rarely: what is cut off has to be moved over.
+        if words.len() > 2 * REMEMBERED_BYTES {
+            words.drain(..words.len() - REMEMBERED_BYTES);
+        }
+    }
+
+    /// Whether the rank has written the first line of `text`.
+    pub(super) fn contain(&self, rank: usize, text: &str) -> bool {
+        let text = text.lines().next().unwrap_or_default();
+        let by_rank = lock(&self.by_rank);
+        let words = by_rank.get(&rank).map_or(&[][..], Vec::as_slice);
+        !text.is_empty() && String::from_utf8_lossy(words).contains(text)
+    }
+}
+
 /// The threads that carry output.
 #[derive(Debug)]
 pub(super) struct Outputs {
     prefix: Prefix,
+    last_words: LastWords,
     stop: Arc<AtomicBool>,
     /// Each reader holds a clone; when all are gone, all is carried.
     carrying: Option<Sender<()>>,
@@ -46,10 +78,16 @@ impl Outputs {
         let (carrying, carried) = mpsc::channel();
         Outputs {
             prefix,
+            last_words: LastWords::default(),
             stop: Arc::default(),
             carrying: Some(carrying),
             carried,
         }
+    }
+
+    /// What the ranks have written to stderr last.
+    pub(super) fn last_words(&self) -> &LastWords {
+        &self.last_words
     }
 
     /// Carries a rank's stdout from now on.
@@ -58,12 +96,15 @@ impl Outputs {
             (Prefix::AllButRankZero, 0) => LineSplitter::plain(),
             _ => LineSplitter::prefixed(rank),
         };
-        self.forward(format!("stdout-{rank}"), pipe, splitter, io::stdout)
+        self.forward(format!("stdout-{rank}"), pipe, splitter, |_| {}, io::stdout)
     }
 
     /// Carries a rank's stderr from now on.
     pub(super) fn forward_stderr(&self, rank: usize, pipe: OwnedFd) -> io::Result<()> {
-        self.forward(format!("stderr-{rank}"), pipe, LineSplitter::prefixed(rank), io::stderr)
+        let last_words = self.last_words.clone();
+        let remember = move |bytes: &[u8]| last_words.append(rank, bytes);
+        let splitter = LineSplitter::prefixed(rank);
+        self.forward(format!("stderr-{rank}"), pipe, splitter, remember, io::stderr)
     }
 
     fn forward<W: Write>(
@@ -71,12 +112,13 @@ impl Outputs {
         name: String,
         pipe: OwnedFd,
         splitter: LineSplitter,
+        remember: impl Fn(&[u8]) + Send + 'static,
         sink: impl Fn() -> W + Send + 'static,
     ) -> io::Result<()> {
         let stop = Arc::clone(&self.stop);
         let carrying = self.carrying.clone();
         thread::Builder::new().name(name).spawn(move || {
-            carry(File::from(pipe), splitter, &stop, sink);
+            carry(File::from(pipe), splitter, &stop, remember, sink);
             drop(carrying);
         })?;
         Ok(())
@@ -100,7 +142,13 @@ impl Outputs {
 }
 
 /// Carries one pipe to its end.
-fn carry<W: Write>(mut pipe: File, mut splitter: LineSplitter, stop: &AtomicBool, sink: impl Fn() -> W) {
+fn carry<W: Write>(
+    mut pipe: File,
+    mut splitter: LineSplitter,
+    stop: &AtomicBool,
+    remember: impl Fn(&[u8]),
+    sink: impl Fn() -> W,
+) {
     let mut input = vec![0; 64 << 10];
     let mut lines = Vec::new();
     let mut drained = 0;
@@ -113,6 +161,7 @@ fn carry<W: Write>(mut pipe: File, mut splitter: LineSplitter, stop: &AtomicBool
         match pipe.read(&mut input) {
             Ok(0) => break,
             Ok(count) => {
+                remember(&input[..count]);
                 splitter.push(&input[..count], &mut lines);
                 drained += if stopping { count } else { 0 };
             }
@@ -261,6 +310,17 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn last_words_are_those_of_the_rank() {
+        let words = LastWords::default();
+        words.append(1, b"step 1\n[rank 1 on host a] failed: loss is not ");
+        words.append(1, b"finite\n");
+        assert!(words.contain(1, "loss is not finite\nin step 3"));
+        assert!(!words.contain(0, "loss is not finite"));
+        words.append(1, &vec![b'x'; 3 * REMEMBERED_BYTES]);
+        assert!(!words.contain(1, "loss is not finite"));
     }
 
     #[test]

@@ -99,8 +99,13 @@ pub struct LaunchSummary {
     ranks: Range<usize>,
     ends: Vec<RankEnd>,
     reported: Option<PeerFailure>,
+    /// Whether the rank that was reported has said why itself.
+    is_said: bool,
     interrupted_by: Option<i32>,
 }
+
+/// Stands for the reason of a failure that the rank itself has printed.
+const SAID: &str = "its message is above";
 
 impl LaunchSummary {
     /// `ends` in the order of time; `reported` is the first failure that the store learned of.
@@ -114,7 +119,16 @@ impl LaunchSummary {
             ranks,
             ends,
             reported,
+            is_said: false,
             interrupted_by,
+        }
+    }
+
+    /// Leaves the reason of the first failure out of what is printed if its rank has printed it already.
+    pub(super) fn leaving_out(self, has_said: impl FnOnce(&PeerFailure) -> bool) -> LaunchSummary {
+        LaunchSummary {
+            is_said: self.reported.as_ref().is_some_and(has_said),
+            ..self
         }
     }
 
@@ -245,7 +259,11 @@ impl fmt::Display for LaunchSummary {
             formatter.write_str(" by the launcher")?;
         }
         match &self.reported {
+            Some(reported) if reported.rank != first.rank && self.is_said => {
+                write!(formatter, " (reported before: rank {}, {SAID})", reported.rank)?;
+            }
             Some(reported) if reported.rank != first.rank => write!(formatter, " (reported before: {reported})")?,
+            Some(_) if self.is_said => write!(formatter, " ({SAID})")?,
             // What the launcher sees of a dead process says more than that its connection closed.
             Some(reported) if reported.what != CONNECTION_LOST && reported.what != first.outcome.to_string() => {
                 write!(formatter, " ({})", state(&reported.what))?;
@@ -319,6 +337,21 @@ mod tests {
         assert_eq!(
             summary.to_string(),
             "rank 1 (pid 1001) failed first: exit code 3 (loss is not finite); then rank 0: exit code 75 (because \
+             another rank failed)"
+        );
+    }
+
+    #[test]
+    fn reason_that_the_rank_has_printed_is_not_printed_again() {
+        let ends = vec![
+            end(1, RankOutcome::Exited(3)),
+            end(0, RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)),
+        ];
+        let summary = LaunchSummary::new(0..2, ends, reported(1, "loss is not finite"), None);
+        let summary = summary.leaving_out(|failure| failure.what == "loss is not finite");
+        assert_eq!(
+            summary.to_string(),
+            "rank 1 (pid 1001) failed first: exit code 3 (its message is above); then rank 0: exit code 75 (because \
              another rank failed)"
         );
     }

@@ -18,6 +18,7 @@ use std::io::{self, Read, Write};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+#[cfg(feature = "tcp")]
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::launch::identity::JobToken;
@@ -29,6 +30,7 @@ const PROOF_BYTES: usize = 32;
 const GREETING_BYTES: usize = MAGIC.len() + NONCE_BYTES;
 
 const ACCEPTED: u8 = 1;
+#[cfg(feature = "tcp")]
 const REFUSED: u8 = 0;
 
 pub(super) type Greeting = [u8; GREETING_BYTES];
@@ -73,6 +75,7 @@ pub(super) fn connect(stream: &mut (impl Read + Write), token: &JobToken) -> Res
 }
 
 /// The server's side; the caller bounds its time.
+#[cfg(feature = "tcp")]
 pub(super) async fn accept(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     token: &JobToken,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
+use super::FailureCallback;
 use super::protocol::{Life, Pulse, Reply};
 use super::silence::Heartbeats;
 use super::table::{MAX_STORE_BYTES, Table, TableError};
@@ -19,9 +20,6 @@ use crate::launch::{list_ranks, lock};
 
 /// How long to listen to a rank that has sent no heartbeat yet.
 const IDLE: Duration = Duration::from_secs(1);
-
-/// Called once with the job's first failure, on the thread that learns of it: it must not block.
-pub type FailureCallback = Box<dyn Fn(&PeerFailure) + Send + Sync>;
 
 /// The server's state.
 pub(super) struct Job {

@@ -13,27 +13,38 @@
 //! Keys travel on further connections, so that a large value never delays the news of a failure.
 
 mod client;
+#[cfg(feature = "tcp")]
 mod connection;
 #[cfg(feature = "fuzzing")]
 pub(super) mod fuzzing;
 mod handshake;
+#[cfg(feature = "tcp")]
 mod job;
+#[cfg(not(feature = "tcp"))]
+mod no_server;
+// Without a server, a client's half of it is used.
+#[cfg_attr(not(feature = "tcp"), allow(dead_code))]
 mod protocol;
+#[cfg(feature = "tcp")]
 mod server;
+#[cfg(feature = "tcp")]
 mod silence;
 mod table;
 
+#[cfg(feature = "tcp")]
 #[cfg(test)]
 mod tests;
 
 pub(crate) use client::BoundedStream;
 pub(super) use client::{StoreAddress, StoreConnection, deadline_after};
-pub use job::FailureCallback;
+#[cfg(not(feature = "tcp"))]
+pub use no_server::{StoreServer, StoreServerConfig};
 #[cfg(test)]
 pub(super) use protocol::read_body;
 pub(super) use protocol::{Life, Pulse, Reply, Request};
 pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use server::{StoreServer, StoreServerOptions};
+#[cfg(feature = "tcp")]
+pub use server::{StoreServer, StoreServerConfig};
 pub use table::MAX_STORE_BYTES;
 
 use std::io;
@@ -59,6 +70,9 @@ const WAIT_SLACK: Duration = Duration::from_secs(10);
 const FAIL_LIMIT: Duration = Duration::from_secs(1);
 /// Connections that are kept for later requests.
 const IDLE_CONNECTIONS: usize = 2;
+
+/// Called once with the job's first failure, on the thread that learns of it: it must not block.
+pub type FailureCallback = Box<dyn Fn(&PeerFailure) + Send + Sync>;
 
 /// Key-value store of the job: blocking, thread-safe, cheap to clone.
 ///

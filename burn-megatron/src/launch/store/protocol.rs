@@ -10,6 +10,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::time::Duration;
 
+#[cfg(feature = "tcp")]
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::launch::failure::PeerFailure;
@@ -461,6 +462,7 @@ pub(in crate::launch) fn read_body(reader: &mut impl Read) -> io::Result<Vec<u8>
 }
 
 /// Like [`read_body`], on tokio. Not cancel-safe.
+#[cfg(feature = "tcp")]
 pub(super) async fn read_body_async(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     reader.read_exact(&mut length).await?;

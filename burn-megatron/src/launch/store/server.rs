@@ -14,8 +14,9 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
+use super::FailureCallback;
 use super::connection;
-use super::job::{FailureCallback, Job};
+use super::job::Job;
 use crate::launch::error::LaunchError;
 use crate::launch::failure::PeerFailure;
 use crate::launch::identity::JobToken;
@@ -25,7 +26,7 @@ use crate::launch::{lock, network};
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
 /// How a store is started.
-pub struct StoreServerOptions {
+pub struct StoreServerConfig {
     /// Address to listen on; port 0 stands for any free port.
     pub listen: SocketAddr,
     /// The environment variable that chose the port, for messages.
@@ -52,8 +53,8 @@ impl StoreServer {
     ///
     /// # Errors
     /// The port is taken, or the address is not this host's.
-    pub fn start(options: StoreServerOptions) -> Result<StoreServer, LaunchError> {
-        let StoreServerOptions {
+    pub fn start(options: StoreServerConfig) -> Result<StoreServer, LaunchError> {
+        let StoreServerConfig {
             listen,
             port_variable,
             world_size,

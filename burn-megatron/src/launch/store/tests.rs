@@ -12,8 +12,8 @@ use crate::launch::identity::JobToken;
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(20);
 
-fn options(world_size: usize, token: &str) -> StoreServerOptions {
-    StoreServerOptions {
+fn options(world_size: usize, token: &str) -> StoreServerConfig {
+    StoreServerConfig {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         port_variable: "MASTER_PORT",
         world_size,
@@ -415,7 +415,7 @@ fn ending_server_says_so() {
 #[test]
 fn taken_port_names_address_port_and_way_out() {
     let (server, _) = start(1);
-    let error = StoreServer::start(StoreServerOptions {
+    let error = StoreServer::start(StoreServerConfig {
         listen: server.address(),
         ..options(1, "x")
     })

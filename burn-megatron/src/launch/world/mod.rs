@@ -27,9 +27,9 @@ use super::store::{Life, Store};
 use super::suspicions::Suspicions;
 use crate::flight_recorder::{FlightRecorder, RankIdentity};
 
-/// How long things may take.
-#[derive(Clone, Debug)]
-pub struct JoinOptions {
+/// How a process joins its job: how long things may take, and where it listens and writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinConfig {
     /// Longest wait for all ranks to come.
     pub rendezvous_timeout: Duration,
     /// [`World::timeout`]: longest wait for another rank afterwards.
@@ -46,10 +46,18 @@ pub struct JoinOptions {
     pub interface: Option<String>,
 }
 
-impl Default for JoinOptions {
-    /// Ten minutes for all waits, as Megatron-LM's `--distributed-timeout-minutes`, and one minute to linger.
-    fn default() -> JoinOptions {
-        JoinOptions {
+impl Default for JoinConfig {
+    /// As [`JoinConfig::new`].
+    fn default() -> JoinConfig {
+        JoinConfig::new()
+    }
+}
+
+impl JoinConfig {
+    /// Returns the configuration with ten minutes for all waits, as Megatron-LM's `--distributed-timeout-minutes`, and one
+    /// minute to linger.
+    pub fn new() -> JoinConfig {
+        JoinConfig {
             rendezvous_timeout: Duration::from_secs(600),
             timeout: Duration::from_secs(600),
             linger: Duration::from_secs(60),
@@ -58,16 +66,49 @@ impl Default for JoinOptions {
             interface: None,
         }
     }
-}
 
-impl JoinOptions {
-    /// Returns options with one bound for the rendezvous and for all later waits.
-    pub fn with_timeout(timeout: Duration) -> JoinOptions {
-        JoinOptions {
-            rendezvous_timeout: timeout,
-            timeout,
-            ..JoinOptions::default()
+    /// Sets [`rendezvous_timeout`](Self::rendezvous_timeout).
+    pub fn with_rendezvous_timeout(self, rendezvous_timeout: Duration) -> JoinConfig {
+        JoinConfig {
+            rendezvous_timeout,
+            ..self
         }
+    }
+
+    /// Sets [`timeout`](Self::timeout).
+    pub fn with_timeout(self, timeout: Duration) -> JoinConfig {
+        JoinConfig { timeout, ..self }
+    }
+
+    /// Sets [`linger`](Self::linger).
+    pub fn with_linger(self, linger: Duration) -> JoinConfig {
+        JoinConfig { linger, ..self }
+    }
+
+    /// Sets [`flight_recorder_folder`](Self::flight_recorder_folder).
+    pub fn with_flight_recorder_folder(self, flight_recorder_folder: Option<PathBuf>) -> JoinConfig {
+        JoinConfig {
+            flight_recorder_folder,
+            ..self
+        }
+    }
+
+    /// Sets [`heartbeat_limit`](Self::heartbeat_limit).
+    pub fn with_heartbeat_limit(self, heartbeat_limit: Option<Duration>) -> JoinConfig {
+        JoinConfig {
+            heartbeat_limit,
+            ..self
+        }
+    }
+
+    /// Sets [`interface`](Self::interface).
+    pub fn with_interface(self, interface: Option<String>) -> JoinConfig {
+        JoinConfig { interface, ..self }
+    }
+
+    /// Sets [`rendezvous_timeout`](Self::rendezvous_timeout) and [`timeout`](Self::timeout) to one bound.
+    pub fn with_all_timeouts(self, timeout: Duration) -> JoinConfig {
+        self.with_rendezvous_timeout(timeout).with_timeout(timeout)
     }
 }
 
@@ -104,7 +145,7 @@ impl World {
     /// # Panics
     /// The operating system has no random numbers.
     pub fn single() -> World {
-        World::alone(None, &JoinOptions::default()).expect("the operating system has random numbers")
+        World::alone(None, &JoinConfig::new()).expect("the operating system has random numbers")
     }
 
     /// Joins the job that `environment` describes: finds its store, registers, and waits until all ranks have done so.
@@ -115,11 +156,14 @@ impl World {
     /// Two connections to the store per rank, and a few more at times.
     ///
     /// # Errors
-    /// The store cannot be started or reached, or belongs to another job; some ranks do not come in time; two
+    /// The feature `tcp` is off; the store cannot be started or reached, or belongs to another job; some ranks do not come in time; two
     /// processes have the same rank; the ranks disagree on the world size; a rank fails meanwhile.
-    pub fn join(environment: &Environment, options: &JoinOptions) -> Result<World, LaunchError> {
+    pub fn join(environment: &Environment, options: &JoinConfig) -> Result<World, LaunchError> {
         if environment.world_size == 1 {
             return World::alone(Some(environment), options);
+        }
+        if !cfg!(feature = "tcp") {
+            return Err(LaunchError::WithoutTcp);
         }
         let rhythm = Rhythm::new(options.heartbeat_limit, options.timeout)?;
         let joined = rendezvous::join(environment, options, rhythm)?;
@@ -159,7 +203,7 @@ impl World {
         })
     }
 
-    fn alone(environment: Option<&Environment>, options: &JoinOptions) -> Result<World, LaunchError> {
+    fn alone(environment: Option<&Environment>, options: &JoinConfig) -> Result<World, LaunchError> {
         let given_id = environment.and_then(|environment| environment.job_id.clone());
         let given_token = environment.and_then(|environment| environment.job_token.clone());
         let given_host = environment.and_then(|environment| environment.host.clone());
@@ -294,13 +338,13 @@ impl World {
     ///
     /// The last clone of a world does so when it is dropped; call it before `std::process::exit`. Ranks may leave at
     /// different times. Takes at most a few seconds; longer only where rank 0 hosts the store, see
-    /// [`JoinOptions::linger`]. The second call does nothing.
+    /// [`JoinConfig::linger`]. The second call does nothing.
     pub fn leave(&self) {
         self.inner.leave();
     }
 }
 
-fn start_recorder(identity: RankIdentity, options: &JoinOptions) -> Result<FlightRecorder, LaunchError> {
+fn start_recorder(identity: RankIdentity, options: &JoinConfig) -> Result<FlightRecorder, LaunchError> {
     let folder = options.flight_recorder_folder.clone();
     FlightRecorder::from_environment(identity, folder).map_err(|source| LaunchError::System {
         action: "cannot start the flight recorder".into(),

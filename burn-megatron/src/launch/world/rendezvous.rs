@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::JoinOptions;
+use super::JoinConfig;
 use super::monitor::Membership;
 use crate::launch::environment::{Environment, variables};
 use crate::launch::error::LaunchError;
@@ -14,7 +14,7 @@ use crate::launch::heartbeat::Rhythm;
 use crate::launch::identity::{host_identity, host_name, random_job_id};
 use crate::launch::network::{chosen_address, data_address, store_address};
 use crate::launch::store::{
-    Reply, Request, Store, StoreAddress, StoreConnection, StoreServer, StoreServerOptions, deadline_after,
+    Reply, Request, Store, StoreAddress, StoreConnection, StoreServer, StoreServerConfig, deadline_after,
 };
 
 /// How much later than the store a rank gives up waiting for the others.
@@ -35,7 +35,7 @@ pub(super) struct Joined {
 }
 
 /// Joins the job of `environment`, within `options.rendezvous_timeout`.
-pub(super) fn join(environment: &Environment, options: &JoinOptions, rhythm: Rhythm) -> Result<Joined, LaunchError> {
+pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhythm) -> Result<Joined, LaunchError> {
     let Environment { rank, world_size, .. } = *environment;
     let timeout = options.rendezvous_timeout;
     let deadline = deadline_after(timeout);
@@ -191,7 +191,7 @@ fn start_server(environment: &Environment, interface: Option<IpAddr>) -> Result<
             variables::JOB_TOKEN
         );
     }
-    StoreServer::start(StoreServerOptions {
+    StoreServer::start(StoreServerConfig {
         listen,
         port_variable: variables::STORE_PORT,
         world_size: environment.world_size,

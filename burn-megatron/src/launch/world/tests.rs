@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::*;
 use crate::launch::StoreServer;
 use crate::launch::failure::CONNECTION_LOST;
-use crate::launch::store::StoreServerOptions;
+use crate::launch::store::StoreServerConfig;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -31,12 +31,12 @@ fn environment(rank: usize, world_size: usize, store_port: u16) -> Environment {
     }
 }
 
-fn options(rendezvous_timeout: Duration) -> JoinOptions {
-    JoinOptions {
+fn options(rendezvous_timeout: Duration) -> JoinConfig {
+    JoinConfig {
         rendezvous_timeout,
         timeout: LONG,
         linger: LONG,
-        ..JoinOptions::default()
+        ..JoinConfig::new()
     }
 }
 
@@ -170,7 +170,7 @@ fn missing_ranks_are_named() {
 fn store_that_ends_in_good_order_is_no_failure() {
     let token = JobToken::random().unwrap();
     let start = || {
-        StoreServer::start(StoreServerOptions {
+        StoreServer::start(StoreServerConfig {
             listen: "127.0.0.1:0".parse().unwrap(),
             port_variable: "MASTER_PORT",
             world_size: 2,
@@ -264,7 +264,7 @@ fn connect_when_it_listens(port: u16) -> std::net::TcpStream {
 #[test]
 fn rank_that_is_cut_off_while_others_have_not_come_is_silent() {
     let port = free_port();
-    let options = JoinOptions {
+    let options = JoinConfig {
         heartbeat_limit: Some(Duration::from_secs(1)),
         ..options(LONG)
     };
@@ -290,7 +290,7 @@ fn rank_that_is_cut_off_while_others_have_not_come_is_silent() {
 fn life_whose_connection_is_mute_goes_on_over_another_one() {
     let port = free_port();
     let limit = Duration::from_secs(2);
-    let options = JoinOptions {
+    let options = JoinConfig {
         heartbeat_limit: Some(limit),
         ..options(LONG)
     };
@@ -310,7 +310,7 @@ fn life_whose_connection_is_mute_goes_on_over_another_one() {
 #[test]
 fn wait_for_a_key_ends_when_the_store_is_out_of_reach() {
     let port = free_port();
-    let options = JoinOptions {
+    let options = JoinConfig {
         heartbeat_limit: Some(Duration::from_secs(1)),
         ..options(LONG)
     };
@@ -333,7 +333,7 @@ fn wait_for_a_key_ends_when_the_store_is_out_of_reach() {
 }
 
 /// Joins two ranks, the second one over a relay.
-fn join_over_relay(port: u16, options: &JoinOptions) -> (World, World, Arc<AtomicUsize>) {
+fn join_over_relay(port: u16, options: &JoinConfig) -> (World, World, Arc<AtomicUsize>) {
     let (relayed, swallowed) = relay(port);
     let (here, far) = thread::scope(|scope| {
         let far = scope.spawn(|| World::join(&environment(1, 2, relayed), options).unwrap());
@@ -346,7 +346,7 @@ fn join_over_relay(port: u16, options: &JoinOptions) -> (World, World, Arc<Atomi
 #[test]
 fn cut_off_rank_is_silent_for_the_others_and_finds_the_store_out_of_reach() {
     let port = free_port();
-    let options = JoinOptions {
+    let options = JoinConfig {
         heartbeat_limit: Some(Duration::from_secs(2)),
         ..options(LONG)
     };

@@ -31,7 +31,7 @@ fn schedule(num_stages: usize, num_micro_batches: usize) -> Schedule {
         num_chunks: 1,
         num_micro_batches,
     };
-    config.schedule().expect("valid sizes")
+    config.init().expect("valid sizes")
 }
 
 fn executor(schedule: Schedule) -> Result<PipelineExecutor, PipelineError> {

@@ -18,7 +18,7 @@ fn event(activity: Activity, (step, micro_batch, chunk): (u64, usize, usize), st
 
 /// What the ranks of one pipeline record if everything goes as simulated, from `start` on.
 fn recorded(config: &ScheduleConfig, costs: &Costs, start: f64) -> Vec<Vec<TimelineEvent>> {
-    let simulation = config.schedule().unwrap().simulate(costs);
+    let simulation = config.init().unwrap().simulate(costs);
     let stages = simulation.stages.iter().map(|spans| {
         let events = spans.iter().map(|span| {
             let activity = match span.pass {
@@ -77,7 +77,7 @@ fn a_simulated_schedule_measures_as_its_simulation() {
         transfer_secs: 0.0,
     };
     let profile = PipelineProfile::new(&recorded(&config, &costs, 7.0), &[vec![0, 1]], 2).unwrap();
-    let simulation = config.schedule().unwrap().simulate(&costs);
+    let simulation = config.init().unwrap().simulate(&costs);
     assert!((profile.makespan_secs() - simulation.makespan_secs()).abs() < 1e-9);
     assert!((profile.bubble() - simulation.bubble()).abs() < 1e-9);
     assert_eq!(profile.costs, costs);

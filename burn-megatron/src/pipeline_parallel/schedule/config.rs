@@ -3,6 +3,9 @@
 
 use std::{fmt, str::FromStr};
 
+use burn::config::Config;
+use serde::{Deserialize, Serialize};
+
 use super::{
     Schedule, ScheduleError,
     generate::{self, Sizes},
@@ -12,7 +15,7 @@ use super::{
 const MAX_TASKS: usize = 1 << 21;
 
 /// The training schedules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ScheduleKind {
     /// All forward passes, then all backward passes: `gpipe`.
     ///
@@ -45,13 +48,15 @@ impl ScheduleKind {
 }
 
 /// What determines a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Config, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScheduleConfig {
     /// Which schedule.
+    #[config(default = "ScheduleKind::OneForwardOneBackward")]
     pub kind: ScheduleKind,
     /// Stages: p.
     pub num_stages: usize,
     /// Chunks per stage: v.
+    #[config(default = 1)]
     pub num_chunks: usize,
     /// Micro-batches of a step: m.
     pub num_micro_batches: usize,
@@ -67,7 +72,7 @@ impl ScheduleConfig {
     /// When a size is zero or the tasks are too many; for GPipe and 1F1B when there are several chunks; for the
     /// interleaved schedule when p or v is 1, or unless p <= g <= m with m mod g either 0 or at least p. The message
     /// gives the rule, the values and the nearest valid ones.
-    pub fn schedule(&self) -> Result<Schedule, ScheduleError> {
+    pub fn init(&self) -> Result<Schedule, ScheduleError> {
         self.validate()?;
         let sizes = self.sizes()?;
         Ok(match self.kind {
@@ -82,7 +87,7 @@ impl ScheduleConfig {
     /// Checks that there is a training schedule, without making it.
     ///
     /// # Errors
-    /// As [`schedule`](Self::schedule).
+    /// As [`init`](Self::init).
     pub fn validate(&self) -> Result<(), ScheduleError> {
         self.sizes()?;
         match self.kind {

@@ -63,9 +63,7 @@ impl CausalSelfAttentionConfig {
         context: &ParallelContext,
     ) -> Result<CausalSelfAttention<B>, TopologyError> {
         let group = context.tensor_group();
-        context
-            .config()
-            .check_tensor_divides("the number of attention heads", self.n_heads)?;
+        context.check_tensor_divides("the number of attention heads", self.n_heads)?;
         check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
         let n_heads = self.n_heads / group.size();
         let c_attn = ColumnParallelLinearConfig::new(self.d_model, 3 * self.d_model)

@@ -13,7 +13,7 @@ fn recording(config: ScheduleConfig, tensor_parallel_size: usize) -> Recording {
         sequence_parallel: false,
     };
     let grid = grid.grid(config.num_stages * tensor_parallel_size).unwrap();
-    let schedule = config.schedule().unwrap();
+    let schedule = config.init().unwrap();
     let costs = Costs::equal(config.num_stages * config.num_chunks, 0.010, 0.021).with_transfer_secs(0.001);
     let simulation = schedule.simulate(&costs);
     let ranks = (0..grid.world_size()).map(|rank| {

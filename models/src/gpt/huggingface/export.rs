@@ -24,7 +24,7 @@ const DEFAULT_MAX_SHARD_BYTES: u64 = 5_000_000_000;
 
 /// How a checkpoint is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExportOptions {
+pub struct ExportConfig {
     /// The type of the numbers.
     pub dtype: ExportType,
     /// The bytes of tensors in a file. Where they are more than this, there are several files and an index of them; a
@@ -32,7 +32,7 @@ pub struct ExportOptions {
     pub max_shard_bytes: u64,
 }
 
-impl Default for ExportOptions {
+impl Default for ExportConfig {
     /// f32, in files of 5 GB.
     fn default() -> Self {
         Self {
@@ -92,7 +92,7 @@ pub fn export(
     checkpoint: &Checkpoint,
     config: &GptConfig,
     output: impl AsRef<Path>,
-    options: &ExportOptions,
+    options: &ExportConfig,
 ) -> Result<(), HuggingFaceError> {
     let (output, dtype) = (output.as_ref(), options.dtype);
     let shards = plan_shards(check(checkpoint, config)?, dtype, options.max_shard_bytes);

@@ -16,7 +16,7 @@ mod shards;
 mod tests;
 
 pub use error::HuggingFaceError;
-pub use export::{ExportOptions, ExportType, export};
+pub use export::{ExportConfig, ExportType, export};
 pub use import::HuggingFaceModel;
 
 /// The file of a model's sizes.

@@ -36,7 +36,7 @@ impl Run {
                 ..ParallelConfig::default()
             },
             layers: LayerLayout::even(sizes).expect("layers divide"),
-            schedule: schedule.schedule().expect("a schedule"),
+            schedule: schedule.init().expect("a schedule"),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::super::super::call::GroupLabel;
 use super::super::super::tests::{SHORT_TIMEOUT, TIMEOUT, connect_all, join_worlds_on, run_worlds, scramble};
 use super::*;
-use crate::collectives::{CollectiveError, ElementType, EngineChoice, GroupOptions, Operation, ProcessGroup, ReduceOp};
+use crate::collectives::{CollectiveError, ElementType, EngineChoice, GroupConfig, Operation, ProcessGroup, ReduceOp};
 use std::time::{Duration, Instant};
 
 const TWO_AND_TWO: [&str; 4] = ["a", "a", "b", "b"];
@@ -252,7 +252,7 @@ fn a_failure_in_the_middle_of_a_call_ends_it_everywhere() {
 #[test]
 fn ranks_of_a_host_that_are_not_neighbours_are_refused() {
     run_worlds(worlds(&["a", "b", "a"], TIMEOUT), |world| {
-        let options = GroupOptions::over(EngineChoice::Hierarchical);
+        let options = GroupConfig::new().with_engine(EngineChoice::Hierarchical);
         let error = ProcessGroup::connect(&world, "all", &[0, 1, 2], &options).unwrap_err();
         assert!(matches!(error, CollectiveError::NoAgreement { .. }), "{error}");
         assert!(

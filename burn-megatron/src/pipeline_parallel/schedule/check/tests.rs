@@ -187,7 +187,7 @@ fn a_wrong_peer_is_named() {
         num_chunks: 1,
         num_micro_batches: 1,
     }
-    .schedule()
+    .init()
     .unwrap();
     let Action::Recv(message) = &mut wrong.stages[1][0] else {
         panic!("begins with a receive")

@@ -53,14 +53,14 @@ fn tasks(schedule: &Schedule, stage: usize) -> String {
 
 #[test]
 fn gpipe_runs_all_forward_passes_first() {
-    let schedule = config("gpipe", 2, 1, 3).schedule().unwrap();
+    let schedule = config("gpipe", 2, 1, 3).init().unwrap();
     assert_eq!(text(&schedule, 0), "F0 >F0 F1 >F1 F2 [>F2 <B0] B0 <B1 B1 <B2 B2");
     assert_eq!(text(&schedule, 1), "<F0 F0 <F1 F1 <F2 F2 B0 >B0 B1 >B1 B2 >B2");
 }
 
 #[test]
 fn one_forward_one_backward_alternates_after_its_warm_up() {
-    let schedule = config("1f1b", 3, 1, 4).schedule().unwrap();
+    let schedule = config("1f1b", 3, 1, 4).init().unwrap();
     assert_eq!(
         text(&schedule, 0),
         "F0 >F0 F1 >F1 F2 [>F2 <B0] B0 F3 [>F3 <B1] B1 <B2 B2 <B3 B3"
@@ -77,7 +77,7 @@ fn one_forward_one_backward_alternates_after_its_warm_up() {
 
 #[test]
 fn fewer_micro_batches_than_stages_are_all_warm_up() {
-    let schedule = config("1f1b", 4, 1, 2).schedule().unwrap();
+    let schedule = config("1f1b", 4, 1, 2).init().unwrap();
     assert_eq!(tasks(&schedule, 0), "F0 F1 B0 B1");
     assert_eq!(tasks(&schedule, 2), "F0 F1 B0 B1");
     assert_eq!(tasks(&schedule, 3), "F0 B0 F1 B1");
@@ -86,7 +86,7 @@ fn fewer_micro_batches_than_stages_are_all_warm_up() {
 #[test]
 fn a_single_stage_has_no_messages() {
     for kind in ["1f1b", "gpipe"] {
-        let schedule = config(kind, 1, 1, 3).schedule().unwrap();
+        let schedule = config(kind, 1, 1, 3).init().unwrap();
         let expected = if kind == "1f1b" {
             "F0 B0 F1 B1 F2 B2"
         } else {
@@ -112,7 +112,7 @@ fn the_interleaved_table_goes_group_by_group_and_chunk_by_chunk() {
     assert_eq!(chunks, [0, 0, 0, 1, 1, 1, 0, 0, 1, 1]);
 
     // Warm-up: 2 (2 - 0 - 1) + (2 - 1) 3 = 5 on the first stage, 3 on the last.
-    let schedule = config("interleaved:3", 2, 2, 5).schedule().unwrap();
+    let schedule = config("interleaved:3", 2, 2, 5).init().unwrap();
     assert_eq!(
         tasks(&schedule, 0),
         "F0 F1 F2 F0.1 F1.1 F2.1 B0.1 F3 B1.1 F4 B2.1 F3.1 B0 F4.1 B1 B2 B3.1 B4.1 B3 B4"
@@ -125,7 +125,7 @@ fn the_interleaved_table_goes_group_by_group_and_chunk_by_chunk() {
 
 #[test]
 fn a_group_as_large_as_the_pipeline_receives_right_before_use() {
-    let schedule = config("interleaved", 2, 2, 2).schedule().unwrap();
+    let schedule = config("interleaved", 2, 2, 2).init().unwrap();
     assert_eq!(
         text(&schedule, 0),
         "F0 >F0 F1 [>F1 <F0] F0.1 [>F0 <F1] F1.1 [>F1 <B0] B0.1 [>B0 <B1] B1.1 [>B1 <B0] B0 <B1 B1"
@@ -158,7 +158,7 @@ fn kinds_are_parsed_as_they_are_printed() {
 
 #[test]
 fn sizes_without_a_schedule_are_errors_with_the_nearest_valid_ones() {
-    let error = |kind, p, v, m| config(kind, p, v, m).schedule().unwrap_err().to_string();
+    let error = |kind, p, v, m| config(kind, p, v, m).init().unwrap_err().to_string();
     assert_eq!(error("1f1b", 0, 1, 4), "num_stages must be at least 1, got 0");
     assert_eq!(error("1f1b", 2, 0, 4), "num_chunks must be at least 1, got 0");
     assert_eq!(error("1f1b", 2, 1, 0), "num_micro_batches must be at least 1, got 0");
@@ -207,7 +207,7 @@ fn sizes_without_a_schedule_are_errors_with_the_nearest_valid_ones() {
 
 #[test]
 fn sizes_are_bounded_before_anything_is_allocated() {
-    let message = config("1f1b", 8, 1, usize::MAX).schedule().unwrap_err().to_string();
+    let message = config("1f1b", 8, 1, usize::MAX).init().unwrap_err().to_string();
     assert_eq!(
         message,
         "a schedule has at most 2097152 tasks, got 8 stages * 1 chunks * 18446744073709551615 micro-batches, forward \
@@ -242,13 +242,13 @@ fn checked_peaks(schedule: &Schedule) -> Result<Vec<usize>, TestCaseError> {
 proptest! {
     #[test]
     fn gpipe_passes_its_check_and_holds_all_micro_batches(p in 1usize..=8, m in 1usize..=32) {
-        let schedule = config("gpipe", p, 1, m).schedule().unwrap();
+        let schedule = config("gpipe", p, 1, m).init().unwrap();
         prop_assert_eq!(checked_peaks(&schedule)?, vec![m; p]);
     }
 
     #[test]
     fn one_forward_one_backward_passes_its_check_and_holds_the_pipeline_ahead(p in 1usize..=8, m in 1usize..=32) {
-        let schedule = config("1f1b", p, 1, m).schedule().unwrap();
+        let schedule = config("1f1b", p, 1, m).init().unwrap();
         let expected: Vec<usize> = (0..p).map(|stage| m.min(p - stage)).collect();
         prop_assert_eq!(checked_peaks(&schedule)?, expected);
     }
@@ -256,7 +256,7 @@ proptest! {
     /// The warm-up, and the one forward pass that comes before the first backward pass.
     #[test]
     fn interleaved_passes_its_check_and_holds_its_warm_up((p, v, m, g) in interleaved_sizes()) {
-        let schedule = config(&format!("interleaved:{g}"), p, v, m).schedule().unwrap();
+        let schedule = config(&format!("interleaved:{g}"), p, v, m).init().unwrap();
         let expected: Vec<usize> = (0..p).map(|stage| (m * v).min(2 * (p - stage - 1) + (v - 1) * g + 1)).collect();
         prop_assert_eq!(checked_peaks(&schedule)?, expected);
     }
@@ -272,10 +272,10 @@ proptest! {
         (p, v, m, g) in interleaved_sizes(), kind in 0usize..4,
     ) {
         let schedule = match kind {
-            0 => config("gpipe", p, 1, m).schedule().unwrap(),
-            1 => config("1f1b", p, 1, m).schedule().unwrap(),
+            0 => config("gpipe", p, 1, m).init().unwrap(),
+            1 => config("1f1b", p, 1, m).init().unwrap(),
             2 => config("gpipe", p, v, m).forward_only().unwrap(),
-            _ => config(&format!("interleaved:{g}"), p, v, m).schedule().unwrap(),
+            _ => config(&format!("interleaved:{g}"), p, v, m).init().unwrap(),
         };
         let geometry = schedule.geometry();
         for (stage, list) in schedule.stages.iter().enumerate() {
@@ -299,16 +299,16 @@ proptest! {
 
     #[test]
     fn every_group_size_that_an_error_names_is_valid(p in 2usize..=8, m in 1usize..=32, g in 1usize..=40) {
-        let error = config(&format!("interleaved:{g}"), p, 2, m).schedule();
+        let error = config(&format!("interleaved:{g}"), p, 2, m).init();
         if let Err(ScheduleError::GroupSize { nearest, others, .. }) = error {
             for group_size in nearest.split(" and ") {
                 let kind = format!("interleaved:{group_size}");
-                prop_assert!(config(&kind, p, 2, m).schedule().is_ok());
+                prop_assert!(config(&kind, p, 2, m).init().is_ok());
             }
             if let Some((_, counts)) = others.rsplit_once("are ") {
                 for count in counts.split(" and ") {
                     let config = config(&format!("interleaved:{g}"), p, 2, count.parse().unwrap());
-                    prop_assert!(config.schedule().is_ok());
+                    prop_assert!(config.init().is_ok());
                 }
             }
         }

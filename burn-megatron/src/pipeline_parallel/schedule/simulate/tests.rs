@@ -15,7 +15,7 @@ fn schedule(kind: &str, num_stages: usize, num_chunks: usize, num_micro_batches:
         num_chunks,
         num_micro_batches,
     };
-    config.schedule().unwrap()
+    config.init().unwrap()
 }
 
 fn times(simulation: &Simulation, stage: usize) -> Vec<(Pass, usize, f64, f64)> {

@@ -5,10 +5,10 @@ use safetensors::SafeTensors;
 
 use super::*;
 
-fn of_type(dtype: ExportType) -> ExportOptions {
-    ExportOptions {
+fn of_type(dtype: ExportType) -> ExportConfig {
+    ExportConfig {
         dtype,
-        ..ExportOptions::default()
+        ..ExportConfig::default()
     }
 }
 
@@ -18,7 +18,7 @@ fn a_sharded_checkpoint_exported_and_imported_has_the_same_bits() {
         let (folder, config) = (TempDir::new().unwrap(), config(is_tied));
         let [saved, files, back] = ["saved", "deep/er/files", "back"].map(|name| folder.path().join(name));
         let checkpoint = sharded_checkpoint(&saved, &config, DType::F32);
-        export(&checkpoint, &config, &files, &ExportOptions::default()).unwrap();
+        export(&checkpoint, &config, &files, &ExportConfig::default()).unwrap();
         let model = HuggingFaceModel::open(&files).unwrap();
         assert_eq!(model.config(), &config);
         let written = model.write_checkpoint(&back, json!({ "of": "a program" })).unwrap();
@@ -37,7 +37,7 @@ fn files_have_the_names_shapes_and_order_of_gpt2() {
     let (folder, config) = (TempDir::new().unwrap(), config(false));
     let checkpoint = sharded_checkpoint(&folder.path().join("saved"), &config, DType::F64);
     let files = folder.path().join("files");
-    export(&checkpoint, &config, &files, &ExportOptions::default()).unwrap();
+    export(&checkpoint, &config, &files, &ExportConfig::default()).unwrap();
     assert_eq!(names_in(&files), [CONFIG_NAME, MODEL_NAME]);
     let bytes = fs::read(files.join(MODEL_NAME)).unwrap();
     let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
@@ -68,9 +68,9 @@ fn several_files_and_their_index_have_every_tensor_once() {
         let checkpoint = sharded_checkpoint(&folder.path().join("saved"), &config, DType::F32);
         let files = folder.path().join("files");
         // The token embedding alone has more: 13 rows of 6 elements.
-        let options = ExportOptions {
+        let options = ExportConfig {
             max_shard_bytes: 300,
-            ..ExportOptions::default()
+            ..ExportConfig::default()
         };
         export(&checkpoint, &config, &files, &options).unwrap();
         let index: Value = serde_json::from_slice(&fs::read(files.join(INDEX_NAME)).unwrap()).unwrap();
@@ -168,7 +168,7 @@ fn a_number_that_f16_cannot_hold_is_named_and_nothing_is_left() {
         &checkpoint,
         &config,
         folder.path().join("files"),
-        &ExportOptions::default(),
+        &ExportConfig::default(),
     )
     .unwrap();
 }
@@ -183,7 +183,7 @@ fn what_is_there_already_is_left_alone() {
     fs::write(full.join(CONFIG_NAME), "mine").unwrap();
     fs::create_dir(&empty).unwrap();
     for output in [&file, &full] {
-        let error = export(&checkpoint, &config, output, &ExportOptions::default())
+        let error = export(&checkpoint, &config, output, &ExportConfig::default())
             .unwrap_err()
             .to_string();
         assert!(
@@ -194,9 +194,9 @@ fn what_is_there_already_is_left_alone() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     assert_eq!(fs::read_to_string(full.join(CONFIG_NAME)).unwrap(), "mine");
     assert_eq!(names_in(&full), [CONFIG_NAME]);
-    export(&checkpoint, &config, &empty, &ExportOptions::default()).unwrap();
+    export(&checkpoint, &config, &empty, &ExportConfig::default()).unwrap();
     assert_eq!(names_in(folder.path()), ["empty", "file", "full", "saved"]);
-    let error = export(&checkpoint, &config, "/", &ExportOptions::default())
+    let error = export(&checkpoint, &config, "/", &ExportConfig::default())
         .unwrap_err()
         .to_string();
     assert!(error.contains("ends in a name"), "{error}");
@@ -226,7 +226,7 @@ fn a_checkpoint_of_another_model_is_refused_by_name_and_shape() {
             &checkpoint,
             &other,
             folder.path().join("files"),
-            &ExportOptions::default(),
+            &ExportConfig::default(),
         );
         let error = error.unwrap_err().to_string();
         assert!(
@@ -250,7 +250,7 @@ fn an_altered_checkpoint_leaves_no_export() {
         &checkpoint,
         &config,
         folder.path().join("files"),
-        &ExportOptions::default(),
+        &ExportConfig::default(),
     )
     .unwrap_err();
     assert!(error.to_string().contains("has been altered"), "{error}");

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use burn::tensor::{Bytes, DType};
-use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointOptions, CheckpointWriter};
+use burn_megatron::checkpoint::{ArrayPart, Checkpoint, CheckpointConfig, CheckpointWriter};
 use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::parameters::Placement;
 use burn_megatron::random::RandomStream;
@@ -91,7 +91,7 @@ fn parts(parameter: &Parameter, dtype: DType) -> Vec<ArrayPart> {
 }
 
 fn save(directory: &Path, parts: Vec<ArrayPart>) -> Checkpoint {
-    let mut writer = CheckpointWriter::new(ProcessGroup::single(), directory, CheckpointOptions::default()).unwrap();
+    let mut writer = CheckpointWriter::new(ProcessGroup::single(), directory, CheckpointConfig::new()).unwrap();
     writer.save(20, parts, json!(null)).unwrap();
     Checkpoint::latest(directory).unwrap().unwrap()
 }

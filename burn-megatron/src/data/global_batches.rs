@@ -1,0 +1,218 @@
+//! `GlobalBatches`: which samples of each global batch are whose. Integers only.
+
+use std::ops::Range;
+
+use super::error::DataError;
+
+/// What happens to the samples that remain when no full global batch does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum LastBatch {
+    /// They are shared out like every other batch; fewer samples than ranks are refused.
+    #[default]
+    Share,
+    /// They are shared out, and ranks for which none remains have one batch less. For loops in which such a rank takes part
+    /// in the step without samples, as the learner's does.
+    Uneven,
+    /// They are left out.
+    Drop,
+}
+
+/// The global batches of an epoch, and each rank's share of each.
+///
+/// Global batch k holds the samples at the places `k * batch_size .. (k + 1) * batch_size` of the epoch's order, whatever
+/// the number of ranks. Each rank has a contiguous share of it, in the order of the ranks; where the ranks do not divide a
+/// batch, the first ones have one sample more.
+///
+/// A rank's loss is the mean over its own share. The mean over the global batch is the mean over ranks of each loss
+/// times its [`weight`](Self::weight), which is 1 where all shares are equal.
+///
+/// # Examples
+/// ```
+/// use burn_megatron::data::{GlobalBatches, LastBatch};
+///
+/// let batches = GlobalBatches::new(11, 4, 2, LastBatch::Share)?;
+/// assert_eq!(batches.num_batches(), 3);
+/// assert_eq!([batches.share(0, 0), batches.share(0, 1)], [0..2, 2..4]);
+/// assert_eq!([batches.share(2, 0), batches.share(2, 1)], [8..10, 10..11]);
+/// assert_eq!(batches.weight(2, 0), 4.0 / 3.0);
+/// # Ok::<(), burn_megatron::data::DataError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GlobalBatches {
+    num_samples: usize,
+    batch_size: usize,
+    ranks: usize,
+}
+
+impl GlobalBatches {
+    /// Returns the batches of `num_samples` samples, `batch_size` in each over all ranks together.
+    ///
+    /// # Errors
+    /// When the batch size is below the number of ranks, or fewer samples than ranks remain for the last batch and it is to
+    /// be shared.
+    pub fn new(num_samples: usize, batch_size: usize, ranks: usize, last: LastBatch) -> Result<Self, DataError> {
+        if batch_size < ranks.max(1) {
+            let rule = format!("at least the data-parallel size {ranks}: it counts the samples of all ranks");
+            return Err(out_of_range("batch size", rule, batch_size));
+        }
+        let rest = num_samples % batch_size;
+        if last == LastBatch::Share && 0 < rest && rest < ranks {
+            let rule = format!(
+                "0 or at least the data-parallel size {ranks} (of {num_samples} samples in batches of {batch_size}); \
+                 choose another batch size, LastBatch::Drop to leave them out, or LastBatch::Uneven if ranks without \
+                 samples take part in the step, as in ParallelLearner"
+            );
+            return Err(out_of_range("samples of the last batch", rule, rest));
+        }
+        Ok(Self {
+            num_samples: match last {
+                LastBatch::Drop => num_samples - rest,
+                LastBatch::Share | LastBatch::Uneven => num_samples,
+            },
+            batch_size,
+            ranks,
+        })
+    }
+
+    /// Returns the number of samples of an epoch, over all ranks.
+    pub fn num_samples(&self) -> usize {
+        self.num_samples
+    }
+
+    /// Returns the number of global batches of an epoch.
+    pub fn num_batches(&self) -> usize {
+        self.num_samples.div_ceil(self.batch_size)
+    }
+
+    /// Returns the samples of a full global batch.
+    pub fn batch_size(&self) -> usize {
+        self.batch_size
+    }
+
+    /// Returns the places of a global batch in the epoch's order; an empty range after the last one.
+    pub fn batch(&self, batch: usize) -> Range<usize> {
+        let start = batch.saturating_mul(self.batch_size).min(self.num_samples);
+        start..start.saturating_add(self.batch_size).min(self.num_samples)
+    }
+
+    /// Returns the places of a rank's share of a global batch.
+    pub fn share(&self, batch: usize, rank: usize) -> Range<usize> {
+        let Range { start, end } = self.batch(batch);
+        let (each, more) = ((end - start) / self.ranks, (end - start) % self.ranks);
+        let first = start + rank * each + rank.min(more);
+        first..first + each + usize::from(rank < more)
+    }
+
+    /// Returns what a rank's mean loss over its share of a batch is multiplied by, so that the mean over ranks is the mean
+    /// over the batch: `share * ranks / batch`.
+    pub fn weight(&self, batch: usize, rank: usize) -> f64 {
+        let shares: Vec<usize> = (0..self.ranks).map(|rank| self.share(batch, rank).len()).collect();
+        mean_weight(&shares, rank)
+    }
+
+    /// Returns the number of samples of a rank in an epoch.
+    pub fn num_samples_of(&self, rank: usize) -> usize {
+        // All full batches are shared out alike.
+        let full = self.num_samples / self.batch_size;
+        full * self.share(0, rank).len() * usize::from(full > 0) + self.share(full, rank).len()
+    }
+}
+
+/// What a rank's mean is multiplied by, so that the mean over ranks is the mean over all samples; exactly 1 where every rank
+/// has as many.
+pub(crate) fn mean_weight(shares: &[usize], rank: usize) -> f64 {
+    if shares.iter().all(|share| *share == shares[0]) {
+        return 1.0;
+    }
+    let total: usize = shares.iter().sum();
+    shares[rank] as f64 * shares.len() as f64 / total as f64
+}
+
+fn out_of_range(name: &'static str, rule: String, value: usize) -> DataError {
+    let value = value as u64;
+    DataError::Configuration { name, rule, value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LAST: [LastBatch; 3] = [LastBatch::Share, LastBatch::Uneven, LastBatch::Drop];
+
+    fn batches() -> impl Strategy<Value = (GlobalBatches, usize)> {
+        (0usize..200, 1usize..20, 1usize..9, 0usize..3)
+            .prop_filter_map("sizes that are refused", |(samples, size, ranks, last)| {
+                Some((GlobalBatches::new(samples, size, ranks, LAST[last]).ok()?, ranks))
+            })
+    }
+
+    #[test]
+    fn a_small_rest_and_a_small_batch_are_refused_by_number() {
+        let message = |samples, size, last| GlobalBatches::new(samples, size, 4, last).unwrap_err().to_string();
+        assert_eq!(
+            message(10, 3, LastBatch::Share),
+            "batch size must be at least the data-parallel size 4: it counts the samples of all ranks, got 3"
+        );
+        let rest = message(11, 8, LastBatch::Share);
+        assert!(
+            rest.starts_with(
+                "samples of the last batch must be 0 or at least the data-parallel size 4 (of 11 samples in batches of 8)"
+            ),
+            "{rest}"
+        );
+        let uneven = GlobalBatches::new(11, 8, 4, LastBatch::Uneven).unwrap();
+        let shares: Vec<usize> = (0..4).map(|rank| uneven.share(1, rank).len()).collect();
+        assert_eq!(shares, [1, 1, 1, 0]);
+        let dropped = GlobalBatches::new(11, 8, 4, LastBatch::Drop).unwrap();
+        assert_eq!((dropped.num_batches(), dropped.num_samples()), (1, 8));
+    }
+
+    proptest! {
+        #[test]
+        fn shares_joined_in_rank_order_are_the_batches_of_one_rank((batches, ranks) in batches()) {
+            let one = GlobalBatches { ranks: 1, ..batches };
+            let mut all = Vec::new();
+            for batch in 0..batches.num_batches() {
+                let joined: Vec<usize> = (0..ranks).flat_map(|rank| batches.share(batch, rank)).collect();
+                prop_assert_eq!(&joined, &one.share(batch, 0).collect::<Vec<_>>());
+                all.extend(joined);
+            }
+            prop_assert_eq!(all, (0..batches.num_samples()).collect::<Vec<_>>());
+            prop_assert!(batches.batch(batches.num_batches()).is_empty());
+        }
+
+        #[test]
+        fn shares_differ_by_one_sample_at_most_and_the_first_rank_always_has_one((batches, ranks) in batches()) {
+            for batch in 0..batches.num_batches() {
+                let shares: Vec<usize> = (0..ranks).map(|rank| batches.share(batch, rank).len()).collect();
+                prop_assert!(shares.is_sorted_by(|a, b| a >= b) && shares[0] - shares[ranks - 1] <= 1);
+                prop_assert!(shares[0] > 0);
+            }
+        }
+
+        #[test]
+        fn weighted_means_over_ranks_are_the_mean_over_samples((batches, ranks) in batches()) {
+            for batch in 0..batches.num_batches() {
+                let value = |place: usize| (place * place) as f64 - 3.0;
+                let mean = |places: std::ops::Range<usize>| {
+                    let len = places.len();
+                    if len == 0 { 0.0 } else { places.map(value).sum::<f64>() / len as f64 }
+                };
+                let weighted: f64 = (0..ranks)
+                    .map(|rank| batches.weight(batch, rank) * mean(batches.share(batch, rank)))
+                    .sum();
+                let expected = mean(batches.batch(batch));
+                prop_assert!((weighted / ranks as f64 - expected).abs() <= 1e-9 * expected.abs().max(1.0));
+            }
+        }
+
+        #[test]
+        fn a_rank_counts_the_samples_that_it_gets((batches, ranks) in batches()) {
+            for rank in 0..ranks {
+                let counted: usize = (0..batches.num_batches()).map(|batch| batches.share(batch, rank).len()).sum();
+                prop_assert_eq!(batches.num_samples_of(rank), counted);
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! `shard_loader`: burn's `DataLoader`, each data-parallel rank with its own share of every global batch.
+
+mod workers;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
+use burn::data::dataset::Dataset;
+use burn::data::dataset::transform::{SelectionDataset, shuffled_indices};
+use burn::tensor::backend::Backend;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use self::workers::Workers;
+use super::error::DataError;
+use super::global_batches::{GlobalBatches, LastBatch};
+use crate::context::ParallelContext;
+
+/// Returns a builder of data loaders, with the methods of burn's `DataLoaderBuilder`, in which the batch size is that of all
+/// data-parallel ranks together and each rank loads its own share of every batch.
+///
+/// Global batch k holds the same samples, in the same order, on any number of ranks, with any number of workers; with one
+/// rank, they are those of burn's own loader without workers. See [`GlobalBatches`] for who gets which, and [`LastBatch`] for
+/// what happens to the last batch.
+///
+/// Where the ranks do not divide a batch, shares differ by one sample, and the mean over ranks of their mean losses is not
+/// the mean over samples: `ParallelLearner` (feature `train`) weights them; a loop of one's own multiplies each rank's loss
+/// by [`GlobalBatches::weight`].
+///
+/// # Communication
+/// None: every rank draws the same order from the same seed.
+///
+/// # Examples
+/// ```
+/// use burn::data::dataloader::{DataLoader, batcher::Batcher};
+/// use burn::data::dataset::InMemDataset;
+/// use burn_flex::{Flex, FlexDevice};
+/// use burn_megatron::context::ParallelContext;
+/// use burn_megatron::data::shard_loader;
+///
+/// #[derive(Clone)]
+/// struct Numbers;
+/// impl Batcher<Flex, u32, Vec<u32>> for Numbers {
+///     fn batch(&self, items: Vec<u32>, _device: &FlexDevice) -> Vec<u32> {
+///         items
+///     }
+/// }
+///
+/// let context = ParallelContext::single(0);
+/// let loader = shard_loader(Numbers, &context)
+///     .batch_size(4)
+///     .num_workers(2)
+///     .build(InMemDataset::new((0..10).collect()))?;
+/// let batches: Vec<_> = loader.iter().collect();
+/// assert_eq!(batches, [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9]]);
+/// # Ok::<(), burn_megatron::data::DataError>(())
+/// ```
+pub fn shard_loader<B, I, O>(
+    batcher: impl Batcher<B, I, O> + 'static,
+    context: &ParallelContext,
+) -> ShardLoaderBuilder<B, I, O>
+where
+    B: Backend,
+{
+    let group = context.data_group();
+    ShardLoaderBuilder {
+        batcher: Arc::new(batcher),
+        rank: group.rank(),
+        ranks: group.size(),
+        batch_size: 1,
+        shuffle: None,
+        num_workers: 0,
+        last_batch: LastBatch::default(),
+        device: None,
+    }
+}
+
+/// Makes a [`ShardLoader`]; returned by [`shard_loader`].
+pub struct ShardLoaderBuilder<B: Backend, I, O> {
+    batcher: Arc<dyn Batcher<B, I, O>>,
+    rank: usize,
+    ranks: usize,
+    batch_size: usize,
+    shuffle: Option<u64>,
+    num_workers: usize,
+    last_batch: LastBatch,
+    device: Option<B::Device>,
+}
+
+impl<B, I, O> ShardLoaderBuilder<B, I, O>
+where
+    B: Backend,
+    I: Send + Sync + Clone + 'static,
+    O: Send + 'static,
+{
+    /// Sets the samples of a batch, over all ranks together; 1 if not given, as in burn.
+    pub fn batch_size(self, batch_size: usize) -> Self {
+        Self { batch_size, ..self }
+    }
+
+    /// Shuffles the samples anew in each epoch, from this seed, which must be the same on every rank.
+    pub fn shuffle(self, seed: u64) -> Self {
+        Self {
+            shuffle: Some(seed),
+            ..self
+        }
+    }
+
+    /// Sets the threads of this rank that load ahead; none if not given. The order of the batches does not depend on it.
+    pub fn num_workers(self, num_workers: usize) -> Self {
+        Self { num_workers, ..self }
+    }
+
+    /// Sets what happens to the samples that remain when no full batch does.
+    pub fn last_batch(self, last_batch: LastBatch) -> Self {
+        Self { last_batch, ..self }
+    }
+
+    /// Sets the device on which batches are made; the default one if not given.
+    pub fn set_device(self, device: B::Device) -> Self {
+        Self {
+            device: Some(device),
+            ..self
+        }
+    }
+
+    /// Returns the loader of this rank's shares of a dataset, which must be the same on every rank.
+    ///
+    /// # Errors
+    /// As [`GlobalBatches::new`].
+    pub fn build<D: Dataset<I> + 'static>(self, dataset: D) -> Result<Arc<ShardLoader<B, I, O>>, DataError> {
+        let batches = GlobalBatches::new(dataset.len(), self.batch_size, self.ranks, self.last_batch)?;
+        let source = Source {
+            dataset: Arc::new(dataset),
+            batcher: self.batcher,
+            device: self.device.unwrap_or_default(),
+            batches,
+            rank: self.rank,
+        };
+        Ok(Arc::new(ShardLoader {
+            source: Arc::new(source),
+            num_workers: self.num_workers,
+            rng: self.shuffle.map(|seed| Mutex::new(StdRng::seed_from_u64(seed))),
+        }))
+    }
+}
+
+/// A burn `DataLoader` over one rank's shares of the global batches; made by [`shard_loader`].
+///
+/// Its `num_items` and progress count this rank's samples.
+pub struct ShardLoader<B: Backend, I, O> {
+    source: Arc<Source<B, I, O>>,
+    num_workers: usize,
+    /// None without shuffling.
+    rng: Option<Mutex<StdRng>>,
+}
+
+impl<B, I, O> ShardLoader<B, I, O>
+where
+    B: Backend,
+    I: Send + Sync + Clone + 'static,
+    O: Send + 'static,
+{
+    /// Returns the global batches that this rank has shares of.
+    pub fn batches(&self) -> GlobalBatches {
+        self.source.batches
+    }
+
+    /// A generator of its own for a copy of this loader, as burn gives one to the copies of its loader.
+    fn fork(&self) -> Option<Mutex<StdRng>> {
+        let rng = self.rng.as_ref()?;
+        Some(Mutex::new(rng.lock().unwrap_or_else(PoisonError::into_inner).fork()))
+    }
+
+    fn with_source(&self, source: Source<B, I, O>) -> Arc<dyn DataLoader<B, O>> {
+        Arc::new(Self {
+            source: Arc::new(source),
+            num_workers: self.num_workers,
+            rng: self.fork(),
+        })
+    }
+}
+
+impl<B, I, O> DataLoader<B, O> for ShardLoader<B, I, O>
+where
+    B: Backend,
+    I: Send + Sync + Clone + 'static,
+    O: Send + 'static,
+{
+    fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<O> + 'a> {
+        let order = self.rng.as_ref().map(|rng| {
+            // As in burn: the epoch's generator is one that has branched off.
+            let mut epoch = rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
+            shuffled_indices(self.source.dataset.len(), &mut epoch).into()
+        });
+        let epoch = Epoch {
+            source: self.source.clone(),
+            order,
+        };
+        Box::new(ShardIterator {
+            workers: (self.num_workers > 0).then(|| Workers::start(&epoch, self.num_workers)),
+            epoch,
+            next: 0,
+            processed: 0,
+        })
+    }
+
+    fn num_items(&self) -> usize {
+        self.source.batches.num_samples_of(self.source.rank)
+    }
+
+    fn to_device(&self, device: &B::Device) -> Arc<dyn DataLoader<B, O>> {
+        self.with_source(Source {
+            device: device.clone(),
+            ..(*self.source).clone()
+        })
+    }
+
+    /// Returns a loader of some of this rank's samples, counted as [`num_items`](DataLoader::num_items) counts them in the
+    /// order without shuffling. It is of this rank alone, and shuffles them among themselves.
+    fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<B, O>> {
+        let Source { batches, rank, .. } = *self.source;
+        let shares = (0..batches.num_batches()).flat_map(|batch| batches.share(batch, rank));
+        let places = shares.skip(start).take(end.saturating_sub(start)).collect();
+        let dataset = SelectionDataset::from_indices_checked(Arc::new(self.source.dataset.clone()), places);
+        let share = batches.share(0, rank).len().max(1);
+        self.with_source(Source {
+            batches: GlobalBatches::new(dataset.len(), share, 1, LastBatch::Share)
+                .expect("one rank divides everything"),
+            dataset: Arc::new(dataset),
+            rank: 0,
+            ..(*self.source).clone()
+        })
+    }
+}
+
+/// Where a loader's batches come from.
+struct Source<B: Backend, I, O> {
+    dataset: Arc<dyn Dataset<I>>,
+    batcher: Arc<dyn Batcher<B, I, O>>,
+    device: B::Device,
+    batches: GlobalBatches,
+    rank: usize,
+}
+
+impl<B: Backend, I, O> Clone for Source<B, I, O> {
+    fn clone(&self) -> Self {
+        Self {
+            dataset: self.dataset.clone(),
+            batcher: self.batcher.clone(),
+            device: self.device.clone(),
+            batches: self.batches,
+            rank: self.rank,
+        }
+    }
+}
+
+/// One pass over the samples.
+struct Epoch<B: Backend, I, O> {
+    source: Arc<Source<B, I, O>>,
+    /// The number of the sample at each place; none where samples are not shuffled.
+    order: Option<Arc<[usize]>>,
+}
+
+impl<B: Backend, I, O> Clone for Epoch<B, I, O> {
+    fn clone(&self) -> Self {
+        Self {
+            source: self.source.clone(),
+            order: self.order.clone(),
+        }
+    }
+}
+
+impl<B: Backend, I, O> Epoch<B, I, O> {
+    /// The samples of this rank in a global batch.
+    fn share_len(&self, batch: usize) -> usize {
+        self.source.batches.share(batch, self.source.rank).len()
+    }
+
+    /// Loads this rank's share of a global batch; none if it has no sample.
+    ///
+    /// # Panics
+    /// When the dataset lacks a sample below its length.
+    fn load(&self, batch: usize) -> Option<O> {
+        let Source { dataset, batcher, .. } = &*self.source;
+        let places = self.source.batches.share(batch, self.source.rank);
+        if places.is_empty() {
+            return None;
+        }
+        let items = places.map(|place| {
+            let number = self.order.as_ref().map_or(place, |order| order[place]);
+            let item = dataset.get(number);
+            item.unwrap_or_else(|| panic!("the dataset has no sample {number}, but a length of {}", dataset.len()))
+        });
+        Some(batcher.batch(items.collect(), &self.source.device))
+    }
+}
+
+/// Iterates over this rank's shares.
+struct ShardIterator<B: Backend, I, O> {
+    epoch: Epoch<B, I, O>,
+    workers: Option<Workers<O>>,
+    /// The next global batch.
+    next: usize,
+    /// Samples of this rank so far.
+    processed: usize,
+}
+
+impl<B: Backend, I, O> Iterator for ShardIterator<B, I, O> {
+    type Item = O;
+
+    fn next(&mut self) -> Option<O> {
+        let share = self.epoch.share_len(self.next);
+        let loaded = match &mut self.workers {
+            _ if share == 0 => None,
+            None => self.epoch.load(self.next),
+            Some(workers) => workers.take(self.next),
+        }?;
+        self.next += 1;
+        self.processed += share;
+        Some(loaded)
+    }
+}
+
+impl<B: Backend, I, O> DataLoaderIterator<O> for ShardIterator<B, I, O> {
+    fn progress(&self) -> Progress {
+        let Source { batches, rank, .. } = *self.epoch.source;
+        Progress::new(self.processed, batches.num_samples_of(rank))
+    }
+}
+
+#[cfg(test)]
+mod tests;

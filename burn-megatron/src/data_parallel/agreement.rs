@@ -1,0 +1,197 @@
+//! Whether the ranks of a group have wrapped the same module and have come equally far: what they compare, and the errors
+//! that name the parameter or the steps.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hasher};
+
+use super::DataParallelError;
+use crate::collectives::ProcessGroup;
+use crate::context::ParallelContext;
+use crate::parameters::ParameterEntry;
+
+/// What a rank has done to its module since it was wrapped; the same on all ranks that hold the same parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Steps of the optimizer.
+    pub steps: u32,
+    /// Calls of [`update`](super::DistributedDataParallel::update) and loaded records.
+    pub updates: u32,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |count: u32| if count == 1 { "" } else { "s" };
+        let Self { steps, updates } = *self;
+        write!(
+            formatter,
+            "{steps} step{} and {updates} update{}",
+            plural(steps),
+            plural(updates)
+        )
+    }
+}
+
+impl Progress {
+    /// Elements of [`to_maxima`](Self::to_maxima).
+    pub(super) const NUM_MAXIMA: usize = 4;
+
+    /// Returns the numbers whose maxima over the ranks show whether the ranks have come equally far.
+    pub(super) fn to_maxima(self) -> [i32; Self::NUM_MAXIMA] {
+        let [steps, updates] = [self.steps, self.updates].map(|count| (count & i32::MAX as u32) as i32);
+        [steps, -steps, updates, -updates]
+    }
+
+    /// Whether ranks with these maxima have come equally far: the largest number is the smallest.
+    pub(super) fn is_equal(maxima: &[i32]) -> bool {
+        maxima.chunks_exact(2).all(|pair| pair[0] == -pair[1])
+    }
+}
+
+/// Compares names, shapes and types of the parameters over a group whose ranks hold the same module: over the
+/// data-parallel group local shapes, otherwise logical ones.
+///
+/// # Communication
+/// One all-gather of 16 bytes; if the ranks differ, another one of the lists themselves.
+///
+/// # Errors
+/// [`DataParallelError::ModulesDiffer`] on every rank of the group, naming the first parameter that differs; when a
+/// collective fails.
+pub(super) fn compare_modules(
+    parameters: &[ParameterEntry],
+    context: &ParallelContext,
+    group: &ProcessGroup,
+) -> Result<(), DataParallelError> {
+    if group.size() == 1 {
+        return Ok(());
+    }
+    let group = group.labelled("comparing the modules' parameters");
+    let is_data_group = group.ranks() == context.data_group().ranks();
+    let lines: Vec<String> = parameters
+        .iter()
+        .map(|parameter| in_words(parameter, context, is_data_group))
+        .collect();
+    let text = lines.join("\n");
+    let mut hasher = DefaultHasher::new();
+    hasher.write(text.as_bytes());
+    let mut digests = vec![0_i64; 2 * group.size()];
+    group.all_gather(&[hasher.finish() as i64, text.len() as i64], &mut digests)?;
+    let digests: Vec<&[i64]> = digests.chunks_exact(2).collect();
+    let Some(other) = digests.iter().position(|&digest| digest != digests[0]) else {
+        return Ok(());
+    };
+    let longest = digests.iter().map(|digest| digest[1] as usize).max().unwrap_or(0);
+    let mut padded = text.into_bytes();
+    padded.resize(longest, 0);
+    let mut texts = vec![0_u8; longest * group.size()];
+    group.all_gather(&padded, &mut texts)?;
+    let text_of = |rank: usize| {
+        let bytes = &texts[longest * rank..][..digests[rank][1] as usize];
+        String::from_utf8_lossy(bytes)
+    };
+    Err(difference(&text_of(0), &text_of(other), &group, other))
+}
+
+/// `encoder.fc.weight [4, 8] F32, trained`.
+fn in_words(parameter: &ParameterEntry, context: &ParallelContext, is_data_group: bool) -> String {
+    let declared = context.registry().declaration(parameter.id);
+    let logical = declared
+        .as_ref()
+        .map(|declared| declared.placement.logical_shape().to_vec());
+    let shape = logical
+        .filter(|_| !is_data_group)
+        .unwrap_or_else(|| parameter.shape.clone());
+    let trained = if parameter.requires_grad {
+        "trained"
+    } else {
+        "not trained"
+    };
+    format!("{} {shape:?} {:?}, {trained}", parameter.path, parameter.dtype)
+}
+
+/// The first difference between the lists of the group's first rank and of another.
+fn difference(first: &str, other: &str, group: &ProcessGroup, other_rank: usize) -> DataParallelError {
+    let (first, other): (Vec<&str>, Vec<&str>) = (first.lines().collect(), other.lines().collect());
+    let number = first
+        .iter()
+        .zip(&other)
+        .take_while(|(first, other)| first == other)
+        .count();
+    let at = |lines: &[&str]| match lines.get(number) {
+        Some(line) => (*line).to_owned(),
+        None => format!("nothing, for it has {} parameters", lines.len()),
+    };
+    DataParallelError::ModulesDiffer {
+        group: group.name().to_owned(),
+        number: number + 1,
+        first: group.ranks()[0],
+        first_has: at(&first),
+        other: group.ranks()[other_rank],
+        other_has: at(&other),
+    }
+}
+
+/// Returns what is wrong with ranks of which some, as all have just learned, have come further than others.
+///
+/// # Communication
+/// One all-gather of 8 bytes.
+///
+/// # Errors
+/// When it fails.
+pub(super) fn out_of_step(progress: Progress, group: &ProcessGroup) -> Result<DataParallelError, DataParallelError> {
+    let mut all = vec![0_i32; 2 * group.size()];
+    group.all_gather(&[progress.steps as i32, progress.updates as i32], &mut all)?;
+    let all: Vec<Progress> = all
+        .chunks_exact(2)
+        .map(|counts| Progress {
+            steps: counts[0] as u32,
+            updates: counts[1] as u32,
+        })
+        .collect();
+    let other = all.iter().position(|&progress| progress != all[0]).unwrap_or(0);
+    Ok(DataParallelError::OutOfStep {
+        group: group.name().to_owned(),
+        first: group.ranks()[0],
+        first_made: all[0],
+        other: group.ranks()[other],
+        other_made: all[other],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maxima_show_whether_ranks_have_come_equally_far() {
+        let maxima = |all: &[Progress]| -> Vec<i32> {
+            let columns = 0..Progress::NUM_MAXIMA;
+            let column = |index: usize| all.iter().map(|progress| progress.to_maxima()[index]).max();
+            columns.map(|index| column(index).unwrap_or_default()).collect()
+        };
+        let at = |steps, updates| Progress { steps, updates };
+        assert!(Progress::is_equal(&maxima(&[at(3, 1), at(3, 1), at(3, 1)])));
+        assert!(Progress::is_equal(&maxima(&[at(0, 0)])));
+        assert!(!Progress::is_equal(&maxima(&[at(3, 1), at(2, 1), at(3, 1)])));
+        assert!(!Progress::is_equal(&maxima(&[at(3, 1), at(3, 1), at(3, 2)])));
+    }
+
+    #[test]
+    fn first_parameter_that_differs_is_named() {
+        let group = ProcessGroup::single();
+        let lists = (
+            "a [2] F32, trained\nb [3] F32, trained",
+            "a [2] F32, trained\nb [4] F32, trained",
+        );
+        let message = difference(lists.0, lists.1, &group, 0).to_string();
+        assert!(
+            message.contains("parameter 2 is b [3] F32, trained on rank 0"),
+            "{message}"
+        );
+        assert!(message.contains("b [4] F32, trained on rank 0"), "{message}");
+        let message = difference(lists.0, "a [2] F32, trained", &group, 0).to_string();
+        assert!(
+            message.contains("nothing, for it has 1 parameters on rank 0"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! What ranks agree on: the settings of a run, who has how many samples of a batch, and whether to stop.
+
+use burn::data::dataloader::Progress;
+use burn::train::Interrupter;
+
+use super::error::LearnerError;
+use crate::context::ParallelContext;
+use crate::data::mean_weight;
+use crate::launch::StopFlag;
+use crate::topology::Coordinates;
+
+/// What all ranks know of a batch.
+#[derive(Clone, Debug)]
+pub(super) struct Shares {
+    /// The samples of each data-parallel rank.
+    pub(super) samples: Vec<usize>,
+    /// Samples of the epoch so far, and in all, over the data-parallel ranks.
+    pub(super) progress: Progress,
+    /// The first rank that was asked to stop.
+    pub(super) asked_to_stop: Option<usize>,
+}
+
+impl Shares {
+    /// Whether no rank has samples: the epoch is over.
+    pub(super) fn is_end(&self) -> bool {
+        self.samples.iter().all(|&samples| samples == 0)
+    }
+
+    /// What this rank's gradients are multiplied by.
+    pub(super) fn weight(&self, data_rank: usize) -> f64 {
+        mean_weight(&self.samples, data_rank)
+    }
+}
+
+/// The agreements of one run.
+pub(super) struct Agreement {
+    context: ParallelContext,
+    interrupter: Interrupter,
+    stop_flag: Option<StopFlag>,
+}
+
+/// What one rank says of a batch: its samples, its samples so far and in all, and whether it was asked to stop.
+const NUMBERS: usize = 4;
+
+impl Agreement {
+    pub(super) fn new(context: &ParallelContext, interrupter: Interrupter, stop_flag: Option<StopFlag>) -> Self {
+        Self {
+            context: context.clone(),
+            interrupter,
+            stop_flag,
+        }
+    }
+
+    /// Agrees on a batch, of which this rank has loaded so many samples.
+    ///
+    /// # Communication
+    /// One all-gather of 32 bytes over the world.
+    pub(super) fn batch(&self, samples: usize, progress: &Progress) -> Result<Shares, LearnerError> {
+        let is_asked = self.interrupter.should_stop() || self.stop_flag.as_ref().is_some_and(StopFlag::is_set);
+        let mine = [
+            samples,
+            progress.items_processed,
+            progress.items_total,
+            usize::from(is_asked),
+        ];
+        let all = self.gather(mine.map(|number| number as i64))?;
+        let grid = self.context.grid();
+        let here = self.context.coordinates();
+        let of_data_rank = |data: usize| all[grid.rank(Coordinates { data, ..here })];
+        let data_ranks = 0..self.context.data_group().size();
+        let sum = |number: usize| data_ranks.clone().map(|data| of_data_rank(data)[number] as usize).sum();
+        Ok(Shares {
+            samples: data_ranks.clone().map(|data| of_data_rank(data)[0] as usize).collect(),
+            progress: Progress::new(sum(1), sum(2)),
+            asked_to_stop: all.iter().position(|numbers| numbers[3] != 0),
+        })
+    }
+
+    /// Interrupts the training on this rank, as `rank` was asked to.
+    pub(super) fn interrupt(&self, rank: usize) {
+        if !self.interrupter.should_stop() {
+            self.interrupter.stop(Some(&format!("rank {rank} was asked to stop")));
+        }
+    }
+
+    /// Checks that settings are the same on all ranks.
+    ///
+    /// # Communication
+    /// One all-gather of 32 bytes over the world.
+    pub(super) fn settings(&self, names: [&'static str; NUMBERS], values: [i64; NUMBERS]) -> Result<(), LearnerError> {
+        let all = self.gather(values)?;
+        for (number, setting) in names.into_iter().enumerate() {
+            let mine = values[number];
+            if let Some(other_rank) = all.iter().position(|other| other[number] != mine) {
+                return Err(LearnerError::SettingsDiffer {
+                    setting,
+                    mine,
+                    rank: self.context.rank(),
+                    other: all[other_rank][number],
+                    other_rank,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what the first rank of the world says.
+    ///
+    /// # Communication
+    /// One broadcast of 4 bytes over the world.
+    pub(super) fn as_the_first_rank(&self, answer: bool) -> Result<bool, LearnerError> {
+        let mut answer = [i32::from(answer)];
+        self.context.world_group().broadcast(&mut answer, 0)?;
+        Ok(answer[0] != 0)
+    }
+
+    /// The numbers of every rank of the world.
+    fn gather(&self, mine: [i64; NUMBERS]) -> Result<Vec<[i64; NUMBERS]>, LearnerError> {
+        let world = self.context.world_group();
+        let mut all = vec![0_i64; NUMBERS * world.size()];
+        world.all_gather(&mine, &mut all)?;
+        let (numbers, _) = all.as_chunks::<NUMBERS>();
+        Ok(numbers.to_vec())
+    }
+}

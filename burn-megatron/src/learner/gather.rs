@@ -1,0 +1,68 @@
+//! Bytes of every rank on the first rank of a group, however many each has; tensors as bytes.
+
+use burn::tensor::{DType, TensorData};
+use serde::{Deserialize, Serialize};
+
+use crate::collectives::{CollectiveError, ProcessGroup};
+
+/// Returns what each rank gives, in rank order, on the group's first rank; none on the others.
+///
+/// # Communication
+/// From each other rank two messages to the first: a length of 8 bytes, and the bytes.
+pub(super) fn gather_bytes(bytes: Vec<u8>, group: &ProcessGroup) -> Result<Option<Vec<Vec<u8>>>, CollectiveError> {
+    if group.rank() > 0 {
+        group.send(&[bytes.len() as i64], 0)?;
+        if !bytes.is_empty() {
+            group.send(&bytes, 0)?;
+        }
+        return Ok(None);
+    }
+    let mut all = vec![bytes];
+    for rank in 1..group.size() {
+        let mut length = [0_i64];
+        group.recv(&mut length, rank)?;
+        let mut received = vec![0_u8; length[0] as usize];
+        if !received.is_empty() {
+            group.recv(&mut received, rank)?;
+        }
+        all.push(received);
+    }
+    Ok(Some(all))
+}
+
+/// What is in front of the elements of packed tensors.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    /// Of each tensor its name, element type and shape.
+    tensors: Vec<(String, DType, Vec<usize>)>,
+}
+
+/// Returns named tensors as bytes: the length of the header, the header, the elements.
+pub(super) fn pack<'a>(tensors: impl Iterator<Item = (&'a str, &'a TensorData)>) -> Vec<u8> {
+    let tensors: Vec<_> = tensors.collect();
+    let header = Header {
+        tensors: tensors
+            .iter()
+            .map(|(name, data)| ((*name).to_owned(), data.dtype, data.shape.to_vec()))
+            .collect(),
+    };
+    let header = serde_json::to_vec(&header).expect("numbers and names");
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header);
+    tensors.iter().for_each(|(_, data)| bytes.extend(data.as_bytes()));
+    bytes
+}
+
+/// Returns the tensors that were [packed](pack); none if there are no bytes.
+pub(super) fn unpack(bytes: &[u8]) -> Option<Vec<(String, TensorData)>> {
+    let (length, rest) = bytes.split_at_checked(size_of::<u64>())?;
+    let length = u64::from_le_bytes(length.try_into().expect("eight bytes")) as usize;
+    let (header, mut rest) = rest.split_at(length);
+    let header: Header = serde_json::from_slice(header).expect("packed by the same program");
+    let tensors = header.tensors.into_iter().map(|(name, dtype, shape)| {
+        let (data, behind) = rest.split_at(shape.iter().product::<usize>() * dtype.size());
+        rest = behind;
+        (name, TensorData::from_bytes_vec(data.to_vec(), shape, dtype))
+    });
+    Some(tensors.collect())
+}

@@ -1,0 +1,327 @@
+//! `ShardedLearnerOptimizer`: a `ShardedOptimizer` as the optimizer of a burn-train learner.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use burn::module::AutodiffModule;
+use burn::optim::adaptor::OptimizerAdaptor;
+use burn::optim::{GradientsParams, LearningRate, MultiGradientsParams, Optimizer, SimpleOptimizer};
+use burn::record::Record;
+use burn::tensor::backend::Backend;
+use burn::tensor::{DType, FloatDType, Tensor, TensorData};
+
+use super::error::{LearnerError, unwrap_or_unwind};
+use super::gather::{gather_bytes, pack, unpack};
+use crate::context::ParallelContext;
+use crate::data_parallel::{DistributedDataParallel, GradientEntry, HookBackend, ReducedGradients};
+use crate::optimizer::{ShardedOptimizer, StoredOptimizer};
+
+/// The main values of a 16-bit parameter among the tensors of its record.
+const MAIN: &str = "main";
+
+/// The optimizer that [`ParallelLearner::shard`](super::ParallelLearner::shard) returns, for `Learner::new`: each data-parallel
+/// rank holds its share of the state.
+///
+/// burn-train's checkpoint of it holds the whole state, and resumes on any number of ranks; the record of an optimizer that is
+/// not sharded is another, and does not load.
+pub struct ShardedLearnerOptimizer<B, M, S>
+where
+    B: HookBackend,
+    M: AutodiffModule<B>,
+    S: SimpleOptimizer<B::InnerBackend>,
+{
+    shared: Arc<Mutex<Shared<B, M, S>>>,
+}
+
+/// What clones of the optimizer and the training loop share.
+struct Shared<B, M, S>
+where
+    B: HookBackend,
+    M: AutodiffModule<B>,
+    S: SimpleOptimizer<B::InnerBackend>,
+{
+    context: ParallelContext,
+    given: OptimizerAdaptor<S, M, B>,
+    /// None before the model is wrapped.
+    optimizer: Option<ShardedOptimizer<B::InnerBackend, S>>,
+    step: Step<B, M>,
+    /// Loaded, for when the model is wrapped.
+    loaded: Option<ShardedRecord<B>>,
+    /// Gathered, for the first rank to save.
+    gathered: Option<ShardedRecord<B>>,
+}
+
+/// The wrapped module and its gradients on their way through burn-train's learner, which passes neither.
+enum Step<B: HookBackend, M> {
+    None,
+    /// Boxed, as they are large.
+    Due(Box<(DistributedDataParallel<B, M>, ReducedGradients<B::InnerBackend>)>),
+    Done(Box<DistributedDataParallel<B, M>>),
+}
+
+/// The training loop's side of a sharded optimizer.
+pub(super) trait ShardedUpdate<B: HookBackend, M> {
+    /// Makes the optimizer of a wrapped module, with the state that was loaded, if any was.
+    fn bind(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError>;
+
+    /// Gives the module and its gradients to the optimizer's next step.
+    fn hand_over(&self, wrapper: DistributedDataParallel<B, M>, gradients: ReducedGradients<B::InnerBackend>);
+
+    /// Returns the module after that step.
+    fn take_back(&self) -> Result<DistributedDataParallel<B, M>, LearnerError>;
+
+    /// Gathers the state on the first data-parallel rank, for it to save.
+    fn gather_record(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError>;
+}
+
+impl<B, M, S> ShardedLearnerOptimizer<B, M, S>
+where
+    B: HookBackend,
+    M: AutodiffModule<B> + 'static,
+    S: SimpleOptimizer<B::InnerBackend> + StoredOptimizer<B::InnerBackend>,
+{
+    pub(super) fn new(given: OptimizerAdaptor<S, M, B>, context: &ParallelContext) -> Self {
+        let shared = Shared {
+            context: context.clone(),
+            given,
+            optimizer: None,
+            step: Step::None,
+            loaded: None,
+            gathered: None,
+        };
+        Self {
+            shared: Arc::new(Mutex::new(shared)),
+        }
+    }
+
+    /// The training loop's side.
+    pub(super) fn update(&self) -> Arc<dyn ShardedUpdate<B, M>> {
+        self.shared.clone()
+    }
+}
+
+impl<B, M, S> Clone for ShardedLearnerOptimizer<B, M, S>
+where
+    B: HookBackend,
+    M: AutodiffModule<B>,
+    S: SimpleOptimizer<B::InnerBackend>,
+{
+    /// Returns the same optimizer.
+    fn clone(&self) -> Self {
+        Self {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+impl<B, M, S> Optimizer<M, B> for ShardedLearnerOptimizer<B, M, S>
+where
+    B: HookBackend,
+    M: AutodiffModule<B>,
+    S: SimpleOptimizer<B::InnerBackend> + StoredOptimizer<B::InnerBackend>,
+{
+    type Record = ShardedRecord<B>;
+
+    /// Updates the module with the gradients of the training loop; `gradients` is empty.
+    fn step(&mut self, learning_rate: LearningRate, module: M, gradients: GradientsParams) -> M {
+        let count = gradients.len();
+        let mut shared = lock(&self.shared);
+        unwrap_or_unwind(match count {
+            0 => shared.step(learning_rate, module),
+            _ => Err(LearnerError::ForeignGradients { count }),
+        })
+    }
+
+    fn step_multi(&mut self, _learning_rate: LearningRate, _module: M, _gradients: MultiGradientsParams) -> M {
+        unwrap_or_unwind(Err(LearnerError::OutsideLaunch))
+    }
+
+    fn to_record(&self) -> ShardedRecord<B> {
+        let gathered = lock(&self.shared).gathered.take();
+        unwrap_or_unwind(gathered.ok_or(LearnerError::OutsideLaunch))
+    }
+
+    fn load_record(self, record: ShardedRecord<B>) -> Self {
+        lock(&self.shared).loaded = Some(record);
+        self
+    }
+}
+
+/// The state of a [`ShardedLearnerOptimizer`], whole.
+#[derive(Record)]
+pub struct ShardedRecord<B: Backend> {
+    parameters: Vec<ParameterRecord<B>>,
+}
+
+/// The state of one parameter.
+#[derive(Record)]
+pub(super) struct ParameterRecord<B: Backend> {
+    name: String,
+    updates: u64,
+    tensors: Vec<StateRecord<B>>,
+}
+
+/// A tensor of it, `[elements of the parameter]`.
+#[derive(Record)]
+pub(super) struct StateRecord<B: Backend> {
+    name: String,
+    values: Tensor<B, 1>,
+}
+
+impl<B, M, S> Shared<B, M, S>
+where
+    B: HookBackend,
+    M: AutodiffModule<B>,
+    S: SimpleOptimizer<B::InnerBackend> + StoredOptimizer<B::InnerBackend>,
+{
+    fn step(&mut self, learning_rate: LearningRate, module: M) -> Result<M, LearnerError> {
+        let (Step::Due(due), Some(optimizer)) = (std::mem::replace(&mut self.step, Step::None), &mut self.optimizer)
+        else {
+            return Err(LearnerError::OutsideLaunch);
+        };
+        let (mut wrapper, gradients) = *due;
+        // What the model's own `optimize` may have changed.
+        wrapper.update(|_| module)?;
+        optimizer.step(learning_rate, &mut wrapper, gradients)?;
+        let module = wrapper.module().clone();
+        self.step = Step::Done(Box::new(wrapper));
+        Ok(module)
+    }
+
+    /// Returns the state of a parameter on the first data-parallel rank; none on the others.
+    fn gather_parameter(
+        &self,
+        entry: &GradientEntry,
+        device: &B::Device,
+    ) -> Result<Option<ParameterRecord<B>>, LearnerError> {
+        let optimizer = self.optimizer.as_ref().ok_or(LearnerError::OutsideLaunch)?;
+        let piece = optimizer.piece(entry.number);
+        let state = piece.state.iter().flat_map(|state| S::tensors(state));
+        let main = piece.main.clone().filter(|_| !piece.range.is_empty());
+        let mine: Vec<(&str, TensorData)> = state
+            .chain(main.map(|main| (MAIN, main)))
+            .map(|(name, tensor)| (name, tensor.into_data()))
+            .collect();
+        let mine = pack(mine.iter().map(|(name, data)| (*name, data)));
+        let group = self.context.data_group().labelled("optimizer state for a checkpoint");
+        let Some(gathered) = gather_bytes(mine, &group)? else {
+            return Ok(None);
+        };
+        // The elements of each tensor, in rank order, which is theirs.
+        let mut joined: Vec<(String, DType, Vec<u8>)> = Vec::new();
+        for (name, data) in gathered.iter().filter_map(|bytes| unpack(bytes)).flatten() {
+            match joined.iter_mut().find(|(known, ..)| *known == name) {
+                Some((.., bytes)) => bytes.extend(data.as_bytes()),
+                None => joined.push((name, data.dtype, data.as_bytes().to_vec())),
+            }
+        }
+        let tensors = joined.into_iter().map(|(name, dtype, bytes)| {
+            let data = TensorData::from_bytes_vec(bytes, [entry.shape.iter().product::<usize>()], dtype);
+            let values = Tensor::from_data(data, (device, dtype));
+            StateRecord { name, values }
+        });
+        Ok(Some(ParameterRecord {
+            name: entry.name.clone(),
+            updates: piece.steps,
+            tensors: tensors.collect(),
+        }))
+    }
+
+    /// Puts a loaded state into the optimizer.
+    fn restore(
+        &mut self,
+        record: ShardedRecord<B>,
+        wrapper: &DistributedDataParallel<B, M>,
+    ) -> Result<(), LearnerError> {
+        let optimizer = self.optimizer.as_mut().ok_or(LearnerError::OutsideLaunch)?;
+        let fail = |what: String| Err(LearnerError::Record { what });
+        let (stored, expected) = (record.parameters.len(), wrapper.trained().len());
+        if stored != expected {
+            return fail(format!("has {stored} parameters and the model {expected}"));
+        }
+        let main_dtype = match wrapper.dtype() {
+            DType::F64 => FloatDType::F64,
+            _ => FloatDType::F32,
+        };
+        let mut parameters = record.parameters;
+        for entry in wrapper.trained() {
+            let Some(found) = parameters.iter().position(|parameter| parameter.name == entry.name) else {
+                return fail(format!("has no parameter {}", entry.name));
+            };
+            let ParameterRecord { updates, tensors, .. } = parameters.swap_remove(found);
+            let length: usize = entry.shape.iter().product();
+            let piece = optimizer.piece_mut(entry.number);
+            (piece.steps, piece.state) = (updates, None);
+            if piece.range.is_empty() {
+                continue;
+            }
+            let mut state = Vec::new();
+            for StateRecord { name, values } in tensors {
+                if values.dims()[0] != length {
+                    let stored = values.dims()[0];
+                    return fail(format!(
+                        "has {stored} elements of {name} for {}, not {length}",
+                        entry.name
+                    ));
+                }
+                let values = values.inner().cast(main_dtype).slice([piece.range.clone()]);
+                match S::TENSORS.iter().find(|known| **known == name) {
+                    Some(known) => state.push((*known, values)),
+                    None if name == MAIN && piece.main.is_some() => piece.main = Some(values),
+                    None => return fail(format!("has {name} of {}, which this optimizer has not", entry.name)),
+                }
+            }
+            if updates > 0 {
+                piece.state = S::state(updates, state);
+                if piece.state.is_none() {
+                    return fail(format!("lacks one of {:?} for {}", S::TENSORS, entry.name));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B, M, S> ShardedUpdate<B, M> for Mutex<Shared<B, M, S>>
+where
+    B: HookBackend,
+    M: AutodiffModule<B>,
+    S: SimpleOptimizer<B::InnerBackend> + StoredOptimizer<B::InnerBackend>,
+{
+    fn bind(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError> {
+        let mut shared = lock(self);
+        shared.optimizer = Some(ShardedOptimizer::new(wrapper, shared.given.clone())?);
+        match shared.loaded.take() {
+            Some(record) => shared.restore(record, wrapper),
+            None => Ok(()),
+        }
+    }
+
+    fn hand_over(&self, wrapper: DistributedDataParallel<B, M>, gradients: ReducedGradients<B::InnerBackend>) {
+        lock(self).step = Step::Due(Box::new((wrapper, gradients)));
+    }
+
+    fn take_back(&self) -> Result<DistributedDataParallel<B, M>, LearnerError> {
+        match std::mem::replace(&mut lock(self).step, Step::None) {
+            Step::Done(wrapper) => Ok(*wrapper),
+            Step::Due(_) | Step::None => Err(LearnerError::OptimizerNotUsed),
+        }
+    }
+
+    fn gather_record(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError> {
+        let mut shared = lock(self);
+        let device = wrapper.module().devices().first().cloned().unwrap_or_default();
+        let parameters = wrapper
+            .trained()
+            .iter()
+            .map(|entry| shared.gather_parameter(entry, &device))
+            .collect::<Result<Vec<_>, _>>()?;
+        let parameters = parameters.into_iter().collect::<Option<Vec<_>>>();
+        shared.gathered = parameters.map(|parameters| ShardedRecord { parameters });
+        Ok(())
+    }
+}
+
+/// Locks what is shared, even after a panic, which the training loop passes on.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,307 @@
+//! `ShardIdentity`: which shards a layer holds, carried by its record, so that another rank's record is refused.
+//!
+//! burn's records hold values and nothing else, and two tensor-parallel ranks have shards of equal shape. A layer with a
+//! shard therefore has a `ShardIdentity` as a field: it has no parameters, and its record is what it says of itself.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use burn::module::{
+    AutodiffModule, Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
+};
+use burn::record::{PrecisionSettings, Record};
+use burn::tensor::backend::{AutodiffBackend, Backend};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::Placement;
+
+/// What a record must be loaded with if the layout may change.
+const ADVICE: &str = "a model that is saved in one layout and loaded in another goes through one checkpoint \
+                      (burn_megatron::checkpoint, with training::snapshot and training::restore), which any layout loads";
+
+/// The shards that a layer holds. A field of the layer, without parameters; its record is checked when it is loaded.
+///
+/// # Panics
+/// [`Module::load_record`] panics with the text of [`RecordError`] when the record is that of other shards;
+/// [`ParallelContext::load_record`](crate::context::ParallelContext::load_record) returns the error instead.
+#[derive(Clone)]
+pub struct ShardIdentity<B: Backend> {
+    identity: Arc<Identity>,
+    backend: PhantomData<B>,
+}
+
+/// What an identity says: in a module, and in its record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Identity {
+    layer: String,
+    tensor_rank: usize,
+    tensor_size: usize,
+    /// By parameter.
+    shards: Vec<(String, Placement)>,
+}
+
+/// What a record says of the shards in it; nothing if it was saved by a module without a [`ShardIdentity`].
+#[derive(Clone, Debug, Default)]
+pub struct ShardRecord(Option<Identity>);
+
+/// A record that does not belong to the module that is to load it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The record holds other shards.
+    #[error(
+        "tensor rank {rank} of {size} cannot load this record into {layer}: it was saved by tensor rank {recorded_rank} \
+         of {recorded_size} ({recorded}), and this rank holds {expected}; load the file that this rank saved in this \
+         layout; {ADVICE}"
+    )]
+    OtherShard {
+        /// The layer's name.
+        layer: String,
+        /// This rank's index in the tensor group.
+        rank: usize,
+        /// The tensor-parallel size.
+        size: usize,
+        /// The index of the rank that saved the record.
+        recorded_rank: usize,
+        /// The tensor-parallel size that the record was saved in.
+        recorded_size: usize,
+        /// The shards of the record, in words.
+        recorded: String,
+        /// The shards of the layer, in words.
+        expected: String,
+    },
+    /// The record does not say which shards it holds.
+    #[error(
+        "tensor rank {rank} of {size} cannot load this record into {layer}: the record does not say whose shards it \
+         holds, because it was saved by a layer without tensor parallelism or by a version that did not record it, and \
+         this rank holds {expected}; if it was saved by this rank in this layout, load it with \
+         ParallelContext::load_unmarked_record and save it again; {ADVICE}"
+    )]
+    Unmarked {
+        /// The layer's name.
+        layer: String,
+        /// This rank's index in the tensor group.
+        rank: usize,
+        /// The tensor-parallel size.
+        size: usize,
+        /// The shards of the layer, in words.
+        expected: String,
+    },
+    /// A parameter has another shape in the record.
+    #[error(
+        "the record's parameter {path} has the shape {recorded:?}, and the module's has {expected:?}: the record was \
+         saved by a module of other sizes or in another layout; {ADVICE}"
+    )]
+    OtherShape {
+        /// The module path of the parameter.
+        path: String,
+        /// Its shape in the record.
+        recorded: Vec<usize>,
+        /// Its shape in the module.
+        expected: Vec<usize>,
+    },
+}
+
+/// What becomes of the mismatches that loading a record meets on this thread.
+#[derive(Default)]
+struct Collected {
+    other_shard: Option<RecordError>,
+    unmarked: Option<RecordError>,
+}
+
+thread_local! {
+    static COLLECTED: RefCell<Option<Collected>> = const { RefCell::new(None) };
+}
+
+/// Loads a record without panicking at shards of others, and returns what is wrong with it: shards of others, and shards
+/// that do not say whose they are.
+pub(crate) fn collect_mismatches<R>(load: impl FnOnce() -> R) -> (R, Option<RecordError>, Option<RecordError>) {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            COLLECTED.take();
+        }
+    }
+    COLLECTED.set(Some(Collected::default()));
+    let _reset = Reset;
+    let loaded = load();
+    let Collected { other_shard, unmarked } = COLLECTED.take().unwrap_or_default();
+    (loaded, other_shard, unmarked)
+}
+
+impl<B: Backend> ShardIdentity<B> {
+    /// Returns the identity of a layer that holds `shards`, by parameter, as index `tensor_rank` of `tensor_size`.
+    ///
+    /// [`ParallelContext::shard_identity`](crate::context::ParallelContext::shard_identity) fills in the layout.
+    pub(crate) fn new(
+        layer: String,
+        (tensor_rank, tensor_size): (usize, usize),
+        shards: Vec<(String, Placement)>,
+    ) -> Self {
+        Self {
+            identity: Arc::new(Identity {
+                layer,
+                tensor_rank,
+                tensor_size,
+                shards,
+            }),
+            backend: PhantomData,
+        }
+    }
+
+    /// The name of the layer, for messages.
+    pub fn layer(&self) -> &str {
+        &self.identity.layer
+    }
+
+    /// Compares this layer's shards with those of a record.
+    fn check(&self, record: &ShardRecord) -> Result<(), RecordError> {
+        let here = &*self.identity;
+        let Some(recorded) = &record.0 else {
+            // A whole layer takes the record of any whole layer.
+            if here.tensor_size == 1 {
+                return Ok(());
+            }
+            return Err(RecordError::Unmarked {
+                layer: here.layer.clone(),
+                rank: here.tensor_rank,
+                size: here.tensor_size,
+                expected: here.in_words(),
+            });
+        };
+        let layout = |identity: &Identity| (identity.tensor_rank, identity.tensor_size);
+        let is_same = layout(recorded) == layout(here) && recorded.shards == here.shards;
+        if is_same {
+            return Ok(());
+        }
+        Err(RecordError::OtherShard {
+            layer: here.layer.clone(),
+            rank: here.tensor_rank,
+            size: here.tensor_size,
+            recorded_rank: recorded.tensor_rank,
+            recorded_size: recorded.tensor_size,
+            recorded: recorded.in_words(),
+            expected: here.in_words(),
+        })
+    }
+}
+
+impl Identity {
+    /// `weight [4, 8] from [0, 4] of [4, 16], bias [8] from [4] of [16]`.
+    fn in_words(&self) -> String {
+        let shards = self.shards.iter().map(|(name, placement)| {
+            let (local, offset, logical) = (placement.local_shape(), placement.offset(), placement.logical_shape());
+            format!("{name} {local:?} from {offset:?} of {logical:?}")
+        });
+        shards.collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl<B: Backend> fmt::Debug for ShardIdentity<B> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Identity {
+            layer,
+            tensor_rank,
+            tensor_size,
+            ..
+        } = &*self.identity;
+        write!(formatter, "{layer:?} of tensor rank {tensor_rank} of {tensor_size}")
+    }
+}
+
+impl<B: Backend> Module<B> for ShardIdentity<B> {
+    type Record = ShardRecord;
+
+    fn visit<V: ModuleVisitor<B>>(&self, _visitor: &mut V) {}
+
+    fn map<M: ModuleMapper<B>>(self, _mapper: &mut M) -> Self {
+        self
+    }
+
+    fn load_record(self, record: Self::Record) -> Self {
+        if let Err(error) = self.check(&record) {
+            COLLECTED.with_borrow_mut(|collected| match collected {
+                None => panic!("{error}"),
+                Some(collected) => {
+                    let kept = match error {
+                        RecordError::Unmarked { .. } => &mut collected.unmarked,
+                        _ => &mut collected.other_shard,
+                    };
+                    kept.get_or_insert(error);
+                }
+            });
+        }
+        self
+    }
+
+    fn into_record(self) -> Self::Record {
+        ShardRecord(Some((*self.identity).clone()))
+    }
+
+    fn to_device(self, _device: &B::Device) -> Self {
+        self
+    }
+
+    fn fork(self, _device: &B::Device) -> Self {
+        self
+    }
+
+    fn collect_devices(&self, devices: Devices<B>) -> Devices<B> {
+        devices
+    }
+}
+
+impl<B: AutodiffBackend> AutodiffModule<B> for ShardIdentity<B> {
+    type InnerModule = ShardIdentity<B::InnerBackend>;
+
+    fn valid(&self) -> Self::InnerModule {
+        ShardIdentity {
+            identity: self.identity.clone(),
+            backend: PhantomData,
+        }
+    }
+
+    fn from_inner(module: Self::InnerModule) -> Self {
+        Self {
+            identity: module.identity,
+            backend: PhantomData,
+        }
+    }
+}
+
+impl<B: Backend> ModuleDisplayDefault for ShardIdentity<B> {
+    fn content(&self, content: Content) -> Option<Content> {
+        content.add_formatted(&format!("{self:?}")).optional()
+    }
+}
+
+impl<B: Backend> ModuleDisplay for ShardIdentity<B> {}
+
+impl<B: Backend> Record<B> for ShardRecord {
+    type Item<S: PrecisionSettings> = ShardRecord;
+
+    fn into_item<S: PrecisionSettings>(self) -> Self::Item<S> {
+        self
+    }
+
+    fn from_item<S: PrecisionSettings>(item: Self::Item<S>, _device: &B::Device) -> Self {
+        item
+    }
+}
+
+impl Serialize for ShardRecord {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// As an option itself: a format with names takes a field that is absent, as in a record of burn's own layer, for `None`.
+impl<'de> Deserialize<'de> for ShardRecord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::deserialize(deserializer).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

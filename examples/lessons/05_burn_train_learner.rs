@@ -1,0 +1,220 @@
+//! Lesson 5: train with burn-train's `Learner` on several ranks.
+//!
+//! ```text
+//! cargo run --release --example 05_burn_train_learner                      # one rank
+//! cargo run --release --example 05_burn_train_learner -- --world-size 2    # two: the same metrics
+//! cargo run --release --example 05_burn_train_learner -- --folder run      # keeps logs and checkpoints in a folder
+//! cargo run --release --example 05_burn_train_learner -- --folder run --resume 2 --world-size 2
+//! ```
+//!
+//! What is new against a single-process program with burn-train is marked with a number: four places.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use burn::backend::Autodiff;
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::Dataset;
+use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::nn::{Linear, LinearConfig, Relu};
+use burn::optim::AdamWConfig;
+use burn::prelude::*;
+use burn::record::{FullPrecisionSettings, NamedMpkFileRecorder};
+use burn::tensor::backend::AutodiffBackend;
+use burn::train::metric::{AccuracyMetric, LossMetric};
+use burn::train::{
+    ClassificationOutput, InferenceStep, Learner, LearnerSummary, MetricSummary, SupervisedTraining, TrainOutput,
+    TrainStep,
+};
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::learner::SilentRenderer;
+use burn_megatron::prelude::*;
+use clap::Parser;
+
+type B = Autodiff<Flex>;
+
+const IMAGE_SIZE: usize = 8;
+const EPOCHS: usize = 4;
+const GLOBAL_BATCH: usize = 64;
+const LEARNING_RATE: f64 = 3e-3;
+
+/// A small convolutional classifier, plain burn.
+#[derive(Module, Debug)]
+struct Classifier<B: Backend> {
+    conv: Conv2d<B>,
+    activation: Relu,
+    output: Linear<B>,
+}
+
+impl<B: Backend> Classifier<B> {
+    fn new(device: &B::Device) -> Self {
+        Self {
+            conv: Conv2dConfig::new([1, 8], [3, 3]).init(device),
+            activation: Relu::new(),
+            output: LinearConfig::new(8 * (IMAGE_SIZE - 2) * (IMAGE_SIZE - 2), 4).init(device),
+        }
+    }
+
+    fn classify(&self, Images { pixels, labels }: Images<B>) -> ClassificationOutput<B> {
+        let features = self.activation.forward(self.conv.forward(pixels)).flatten(1, 3);
+        let output = self.output.forward(features);
+        let loss = CrossEntropyLossConfig::new().init(&labels.device());
+        ClassificationOutput::new(loss.forward(output.clone(), labels.clone()), output, labels)
+    }
+}
+
+impl<B: AutodiffBackend> TrainStep for Classifier<B> {
+    type Input = Images<B>;
+    type Output = ClassificationOutput<B>;
+
+    fn step(&self, images: Images<B>) -> TrainOutput<ClassificationOutput<B>> {
+        let item = self.classify(images);
+        TrainOutput::new(self, item.loss.backward(), item)
+    }
+}
+
+impl<B: Backend> InferenceStep for Classifier<B> {
+    type Input = Images<B>;
+    type Output = ClassificationOutput<B>;
+
+    fn step(&self, images: Images<B>) -> ClassificationOutput<B> {
+        self.classify(images)
+    }
+}
+
+/// Trains a small burn model with burn-train on one rank or on several.
+#[derive(Parser)]
+struct Arguments {
+    /// Ranks that share each batch
+    #[arg(long, default_value_t = 1)]
+    world_size: usize,
+    /// Keep logs and checkpoints in this folder
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Resume from the checkpoint of this epoch
+    #[arg(long, requires = "folder")]
+    resume: Option<usize>,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    anyhow::ensure!(
+        (1..=GLOBAL_BATCH).contains(&arguments.world_size),
+        "--world-size must be from 1 to the {GLOBAL_BATCH} images of a batch, got {}",
+        arguments.world_size
+    );
+    // (1) This process becomes a rank, or starts one process per rank and waits for them.
+    Ok(burn_megatron::run(arguments.world_size, |world| {
+        match &arguments.folder {
+            Some(folder) => train(world, folder, arguments.resume),
+            None => train(world, tempfile::tempdir()?.path(), None),
+        }
+    }))
+}
+
+fn train(world: &World, folder: &Path, resume: Option<usize>) -> anyhow::Result<()> {
+    let device = FlexDevice;
+    // (2) The ranks of this job: all of them data-parallel.
+    let context = ParallelConfig::new().init(world)?;
+
+    B::seed(&device, 1);
+    let model = Classifier::<B>::new(&device);
+    // (3) Each rank loads its share of every batch, in place of burn's `DataLoaderBuilder::new(ToImages)`.
+    let images = shard_loader::<B, _, _>(ToImages, &context)
+        .batch_size(GLOBAL_BATCH)
+        .shuffle(42)
+        .num_workers(1)
+        .build(Spots { first: 0, count: 1000 })?;
+    let others = shard_loader::<Flex, _, _>(ToImages, &context)
+        .batch_size(GLOBAL_BATCH)
+        .build(Spots {
+            first: 1000,
+            count: 250,
+        })?;
+    let mut training = SupervisedTraining::new(folder, images, others)
+        .metrics((AccuracyMetric::new(), LossMetric::new()))
+        .with_file_checkpointer(NamedMpkFileRecorder::<FullPrecisionSettings>::new())
+        .renderer(SilentRenderer)
+        .num_epochs(EPOCHS);
+    if let Some(epoch) = resume {
+        training = training.checkpoint(epoch);
+    }
+    // (4) All ranks train, each with its share of the optimizer's state; the first one logs and saves.
+    let mut ranks = ParallelLearner::new(&context, DataParallelConfig::new());
+    let optimizer = ranks.shard(AdamWConfig::new().init());
+    ranks.launch(training, Learner::new(model, optimizer, LEARNING_RATE))?;
+
+    if world.rank() == 0 {
+        let summary = LearnerSummary::new(folder, &["Accuracy", "Loss"]).map_err(anyhow::Error::msg)?;
+        print(&summary.metrics.train, "training");
+        print(&summary.metrics.valid, "validation");
+    }
+    Ok(())
+}
+
+/// Prints the metrics of each epoch.
+fn print(metrics: &[MetricSummary], split: &str) {
+    let [accuracy, loss] = metrics else { return };
+    for (accuracy, loss) in accuracy.entries.iter().zip(&loss.entries) {
+        println!(
+            "epoch {} | {split:10} | loss {:.4} | accuracy {:.2} %",
+            loss.step, loss.value, accuracy.value
+        );
+    }
+}
+
+/// A batch of images and their labels.
+#[derive(Clone, Debug)]
+struct Images<B: Backend> {
+    pixels: Tensor<B, 4>,
+    labels: Tensor<B, 1, Int>,
+}
+
+/// An image of noise with a bright spot in one of four quarters: the label is the quarter.
+#[derive(Clone, Debug)]
+struct Spot {
+    pixels: Vec<f32>,
+    label: i32,
+}
+
+/// Images by number.
+struct Spots {
+    first: usize,
+    count: usize,
+}
+
+impl Dataset<Spot> for Spots {
+    fn len(&self) -> usize {
+        self.count
+    }
+
+    fn get(&self, index: usize) -> Option<Spot> {
+        let number = (index < self.count).then(|| self.first + index)?;
+        let noise = burn_megatron::random::RandomStream::new(7, &format!("image {number}"));
+        let mut pixels = vec![0.0; IMAGE_SIZE * IMAGE_SIZE];
+        noise.fill_normal(0, 1.0, &mut pixels);
+        let mut place = [0.0; 2];
+        noise.fill_uniform(1000, (IMAGE_SIZE / 2) as f64, &mut place);
+        let [x, y] = place.map(|p| (p + IMAGE_SIZE as f64 / 2.0) as usize);
+        pixels[y * IMAGE_SIZE + x] += 4.0;
+        let label = (2 * (y / (IMAGE_SIZE / 2)) + x / (IMAGE_SIZE / 2)) as i32;
+        let pixels = pixels.iter().map(|&pixel| pixel as f32).collect();
+        Some(Spot { pixels, label })
+    }
+}
+
+/// Makes a batch of images.
+struct ToImages;
+
+impl<B: Backend> Batcher<B, Spot, Images<B>> for ToImages {
+    fn batch(&self, spots: Vec<Spot>, device: &B::Device) -> Images<B> {
+        let count = spots.len();
+        let labels: Vec<i32> = spots.iter().map(|spot| spot.label).collect();
+        let pixels: Vec<f32> = spots.into_iter().flat_map(|spot| spot.pixels).collect();
+        Images {
+            pixels: Tensor::from_data(TensorData::new(pixels, [count, 1, IMAGE_SIZE, IMAGE_SIZE]), device),
+            labels: Tensor::from_data(TensorData::new(labels, [count]), device),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Tensor-parallel ranks that are given different samples: they share each layer, so that must not train on.
+
+use anyhow::{Context as _, ensure};
+use burn::module::Module;
+use burn::tensor::{Tensor, backend::Backend};
+use burn_flex::FlexDevice;
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
+use burn_megatron::tensor_parallel::{
+    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
+    VocabParallelEmbedding, VocabParallelEmbeddingConfig,
+};
+
+use super::{Check, TP2, TP2SP, TP4, check};
+use crate::cases::B;
+use crate::cases::comparison::Scene;
+
+pub const CHECKS: &[Check] = &[
+    check(
+        "other_samples_on_a_tensor_rank_are_refused_by_layer_and_ranks",
+        samples,
+        &[TP2, TP4],
+    ),
+    check(
+        "other_targets_on_a_tensor_rank_are_refused_by_both_losses",
+        targets,
+        &[TP2, TP4],
+    ),
+    check(
+        "other_tokens_on_a_tensor_rank_are_refused_by_layer_and_ranks",
+        tokens,
+        &[TP2, TP2SP],
+    ),
+    check(
+        "samples_are_compared_in_the_first_step_and_every_so_many",
+        interval,
+        &[TP2],
+    ),
+    check("inputs_that_differ_by_rounding_are_the_same", rounding, &[TP2]),
+    check("a_batch_can_be_compared_by_itself", same_batch, &[TP2, TP2SP]),
+    check(
+        "another_module_on_a_tensor_rank_is_named_by_its_parameter",
+        other_module,
+        &[TP2],
+    ),
+];
+
+const SAMPLES: usize = 4;
+
+/// Two layers, cut as Megatron-LM cuts an MLP.
+#[derive(Module, Debug)]
+struct Mlp<B: Backend> {
+    up: ColumnParallelLinear<B>,
+    down: RowParallelLinear<B>,
+}
+
+type Wrapped = DistributedDataParallel<B, Mlp<B>>;
+
+fn wrap(scene: &Scene, interval: usize) -> anyhow::Result<Wrapped> {
+    let context = scene.context.scope("net");
+    let mlp = Mlp {
+        up: ColumnParallelLinearConfig::new(3, 8).init(&FlexDevice, &context.scope("up"))?,
+        down: RowParallelLinearConfig::new(8, 2).init(&FlexDevice, &context.scope("down"))?,
+    };
+    let config = DataParallelConfig::new().with_check_inputs_interval(interval);
+    Ok(DistributedDataParallel::new(mlp, &scene.context, config)?)
+}
+
+/// What a rank sees in a step.
+struct Batch {
+    input: Tensor<B, 2>,
+    target: Tensor<B, 2>,
+}
+
+fn batch(scene: &Scene, input: &str, target: &str) -> Batch {
+    Batch {
+        input: scene.tensor(scene.random(input, SAMPLES * 3), [SAMPLES, 3]),
+        target: scene.tensor(scene.random(target, SAMPLES * 2), [SAMPLES, 2]),
+    }
+}
+
+/// One step, without an optimizer.
+fn step(wrapped: &mut Wrapped, batch: Batch) -> anyhow::Result<()> {
+    wrapped.backward(StepPart::Last, |mlp| {
+        let difference = mlp.down.forward(mlp.up.forward(batch.input)) - batch.target;
+        (difference.clone() * difference).sum()
+    })?;
+    wrapped.gradients()?;
+    Ok(())
+}
+
+fn refusal<T>(result: anyhow::Result<T>) -> anyhow::Result<String> {
+    let error = result.err().context("it was accepted")?;
+    Ok(format!("{error:#}"))
+}
+
+/// What the last rank of the tensor group is given, and what the others are.
+fn of_last<'a>(scene: &Scene, last: &'a str, others: &'a str) -> &'a str {
+    match scene.group().rank() + 1 == scene.size() {
+        true => last,
+        false => others,
+    }
+}
+
+fn samples(scene: &Scene) -> anyhow::Result<()> {
+    let mut wrapped = wrap(scene, 100)?;
+    let message = refusal(step(&mut wrapped, batch(scene, of_last(scene, "a", "b"), "target")))?;
+    let last = scene.size() - 1;
+    let expected = format!(
+        "rank {last} was given another input than rank 0, at the input of net.up, a column-parallel layer (group tensor)"
+    );
+    ensure!(message.contains(&expected), "{message:?}");
+    Ok(())
+}
+
+fn targets(scene: &Scene) -> anyhow::Result<()> {
+    let mut wrapped = wrap(scene, 100)?;
+    let message = refusal(step(&mut wrapped, batch(scene, "input", of_last(scene, "a", "b"))))?;
+    let last = scene.size() - 1;
+    let named =
+        message.starts_with("the loss of step 1 is ") && message.contains(&format!(" on rank {last} (group tensor)"));
+    ensure!(named, "{message:?}");
+    Ok(())
+}
+
+fn tokens(scene: &Scene) -> anyhow::Result<()> {
+    let table: VocabParallelEmbedding<B> =
+        VocabParallelEmbeddingConfig::new(8, 4).init(&FlexDevice, &scene.context.scope("table"))?;
+    let config = DataParallelConfig::new();
+    let mut wrapped = DistributedDataParallel::new(table, &scene.context, config)?;
+    let mine = [1, 5, 2, scene.group().rank() as i32];
+    let tokens = scene.ids(&mine);
+    let loss = wrapped.backward(StepPart::Last, |table| table.forward(tokens).sum());
+    let message = refusal(loss.map_err(Into::into))?;
+    let expected = "rank 1 was given another input than rank 0, at the tokens of table, an embedding (group tensor)";
+    ensure!(message.contains(expected), "{message:?}");
+    Ok(())
+}
+
+/// Steps 0 and 3 of every three are compared; none is if the interval is zero.
+fn interval(scene: &Scene) -> anyhow::Result<()> {
+    let other = || batch(scene, of_last(scene, "a", "b"), "target");
+    let mut wrapped = wrap(scene, 3)?;
+    step(&mut wrapped, batch(scene, "input", "target"))?;
+    step(&mut wrapped, other())?;
+    step(&mut wrapped, other())?;
+    refusal(step(&mut wrapped, other()))?;
+
+    let mut wrapped = wrap(scene, 0)?;
+    step(&mut wrapped, other())?;
+    Ok(())
+}
+
+fn rounding(scene: &Scene) -> anyhow::Result<()> {
+    let mut wrapped = wrap(scene, 1)?;
+    let mut mine = batch(scene, "input", "target");
+    mine.input = mine.input.mul_scalar(1.0 + 1e-6 * scene.group().rank() as f64);
+    step(&mut wrapped, mine)
+}
+
+fn same_batch(scene: &Scene) -> anyhow::Result<()> {
+    let context = &scene.context;
+    context.check_same_batch(&scene.ids(&[1, 2, 3]))?;
+    context.check_same_batch(&batch(scene, "input", "target").input)?;
+    let other = scene.ids(&[1, 2, 3 + scene.group().rank() as i32]);
+    let message = refusal(context.check_same_batch(&other).map_err(Into::into))?;
+    let expected = "rank 1 was given another input than rank 0, at the batch (group model)";
+    ensure!(message.contains(expected), "{message:?}");
+    let longer = scene.ids(&vec![1; 2 + scene.group().rank()]);
+    refusal(context.check_same_batch(&longer).map_err(Into::into))?;
+    Ok(())
+}
+
+fn other_module(scene: &Scene) -> anyhow::Result<()> {
+    let width = [8, 12][scene.group().rank()];
+    let layer = ColumnParallelLinearConfig::new(3, width).init(&FlexDevice, &scene.context.scope("up"))?;
+    let wrapped = DistributedDataParallel::<B, _>::new(layer, &scene.context, DataParallelConfig::new());
+    let message = refusal(wrapped.map_err(Into::into))?;
+    let named = message.contains("parameter 1 is weight [3, 1, 8] F64, trained on rank 0 and weight [3, 1, 12] F64");
+    ensure!(named, "{message:?}");
+    Ok(())
+}

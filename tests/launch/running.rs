@@ -1,0 +1,71 @@
+//! Programs whose `main` is [`run`], and what they exit with.
+
+use std::process::ExitCode;
+
+use burn_megatron::launch::{Environment, World, run};
+use libtest_mimic::Failed;
+
+use crate::job::{Job, expect, note};
+
+/// How the names of cases begin that are played by [`play`], in the launcher and in the ranks.
+pub const PREFIX: &str = "run_";
+
+/// The program of a case.
+pub fn play(case: &str) -> ExitCode {
+    let is_rank = matches!(Environment::detect(), Ok(Some(_)));
+    match case {
+        "run_nobody" => run(0, greet),
+        "run_fewer" if is_rank => run(2, greet),
+        "run_one_in_three" if is_rank => run(1, greet),
+        "run_error" => run(3, |world| -> Result<(), String> {
+            match world.rank() {
+                1 => Err("loss is not finite".into()),
+                _ => Ok(world
+                    .store()
+                    .wait("never", crate::LONG)
+                    .map(drop)
+                    .map_err(|error| error.to_string())?),
+            }
+        }),
+        _ => run(3, greet),
+    }
+}
+
+fn greet(world: &World) -> anyhow::Result<()> {
+    note(&format!("pid-{}", world.rank()), std::process::id());
+    println!("hello from {} of {}", world.rank(), world.world_size());
+    Ok(())
+}
+
+pub fn run_calls_its_function_in_every_rank_and_only_there() -> Result<(), Failed> {
+    for case in ["run_three", "run_one_in_three"] {
+        let ended = Job::start(case)?.end()?;
+        ended.expect_code(0)?;
+        let greetings = ended.stdout.matches("hello from").count();
+        expect(
+            greetings == 3,
+            &format!("{case}: {greetings} greetings\n{}", ended.stdout),
+        )?;
+    }
+    Ok(())
+}
+
+pub fn run_ends_with_the_error_of_a_rank() -> Result<(), Failed> {
+    let ended = Job::start("run_error")?.end()?;
+    ended.expect_code(1)?;
+    let own = ended
+        .stderr
+        .lines()
+        .filter(|line| line.contains("] failed: loss is not finite"));
+    expect(own.count() == 1, &ended.stderr)
+}
+
+pub fn run_refuses_a_number_of_ranks_that_cannot_be() -> Result<(), Failed> {
+    let nobody = Job::start("run_nobody")?.end()?;
+    nobody.expect_code(2)?;
+    nobody.expect_line("error: the world size is 0: a job has at least 1 rank")?;
+    let fewer = Job::start("run_fewer")?.end()?;
+    fewer.expect_code(1)?;
+    fewer.expect_line("the program asked for 2 ranks, but the job that this process was started in has 3")?;
+    expect(!fewer.stdout.contains("hello"), &fewer.stdout)
+}
