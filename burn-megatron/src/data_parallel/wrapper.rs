@@ -112,6 +112,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             is_sharded: config.shard_gradients,
             overlaps: config.overlap_grad_reduce,
         };
+        // Before anything else looks at the module: even asking for its devices draws values.
         context.draw_whole::<B, M>(&module)?;
         let (module, _) = make_leaves::<B, M>(module);
         let parameters = list_parameters::<B, M>(&module);

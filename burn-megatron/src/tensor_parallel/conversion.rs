@@ -150,10 +150,56 @@ fn measure_epsilon<B: Backend>(norm: &LayerNorm<B>, expected: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use burn::nn::LayerNormConfig;
+    use burn::backend::Autodiff;
+    use burn::nn::{LayerNormConfig, Linear, LinearConfig};
     use burn_flex::{Flex, FlexDevice};
 
     use super::*;
+    use crate::data_parallel::{DataParallelConfig, DistributedDataParallel};
+    use crate::initialize;
+    use crate::tensor_parallel::{ColumnParallelLinear, RowParallelLinear};
+
+    type B = Autodiff<Flex>;
+
+    fn linear() -> Linear<B> {
+        LinearConfig::new(4, 4).init(&FlexDevice)
+    }
+
+    #[test]
+    fn a_layer_without_values_is_refused_with_the_call_to_make() {
+        let context = ParallelContext::single(1).scope("fc");
+        for refused in [
+            ColumnParallelLinear::from_linear(linear(), &context).err(),
+            RowParallelLinear::from_linear(linear(), &context).err(),
+        ] {
+            let message = refused.expect("it has no values").to_string();
+            assert!(
+                message.starts_with("parameter fc.weight has no values yet"),
+                "{message}"
+            );
+            assert!(message.contains("burn_megatron::initialize(model)"), "{message}");
+        }
+        ColumnParallelLinear::from_linear(initialize::<B, _>(linear()), &context).expect("it has values");
+    }
+
+    #[test]
+    fn what_is_left_of_a_converted_model_is_refused_without_values() {
+        let context = ParallelContext::single(1);
+        let converted = ColumnParallelLinear::from_linear(initialize::<B, _>(linear()), &context.scope("first"));
+        let model = (converted.expect("it has values"), linear());
+        let expected = "parameter 1.weight has no values yet";
+        let refused = context.declare_rest_replicated::<B, _>(&model).unwrap_err();
+        assert!(refused.to_string().starts_with(expected), "{refused}");
+        let refused = DistributedDataParallel::<B, _>::new(model.clone(), &context, DataParallelConfig::new());
+        let refused = refused.err().expect("it is drawn by itself");
+        assert!(refused.to_string().starts_with(expected), "{refused}");
+
+        let model = initialize::<B, _>(model);
+        context.declare_rest_replicated::<B, _>(&model).expect("it has values");
+        let names = [model.1.weight.id, model.0.weight.id].map(|id| context.registry().declaration(id));
+        let names = names.map(|declaration| declaration.expect("declared").name);
+        assert_eq!(names, ["1.weight", "first.weight"]);
+    }
 
     fn check(actual: f64, configured: f64) -> Result<(), ConversionError> {
         let norm: LayerNorm<Flex> = LayerNormConfig::new(5).with_epsilon(actual).init(&FlexDevice);

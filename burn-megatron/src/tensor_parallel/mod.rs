@@ -5,6 +5,11 @@
 //! settings `ColumnParallelLinearConfig::of(&linear).with_gather_output(true).from_linear(linear, &context)`. The layer
 //! must have its values: [`initialize`](crate::initialize) draws them for the whole model.
 //!
+//! burn's composites are converted likewise, and then called as burn's: [`ParallelTransformerEncoder::from_encoder`],
+//! [`ParallelTransformerDecoder::from_decoder`], [`ParallelMultiHeadAttention::from_mha`] and
+//! [`ParallelPositionWiseFeedForward::from_pwff`]. The layers around them stay burn's:
+//! [`ParallelContext::declare_rest_replicated`] declares them in one line.
+//!
 //! Inputs and outputs are of the parameters' element type; where that has 16 bits, statistics and losses are f32: see
 //! [`precision`](crate::precision).
 //!

@@ -1,15 +1,18 @@
-//! Converted encoders and decoders against burn's own: values and every gradient, masks on.
+//! Converted composites against burn's own: values and every gradient, masks on.
 
 use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::nn::transformer::{self, TransformerDecoderConfig, TransformerEncoderConfig};
+use burn::nn::attention::{self, MultiHeadAttentionConfig};
+use burn::nn::transformer::{self, PositionWiseFeedForwardConfig, TransformerDecoderConfig, TransformerEncoderConfig};
+use burn::tensor::backend::Backend;
 use burn::tensor::{Bool, Tensor, TensorData};
 use burn_flex::FlexDevice;
 use burn_megatron::initialize;
-use burn_megatron::parameters::Placement;
+use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::tensor_parallel::{
-    ParallelTransformerDecoder, ParallelTransformerEncoder, TransformerDecoderInput, TransformerEncoderInput,
+    MhaInput, ParallelMultiHeadAttention, ParallelPositionWiseFeedForward, ParallelTransformerDecoder,
+    ParallelTransformerEncoder, TransformerDecoderInput, TransformerEncoderInput,
 };
 
 use super::{ALL, Check, check};
@@ -17,7 +20,11 @@ use crate::cases::B;
 use crate::cases::comparison::{Closeness, Gradients, Pass, Scene, WholeParameters, whole};
 
 pub const CHECKS: &[Check] = &[
+    check("multi_head_attention_matches_burn", attention, ALL),
+    check("position_wise_feed_forward_matches_burn", feed_forward, ALL),
     check("transformer_encoder_matches_burn", encoder, ALL),
+    check("transformer_encoder_without_masks_matches_burn", unmasked_encoder, ALL),
+    check("transformer_caches_match_burn", caches, ALL),
     check("transformer_decoder_matches_burn", decoder, ALL),
 ];
 
@@ -43,6 +50,8 @@ fn numbered<M: Module<B>>(scene: &Scene, module: M) -> M {
             param.map(|tensor| Tensor::from_inner(tensor.inner() + offset).require_grad())
         }
     }
+    // What burn draws is the same on every rank.
+    B::seed(&FlexDevice, 1);
     initialize::<B, M>(module).map(&mut Numberer(scene, 0))
 }
 
@@ -102,6 +111,11 @@ fn judge<M: Module<B>>(
     (serial, expected): (&Pass, &WholeParameters),
     (parallel, layer): (&Pass, &M),
 ) -> anyhow::Result<()> {
+    judge_activations(scene, scope, serial, parallel)?;
+    scene.parameters_within(Closeness::Training, scope, layer, &parallel.gradients, expected)
+}
+
+fn judge_activations(scene: &Scene, scope: &str, serial: &Pass, parallel: &Pass) -> anyhow::Result<()> {
     let whole = Placement::whole([BATCH, SEQ, D_MODEL]);
     let compare = |what: &str, actual: &[f64], expected: &[f64]| {
         scene.compare(
@@ -113,8 +127,82 @@ fn judge<M: Module<B>>(
         )
     };
     compare("output", &parallel.output, &serial.output)?;
-    compare("input gradient", &parallel.input_gradient, &serial.input_gradient)?;
-    scene.parameters_within(Closeness::Training, scope, layer, &parallel.gradients, expected)
+    compare("input gradient", &parallel.input_gradient, &serial.input_gradient)
+}
+
+/// Alone, a composite's parts share the tokens out and gather them by themselves.
+fn attention(scene: &Scene) -> anyhow::Result<()> {
+    let config = MultiHeadAttentionConfig::new(D_MODEL, HEADS)
+        .with_dropout(0.0)
+        .with_min_float(MIN_FLOAT);
+    let burn = numbered(scene, config.init::<B>(&FlexDevice));
+    let layer = ParallelMultiHeadAttention::from_mha(burn.clone(), &scene.context.scope("attention"))?;
+    let [input, output_gradient] = activations(scene);
+    let serial = Pass::run(input.clone(), output_gradient.clone(), |input| {
+        let input = attention::MhaInput::self_attn(input).mask_pad(padding(SEQ));
+        burn.forward(input.mask_attn(pairs(SEQ))).context
+    });
+    let parallel = Pass::run(input, output_gradient, |input| {
+        let input = MhaInput::self_attn(input).mask_pad(padding(SEQ));
+        layer.forward(input.mask_attn(pairs(SEQ))).context
+    });
+    let expected = whole_parameters(&burn, &serial.gradients);
+    judge(scene, "attention", (&serial, &expected), (&parallel, &layer))
+}
+
+fn feed_forward(scene: &Scene) -> anyhow::Result<()> {
+    let config = PositionWiseFeedForwardConfig::new(D_MODEL, D_FF).with_dropout(0.0);
+    let burn = numbered(scene, config.init::<B>(&FlexDevice));
+    let layer = ParallelPositionWiseFeedForward::from_pwff(burn.clone(), &scene.context.scope("pwff"))?;
+    let [input, output_gradient] = activations(scene);
+    let serial = Pass::run(input.clone(), output_gradient.clone(), |input| burn.forward(input));
+    let parallel = Pass::run(input, output_gradient, |input| layer.forward(input));
+    let expected = whole_parameters(&burn, &serial.gradients);
+    judge(scene, "pwff", (&serial, &expected), (&parallel, &layer))
+}
+
+/// Where kernels take the whole of the attention. The key's bias has no gradient but rounding here, so that the input's
+/// is compared.
+fn unmasked_encoder(scene: &Scene) -> anyhow::Result<()> {
+    let config = TransformerEncoderConfig::new(D_MODEL, D_FF, HEADS, 2).with_dropout(0.0);
+    let burn = numbered(scene, config.init::<B>(&FlexDevice));
+    let layer = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &scene.context)?;
+    let [input, output_gradient] = activations(scene);
+    let serial = Pass::run(input.clone(), output_gradient.clone(), |input| {
+        burn.forward(transformer::TransformerEncoderInput::new(input))
+    });
+    let parallel = Pass::run(input, output_gradient, |input| {
+        layer.forward(TransformerEncoderInput::new(input))
+    });
+    judge_activations(scene, "encoder", &serial, &parallel)
+}
+
+/// Token by token, whether or not the ranks could share one token's batch out.
+fn caches(scene: &Scene) -> anyhow::Result<()> {
+    let config = TransformerEncoderConfig::new(D_MODEL, D_FF, HEADS, 2).with_dropout(0.0);
+    let burn = numbered(scene, config.init::<B>(&FlexDevice));
+    let layer = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &scene.context)?;
+    let mut caches = (burn.new_autoregressive_cache(), layer.new_autoregressive_cache());
+    let [input, _] = activations(scene);
+    let input = input.narrow(0, 0, 3);
+    for seq in 1..=SEQ {
+        let tokens = input.clone().narrow(1, 0, seq);
+        let mask = attention::generate_autoregressive_mask::<B>(3, seq, &FlexDevice);
+        let expected = transformer::TransformerEncoderInput::new(tokens.clone()).mask_attn(mask.clone());
+        let expected = burn.forward_autoregressive_inference(expected, &mut caches.0);
+        let actual = TransformerEncoderInput::new(tokens).mask_attn(mask);
+        let actual = layer.forward_autoregressive_inference(actual, &mut caches.1);
+        let whole = Placement::whole([3, seq, D_MODEL]);
+        let what = format!("after {seq} tokens");
+        scene.compare(
+            Closeness::Training,
+            &what,
+            &read_host(actual),
+            &read_host(expected),
+            &whole,
+        )?;
+    }
+    Ok(())
 }
 
 fn encoder(scene: &Scene) -> anyhow::Result<()> {
@@ -186,7 +274,7 @@ fn decoder(scene: &Scene) -> anyhow::Result<()> {
         judge(scene, &scope, (&serial, &expected), (&parallel, &layer))?;
         let [expected, actual] = [(&memories[0], &serial), (&memories[1], &parallel)].map(|(memory, pass)| {
             let gradient = memory.grad(&pass.gradients).expect("the output depends on the memory");
-            burn_megatron::parameters::read_host(gradient)
+            read_host(gradient)
         });
         let whole = Placement::whole([BATCH, MEMORY_SEQ, D_MODEL]);
         scene.compare(Closeness::Training, "memory gradient", &actual, &expected, &whole)?;
