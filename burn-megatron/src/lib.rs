@@ -15,6 +15,8 @@
 //! | dropout that must be the same in every layout | [`Dropout`](random::Dropout), drawn by coordinates instead of by a process-wide generator |
 //! | a run that stops and resumes, with other ranks | [`CheckpointWriter`](checkpoint::CheckpointWriter), [`snapshot`](training::snapshot) and [`restore`](training::restore) |
 //! | a training loop with collectives of its own | the [`ProcessGroup`](collectives::ProcessGroup)s of a [`ParallelContext`](context::ParallelContext), and [`mappings`] for activations |
+//! | a program with burn-train's `Learner` | [`ParallelLearner`](learner::ParallelLearner), with loaders from [`shard_loader`](data::shard_loader()) |
+//! | a loop of your own with `GradientsParams` | [`average_gradients`](data_parallel::average_gradients) |
 //! | a language model | [`Trainer`](training::Trainer): schedules, micro-batches, clipping, mixed precision and metrics |
 //! | doubts whether a layout computes what one rank does | [`parity`] |
 //!
@@ -90,6 +92,8 @@
 //! |---|---|---|
 //! | `checkpoint` | yes | checkpoints that any layout reads, in safetensors files |
 //! | `tcp` | yes | several ranks: the launcher, the store where ranks meet (tokio), and TCP between hosts |
+//! | `dataset` | no | burn's data loaders by rank |
+//! | `train` | no | burn-train's `Learner` on many ranks |
 //! | `trainer` | no | the training loop for language models, with data sets and the byte tokenizer |
 //! | `parity` | no | recordings of two runs and their comparison |
 //! | `x86-v4` | no | AVX-512 in products and fused operations, chosen at run time where the processor has it; without it AVX2 |
@@ -106,7 +110,7 @@
 
 // The documentation names what every feature adds.
 #![cfg_attr(
-    not(all(feature = "checkpoint", feature = "parity", feature = "trainer")),
+    not(all(feature = "checkpoint", feature = "parity", feature = "train", feature = "trainer")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
@@ -116,7 +120,6 @@ pub mod collectives;
 pub mod context;
 #[cfg(feature = "cuda")]
 pub mod cuda;
-#[cfg(feature = "trainer")]
 pub mod data;
 pub mod data_parallel;
 pub mod flight_recorder;

@@ -77,7 +77,7 @@ pub fn trials() -> Vec<Trial> {
         fails("other_settings", &["num_epochs is 1 on rank 0, and 2 on rank 1"]),
         fails(
             "other_modules",
-            &["rank 1 averages gradients of another module than rank 0"],
+            &["the ranks of group data do not have the same module: parameter 3 is"],
         ),
         fails(
             "unused_optimizers",

@@ -1,6 +1,9 @@
-//! From text files to micro-batches of tokens. Called by the training loop and its validation.
+//! Samples of each rank: burn's data loaders, and from text files to micro-batches of tokens.
 //!
-//! Data flows through one file after another:
+//! For any burn `Dataset`, `shard_loader` (feature `dataset`) is burn's `DataLoader` by rank: each rank loads its share of
+//! every global batch, which [`GlobalBatches`] determines.
+//!
+//! For language models (feature `trainer`), data flows through one file after another:
 //!
 //! 1. [`Corpus`] reads text files in a fixed order,
 //! 2. [`ByteTokenizer`] and [`TokenDocuments`] turn them into tokens,
@@ -9,17 +12,17 @@
 //! 5. [`Sampler`] says which samples are this rank's,
 //! 6. [`Loader`] gathers them on a thread of its own, ahead of training.
 //!
-//! For other data, `shard_loader` (feature `dataset`) is burn's `DataLoader` by rank: each rank loads its share of every
-//! global batch, which [`GlobalBatches`] determines.
-//!
 //! Every rank runs all of it on the same files with the same seed, and nothing is exchanged:
 //! [`Corpus::hash`] is what ranks compare to know that they agree.
 //!
 //! ```
+//! # #[cfg(not(feature = "trainer"))]
+//! # fn main() {}
+//! # #[cfg(feature = "trainer")]
+//! # fn main() -> Result<(), burn_megatron::data::DataError> {
 //! use burn_megatron::data::*;
 //! use std::sync::Arc;
 //!
-//! # fn main() -> Result<(), DataError> {
 //! # let folder = tempfile::tempdir().expect("a temporary folder");
 //! # for i in 0..20 {
 //! #     let text = format!("text number {i}");
@@ -46,28 +49,44 @@
 //! # }
 //! ```
 
+#[cfg(feature = "trainer")]
 mod corpus;
+#[cfg(feature = "trainer")]
 mod documents;
 mod error;
 mod global_batches;
+#[cfg(feature = "trainer")]
 mod loader;
+#[cfg(feature = "trainer")]
 mod mt19937;
+#[cfg(feature = "trainer")]
 mod sampler;
+#[cfg(feature = "trainer")]
 mod samples;
 #[cfg(feature = "dataset")]
 mod shard_loader;
+#[cfg(feature = "trainer")]
 mod split;
+#[cfg(feature = "trainer")]
 mod tokenizer;
 
+#[cfg(feature = "trainer")]
 pub use corpus::{Corpus, CorpusConfig, DEFAULT_LIMIT_BYTES, Document, TEXT_EXTENSIONS, registry_sources};
+#[cfg(feature = "trainer")]
 pub use documents::TokenDocuments;
 pub use error::DataError;
 pub use global_batches::{GlobalBatches, LastBatch};
+#[cfg(feature = "trainer")]
 pub use loader::{Loader, LoaderConfig, MicroBatch};
+#[cfg(feature = "trainer")]
 pub use mt19937::Mt19937;
+#[cfg(feature = "trainer")]
 pub use sampler::{Sampler, SamplerConfig};
+#[cfg(feature = "trainer")]
 pub use samples::{GptDataset, GptDatasetConfig};
 #[cfg(feature = "dataset")]
-pub use shard_loader::{ShardLoader, ShardLoaderBuilder, shard_loader};
+pub use shard_loader::{ShardLoaderBuilder, shard_loader};
+#[cfg(feature = "trainer")]
 pub use split::{DocumentSplit, SplitWeights, split_documents};
+#[cfg(feature = "trainer")]
 pub use tokenizer::ByteTokenizer;

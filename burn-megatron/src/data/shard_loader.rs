@@ -76,7 +76,7 @@ where
     }
 }
 
-/// Makes a [`ShardLoader`]; returned by [`shard_loader`].
+/// Makes a burn `DataLoader` of one rank's shares of the global batches; returned by [`shard_loader`].
 pub struct ShardLoaderBuilder<B: Backend, I, O> {
     batcher: Arc<dyn Batcher<B, I, O>>,
     rank: usize,
@@ -125,11 +125,12 @@ where
         }
     }
 
-    /// Returns the loader of this rank's shares of a dataset, which must be the same on every rank.
+    /// Returns the loader of this rank's shares of a dataset, which must be the same on every rank. Its `num_items` and
+    /// progress count this rank's samples.
     ///
     /// # Errors
     /// As [`GlobalBatches::new`].
-    pub fn build<D: Dataset<I> + 'static>(self, dataset: D) -> Result<Arc<ShardLoader<B, I, O>>, DataError> {
+    pub fn build<D: Dataset<I> + 'static>(self, dataset: D) -> Result<Arc<dyn DataLoader<B, O>>, DataError> {
         let batches = GlobalBatches::new(dataset.len(), self.batch_size, self.ranks, self.last_batch)?;
         let source = Source {
             dataset: Arc::new(dataset),
@@ -146,10 +147,8 @@ where
     }
 }
 
-/// A burn `DataLoader` over one rank's shares of the global batches; made by [`shard_loader`].
-///
-/// Its `num_items` and progress count this rank's samples.
-pub struct ShardLoader<B: Backend, I, O> {
+/// A burn `DataLoader` over one rank's shares of the global batches.
+struct ShardLoader<B: Backend, I, O> {
     source: Arc<Source<B, I, O>>,
     num_workers: usize,
     /// None without shuffling.
@@ -162,11 +161,6 @@ where
     I: Send + Sync + Clone + 'static,
     O: Send + 'static,
 {
-    /// Returns the global batches that this rank has shares of.
-    pub fn batches(&self) -> GlobalBatches {
-        self.source.batches
-    }
-
     /// A generator of its own for a copy of this loader, as burn gives one to the copies of its loader.
     fn fork(&self) -> Option<Mutex<StdRng>> {
         let rng = self.rng.as_ref()?;

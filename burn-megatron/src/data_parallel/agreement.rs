@@ -70,6 +70,17 @@ pub(super) fn compare_modules(
         .iter()
         .map(|parameter| in_words(parameter, context, is_data_group))
         .collect();
+    compare_lists(&lines, &group)
+}
+
+/// Compares what ranks say of each parameter, in the module's order.
+///
+/// # Communication
+/// One all-gather of 16 bytes; if the ranks differ, another one of the lists themselves.
+///
+/// # Errors
+/// As [`compare_modules`].
+pub(super) fn compare_lists(lines: &[String], group: &ProcessGroup) -> Result<(), DataParallelError> {
     let text = lines.join("\n");
     let mut hasher = DefaultHasher::new();
     hasher.write(text.as_bytes());
@@ -88,7 +99,7 @@ pub(super) fn compare_modules(
         let bytes = &texts[longest * rank..][..digests[rank][1] as usize];
         String::from_utf8_lossy(bytes)
     };
-    Err(difference(&text_of(0), &text_of(other), &group, other))
+    Err(difference(&text_of(0), &text_of(other), group, other))
 }
 
 /// `encoder.fc.weight [4, 8] F32, trained`.

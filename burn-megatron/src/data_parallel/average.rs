@@ -1,15 +1,14 @@
 //! `average_gradients`: burn's `GradientsParams`, averaged over a group, for training loops of one's own.
 
 use std::collections::VecDeque;
-use std::hash::Hasher;
 
 use burn::module::{AutodiffModule, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{DType, Tensor};
 use cubecl_kernels::tape::{float, primitive};
-use xxhash_rust::xxh3::Xxh3;
 
+use super::agreement::compare_lists;
 use super::error::DataParallelError;
 use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
 
@@ -27,8 +26,8 @@ const CHUNK_ELEMENTS: usize = 32 << 20;
 /// of the gradients; this is for code whose backward pass is not at hand.
 ///
 /// # Communication
-/// One all-reduce of one number, one all-gather of 16 bytes per parameter, and one all-reduce of the gradients per
-/// 32 Mi elements.
+/// One all-gather of 16 bytes, one all-reduce of 4 bytes per parameter, and one all-reduce of the gradients per 32 Mi
+/// elements.
 ///
 /// # Errors
 /// When a rank's module has other parameters, when gradients belong to none of the module's, or when a collective fails.
@@ -109,13 +108,6 @@ impl<B: CollectiveBackend> Found<B> {
     fn describe(&self) -> String {
         format!("{} {:?} {:?}", self.path, self.shape, self.dtype)
     }
-
-    fn hash(&self) -> i64 {
-        let mut hasher = Xxh3::new();
-        hasher.write(self.describe().as_bytes());
-        // Zero stands for no parameter.
-        (hasher.finish() as i64) | 1
-    }
 }
 
 /// Takes the gradients of the module's parameters, in its order.
@@ -160,30 +152,15 @@ fn agree_on_parameters<B: CollectiveBackend>(
     found: &[Found<B>],
     group: &ProcessGroup,
 ) -> Result<Vec<bool>, DataParallelError> {
-    let mut count = [found.len() as i64];
-    group.all_reduce(&mut count, ReduceOp::Max)?;
-    let count = count[0] as usize;
-    let mut mine = vec![0_i64; 2 * count];
-    for (parameter, numbers) in found.iter().zip(mine.chunks_exact_mut(2)) {
-        numbers.copy_from_slice(&[parameter.hash(), i64::from(parameter.gradient.is_some())]);
+    let mut present: Vec<i32> = found.iter().map(|found| i32::from(found.gradient.is_some())).collect();
+    if group.size() > 1 {
+        let lines: Vec<String> = found.iter().map(Found::describe).collect();
+        compare_lists(&lines, &group.labelled("comparing the modules' parameters"))?;
+        group
+            .labelled("which parameters have gradients")
+            .all_reduce(&mut present, ReduceOp::Max)?;
     }
-    let mut all = vec![0_i64; mine.len() * group.size()];
-    group.all_gather(&mine, &mut all)?;
-    let of = |rank: usize, number: usize| &all[2 * (rank * count + number)..][..2];
-    for number in 0..count {
-        if let Some(rank) = (0..group.size()).find(|&rank| of(rank, number)[0] != of(0, number)[0]) {
-            return Err(DataParallelError::ModulesDiffer {
-                group: group.name().to_owned(),
-                first: group.ranks()[0],
-                rank: group.ranks()[rank],
-                number,
-                this: group.ranks()[group.rank()],
-                mine: found.get(number).map_or_else(|| "missing".to_owned(), Found::describe),
-            });
-        }
-    }
-    let is_present = |number| (0..group.size()).any(|rank| of(rank, number)[1] != 0);
-    Ok((0..count).map(is_present).collect())
+    Ok(present.into_iter().map(|present| present > 0).collect())
 }
 
 /// Averages gradients, several at a time; those that are absent are so on every rank.

@@ -189,25 +189,6 @@ pub enum DataParallelError {
     /// A backward pass between a step's last one and the taking of its gradients.
     #[error("the step's last micro-batch has been through: take its gradients before the next step begins")]
     StepNotTaken,
-    /// Modules that are not the same on all ranks.
-    #[error(
-        "rank {rank} averages gradients of another module than rank {first} (group {group}): parameter number {number} \
-         differs, which is {mine} on rank {this}"
-    )]
-    ModulesDiffer {
-        /// The group.
-        group: String,
-        /// The group's first rank.
-        first: usize,
-        /// The first rank with another parameter.
-        rank: usize,
-        /// The number of the first parameter that differs, in the module's order.
-        number: usize,
-        /// This rank.
-        this: usize,
-        /// Its parameter of this number.
-        mine: String,
-    },
     /// Gradients that no parameter of the module has.
     #[error(
         "{count} gradients are not of the module's parameters: take them from the same module, as in \

@@ -5,7 +5,7 @@ use burn::module::AutodiffModule;
 use super::error::DataParallelError;
 use super::hook::HookBackend;
 use super::wrapper::{DistributedDataParallel, StepPart};
-use crate::collectives::catch_collective_error;
+use crate::collectives::{catch_collective_error, watch_input};
 
 impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Runs one micro-batch by a closure that goes forward and backward itself, and returns what the closure returns.
@@ -27,7 +27,14 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.begin()?;
         self.expect(part);
         let hooked = self.hooked_weighted(self.module().clone(), weight);
-        let result = catch_collective_error(|| run(hooked))?;
+        let is_compared = self.takes_comparison();
+        let (result, difference) = catch_collective_error(|| match is_compared {
+            true => watch_input(|| run(hooked)),
+            false => (run(hooked), None),
+        })?;
+        if let Some(difference) = difference {
+            return Err(DataParallelError::InputsDiffer(difference));
+        }
         self.close_pass(part);
         Ok(result)
     }

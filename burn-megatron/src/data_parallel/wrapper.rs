@@ -187,7 +187,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.begin()?;
         self.expect(part);
         let hooked = self.hooked(self.module().clone());
-        let is_compared = std::mem::take(&mut self.compares_next);
+        let is_compared = self.takes_comparison();
         let value = catch_collective_error(|| {
             let loss = match is_compared {
                 true => self.compared_forward(|| forward(hooked))?,
@@ -392,6 +392,11 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     pub(crate) fn is_input_check_due(&self) -> bool {
         let interval = self.check_inputs_interval as u64;
         interval > 0 && self.steps_begun.is_multiple_of(interval)
+    }
+
+    /// Whether the input of the micro-batch that comes is to be compared over the tensor group; asked once for each.
+    pub(super) fn takes_comparison(&mut self) -> bool {
+        std::mem::take(&mut self.compares_next)
     }
 
     /// Runs a forward pass, and compares over the tensor group the first input of a parallel layer and the loss.

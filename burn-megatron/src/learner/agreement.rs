@@ -68,7 +68,12 @@ impl Agreement {
         let here = self.context.coordinates();
         let of_data_rank = |data: usize| all[grid.rank(Coordinates { data, ..here })];
         let data_ranks = 0..self.context.data_group().size();
-        let sum = |number: usize| data_ranks.clone().map(|data| of_data_rank(data)[number] as usize).sum();
+        let sum = |number: usize| {
+            data_ranks
+                .clone()
+                .map(|data| of_data_rank(data)[number] as usize)
+                .sum::<usize>()
+        };
         Ok(Shares {
             samples: data_ranks.clone().map(|data| of_data_rank(data)[0] as usize).collect(),
             progress: Progress::new(sum(1), sum(2)),

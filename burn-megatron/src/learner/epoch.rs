@@ -153,6 +153,7 @@ where
         match self.sharded.clone() {
             None => {
                 let params = gradients.into_params::<B, M>(self.wrapper().module());
+                self.wrapper().count_step();
                 self.learner.optimizer_step(params);
             }
             Some(sharded) => {

@@ -42,6 +42,15 @@ pub enum LearnerError {
          ParallelLearner::shard returns"
     )]
     NotSharded,
+    /// burn's own optimizer for parameters that are cut.
+    #[error(
+        "{ranks} tensor-parallel ranks share each layer: burn's own optimizer would clip gradients by the norm of a rank's \
+         shards; give Learner::new the one that ParallelLearner::shard returns"
+    )]
+    TensorOptimizer {
+        /// The tensor-parallel size.
+        ranks: usize,
+    },
     /// A sharded optimizer that was not asked for an update.
     #[error(
         "the optimizer that ParallelLearner::shard returned was not used in the step: it must be the one given to \

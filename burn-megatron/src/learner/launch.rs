@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use burn::module::AutodiffModule;
+use burn::optim::Optimizer;
 use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::lr_scheduler::LrScheduler;
-use burn::optim::{Optimizer, SimpleOptimizer};
 use burn::train::{
     InferenceStep, Learner, LearningComponentsMarker, LearningResult, SupervisedTraining, TrainStep, TrainingStrategy,
 };
@@ -32,7 +32,7 @@ pub(super) type Components<B, LR, M, O> = LearningComponentsMarker<B, LR, M, O>;
 /// the backward pass runs, as by [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel).
 ///
 /// What every rank does: it makes the same model, optimizer and settings, loads its share of each batch
-/// ([`shard_loader`](crate::data::shard_loader)), and calls [`launch`](Self::launch). What is one on all ranks:
+/// ([`shard_loader`](crate::data::shard_loader())), and calls [`launch`](Self::launch). What is one on all ranks:
 ///
 /// - Metrics, progress and the learning rate: outputs are joined on the first rank, sample by sample, so that any metric of
 ///   burn-train's sees the global batch, and `n` ranks report what one rank reports.
@@ -163,7 +163,7 @@ where
     /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer).
     pub fn shard<S>(&mut self, optimizer: OptimizerAdaptor<S, M, B>) -> ShardedLearnerOptimizer<B, M, S>
     where
-        S: SimpleOptimizer<B::InnerBackend> + StoredOptimizer<B::InnerBackend>,
+        S: StoredOptimizer<B::InnerBackend>,
     {
         self.options.config.shard_gradients = true;
         let sharded = ShardedLearnerOptimizer::new(optimizer, &self.context);
@@ -204,6 +204,10 @@ where
         }
         if options.config.shard_gradients && sharded.is_none() {
             return Err(LearnerError::NotSharded);
+        }
+        let ranks = context.config().tensor_parallel_size;
+        if ranks > 1 && sharded.is_none() {
+            return Err(LearnerError::TensorOptimizer { ranks });
         }
         let training = match context.rank() {
             0 => training,

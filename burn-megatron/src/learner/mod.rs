@@ -4,7 +4,7 @@
 //! rank prints, logs, summarises and writes checkpoints; metrics, early stopping and interruption are those of all ranks
 //! together; and `n` ranks that share each batch report what one rank does.
 //!
-//! A program changes in three places: its loaders come from [`shard_loader`](crate::data::shard_loader), the training is
+//! A program changes in three places: its loaders come from [`shard_loader`](crate::data::shard_loader()), the training is
 //! launched by [`ParallelLearner`], which has an example, and the types of a model's outputs implement [`GatherOutput`], as
 //! burn-train's own do.
 

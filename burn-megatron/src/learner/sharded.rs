@@ -77,7 +77,7 @@ impl<B, M, S> ShardedLearnerOptimizer<B, M, S>
 where
     B: HookBackend,
     M: AutodiffModule<B> + 'static,
-    S: SimpleOptimizer<B::InnerBackend> + StoredOptimizer<B::InnerBackend>,
+    S: StoredOptimizer<B::InnerBackend>,
 {
     pub(super) fn new(given: OptimizerAdaptor<S, M, B>, context: &ParallelContext) -> Self {
         let shared = Shared {
@@ -117,7 +117,7 @@ impl<B, M, S> Optimizer<M, B> for ShardedLearnerOptimizer<B, M, S>
 where
     B: HookBackend,
     M: AutodiffModule<B>,
-    S: SimpleOptimizer<B::InnerBackend> + StoredOptimizer<B::InnerBackend>,
+    S: StoredOptimizer<B::InnerBackend>,
 {
     type Record = ShardedRecord<B>;
 
@@ -154,7 +154,7 @@ pub struct ShardedRecord<B: Backend> {
 
 /// The state of one parameter.
 #[derive(Record)]
-pub(super) struct ParameterRecord<B: Backend> {
+pub struct ParameterRecord<B: Backend> {
     name: String,
     updates: u64,
     tensors: Vec<StateRecord<B>>,
@@ -162,7 +162,7 @@ pub(super) struct ParameterRecord<B: Backend> {
 
 /// A tensor of it, `[elements of the parameter]`.
 #[derive(Record)]
-pub(super) struct StateRecord<B: Backend> {
+pub struct StateRecord<B: Backend> {
     name: String,
     values: Tensor<B, 1>,
 }
@@ -171,7 +171,7 @@ impl<B, M, S> Shared<B, M, S>
 where
     B: HookBackend,
     M: AutodiffModule<B>,
-    S: SimpleOptimizer<B::InnerBackend> + StoredOptimizer<B::InnerBackend>,
+    S: StoredOptimizer<B::InnerBackend>,
 {
     fn step(&mut self, learning_rate: LearningRate, module: M) -> Result<M, LearnerError> {
         let (Step::Due(due), Some(optimizer)) = (std::mem::replace(&mut self.step, Step::None), &mut self.optimizer)
@@ -285,7 +285,7 @@ impl<B, M, S> ShardedUpdate<B, M> for Mutex<Shared<B, M, S>>
 where
     B: HookBackend,
     M: AutodiffModule<B>,
-    S: SimpleOptimizer<B::InnerBackend> + StoredOptimizer<B::InnerBackend>,
+    S: StoredOptimizer<B::InnerBackend>,
 {
     fn bind(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError> {
         let mut shared = lock(self);

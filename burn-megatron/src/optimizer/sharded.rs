@@ -169,13 +169,13 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     }
 
     /// What is held of the trained parameter of a number.
-    #[cfg(feature = "checkpoint")]
+    #[cfg(any(feature = "checkpoint", feature = "train"))]
     pub(crate) fn piece(&self, number: usize) -> &Piece<B, O> {
         &self.pieces[number]
     }
 
     /// What is held of the trained parameter of a number, to be replaced from a checkpoint.
-    #[cfg(feature = "checkpoint")]
+    #[cfg(any(feature = "checkpoint", feature = "train"))]
     pub(crate) fn piece_mut(&mut self, number: usize) -> &mut Piece<B, O> {
         &mut self.pieces[number]
     }

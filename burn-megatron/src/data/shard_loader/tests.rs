@@ -17,7 +17,7 @@ impl Batcher<Flex, u32, Vec<u32>> for Numbers {
 
 const SAMPLES: u32 = 53;
 
-fn loader(rank: usize, ranks: usize, workers: usize) -> Arc<ShardLoader<Flex, u32, Vec<u32>>> {
+fn loader(rank: usize, ranks: usize, workers: usize) -> Arc<dyn DataLoader<Flex, Vec<u32>>> {
     let builder = ShardLoaderBuilder {
         rank,
         ranks,
