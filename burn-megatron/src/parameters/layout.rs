@@ -94,6 +94,16 @@ impl Placement {
         self.logical_shape.iter().product()
     }
 
+    /// Whether the local array reaches beyond the logical shape.
+    pub fn has_padding(&self) -> bool {
+        let ends = self
+            .offset
+            .iter()
+            .zip(&self.local_shape)
+            .map(|(offset, local)| offset + local);
+        ends.zip(&self.logical_shape).any(|(end, &logical)| end > logical)
+    }
+
     /// The number of matrices that lie side by side; 1 where there is but one.
     pub fn num_fused(&self) -> usize {
         self.fused_dimension.map_or(1, |d| self.logical_shape[d])
@@ -211,6 +221,14 @@ mod tests {
                 .collect();
             all.sort_unstable();
             prop_assert_eq!(all, (0..shape.iter().product()).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn placements_have_padding_where_runs_leave_elements_out(
+            logical in [1usize..5, 1usize..5], offset in [0usize..5, 0usize..5], local in [1usize..5, 1usize..5],
+        ) {
+            let placement = Placement::new(logical, offset, local);
+            prop_assert_eq!(placement.has_padding(), covered(&placement).len() < placement.local_len());
         }
     }
 

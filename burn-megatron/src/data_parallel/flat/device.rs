@@ -132,6 +132,14 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         }
     }
 
+    /// Replaces the elements of a range by what `change` makes of them.
+    pub fn change(&mut self, range: Range<usize>, change: impl FnOnce(Tensor<B, 1>) -> Tensor<B, 1>) {
+        if !range.is_empty() {
+            let changed = change(self.tensor(range.clone()));
+            self.write(range.start, changed);
+        }
+    }
+
     /// The elements of a range.
     pub fn tensor(&self, range: Range<usize>) -> Tensor<B, 1> {
         match &self.shard {

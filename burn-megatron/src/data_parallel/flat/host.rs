@@ -128,6 +128,14 @@ impl HostBuffer {
         }
     }
 
+    /// Moves the elements of a range into `-threshold..=threshold`; what is not a number stays.
+    pub fn clamp(&mut self, range: Range<usize>, threshold: f32) {
+        match self {
+            HostBuffer::F32(values) => clamp(&mut values[range], [-threshold, threshold]),
+            HostBuffer::F64(values) => clamp(&mut values[range], [-threshold, threshold].map(f64::from)),
+        }
+    }
+
     /// The sum of squares of a range, in f64; it does not depend on the number of threads.
     pub fn sum_of_squares(&self, range: Range<usize>) -> f64 {
         with_values!(self, values => {
@@ -261,6 +269,16 @@ where
 fn scale<T: Copy + Send + Sync + std::ops::MulAssign>(values: &mut [T], factor: T) {
     let parts = values.par_chunks_mut(PART);
     parts.for_each(|part| part.iter_mut().for_each(|value| *value *= factor));
+}
+
+fn clamp<T: Copy + Send + Sync + PartialOrd>(values: &mut [T], [low, high]: [T; 2]) {
+    let clamped = |value: T| match value {
+        value if value < low => low,
+        value if value > high => high,
+        value => value,
+    };
+    let parts = values.par_chunks_mut(PART);
+    parts.for_each(|part| part.iter_mut().for_each(|value| *value = clamped(*value)));
 }
 
 /// In lanes, so that the additions need not wait for each other.

@@ -8,6 +8,7 @@ mod host;
 
 use std::ops::Range;
 
+use burn::grad_clipping::GradientClipping;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::accumulate::GradientPlace;
 
@@ -143,6 +144,24 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         match self {
             FlatBuffer::Host(buffer) => buffer.scale(range, factor),
             FlatBuffer::Device(buffer) => buffer.scale(factor),
+        }
+    }
+
+    /// Multiplies the elements of a range, and no others.
+    pub fn scale_range(&mut self, range: Range<usize>, factor: f64) {
+        match self {
+            FlatBuffer::Host(buffer) => buffer.scale(range, factor),
+            FlatBuffer::Device(buffer) => buffer.change(range, |values| values.mul_scalar(factor)),
+        }
+    }
+
+    /// Moves the elements of a range into `-threshold..=threshold`, and no others; what is not a number stays.
+    pub fn clamp_range(&mut self, range: Range<usize>, threshold: f32) {
+        match self {
+            FlatBuffer::Host(buffer) => buffer.clamp(range, threshold),
+            FlatBuffer::Device(buffer) => {
+                buffer.change(range, |values| GradientClipping::Value(threshold).clip_gradient(values))
+            }
         }
     }
 

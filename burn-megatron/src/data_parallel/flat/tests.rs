@@ -117,6 +117,15 @@ proptest! {
             buffer.scale(0..end, 0.25);
         }
         same(&buffers, &stretches)?;
+        for (number, Stretch { range, .. }) in stretches.iter().enumerate() {
+            for buffer in &mut buffers {
+                match number % 2 {
+                    0 => buffer.scale_range(range.clone(), 0.3),
+                    _ => buffer.clamp_range(range.clone(), 0.2),
+                }
+            }
+        }
+        same(&buffers, &stretches)?;
     }
 
     #[test]
