@@ -20,6 +20,8 @@ pub enum Mutant {
     SequenceParallelSumMissing,
     /// The global norm counts parameters that every tensor rank holds once per rank.
     ReplicaCountedTwice,
+    /// A parameter is clipped by the norm of what this rank holds of it.
+    ClippedByShard,
     /// Keys and values change places in a shard.
     KeyAndValueSwapped,
     /// All data-parallel ranks drop what the first one drops.

@@ -104,7 +104,7 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
     let config = DataParallelConfig::new().with_shard_gradients(true);
     let mut model = DistributedDataParallel::<B, _>::new(model, &context, config)?;
     // (2) The same AdamW as in lesson 1, over this rank's share.
-    let mut optimizer = ShardedOptimizer::new(&model, AdamWConfig::new().build());
+    let mut optimizer = ShardedOptimizer::new(&model, AdamWConfig::new().init())?;
 
     // (3) Parameters and the optimizer's state, as any number of ranks has saved them.
     let mut done = 0;

@@ -76,6 +76,28 @@ pub enum DataParallelError {
         /// The other's path.
         second: String,
     },
+    /// An optimizer that gets whole gradients, and ranks that hold pieces of them.
+    #[error(
+        "optimizer {optimizer} takes whole gradients, but each data-parallel rank has its shard of them (shard_gradients is \
+         on): update by a ShardedOptimizer, or wrap the module without shard_gradients"
+    )]
+    ShardedGradients {
+        /// The optimizer's type.
+        optimizer: String,
+    },
+    /// An optimizer that may look at whole parameters, and ranks that hold parts of them.
+    #[error(
+        "optimizer {optimizer} may need whole parameters, but each of {tensor} tensor-parallel ranks holds a part of {name}: \
+         update by DistributedDataParallel::step with an element-wise optimizer"
+    )]
+    PartsOfParameters {
+        /// The optimizer's type.
+        optimizer: String,
+        /// The first parameter that is cut.
+        name: String,
+        /// The tensor-parallel size.
+        tensor: usize,
+    },
     /// A backward pass that reached no parameter on any rank.
     #[error(
         "no parameter received a gradient in this step: the loss must be computed with the module that the closure \

@@ -57,8 +57,8 @@ impl GradientEntry {
 /// each rank's own [`pieces`](Self::owned) only.
 #[derive(Debug)]
 pub struct ReducedGradients<B: CollectiveBackend> {
-    entries: Arc<[GradientEntry]>,
-    layout: BucketLayout,
+    pub(super) entries: Arc<[GradientEntry]>,
+    pub(super) layout: BucketLayout,
     pub(super) buckets: Vec<FlatBuffer<B>>,
     present: Vec<bool>,
     non_finite: Option<NonFinite<B>>,
@@ -240,7 +240,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     /// The shards of the buckets that are complete here.
-    fn own_shards(&self) -> Range<usize> {
+    pub(super) fn own_shards(&self) -> Range<usize> {
         match self.shard {
             None => 0..self.layout.num_shards(),
             Some(shard) => shard..shard + 1,
@@ -248,7 +248,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     /// Where a range of a parameter's elements lies.
-    fn stretch(&self, entry: &GradientEntry, range: Range<usize>) -> Stretch {
+    pub(super) fn stretch(&self, entry: &GradientEntry, range: Range<usize>) -> Stretch {
         let BucketSlot { bucket, offset, .. } = entry.slot;
         Stretch {
             bucket,
@@ -257,7 +257,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     /// Where the elements of a parameter's piece of a shard that are no padding lie in their bucket.
-    fn unpadded(&self, entry: &GradientEntry, shard: usize) -> impl Iterator<Item = Range<usize>> {
+    pub(super) fn unpadded(&self, entry: &GradientEntry, shard: usize) -> impl Iterator<Item = Range<usize>> {
         let (piece, offset) = (self.layout.piece(entry.number, shard), entry.slot.offset);
         entry.placement.runs().into_iter().filter_map(move |run| {
             let range = run.local.max(piece.start)..(run.local + run.length).min(piece.end);
@@ -296,7 +296,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         }
     }
 
-    /// Scales the gradients by their [`clip_coefficient`], given their global norm.
+    /// Scales all gradients by one [`clip_coefficient`], given their global norm. What burn's optimizers call clipping is
+    /// [`clip_each`](Self::clip_each).
     pub fn clip(&mut self, norm: f64, max_norm: f64) {
         let coefficient = clip_coefficient(norm, max_norm);
         if coefficient < 1.0 {
@@ -386,10 +387,15 @@ pub fn clip_coefficient(norm: f64, max_norm: f64) -> f64 {
 
 /// Whether this rank counts a parameter that others hold, too.
 fn is_owner(entry: &GradientEntry, context: &ParallelContext) -> bool {
-    let owns_replica = entry.distribution == Distribution::Sharded || context.tensor_group().rank() == 0;
     let owns_copy = !entry.is_tied || context.coordinates().pipeline == 0;
-    (owns_replica || mutants::is_active(Mutant::ReplicaCountedTwice))
-        && (owns_copy || mutants::is_active(Mutant::TiedCopyCountedTwice))
+    owns_replica(entry, context) && (owns_copy || mutants::is_active(Mutant::TiedCopyCountedTwice))
+}
+
+/// Whether this rank counts a parameter that other tensor-parallel ranks hold, too.
+pub(super) fn owns_replica(entry: &GradientEntry, context: &ParallelContext) -> bool {
+    entry.distribution == Distribution::Sharded
+        || context.tensor_group().rank() == 0
+        || mutants::is_active(Mutant::ReplicaCountedTwice)
 }
 
 impl<B: CollectiveBackend> Drop for ReducedGradients<B> {

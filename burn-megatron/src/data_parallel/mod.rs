@@ -7,6 +7,9 @@
 mod binding;
 mod bucket;
 mod buffers;
+mod clip_params;
+mod clipping;
+mod element_wise;
 mod error;
 mod flat;
 mod gradients;
@@ -16,11 +19,14 @@ mod partial;
 mod reducer;
 mod replace;
 mod replica_check;
+mod step;
 mod sync;
 
 mod wrapper;
 
 pub use bucket::{BucketClass, BucketLayout, BucketSlot};
+pub use clip_params::clip_each_gradient;
+pub use element_wise::ElementWise;
 pub use error::DataParallelError;
 pub use gradients::{GradientCounts, GradientEntry, ReducedGradients, clip_coefficient};
 pub use hook::{GradientSink, HookBackend};

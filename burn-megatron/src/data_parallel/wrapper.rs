@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use burn::config::Config;
 use burn::module::{AutodiffModule, Module};
-use burn::optim::{LearningRate, Optimizer};
 use burn::tensor::{DType, Tensor};
 
 use super::binding::{Binding, BindingOptions};
@@ -107,6 +106,11 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             binding,
             is_step_begun: false,
         })
+    }
+
+    /// What was known of the ranks when the module was wrapped.
+    pub(crate) fn context(&self) -> &ParallelContext {
+        &self.context
     }
 
     /// The module.
@@ -234,23 +238,6 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             true => Err(DataParallelError::NoGradients),
             false => Ok(gradients),
         }
-    }
-
-    /// Updates the module by a burn optimizer with the step's gradients.
-    ///
-    /// # Errors
-    /// As [`update`](Self::update).
-    ///
-    /// # Panics
-    /// When gradients are sharded: a [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) takes those.
-    pub fn step(
-        &mut self,
-        learning_rate: LearningRate,
-        optimizer: &mut impl Optimizer<M, B>,
-        gradients: ReducedGradients<B::InnerBackend>,
-    ) -> Result<(), DataParallelError> {
-        let params = gradients.into_params::<B, M>(self.module());
-        self.update(|module| optimizer.step(learning_rate, module, params))
     }
 
     /// Replaces the module by what `update` makes of it.

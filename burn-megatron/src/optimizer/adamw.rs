@@ -1,6 +1,6 @@
 //! `AdamW` with hyperparameters in f64: what burn's own does in f32, so that training in f64 is f64 throughout.
 //!
-//! A burn `SimpleOptimizer`: works in burn's `OptimizerAdaptor` on any module. Called by the trainer.
+//! A burn `SimpleOptimizer`: works in burn's `OptimizerAdaptor` on any module.
 
 use burn::config::Config;
 use burn::module::AutodiffModule;
@@ -14,6 +14,8 @@ use burn::tensor::{
 };
 use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw};
 use cubecl_kernels::{KernelBackend, Kernels};
+
+use super::ElementWise;
 
 /// Configuration of [`AdamW`]; defaults are Megatron-LM's.
 #[derive(Config, Debug, PartialEq)]
@@ -66,7 +68,7 @@ impl AdamWConfig {
         OptimizerAdaptor::from(self.build())
     }
 
-    /// Returns an optimizer of tensors, for a [`ShardedOptimizer`](super::ShardedOptimizer).
+    /// Returns an optimizer of tensors, of which `OptimizerAdaptor::from` makes one of a module's parameters.
     pub fn build(&self) -> AdamW {
         AdamW {
             config: self.clone(),
@@ -127,6 +129,8 @@ impl AdamW {
         (buffers.parameter.reshape(shape), state)
     }
 }
+
+impl<B: KernelBackend> ElementWise<B> for AdamW {}
 
 impl<B: KernelBackend> SimpleOptimizer<B> for AdamW {
     type State<const D: usize> = AdamWState<B, D>;

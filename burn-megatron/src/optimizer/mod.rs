@@ -1,17 +1,22 @@
 //! What makes new parameters of gradients.
 //!
 //! [`ShardedOptimizer`] updates the module of a
-//! [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) by any element-wise burn optimizer, such as
-//! [`AdamW`], which has hyperparameters in f64. Called by the trainer and by programs that train a model of their own.
+//! [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) by any [`ElementWise`] burn optimizer, such as
+//! [`AdamW`], which has hyperparameters in f64.
 
 mod adamw;
+mod error;
 mod loss_scale;
 mod memory;
+mod piece;
 mod sharded;
 mod stored;
 
 pub use adamw::{AdamW, AdamWConfig, AdamWState};
+pub use error::OptimizerError;
 pub use loss_scale::{DynamicLossScale, LossScaleConfig, LossScaleError, LossScaler, LossScalerState};
 pub use memory::bytes_per_parameter;
-pub use sharded::{OptimizerError, ShardedOptimizer};
+pub use sharded::ShardedOptimizer;
 pub use stored::{StateTensor, StoredOptimizer};
+
+pub use crate::data_parallel::ElementWise;

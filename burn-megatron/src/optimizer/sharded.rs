@@ -1,57 +1,33 @@
 //! `ShardedOptimizer`: any element-wise burn optimizer over flat pieces of the parameters, the whole of each or, where
 //! gradients are sharded, this data-parallel rank's.
 //!
-//! Holds main parameters in f32 where the module's are of 16 bits. Called by the trainer and by programs that train a
-//! model of their own.
+//! Holds main parameters in f32 where the module's are of 16 bits.
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 
+use burn::grad_clipping::GradientClipping;
 use burn::module::AutodiffModule;
-use burn::optim::{LearningRate, SimpleOptimizer};
+use burn::optim::adaptor::OptimizerAdaptor;
+use burn::optim::{LearningRate, Optimizer, SimpleOptimizer};
+use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
-use burn::tensor::{DType, FloatDType, Tensor};
 
-use crate::collectives::{CollectiveBackend, CollectiveError};
+use super::error::OptimizerError;
+use super::piece::{Piece, Update, main_of};
 use crate::data_parallel::{
-    DataParallelError, DistributedDataParallel, GradientEntry, HookBackend, PendingParameters, ReducedGradients,
+    DistributedDataParallel, ElementWise, GradientEntry, HookBackend, PendingParameters, ReducedGradients,
 };
 
 /// Buckets whose parameters are gathered while the next ones are updated.
 const BUCKETS_IN_FLIGHT: usize = 2;
 
-/// What can go wrong in an update.
-#[derive(Debug, thiserror::Error)]
-pub enum OptimizerError {
-    /// The parameters could not be gathered: the module is lost.
-    #[error(transparent)]
-    Collective(#[from] CollectiveError),
-    /// The module cannot be updated.
-    #[error(transparent)]
-    DataParallel(#[from] DataParallelError),
-    /// Parameters were frozen or thawed, so that those that are trained lie in other shards.
-    #[error(
-        "this rank's piece of parameter {name} is no longer the one whose state the optimizer holds: other parameters are \
-         trained than when it was made; make a new optimizer"
-    )]
-    PiecesMoved {
-        /// The first such parameter.
-        name: String,
-    },
-    /// A parameter of no group.
-    #[error("parameter {name} was given to optimizer {group}, but there are {count}")]
-    Group {
-        /// The parameter.
-        name: String,
-        /// The number of the optimizer.
-        group: usize,
-        /// How many there are.
-        count: usize,
-    },
-}
-
-/// Updates the module of a [`DistributedDataParallel`] by any element-wise burn optimizer, such as burn's own `Adam`,
-/// `AdamW` and `Sgd`: one that treats each element of a parameter alike, whatever the parameter's shape.
+/// Updates the module of a [`DistributedDataParallel`] by any [`ElementWise`] burn optimizer, such as burn's own `Adam`,
+/// `AdamW` and `Sgd`, as the `init` of its configuration returns it.
+///
+/// The optimizer's [gradient clipping](burn::grad_clipping) is done as on one rank, by
+/// [`clip_each`](ReducedGradients::clip_each): `Norm` by the norm of each whole parameter. burn's `build` returns an
+/// optimizer without its clipping, and is not taken; an optimizer that needs whole matrices, such as burn's `Muon`, is
+/// refused when the program is compiled (see [`ElementWise`]).
 ///
 /// Where the wrapper shards gradients
 /// ([`DataParallelConfig::shard_gradients`](crate::data_parallel::DataParallelConfig)), this is stage 1 of ZeRO: each
@@ -65,6 +41,7 @@ pub enum OptimizerError {
 /// # Examples
 /// ```
 /// use burn::backend::Autodiff;
+/// use burn::grad_clipping::GradientClippingConfig;
 /// use burn::nn::LinearConfig;
 /// use burn::optim::AdamConfig;
 /// use burn::tensor::Tensor;
@@ -78,7 +55,8 @@ pub enum OptimizerError {
 /// let context = ParallelContext::single(1);
 /// let config = DataParallelConfig::new().with_shard_gradients(true);
 /// let mut model = DistributedDataParallel::<B, _>::new(LinearConfig::new(3, 2).init(&device), &context, config)?;
-/// let mut optimizer = ShardedOptimizer::new(&model, AdamConfig::new().build());
+/// let adam = AdamConfig::new().with_grad_clipping(Some(GradientClippingConfig::Norm(1.0)));
+/// let mut optimizer = ShardedOptimizer::new(&model, adam.init())?;
 ///
 /// let input = Tensor::<B, 2>::ones([4, 3], &device);
 /// model.backward(StepPart::Last, |model| model.forward(input).mean())?;
@@ -91,6 +69,8 @@ pub enum OptimizerError {
 /// Rajbhandari et al. 2020, arXiv:1910.02054, section 5.1 (P_os).
 pub struct ShardedOptimizer<B: Backend, O: SimpleOptimizer<B>> {
     optimizers: Vec<O>,
+    /// Of each of them.
+    clippings: Vec<Option<GradientClipping>>,
     group: GroupOf,
     pieces: Vec<Piece<B, O>>,
     overlap_param_gather: bool,
@@ -99,70 +79,63 @@ pub struct ShardedOptimizer<B: Backend, O: SimpleOptimizer<B>> {
 /// Says which of the optimizers updates a parameter.
 type GroupOf = Box<dyn Fn(&GradientEntry) -> usize + Send>;
 
-/// What the optimizer holds of one trained parameter.
-pub(crate) struct Piece<B: Backend, O: SimpleOptimizer<B>> {
-    name: String,
-    /// Which of the optimizers updates it.
-    group: usize,
-    /// The elements of this rank's part of the parameter that are updated here.
-    pub(crate) range: Range<usize>,
-    /// Their main values, where the module's are of 16 bits, `[range]`.
-    pub(crate) main: Option<Tensor<B, 1>>,
-    /// None before the first update, and where the range is empty.
-    pub(crate) state: Option<O::State<1>>,
-    /// Updates of the parameter so far, here or on other data-parallel ranks.
-    pub(crate) steps: u64,
-}
-
 impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
-    /// Returns an optimizer of the trained parameters of a wrapped module.
-    pub fn new<A, M>(module: &DistributedDataParallel<A, M>, optimizer: O) -> Self
+    /// Returns an optimizer of the trained parameters of a wrapped module: the given one, and its gradient clipping.
+    ///
+    /// # Errors
+    /// When the given optimizer has state already.
+    pub fn new<A, M>(
+        module: &DistributedDataParallel<A, M>,
+        optimizer: OptimizerAdaptor<O, M, A>,
+    ) -> Result<Self, OptimizerError>
     where
         A: HookBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
+        O: ElementWise<B>,
     {
-        Self::bind(module, vec![optimizer], Box::new(|_| 0))
+        Self::with_groups(module, vec![optimizer], |_| 0)
     }
 
     /// Returns an optimizer of several groups, such as parameters that decay and those that do not: `group` says which of
-    /// the optimizers updates a parameter.
+    /// the optimizers updates a parameter, and clips its gradient.
     ///
     /// # Errors
-    /// When `group` gives the number of none.
+    /// When `group` gives the number of none, or a given optimizer has state already.
     pub fn with_groups<A, M>(
         module: &DistributedDataParallel<A, M>,
-        optimizers: Vec<O>,
+        optimizers: Vec<OptimizerAdaptor<O, M, A>>,
         group: impl Fn(&GradientEntry) -> usize + Send + 'static,
     ) -> Result<Self, OptimizerError>
     where
         A: HookBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
+        O: ElementWise<B>,
     {
+        let with_state = optimizers.iter().map(|optimizer| optimizer.to_record().len());
+        if let Some(count) = with_state.max().filter(|&count| count > 0) {
+            return Err(OptimizerError::HasState { count });
+        }
         let count = optimizers.len();
-        let optimizer = Self::bind(module, optimizers, Box::new(group));
-        match optimizer.pieces.iter().find(|piece| piece.group >= count) {
-            None => Ok(optimizer),
-            Some(piece) => Err(OptimizerError::Group {
+        let entries = module.trained().iter().zip(module.values());
+        let pieces = entries.map(|(entry, value)| Piece::new(entry, group(entry), value, module.owned(entry)));
+        let pieces: Vec<_> = pieces.collect();
+        if let Some(piece) = pieces.iter().find(|piece| piece.group >= count) {
+            return Err(OptimizerError::Group {
                 name: piece.name.clone(),
                 group: piece.group,
                 count,
-            }),
+            });
         }
-    }
-
-    fn bind<A, M>(module: &DistributedDataParallel<A, M>, optimizers: Vec<O>, group: GroupOf) -> Self
-    where
-        A: HookBackend<InnerBackend = B>,
-        M: AutodiffModule<A>,
-    {
-        let entries = module.trained().iter().zip(module.values());
-        let pieces = entries.map(|(entry, value)| Piece::new(entry, group(entry), value, module.owned(entry)));
-        Self {
-            pieces: pieces.collect(),
-            optimizers,
-            group,
+        Ok(Self {
+            pieces,
+            clippings: optimizers
+                .iter()
+                .map(|optimizer| optimizer.grad_clipping().cloned())
+                .collect(),
+            optimizers: optimizers.iter().map(|optimizer| optimizer.optim().clone()).collect(),
+            group: Box::new(group),
             overlap_param_gather: true,
-        }
+        })
     }
 
     /// Sets whether updated buckets are gathered while the next ones are updated, as they are unless this says no.
@@ -209,7 +182,8 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     /// A parameter without a gradient on any data-parallel rank stays as it is, and so does its state.
     ///
     /// # Communication
-    /// Where gradients are sharded, one all-gather per bucket over the data-parallel group, in the parameters' type.
+    /// If the optimizer clips, that of [`clip_each`](ReducedGradients::clip_each). Where gradients are sharded, one all-gather
+    /// per bucket over the data-parallel group, in the parameters' type.
     ///
     /// # Errors
     /// When that fails, or the module's trained parameters are no longer those that the optimizer was made for.
@@ -217,13 +191,15 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         &mut self,
         learning_rate: LearningRate,
         module: &mut DistributedDataParallel<A, M>,
-        gradients: ReducedGradients<B>,
+        mut gradients: ReducedGradients<B>,
     ) -> Result<(), OptimizerError>
     where
         A: HookBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
         self.check_parameters(module)?;
+        let clipping_of = |entry: &GradientEntry| self.clippings[self.pieces[entry.number].group].as_ref();
+        gradients.clip_each_by(clipping_of, module.context())?;
         let values = module.values();
         let update = Update {
             learning_rate,
@@ -348,78 +324,6 @@ impl<B: Backend, O: SimpleOptimizer<B> + std::fmt::Debug> std::fmt::Debug for Sh
     }
 }
 
-/// An update under way.
-struct Update<B: CollectiveBackend> {
-    learning_rate: LearningRate,
-    /// The module's element type.
-    dtype: DType,
-    device: B::Device,
-    /// The module's old values, by number, `[len]`.
-    values: Vec<Option<Tensor<B, 1>>>,
-    gradients: ReducedGradients<B>,
-}
-
-impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
-    /// Returns the piece of a parameter of this value, `[len]`.
-    fn new(entry: &GradientEntry, group: usize, value: Tensor<B, 1>, range: Range<usize>) -> Self {
-        Self {
-            name: entry.name.clone(),
-            group,
-            main: main_of(value, &range),
-            range,
-            state: None,
-            steps: 0,
-        }
-    }
-
-    /// Updates the piece and returns its new values, `[range]`, in the module's type.
-    fn update(&mut self, optimizer: &O, entry: &GradientEntry, update: &mut Update<B>) -> Tensor<B, 1>
-    where
-        B: CollectiveBackend,
-    {
-        let gradient = update.gradients.owned_values(entry, &update.device);
-        let main_dtype = gradient.dtype();
-        // Nothing needs the old value behind this.
-        let value = update.values[entry.number]
-            .take()
-            .expect("each parameter is updated once");
-        let main = self.main.take().unwrap_or_else(|| piece_of(value, &self.range));
-        let (main, state) = optimizer.step(update.learning_rate, main, gradient, self.state.take());
-        self.state = state;
-        if main_dtype == update.dtype {
-            return main;
-        }
-        let value = main.clone().cast(FloatDType::from(update.dtype));
-        self.main = Some(main);
-        value
-    }
-}
-
-impl<B: Backend, O: SimpleOptimizer<B>> std::fmt::Debug for Piece<B, O> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Piece")
-            .field("name", &self.name)
-            .field("group", &self.group)
-            .field("range", &self.range)
-            .field("steps", &self.steps)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The main values of a range, in f32, where the module's have 16 bits.
-fn main_of<B: Backend>(value: Tensor<B, 1>, range: &Range<usize>) -> Option<Tensor<B, 1>> {
-    let has_main = matches!(value.dtype(), DType::BF16 | DType::F16);
-    has_main.then(|| piece_of(value, range).cast(FloatDType::F32))
-}
-
-/// The elements of a range.
-fn piece_of<B: Backend>(value: Tensor<B, 1>, range: &Range<usize>) -> Tensor<B, 1> {
-    match range.len() == value.dims()[0] {
-        true => value,
-        false => value.slice([range.clone()]),
-    }
-}
-
 /// Waits for the bucket whose gathering began first, and puts its parameters into the module.
 fn finish_oldest<A, M>(
     module: &mut DistributedDataParallel<A, M>,
@@ -444,4 +348,89 @@ where
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::Autodiff;
+    use burn::grad_clipping::GradientClippingConfig;
+    use burn::module::Param;
+    use burn::nn::Linear;
+    use burn::optim::{AdamConfig, GradientsParams, SgdConfig};
+    use burn::tensor::{DType, FloatDType};
+    use burn_flex::Flex;
+
+    use super::*;
+    use crate::context::ParallelContext;
+    use crate::data_parallel::{DataParallelConfig, StepPart};
+
+    type B = Autodiff<Flex>;
+    type Wrapped = DistributedDataParallel<B, Linear<B>>;
+
+    fn wrapped(dtype: FloatDType) -> Wrapped {
+        let weight = Tensor::<B, 2>::from_floats([[1.0], [1.0]], &Default::default()).cast(dtype);
+        let layer = Linear {
+            weight: Param::from_tensor(weight),
+            bias: None,
+        };
+        let config = DataParallelConfig::new().with_shard_gradients(true);
+        DistributedDataParallel::new(layer, &ParallelContext::single(1), config).expect("one rank")
+    }
+
+    /// A step with the gradient (3, 4) of the weight (1, 1).
+    fn step<O: ElementWise<Flex>>(module: &mut Wrapped, optimizer: &mut ShardedOptimizer<Flex, O>) {
+        let dtype = FloatDType::from(module.dtype());
+        let input = Tensor::<B, 2>::from_floats([[3.0, 4.0]], &Default::default()).cast(dtype);
+        module
+            .backward(StepPart::Last, |layer| layer.forward(input).sum())
+            .expect("one rank");
+        let gradients = module.gradients().expect("one rank");
+        optimizer.step(1.0, module, gradients).expect("one rank");
+    }
+
+    #[test]
+    fn main_values_of_16_bit_parameters_move_by_clipped_gradients() {
+        let mut module = wrapped(FloatDType::BF16);
+        let clipping = GradientClippingConfig::Norm(0.001);
+        let sgd = SgdConfig::new().with_gradient_clipping(Some(clipping)).init();
+        let mut optimizer = ShardedOptimizer::new(&module, sgd).expect("it is new");
+        step(&mut module, &mut optimizer);
+        let main = optimizer
+            .piece(0)
+            .main
+            .clone()
+            .expect("parameters have 16 bits")
+            .into_data();
+        assert_eq!(main.dtype, DType::F32);
+        // In 16 bits neither step would be seen: the next number below 1 is 0.996.
+        for (value, expected) in main.iter::<f64>().zip([1.0 - 0.0006, 1.0 - 0.0008]) {
+            assert!((value - expected).abs() < 1e-6, "{value} for {expected}");
+        }
+    }
+
+    #[test]
+    fn each_group_clips_by_its_own_optimizer() {
+        let mut module = wrapped(FloatDType::F32);
+        let sgd = |clipping| SgdConfig::new().with_gradient_clipping(clipping).init();
+        let optimizers = vec![sgd(None), sgd(Some(GradientClippingConfig::Value(3.5)))];
+        let mut optimizer = ShardedOptimizer::with_groups(&module, optimizers, |_| 1).expect("there are two");
+        step(&mut module, &mut optimizer);
+        let values = module.module().weight.val().into_data();
+        assert_eq!(values.to_vec::<f32>().expect("f32"), [-2.0, -2.5]);
+    }
+
+    #[test]
+    fn an_optimizer_with_state_is_refused() {
+        let module = wrapped(FloatDType::F32);
+        let mut adam = AdamConfig::new().init();
+        let layer = module.module().clone();
+        let mut gradients = GradientsParams::new();
+        gradients.register(layer.weight.id, layer.weight.val().inner());
+        adam.step(0.1, layer, gradients);
+        let error = ShardedOptimizer::new(&module, adam).err();
+        assert!(
+            matches!(error, Some(OptimizerError::HasState { count: 1 })),
+            "{error:?}"
+        );
+    }
 }

@@ -1,18 +1,18 @@
 //! `StoredOptimizer`: an optimizer whose state a checkpoint can keep, element by element, for any layout.
 //!
-//! Implemented for AdamW, for burn's Adam and AdamW, and by whoever has another. Called by `training`'s snapshots.
+//! Implemented for AdamW, for burn's Adam and AdamW, and by whoever has another.
 
-use burn::optim::{Adam, AdamState, AdaptiveMomentumState, SimpleOptimizer};
+use burn::optim::{Adam, AdamState, AdaptiveMomentumState};
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::KernelBackend;
 
-use super::{AdamW, AdamWState};
+use super::{AdamW, AdamWState, ElementWise};
 
 /// A tensor of an optimizer's state, `[elements of the piece]`, by its name.
 pub type StateTensor<B> = (&'static str, Tensor<B, 1>);
 
 /// An optimizer whose state is a number of updates, and tensors with an element for each element of the parameter.
-pub trait StoredOptimizer<B: Backend>: SimpleOptimizer<B> {
+pub trait StoredOptimizer<B: Backend>: ElementWise<B> {
     /// The names of all tensors that a state may have.
     const TENSORS: &'static [&'static str];
 

@@ -8,7 +8,9 @@
 //!
 //! Under sequence parallelism the gradients of norms and row-parallel biases are partial sums until the step is
 //! finished: [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) sums them by itself; a program
-//! that trains without it calls [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients).
+//! that trains without it calls [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients). Likewise for gradient
+//! clipping by the norm of a parameter, of which each rank has a part: the wrapper clips by the whole norm, a program without
+//! it calls [`clip_each_gradient`](crate::data_parallel::clip_each_gradient).
 
 mod column_linear;
 mod cross_entropy;

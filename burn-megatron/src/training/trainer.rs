@@ -113,7 +113,7 @@ where
         config.validate_stages(&stages, data_parallel_size)?;
         let schedule = stages.schedule().map_err(PipelineError::from)?;
         let ddp = DistributedDataParallel::new(chunks, context, options.data_parallel)?;
-        let optimizers = [config.weight_decay.start, 0.0].map(|decay| adamw(config, context, decay));
+        let optimizers = [config.weight_decay.start, 0.0].map(|decay| adamw(config, context, decay).into());
         let optimizer =
             ShardedOptimizer::with_groups(&ddp, optimizers.into(), |entry| usize::from(entry.dimensions() <= 1))?
                 .with_overlap_param_gather(options.overlap_param_gather);

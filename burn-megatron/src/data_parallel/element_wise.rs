@@ -1,0 +1,107 @@
+//! `ElementWise`: optimizers that update each element of a parameter by itself, so that they may be given any part of one.
+
+use burn::optim::{AdaGrad, Adam, AdamW, Adan, RmsProp, Sgd, SimpleOptimizer};
+use burn::tensor::backend::Backend;
+
+/// An optimizer whose update of an element depends on that element, its gradient and its state only: not on other elements,
+/// and not on the parameter's shape.
+///
+/// Such an optimizer may be given a shard of a parameter, or a flat piece of it, and does what it would do with the whole.
+/// burn's [`Adam`], [`AdamW`], [`Sgd`], [`RmsProp`], [`AdaGrad`] and [`Adan`] are element-wise, and so is this project's
+/// [`AdamW`](crate::optimizer::AdamW). burn's `Muon` is not: it orthogonalises whole matrices. It is refused when a program
+/// is compiled:
+///
+/// ```compile_fail,E0277
+/// use burn::backend::Autodiff;
+/// use burn::nn::LinearConfig;
+/// use burn::optim::MuonConfig;
+/// use burn_flex::Flex;
+/// use burn_megatron::context::ParallelContext;
+/// use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+/// use burn_megatron::optimizer::ShardedOptimizer;
+///
+/// let model = LinearConfig::new(3, 2).init(&Default::default());
+/// let context = ParallelContext::single(1);
+/// let model = DistributedDataParallel::<Autodiff<Flex>, _>::new(model, &context, DataParallelConfig::new())?;
+/// let optimizer = ShardedOptimizer::new(&model, MuonConfig::new().init())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// An optimizer of your own that is element-wise says so by an empty implementation:
+///
+/// ```
+/// use burn::optim::{LearningRate, SimpleOptimizer};
+/// use burn::tensor::{Tensor, backend::Backend};
+/// use burn_megatron::optimizer::ElementWise;
+///
+/// /// Moves each element by the learning rate, against the sign of its gradient.
+/// #[derive(Clone)]
+/// struct SignDescent;
+///
+/// impl<B: Backend> SimpleOptimizer<B> for SignDescent {
+///     type State<const D: usize> = ();
+///
+///     fn step<const D: usize>(
+///         &self,
+///         learning_rate: LearningRate,
+///         tensor: Tensor<B, D>,
+///         gradient: Tensor<B, D>,
+///         _: Option<()>,
+///     ) -> (Tensor<B, D>, Option<()>) {
+///         (tensor - gradient.sign().mul_scalar(learning_rate), None)
+///     }
+///
+///     fn to_device<const D: usize>(_: (), _: &B::Device) {}
+/// }
+///
+/// impl<B: Backend> ElementWise<B> for SignDescent {}
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not known to be an element-wise optimizer: it may need whole matrices, and here it would get parts of \
+               them",
+    label = "needs an element-wise optimizer",
+    note = "element-wise are burn's Adam, AdamW, Sgd, RmsProp, AdaGrad and Adan, and burn_megatron's AdamW; burn's Muon is not",
+    note = "an optimizer that needs whole parameters runs by `DistributedDataParallel::step_whole_parameters`, where every rank \
+            has them: without `ShardedOptimizer`, and not on parameters that are cut over tensor-parallel ranks",
+    note = "if `{Self}` updates each element by itself, whatever the parameter's shape, implement \
+            `burn_megatron::optimizer::ElementWise` for it"
+)]
+pub trait ElementWise<B: Backend>: SimpleOptimizer<B> {}
+
+impl<B: Backend> ElementWise<B> for AdaGrad {}
+impl<B: Backend> ElementWise<B> for Adam {}
+impl<B: Backend> ElementWise<B> for AdamW {}
+impl<B: Backend> ElementWise<B> for Adan {}
+impl<B: Backend> ElementWise<B> for RmsProp {}
+impl<B: Backend> ElementWise<B> for Sgd<B> {}
+
+#[cfg(test)]
+mod tests {
+    use std::marker::PhantomData;
+
+    use burn::optim::Muon;
+    use burn_flex::Flex;
+
+    use super::*;
+
+    struct Asked<O>(PhantomData<O>);
+
+    /// What holds unless the type itself says otherwise.
+    trait Otherwise {
+        const IS_ELEMENT_WISE: bool = false;
+    }
+
+    impl<O> Otherwise for Asked<O> {}
+
+    impl<O: ElementWise<Flex>> Asked<O> {
+        const IS_ELEMENT_WISE: bool = true;
+    }
+
+    #[test]
+    fn what_needs_matrices_is_not_element_wise() {
+        assert!(!Asked::<Muon<Flex>>::IS_ELEMENT_WISE);
+        assert!(Asked::<AdamW>::IS_ELEMENT_WISE);
+        assert!(Asked::<Sgd<Flex>>::IS_ELEMENT_WISE);
+        assert!(Asked::<crate::optimizer::AdamW>::IS_ELEMENT_WISE);
+    }
+}

@@ -1,0 +1,43 @@
+//! What can go wrong in an update.
+
+use crate::collectives::CollectiveError;
+use crate::data_parallel::DataParallelError;
+
+/// What can go wrong in an update.
+#[derive(Debug, thiserror::Error)]
+pub enum OptimizerError {
+    /// The parameters could not be gathered: the module is lost.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+    /// The module cannot be updated.
+    #[error(transparent)]
+    DataParallel(#[from] DataParallelError),
+    /// Parameters were frozen or thawed, so that those that are trained lie in other shards.
+    #[error(
+        "this rank's piece of parameter {name} is no longer the one whose state the optimizer holds: other parameters are \
+         trained than when it was made; make a new optimizer"
+    )]
+    PiecesMoved {
+        /// The first such parameter.
+        name: String,
+    },
+    /// A parameter of no group.
+    #[error("parameter {name} was given to optimizer {group}, but there are {count}")]
+    Group {
+        /// The parameter.
+        name: String,
+        /// The number of the optimizer.
+        group: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// An optimizer that has taken steps, or loaded a record.
+    #[error(
+        "the optimizer has state of {count} parameters already, which cannot be shared out: give ShardedOptimizer a new one, as \
+         `init` returns it, and take up an earlier run by training::restore"
+    )]
+    HasState {
+        /// Parameters that it has state of.
+        count: usize,
+    },
+}
