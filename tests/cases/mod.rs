@@ -1,6 +1,7 @@
 //! All cases: which trials there are, and which function runs each on a rank.
 
 mod checkpoints;
+mod clipping;
 mod comparison;
 mod faults;
 mod fixtures;
@@ -41,6 +42,7 @@ pub fn trials() -> Vec<Trial> {
         fixtures::trials(),
         plain_burn::trials(),
         wrapper::trials(),
+        clipping::trials(),
         pipeline::trials(),
         faults::trials(),
     ]
@@ -80,6 +82,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "fixture" => fixtures::run(case, world),
         "plain_burn" => plain_burn::run(case, world),
         "wrapper" => wrapper::run(case, world),
+        "clipping" => clipping::run(case, world),
         "pipeline" => pipeline::run(case, world),
         "fault" => faults::run(case, world),
         other => anyhow::bail!("there is no case {other}"),

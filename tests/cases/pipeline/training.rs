@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
+use burn::grad_clipping::GradientClippingConfig;
 use burn::module::AutodiffModule;
 use burn::optim::{AdamWConfig, GradientsParams, Optimizer};
 use burn::tensor::{DType, Tensor};
@@ -47,6 +48,12 @@ pub const CHECKS: &[Check] = &[
         F64,
     ),
     check("last_micro_batch_may_be_smaller", smaller, ALL, F64),
+    check(
+        "burns_clipping_of_stages_is_that_of_one_process",
+        clipped,
+        &[PP2, PP2DP2, PP2V2],
+        F64,
+    ),
     check(
         "running_statistics_are_those_of_the_own_micro_batches",
         statistics,
@@ -115,7 +122,24 @@ fn smaller(run: &Run) -> anyhow::Result<()> {
     train(run, None, variant)
 }
 
+fn clipped(run: &Run) -> anyhow::Result<()> {
+    let norm = GradientClippingConfig::Norm(0.1);
+    for clipping in [norm, GradientClippingConfig::Value(0.05)] {
+        train_clipped(run, None, Variant::default(), Some(clipping))?;
+    }
+    Ok(())
+}
+
 fn train(run: &Run, kind: Option<ScheduleKind>, variant: Variant) -> anyhow::Result<()> {
+    train_clipped(run, kind, variant, None)
+}
+
+fn train_clipped(
+    run: &Run,
+    kind: Option<ScheduleKind>,
+    variant: Variant,
+    clipping: Option<GradientClippingConfig>,
+) -> anyhow::Result<()> {
     let (scene, num_chunks) = (&run.scene, run.num_chunks);
     let data = scene.context.coordinates().data;
     let data_size = scene.context.grid().data_parallel_size();
@@ -123,7 +147,10 @@ fn train(run: &Run, kind: Option<ScheduleKind>, variant: Variant) -> anyhow::Res
     let kind = kind.unwrap_or_else(|| ScheduleKind::for_chunks(num_chunks));
     let (mut wrapped, executor) = pipeline(scene, num_chunks, kind, count, variant)?;
     let mut plain = Part::whole(scene, variant);
-    let adamw = || AdamWConfig::new().with_weight_decay(0.1);
+    let adamw = || {
+        let config = AdamWConfig::new().with_weight_decay(0.1);
+        config.with_grad_clipping(clipping.clone())
+    };
     let (mut optimizer, mut plain_optimizer) = (adamw().init(), adamw().init());
     let learning_rate = 0.02;
     let share = 1.0 / (count * data_size) as f64;

@@ -96,6 +96,33 @@ impl Net for OddNet<B> {
     }
 }
 
+/// Matrices only.
+#[derive(Module, Debug)]
+pub struct MatrixNet<B: Backend> {
+    pub hidden: Linear<B>,
+    pub head: Linear<B>,
+}
+
+impl Net for MatrixNet<B> {
+    fn new(scene: &Scene, numbers: &str) -> Self {
+        let linear = |d_input, d_output| {
+            let config = LinearConfig::new(d_input, d_output).with_bias(false);
+            config.init(&FlexDevice)
+        };
+        let net = MatrixNet {
+            hidden: linear(5, 7),
+            head: linear(7, 4),
+        };
+        numbered(net, scene, numbers)
+    }
+
+    fn loss(&self, scene: &Scene, micro_batch: usize) -> Tensor<B, 1> {
+        let input = scene.random(&format!("input {micro_batch}"), SAMPLES * 5);
+        let hidden = tanh(self.hidden.forward(scene.tensor(input, [SAMPLES, 5])));
+        squared_error(self.head.forward(hidden), scene, micro_batch)
+    }
+}
+
 fn squared_error(output: Tensor<B, 2>, scene: &Scene, micro_batch: usize) -> Tensor<B, 1> {
     let targets = scene.random(&format!("targets {micro_batch}"), SAMPLES * 4);
     let difference = output - scene.tensor(targets, [SAMPLES, 4]);

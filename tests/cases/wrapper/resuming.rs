@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
+use burn::grad_clipping::GradientClippingConfig;
 use burn::optim::AdamConfig;
 use burn_megatron::checkpoint::{Checkpoint, CheckpointOptions, CheckpointWriter};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
@@ -39,13 +40,14 @@ type Run<M> = (
     ShardedOptimizer<burn_flex::Flex, burn::optim::Adam>,
 );
 
-/// A run before its first step, whose numbers have a name.
+/// A run before its first step, whose numbers have a name. Gradients are clipped.
 fn begin<M: Net>(scene: &Scene, numbers: &str) -> anyhow::Result<Run<M>> {
     let config = DataParallelConfig::new()
         .with_bucket_size(Some(40))
         .with_shard_gradients(true);
     let module = DistributedDataParallel::new(M::new(scene, numbers), &scene.context, config)?;
-    let optimizer = ShardedOptimizer::new(&module, AdamConfig::new().build());
+    let adam = AdamConfig::new().with_grad_clipping(Some(GradientClippingConfig::Norm(0.1)));
+    let optimizer = ShardedOptimizer::new(&module, adam.init())?;
     Ok((module, optimizer))
 }
 

@@ -1,13 +1,15 @@
 //! Several steps with burn's own optimizers: ranks stay equal to the bit, and equal to the one-process run. A parameter
 //! that is never used does not move, though weights decay. Each rank updating its shard changes no bit.
 
+use burn::grad_clipping::GradientClippingConfig;
+use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::momentum::MomentumConfig;
-use burn::optim::{AdamConfig, AdamWConfig, GradientsParams, Optimizer, SgdConfig, SimpleOptimizer};
+use burn::optim::{AdamConfig, AdamWConfig, GradientsParams, MuonConfig, Optimizer, SgdConfig};
 use burn_flex::Flex;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
-use burn_megatron::optimizer::ShardedOptimizer;
+use burn_megatron::optimizer::{ElementWise, ShardedOptimizer};
 
-use super::nets::{ConvNet, Net, OddNet, named, plain_step, same_values, wrap, wrapped_step};
+use super::nets::{ConvNet, MatrixNet, Net, OddNet, Wrapped, named, plain_step, same_values, wrap, wrapped_step};
 use super::{ALL, Check, check, check_bits};
 use crate::cases::B;
 use crate::cases::comparison::{Closeness, Scene};
@@ -44,9 +46,28 @@ pub const CHECKS: &[Check] = &[
         sharded::<OddNet<B>>,
         ALL,
     ),
+    check(
+        "burns_clipping_trains_a_conv_net_as_in_one_process",
+        clipped::<ConvNet<B>>,
+        ALL,
+    ),
+    check(
+        "burns_clipping_trains_odd_parameters_as_in_one_process",
+        clipped::<OddNet<B>>,
+        ALL,
+    ),
+    check_bits(
+        "sharded_optimizers_that_clip_have_the_bits_of_whole_ones",
+        clipped_sharded::<OddNet<B>>,
+        ALL,
+    ),
+    check("burns_muon_trains_matrices_as_in_one_process", muon, ALL),
 ];
 
 const STEPS: usize = 5;
+const LEARNING_RATE: f64 = 0.05;
+/// Below the gradients of most parameters, and of many elements.
+const CLIPPINGS: [GradientClippingConfig; 2] = [GradientClippingConfig::Norm(0.1), GradientClippingConfig::Value(0.05)];
 
 fn adamw<M: Net>(scene: &Scene) -> anyhow::Result<()> {
     train::<M, _>(scene, || AdamWConfig::new().with_weight_decay(0.1).init())
@@ -60,6 +81,16 @@ fn sgd<M: Net>(scene: &Scene) -> anyhow::Result<()> {
     train::<M, _>(scene, || sgd_config().init())
 }
 
+/// Sgd, whose steps are as long as the gradients.
+fn clipped<M: Net>(scene: &Scene) -> anyhow::Result<()> {
+    for clipping in CLIPPINGS {
+        train::<M, _>(scene, || {
+            sgd_config().with_gradient_clipping(Some(clipping.clone())).init()
+        })?;
+    }
+    Ok(())
+}
+
 fn sgd_config() -> SgdConfig {
     SgdConfig::new().with_momentum(Some(MomentumConfig {
         momentum: 0.9,
@@ -70,53 +101,89 @@ fn sgd_config() -> SgdConfig {
 
 fn sharded<M: Net>(scene: &Scene) -> anyhow::Result<()> {
     let (adam, adamw) = (AdamConfig::new(), AdamWConfig::new().with_weight_decay(0.1));
-    sharded_as_whole::<M, _, _>(scene, adam.init(), adam.build())?;
-    sharded_as_whole::<M, _, _>(scene, adamw.init(), adamw.build())?;
-    sharded_as_whole::<M, _, _>(scene, sgd_config().init(), sgd_config().build())
+    let sizes = [1, 40, 1_000_000];
+    sharded_as_whole::<M, _>(scene, 40, &sizes, || adam.init())?;
+    sharded_as_whole::<M, _>(scene, 40, &sizes, || adamw.init())?;
+    sharded_as_whole::<M, _>(scene, 40, &sizes, || sgd_config().init())
 }
 
-/// One step after the other with burn's optimizer, and with the same one in shards: buckets of one parameter each, of some,
-/// and of all.
-fn sharded_as_whole<M: Net, O: Optimizer<M, B>, S: SimpleOptimizer<Flex>>(
+/// A norm is a sum over the pieces, which other buckets cut in other places: they are compared size by size.
+fn clipped_sharded<M: Net>(scene: &Scene) -> anyhow::Result<()> {
+    for clipping in CLIPPINGS {
+        let sgd = sgd_config().with_gradient_clipping(Some(clipping));
+        for size in [1, 40, 1_000_000] {
+            sharded_as_whole::<M, _>(scene, size, &[size], || sgd.init())?;
+        }
+    }
+    Ok(())
+}
+
+/// One step after the other with burn's optimizer, and with the same one in shards, in buckets of these sizes.
+fn sharded_as_whole<M: Net, O: ElementWise<Flex>>(
     scene: &Scene,
-    mut optimizer: O,
-    sharded: S,
+    whole_size: usize,
+    sizes: &[usize],
+    optimizer: impl Fn() -> OptimizerAdaptor<O, M, B>,
 ) -> anyhow::Result<()> {
-    let mut whole = wrap(M::new(scene, "net"), scene, 40)?;
+    let mut whole = wrap(M::new(scene, "net"), scene, whole_size)?;
+    let mut whole_optimizer = optimizer();
     let mut in_shards = Vec::new();
-    for bucket_size in [1, 40, 1_000_000] {
+    for &bucket_size in sizes {
         let config = DataParallelConfig::new()
             .with_bucket_size(Some(bucket_size))
             .with_shard_gradients(true);
         let module = DistributedDataParallel::new(M::new(scene, "net"), &scene.context, config)?;
-        let optimizer = ShardedOptimizer::new(&module, sharded.clone());
+        let optimizer = ShardedOptimizer::new(&module, optimizer())?;
         in_shards.push((module, optimizer));
     }
     for step in 0..STEPS {
         let gradients = wrapped_step(&mut whole, scene, step)?;
-        whole.step(0.05, &mut optimizer, gradients)?;
+        whole.step(LEARNING_RATE, &mut whole_optimizer, gradients)?;
         let expected = named(whole.module(), None).values;
         for (module, optimizer) in &mut in_shards {
             let gradients = wrapped_step(module, scene, step)?;
-            optimizer.step(0.05, module, gradients)?;
+            optimizer.step(LEARNING_RATE, module, gradients)?;
             same_values(scene, Closeness::Bits, &named(module.module(), None).values, &expected)?;
         }
     }
     Ok(())
 }
 
-fn train<M: Net, O: Optimizer<M, B>>(scene: &Scene, optimizer: impl Fn() -> O) -> anyhow::Result<()> {
-    let mut plain = M::new(scene, "net");
-    let mut plain_optimizer = optimizer();
-    let mut wrapped = wrap(M::new(scene, "net"), scene, 40)?;
+fn train<M: Net, O: ElementWise<Flex>>(
+    scene: &Scene,
+    optimizer: impl Fn() -> OptimizerAdaptor<O, M, B>,
+) -> anyhow::Result<()> {
     let mut wrapped_optimizer = optimizer();
-    let learning_rate = 0.05;
+    train_as_plain(scene, optimizer(), |wrapped: &mut Wrapped<M>, step| {
+        let gradients = wrapped_step(wrapped, scene, step)?;
+        Ok(wrapped.step(LEARNING_RATE, &mut wrapped_optimizer, gradients)?)
+    })
+}
+
+/// An optimizer that needs whole matrices.
+fn muon(scene: &Scene) -> anyhow::Result<()> {
+    let mut optimizer = MuonConfig::new().init();
+    train_as_plain(
+        scene,
+        MuonConfig::new().init(),
+        |wrapped: &mut Wrapped<MatrixNet<B>>, step| {
+            let gradients = wrapped_step(wrapped, scene, step)?;
+            Ok(wrapped.step_whole_parameters(LEARNING_RATE, &mut optimizer, gradients)?)
+        },
+    )
+}
+
+fn train_as_plain<M: Net>(
+    scene: &Scene,
+    mut plain_optimizer: impl Optimizer<M, B>,
+    mut wrapped_update: impl FnMut(&mut Wrapped<M>, usize) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut plain = M::new(scene, "net");
+    let mut wrapped = wrap(M::new(scene, "net"), scene, 40)?;
     for step in 0..STEPS {
         let params = GradientsParams::from_grads(plain_step(&plain, scene, step), &plain);
-        plain = plain_optimizer.step(learning_rate, plain, params);
-
-        let gradients = wrapped_step(&mut wrapped, scene, step)?;
-        wrapped.step(learning_rate, &mut wrapped_optimizer, gradients)?;
+        plain = plain_optimizer.step(LEARNING_RATE, plain, params);
+        wrapped_update(&mut wrapped, step)?;
         wrapped.check_replicas()?;
     }
     let trained = |module: &M| {

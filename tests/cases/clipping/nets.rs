@@ -1,0 +1,139 @@
+//! A small model of tokens in plain burn, the same with its layers cut over tensor-parallel ranks, and its samples.
+
+use burn::module::Module;
+use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig};
+use burn::tensor::activation::tanh;
+use burn::tensor::{Int, Tensor, backend::Backend};
+use burn_flex::FlexDevice;
+use burn_megatron::collectives::ProcessGroup;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::mappings::scatter_to_tensor_region;
+use burn_megatron::tensor_parallel::{
+    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
+    VocabParallelEmbedding, VocabParallelEmbeddingConfig, from_layer_norm,
+};
+use burn_megatron::topology::TopologyError;
+
+use crate::cases::B;
+use crate::cases::comparison::Scene;
+use crate::cases::wrapper::nets::numbered;
+
+const VOCABULARY: usize = 11;
+/// Odd, and more than a shard's alignment where it meets the others: some parameters lie in two shards of a bucket.
+const D_MODEL: usize = 15;
+const D_HIDDEN: usize = 6;
+const FUSED: usize = 3;
+const D_OUTPUT: usize = 10;
+/// Of a micro-batch.
+const TOKENS: usize = 6;
+
+/// Embedding, three matrices side by side, a matrix back, norm, head.
+#[derive(Module, Debug)]
+pub struct PlainNet<B: Backend> {
+    embedding: Embedding<B>,
+    expand: Linear<B>,
+    contract: Linear<B>,
+    norm: LayerNorm<B>,
+    head: Linear<B>,
+}
+
+/// The same over tensor-parallel ranks.
+#[derive(Module, Debug)]
+pub struct CutNet<B: Backend> {
+    embedding: VocabParallelEmbedding<B>,
+    expand: ColumnParallelLinear<B>,
+    contract: RowParallelLinear<B>,
+    norm: LayerNorm<B>,
+    head: ColumnParallelLinear<B>,
+    /// Under sequence parallelism.
+    #[module(skip)]
+    sequence_group: Option<ProcessGroup>,
+}
+
+/// The samples of a micro-batch.
+pub struct Tokens {
+    ids: Vec<i32>,
+    targets: Tensor<B, 2>,
+}
+
+impl Tokens {
+    /// Micro-batch `number`, counted over the whole run.
+    pub fn new(scene: &Scene, number: usize) -> Self {
+        let numbers = scene.random(&format!("tokens {number}"), TOKENS);
+        let id = |number: &f64| (number.abs() * 1e3) as i32 % VOCABULARY as i32;
+        let targets = scene.random(&format!("targets {number}"), TOKENS * D_OUTPUT);
+        Self {
+            ids: numbers.iter().map(id).collect(),
+            targets: scene.tensor(targets, [TOKENS, D_OUTPUT]),
+        }
+    }
+
+    fn ids(&self) -> Tensor<B, 1, Int> {
+        Tensor::from_ints(self.ids.as_slice(), &FlexDevice)
+    }
+
+    fn loss(&self, output: Tensor<B, 2>) -> Tensor<B, 1> {
+        let difference = output - self.targets.clone();
+        // Not a division by a number: in burn 0.21 its backward pass divides in f32, also in a model of f64.
+        (difference.clone() * difference).sum().mul_scalar(1.0 / TOKENS as f64)
+    }
+}
+
+/// What is done with the three matrices' outputs, side by side.
+fn combine<T: Backend>(fused: Tensor<T, 2>) -> Tensor<T, 2> {
+    let [a, b, c]: [Tensor<T, 2>; FUSED] = fused.chunk(FUSED, 1).try_into().expect("three of a width");
+    tanh(a) * b + c
+}
+
+impl PlainNet<B> {
+    /// The same numbers on every rank.
+    pub fn new(scene: &Scene) -> Self {
+        let device = &FlexDevice;
+        let net = PlainNet {
+            embedding: EmbeddingConfig::new(VOCABULARY, D_MODEL).init(device),
+            expand: LinearConfig::new(D_MODEL, FUSED * D_HIDDEN).init(device),
+            contract: LinearConfig::new(D_HIDDEN, D_MODEL).init(device),
+            norm: LayerNormConfig::new(D_MODEL).init(device),
+            head: LinearConfig::new(D_MODEL, D_OUTPUT).init(device),
+        };
+        numbered(net, scene, "net")
+    }
+
+    pub fn loss(&self, tokens: &Tokens) -> Tensor<B, 1> {
+        let embedded = self.embedding.forward(tokens.ids().unsqueeze::<2>()).flatten::<2>(0, 1);
+        let hidden = self.contract.forward(combine(self.expand.forward(embedded.clone())));
+        tokens.loss(self.head.forward(self.norm.forward(embedded + hidden)))
+    }
+}
+
+impl CutNet<B> {
+    /// Takes this rank's part of each layer.
+    pub fn new(plain: PlainNet<B>, context: &ParallelContext) -> Result<Self, TopologyError> {
+        let scope = |name: &str| context.scope(name);
+        Ok(Self {
+            embedding: VocabParallelEmbeddingConfig::new(VOCABULARY, D_MODEL)
+                .with_padded_size(Some(VOCABULARY + 3))
+                .from_embedding(plain.embedding, &scope("embedding"))?,
+            expand: ColumnParallelLinearConfig::new(D_MODEL, FUSED * D_HIDDEN)
+                .with_fused(FUSED)
+                .from_linear(plain.expand, &scope("expand"))?,
+            contract: RowParallelLinearConfig::new(D_HIDDEN, D_MODEL)
+                .from_linear(plain.contract, &scope("contract"))?,
+            norm: from_layer_norm(plain.norm, &scope("norm")),
+            head: ColumnParallelLinearConfig::new(D_MODEL, D_OUTPUT)
+                .with_gather_output(true)
+                .from_linear(plain.head, &scope("head"))?,
+            sequence_group: context.is_sequence_parallel().then(|| context.tensor_group().clone()),
+        })
+    }
+
+    pub fn loss(&self, tokens: &Tokens) -> Tensor<B, 1> {
+        let embedded = self.embedding.forward(tokens.ids());
+        let embedded = match &self.sequence_group {
+            Some(group) => scatter_to_tensor_region(embedded, 0, group),
+            None => embedded,
+        };
+        let hidden = self.contract.forward(combine(self.expand.forward(embedded.clone())));
+        tokens.loss(self.head.forward(self.norm.forward(embedded + hidden)))
+    }
+}
