@@ -334,7 +334,7 @@ impl GroupLabel {
             call: self.describe(call),
             other_rank: self.ranks[other_index],
             other_call: self.describe(other_call),
-            progress: String::new(),
+            progress: Box::default(),
         }
     }
 }

@@ -32,7 +32,7 @@ pub enum CollectiveError {
         /// That rank's call.
         other_call: String,
         /// How far the two ranks have come, `; rank 1 has made 2 steps`, or nothing if they have not said so.
-        progress: String,
+        progress: Box<str>,
     },
     /// A thread made a call that belongs to another thread of this rank; see the threads of a
     /// [`ProcessGroup`](super::ProcessGroup#threads). The group fails: the calls of two threads may come in another order on

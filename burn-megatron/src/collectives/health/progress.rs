@@ -31,7 +31,7 @@ impl GroupHealth {
                 let key = format!("progress/{}/{:?}", self.label.name, self.label.ranks);
                 let came = notes.exchange_progress(&key, [*rank, *other_rank], here);
                 let came = came.map(|(rank, came)| format!("; rank {rank} has made {came}"));
-                *progress = came.collect();
+                *progress = came.collect::<String>().into();
             }
             CollectiveError::PeerLeft { cause, .. } => {
                 if let Some(here) = here {

@@ -173,8 +173,8 @@ fn compare_values(data: &TensorData, group: &ProcessGroup) -> Result<Option<usiz
         DType::F16 | DType::BF16 => 1e-2,
         _ => 1e-4,
     };
-    // A distance that is not a number is no small one.
-    Ok(distances.iter().position(|distance| !(*distance <= allowed)))
+    let is_far = |distance: &f64| distance.is_nan() || *distance > allowed;
+    Ok(distances.iter().position(is_far))
 }
 
 /// ‖values − reference‖ / ‖reference‖.
