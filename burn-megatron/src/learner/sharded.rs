@@ -77,7 +77,7 @@ impl<B, M, S> ShardedLearnerOptimizer<B, M, S>
 where
     B: HookBackend,
     M: AutodiffModule<B> + 'static,
-    S: StoredOptimizer<B::InnerBackend>,
+    S: StoredOptimizer<B::InnerBackend> + 'static,
 {
     pub(super) fn new(given: OptimizerAdaptor<S, M, B>, context: &ParallelContext) -> Self {
         let shared = Shared {
