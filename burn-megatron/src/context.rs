@@ -158,7 +158,7 @@ impl ParallelContext {
             kernels: Kernels::default(),
             overlap_tensor_reduce: true,
             scope: String::new(),
-            step: CurrentStep::new(seed),
+            step: CurrentStep::new(*seed),
         })
     }
 

@@ -75,6 +75,8 @@ pub use corpus::{Corpus, CorpusConfig, DEFAULT_LIMIT_BYTES, Document, TEXT_EXTEN
 #[cfg(feature = "trainer")]
 pub use documents::TokenDocuments;
 pub use error::DataError;
+#[cfg(feature = "train")]
+pub(crate) use global_batches::mean_weight;
 pub use global_batches::{GlobalBatches, LastBatch};
 #[cfg(feature = "trainer")]
 pub use loader::{Loader, LoaderConfig, MicroBatch};

@@ -217,7 +217,8 @@ where
         let Source { batches, rank, .. } = *self.source;
         let shares = (0..batches.num_batches()).flat_map(|batch| batches.share(batch, rank));
         let places = shares.skip(start).take(end.saturating_sub(start)).collect();
-        let dataset = SelectionDataset::from_indices_checked(Arc::new(self.source.dataset.clone()), places);
+        let dataset: SelectionDataset<Arc<dyn Dataset<I>>, I> =
+            SelectionDataset::from_indices_checked(Arc::new(self.source.dataset.clone()), places);
         let share = batches.share(0, rank).len().max(1);
         self.with_source(Source {
             batches: GlobalBatches::new(dataset.len(), share, 1, LastBatch::Share)

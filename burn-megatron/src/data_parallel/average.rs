@@ -253,7 +253,7 @@ mod tests {
     }
 
     fn gradients(layer: &Linear<B>) -> GradientsParams {
-        let loss = layer.forward(Tensor::ones([4, 3], &Default::default())).sum();
+        let loss = layer.forward(Tensor::<B, 2>::ones([4, 3], &Default::default())).sum();
         GradientsParams::from_grads(loss.backward(), layer)
     }
 

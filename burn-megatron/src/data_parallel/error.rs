@@ -23,7 +23,9 @@ pub enum DataParallelError {
     InputsDiffer(InputsDiffer),
     /// Ranks that share each layer computed different losses.
     #[error(
-        "the loss of step {step} is {first_loss} on rank {first} and {other_loss} on rank {other} (group {group}): the ranks          of this group share each layer and must compute the same loss of the same samples and targets; choose both by the          data-parallel rank, ParallelContext::data_group().rank(), not by the rank in the world"
+        "the loss of step {step} is {first_loss} on rank {first} and {other_loss} on rank {other} (group {group}): the ranks \
+         of this group share each layer and must compute the same loss of the same samples and targets; choose both by the \
+         data-parallel rank, ParallelContext::data_group().rank(), not by the rank in the world"
     )]
     LossesDiffer {
         /// The step, counted from 1.
@@ -41,7 +43,8 @@ pub enum DataParallelError {
     },
     /// Ranks that hold the same module have other parameters.
     #[error(
-        "the ranks of group {group} do not have the same module: parameter {number} is {first_has} on rank {first} and          {other_has} on rank {other}; build, freeze and update the module alike on all ranks of the group"
+        "the ranks of group {group} do not have the same module: parameter {number} is {first_has} on rank {first} and \
+         {other_has} on rank {other}; build, freeze and update the module alike on all ranks of the group"
     )]
     ModulesDiffer {
         /// The group's name.
@@ -59,7 +62,8 @@ pub enum DataParallelError {
     },
     /// Ranks that hold the same parameters have not made the same steps and updates.
     #[error(
-        "rank {other} has made {other_made} where rank {first} has made {first_made} (group {group}): every rank of the group          must call step and update as often as the others, or their parameters drift apart"
+        "rank {other} has made {other_made} where rank {first} has made {first_made} (group {group}): every rank of the group \
+         must call step and update as often as the others, or their parameters drift apart"
     )]
     OutOfStep {
         /// The group's name.
@@ -75,7 +79,9 @@ pub enum DataParallelError {
     },
     /// No parameter of a module requires a gradient.
     #[error(
-        "no parameter of the module is trained: {}; freeze some parameters only, by no_grad of a part of the module, or          thaw them with Param::set_require_grad(true); a module that is not to be trained runs without          DistributedDataParallel, as `module.valid()`",
+        "no parameter of the module is trained: {}; freeze some parameters only, by no_grad of a part of the module, or \
+         thaw them with Param::set_require_grad(true); a module that is not to be trained runs without \
+         DistributedDataParallel, as `module.valid()`",
         list_untrained(parameters)
     )]
     NothingToTrain {
@@ -84,7 +90,8 @@ pub enum DataParallelError {
     },
     /// Trained parameters on several devices.
     #[error(
-        "all trained parameters must be on one device: {first} is on {first_device} but {other} is on {other_device}; move          the whole module by Module::to_device or fork"
+        "all trained parameters must be on one device: {first} is on {first_device} but {other} is on {other_device}; move \
+         the whole module by Module::to_device or fork"
     )]
     MixedDevices {
         /// A parameter's path.

@@ -11,8 +11,8 @@ use crate::collectives::tests::{TIMEOUT, run_ranks};
 use crate::collectives::{ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
 use crate::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, LayerNorm, RowParallelLinear, RowParallelLinearConfig,
-    VocabParallelEmbedding, VocabParallelEmbeddingConfig, layer_norm,
+    ColumnParallelLinear, ColumnParallelLinearConfig, LayerNorm, LayerNormConfig, RowParallelLinear,
+    RowParallelLinearConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig,
 };
 use crate::topology::ParallelConfig;
 
@@ -34,7 +34,7 @@ fn net(context: &ParallelContext) -> Net<B> {
         embedding: VocabParallelEmbeddingConfig::new(10, 4)
             .init(&device, &context.scope("embedding"))
             .unwrap(),
-        norm: layer_norm(&burn::nn::LayerNormConfig::new(4), &device, &context.scope("norm")),
+        norm: LayerNormConfig::new(4).init(&device, &context.scope("norm")),
         column: ColumnParallelLinearConfig::new(4, 8)
             .init(&device, &context.scope("column"))
             .unwrap(),

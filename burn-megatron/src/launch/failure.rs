@@ -29,6 +29,9 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(3);
 /// news takes one hop more.
 const CAUSE_LIMIT: Duration = Duration::from_millis(300);
 
+/// What one rank waits longer than the one before it, so that of ranks with the same error one is the first.
+const TURN: Duration = Duration::from_millis(60);
+
 /// What the store says of a rank whose connection closed without a goodbye.
 pub(super) const CONNECTION_LOST: &str = "is dead: its connection to the store closed without a goodbye (killed?)";
 
@@ -236,7 +239,7 @@ pub fn report_and_exit(world: &World, error: &(dyn Error + 'static)) -> ! {
         world.rank(),
         host_name(world.host_of(world.rank()))
     );
-    let known = world.failure().wait_raised(CAUSE_LIMIT);
+    let known = world.failure().wait_raised(CAUSE_LIMIT + turn(world.rank()));
     let first = known
         .or_else(|| blame(world.failure(), world.suspicions()))
         .or_else(|| world.lost_store(error))
@@ -258,6 +261,14 @@ pub fn report_and_exit(world: &World, error: &(dyn Error + 'static)) -> ! {
     };
     world.leave();
     std::process::exit(code);
+}
+
+/// How much longer than the first a rank looks for the failure of another.
+///
+/// Ranks that compare something meet the same error at the same moment: one says so first, and the others end because of it.
+fn turn(rank: usize) -> Duration {
+    const TURNS: usize = 8;
+    TURN * (rank % TURNS) as u32
 }
 
 /// Returns [`SECONDARY_FAILURE_EXIT_CODE`] if a rank did not come to the rendezvous because of another one, as its error
@@ -357,9 +368,10 @@ const ACCUSATIONS: [&str; 9] = [
 /// Returns what this rank's error says that the cause does not.
 fn own_words(what: &str, cause: &PeerFailure) -> Option<String> {
     // An error of a call that was stopped quotes the cause.
-    let what = what.replace(&cause.to_string(), &cause.in_short());
+    let place = format!("rank {} on host {}", cause.rank, host_name(&cause.host));
+    let what = what.replace(&cause.to_string(), &place);
     let text = cause.own_text();
-    let is_repetition = what == cause.in_short() || what.contains(text) || text.contains(&what);
+    let is_repetition = what == place || what.contains(text) || text.contains(&what);
     (!is_repetition).then_some(what)
 }
 
@@ -452,7 +464,7 @@ mod tests {
         let stopped = format!("group data [0, 1]: barrier (call 2) stopped because {loss}");
         assert_eq!(
             own_words(&stopped, &loss).as_deref(),
-            Some("group data [0, 1]: barrier (call 2) stopped because rank 1 on host node failed")
+            Some("group data [0, 1]: barrier (call 2) stopped because rank 1 on host node")
         );
         let poisoned =
             "group data [0, 1]: barrier (call 3) refused, it failed first: loss is not finite; lower the learning rate";
@@ -471,6 +483,12 @@ mod tests {
         assert_eq!(
             late.in_short(),
             "rank 1 on host node is late: its heartbeats arrive, no collective yet"
+        );
+        let silent = cause("is silent: no heartbeat for 6.0 s");
+        let stopped = format!("group pipeline [0, 1]: recv (call 2) stopped because {silent}");
+        assert_eq!(
+            own_words(&stopped, &silent).as_deref(),
+            Some("group pipeline [0, 1]: recv (call 2) stopped because rank 1 on host node")
         );
         let lost = cause("lost the store at node:1, which rank 1 hosts (killed?)");
         assert_eq!(lost.in_short(), lost.to_string());

@@ -163,7 +163,7 @@ where
     /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer).
     pub fn shard<S>(&mut self, optimizer: OptimizerAdaptor<S, M, B>) -> ShardedLearnerOptimizer<B, M, S>
     where
-        S: StoredOptimizer<B::InnerBackend>,
+        S: StoredOptimizer<B::InnerBackend> + 'static,
     {
         self.options.config.shard_gradients = true;
         let sharded = ShardedLearnerOptimizer::new(optimizer, &self.context);

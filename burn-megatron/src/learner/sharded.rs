@@ -77,7 +77,7 @@ impl<B, M, S> ShardedLearnerOptimizer<B, M, S>
 where
     B: HookBackend,
     M: AutodiffModule<B> + 'static,
-    S: StoredOptimizer<B::InnerBackend>,
+    S: StoredOptimizer<B::InnerBackend> + 'static,
 {
     pub(super) fn new(given: OptimizerAdaptor<S, M, B>, context: &ParallelContext) -> Self {
         let shared = Shared {
@@ -117,7 +117,7 @@ impl<B, M, S> Optimizer<M, B> for ShardedLearnerOptimizer<B, M, S>
 where
     B: HookBackend,
     M: AutodiffModule<B>,
-    S: StoredOptimizer<B::InnerBackend>,
+    S: StoredOptimizer<B::InnerBackend> + 'static,
 {
     type Record = ShardedRecord<B>;
 
@@ -171,7 +171,7 @@ impl<B, M, S> Shared<B, M, S>
 where
     B: HookBackend,
     M: AutodiffModule<B>,
-    S: StoredOptimizer<B::InnerBackend>,
+    S: StoredOptimizer<B::InnerBackend> + 'static,
 {
     fn step(&mut self, learning_rate: LearningRate, module: M) -> Result<M, LearnerError> {
         let (Step::Due(due), Some(optimizer)) = (std::mem::replace(&mut self.step, Step::None), &mut self.optimizer)
@@ -285,7 +285,7 @@ impl<B, M, S> ShardedUpdate<B, M> for Mutex<Shared<B, M, S>>
 where
     B: HookBackend,
     M: AutodiffModule<B>,
-    S: StoredOptimizer<B::InnerBackend>,
+    S: StoredOptimizer<B::InnerBackend> + 'static,
 {
     fn bind(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError> {
         let mut shared = lock(self);
