@@ -27,7 +27,7 @@
 //!
 //! ```
 //! use burn::backend::Autodiff;
-//! use burn::nn::LinearConfig;
+//! use burn::nn::{Linear, LinearConfig};
 //! use burn::optim::AdamWConfig;
 //! use burn::prelude::*;
 //! use burn_flex::{Flex, FlexDevice};
@@ -44,8 +44,6 @@
 //!
 //! fn train(world: &World) -> Result<(), Box<dyn std::error::Error>> {
 //!     let context = ParallelConfig::new().init(world)?;
-//!     let ranks = context.data_group();
-//!
 //!     let device = FlexDevice;
 //!     B::seed(&device, 1);
 //!     let model = LinearConfig::new(2, 1).init::<B>(&device);
@@ -53,24 +51,19 @@
 //!     let mut optimizer = AdamWConfig::new().init();
 //!     let mut losses = Vec::new();
 //!     for step in 0..40 {
-//!         // Each rank's own samples of the batch: what is learned is 2x - y.
-//!         let share = BATCH / ranks.size();
-//!         let first = step * BATCH + ranks.rank() * share;
+//!         // This rank's samples of the batch. What is to be learned is 2x - y.
+//!         let samples = context.data_shard(step * BATCH..(step + 1) * BATCH)?;
 //!         let [x, y] = [0.7, 1.3].map(|frequency| {
-//!             let values: Vec<f32> = (first..first + share).map(|sample| (sample as f32 * frequency).sin()).collect();
-//!             Tensor::<B, 2>::from_data(TensorData::new(values, [share, 1]), &device)
+//!             let values: Vec<f32> = samples.clone().map(|sample| (sample as f32 * frequency).sin()).collect();
+//!             Tensor::<B, 2>::from_data(TensorData::new(values, [samples.len(), 1]), &device)
 //!         });
 //!         let input = Tensor::cat(vec![x.clone(), y.clone()], 1);
 //!
-//!         let loss = model.backward(StepPart::Last, |model| {
+//!         // Forward, backward and update; the gradients, and the loss, are means over all ranks.
+//!         let loss = model.train_step(0.1, &mut optimizer, |model: Linear<B>| {
 //!             (model.forward(input) - (x * 2.0 - y)).powi_scalar(2).mean()
 //!         })?;
-//!         let gradients = model.gradients()?;
-//!         model.step(0.05, &mut optimizer, gradients)?;
-//!
-//!         let mut mean = [loss.into_scalar()];
-//!         ranks.all_reduce(&mut mean, ReduceOp::Mean)?;
-//!         losses.push(mean[0]);
+//!         losses.push(loss.into_scalar());
 //!     }
 //!     assert!(losses[39] < 0.1 * losses[0], "from {} to {}", losses[0], losses[39]);
 //!     Ok(())

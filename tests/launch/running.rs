@@ -1,10 +1,12 @@
 //! Programs whose `main` is [`run`], and what they exit with.
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use burn_megatron::launch::{Environment, World, run};
 use libtest_mimic::Failed;
 
+use crate::LONG;
 use crate::job::{Job, expect, note};
 
 /// How the names of cases begin that are played by [`play`], in the launcher and in the ranks.
@@ -17,15 +19,12 @@ pub fn play(case: &str) -> ExitCode {
         "run_nobody" => run(0, greet),
         "run_fewer" if is_rank => run(2, greet),
         "run_one_in_three" if is_rank => run(1, greet),
-        "run_error" => run(3, |world| -> Result<(), String> {
-            match world.rank() {
-                1 => Err("loss is not finite".into()),
-                _ => Ok(world
-                    .store()
-                    .wait("never", crate::LONG)
-                    .map(drop)
-                    .map_err(|error| error.to_string())?),
+        "run_error" => run(3, |world| -> Result<(), Box<dyn Error>> {
+            if world.rank() == 1 {
+                return Err("loss is not finite".into());
             }
+            world.store().wait("never", LONG)?;
+            Ok(())
         }),
         _ => run(3, greet),
     }
