@@ -28,12 +28,14 @@ const VARIANTS: [(&str, &str, usize); 3] = [
 fn main() {
     let mut trials = Vec::new();
     for (name, original, most) in VARIANTS {
-        trials.push(Trial::test(format!("{name}_changes_few_lines_of_{original}"), move || {
-            changes_few_lines(name, original, most)
-        }));
-        trials.push(Trial::test(format!("{name}_trains_to_the_losses_of_serial"), move || {
-            trains_to_the_losses_of_serial(name)
-        }));
+        trials.push(Trial::test(
+            format!("{name}_changes_few_lines_of_{original}"),
+            move || changes_few_lines(name, original, most),
+        ));
+        trials.push(Trial::test(
+            format!("{name}_trains_to_the_losses_of_serial"),
+            move || trains_to_the_losses_of_serial(name),
+        ));
     }
     let mut arguments = Arguments::from_args();
     // Each takes all cores.

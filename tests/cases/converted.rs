@@ -232,7 +232,7 @@ fn train(context: &ParallelContext, config: &TransformerEncoderConfig) -> anyhow
         num_chunks: 1,
         num_micro_batches: MICRO_BATCHES,
     };
-    let pipeline = PipelineExecutor::new(schedule.schedule()?, context)?;
+    let pipeline = PipelineExecutor::new(schedule.init()?, context)?;
     let (data, ranks) = (context.data_group().rank(), context.data_group().size());
     let size = SAMPLES / ranks / MICRO_BATCHES;
     let mut losses = Vec::new();

@@ -9,10 +9,9 @@ use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::tensor_parallel::{
-    ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
-    VocabParallelEmbedding, VocabParallelEmbeddingConfig, from_layer_norm,
+    self, ColumnParallelLinear, ColumnParallelLinearConfig, ConversionError, RowParallelLinear,
+    RowParallelLinearConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig,
 };
-use burn_megatron::topology::TopologyError;
 
 use crate::cases::B;
 use crate::cases::comparison::Scene;
@@ -43,7 +42,7 @@ pub struct CutNet<B: Backend> {
     embedding: VocabParallelEmbedding<B>,
     expand: ColumnParallelLinear<B>,
     contract: RowParallelLinear<B>,
-    norm: LayerNorm<B>,
+    norm: tensor_parallel::LayerNorm<B>,
     head: ColumnParallelLinear<B>,
     /// Under sequence parallelism.
     #[module(skip)]
@@ -108,7 +107,7 @@ impl PlainNet<B> {
 
 impl CutNet<B> {
     /// Takes this rank's part of each layer.
-    pub fn new(plain: PlainNet<B>, context: &ParallelContext) -> Result<Self, TopologyError> {
+    pub fn new(plain: PlainNet<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
         let scope = |name: &str| context.scope(name);
         Ok(Self {
             embedding: VocabParallelEmbeddingConfig::new(VOCABULARY, D_MODEL)
@@ -119,7 +118,7 @@ impl CutNet<B> {
                 .from_linear(plain.expand, &scope("expand"))?,
             contract: RowParallelLinearConfig::new(D_HIDDEN, D_MODEL)
                 .from_linear(plain.contract, &scope("contract"))?,
-            norm: from_layer_norm(plain.norm, &scope("norm")),
+            norm: tensor_parallel::LayerNorm::from_layer_norm(plain.norm, &scope("norm"))?,
             head: ColumnParallelLinearConfig::new(D_MODEL, D_OUTPUT)
                 .with_gather_output(true)
                 .from_linear(plain.head, &scope("head"))?,

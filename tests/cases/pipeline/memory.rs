@@ -200,7 +200,7 @@ fn working_bytes(run: &Run, config: ScheduleConfig, per_chunk: &[usize]) -> anyh
         num_micro_batches,
         ..config
     }
-    .schedule()?;
+    .init()?;
     let stage = run.scene.context.coordinates().pipeline;
     let peak = peak_of(run, LayerRecompute::Nothing, &schedule)?;
     Ok(peak.saturating_sub(peak_held(&schedule, stage, per_chunk)))
