@@ -80,7 +80,6 @@ fn a_module_and_a_context_print_their_groups_and_no_calls() {
             expect_short(&printed, &group, 1, 2_000);
         }
         let printed = format!("{world:?}");
-        assert!(printed.len() < 10_000, "{} bytes: {printed}", printed.len());
         assert!(!printed.contains("all_reduce"), "{printed}");
     });
 }
