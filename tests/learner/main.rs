@@ -3,6 +3,7 @@
 //!
 //! Every case runs in real processes; see [`harness`].
 
+#[allow(dead_code, reason = "the parity tests use the rest")]
 #[path = "../harness.rs"]
 mod harness;
 
