@@ -271,7 +271,9 @@ fn parts(scene: &Scene, net: &CutNet<B>) -> anyhow::Result<Parts> {
             let declared = scene.context.registry().declaration(parameter.id);
             let placement = declared.context("every parameter is declared")?.placement;
             let value = values.remove(&parameter.path).context("every parameter has a value")?;
-            Ok((parameter.path, (value, placement)))
+            // Our norm holds burn's.
+            let path = parameter.path.replace("norm.norm.", "norm.");
+            Ok((path, (value, placement)))
         })
         .collect()
 }

@@ -5,6 +5,7 @@ use anyhow::ensure;
 use burn::tensor::{Distribution, Tensor};
 use burn_flex::FlexDevice;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+use burn_megatron::parameters::list_parameters;
 use burn_megatron::pipeline_parallel::schedule::{Pass, Schedule, ScheduleConfig, ScheduleKind};
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes, PipelineExecutor, PipelineStage, StageOutput};
 use burn_megatron::training::TokenBatch;
@@ -40,6 +41,8 @@ pub const CHECKS: &[Check] = &[
 /// What the peak of many micro-batches may hold in addition to that of the fewest: boundary activations that have arrived
 /// early or are still being sent, one in each direction.
 const IN_TRANSIT_BYTES: usize = 2 * BATCH * SEQ * D_MODEL * size_of::<f32>();
+/// What burn's tables of graphs hold of each parameter of a task in flight, about.
+const GRAPH_BYTES: usize = 1024;
 /// One node of a graph per step, of some hundred bytes, would be more in a hundred steps, and so would the smallest
 /// activation. One of burn's hash tables may double now and then (17 KiB, seen once in some runs); until they are full,
 /// the flight recorder's tables grow.
@@ -135,7 +138,10 @@ fn held(run: &Run) -> anyhow::Result<()> {
         };
         let schedule = config.init()?;
         let report = schedule.check(0)?.stages[stage];
-        let per_chunk = bytes_per_chunk(&chunks(run, LayerRecompute::Nothing)?);
+        let model = chunks(run, LayerRecompute::Nothing)?;
+        let per_chunk = bytes_per_chunk(&model);
+        let parameters = model.iter().map(|chunk| list_parameters::<B, _>(chunk).len());
+        let graphs = report.peak_activations * parameters.max().unwrap_or(0) * GRAPH_BYTES;
         let expected = peak_held(&schedule, stage, &per_chunk);
         let kept = peak_of(run, LayerRecompute::Nothing, &schedule)?;
         let working = working_bytes(run, config, &per_chunk)?;
