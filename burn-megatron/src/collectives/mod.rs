@@ -72,4 +72,6 @@ pub use tensors::{
     CollectiveBackend, InputError, InputsDiffer, Movement, PendingTensor, RegionEntry, catch_collective_error,
     unwrap_or_unwind,
 };
-pub(crate) use tensors::{compare_hash, compare_input, show_input, watch_input};
+#[cfg(feature = "trainer")]
+pub(crate) use tensors::compare_hash;
+pub(crate) use tensors::{compare_input, show_input, watch_input};

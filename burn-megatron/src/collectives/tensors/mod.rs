@@ -20,7 +20,9 @@ pub use backend::{CollectiveBackend, Movement};
 pub use entry::RegionEntry;
 pub use pending::PendingTensor;
 pub use same_input::{InputError, InputsDiffer};
-pub(crate) use same_input::{compare_hash, compare_input, show_input, watch_input};
+#[cfg(feature = "trainer")]
+pub(crate) use same_input::compare_hash;
+pub(crate) use same_input::{compare_input, show_input, watch_input};
 pub use unwind::{catch_collective_error, unwrap_or_unwind};
 
 /// What the features promise: burn's backends are [`CollectiveBackend`]s, with autodiff and without.

@@ -142,6 +142,7 @@ pub(crate) fn compare_input<B: Backend, const D: usize, K: BasicOps<B>>(
 ///
 /// # Errors
 /// As [`compare_input`].
+#[cfg(feature = "trainer")]
 pub(crate) fn compare_hash(place: &str, hash: u64, group: &ProcessGroup) -> Result<(), InputError> {
     if group.size() == 1 {
         return Ok(());
