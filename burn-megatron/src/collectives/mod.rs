@@ -68,10 +68,10 @@ pub use nccl::NcclTraffic;
 pub use pending::Pending;
 pub use process_group::{GroupConfig, ProcessGroup};
 pub use shared_buffer::SharedBuffer;
+#[cfg(feature = "trainer")]
+pub(crate) use tensors::compare_hash;
 pub use tensors::{
     CollectiveBackend, InputError, InputsDiffer, Movement, PendingTensor, RegionEntry, catch_collective_error,
     unwrap_or_unwind,
 };
-#[cfg(feature = "trainer")]
-pub(crate) use tensors::compare_hash;
 pub(crate) use tensors::{compare_input, show_input, watch_input};

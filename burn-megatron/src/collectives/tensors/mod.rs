@@ -19,9 +19,9 @@ mod unwind;
 pub use backend::{CollectiveBackend, Movement};
 pub use entry::RegionEntry;
 pub use pending::PendingTensor;
-pub use same_input::{InputError, InputsDiffer};
 #[cfg(feature = "trainer")]
 pub(crate) use same_input::compare_hash;
+pub use same_input::{InputError, InputsDiffer};
 pub(crate) use same_input::{compare_input, show_input, watch_input};
 pub use unwind::{catch_collective_error, unwrap_or_unwind};
 
