@@ -4,7 +4,7 @@
 //! cargo run --release --example 05_burn_train_learner                      # one rank
 //! cargo run --release --example 05_burn_train_learner -- --world-size 2    # two: the same metrics
 //! cargo run --release --example 05_burn_train_learner -- --folder run      # keeps logs and checkpoints in a folder
-//! cargo run --release --example 05_burn_train_learner -- --folder run --resume 2 --world-size 2
+//! cargo run --release --example 05_burn_train_learner -- --folder run --resume 3 --world-size 2
 //! ```
 //!
 //! What is new against a single-process program with burn-train is marked with a number: four places.
