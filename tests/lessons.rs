@@ -3,6 +3,7 @@
 #[allow(dead_code, reason = "the tests of launchers use the rest")]
 mod program;
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,22 +14,131 @@ fn main() {
     let test = |name: &'static str, body: fn() -> anyhow::Result<()>| {
         Trial::test(name, move || body().map_err(|error| Failed::from(format!("{error:#}"))))
     };
-    let tests = vec![test(
-        "05_burn_train_learner_prints_the_metrics_of_one_rank",
-        burn_train_learner,
-    )];
-    libtest_mimic::run(&Arguments::from_args(), tests).exit();
+    let tests = vec![
+        test("01_data_parallel_prints_the_losses_of_one_rank", data_parallel),
+        test("02_tensor_parallel_computes_what_the_layers_did", tensor_parallel),
+        test("03_pipeline_prints_the_losses_of_one_rank", pipeline),
+        test("04_sharded_optimizer_resumes_on_other_ranks", sharded_optimizer),
+        test(
+            "05_burn_train_learner_prints_the_metrics_of_one_rank",
+            burn_train_learner,
+        ),
+        test("06_transformer_encoder_has_one_loss_in_f64", || {
+            transformer_encoder("f64", 0.0)
+        }),
+        test("06_transformer_encoder_has_one_loss_in_f32", || {
+            transformer_encoder("f32", 2e-6)
+        }),
+    ];
+    let mut arguments = Arguments::from_args();
+    // Each takes all cores.
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, tests).exit();
+}
+
+/// Runs a lesson and returns what its first rank printed.
+fn print(lesson: &Path, flags: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new(lesson);
+    let ended = program::end(program::start(command.args(flags))?, Duration::from_secs(240))?;
+    ended.expect_code(0)?;
+    Ok(ended.stdout)
+}
+
+/// The lines with losses.
+fn losses(printed: &str) -> String {
+    let lines = printed.lines().filter(|line| line.starts_with("step "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn data_parallel() -> anyhow::Result<()> {
+    let lesson = program::build("01_data_parallel")?;
+    let one = losses(&print(&lesson, &[])?);
+    ensure!(one.lines().count() == 6, "{one}");
+    expect_same(&one, &losses(&print(&lesson, &["--world-size", "2"])?))
+}
+
+fn tensor_parallel() -> anyhow::Result<()> {
+    let lesson = program::build("02_tensor_parallel")?;
+    for ranks in ["1", "2", "4"] {
+        let printed = print(&lesson, &["--world-size", ranks])?;
+        let line = printed.lines().next().unwrap_or_default();
+        let difference = numbers(line).last().copied().unwrap_or(f64::NAN);
+        ensure!(difference < 1e-6, "{printed}");
+        let both: Vec<&str> = line
+            .split(&[' ', ','][..])
+            .filter(|word| word.starts_with("0."))
+            .collect();
+        ensure!(
+            both.len() == 2 && (numbers(both[0])[0] - numbers(both[1])[0]).abs() < 1e-6,
+            "{printed}"
+        );
+    }
+    Ok(())
+}
+
+fn pipeline() -> anyhow::Result<()> {
+    let lesson = program::build("03_pipeline")?;
+    let one = losses(&print(&lesson, &[])?);
+    ensure!(one.lines().count() == 6, "{one}");
+    for ranks in ["2", "4"] {
+        expect_same(&one, &losses(&print(&lesson, &["--world-size", ranks])?))?;
+    }
+    Ok(())
+}
+
+fn sharded_optimizer() -> anyhow::Result<()> {
+    let lesson = program::build("04_sharded_optimizer")?;
+    let whole = losses(&print(&lesson, &["--world-size", "2"])?);
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("run").display().to_string();
+    let first = losses(&print(&lesson, &["--save", &path])?);
+    let rest = losses(&print(&lesson, &["--load", &path, "--world-size", "2"])?);
+    ensure!(
+        first.lines().count() == 4 && rest.lines().count() == 2,
+        "{first}\n{rest}"
+    );
+    expect_same(&whole, &format!("{first}\n{rest}"))
+}
+
+/// Dropout and clipping on, in every layout; the last loss as it is printed, and its allowed relative difference.
+fn transformer_encoder(dtype: &str, tolerance: f64) -> anyhow::Result<()> {
+    let lesson = program::build("06_transformer_encoder")?;
+    let layouts: [&[&str]; 7] = [
+        &[],
+        &["--world-size", "2"],
+        &["--world-size", "2", "--use-distributed-optimizer"],
+        &["--tensor-model-parallel-size", "2"],
+        &["--tensor-model-parallel-size", "2", "--sequence-parallel"],
+        &["--pipeline-model-parallel-size", "2"],
+        &[
+            "--world-size",
+            "4",
+            "--tensor-model-parallel-size",
+            "2",
+            "--use-distributed-optimizer",
+        ],
+    ];
+    let mut expected: Option<String> = None;
+    for layout in layouts {
+        let printed = losses(&print(&lesson, &[layout, &["--dtype", dtype]].concat())?);
+        println!("{dtype} {layout:?}\n{printed}");
+        let loss = |printed: &str| numbers(printed).last().copied().unwrap_or(f64::NAN);
+        let steps: Vec<f64> = printed.lines().map(loss).collect();
+        ensure!(steps.len() == 4 && steps[3] < steps[0], "it does not learn: {printed}");
+        let first = expected.get_or_insert_with(|| printed.clone());
+        let (one, other) = (loss(first), loss(&printed));
+        ensure!(
+            (one - other).abs() <= tolerance * one,
+            "{layout:?}:\n{printed}\none rank:\n{first}"
+        );
+    }
+    Ok(())
 }
 
 /// On two ranks, on three whose shares differ, and resumed.
 fn burn_train_learner() -> anyhow::Result<()> {
-    let example = program::build("05_burn_train_learner")?;
-    let print = |flags: &[&str]| -> anyhow::Result<String> {
-        let mut command = Command::new(&example);
-        let ended = program::end(program::start(command.args(flags))?, Duration::from_secs(240))?;
-        ended.expect_code(0)?;
-        Ok(ended.stdout)
-    };
+    let lesson = program::build("05_burn_train_learner")?;
+    let print = |flags: &[&str]| print(&lesson, flags);
     let one = print(&[])?;
     ensure!(one.lines().count() == 8, "four epochs of two kinds:\n{one}");
     let last = one.lines().last().unwrap_or_default();
