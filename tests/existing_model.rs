@@ -1,6 +1,7 @@
 //! A crate outside the workspace: a burn program and the same on several ranks, built as a user builds it. How many lines each
 //! changes, and that all train to the same losses.
 
+#[allow(dead_code, reason = "the tests of launchers use the rest")]
 mod program;
 
 use std::path::{Path, PathBuf};

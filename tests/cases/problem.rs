@@ -214,7 +214,6 @@ pub fn trainer_of(
         count_gradients: true,
         loss_scale: (variant.precision == Precision::Half(FloatDType::F16))
             .then_some(LossScaleConfig::Constant { loss_scale: 65536.0 }),
-        ..TrainerConfig::new()
     };
     Ok(Trainer::new(chunks, config, options, context, &FlexDevice)?)
 }

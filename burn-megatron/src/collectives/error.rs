@@ -38,25 +38,20 @@ pub enum CollectiveError {
     /// [`ProcessGroup`](super::ProcessGroup#threads). The group fails: the calls of two threads may come in another order on
     /// another rank.
     #[error(
-        "group {group}: thread {thread} of rank {rank} called {call}, but the group's {calls} belong to thread {owner}, \
-         which {owner_did}: connect a group for each thread, or let thread {owner} call ProcessGroup::hand_over before \
-         thread {thread} makes a call"
+        "group {group}: thread {thread} called {call}, but the group's {calls} belong to thread {owner}: connect a group \
+         for each thread, or let the other thread call ProcessGroup::hand_over first"
     )]
     OtherThread {
         /// Name and ranks of the group.
         group: String,
-        /// The rank of both threads.
-        rank: usize,
-        /// The thread that was refused.
-        thread: String,
+        /// The thread that was refused, and the rank of both.
+        thread: Box<str>,
         /// Its call, and where it was made.
         call: String,
         /// Which calls of the group belong to the other thread.
-        calls: String,
-        /// That thread.
-        owner: String,
-        /// Its last call, and where it was made.
-        owner_did: String,
+        calls: Box<str>,
+        /// That thread, its last call, and where it was made.
+        owner: Box<str>,
     },
     /// Some ranks did not come in time.
     #[error(

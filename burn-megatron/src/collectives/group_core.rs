@@ -281,16 +281,15 @@ impl GroupCore {
         };
         CollectiveError::OtherThread {
             group: label.to_string(),
-            rank: label.ranks[label.rank],
-            thread: intrusion.thread,
+            thread: format!("{} of rank {}", intrusion.thread, label.ranks[label.rank]).into(),
             call: format!("{} at {}", label.describe_kind(call), made.at),
             calls: match (call.operation, call.peer) {
                 (Operation::Send, Some(peer)) => format!("sends to rank {}", label.ranks[peer]),
                 (Operation::Recv, Some(peer)) => format!("receives from rank {}", label.ranks[peer]),
                 _ => "collectives".to_string(),
-            },
-            owner: intrusion.owner,
-            owner_did,
+            }
+            .into(),
+            owner: format!("{}, which {owner_did}", intrusion.owner).into(),
         }
     }
 

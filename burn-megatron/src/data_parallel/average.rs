@@ -210,7 +210,7 @@ fn average_chunk<B: CollectiveBackend>(
     let mut start = 0;
     let slices = lengths.into_iter().map(|length| {
         let end = start + length?;
-        let slice = flat.clone().slice([start..end]);
+        let slice = flat.clone().slice(start..end);
         start = end;
         Some(slice)
     });

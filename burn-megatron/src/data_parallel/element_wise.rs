@@ -99,9 +99,9 @@ mod tests {
 
     #[test]
     fn what_needs_matrices_is_not_element_wise() {
-        assert!(!Asked::<Muon<Flex>>::IS_ELEMENT_WISE);
-        assert!(Asked::<AdamW>::IS_ELEMENT_WISE);
-        assert!(Asked::<Sgd<Flex>>::IS_ELEMENT_WISE);
-        assert!(Asked::<crate::optimizer::AdamW>::IS_ELEMENT_WISE);
+        const { assert!(!Asked::<Muon<Flex>>::IS_ELEMENT_WISE) };
+        const { assert!(Asked::<AdamW>::IS_ELEMENT_WISE) };
+        const { assert!(Asked::<Sgd<Flex>>::IS_ELEMENT_WISE) };
+        const { assert!(Asked::<crate::optimizer::AdamW>::IS_ELEMENT_WISE) };
     }
 }

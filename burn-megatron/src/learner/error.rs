@@ -17,7 +17,7 @@ pub enum LearnerError {
     DataParallel(#[from] DataParallelError),
     /// The sharded optimizer could not update the model.
     #[error(transparent)]
-    Optimizer(#[from] OptimizerError),
+    Optimizer(Box<OptimizerError>),
     /// A model in pipeline stages.
     #[error(
         "the learner trains models that are whole on each rank, got {stages} pipeline stages: train those with \
@@ -133,6 +133,12 @@ pub enum LearnerError {
         /// What does not fit.
         what: String,
     },
+}
+
+impl From<OptimizerError> for LearnerError {
+    fn from(error: OptimizerError) -> Self {
+        Self::Optimizer(Box::new(error))
+    }
 }
 
 /// Returns the value, or unwinds with the error as payload, for burn-train's functions, which cannot return one.

@@ -6,7 +6,7 @@ use burn::module::AutodiffModule;
 use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{GradientsParams, LearningRate, MultiGradientsParams, Optimizer, SimpleOptimizer};
 use burn::record::Record;
-use burn::tensor::backend::Backend;
+use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 
 use super::error::{LearnerError, unwrap_or_unwind};
@@ -50,11 +50,17 @@ where
     gathered: Option<ShardedRecord<B>>,
 }
 
+/// A wrapped module, and the gradients of the step that it is due.
+type DueStep<B, M> = (
+    DistributedDataParallel<B, M>,
+    ReducedGradients<<B as AutodiffBackend>::InnerBackend>,
+);
+
 /// The wrapped module and its gradients on their way through burn-train's learner, which passes neither.
 enum Step<B: HookBackend, M> {
     None,
     /// Boxed, as they are large.
-    Due(Box<(DistributedDataParallel<B, M>, ReducedGradients<B::InnerBackend>)>),
+    Due(Box<DueStep<B, M>>),
     Done(Box<DistributedDataParallel<B, M>>),
 }
 

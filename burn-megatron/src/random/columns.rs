@@ -69,6 +69,6 @@ mod tests {
         let shard = ColumnShard::of_fused(3, 10, 1, 2);
         assert_eq!(shard.ranges(), [5..10, 15..20, 25..30]);
         assert_eq!((shard.len(), shard.end()), (15, 30));
-        assert_eq!(ColumnShard::new(10, 0, 1).ranges(), [0..10]);
+        assert_eq!(ColumnShard::new(10, 0, 1).ranges(), vec![Range { start: 0, end: 10 }]);
     }
 }

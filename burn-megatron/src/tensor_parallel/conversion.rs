@@ -191,7 +191,7 @@ mod tests {
         let refused = context.declare_rest_replicated::<B, _>(&model).unwrap_err();
         assert!(refused.to_string().starts_with(expected), "{refused}");
         let refused = DistributedDataParallel::<B, _>::new(model.clone(), &context, DataParallelConfig::new());
-        let refused = refused.err().expect("it is drawn by itself");
+        let refused = refused.expect_err("it is drawn by itself");
         assert!(refused.to_string().starts_with(expected), "{refused}");
 
         let model = initialize::<B, _>(model);
