@@ -104,7 +104,7 @@ fn losses_of(program: &Path) -> anyhow::Result<Vec<f64>> {
     let ended = end(start(&mut Command::new(program))?, RUN_LIMIT)?;
     ended.expect_code(0)?;
     let of_line = |line: &str| -> Option<anyhow::Result<f64>> {
-        let (step, loss) = line.split_once(" | loss ")?;
+        let (step, loss) = line.trim_start_matches("[rank 0] ").split_once(" | loss ")?;
         step.starts_with("step ").then(|| Ok(loss.trim().parse()?))
     };
     ended.stdout.lines().filter_map(of_line).collect()

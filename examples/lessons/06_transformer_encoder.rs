@@ -39,7 +39,7 @@ const VOCAB: usize = 50;
 const D_MODEL: usize = 32;
 const LAYERS: usize = 2;
 const CLASSES: usize = 4;
-const LEARNING_RATE: f64 = 3e-3;
+const LEARNING_RATE: f64 = 5e-4;
 const MAX_NORM: f32 = 0.1;
 
 /// A classifier of short texts, plain burn: the existing model.

@@ -60,7 +60,7 @@ fn train(world: &World) -> anyhow::Result<()> {
     let mut optimizer = AdamWConfig::new().init();
     for step in 0..STEPS {
         let (tokens, labels) = batch(context.data_shard(step * BATCH..(step + 1) * BATCH)?, &device);
-        let loss = model.train_step(3e-3, &mut optimizer, |model| model.loss(tokens, labels))?;
+        let loss = model.train_step(5e-4, &mut optimizer, |model| model.loss(tokens, labels))?;
         println!("step {:2} | loss {:.7}", step + 1, loss.into_scalar());
     }
     Ok(())

@@ -60,7 +60,7 @@ fn train() -> anyhow::Result<()> {
         let (tokens, labels) = batch(step * BATCH..(step + 1) * BATCH, &device);
         let loss = model.loss(tokens, labels);
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        model = optimizer.step(3e-3, model, gradients);
+        model = optimizer.step(5e-4, model, gradients);
         println!("step {:2} | loss {:.7}", step + 1, loss.into_scalar());
     }
     Ok(())
