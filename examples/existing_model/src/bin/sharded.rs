@@ -56,11 +56,8 @@ fn train(world: &World) -> anyhow::Result<()> {
     let device = FlexDevice;
     B::seed(&device, 7);
     let context = ParallelConfig::new().init(world)?;
-    let mut model = DistributedDataParallel::new(
-        Classifier::<B>::new(&device),
-        &context,
-        DataParallelConfig::new().with_shard_gradients(true),
-    )?;
+    let config = DataParallelConfig::new().with_shard_gradients(true);
+    let mut model = DistributedDataParallel::new(Classifier::<B>::new(&device), &context, config)?;
     let mut optimizer = ShardedOptimizer::new(&model, AdamWConfig::new().init())?;
     for step in 0..STEPS {
         let (tokens, labels) = batch(context.data_shard(step * BATCH..(step + 1) * BATCH)?, &device);
