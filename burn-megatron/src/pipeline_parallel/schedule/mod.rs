@@ -1,6 +1,6 @@
 //! Schedules as data: what each stage of a pipeline does in one step, as a list of [`Action`]s per stage.
 //!
-//! Pure integers, no tensors. A schedule is made by [`ScheduleConfig::schedule`], proven by [`Schedule::check`], timed by
+//! Pure integers, no tensors. A schedule is made by [`ScheduleConfig::init`], proven by [`Schedule::check`], timed by
 //! [`Schedule::simulate`], drawn by programs, and run by the executor.
 //!
 //! # Words
