@@ -48,7 +48,7 @@ const CHUNK_ELEMENTS: usize = 32 << 20;
 /// let mut model = LinearConfig::new(3, 2).init::<B>(&device);
 /// let mut optimizer = AdamWConfig::new().init();
 /// for _ in 0..3 {
-///     let loss = model.forward(Tensor::ones([4, 3], &device)).mean(); // of this rank's own samples
+///     let loss = model.forward(Tensor::<B, 2>::ones([4, 3], &device)).mean(); // of this rank's own samples
 ///     let gradients = GradientsParams::from_grads(loss.backward(), &model);
 ///     let gradients = average_gradients(&model, gradients, context.data_group())?;
 ///     model = optimizer.step(1e-3, model, gradients);
