@@ -53,7 +53,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         Ok(())
     }
 
-    fn close_pass(&self, part: StepPart) {
+    /// Ends a micro-batch, and after the last one launches the step's reductions.
+    pub(super) fn close_pass(&self, part: StepPart) {
         self.end_pass();
         if part == StepPart::Last {
             self.launch();

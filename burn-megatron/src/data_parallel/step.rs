@@ -10,7 +10,7 @@ use super::error::DataParallelError;
 use super::gradients::ReducedGradients;
 use super::hook::HookBackend;
 use super::wrapper::{DistributedDataParallel, StepPart};
-use crate::collectives::ReduceOp;
+use crate::collectives::{CollectiveBackend, ReduceOp};
 use crate::parameters::{Distribution, read_host, tensor_from_host};
 
 /// An optimizer that updates a wrapped module: burn's `OptimizerAdaptor`, or a
@@ -158,9 +158,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 }
 
-fn refuse_sharded<B: crate::collectives::CollectiveBackend, O>(
-    gradients: &ReducedGradients<B>,
-) -> Result<(), DataParallelError> {
+fn refuse_sharded<B: CollectiveBackend, O>(gradients: &ReducedGradients<B>) -> Result<(), DataParallelError> {
     match gradients.is_sharded() {
         false => Ok(()),
         true => Err(DataParallelError::ShardedGradients {
@@ -202,7 +200,7 @@ mod tests {
 
     use super::*;
     use crate::context::ParallelContext;
-    use crate::data_parallel::{DataParallelConfig, StepPart};
+    use crate::data_parallel::DataParallelConfig;
 
     type B = Autodiff<Flex>;
 

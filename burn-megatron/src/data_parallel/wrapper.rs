@@ -197,10 +197,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             loss.backward();
             Ok::<_, DataParallelError>(value)
         })??;
-        self.end_pass();
-        if part == StepPart::Last {
-            self.launch();
-        }
+        self.close_pass(part);
         Ok(value)
     }
 

@@ -21,8 +21,8 @@ fn reduce_until_refused(group: &ProcessGroup, number: f64) -> CollectiveError {
     panic!("{MANY} calls of two threads were taken");
 }
 
-/// Runs `intruder` on a thread of this name beside `owner` on this one.
-fn beside<R: Send>(intruder: impl FnOnce() -> R + Send, owner: impl FnOnce()) -> R {
+/// Runs `intruder` on a thread of this name while `owner` runs on this one.
+fn alongside<R: Send>(intruder: impl FnOnce() -> R + Send, owner: impl FnOnce()) -> R {
     scope(|scope| {
         let thread = Builder::new().name("intruder".into());
         let thread = thread.spawn_scoped(scope, intruder).unwrap();
@@ -34,7 +34,7 @@ fn beside<R: Send>(intruder: impl FnOnce() -> R + Send, owner: impl FnOnce()) ->
 pub(super) fn a_second_thread_with_collectives_is_refused(suite: &Suite) {
     suite.with_groups(2, TIMEOUT, |_, group| {
         let clone = group.clone();
-        let error = beside(
+        let error = alongside(
             || reduce_until_refused(&clone, 100.0),
             || {
                 let error = reduce_until_refused(&group, 1.0);
@@ -172,7 +172,7 @@ pub(super) fn a_second_thread_with_transfers_of_one_peer_is_refused(suite: &Suit
             return;
         }
         group.send(&[1u8; 3], 1).unwrap();
-        let refused = beside(
+        let refused = alongside(
             || {
                 group.send(&[2u8; 3], 2).unwrap();
                 group.send(&[2u8; 3], 1).unwrap_err().to_string()
@@ -191,7 +191,7 @@ pub(super) fn a_second_thread_with_transfers_of_one_peer_is_refused(suite: &Suit
 pub(super) fn a_group_of_one_takes_calls_of_any_thread(suite: &Suite) {
     suite.run_ranks(1, TIMEOUT, |world| {
         for group in [suite.connect(&world, "alone", &[0]), ProcessGroup::single()] {
-            beside(|| group.barrier().unwrap(), || group.barrier().unwrap());
+            alongside(|| group.barrier().unwrap(), || group.barrier().unwrap());
         }
     });
 }

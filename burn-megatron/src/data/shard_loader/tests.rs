@@ -1,3 +1,5 @@
+//! Batches of every rank against those of one rank and of burn's own loader.
+
 use std::collections::HashSet;
 
 use burn::data::dataloader::DataLoaderBuilder;

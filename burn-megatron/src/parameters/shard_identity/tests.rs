@@ -1,3 +1,5 @@
+//! Records of shards: which are loaded, which are refused, and in which formats.
+
 use burn::backend::Autodiff;
 use burn::module::{AutodiffModule, Param};
 use burn::record::{BinBytesRecorder, FullPrecisionSettings, HalfPrecisionSettings, NamedMpkBytesRecorder, Recorder};
