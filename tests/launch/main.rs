@@ -92,6 +92,10 @@ fn run_tests() {
         ),
         test("run_ends_with_the_error_of_a_rank", run_ends_with_the_error_of_a_rank),
         test(
+            "run_reports_a_collective_that_fails_in_a_layer",
+            run_reports_a_collective_that_fails_in_a_layer,
+        ),
+        test(
             "run_refuses_a_number_of_ranks_that_cannot_be",
             run_refuses_a_number_of_ranks_that_cannot_be,
         ),

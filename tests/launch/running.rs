@@ -3,7 +3,11 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use burn::tensor::Tensor;
+use burn_flex::{Flex, FlexDevice};
 use burn_megatron::launch::{Environment, World, run};
+use burn_megatron::tensor_parallel::RowParallelLinearConfig;
+use burn_megatron::topology::ParallelConfig;
 use libtest_mimic::Failed;
 
 use crate::LONG;
@@ -26,8 +30,18 @@ pub fn play(case: &str) -> ExitCode {
             world.store().wait("never", LONG)?;
             Ok(())
         }),
+        "run_other_batches" => run(2, give_other_batches),
         _ => run(3, greet),
     }
+}
+
+/// Gives a tensor-parallel layer another number of tokens on each rank, in no wrapper that would return the error.
+fn give_other_batches(world: &World) -> anyhow::Result<()> {
+    note(&format!("pid-{}", world.rank()), std::process::id());
+    let context = ParallelConfig::new().with_tensor_parallel_size(2).init(world)?;
+    let layer = RowParallelLinearConfig::new(2, 3).init::<Flex>(&FlexDevice, &context)?;
+    layer.forward(Tensor::<Flex, 2>::ones([1 + world.rank(), 1], &FlexDevice));
+    anyhow::bail!("the layer took different numbers of tokens")
 }
 
 fn greet(world: &World) -> anyhow::Result<()> {
@@ -57,6 +71,13 @@ pub fn run_ends_with_the_error_of_a_rank() -> Result<(), Failed> {
         .lines()
         .filter(|line| line.contains("] failed: loss is not finite"));
     expect(own.count() == 1, &ended.stderr)
+}
+
+pub fn run_reports_a_collective_that_fails_in_a_layer() -> Result<(), Failed> {
+    let ended = Job::start("run_other_batches")?.end()?;
+    ended.expect_code(1)?;
+    ended.expect_line("] failed: rank 1 of group tensor [0, 1] called all_reduce ")?;
+    ended.expect_line("failed first: exit code 1 (its message is above); then rank 0: exit code 75")
 }
 
 pub fn run_refuses_a_number_of_ranks_that_cannot_be() -> Result<(), Failed> {

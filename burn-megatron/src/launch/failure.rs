@@ -29,8 +29,8 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(3);
 /// news takes one hop more.
 const CAUSE_LIMIT: Duration = Duration::from_millis(300);
 
-/// What one rank waits longer than the one before it, so that of ranks with the same error one is the first.
-const TURN: Duration = Duration::from_millis(60);
+/// The store's counter of the ranks that are about to report an error of their own.
+const REPORTERS: &str = "failure/reporters";
 
 /// What the store says of a rank whose connection closed without a goodbye.
 pub(super) const CONNECTION_LOST: &str = "is dead: its connection to the store closed without a goodbye (killed?)";
@@ -225,8 +225,9 @@ impl fmt::Debug for FailureSignal {
 
 /// Prints `error`, tells every other rank, and ends this process. Never returns.
 ///
-/// The text of a failure is printed once, by the rank that it is a failure of: the others say that they end because of that
-/// rank, and of their own error what is not that text again. The launcher prints it if the rank itself could not.
+/// The text of a failure is printed once, by the rank that it is a failure of: the others say that they end because of
+/// that rank, and of their own error what is not that text again. Of ranks with the same error it is the first that
+/// reports it. The launcher prints it if the rank itself could not.
 ///
 /// Exits with code 1 when the error is this rank's own, and with
 /// [`SECONDARY_FAILURE_EXIT_CODE`] when another rank is known to have failed first, or is held responsible for what
@@ -239,12 +240,7 @@ pub fn report_and_exit(world: &World, error: &(dyn Error + 'static)) -> ! {
         world.rank(),
         host_name(world.host_of(world.rank()))
     );
-    let known = world.failure().wait_raised(CAUSE_LIMIT + turn(world.rank()));
-    let first = known
-        .or_else(|| blame(world.failure(), world.suspicions()))
-        .or_else(|| world.lost_store(error))
-        .filter(|cause| cause.rank != world.rank());
-    let code = match first {
+    let code = match cause_elsewhere(world, error, &what) {
         Some(cause) => {
             let here = match own_words(&what, &cause) {
                 Some(what) => format!(" (here: {what})"),
@@ -254,7 +250,6 @@ pub fn report_and_exit(world: &World, error: &(dyn Error + 'static)) -> ! {
             SECONDARY_FAILURE_EXIT_CODE
         }
         None => {
-            world.fail(&what);
             say(format_args!("{place} failed: {what}"));
             1
         }
@@ -263,12 +258,26 @@ pub fn report_and_exit(world: &World, error: &(dyn Error + 'static)) -> ! {
     std::process::exit(code);
 }
 
-/// How much longer than the first a rank looks for the failure of another.
+/// Returns the failure of another rank that this one ends because of; if there is none, tells every rank of this one's.
 ///
-/// Ranks that compare something meet the same error at the same moment: one says so first, and the others end because of it.
-fn turn(rank: usize) -> Duration {
-    const TURNS: usize = 8;
-    TURN * (rank % TURNS) as u32
+/// Ranks that compare something meet the same error at the same moment: the store counts them, and those after the
+/// first end because of it.
+pub(super) fn cause_elsewhere(world: &World, error: &(dyn Error + 'static), what: &str) -> Option<PeerFailure> {
+    let failure = world.failure();
+    let first = failure
+        .wait_raised(CAUSE_LIMIT)
+        .or_else(|| blame(failure, world.suspicions()))
+        .or_else(|| world.lost_store(error))
+        .or_else(|| match world.store().add_within(REPORTERS, 1, SETTLE_LIMIT) {
+            Ok(2..) => failure.wait_raised(SETTLE_LIMIT),
+            // A rank that cannot ask reports its error itself.
+            Ok(_) | Err(_) => None,
+        })
+        .filter(|cause| cause.rank != world.rank());
+    if first.is_none() {
+        world.fail(what);
+    }
+    first
 }
 
 /// Returns [`SECONDARY_FAILURE_EXIT_CODE`] if a rank did not come to the rendezvous because of another one, as its error

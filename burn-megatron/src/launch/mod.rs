@@ -9,7 +9,9 @@
 //! - [`FailureSignal`]: raised once when some rank has failed; every wait loop looks at it.
 //! - [`StopFlag`]: set by Ctrl-C or SIGTERM, read once per training step.
 //!
-//! A program that trains calls [`run`]. One that chooses more than the number of ranks looks like this:
+//! A program that trains calls [`run`]. One that chooses more than the number of ranks looks like this; if it calls
+//! layers outside a wrapper, their collectives' errors are caught by
+//! [`catch_collective_error`](crate::collectives::catch_collective_error), as [`run`] does:
 //!
 //! ```no_run
 //! use std::process::ExitCode;

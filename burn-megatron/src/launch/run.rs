@@ -9,6 +9,7 @@ use super::launcher::Launcher;
 use super::role::{Role, enter};
 use super::say;
 use super::world::{JoinConfig, World};
+use crate::collectives::catch_collective_error;
 
 /// What a program exits with when its ranks could not be started, or could not join their job.
 const NOT_STARTED: u8 = 2;
@@ -48,15 +49,16 @@ const NOT_STARTED: u8 = 2;
 /// # Errors
 /// Printed to stderr, and turned into the exit code:
 /// - 0: every rank's `rank` returned `Ok`.
-/// - 1 in a rank: `rank` failed there. The error is printed by the rank that has it, the other ranks are informed, and the
-///   process ends. The launcher names the rank that failed first and exits with its code.
+/// - 1 in a rank: `rank` failed there, or a collective did in a forward or backward pass, which cannot return its
+///   error. The error is printed by the rank that has it, the other ranks are informed, and the process ends. The
+///   launcher names the rank that failed first and exits with its code.
 /// - [`SECONDARY_FAILURE_EXIT_CODE`](super::SECONDARY_FAILURE_EXIT_CODE) in a rank that ends only because another failed.
 /// - 2: the ranks could not be started or could not join their job: `ranks` is 0, a launcher's variables contradict each
 ///   other, or the port is taken.
 pub fn run<E: Into<Box<dyn Error>>>(ranks: usize, rank: impl FnOnce(&World) -> Result<(), E>) -> ExitCode {
     match enter(Launcher::new(ranks), &JoinConfig::new()) {
         Ok(Role::Launched(summary)) => summary.into(),
-        Ok(Role::Rank(world)) => match accept(ranks, &world).and_then(|()| rank(&world).map_err(Into::into)) {
+        Ok(Role::Rank(world)) => match accept(ranks, &world).and_then(|()| call(rank, &world)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => report_and_exit(&world, error.as_ref()),
         },
@@ -65,6 +67,14 @@ pub fn run<E: Into<Box<dyn Error>>>(ranks: usize, rank: impl FnOnce(&World) -> R
             exit_code_of(&error, NOT_STARTED)
         }
     }
+}
+
+/// Calls `rank`, and returns its error, or that of a collective which ended it in a forward or backward pass.
+fn call<E: Into<Box<dyn Error>>>(
+    rank: impl FnOnce(&World) -> Result<(), E>,
+    world: &World,
+) -> Result<(), Box<dyn Error>> {
+    catch_collective_error(|| rank(world))?.map_err(Into::into)
 }
 
 /// Checks that a job has the number of ranks that the program asked for, if it asked for several.

@@ -244,6 +244,11 @@ impl Store {
     /// # Errors
     /// The key holds something else, the sum overflows, or the store does not answer.
     pub fn add(&self, key: &str, delta: i64) -> Result<i64, LaunchError> {
+        self.add_within(key, delta, self.limit())
+    }
+
+    /// Adds to a counter, and gives up after `limit`: for a process that is about to end.
+    pub(super) fn add_within(&self, key: &str, delta: i64, limit: Duration) -> Result<i64, LaunchError> {
         let operation = || format!("add {key:?}");
         check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
         match &*self.backing {
@@ -256,7 +261,7 @@ impl Store {
             }
             Backing::Remote { .. } => {
                 let request = Request::Add { key: key.into(), delta };
-                self.call(request, self.limit(), operation(), |reply| match reply {
+                self.call(request, limit, operation(), |reply| match reply {
                     Reply::Count(count) => Ok(count),
                     other => Err(other),
                 })

@@ -1,13 +1,14 @@
 //! Tests of joining, failing and leaving, with threads as ranks.
 
 use std::net::TcpListener;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use super::*;
 use crate::launch::StoreServer;
-use crate::launch::failure::CONNECTION_LOST;
+use crate::launch::failure::{CONNECTION_LOST, cause_elsewhere};
 use crate::launch::store::StoreServerConfig;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -127,6 +128,27 @@ fn failure_reaches_every_rank_with_its_cause() {
         // What would have waited for a key ends at once.
         let error = world.store().wait("never", LONG).unwrap_err();
         assert_eq!(error.to_string(), cause.to_string());
+    }
+    leave_all(worlds);
+}
+
+#[test]
+fn of_many_ranks_with_one_error_one_reports_it() {
+    const RANKS: usize = 17;
+    let worlds = join_all(RANKS, free_port());
+    let start = Barrier::new(RANKS);
+    let end = |world: &World| {
+        start.wait();
+        cause_elsewhere(world, &std::fmt::Error, "the batches differ")
+    };
+    let causes: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = worlds.iter().map(|world| scope.spawn(move || end(world))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let reporters: Vec<usize> = (0..RANKS).filter(|&rank| causes[rank].is_none()).collect();
+    assert_eq!(reporters.len(), 1, "ranks {reporters:?} report the error");
+    for cause in causes.iter().flatten() {
+        assert_eq!((cause.rank, cause.what.as_str()), (reporters[0], "the batches differ"));
     }
     leave_all(worlds);
 }
