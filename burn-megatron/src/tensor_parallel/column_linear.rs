@@ -1,6 +1,5 @@
-//! `ColumnParallelLinear`: a linear layer whose output features are shared out over the tensor-parallel group.
-//!
-//! Called by attention (query, key, value), by the MLP's first layer and by the untied output head.
+//! `ColumnParallelLinear`: a linear layer whose output features are shared out over the tensor-parallel group, as those
+//! of query, key and value, of an MLP's first layer and of an untied output head.
 
 use burn::config::Config;
 use burn::module::{Module, Param};
@@ -235,7 +234,7 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     /// all-reduce of the input's size, while the gradient of the weight is computed; under sequence parallelism one
     /// reduce-scatter instead, and another all-gather of the input while its gradient is computed. Where the context
     /// [does not overlap](ParallelContext::with_overlap_tensor_reduce) them, the gathered input is kept, and the others
-    /// are waited for. If gathered, one all-gather of the output in the forward pass besides.
+    /// are waited for. If gathered, one more all-gather, of the output, in the forward pass.
     ///
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.
@@ -250,14 +249,13 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
         }
     }
 
-    /// Applies the layer but for its bias, and returns this rank's part of the bias, for an operation that takes its
-    /// addition in.
+    /// Applies the layer without its bias, and returns this rank's part of the bias, for an operation that adds it.
     ///
     /// Shapes, communication and panics are those of [`forward`](Self::forward); in 16 bits the input is of two
     /// dimensions.
     ///
     /// # Panics
-    /// When the layer gathers its output, besides.
+    /// Also when the layer gathers its output.
     pub fn forward_without_bias<const D: usize>(&self, input: Tensor<B, D>) -> (Tensor<B, D>, Option<Tensor<B, 1>>) {
         assert!(
             !self.gather_output,

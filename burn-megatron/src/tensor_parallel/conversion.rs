@@ -60,10 +60,19 @@ pub(super) fn module_name(context: &ParallelContext, kind: &str) -> String {
     }
 }
 
-/// Gives a topology error the module's name.
+/// Gives a topology error the module's name, in place of the scope's that [`ParallelContext::check_tensor_divides`]
+/// adds.
 pub(super) fn named(context: &ParallelContext, kind: &str) -> impl FnOnce(TopologyError) -> ConversionError {
     let module = module_name(context, kind);
-    move |source| ConversionError::Topology { module, source }
+    let scope = format!("{}: ", context.scope_name());
+    move |mut source| {
+        if let TopologyError::Indivisible { what, .. } = &mut source
+            && let Some(unscoped) = what.strip_prefix(&scope)
+        {
+            *what = unscoped.to_owned();
+        }
+        ConversionError::Topology { module, source }
+    }
 }
 
 /// Checks that every parameter of a layer has values: a part of a model draws none.
@@ -74,7 +83,7 @@ pub(super) fn check_drawn<B: Backend, M: Module<B>>(
     Ok(refuse_undrawn::<B, M>(layer, context.scope_name())?)
 }
 
-/// Returns what stands for burn's dropout at a place of a module, called `site` in the context's scope.
+/// Returns what replaces burn's dropout in a module, called `site` in the context's scope.
 pub(super) fn converted_dropout(
     dropout: &nn::Dropout,
     site: &str,
@@ -155,9 +164,11 @@ mod tests {
     use burn_flex::{Flex, FlexDevice};
 
     use super::*;
+    use crate::collectives::tests::{TIMEOUT, run_ranks};
     use crate::data_parallel::{DataParallelConfig, DistributedDataParallel};
     use crate::initialize;
     use crate::tensor_parallel::{ColumnParallelLinear, RowParallelLinear};
+    use crate::topology::ParallelConfig;
 
     type B = Autodiff<Flex>;
 
@@ -180,6 +191,25 @@ mod tests {
             assert!(message.contains("burn_megatron::initialize(model)"), "{message}");
         }
         ColumnParallelLinear::from_linear(initialize::<B, _>(linear()), &context).expect("it has values");
+    }
+
+    #[test]
+    fn a_width_that_does_not_divide_is_refused_with_the_name_of_the_layer_once() {
+        run_ranks(2, TIMEOUT, |world| {
+            let context = ParallelConfig::new().with_tensor_parallel_size(2).init(&world);
+            let context = context.unwrap().scope("encoder.fc");
+            let column = ColumnParallelLinear::from_linear(LinearConfig::new(4, 9).init::<B>(&FlexDevice), &context);
+            let row = RowParallelLinear::from_linear(LinearConfig::new(9, 4).init::<B>(&FlexDevice), &context);
+            let ends = "must be divisible by tensor_parallel_size = 2, got 9; the nearest valid values are 8 and 10";
+            assert_eq!(
+                column.unwrap_err().to_string(),
+                format!("column-parallel linear layer encoder.fc: the width of a column-parallel matrix {ends}")
+            );
+            assert_eq!(
+                row.unwrap_err().to_string(),
+                format!("row-parallel linear layer encoder.fc: the input width of a row-parallel matrix {ends}")
+            );
+        });
     }
 
     #[test]

@@ -1,6 +1,4 @@
-//! Cross-entropy over a vocabulary that is shared out over the tensor-parallel group.
-//!
-//! Called by models for their loss.
+//! Cross-entropy over a vocabulary that is shared out over the tensor-parallel group: a language model's loss.
 
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor, TensorPrimitive, backend::Backend};

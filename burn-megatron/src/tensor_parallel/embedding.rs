@@ -1,7 +1,5 @@
-//! `VocabParallelEmbedding`: a token embedding whose vocabulary is shared out over the tensor-parallel group, and
-//! `PositionEmbedding`, which every rank holds.
-//!
-//! Called by models, for their input and, where it is tied, for their output head.
+//! `VocabParallelEmbedding`: a token embedding whose vocabulary is shared out over the tensor-parallel group, also as a
+//! tied output head; and `PositionEmbedding`, which every rank holds.
 
 use burn::config::Config;
 use burn::module::{Module, Param};
@@ -189,8 +187,8 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
 
     /// This rank's rows with these numbers.
     ///
-    /// Widened before they are looked up, for the gradient's sake: that of a row is the sum over all places where its
-    /// token stands, which stalls in 16 bits as soon as a term is below half a step of the sum.
+    /// Widened before they are looked up, because of the gradient: that of a row is the sum over all positions of its
+    /// token, which stalls in 16 bits as soon as a term is below half a step of the sum.
     fn rows(&self, numbers: Tensor<B, 1, Int>) -> Tensor<B, 2> {
         let weight = self.weight.val();
         let dtype = weight.dtype();

@@ -10,14 +10,16 @@
 //! [`ParallelPositionWiseFeedForward::from_pwff`]. The layers around them stay burn's:
 //! [`ParallelContext::declare_rest_replicated`] declares them in one line.
 //!
-//! Inputs and outputs are of the parameters' element type; where that has 16 bits, statistics and losses are f32: see
-//! [`precision`](crate::precision).
+//! Inputs and outputs are of the parameters' element type; where that has 16 bits, statistics and losses are f32.
 //!
-//! Under sequence parallelism the gradients of norms and row-parallel biases are partial sums until the step is
-//! finished: [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) sums them by itself; a program
-//! that trains without it calls [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients). Likewise for gradient
-//! clipping by the norm of a parameter, of which each rank has a part: the wrapper clips by the whole norm, a program without
-//! it calls [`clip_each_gradient`](crate::data_parallel::clip_each_gradient).
+//! Train with [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel), even without data-parallel
+//! ranks. What it does by itself, a program with a loop of its own must do:
+//!
+//! - Under sequence parallelism the gradients of norms and row-parallel biases are partial sums until
+//!   [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients) adds them up.
+//! - burn's `with_grad_clipping` would clip by the norm of this rank's shard of a parameter;
+//!   [`clip_each_gradient`](crate::data_parallel::clip_each_gradient) clips by that of the whole.
+//! - burn's own `Dropout`, in the layers around those here, may drop other elements on each rank: the wrapper refuses it.
 
 mod attention;
 mod column_linear;

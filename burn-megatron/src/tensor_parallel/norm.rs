@@ -1,7 +1,7 @@
-//! `LayerNorm`, whose parameters are declared and which can take the sum before it in; `apply_layer_norm` for burn's own.
+//! `LayerNorm`, whose parameters are declared, alone or fused with the sum before it; `apply_layer_norm` for burn's own.
 //!
-//! A norm lies between tensor-parallel regions, so under sequence parallelism it sees this rank's tokens only, and
-//! its gradients are summed over the tensor group at the end of the step. Called by models.
+//! A norm is between tensor-parallel regions, so under sequence parallelism it sees this rank's tokens only, and its
+//! gradients are summed over the tensor group at the end of the step.
 
 use burn::config::Config;
 use burn::module::{Module, Param};

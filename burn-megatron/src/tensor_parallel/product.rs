@@ -1,7 +1,9 @@
-//! The matrix products of the layers here, in the parameters' type. Called by the linear layers and the output head.
+//! The matrix products of the linear layers and of the output head, in the parameters' type.
 //!
-//! Fused ones add the bias where the product is made, and their sums are of f32 in 16 bits. As for burn's: in 16 bits, where a factor or the result is a single row or column, they are computed in f32: of these burn's CPU
-//! backend rounds the sum to f16 after every term, so that 1 + 1 + … stalls at 2048. They are thin, so that costs little.
+//! Fused products add the bias where the product is computed, and sum in f32 in 16 bits. burn's own are used as they
+//! are, except in 16 bits where a factor or the result is a single row or column: those are computed in f32, because
+//! burn's CPU backend rounds their sum to f16 after every term, so that 1 + 1 + … stalls at 2048. They are thin, so
+//! that costs little.
 
 use burn::tensor::module::linear as burn_linear;
 use burn::tensor::{Tensor, backend::Backend};
@@ -34,8 +36,8 @@ impl EnteringProduct {
         }
     }
 
-    /// Returns `input · weight + bias`: [`affine`]'s shapes, but for sequence parallelism, where the input is `[tokens / tp, ...,
-    /// d_input]`.
+    /// Returns `input · weight + bias`: [`affine`]'s shapes, except under sequence parallelism, where the input is
+    /// `[tokens / tp, ..., d_input]`.
     pub fn affine<B: CollectiveBackend, const D: usize>(
         &self,
         input: Tensor<B, D>,

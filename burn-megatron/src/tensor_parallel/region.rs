@@ -3,6 +3,7 @@
 use burn::tensor::{Tensor, backend::Backend};
 
 use super::TokenContext;
+use super::conversion::module_name;
 use crate::collectives::{CollectiveBackend, ProcessGroup};
 use crate::context::ParallelContext;
 use crate::mappings::{
@@ -16,22 +17,41 @@ use crate::topology::nearest_multiples;
 /// Under sequence parallelism each rank holds its own tokens inside; outside, every rank holds all of them.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
+    /// The composite's name, in messages.
+    module: String,
     group: ProcessGroup,
     sequence_parallel: bool,
 }
 
 impl Region {
-    pub fn new(context: &ParallelContext) -> Self {
+    /// Returns the region of the composite that the context is for, a module of this kind.
+    pub fn new(context: &ParallelContext, kind: &str) -> Self {
         Self {
+            module: module_name(context, kind),
             group: context.tensor_group().clone(),
             sequence_parallel: context.is_sequence_parallel(),
+        }
+    }
+
+    /// Returns a forward pass of tokens `[batch, seq, d_model]`; `step` says where they are in the run, if anything is
+    /// dropped.
+    ///
+    /// # Panics
+    /// As [`check_tokens`](Self::check_tokens).
+    #[track_caller]
+    pub fn pass(&self, dims: [usize; 3], step: Option<StepCoordinates>) -> TokenPass {
+        self.check_tokens(dims);
+        let [batch, seq, _] = dims;
+        let sequence_group = self.sequence_parallel.then_some(&self.group);
+        TokenPass {
+            batch,
+            places: step.map(|step| TokenContext::new(&step, seq, sequence_group)),
         }
     }
 
     /// `[batch, seq, d_model]` to this rank's `[tokens, d_model]`. Backward: one all-gather under sequence parallelism.
     #[track_caller]
     pub fn split<B: CollectiveBackend>(&self, input: Tensor<B, 3>) -> Tensor<B, 2> {
-        self.check_tokens(input.dims());
         let input = rows(input);
         match self.sequence_parallel {
             true => scatter_to_tensor_region(input, 0, &self.group),
@@ -49,7 +69,7 @@ impl Region {
         samples(output, batch)
     }
 
-    /// This rank's tokens to all, each rank going on with its own part of the features: every layer's entry.
+    /// This rank's tokens to all, of which each rank then computes its own part of the features: every layer's entry.
     pub fn enter<B: CollectiveBackend>(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
         match self.sequence_parallel {
             true => gather_from_sequence_region(input, &self.group),
@@ -63,22 +83,17 @@ impl Region {
         copy_to_tensor_region(rows(input), &self.group)
     }
 
-    /// The places of a pass's tokens, all of them and this rank's.
-    pub fn tokens(&self, step: &StepCoordinates, seq_length: usize) -> TokenContext {
-        TokenContext::new(step, seq_length, self.sequence_parallel.then_some(&self.group))
-    }
-
     /// Checks that sequence parallelism can cut the tokens.
     ///
     /// # Panics
     /// When it cannot.
     #[track_caller]
     pub fn check_tokens(&self, [batch, seq, _]: [usize; 3]) {
-        let (tokens, ranks) = (batch * seq, self.group.size());
+        let (module, tokens, ranks) = (&self.module, batch * seq, self.group.size());
         assert!(
             !self.sequence_parallel || tokens.is_multiple_of(ranks),
-            "sequence parallelism cuts the tokens, batch * seq = {batch} * {seq} = {tokens}, into {ranks} equal parts; \
-             the nearest valid numbers of tokens are {}",
+            "{module}: sequence parallelism cuts the tokens, batch * seq = {batch} * {seq} = {tokens}, into {ranks} equal \
+             parts; the nearest valid numbers of tokens are {}",
             nearest_multiples(tokens, ranks)
         );
     }
@@ -89,7 +104,7 @@ impl Region {
 pub(super) struct TokenPass {
     /// The number of samples.
     pub batch: usize,
-    /// Where the tokens are; `None` if nothing falls.
+    /// Where the tokens are in the run; `None` if nothing is dropped.
     pub places: Option<TokenContext>,
 }
 

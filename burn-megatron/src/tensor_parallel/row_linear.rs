@@ -1,6 +1,5 @@
-//! `RowParallelLinear`: a linear layer whose input features are shared out over the tensor-parallel group.
-//!
-//! Called by attention and the MLP for the projection back to `d_model`.
+//! `RowParallelLinear`: a linear layer whose input features are shared out over the tensor-parallel group, as those of
+//! the projections back to `d_model`.
 
 use burn::config::Config;
 use burn::module::{Module, Param};
@@ -185,8 +184,8 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     ///
     /// # Communication
     /// Forward: one all-reduce of the output over the tensor group; under sequence parallelism one reduce-scatter.
-    /// Backward: none; under sequence parallelism one all-gather. If the input is not parallel, one all-gather of its
-    /// gradient besides.
+    /// Backward: none; under sequence parallelism one all-gather. If the input is not parallel, one more all-gather, of
+    /// its gradient.
     ///
     /// # Panics
     /// When a collective fails, the tensor-parallel size does not divide the tokens under sequence parallelism, or the
@@ -205,7 +204,7 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
         }
     }
 
-    /// Applies the layer but for its bias, and returns the bias, for an operation that takes its addition in.
+    /// Applies the layer without its bias, and returns the bias, for an operation that adds it.
     ///
     /// Shapes, communication and panics are those of [`forward`](Self::forward); in 16 bits the input is of two
     /// dimensions.

@@ -1,9 +1,9 @@
-//! `TokenContext`: what the blocks of a model must know of the tokens at hand, made once per forward pass.
+//! `TokenContext`: what the blocks of a model must know of the tokens of a forward pass.
 
 use crate::collectives::ProcessGroup;
 use crate::random::StepCoordinates;
 
-/// The tokens of a forward pass: how long the samples are, and where they lie.
+/// The tokens of a forward pass: how long the samples are, and where the tokens are in the run.
 #[derive(Clone, Debug)]
 pub struct TokenContext {
     /// The length of each sample.

@@ -104,7 +104,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         self.c_proj.forward(self.attend(input, tokens))
     }
 
-    /// As [`forward`](Self::forward) but for the last bias, which is returned beside, to be added by what comes next.
+    /// As [`forward`](Self::forward), without the last bias, which is returned too, to be added by what comes next.
     pub fn forward_without_bias(
         &self,
         input: Tensor<B, 2>,
@@ -137,7 +137,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         output.reshape([batch * seq, heads * d_head])
     }
 
-    /// With keys and values in each other's place, where that fault is planted.
+    /// With keys and values swapped, if that fault is planted.
     fn mutated(&self, qkv: Tensor<B, 4>) -> Tensor<B, 4> {
         if !mutants::is_active(Mutant::KeyAndValueSwapped) || self.first_head == 0 {
             return qkv;

@@ -10,7 +10,7 @@ use crate::precision::{is_half, narrow, widen};
 use crate::random::{Dropout, StepCoordinates};
 use crate::tensor_parallel::checked;
 
-/// Which keys do not count, as burn's attention takes them: `true` hides.
+/// Which keys do not count, as burn's attention takes them: `true` hides, and a dimension of 1 is broadcast.
 #[derive(Clone, Debug)]
 pub(in crate::tensor_parallel) struct AttentionMasks<B: Backend> {
     /// `[batch, keys]`: padding.
@@ -54,12 +54,15 @@ impl Heads {
         projected.reshape([batch, tokens / batch.max(1), self.n_heads, self.d_k])
     }
 
-    /// Applies attention without its weights in memory where there is nothing between the products that kernels do not do,
-    /// and burn's operations where there is.
+    /// Applies attention by a kernel that never holds the weights, where it can: without masks, dropout and quiet
+    /// softmax, and not in f64. Otherwise by burn's operations.
     ///
     /// # Shapes
     /// - `query`, `key`, `value`: `[batch, seq, heads, d_k]`
     /// - output: `[batch, queries, heads, d_k]`
+    ///
+    /// # Panics
+    /// As [`weights`](Self::weights).
     pub fn attend<B: KernelBackend>(
         &self,
         [query, key, value]: [Tensor<B, 4>; 3],
@@ -89,6 +92,9 @@ impl Heads {
     /// # Shapes
     /// - `query`, `key`: `[batch, heads, seq, d_k]`
     /// - output: `[batch, heads, queries, keys]`
+    ///
+    /// # Panics
+    /// When a mask cannot be broadcast to its shape.
     pub fn weights<B: Backend>(
         &self,
         query: Tensor<B, 4>,
@@ -106,10 +112,16 @@ impl Heads {
             None => scores,
         };
         let [batch, _, queries, keys] = scores.dims();
+        // By their own sizes, as burn does: what is broadcast stays so.
         if let Some(pad) = &masks.pad {
+            check_mask("mask_pad", pad.dims(), "[batch, keys]", [batch, keys]);
+            let [batch, keys] = pad.dims();
             scores = scores.mask_fill(pad.clone().reshape([batch, 1, 1, keys]), self.min_float);
         }
         if let Some(attn) = &masks.attn {
+            let whole = [batch, queries, keys];
+            check_mask("mask_attn", attn.dims(), "[batch, queries, keys]", whole);
+            let [batch, queries, keys] = attn.dims();
             scores = scores.mask_fill(attn.clone().reshape([batch, 1, queries, keys]), self.min_float);
         }
         let weights = match self.quiet_softmax {
@@ -118,6 +130,18 @@ impl Heads {
         };
         narrow(weights, dtype)
     }
+}
+
+/// Checks that a mask can be broadcast to the sizes of the attention.
+///
+/// # Panics
+/// When it cannot.
+fn check_mask<const D: usize>(name: &str, shape: [usize; D], axes: &str, whole: [usize; D]) {
+    let fits = shape.iter().zip(&whole).all(|(&size, &full)| size == 1 || size == full);
+    assert!(
+        fits,
+        "{name} of shape {shape:?} does not fit the attention's {axes} = {whole:?}: each size must be the same, or 1"
+    );
 }
 
 /// The values averaged by the weights: `[batch, heads, queries, d_k]`.

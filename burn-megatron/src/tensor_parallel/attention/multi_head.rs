@@ -51,13 +51,14 @@ impl<B: Backend> MhaInput<B> {
         }
     }
 
-    /// Hides the keys where `mask_pad`, `[batch, keys]`, is true.
+    /// Hides the keys where `mask_pad`, `[batch, keys]`, is true; a dimension of 1 is broadcast.
     pub fn mask_pad(mut self, mask_pad: Tensor<B, 2, Bool>) -> Self {
         self.masks.pad = Some(mask_pad);
         self
     }
 
-    /// Hides the keys from the queries where `mask_attn`, `[batch, queries, keys]`, is true.
+    /// Hides the keys from the queries where `mask_attn`, `[batch, queries, keys]`, is true; a dimension of 1 is
+    /// broadcast.
     pub fn mask_attn(mut self, mask_attn: Tensor<B, 3, Bool>) -> Self {
         self.masks.attn = Some(mask_attn);
         self
@@ -75,11 +76,14 @@ impl<B: Backend> MhaInput<B> {
             ..self
         }
     }
+}
 
-    fn key_value(&self) -> [Tensor<B, 3>; 2] {
-        let own = || [self.query.clone(), self.query.clone()];
-        self.key_value.clone().unwrap_or_else(own)
-    }
+/// Where keys and values come from: in self-attention from where the queries do.
+fn key_value_sources<B: Backend, const D: usize>(
+    given: Option<[Tensor<B, D>; 2]>,
+    query: &Tensor<B, D>,
+) -> [Tensor<B, D>; 2] {
+    given.unwrap_or_else(|| [query.clone(), query.clone()])
 }
 
 /// The output of [`ParallelMultiHeadAttention`].
@@ -93,8 +97,8 @@ pub struct MhaOutput<B: Backend> {
 
 /// burn's multi-head attention, whose heads are shared out over the tensor-parallel group.
 ///
-/// Dropout falls on the scores before they are masked, as burn's does; which elements, the step's coordinates say: see
-/// [`ParallelContext::set_step`].
+/// Dropout is applied to the scores before they are masked, as burn does; the step's coordinates determine which
+/// elements are dropped: see [`ParallelContext::set_step`].
 ///
 /// # Reference
 /// Vaswani et al. 2017, arXiv:1706.03762, section 3.2; Shoeybi et al. 2019, arXiv:1909.08053, section 3.
@@ -160,7 +164,7 @@ impl<B: Backend> ParallelMultiHeadAttention<B> {
             value: ColumnParallelLinear::from_linear(mha.value, &context.scope("value"))?,
             output: RowParallelLinear::from_linear(mha.output, &context.scope("output"))?,
             kernels: context.kernels(),
-            region: Region::new(context),
+            region: Region::new(context, KIND),
             step: ModuleStep::new(context.current_step(), module_name(context, KIND)),
         })
     }
@@ -183,8 +187,9 @@ impl<B: CollectiveBackend> ParallelMultiHeadAttention<B> {
     /// one all-gather. Backward: one all-reduce of each different input.
     ///
     /// # Panics
-    /// When a collective fails, an active dropout does not know its step (see [`ParallelContext::set_step`]), or the
-    /// tensor-parallel size does not divide `batch * queries` under sequence parallelism.
+    /// When a collective fails, a mask has another shape, an active dropout does not know its step (see
+    /// [`ParallelContext::set_step`]), or the tensor-parallel size does not divide `batch * queries` under sequence
+    /// parallelism.
     pub fn forward(&self, input: MhaInput<B>) -> MhaOutput<B> {
         let dims @ [batch, queries, _] = input.query.dims();
         self.region.check_tokens(dims);
@@ -212,7 +217,7 @@ impl<B: CollectiveBackend> ParallelMultiHeadAttention<B> {
 
     /// Applies attention to the tokens so far, computing what is new: the projections of the last token.
     ///
-    /// For inference: nothing falls, and the output is not differentiable.
+    /// For inference: without dropout, and the output is not differentiable.
     ///
     /// # Shapes
     /// - input: see [`MhaInput`]: all tokens so far
@@ -222,9 +227,9 @@ impl<B: CollectiveBackend> ParallelMultiHeadAttention<B> {
     /// One all-reduce of the new tokens' output over the tensor group.
     ///
     /// # Panics
-    /// When the collective fails.
+    /// When the collective fails, or a mask has another shape.
     pub fn forward_cache(&self, input: MhaInput<B>, cache: &mut MhaCache<B>) -> MhaOutput<B> {
-        let [key, value] = input.key_value();
+        let [key, value] = key_value_sources(input.key_value, &input.query);
         let project = |layer: &ColumnParallelLinear<B>, tensor: Tensor<B, 3>| {
             let [batch, ..] = tensor.dims();
             let projected = layer.forward_entered(rows(tensor));
@@ -264,8 +269,7 @@ impl<B: CollectiveBackend> ParallelMultiHeadAttention<B> {
 
     /// `[batch, seq, heads, d_k]` each.
     fn project(&self, sources: AttentionSources<B>, batch: usize) -> [Tensor<B, 4>; 3] {
-        let own = || [sources.query.clone(), sources.query.clone()];
-        let [key, value] = sources.key_value.unwrap_or_else(own);
+        let [key, value] = key_value_sources(sources.key_value, &sources.query);
         [(&self.query, sources.query), (&self.key, key), (&self.value, value)]
             .map(|(layer, tensor)| self.heads.by_token(layer.forward_entered(tensor), batch))
     }

@@ -6,16 +6,22 @@ use burn::tensor::{Bool, Tensor, backend::Backend};
 use cubecl_kernels::Kernels;
 
 use super::ParallelPositionWiseFeedForward;
-use super::residual::{add, convert_norm};
+use super::cache::LayerCache;
+use super::residual::{NormFirst, add, convert_norm};
 use crate::collectives::CollectiveBackend;
 use crate::context::ParallelContext;
 use crate::random::{Dropout, ModuleStep, StepCoordinates};
 use crate::tensor_parallel::attention::{AttentionMasks, AttentionSources, ParallelMultiHeadAttention};
 use crate::tensor_parallel::conversion::{ConversionError, check_drawn, check_field, converted_dropout, module_name};
 use crate::tensor_parallel::region::{Region, TokenPass};
-use crate::tensor_parallel::{LayerNorm, MhaCache, MhaInput, TensorCache};
+use crate::tensor_parallel::{LayerNorm, MhaInput};
 
-/// The input of [`ParallelTransformerDecoder`], made as burn's `TransformerDecoderInput` is.
+/// What decoders and their layers are called in messages.
+const KIND: &str = "transformer decoder";
+const LAYER_KIND: &str = "transformer decoder layer";
+
+/// The input of [`ParallelTransformerDecoder`], made as burn's `TransformerDecoderInput` is: a dimension of 1 of a mask
+/// is broadcast.
 #[derive(Clone, Debug)]
 pub struct TransformerDecoderInput<B: Backend> {
     target: Tensor<B, 3>,
@@ -101,7 +107,7 @@ impl<B: Backend> ParallelTransformerDecoder<B> {
         config: &TransformerDecoderConfig,
         context: &ParallelContext,
     ) -> Result<Self, ConversionError> {
-        let module = module_name(context, "transformer decoder");
+        let module = module_name(context, KIND);
         check_field(&module, "d_model", config.d_model, decoder.d_model)?;
         check_field(&module, "d_ff", config.d_ff, decoder.d_ff)?;
         check_field(&module, "n_heads", config.n_heads, decoder.n_heads)?;
@@ -116,7 +122,7 @@ impl<B: Backend> ParallelTransformerDecoder<B> {
         });
         Ok(Self {
             layers: layers.collect::<Result<_, _>>()?,
-            region: Region::new(context),
+            region: Region::new(context, KIND),
             step: ModuleStep::new(context.current_step(), module),
         })
     }
@@ -136,17 +142,15 @@ impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
     /// gradient.
     ///
     /// # Panics
-    /// When a collective fails, an active dropout does not know its step (see [`ParallelContext::set_step`]), or the
-    /// tensor-parallel size does not divide `batch * seq` under sequence parallelism.
+    /// When a collective fails, a mask has another shape, an active dropout does not know its step (see
+    /// [`ParallelContext::set_step`]), or the tensor-parallel size does not divide `batch * seq` under sequence
+    /// parallelism.
     pub fn forward(&self, input: TransformerDecoderInput<B>) -> Tensor<B, 3> {
-        let [batch, seq, _] = input.target.dims();
+        let dims @ [batch, seq, _] = input.target.dims();
         let device = input.target.device();
         let drops = self.layers.iter().any(|layer| layer.drops(&device));
         let step = drops.then(|| input.step.unwrap_or_else(|| self.step.take(batch, seq)));
-        let pass = TokenPass {
-            batch,
-            places: step.map(|step| self.region.tokens(&step, seq)),
-        };
+        let pass = self.region.pass(dims, step);
         let target = self.region.split(input.target);
         // All layers share the memory's entry, so that its gradient is summed over the ranks once.
         let memory = self.region.enter_whole(input.memory);
@@ -161,7 +165,7 @@ impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
     /// Applies the layers to the target's tokens so far, computing what is new: that of the last token. The memory must
     /// be the same in every call.
     ///
-    /// For inference: nothing falls, and the output is not differentiable.
+    /// For inference: without dropout, and the output is not differentiable.
     ///
     /// # Shapes
     /// - input: see [`TransformerDecoderInput`]: all of the target's tokens so far
@@ -171,7 +175,7 @@ impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
     /// Per layer three all-reduces of the new tokens over the tensor group.
     ///
     /// # Panics
-    /// When a collective fails, or the cache is of a decoder of other layers.
+    /// When a collective fails, a mask has another shape, or the cache is of a decoder with another number of layers.
     pub fn forward_autoregressive_inference(
         &self,
         input: TransformerDecoderInput<B>,
@@ -192,7 +196,7 @@ impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
     /// Returns an empty cache for [`forward_autoregressive_inference`](Self::forward_autoregressive_inference).
     pub fn new_autoregressive_cache(&self) -> TransformerDecoderAutoregressiveCache<B> {
         TransformerDecoderAutoregressiveCache {
-            layers: self.layers.iter().map(|_| LayerCache::empty()).collect(),
+            layers: LayerCache::of_layers(self.layers.len()),
         }
     }
 }
@@ -201,29 +205,6 @@ impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
 #[derive(Clone, Debug)]
 pub struct TransformerDecoderAutoregressiveCache<B: Backend> {
     layers: Vec<LayerCache<B>>,
-}
-
-#[derive(Clone, Debug)]
-struct LayerCache<B: Backend> {
-    self_attn: MhaCache<B>,
-    cross_attn: MhaCache<B>,
-    pwff: TensorCache<B, 3>,
-    norm_1: TensorCache<B, 3>,
-    norm_2: TensorCache<B, 3>,
-    norm_3: TensorCache<B, 3>,
-}
-
-impl<B: Backend> LayerCache<B> {
-    fn empty() -> Self {
-        Self {
-            self_attn: MhaCache::autoregressive(),
-            cross_attn: MhaCache::autoregressive_cross_attention(),
-            pwff: TensorCache::empty(),
-            norm_1: TensorCache::empty(),
-            norm_2: TensorCache::empty(),
-            norm_3: TensorCache::empty(),
-        }
-    }
 }
 
 /// A layer of [`ParallelTransformerDecoder`].
@@ -257,7 +238,7 @@ impl<B: Backend> ParallelTransformerDecoderLayer<B> {
         epsilon: f64,
         context: &ParallelContext,
     ) -> Result<Self, ConversionError> {
-        let dropout = |site| converted_dropout(&layer.dropout, site, "transformer decoder layer", context);
+        let dropout = |site| converted_dropout(&layer.dropout, site, LAYER_KIND, context);
         Ok(Self {
             self_dropout: dropout("self_dropout")?,
             cross_dropout: dropout("cross_dropout")?,
@@ -270,7 +251,7 @@ impl<B: Backend> ParallelTransformerDecoderLayer<B> {
             norm_3: convert_norm(layer.norm_3, epsilon, &context.scope("norm_3"))?,
             norm_first: layer.norm_first,
             kernels: context.kernels(),
-            region: Region::new(context),
+            region: Region::new(context, LAYER_KIND),
         })
     }
 
@@ -292,42 +273,28 @@ impl<B: CollectiveBackend> ParallelTransformerDecoderLayer<B> {
         [target_masks, memory_masks]: [&AttentionMasks<B>; 2],
         pass: &TokenPass,
     ) -> Tensor<B, 2> {
+        let norm_first = NormFirst(self.norm_first);
         let sum = |residual, output, dropout| add(residual, output, dropout, pass.local(), self.kernels);
-        let normal = match self.norm_first {
-            true => self.norm_3.forward(input.clone()),
-            false => input.clone(),
-        };
+        let normal = norm_first.before(&input, |tensor| self.norm_3.forward(tensor));
         let sources = AttentionSources {
             query: self.region.enter(normal),
             key_value: None,
             masks: target_masks.clone(),
         };
         let hidden = sum(input, self.self_attn.attend(sources, pass), &self.self_dropout);
-        let [hidden, normal] = self.normed(hidden, &self.norm_1);
+        let [hidden, normal] = norm_first.between(hidden, |tensor| self.norm_1.forward(tensor));
         let sources = AttentionSources {
             query: self.region.enter(normal),
             key_value: Some([memory.clone(), memory.clone()]),
             masks: memory_masks.clone(),
         };
         let hidden = sum(hidden, self.cross_attn.attend(sources, pass), &self.cross_dropout);
-        let [hidden, normal] = self.normed(hidden, &self.norm_2);
+        let [hidden, normal] = norm_first.between(hidden, |tensor| self.norm_2.forward(tensor));
         let output = sum(hidden, self.pwff.transform(normal, pass), &self.feed_forward_dropout);
-        match self.norm_first {
-            true => output,
-            false => self.norm_3.forward(output),
-        }
+        norm_first.after(output, |tensor| self.norm_3.forward(tensor))
     }
 
-    /// The residual stream that goes on, and what the next sublayer sees.
-    fn normed<const D: usize>(&self, hidden: Tensor<B, D>, norm: &LayerNorm<B>) -> [Tensor<B, D>; 2] {
-        let normal = norm.forward(hidden.clone());
-        match self.norm_first {
-            true => [hidden, normal],
-            false => [normal.clone(), normal],
-        }
-    }
-
-    /// All of the target's tokens so far to the same, where nothing falls.
+    /// All of the target's tokens so far to the same, without dropout.
     fn infer(
         &self,
         input: Tensor<B, 3>,
@@ -335,30 +302,18 @@ impl<B: CollectiveBackend> ParallelTransformerDecoderLayer<B> {
         [target_masks, memory_masks]: [&AttentionMasks<B>; 2],
         cache: &mut LayerCache<B>,
     ) -> Tensor<B, 3> {
-        let cached = |cache: &mut TensorCache<B, 3>, norm: &LayerNorm<B>, tensor: Tensor<B, 3>| {
-            cache.append(tensor, 1, |tensor| norm.forward(tensor))
-        };
-        let normed = |cache: &mut TensorCache<B, 3>, norm: &LayerNorm<B>, hidden: Tensor<B, 3>| {
-            let normal = cached(cache, norm, hidden.clone());
-            match self.norm_first {
-                true => [hidden, normal],
-                false => [normal.clone(), normal],
-            }
-        };
-        let normal = match self.norm_first {
-            true => cached(&mut cache.norm_3, &self.norm_3, input.clone()),
-            false => input.clone(),
-        };
+        let norm_first = NormFirst(self.norm_first);
+        let norm_1 = |tensor| cache.norm_1.append(tensor, 1, |tensor| self.norm_1.forward(tensor));
+        let norm_2 = |tensor| cache.norm_2.append(tensor, 1, |tensor| self.norm_2.forward(tensor));
+        let mut norm_3 = |tensor| cache.norm_3.append(tensor, 1, |tensor| self.norm_3.forward(tensor));
+        let normal = norm_first.before(&input, &mut norm_3);
         let attention = MhaInput::self_attn(normal).with_masks(target_masks);
         let hidden = input + self.self_attn.forward_cache(attention, &mut cache.self_attn).context;
-        let [hidden, normal] = normed(&mut cache.norm_1, &self.norm_1, hidden);
+        let [hidden, normal] = norm_first.between(hidden, norm_1);
         let attention = MhaInput::new(normal, memory.clone(), memory.clone()).with_masks(memory_masks);
         let hidden = hidden + self.cross_attn.forward_cache(attention, &mut cache.cross_attn).context;
-        let [hidden, normal] = normed(&mut cache.norm_2, &self.norm_2, hidden);
+        let [hidden, normal] = norm_first.between(hidden, norm_2);
         let output = hidden + cache.pwff.append(normal, 1, |tensor| self.pwff.infer(tensor));
-        match self.norm_first {
-            true => output,
-            false => cached(&mut cache.norm_3, &self.norm_3, output),
-        }
+        norm_first.after(output, norm_3)
     }
 }

@@ -6,14 +6,19 @@ use burn::tensor::{Bool, Tensor, backend::Backend};
 use cubecl_kernels::Kernels;
 
 use super::ParallelPositionWiseFeedForward;
-use super::residual::{add, convert_norm};
+use super::cache::LayerCache;
+use super::residual::{NormFirst, add, convert_norm};
 use crate::collectives::CollectiveBackend;
 use crate::context::ParallelContext;
 use crate::random::{Dropout, ModuleStep, StepCoordinates};
 use crate::tensor_parallel::attention::{AttentionMasks, AttentionSources, ParallelMultiHeadAttention};
 use crate::tensor_parallel::conversion::{ConversionError, check_drawn, check_field, converted_dropout, module_name};
 use crate::tensor_parallel::region::{Region, TokenPass};
-use crate::tensor_parallel::{LayerNorm, MhaCache, MhaInput, TensorCache};
+use crate::tensor_parallel::{LayerNorm, MhaInput};
+
+/// What encoders and their layers are called in messages.
+const KIND: &str = "transformer encoder";
+const LAYER_KIND: &str = "transformer encoder layer";
 
 /// The input of [`ParallelTransformerEncoder`], made as burn's `TransformerEncoderInput` is.
 #[derive(Clone, Debug)]
@@ -36,13 +41,13 @@ impl<B: Backend> TransformerEncoderInput<B> {
         }
     }
 
-    /// Hides the tokens where `mask_pad`, `[batch, seq]`, is true.
+    /// Hides the tokens where `mask_pad`, `[batch, seq]`, is true; a dimension of 1 is broadcast.
     pub fn mask_pad(mut self, mask_pad: Tensor<B, 2, Bool>) -> Self {
         self.masks.pad = Some(mask_pad);
         self
     }
 
-    /// Hides tokens from tokens where `mask_attn`, `[batch, seq, seq]`, is true.
+    /// Hides tokens from tokens where `mask_attn`, `[batch, seq, seq]`, is true; a dimension of 1 is broadcast.
     pub fn mask_attn(mut self, mask_attn: Tensor<B, 3, Bool>) -> Self {
         self.masks.attn = Some(mask_attn);
         self
@@ -95,6 +100,11 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
     /// # }
     /// ```
     ///
+    /// Train with [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel), even without
+    /// data-parallel ranks. burn's own `optimizer.step` clips by the norm of this rank's shard, and under sequence
+    /// parallelism gets partial sums as the gradients of norms and row-parallel biases; and only the wrapper refuses
+    /// burn's own `Dropout` in the layers around the encoder.
+    ///
     /// # Errors
     /// When `config` is not that of the encoder, the encoder has been cut or has no values yet, the tensor-parallel size
     /// does not divide the heads or `d_ff`, or an activation or a probability of dropout is not supported.
@@ -103,7 +113,7 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
         config: &TransformerEncoderConfig,
         context: &ParallelContext,
     ) -> Result<Self, ConversionError> {
-        let module = module_name(context, "transformer encoder");
+        let module = module_name(context, KIND);
         check_field(&module, "d_model", config.d_model, encoder.d_model)?;
         check_field(&module, "d_ff", config.d_ff, encoder.d_ff)?;
         check_field(&module, "n_heads", config.n_heads, encoder.n_heads)?;
@@ -118,7 +128,7 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
         });
         Ok(Self {
             layers: layers.collect::<Result<_, _>>()?,
-            region: Region::new(context),
+            region: Region::new(context, KIND),
             step: ModuleStep::new(context.current_step(), module),
         })
     }
@@ -137,17 +147,15 @@ impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
     /// in addition, and backward one of the input's gradient.
     ///
     /// # Panics
-    /// When a collective fails, an active dropout does not know its step (see [`ParallelContext::set_step`]), or the
-    /// tensor-parallel size does not divide `batch * seq` under sequence parallelism.
+    /// When a collective fails, a mask has another shape, an active dropout does not know its step (see
+    /// [`ParallelContext::set_step`]), or the tensor-parallel size does not divide `batch * seq` under sequence
+    /// parallelism.
     pub fn forward(&self, input: TransformerEncoderInput<B>) -> Tensor<B, 3> {
-        let [batch, seq, _] = input.tensor.dims();
+        let dims @ [batch, seq, _] = input.tensor.dims();
         let device = input.tensor.device();
         let drops = self.layers.iter().any(|layer| layer.drops(&device));
         let step = drops.then(|| input.step.unwrap_or_else(|| self.step.take(batch, seq)));
-        let pass = TokenPass {
-            batch,
-            places: step.map(|step| self.region.tokens(&step, seq)),
-        };
+        let pass = self.region.pass(dims, step);
         let hidden = self.region.split(input.tensor);
         let hidden = self
             .layers
@@ -158,7 +166,7 @@ impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
 
     /// Applies the layers to the tokens so far, computing what is new: that of the last token.
     ///
-    /// For inference: nothing falls, and the output is not differentiable.
+    /// For inference: without dropout, and the output is not differentiable.
     ///
     /// # Shapes
     /// - input: see [`TransformerEncoderInput`]: all tokens so far
@@ -168,7 +176,7 @@ impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
     /// Per layer two all-reduces of the new tokens over the tensor group.
     ///
     /// # Panics
-    /// When a collective fails, or the cache is of an encoder of other layers.
+    /// When a collective fails, a mask has another shape, or the cache is of an encoder with another number of layers.
     pub fn forward_autoregressive_inference(
         &self,
         input: TransformerEncoderInput<B>,
@@ -188,7 +196,7 @@ impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
     /// Returns an empty cache for [`forward_autoregressive_inference`](Self::forward_autoregressive_inference).
     pub fn new_autoregressive_cache(&self) -> TransformerEncoderAutoregressiveCache<B> {
         TransformerEncoderAutoregressiveCache {
-            layers: self.layers.iter().map(|_| LayerCache::empty()).collect(),
+            layers: LayerCache::of_layers(self.layers.len()),
         }
     }
 }
@@ -197,25 +205,6 @@ impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
 #[derive(Clone, Debug)]
 pub struct TransformerEncoderAutoregressiveCache<B: Backend> {
     layers: Vec<LayerCache<B>>,
-}
-
-#[derive(Clone, Debug)]
-struct LayerCache<B: Backend> {
-    mha: MhaCache<B>,
-    pwff: TensorCache<B, 3>,
-    norm_1: TensorCache<B, 3>,
-    norm_2: TensorCache<B, 3>,
-}
-
-impl<B: Backend> LayerCache<B> {
-    fn empty() -> Self {
-        Self {
-            mha: MhaCache::autoregressive(),
-            pwff: TensorCache::empty(),
-            norm_1: TensorCache::empty(),
-            norm_2: TensorCache::empty(),
-        }
-    }
 }
 
 /// A layer of [`ParallelTransformerEncoder`].
@@ -244,7 +233,7 @@ impl<B: Backend> ParallelTransformerEncoderLayer<B> {
         epsilon: f64,
         context: &ParallelContext,
     ) -> Result<Self, ConversionError> {
-        let dropout = |site| converted_dropout(&layer.dropout, site, "transformer encoder layer", context);
+        let dropout = |site| converted_dropout(&layer.dropout, site, LAYER_KIND, context);
         Ok(Self {
             attention_dropout: dropout("attention_dropout")?,
             feed_forward_dropout: dropout("feed_forward_dropout")?,
@@ -254,7 +243,7 @@ impl<B: Backend> ParallelTransformerEncoderLayer<B> {
             norm_2: convert_norm(layer.norm_2, epsilon, &context.scope("norm_2"))?,
             norm_first: layer.norm_first,
             kernels: context.kernels(),
-            region: Region::new(context),
+            region: Region::new(context, LAYER_KIND),
         })
     }
 
@@ -267,50 +256,30 @@ impl<B: Backend> ParallelTransformerEncoderLayer<B> {
 impl<B: CollectiveBackend> ParallelTransformerEncoderLayer<B> {
     /// This rank's tokens to this rank's tokens.
     fn transform(&self, input: Tensor<B, 2>, masks: &AttentionMasks<B>, pass: &TokenPass) -> Tensor<B, 2> {
+        let norm_first = NormFirst(self.norm_first);
         let sum = |residual, output, dropout| add(residual, output, dropout, pass.local(), self.kernels);
-        let normal = match self.norm_first {
-            true => self.norm_2.forward(input.clone()),
-            false => input.clone(),
-        };
+        let normal = norm_first.before(&input, |tensor| self.norm_2.forward(tensor));
         let sources = AttentionSources {
             query: self.region.enter(normal),
             key_value: None,
             masks: masks.clone(),
         };
-        let attended = self.mha.attend(sources, pass);
-        let hidden = sum(input, attended, &self.attention_dropout);
-        let normal = self.norm_1.forward(hidden.clone());
-        let hidden = match self.norm_first {
-            true => hidden,
-            false => normal.clone(),
-        };
+        let hidden = sum(input, self.mha.attend(sources, pass), &self.attention_dropout);
+        let [hidden, normal] = norm_first.between(hidden, |tensor| self.norm_1.forward(tensor));
         let output = sum(hidden, self.pwff.transform(normal, pass), &self.feed_forward_dropout);
-        match self.norm_first {
-            true => output,
-            false => self.norm_2.forward(output),
-        }
+        norm_first.after(output, |tensor| self.norm_2.forward(tensor))
     }
 
-    /// All tokens so far to all tokens so far, where nothing falls.
+    /// All tokens so far to all tokens so far, without dropout.
     fn infer(&self, input: Tensor<B, 3>, masks: &AttentionMasks<B>, cache: &mut LayerCache<B>) -> Tensor<B, 3> {
+        let norm_first = NormFirst(self.norm_first);
+        let norm_1 = |tensor| cache.norm_1.append(tensor, 1, |tensor| self.norm_1.forward(tensor));
         let mut norm_2 = |tensor| cache.norm_2.append(tensor, 1, |tensor| self.norm_2.forward(tensor));
-        let normal = match self.norm_first {
-            true => norm_2(input.clone()),
-            false => input.clone(),
-        };
+        let normal = norm_first.before(&input, &mut norm_2);
         let attention = MhaInput::self_attn(normal).with_masks(masks);
-        let hidden = input + self.mha.forward_cache(attention, &mut cache.mha).context;
-        let normal = cache
-            .norm_1
-            .append(hidden.clone(), 1, |tensor| self.norm_1.forward(tensor));
-        let hidden = match self.norm_first {
-            true => hidden,
-            false => normal.clone(),
-        };
+        let hidden = input + self.mha.forward_cache(attention, &mut cache.self_attn).context;
+        let [hidden, normal] = norm_first.between(hidden, norm_1);
         let output = hidden + cache.pwff.append(normal, 1, |tensor| self.pwff.infer(tensor));
-        match self.norm_first {
-            true => output,
-            false => norm_2(output),
-        }
+        norm_first.after(output, norm_2)
     }
 }

@@ -13,6 +13,9 @@ use crate::tensor_parallel::conversion::{ConversionError, check_drawn, converted
 use crate::tensor_parallel::region::{Region, TokenPass, rows, samples};
 use crate::tensor_parallel::{ColumnParallelLinear, RowParallelLinear};
 
+/// What the layer is called in messages.
+const KIND: &str = "position-wise feed-forward layer";
+
 /// `dropout(activation(X W_1 + b_1)) W_2 + b_2`, the hidden features shared out over the tensor-parallel group.
 ///
 /// # Reference
@@ -39,7 +42,6 @@ impl<B: Backend> ParallelPositionWiseFeedForward<B> {
     /// When the activation has parameters or does not work element by element, when the tensor-parallel size does not
     /// divide `d_ff`, the module has no values yet, or its dropout is outside `[0, 1)`.
     pub fn from_pwff(pwff: PositionWiseFeedForward<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
-        const KIND: &str = "position-wise feed-forward layer";
         let [_, d_ff] = pwff.linear_inner.weight.lazy_shape().dims();
         let divided = context.config().check_tensor_divides("d_ff", d_ff);
         divided.map_err(named(context, KIND))?;
@@ -50,7 +52,7 @@ impl<B: Backend> ParallelPositionWiseFeedForward<B> {
             linear_inner: ColumnParallelLinear::from_linear(pwff.linear_inner, &context.scope("linear_inner"))?,
             linear_outer: RowParallelLinear::from_linear(pwff.linear_outer, &context.scope("linear_outer"))?,
             activation: pwff.activation,
-            region: Region::new(context),
+            region: Region::new(context, KIND),
             step: ModuleStep::new(context.current_step(), module_name(context, KIND)),
         })
     }
@@ -78,13 +80,8 @@ impl<B: CollectiveBackend> ParallelPositionWiseFeedForward<B> {
     /// parallelism.
     pub fn forward(&self, input: Tensor<B, 3>) -> Tensor<B, 3> {
         let dims @ [batch, seq, _] = input.dims();
-        self.region.check_tokens(dims);
-        let pass = TokenPass {
-            batch,
-            places: self
-                .drops(&input.device())
-                .then(|| self.region.tokens(&self.step.take(batch, seq), seq)),
-        };
+        let step = self.drops(&input.device()).then(|| self.step.take(batch, seq));
+        let pass = self.region.pass(dims, step);
         let hidden = self.hidden(self.region.enter_whole(input), &pass);
         self.region.join(self.linear_outer.forward(hidden), batch)
     }
@@ -96,11 +93,11 @@ impl<B: CollectiveBackend> ParallelPositionWiseFeedForward<B> {
         self.linear_outer.forward_without_bias(hidden)
     }
 
-    /// Applies the layer to tokens that every rank has, where nothing falls: for inference.
+    /// Applies the layer to tokens that every rank has, without dropout: for inference.
     pub(super) fn infer(&self, input: Tensor<B, 3>) -> Tensor<B, 3> {
         let [batch, ..] = input.dims();
-        let nothing_falls = TokenPass { batch, places: None };
-        let hidden = self.hidden(rows(input), &nothing_falls);
+        let without_dropout = TokenPass { batch, places: None };
+        let hidden = self.hidden(rows(input), &without_dropout);
         samples(self.linear_outer.forward_whole(hidden), batch)
     }
 
@@ -146,7 +143,7 @@ fn check_activation<B: Backend>(activation: &Activation<B>, context: &ParallelCo
     let printed = format!("{activation:?}");
     let name: String = printed.chars().take_while(|c| c.is_alphanumeric()).collect();
     Err(ConversionError::Unsupported {
-        module: module_name(context, "position-wise feed-forward layer"),
+        module: module_name(context, KIND),
         field: "activation",
         value: name,
         valid: "an activation that works element by element and has no parameters, such as Gelu or Relu",

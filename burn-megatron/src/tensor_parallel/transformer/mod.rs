@@ -1,16 +1,17 @@
 //! burn's transformer composites with their layers shared out over the tensor-parallel group.
 //!
-//! Each is made from burn's own module by a `from_…` function and called as it: `[batch, seq, d_model]` comes in and goes
-//! out on every tensor-parallel rank, so the layers around it stay as they are; declare these by
-//! [`declare_rest_replicated`](crate::context::ParallelContext::declare_rest_replicated). Under sequence parallelism the
-//! tokens are shared out inside.
+//! Each is made from burn's own module by a `from_…` function and called as it: input and output are
+//! `[batch, seq, d_model]` on every tensor-parallel rank, so the layers around it stay as they are; declare these by
+//! [`declare_rest_replicated`](crate::context::ParallelContext::declare_rest_replicated). Under sequence parallelism
+//! the tokens are shared out inside.
 //!
-//! Dropout is [`Dropout`](crate::random::Dropout), by coordinates: the same elements fall in every layout. The program
-//! names the step by [`set_step`](crate::context::ParallelContext::set_step) before each forward pass, or gives an input
-//! its coordinates; an active dropout without them panics.
+//! Dropout is [`Dropout`](crate::random::Dropout), by coordinates: the same elements are dropped in every layout. The
+//! program names the step by [`set_step`](crate::context::ParallelContext::set_step) before each forward pass, or gives
+//! an input its coordinates; an active dropout without them panics.
 //!
 //! The layers of a converted encoder or decoder are public: a pipeline stage converts the whole and keeps its part.
 
+mod cache;
 mod decoder;
 mod encoder;
 mod feed_forward;

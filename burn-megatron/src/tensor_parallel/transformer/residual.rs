@@ -43,6 +43,37 @@ pub(super) fn add<B: CollectiveBackend>(
         }
 }
 
+/// Whether the norms of a layer come before its sublayers, and not after their sums.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NormFirst(pub bool);
+
+impl NormFirst {
+    /// Returns what the first sublayer sees of the layer's input.
+    pub fn before<T: Clone>(self, input: &T, norm: impl FnOnce(T) -> T) -> T {
+        match self.0 {
+            true => norm(input.clone()),
+            false => input.clone(),
+        }
+    }
+
+    /// Returns of a sum within the layer the residual stream, and what the next sublayer sees.
+    pub fn between<T: Clone>(self, sum: T, norm: impl FnOnce(T) -> T) -> [T; 2] {
+        let normal = norm(sum.clone());
+        match self.0 {
+            true => [sum, normal],
+            false => [normal.clone(), normal],
+        }
+    }
+
+    /// Returns of the last sum what the layer returns.
+    pub fn after<T>(self, sum: T, norm: impl FnOnce(T) -> T) -> T {
+        match self.0 {
+            true => sum,
+            false => norm(sum),
+        }
+    }
+}
+
 /// Returns a norm of a composite, whose epsilon is that of the composite's configuration.
 pub(super) fn convert_norm<B: Backend>(
     norm: nn::LayerNorm<B>,

@@ -1,6 +1,7 @@
 //! Converted composites on one rank against burn's own: outputs, every gradient, caches, and what is refused.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::backend::Autodiff;
 use burn::module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param};
@@ -16,10 +17,12 @@ use burn_flex::{Flex, FlexDevice};
 
 use super::super::{ConversionError, MhaInput, ParallelMultiHeadAttention};
 use super::*;
+use crate::collectives::tests::{TIMEOUT, run_ranks};
 use crate::context::ParallelContext;
 use crate::initialize;
 use crate::parameters::read_host;
 use crate::random::{RandomStream, StepCoordinates, TokenMap};
+use crate::topology::ParallelConfig;
 
 type B = Autodiff<Flex>;
 type Gradients = <B as AutodiffBackend>::Gradients;
@@ -80,8 +83,13 @@ fn padding(seq: usize) -> Tensor<B, 2, Bool> {
 
 /// Every third pair of a query and a key.
 fn pairs(queries: usize, keys: usize) -> Tensor<B, 3, Bool> {
-    let values: Vec<bool> = (0..BATCH * queries * keys).map(|i| i % 3 == 1).collect();
-    Tensor::from_data(TensorData::new(values, [BATCH, queries, keys]), &FlexDevice)
+    every_third([BATCH, queries, keys])
+}
+
+fn every_third<const D: usize>(shape: [usize; D]) -> Tensor<B, D, Bool> {
+    let count: usize = shape.iter().product();
+    let values: Vec<bool> = (0..count).map(|i| i % 3 == 1).collect();
+    Tensor::from_data(TensorData::new(values, shape), &FlexDevice)
 }
 
 fn by_path<M: Module<B>>(module: &M, gradients: &Gradients) -> BTreeMap<String, Vec<f64>> {
@@ -234,6 +242,76 @@ fn attention_gives_burns_weights_too() {
     close("context", &read_host(actual.context), &read_host(expected.context));
 }
 
+/// burn's attention and ours.
+fn attentions() -> (nn::attention::MultiHeadAttention<B>, ParallelMultiHeadAttention<B>) {
+    let config = nn::attention::MultiHeadAttentionConfig::new(D_MODEL, 2).with_dropout(0.0);
+    let burn = numbered(config.init::<B>(&FlexDevice));
+    let ours = ParallelMultiHeadAttention::from_mha(burn.clone(), &ParallelContext::single(1));
+    (burn, ours.expect("one rank"))
+}
+
+#[test]
+fn dimensions_of_one_in_masks_are_broadcast_as_burn_does() {
+    let (burn, ours) = attentions();
+    let input = numbers("target", [BATCH, SEQ, D_MODEL]);
+    let expected_input = || nn::attention::MhaInput::self_attn(input.clone());
+    let actual_input = || MhaInput::self_attn(input.clone());
+    for shape in [[1, SEQ, SEQ], [BATCH, 1, SEQ], [BATCH, SEQ, 1], [1, 1, SEQ]] {
+        let mask = every_third(shape);
+        let expected = read_host(burn.forward(expected_input().mask_attn(mask.clone())).context);
+        for mask in [mask.clone(), mask.expand([BATCH, SEQ, SEQ])] {
+            let actual = ours.forward(actual_input().mask_attn(mask)).context;
+            close(&format!("mask_attn {shape:?}"), &read_host(actual), &expected);
+        }
+    }
+    for shape in [[1, SEQ], [BATCH, 1]] {
+        let mask = every_third(shape);
+        let expected = read_host(burn.forward(expected_input().mask_pad(mask.clone())).context);
+        for mask in [mask.clone(), mask.expand([BATCH, SEQ])] {
+            let actual = ours.forward(actual_input().mask_pad(mask)).context;
+            close(&format!("mask_pad {shape:?}"), &read_host(actual), &expected);
+        }
+    }
+}
+
+#[test]
+#[should_panic(
+    expected = "mask_attn of shape [3, 7, 5] does not fit the attention's [batch, queries, keys] = [3, 5, 7]: each \
+                size must be the same, or 1"
+)]
+fn a_transposed_attention_mask_is_refused() {
+    let [target, memory] =
+        [("target", SEQ), ("memory", MEMORY_SEQ)].map(|(name, seq)| numbers(name, [BATCH, seq, D_MODEL]));
+    let input = MhaInput::new(target, memory.clone(), memory);
+    attentions().1.forward(input.mask_attn(pairs(MEMORY_SEQ, SEQ)));
+}
+
+#[test]
+#[should_panic(expected = "mask_pad of shape [5, 3] does not fit the attention's [batch, keys] = [3, 5]")]
+fn a_transposed_padding_mask_is_refused() {
+    let input = MhaInput::self_attn(numbers("target", [BATCH, SEQ, D_MODEL]));
+    attentions().1.forward(input.mask_pad(every_third([SEQ, BATCH])));
+}
+
+#[test]
+fn tokens_that_sequence_parallelism_cannot_cut_are_refused_with_the_name_of_the_module() {
+    let config = encoder_config().with_dropout(0.3);
+    let messages = run_ranks(2, TIMEOUT, |world| {
+        let parallel = ParallelConfig::new()
+            .with_tensor_parallel_size(2)
+            .with_sequence_parallel(true);
+        let context = parallel.init(&world).unwrap().scope("enc");
+        let ours = ParallelTransformerEncoder::from_encoder(encoder(&config), &config, &context).unwrap();
+        context.set_step(1, [4, 5, 6]);
+        let input = TransformerEncoderInput::new(numbers("target", [BATCH, SEQ, D_MODEL]));
+        let refused = catch_unwind(AssertUnwindSafe(|| drop(ours.forward(input)))).unwrap_err();
+        refused.downcast_ref::<String>().unwrap().clone()
+    });
+    let expected = "transformer encoder enc: sequence parallelism cuts the tokens, batch * seq = 3 * 5 = 15, into 2 \
+                    equal parts; the nearest valid numbers of tokens are 14 and 16";
+    assert_eq!(messages, [expected; 2]);
+}
+
 #[test]
 fn caches_give_what_burns_give_token_by_token() {
     let mask = |seq| generate_autoregressive_mask::<B>(BATCH, seq, &FlexDevice);
@@ -323,7 +401,7 @@ fn dropping(context: &ParallelContext) -> (ParallelTransformerEncoder<B>, Tensor
 }
 
 #[test]
-fn what_falls_is_the_steps_and_nothing_falls_without_autodiff() {
+fn what_is_dropped_depends_on_the_step_and_nothing_is_without_autodiff() {
     let context = ParallelContext::single(1);
     let (encoder, input) = dropping(&context);
     let run = |iteration| {

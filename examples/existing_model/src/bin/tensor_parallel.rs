@@ -1,4 +1,4 @@
-//! The program `serial` on two tensor-parallel ranks.
+//! The program `serial` on two tensor-parallel ranks; with clipping or dropout it needs `DistributedDataParallel`.
 
 use burn::backend::Autodiff;
 use burn::nn::loss::CrossEntropyLossConfig;
