@@ -4,7 +4,7 @@
 //! cargo run --release --example 05_burn_train_learner                      # one rank
 //! cargo run --release --example 05_burn_train_learner -- --world-size 2    # two: the same metrics
 //! cargo run --release --example 05_burn_train_learner -- --folder run      # keeps logs and checkpoints in a folder
-//! cargo run --release --example 05_burn_train_learner -- --folder run --resume 3 --world-size 2
+//! cargo run --release --example 05_burn_train_learner -- --folder run --resume 3 --world-size 2    # epoch 4 again
 //! ```
 //!
 //! What is new against a single-process program with burn-train is marked with a number: four places.
@@ -22,12 +22,14 @@ use burn::optim::AdamWConfig;
 use burn::prelude::*;
 use burn::record::{FullPrecisionSettings, NamedMpkFileRecorder};
 use burn::tensor::backend::AutodiffBackend;
+use burn::train::metric::store::{Aggregate, Direction, Split};
 use burn::train::metric::{AccuracyMetric, LossMetric};
 use burn::train::{
-    ClassificationOutput, InferenceStep, Learner, LearnerSummary, MetricSummary, SupervisedTraining, TrainOutput,
-    TrainStep,
+    ClassificationOutput, InferenceStep, Learner, LearnerSummary, MetricEarlyStoppingStrategy, MetricSummary,
+    StoppingCondition, SupervisedTraining, TrainOutput, TrainStep,
 };
 use burn_flex::{Flex, FlexDevice};
+use burn_megatron::data::LastBatch;
 use burn_megatron::learner::SilentRenderer;
 use burn_megatron::prelude::*;
 use clap::Parser;
@@ -120,20 +122,32 @@ fn train(world: &World, folder: &Path, resume: Option<usize>) -> anyhow::Result<
 
     B::seed(&device, 1);
     let model = Classifier::<B>::new(&device);
-    // (3) Each rank loads its share of every batch, in place of burn's `DataLoaderBuilder::new(ToImages)`.
+    // (3) Each rank loads its share of every batch, in place of burn's `DataLoaderBuilder::new(ToImages)`. Ranks may have
+    // shares that differ by an image, or none of the last batch: the learner weights them.
     let images = shard_loader::<B, _, _>(ToImages, &context)
         .batch_size(GLOBAL_BATCH)
         .shuffle(42)
         .num_workers(1)
+        .last_batch(LastBatch::Uneven)
         .build(Spots { first: 0, count: 1000 })?;
     let others = shard_loader::<Flex, _, _>(ToImages, &context)
         .batch_size(GLOBAL_BATCH)
+        .last_batch(LastBatch::Uneven)
         .build(Spots {
             first: 1000,
             count: 250,
         })?;
+    // All ranks stop after the same epoch, as the first one decides.
+    let early_stopping = MetricEarlyStoppingStrategy::new(
+        &LossMetric::<Flex>::new(),
+        Aggregate::Mean,
+        Direction::Lowest,
+        Split::Valid,
+        StoppingCondition::NoImprovementSince { n_epochs: 2 },
+    );
     let mut training = SupervisedTraining::new(folder, images, others)
         .metrics((AccuracyMetric::new(), LossMetric::new()))
+        .early_stopping(early_stopping)
         .with_file_checkpointer(NamedMpkFileRecorder::<FullPrecisionSettings>::new())
         .renderer(SilentRenderer)
         .num_epochs(EPOCHS);

@@ -1,6 +1,6 @@
-//! The model that burn-train trains, its samples, and what its steps do besides.
+//! The models that burn-train trains, their samples, and what steps do in addition.
 //!
-//! No line of burn-megatron is used by the model.
+//! `Net` uses no line of burn-megatron.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,15 +9,19 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::Dataset;
 use burn::module::{AutodiffModule, Module, ModuleVisitor, Param};
 use burn::nn::loss::CrossEntropyLossConfig;
+use burn::nn::transformer::TransformerEncoderConfig;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::{GradientsParams, Optimizer};
 use burn::tensor::activation::tanh;
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use burn::train::{ClassificationOutput, InferenceStep, Interrupter, TrainOutput, TrainStep};
-use burn_flex::FlexDevice;
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::collectives::CollectiveBackend;
+use burn_megatron::context::ParallelContext;
 use burn_megatron::parameters::read_host;
 use burn_megatron::random::RandomStream;
+use burn_megatron::tensor_parallel::{ParallelTransformerEncoder, TransformerEncoderInput};
 
 use crate::cases::B;
 
@@ -83,17 +87,9 @@ impl<B: Backend> Net<B> {
 
     /// Every parameter's values and the running means, in order.
     pub fn values(&self) -> Vec<f64> {
-        struct Reader(Vec<f64>);
-        impl<B: Backend> ModuleVisitor<B> for Reader {
-            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-                self.0.extend(read_host(param.val()));
-            }
-        }
         // A record takes in what the last forward pass left pending in a batch norm's running state.
         drop(self.clone().into_record());
-        let mut reader = Reader(Vec::new());
-        self.visit(&mut reader);
-        reader.0
+        values_of::<B, Self>(self)
     }
 
     /// The mean loss over samples.
@@ -143,6 +139,73 @@ impl<B: Backend> InferenceStep for Net<B> {
     }
 }
 
+/// Every parameter's values, in order.
+fn values_of<B: Backend, M: Module<B>>(module: &M) -> Vec<f64> {
+    struct Reader(Vec<f64>);
+    impl<B: Backend> ModuleVisitor<B> for Reader {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            self.0.extend(read_host(param.val()));
+        }
+    }
+    let mut reader = Reader(Vec::new());
+    module.visit(&mut reader);
+    reader.0
+}
+
+/// A converted encoder whose dropout asks for the step: a sample is a sequence of two tokens, the mean of the output its
+/// classes.
+#[derive(Module, Debug)]
+pub struct Dropping<B: Backend> {
+    encoder: ParallelTransformerEncoder<B>,
+}
+
+impl Dropping<B> {
+    pub fn new(context: &ParallelContext) -> anyhow::Result<Self> {
+        B::seed(&FlexDevice, 5);
+        let config = TransformerEncoderConfig::new(CLASSES, 8, 1, 2).with_dropout(0.2);
+        let encoder = burn_megatron::initialize(config.init::<B>(&FlexDevice));
+        let encoder = ParallelTransformerEncoder::from_encoder(encoder, &config, &context.scope("encoder"))?;
+        Ok(Self { encoder })
+    }
+}
+
+impl<B: CollectiveBackend> Dropping<B> {
+    fn classify(&self, Samples { inputs, labels }: Samples<B>) -> ClassificationOutput<B> {
+        let [count, _] = inputs.dims();
+        let input = inputs.reshape([count, FEATURES / CLASSES, CLASSES]); // [batch, seq, d_model]
+        let hidden = self.encoder.forward(TransformerEncoderInput::new(input));
+        let output = hidden.mean_dim(1).squeeze_dim::<2>(1); // [batch, d_model]
+        let loss = CrossEntropyLossConfig::new().init(&labels.device());
+        ClassificationOutput::new(loss.forward(output.clone(), labels.clone()), output, labels)
+    }
+}
+
+impl<B: Backend> Dropping<B> {
+    /// Every parameter's values, in order.
+    pub fn values(&self) -> Vec<f64> {
+        values_of::<B, Self>(self)
+    }
+}
+
+impl TrainStep for Dropping<B> {
+    type Input = Samples<B>;
+    type Output = ClassificationOutput<B>;
+
+    fn step(&self, samples: Samples<B>) -> TrainOutput<ClassificationOutput<B>> {
+        let item = self.classify(samples);
+        TrainOutput::new(self, item.loss.backward(), item)
+    }
+}
+
+impl InferenceStep for Dropping<Flex> {
+    type Input = Samples<Flex>;
+    type Output = ClassificationOutput<Flex>;
+
+    fn step(&self, samples: Samples<Flex>) -> ClassificationOutput<Flex> {
+        self.classify(samples)
+    }
+}
+
 /// A batch.
 #[derive(Clone, Debug)]
 pub struct Samples<B: Backend> {
@@ -157,7 +220,7 @@ pub struct Sample {
     label: i32,
 }
 
-/// So many samples, by a name.
+/// `count` samples, by a name.
 pub struct Numbered {
     pub name: &'static str,
     pub count: usize,

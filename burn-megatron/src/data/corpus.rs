@@ -281,7 +281,7 @@ fn with_slashes(relative: &Path) -> String {
 /// The start of a file.
 struct ReadText {
     text: String,
-    /// Whether the file goes on.
+    /// Whether the file continues.
     cut: bool,
 }
 
@@ -289,7 +289,7 @@ struct ReadText {
 fn read_text(path: &Path, limit_bytes: u64) -> io::Result<Option<ReadText>> {
     let file = File::open(path)?;
     let mut bytes = Vec::with_capacity(file.metadata()?.len().min(limit_bytes) as usize + 1);
-    // One byte more than is wanted tells whether the file goes on.
+    // One byte more than is wanted tells whether the file continues.
     file.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     let cut = bytes.len() as u64 > limit_bytes;
     if cut {
@@ -304,7 +304,7 @@ fn read_text(path: &Path, limit_bytes: u64) -> io::Result<Option<ReadText>> {
     Ok(String::from_utf8(bytes).ok().map(|text| ReadText { text, cut }))
 }
 
-/// Cuts a text behind the lines that fill `piece_bytes`.
+/// Cuts a text after the lines that fill `piece_bytes`.
 fn cut_at_lines(text: &str, piece_bytes: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut start = 0;

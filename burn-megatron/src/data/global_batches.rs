@@ -4,16 +4,23 @@ use std::ops::Range;
 
 use super::error::DataError;
 
-/// What happens to the samples that remain when no full global batch does.
+/// What happens to the samples that remain when no full global batch does, and whether shares of a batch may differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum LastBatch {
-    /// They are shared out like every other batch; fewer samples than ranks are refused.
+    /// They are shared out. Each rank has as many samples of a batch as every other: what the ranks do not divide is
+    /// refused.
     #[default]
     Share,
-    /// They are shared out, and ranks for which none remains have one batch less. For loops in which such a rank takes part
-    /// in the step without samples, as the learner's does.
+    /// They are shared out. Shares of a batch may differ by one sample, and ranks for which none remains have one batch less.
+    ///
+    /// The mean over ranks of their mean losses is then not the mean over samples. `ParallelLearner` (feature `train`)
+    /// weights the ranks; a loop of your own gives [`GlobalBatches::weight`] to
+    /// [`pass`](crate::data_parallel::DistributedDataParallel::pass), or multiplies each rank's loss by it, and makes
+    /// [`num_batches`](GlobalBatches::num_batches) steps on every rank: one without samples takes part by
+    /// [`pass_without_samples`](crate::data_parallel::DistributedDataParallel::pass_without_samples), or gives no gradients
+    /// to [`average_gradients`](crate::data_parallel::average_gradients).
     Uneven,
-    /// They are left out.
+    /// They are left out. Each rank has as many samples of a batch as every other.
     Drop,
 }
 
@@ -24,13 +31,13 @@ pub enum LastBatch {
 /// batch, the first ones have one sample more.
 ///
 /// A rank's loss is the mean over its own share. The mean over the global batch is the mean over ranks of each loss
-/// times its [`weight`](Self::weight), which is 1 where all shares are equal.
+/// times its [`weight`](Self::weight), which is 1 where all shares are equal: always, except with [`LastBatch::Uneven`].
 ///
 /// # Examples
 /// ```
 /// use burn_megatron::data::{GlobalBatches, LastBatch};
 ///
-/// let batches = GlobalBatches::new(11, 4, 2, LastBatch::Share)?;
+/// let batches = GlobalBatches::new(11, 4, 2, LastBatch::Uneven)?;
 /// assert_eq!(batches.num_batches(), 3);
 /// assert_eq!([batches.share(0, 0), batches.share(0, 1)], [0..2, 2..4]);
 /// assert_eq!([batches.share(2, 0), batches.share(2, 1)], [8..10, 10..11]);
@@ -44,25 +51,43 @@ pub struct GlobalBatches {
     ranks: usize,
 }
 
+/// The way out where shares differ.
+const OR_UNEVEN: &str = "LastBatch::Uneven, which is for ParallelLearner and for loops that multiply each rank's loss by \
+                         GlobalBatches::weight";
+
 impl GlobalBatches {
     /// Returns the batches of `num_samples` samples, `batch_size` in each over all ranks together.
     ///
     /// # Errors
-    /// When the batch size is below the number of ranks, or fewer samples than ranks remain for the last batch and it is to
-    /// be shared.
+    /// When there are no ranks, or the batch size is below their number. When shares of a batch would differ, except with
+    /// [`LastBatch::Uneven`]. When there are fewer samples than one batch has, with [`LastBatch::Drop`].
     pub fn new(num_samples: usize, batch_size: usize, ranks: usize, last: LastBatch) -> Result<Self, DataError> {
-        if batch_size < ranks.max(1) {
+        if ranks == 0 {
+            return Err(out_of_range("data-parallel size", "at least 1".to_owned(), ranks));
+        }
+        if batch_size < ranks {
             let rule = format!("at least the data-parallel size {ranks}: it counts the samples of all ranks");
             return Err(out_of_range("batch size", rule, batch_size));
         }
-        let rest = num_samples % batch_size;
-        if last == LastBatch::Share && 0 < rest && rest < ranks {
+        if last != LastBatch::Uneven && !batch_size.is_multiple_of(ranks) {
+            let below = batch_size - batch_size % ranks;
             let rule = format!(
-                "0 or at least the data-parallel size {ranks} (of {num_samples} samples in batches of {batch_size}); \
-                 choose another batch size, LastBatch::Drop to leave them out, or LastBatch::Uneven if ranks without \
-                 samples take part in the step, as in ParallelLearner"
+                "a multiple of the data-parallel size {ranks}, such as {below} or {}; choose one, or {OR_UNEVEN}",
+                below + ranks
+            );
+            return Err(out_of_range("batch size", rule, batch_size));
+        }
+        let rest = num_samples % batch_size;
+        if last == LastBatch::Share && !rest.is_multiple_of(ranks) {
+            let rule = format!(
+                "a multiple of the data-parallel size {ranks} (of {num_samples} samples in batches of {batch_size}); choose \
+                 another batch size, LastBatch::Drop to leave them out, or {OR_UNEVEN}"
             );
             return Err(out_of_range("samples of the last batch", rule, rest));
+        }
+        if last == LastBatch::Drop && num_samples < batch_size {
+            let rule = format!("at least the {batch_size} of one batch, as LastBatch::Drop leaves out what remains");
+            return Err(out_of_range("number of samples", rule, num_samples));
         }
         Ok(Self {
             num_samples: match last {
@@ -148,24 +173,64 @@ mod tests {
     }
 
     #[test]
-    fn a_small_rest_and_a_small_batch_are_refused_by_number() {
+    fn sizes_that_do_not_fit_are_refused_by_number() {
         let message = |samples, size, last| GlobalBatches::new(samples, size, 4, last).unwrap_err().to_string();
         assert_eq!(
             message(10, 3, LastBatch::Share),
             "batch size must be at least the data-parallel size 4: it counts the samples of all ranks, got 3"
         );
-        let rest = message(11, 8, LastBatch::Share);
-        assert!(
-            rest.starts_with(
-                "samples of the last batch must be 0 or at least the data-parallel size 4 (of 11 samples in batches of 8)"
-            ),
-            "{rest}"
-        );
+        for last in [LastBatch::Share, LastBatch::Drop] {
+            assert_eq!(
+                message(20, 10, last),
+                "batch size must be a multiple of the data-parallel size 4, such as 8 or 12; choose one, or \
+                 LastBatch::Uneven, which is for ParallelLearner and for loops that multiply each rank's loss by \
+                 GlobalBatches::weight, got 10"
+            );
+        }
+        // With 11 samples a rank would have none of the last batch, with 13 one would have more than the others.
+        for (samples, rest) in [(11, 3), (13, 5)] {
+            let message = message(samples, 8, LastBatch::Share);
+            let start = format!(
+                "samples of the last batch must be a multiple of the data-parallel size 4 (of {samples} samples in batches \
+                 of 8); choose another batch size, LastBatch::Drop to leave them out, or LastBatch::Uneven"
+            );
+            assert!(
+                message.starts_with(&start) && message.ends_with(&format!(", got {rest}")),
+                "{message}"
+            );
+        }
         let uneven = GlobalBatches::new(11, 8, 4, LastBatch::Uneven).unwrap();
         let shares: Vec<usize> = (0..4).map(|rank| uneven.share(1, rank).len()).collect();
         assert_eq!(shares, [1, 1, 1, 0]);
         let dropped = GlobalBatches::new(11, 8, 4, LastBatch::Drop).unwrap();
         assert_eq!((dropped.num_batches(), dropped.num_samples()), (1, 8));
+    }
+
+    #[test]
+    fn an_epoch_without_batches_and_a_world_without_ranks_are_refused() {
+        let message = |ranks, last| GlobalBatches::new(7, 8, ranks, last).unwrap_err().to_string();
+        assert_eq!(
+            message(4, LastBatch::Drop),
+            "number of samples must be at least the 8 of one batch, as LastBatch::Drop leaves out what remains, got 7"
+        );
+        for last in LAST {
+            assert_eq!(message(0, last), "data-parallel size must be at least 1, got 0");
+        }
+    }
+
+    #[test]
+    fn shares_of_a_batch_are_equal_unless_asked_for() {
+        for (ranks, batch_size) in (1..5).flat_map(|ranks| (1..9).map(move |size| (ranks, size))) {
+            for last in [LastBatch::Share, LastBatch::Drop] {
+                let Ok(batches) = GlobalBatches::new(3 * batch_size + 4, batch_size, ranks, last) else {
+                    continue;
+                };
+                for batch in 0..batches.num_batches() {
+                    let weights: Vec<f64> = (0..ranks).map(|rank| batches.weight(batch, rank)).collect();
+                    assert_eq!(weights, vec![1.0; ranks], "batch {batch} of {batches:?}");
+                }
+            }
+        }
     }
 
     proptest! {

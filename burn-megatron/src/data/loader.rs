@@ -54,7 +54,7 @@ pub struct MicroBatch {
 
 /// Yields micro-batches that another thread gathers ahead of time, at most as many as configured.
 ///
-/// The thread ends behind the last micro-batch, behind the first error, which is delivered in its
+/// The thread ends after the last micro-batch, after the first error, which is delivered in its
 /// place, or when the loader is dropped, which waits for it.
 #[derive(Debug)]
 pub struct Loader {

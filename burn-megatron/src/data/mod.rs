@@ -31,16 +31,11 @@
 //! let corpus = Corpus::load(&CorpusConfig::new(vec![folder.path().to_path_buf()]))?;
 //! let documents = Arc::new(TokenDocuments::from_corpus(&corpus, &ByteTokenizer));
 //! let split = split_documents(documents.len(), &SplitWeights::default())?;
-//! let config = GptDatasetConfig { seq_length: 16, num_samples: 40, seed: 1234 };
+//! let config = GptDatasetConfig::new(16, 40).with_seed(1234);
 //! let train = GptDataset::new(&config, documents, split.train)?;
 //!
-//! let sampler = Sampler::new(SamplerConfig {
-//!     num_samples: 40,
-//!     consumed_samples: 0,
-//!     micro_batch_size: 2,
-//!     data_parallel_size: 2,
-//!     data_parallel_rank: 0,
-//! })?;
+//! let config = SamplerConfig::new(40, 2).with_data_parallel_size(2).with_data_parallel_rank(0);
+//! let sampler = Sampler::new(config)?;
 //! for micro_batch in Loader::start(Arc::new(train), sampler, LoaderConfig::new())? {
 //!     let micro_batch = micro_batch?;
 //!     assert_eq!(micro_batch.tokens.len(), 2 * 16);

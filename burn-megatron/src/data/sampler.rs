@@ -10,7 +10,7 @@ use super::error::DataError;
 pub struct SamplerConfig {
     /// Samples to hand out over the whole run, all ranks together.
     pub num_samples: u64,
-    /// Samples already trained on, 0 for a new run: where a resumed run goes on.
+    /// Samples already trained on, 0 for a new run: where a resumed run continues.
     #[config(default = 0)]
     pub consumed_samples: u64,
     /// Samples per micro-batch and data-parallel rank.
@@ -42,7 +42,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Returns a sampler that goes on behind the consumed samples.
+    /// Returns a sampler that continues after the consumed samples.
     ///
     /// # Errors
     /// A size is 0, the rank is not below the size, or more samples are consumed than there are.
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_sampler_goes_on_where_the_first_stopped() {
+    fn a_resumed_sampler_continues_where_the_first_stopped() {
         let mut first = Sampler::new(config(2, 3, 1)).unwrap();
         first.next();
         assert_eq!(first.consumed_samples(), 6);

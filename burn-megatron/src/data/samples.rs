@@ -29,7 +29,7 @@ pub struct GptDatasetConfig {
 /// are shuffled.
 ///
 /// Where the last epoch gives less than 0.8 of its samples, it is shuffled alone, documents and
-/// samples, behind the others: shuffled among them, its documents would turn up more often than
+/// samples, after the others: shuffled among them, its documents would turn up more often than
 /// the rest within the samples that are really read.
 ///
 /// # Reference
@@ -73,7 +73,7 @@ impl GptDataset {
     /// samples or documents over all epochs, or the documents hold no token.
     ///
     /// # Panics
-    /// If `range` ends behind the last document.
+    /// If `range` ends after the last document.
     pub fn new(
         config: &GptDatasetConfig,
         documents: Arc<TokenDocuments>,

@@ -24,9 +24,10 @@ use crate::context::ParallelContext;
 /// rank, they are those of burn's own loader without workers. See [`GlobalBatches`] for who gets which, and [`LastBatch`] for
 /// what happens to the last batch.
 ///
-/// Where the ranks do not divide a batch, shares differ by one sample, and the mean over ranks of their mean losses is not
-/// the mean over samples: `ParallelLearner` (feature `train`) weights them; a loop of one's own multiplies each rank's loss
-/// by [`GlobalBatches::weight`].
+/// Shares of a batch are equal: a batch size or a last batch that the ranks do not divide is refused, as the mean over
+/// ranks of their mean losses would not be the mean over samples. [`LastBatch::Uneven`] accepts shares that differ by one
+/// sample: in a program with `ParallelLearner` (feature `train`), which weights them, or in a loop of your own that does so by
+/// [`GlobalBatches::weight`].
 ///
 /// # Communication
 /// None: every rank draws the same order from the same seed.
@@ -99,7 +100,7 @@ where
         Self { batch_size, ..self }
     }
 
-    /// Shuffles the samples anew in each epoch, from this seed, which must be the same on every rank.
+    /// Shuffles the samples again in each epoch, from this seed, which must be the same on every rank.
     pub fn shuffle(self, seed: u64) -> Self {
         Self {
             shuffle: Some(seed),
@@ -112,7 +113,8 @@ where
         Self { num_workers, ..self }
     }
 
-    /// Sets what happens to the samples that remain when no full batch does.
+    /// Sets what happens to the samples that remain when no full batch does, and whether shares of a batch may differ;
+    /// [`LastBatch::Share`] if not given.
     pub fn last_batch(self, last_batch: LastBatch) -> Self {
         Self { last_batch, ..self }
     }
@@ -151,7 +153,7 @@ where
 struct ShardLoader<B: Backend, I, O> {
     source: Arc<Source<B, I, O>>,
     num_workers: usize,
-    /// None without shuffling.
+    /// `None` without shuffling.
     rng: Option<Mutex<StdRng>>,
 }
 
@@ -254,7 +256,7 @@ impl<B: Backend, I, O> Clone for Source<B, I, O> {
 /// One pass over the samples.
 struct Epoch<B: Backend, I, O> {
     source: Arc<Source<B, I, O>>,
-    /// The number of the sample at each place; none where samples are not shuffled.
+    /// The number of the sample at each place; `None` if samples are not shuffled.
     order: Option<Arc<[usize]>>,
 }
 
@@ -273,7 +275,7 @@ impl<B: Backend, I, O> Epoch<B, I, O> {
         self.source.batches.share(batch, self.source.rank).len()
     }
 
-    /// Loads this rank's share of a global batch; none if it has no sample.
+    /// Loads this rank's share of a global batch; `None` if it has no sample.
     ///
     /// # Panics
     /// When the dataset lacks a sample below its length.

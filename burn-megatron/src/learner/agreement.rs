@@ -1,5 +1,7 @@
 //! What ranks agree on: the settings of a run, who has how many samples of a batch, and whether to stop.
 
+use std::ops::Range;
+
 use burn::data::dataloader::Progress;
 use burn::train::Interrupter;
 
@@ -30,6 +32,15 @@ impl Shares {
     pub(super) fn weight(&self, data_rank: usize) -> f64 {
         mean_weight(&self.samples, data_rank)
     }
+
+    /// The places of a rank's samples in the epoch's order, in which a batch's samples are in the order of the ranks.
+    pub(super) fn places(&self, data_rank: usize) -> Range<u64> {
+        let all: usize = self.samples.iter().sum();
+        let before: usize = self.samples[..data_rank].iter().sum();
+        // A loader that does not count its samples has a progress of 0.
+        let first = self.progress.items_processed.saturating_sub(all) + before;
+        first as u64..(first + self.samples[data_rank]) as u64
+    }
 }
 
 /// The agreements of one run.
@@ -51,7 +62,7 @@ impl Agreement {
         }
     }
 
-    /// Agrees on a batch, of which this rank has loaded so many samples.
+    /// Agrees on a batch, of which this rank has loaded `samples` samples.
     ///
     /// # Communication
     /// One all-gather of 32 bytes over the world.
@@ -126,5 +137,22 @@ impl Agreement {
         world.all_gather(&mine, &mut all)?;
         let (numbers, _) = all.as_chunks::<NUMBERS>();
         Ok(numbers.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_those_of_one_rank() {
+        // The third batch of an epoch, after two of eight samples.
+        let shares = Shares {
+            samples: vec![1, 1, 1, 0],
+            progress: Progress::new(19, 19),
+            asked_to_stop: None,
+        };
+        let places: Vec<Range<u64>> = (0..4).map(|rank| shares.places(rank)).collect();
+        assert_eq!(places, [16..17, 17..18, 18..19, 19..19]);
     }
 }

@@ -18,9 +18,10 @@ use super::launch::Components;
 use super::output::{GatherOutput, OutputGatherer};
 use super::sharded::ShardedUpdate;
 use super::strategy::flush;
+use crate::context::ParallelContext;
 use crate::data_parallel::{DistributedDataParallel, HookBackend, StepPart};
 
-/// A training under way.
+/// A running training.
 pub(super) struct Run<B, LR, M, O>
 where
     B: HookBackend,
@@ -30,6 +31,7 @@ where
     O: Optimizer<M, B> + 'static,
 {
     pub(super) agreement: Agreement,
+    pub(super) context: ParallelContext,
     pub(super) learner: Learner<Components<B, LR, M, O>>,
     /// Holds the same module as the learner. There is always one, except inside `optimize`.
     pub(super) wrapper: Option<DistributedDataParallel<B, M>>,
@@ -54,6 +56,16 @@ where
     M::InnerModule: InferenceStep<Output: GatherOutput>,
     O: Optimizer<M, B> + 'static,
 {
+    /// Makes burn-train's logs begin with an epoch: it counts from 1, in a resumed run too, until it hears of an epoch's end.
+    ///
+    /// The event has no other effect: metrics that hold nothing are cleared, and loggers are told of an epoch without entries.
+    pub(super) fn log_from(&mut self, epoch: usize) {
+        if self.is_first && epoch > 1 {
+            self.processor.process_train(LearnerEvent::EndEpoch(epoch - 1));
+            self.processor.process_valid(LearnerEvent::EndEpoch(epoch - 1));
+        }
+    }
+
     /// Trains on every batch of the loader; returns whether the training was interrupted.
     pub(super) fn train_epoch(
         &mut self,
@@ -62,7 +74,7 @@ where
         num_epochs: usize,
     ) -> Result<bool, LearnerError> {
         let mut batches = Batches::new(loader, epoch, num_epochs);
-        // Batches of the step under way.
+        // Batches of the step so far.
         let mut accumulated = 0;
         let is_interrupted = loop {
             let (input, shares) = match batches.next(&self.agreement)? {
@@ -76,6 +88,8 @@ where
                 true => StepPart::Last,
                 false => StepPart::More,
             };
+            // What the dropout of a converted module asks for.
+            self.context.set_step(epoch as u64, shares.places(self.data_rank));
             let output = self.pass(input, part, &shares)?;
             if part == StepPart::Last {
                 self.optimize()?;

@@ -57,12 +57,13 @@ pub enum LearnerError {
          Learner::new, and an overridden TrainStep::optimize must call its `step` once"
     )]
     OptimizerNotUsed,
-    /// An update by the sharded optimizer without its gradients.
+    /// A sharded optimizer outside of the launch that gives it its gradients.
     #[error(
-        "the optimizer that ParallelLearner::shard returns updates a model inside ParallelLearner::launch, once per step"
+        "the optimizer that ParallelLearner::shard returns updates a model inside the launch of the same ParallelLearner, by \
+         one `step` per step: call ranks.launch(training, learner) in place of training.launch(learner)"
     )]
     OutsideLaunch,
-    /// Gradients beside those that go through the wrapper.
+    /// Gradients in addition to those that go through the wrapper.
     #[error(
         "TrainStep::step returned {count} gradients of parameters that are not those of the module it was called on: its \
          loss must be computed with `self` alone"
@@ -143,7 +144,7 @@ impl From<OptimizerError> for LearnerError {
 
 /// Returns the value, or unwinds with the error as payload, for burn-train's functions, which cannot return one.
 ///
-/// The panic hook is not called: `launch` returns the error.
+/// The panic hook is not called: `launch` returns the error. Called only while it runs.
 pub(super) fn unwrap_or_unwind<T>(result: Result<T, LearnerError>) -> T {
     result.unwrap_or_else(|error| resume_unwind(Box::new(error)))
 }

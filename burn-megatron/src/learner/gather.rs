@@ -30,7 +30,7 @@ pub(super) fn gather_bytes(bytes: Vec<u8>, group: &ProcessGroup) -> Result<Optio
     Ok(Some(all))
 }
 
-/// What is in front of the elements of packed tensors.
+/// What comes before the elements of packed tensors.
 #[derive(Serialize, Deserialize)]
 struct Header {
     /// Of each tensor its name, element type and shape.
@@ -60,8 +60,8 @@ pub(super) fn unpack(bytes: &[u8]) -> Option<Vec<(String, TensorData)>> {
     let (header, mut rest) = rest.split_at(length);
     let header: Header = serde_json::from_slice(header).expect("packed by the same program");
     let tensors = header.tensors.into_iter().map(|(name, dtype, shape)| {
-        let (data, behind) = rest.split_at(shape.iter().product::<usize>() * dtype.size());
-        rest = behind;
+        let (data, after) = rest.split_at(shape.iter().product::<usize>() * dtype.size());
+        rest = after;
         (name, TensorData::from_bytes_vec(data.to_vec(), shape, dtype))
     });
     Some(tensors.collect())

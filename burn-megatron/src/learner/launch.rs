@@ -32,12 +32,14 @@ pub(super) type Components<B, LR, M, O> = LearningComponentsMarker<B, LR, M, O>;
 /// the backward pass runs, as by [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel).
 ///
 /// What every rank does: it makes the same model, optimizer and settings, loads its share of each batch
-/// ([`shard_loader`](crate::data::shard_loader())), and calls [`launch`](Self::launch). What is one on all ranks:
+/// ([`shard_loader`](crate::data::shard_loader())), and calls [`launch`](Self::launch). What is the same on all ranks:
 ///
 /// - Metrics, progress and the learning rate: outputs are joined on the first rank, sample by sample, so that any metric of
 ///   burn-train's sees the global batch, and `n` ranks report what one rank reports.
 /// - The first rank renders, logs, writes the summary and the checkpoints; the others write nothing. Every rank reads the
 ///   checkpoint that a run resumes from, and must see the training's folder for that; the number of ranks may change.
+/// - A resumed run logs its first epoch by its own number: after the checkpoint of epoch 3 comes epoch 4. burn-train's own
+///   `launch` logs it as epoch 1, over what the first run has logged there.
 /// - Early stopping is decided by the first rank; an interruption asked for on any rank, by its `Interrupter` or a
 ///   [`StopFlag`], ends all ranks after the same batch.
 ///
@@ -47,7 +49,21 @@ pub(super) type Components<B, LR, M, O> = LearningComponentsMarker<B, LR, M, O>;
 /// gradient accumulation, as on one rank.
 ///
 /// The loss in `TrainStep::step` is a mean over samples: where ranks have different numbers of samples in a batch, their
-/// gradients are weighted accordingly.
+/// gradients are weighted accordingly, and a rank without samples takes part with gradients of zero. A loader gives such
+/// shares with [`LastBatch::Uneven`](crate::data::LastBatch::Uneven), and refuses them otherwise.
+///
+/// # Dropout
+/// The dropout of a converted module, such as
+/// [`ParallelTransformerEncoder`](crate::tensor_parallel::ParallelTransformerEncoder), needs to know the step. `launch` names it
+/// by [`set_step`](ParallelContext::set_step) before each `TrainStep::step`: the iteration is the number of the epoch, and the
+/// samples are the places of this rank's samples in the epoch's order, so that the same elements are dropped on any number
+/// of ranks. The module is made with the context that is given to [`new`](Self::new).
+///
+/// A model whose modules see another number of rows than the batch has samples, or run twice in a step, names the step
+/// itself, in place of `launch`: items and batches hold the samples' numbers, the model holds a clone of the context in a
+/// field with `#[module(skip)]`, and `TrainStep::step` calls `set_step` before each forward pass, each time with another
+/// iteration or other samples. The epoch is the `iteration` of
+/// [`step_coordinates`](ParallelContext::step_coordinates).
 ///
 /// # Examples
 /// ```
@@ -219,10 +235,17 @@ where
         let strategy = Strategy {
             context,
             options,
-            sharded,
+            sharded: sharded.clone(),
         };
         let training = training.with_training_strategy(TrainingStrategy::Custom(Arc::new(strategy)));
-        catch_unwind(AssertUnwindSafe(|| training.launch(learner))).map_err(error_of)
+        if let Some(sharded) = &sharded {
+            sharded.begin_launch();
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| training.launch(learner)));
+        if let Some(sharded) = &sharded {
+            sharded.end_launch();
+        }
+        result.map_err(error_of)
     }
 }
 

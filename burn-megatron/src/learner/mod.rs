@@ -6,7 +6,8 @@
 //!
 //! A program changes in three places: its loaders come from [`shard_loader`](crate::data::shard_loader()), the training is
 //! launched by [`ParallelLearner`], which has an example, and the types of a model's outputs implement [`GatherOutput`], as
-//! burn-train's own do.
+//! burn-train's own do. Where the ranks do not divide every batch, the loaders ask for
+//! [`LastBatch::Uneven`](crate::data::LastBatch::Uneven).
 
 mod agreement;
 mod epoch;

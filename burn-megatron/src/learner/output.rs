@@ -270,8 +270,8 @@ impl OutputGatherer {
             first: self.group.ranks()[0],
             other: other.map_or_else(|| "missing".to_owned(), describe),
             rank: self.group.ranks()[rank],
-            rule: "ranks must have equal types and sizes behind the first dimension; pad sequences to one length for all \
-                   batches",
+            rule: "ranks must have equal types, and equal sizes in all dimensions after the first; pad sequences to one \
+                   length for all batches",
         }
     }
 }

@@ -23,6 +23,9 @@ const MAIN: &str = "main";
 ///
 /// burn-train's checkpoint of it holds the whole state, and resumes on any number of ranks; the record of an optimizer that is
 /// not sharded is another, and does not load.
+///
+/// It works inside [`ParallelLearner::launch`](super::ParallelLearner::launch) only, of the `ParallelLearner` that returned it;
+/// in burn-train's own `launch` its first step panics.
 pub struct ShardedLearnerOptimizer<B, M, S>
 where
     B: HookBackend,
@@ -41,7 +44,9 @@ where
 {
     context: ParallelContext,
     given: OptimizerAdaptor<S, M, B>,
-    /// None before the model is wrapped.
+    /// Whether `launch` is running, which returns the error that a step unwinds with.
+    is_launched: bool,
+    /// `None` before the model is wrapped.
     optimizer: Option<ShardedOptimizer<B::InnerBackend, S>>,
     step: Step<B, M>,
     /// Loaded, for when the model is wrapped.
@@ -66,6 +71,12 @@ enum Step<B: HookBackend, M> {
 
 /// The training loop's side of a sharded optimizer.
 pub(super) trait ShardedUpdate<B: HookBackend, M> {
+    /// Lets the optimizer unwind with its errors: `launch` has begun, and returns them.
+    fn begin_launch(&self);
+
+    /// Ends that: the optimizer panics from now on.
+    fn end_launch(&self);
+
     /// Makes the optimizer of a wrapped module, with the state that was loaded, if any was.
     fn bind(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError>;
 
@@ -89,6 +100,7 @@ where
         let shared = Shared {
             context: context.clone(),
             given,
+            is_launched: false,
             optimizer: None,
             step: Step::None,
             loaded: None,
@@ -102,6 +114,26 @@ where
     /// The training loop's side.
     pub(super) fn update(&self) -> Arc<dyn ShardedUpdate<B, M>> {
         self.shared.clone()
+    }
+}
+
+impl<B, M, S> ShardedLearnerOptimizer<B, M, S>
+where
+    B: HookBackend,
+    M: AutodiffModule<B>,
+    S: SimpleOptimizer<B::InnerBackend>,
+{
+    /// Locks what is shared with the `launch` that is running.
+    ///
+    /// # Panics
+    /// When none is: nobody would report what the optimizer unwinds with, as the panic hook is not called for it.
+    fn in_launch(&self) -> MutexGuard<'_, Shared<B, M, S>> {
+        let shared = lock(&self.shared);
+        if !shared.is_launched {
+            drop(shared);
+            panic!("{}", LearnerError::OutsideLaunch);
+        }
+        shared
     }
 }
 
@@ -128,21 +160,24 @@ where
     type Record = ShardedRecord<B>;
 
     /// Updates the module with the gradients of the training loop; `gradients` is empty.
+    ///
+    /// # Panics
+    /// Outside of [`ParallelLearner::launch`](super::ParallelLearner::launch).
     fn step(&mut self, learning_rate: LearningRate, module: M, gradients: GradientsParams) -> M {
-        let count = gradients.len();
-        let mut shared = lock(&self.shared);
-        unwrap_or_unwind(match count {
+        let mut shared = self.in_launch();
+        unwrap_or_unwind(match gradients.len() {
             0 => shared.step(learning_rate, module),
-            _ => Err(LearnerError::ForeignGradients { count }),
+            count => Err(LearnerError::ForeignGradients { count }),
         })
     }
 
     fn step_multi(&mut self, _learning_rate: LearningRate, _module: M, _gradients: MultiGradientsParams) -> M {
+        drop(self.in_launch());
         unwrap_or_unwind(Err(LearnerError::OutsideLaunch))
     }
 
     fn to_record(&self) -> ShardedRecord<B> {
-        let gathered = lock(&self.shared).gathered.take();
+        let gathered = self.in_launch().gathered.take();
         unwrap_or_unwind(gathered.ok_or(LearnerError::OutsideLaunch))
     }
 
@@ -293,6 +328,14 @@ where
     M: AutodiffModule<B>,
     S: StoredOptimizer<B::InnerBackend> + 'static,
 {
+    fn begin_launch(&self) {
+        lock(self).is_launched = true;
+    }
+
+    fn end_launch(&self) {
+        lock(self).is_launched = false;
+    }
+
     fn bind(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError> {
         let mut shared = lock(self);
         shared.optimizer = Some(ShardedOptimizer::new(wrapper, shared.given.clone())?);

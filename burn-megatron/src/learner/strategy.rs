@@ -127,6 +127,7 @@ impl<B: HookBackend, M> Strategy<B, M> {
         let group = self.context.data_group();
         let mut run = Run {
             agreement,
+            context: self.context.clone(),
             has_buffers: wrapper.parameters().iter().any(|parameter| !parameter.requires_grad),
             is_first: self.context.rank() == 0,
             data_rank: group.rank(),
@@ -139,6 +140,7 @@ impl<B: HookBackend, M> Strategy<B, M> {
             wrapper: Some(wrapper),
         };
         run.learner_takes_values();
+        run.log_from(starting_epoch);
 
         for epoch in starting_epoch..=components.num_epochs {
             let is_interrupted = run.train_epoch(&*train, epoch, components.num_epochs)?;

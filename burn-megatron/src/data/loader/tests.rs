@@ -122,7 +122,7 @@ fn dropping_ends_and_joins_the_thread() {
 
 #[test]
 fn a_failing_sample_is_delivered_in_its_place() {
-    // The data set has 29 samples, the sampler goes on to 40.
+    // The data set has 29 samples, the sampler continues to 40.
     let mut loader = Loader::start(dataset(), sampler(40), ahead(1)).unwrap();
     for _ in 0..6 {
         loader.next().unwrap().unwrap();
@@ -175,7 +175,7 @@ fn waiting_for_a_stuck_source_times_out_and_can_go_on() {
     assert!(loader.next().is_none());
 }
 
-/// What a data-parallel rank reads behind `consumed_samples` of 29 samples.
+/// What a data-parallel rank reads after `consumed_samples` of 29 samples.
 fn read(micro_batch_size: usize, data_parallel_size: usize, rank: usize, consumed_samples: u64) -> Vec<MicroBatch> {
     loader(micro_batch_size, data_parallel_size, rank, consumed_samples)
         .map(Result::unwrap)

@@ -148,7 +148,7 @@ fn only_the_documents_of_the_range_are_read() {
 }
 
 #[test]
-fn a_sample_behind_the_last_is_an_error() {
+fn a_sample_after_the_last_is_an_error() {
     let dataset = dataset(&[5, 3, 9, 1, 7], 4, 5, 1234);
     let mut tokens = vec![];
     for index in [6, u64::MAX] {

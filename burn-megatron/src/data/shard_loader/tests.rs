@@ -26,6 +26,7 @@ fn loader(rank: usize, ranks: usize, workers: usize) -> Arc<dyn DataLoader<Flex,
         ..shard_loader(Numbers, &ParallelContext::single(0))
     };
     let builder = builder.batch_size(8).shuffle(7).num_workers(workers);
+    let builder = builder.last_batch(LastBatch::Uneven);
     builder.build(InMemDataset::new((0..SAMPLES).collect())).unwrap()
 }
 
@@ -45,7 +46,11 @@ fn one_rank_has_the_batches_of_burns_loader() {
     // burn-train moves its loaders before the first epoch.
     let [ours, burn] = [ours.to_device(&FlexDevice), burn.to_device(&FlexDevice)];
     assert_eq!(two_epochs(&*ours), two_epochs(&*burn));
-    assert_ne!(two_epochs(&*ours)[0], two_epochs(&*ours)[7], "epochs are shuffled anew");
+    assert_ne!(
+        two_epochs(&*ours)[0],
+        two_epochs(&*ours)[7],
+        "each epoch has an order of its own"
+    );
 }
 
 #[test]
@@ -77,6 +82,29 @@ fn progress_counts_the_samples_of_this_rank() {
         // Of the last five samples the first rank has three.
         assert_eq!(seen, 6 * 4 + 2);
     }
+}
+
+#[test]
+fn shares_of_other_sizes_are_refused_unless_asked_for() {
+    let build = |batch_size: usize, last: LastBatch| {
+        let builder = ShardLoaderBuilder::<Flex, u32, Vec<u32>> {
+            rank: 0,
+            ranks: 2,
+            ..shard_loader(Numbers, &ParallelContext::single(0))
+        };
+        let builder = builder.batch_size(batch_size).last_batch(last);
+        builder.build(InMemDataset::new((0..101_u32).collect()))
+    };
+    for (batch_size, numbers) in [(32, "101 samples in batches of 32"), (33, "such as 32 or 34")] {
+        let error = build(batch_size, LastBatch::default());
+        let message = error.err().expect("the shares differ").to_string();
+        assert!(
+            message.contains(numbers) && message.contains("LastBatch::Uneven"),
+            "{message}"
+        );
+        assert!(build(batch_size, LastBatch::Uneven).is_ok());
+    }
+    assert!(build(32, LastBatch::Drop).is_ok());
 }
 
 #[test]
