@@ -1,7 +1,8 @@
 //! The product for the CPU: tiles of the output as tasks, each a product on one thread.
 //!
-//! Tiles are tall, because of the shapes that are good for the `gemm` crate; they follow from the output's shape alone,
-//! so that the results do not depend on the number of threads. Of 16 bits, the factors of a tile are widened in blocks,
+//! Tiles are as large as leaves enough of them for many threads: the `gemm` crate packs both factors of each, one of them
+//! element by element where it is transposed. They follow from the output's shape alone, so that the results do not depend
+//! on the number of threads. Of 16 bits, the factors of a tile are widened in blocks,
 //! added up in f32 and rounded once.
 
 use std::mem::MaybeUninit;
@@ -19,14 +20,14 @@ use crate::flex::product::{Matrix, MatrixMut, Onto, product};
 use crate::flex::tensor::{flat, rounded, tensor};
 use crate::tape::primitive;
 
-/// Columns of a tile.
-const COLUMNS: usize = 128;
-/// Rows of a tile, where there are enough of these for many threads.
-const MANY_ROWS: usize = 512;
-/// Rows of a tile otherwise.
-const ROWS: usize = 256;
+/// Rows and columns of a tile, at most; the first are taken of which there are enough.
+const TILES: [[usize; 2]; 3] = [[512, 256], [256, 256], [256, 128]];
 /// Tiles that are enough for many threads.
 const ENOUGH: usize = 16;
+/// Multiplications of a product that is over before another thread has woken up.
+const SMALL: usize = 1 << 24;
+/// A tile's columns are a multiple of this, if there are several tiles.
+const WIDTH: usize = 64;
 /// Terms of a sum that are widened at once.
 const DEPTH: usize = 1024;
 
@@ -56,7 +57,7 @@ fn forward_of<T: Number>(inputs: LinearInputs<Flex>) -> Tensor<Flex, 2> {
     let bias = inputs.bias.map(flat);
     let mut buffer = Vec::new();
     let bias = bias.as_ref().map(|bias| T::read(bias.storage(), &mut buffer));
-    tiled(input, weight, bias)
+    tiled(input, weight, bias, ENOUGH)
 }
 
 fn backward_of<T: Number>(
@@ -68,14 +69,22 @@ fn backward_of<T: Number>(
 ) -> LinearGradients<Flex> {
     let [input, weight, gradient] = [input, weight, gradient].map(primitive);
     let [x, w, dy] = [&input, &weight, &gradient].map(matrix::<T>);
-    let of_input = wanted.input.then(|| match order {
-        WeightOrder::InputFirst => tiled(dy, w.transposed(), None),
-        WeightOrder::OutputFirst => tiled(dy, w, None),
-    });
-    let of_weight = wanted.weight.then(|| match order {
-        WeightOrder::InputFirst => tiled(x.transposed(), dy, None),
-        WeightOrder::OutputFirst => tiled(dy.transposed(), x, None),
-    });
+    // Two products at once: each needs half as many tiles.
+    let enough = ENOUGH / 2;
+    let of_input = || match order {
+        WeightOrder::InputFirst => tiled(dy, w.transposed(), None, enough),
+        WeightOrder::OutputFirst => tiled(dy, w, None, enough),
+    };
+    let of_weight = || match order {
+        WeightOrder::InputFirst => tiled(x.transposed(), dy, None, enough),
+        WeightOrder::OutputFirst => tiled(dy.transposed(), x, None, enough),
+    };
+    let (of_input, of_weight) = (|| wanted.input.then(of_input), || wanted.weight.then(of_weight));
+    let multiplications = x.shape().iter().product::<usize>() * dy.shape()[1];
+    let (of_input, of_weight) = match multiplications < SMALL {
+        true => (of_input(), of_weight()),
+        false => rayon::join(of_input, of_weight),
+    };
     LinearGradients {
         input: of_input,
         weight: of_weight,
@@ -103,22 +112,27 @@ struct Output<T>(*mut MaybeUninit<T>);
 // SAFETY: each task writes its tile alone.
 unsafe impl<T: Send> Sync for Output<T> {}
 
-/// Returns `a · b + bias`.
-fn tiled<T: Number>(a: Matrix<'_, T>, b: Matrix<'_, T>, bias: Option<&[T::Real]>) -> Tensor<Flex, 2> {
-    let [[rows, _], [_, columns]] = [a.shape(), b.shape()];
-    let across = columns.div_ceil(COLUMNS);
-    let tile_rows = match rows.div_ceil(MANY_ROWS) * across >= ENOUGH {
-        true => MANY_ROWS,
-        false => ROWS,
-    };
-    let down = rows.div_ceil(tile_rows);
-    // Of equal heights, so that no thread waits long for another.
+/// How an output is cut: how many tiles there are down and across, and their rows and columns at most.
+fn tiling([rows, columns]: [usize; 2], enough: usize) -> [[usize; 2]; 2] {
+    let cut = |[tile_rows, tile_columns]: [usize; 2]| [rows.div_ceil(tile_rows), columns.div_ceil(tile_columns)];
+    let is_enough = |tile: &[usize; 2]| cut(*tile).iter().product::<usize>() >= enough;
+    let tile = TILES.into_iter().find(is_enough).unwrap_or(TILES[TILES.len() - 1]);
+    let [down, across] = cut(tile);
+    // Of equal sizes, so that no thread waits long for another.
     let tile_rows = rows.div_ceil(down.max(1));
+    let tile_columns = columns.div_ceil(across.max(1)).next_multiple_of(WIDTH);
+    [[down, across], [tile_rows, tile_columns]]
+}
+
+/// Returns `a · b + bias`, in `enough` tiles if it is large.
+fn tiled<T: Number>(a: Matrix<'_, T>, b: Matrix<'_, T>, bias: Option<&[T::Real]>, enough: usize) -> Tensor<Flex, 2> {
+    let [[rows, _], [_, columns]] = [a.shape(), b.shape()];
+    let [[down, across], [tile_rows, tile_columns]] = tiling([rows, columns], enough);
     let mut memory = uninit::<T>(rows * columns);
     let output = Output(memory.as_mut_ptr());
     let run = |scratch: &mut Scratch<T::Real>, tile: usize| {
-        let (row, column) = (tile % down * tile_rows, tile / down * COLUMNS);
-        let (last_row, last_column) = (rows.min(row + tile_rows), columns.min(column + COLUMNS));
+        let (row, column) = (tile % down * tile_rows, tile / down * tile_columns);
+        let (last_row, last_column) = (rows.min(row + tile_rows), columns.min(column + tile_columns));
         let (a, b) = (a.rows(row..last_row), b.columns(column..last_column));
         let bias = bias.map(|bias| &bias[column..last_column]);
         let output = &output;
@@ -233,4 +247,24 @@ fn add<R: Real>(sums: &mut [R], values: &[R]) {
         #[inline(always)]
         |[value]| value,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_cover_the_output_once() {
+        let lengths = || (0..700).chain([1023, 1024, 1025, 4097, 8192, 50_257]);
+        for (rows, columns) in lengths().flat_map(|rows| lengths().map(move |columns| (rows, columns))) {
+            for enough in [ENOUGH / 2, ENOUGH] {
+                let [[down, across], [tile_rows, tile_columns]] = tiling([rows, columns], enough);
+                assert!(down * tile_rows >= rows && across * tile_columns >= columns);
+                // None is empty: it would start outside.
+                assert!(down == 0 || (down - 1) * tile_rows < rows);
+                assert!(across == 0 || (across - 1) * tile_columns < columns);
+                assert!(tile_rows <= 512 && tile_columns <= 256);
+            }
+        }
+    }
 }
