@@ -326,8 +326,10 @@ impl ParallelContext {
     ///
     /// ```
     /// # let (context, step, batch_size) = (burn_megatron::context::ParallelContext::single(1), 3, 32);
-    /// let first = step * batch_size;
-    /// context.set_step(step, first..first + batch_size);
+    /// // Of the global batch, this rank's part: the data-parallel ranks see other samples.
+    /// let samples = context.data_shard(step * batch_size..(step + 1) * batch_size)?;
+    /// context.set_step(step as u64, samples.map(|sample| sample as u64));
+    /// # Ok::<(), burn_megatron::topology::TopologyError>(())
     /// ```
     pub fn set_step(&self, iteration: u64, samples: impl IntoIterator<Item = u64>) {
         self.step.set(iteration, samples.into_iter().collect());
@@ -457,7 +459,8 @@ impl ParallelContext {
             .iter()
             .map(|&(name, placement)| (name.to_owned(), placement.clone()))
             .collect();
-        ShardIdentity::new(layer, (self.tensor.rank(), self.tensor.size()), shards)
+        let [tensor, pipeline] = [&self.tensor, &self.pipeline].map(|group| (group.rank(), group.size()));
+        ShardIdentity::new(layer, tensor, pipeline, shards)
     }
 
     /// Checks that all ranks that together hold one model were given the same tensor, such as a batch of samples or their

@@ -1,7 +1,7 @@
 //! A classifier with burn's `TransformerEncoder`, converted and trained in every layout, against burn's own on one rank;
 //! with dropout on, against the converted one on one rank.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::transformer::{self, TransformerEncoder, TransformerEncoderConfig};
@@ -46,15 +46,24 @@ pub fn trials() -> Vec<Trial> {
         .chain(single)
         .chain(dropping)
         .chain([(TP2SP, "f32", 0.3)]);
-    all.map(|(layout, dtype, dropout)| {
-        let case = layout.describe(Case::new("converted").with("dropout", dropout), dtype);
+    let mixed = [TP2, TP2PP2SP].map(|layout| {
+        let case = layout.describe(Case::new("converted").with("dropout", 0.0).with("mixed", true), "f64");
+        let name = format!(
+            "other_samples_on_a_tensor_rank_of_a_pipeline_are_refused_{}",
+            layout.name
+        );
+        Job::new(case, layout.world_size()).succeeds(name)
+    });
+    let trained = all.map(|(layout, dtype, dropout)| {
+        let case = Case::new("converted").with("dropout", dropout).with("mixed", false);
+        let case = layout.describe(case, dtype);
         let name = match dropout > 0.0 {
             true => format!("a_dropping_encoder_has_one_loss_on_{}_{dtype}", layout.name),
             false => format!("a_converted_encoder_trains_as_burns_on_{}_{dtype}", layout.name),
         };
         Job::new(case, layout.world_size()).succeeds(name)
-    })
-    .collect()
+    });
+    trained.chain(mixed).collect()
 }
 
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
@@ -64,11 +73,23 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         .with_dropout(dropout)
         .with_norm_first(true)
         .with_layer_norm_eps(1e-4);
+    if case.setting("mixed")? {
+        let rank = scene.context.tensor_group().rank();
+        let error = train(&scene.context, &config, rank).err().context("it trained")?;
+        let message = format!("{error:#}");
+        // Later stages see what the first has gathered.
+        let is_first = scene.context.coordinates().pipeline == 0;
+        ensure!(
+            !is_first || message.contains("was given another input than rank"),
+            "{message:?}"
+        );
+        return Ok(());
+    }
     let expected = match dropout > 0.0 {
-        true => train(&ParallelContext::single(SEED), &config)?,
+        true => train(&ParallelContext::single(SEED), &config, 0)?,
         false => train_burn(&config),
     };
-    let actual = train(&scene.context, &config)?;
+    let actual = train(&scene.context, &config, 0)?;
     let tolerance = match scene.dtype {
         DType::F64 => 1e-10,
         other => Tolerance::of(other).loss,
@@ -220,8 +241,9 @@ fn train_burn(config: &TransformerEncoderConfig) -> Vec<f64> {
     (0..STEPS).map(step).collect()
 }
 
-/// The loss of each step of the converted model in a context's layout, on every rank.
-fn train(context: &ParallelContext, config: &TransformerEncoderConfig) -> anyhow::Result<Vec<f64>> {
+/// The loss of each step of the converted model in a context's layout, on every rank. It is given samples `shift` further
+/// than it should be.
+fn train(context: &ParallelContext, config: &TransformerEncoderConfig, shift: usize) -> anyhow::Result<Vec<f64>> {
     let stages = context.pipeline_group();
     let model = Stage::<B>::new(config, context)?;
     let mut model = DistributedDataParallel::<B, _>::new(vec![model], context, DataParallelConfig::new())?;
@@ -237,7 +259,7 @@ fn train(context: &ParallelContext, config: &TransformerEncoderConfig) -> anyhow
     let size = SAMPLES / ranks / MICRO_BATCHES;
     let mut losses = Vec::new();
     for step in 0..STEPS {
-        let first = step * SAMPLES + data * MICRO_BATCHES * size;
+        let first = shift + step * SAMPLES + data * MICRO_BATCHES * size;
         let batches: Vec<_> = (0..MICRO_BATCHES)
             .map(|number| Batch::new(step, first + number * size..first + (number + 1) * size))
             .collect();

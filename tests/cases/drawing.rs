@@ -77,6 +77,14 @@ fn masks(scene: &Scene) -> anyhow::Result<()> {
     ensure!((64..192).contains(&dropped), "{dropped} of 256 elements fall");
     let all = gathered(&mask, scene.context.data_group())?;
     ensure!(all[0] != all[1], "both ranks draw the same mask");
+
+    // Wrapped once more, or in a program with another seed, a rank draws other numbers.
+    let wrap = |net| DistributedDataParallel::<B, _>::new(net, &scene.context, DataParallelConfig::new());
+    let again = wrap(wrapped.into_module())?;
+    ensure!(drops(again.module()) != mask, "the same mask after every wrapping");
+    let other = initialize(net(0.5));
+    B::seed(&FlexDevice, 2);
+    ensure!(drops(wrap(other)?.module()) != mask, "the same mask for every seed");
     Ok(())
 }
 

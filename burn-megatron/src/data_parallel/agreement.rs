@@ -141,6 +141,50 @@ fn difference(first: &str, other: &str, group: &ProcessGroup, other_rank: usize)
     }
 }
 
+/// Compares how far the ranks that together hold one model have come: the steps of all of them, the updates of those that
+/// share a stage. Returns whether any of them trains a parameter.
+///
+/// # Communication
+/// One all-gather of 16 bytes over the model group.
+///
+/// # Errors
+/// [`DataParallelError::OutOfStep`] on every rank of the group; when the collective fails.
+pub(super) fn compare_parts(
+    progress: Progress,
+    is_trained: bool,
+    context: &ParallelContext,
+) -> Result<bool, DataParallelError> {
+    let group = context.model_group();
+    if group.size() == 1 {
+        return Ok(is_trained);
+    }
+    let Progress { steps, updates } = progress;
+    let stage = context.coordinates().pipeline;
+    let mut all = vec![0; 4 * group.size()];
+    let labelled = group.labelled("comparing the ranks' steps");
+    let mine = [steps as i32, updates as i32, stage as i32, i32::from(is_trained)];
+    labelled.all_gather(&mine, &mut all)?;
+    let (all, _) = all.as_chunks::<4>();
+    let made = |[steps, updates, ..]: [i32; 4]| Progress {
+        steps: steps as u32,
+        updates: updates as u32,
+    };
+    let is_apart =
+        |first: &[i32; 4], other: &[i32; 4]| first[0] != other[0] || (first[2] == other[2] && first[1] != other[1]);
+    for (first, other) in (0..all.len()).flat_map(|first| (first + 1..all.len()).map(move |other| (first, other))) {
+        if is_apart(&all[first], &all[other]) {
+            return Err(DataParallelError::OutOfStep {
+                group: group.name().to_owned(),
+                first: group.ranks()[first],
+                first_made: made(all[first]),
+                other: group.ranks()[other],
+                other_made: made(all[other]),
+            });
+        }
+    }
+    Ok(all.iter().any(|[.., is_trained]| *is_trained > 0))
+}
+
 /// Returns what is wrong with ranks of which some, as all have just learned, have come further than others.
 ///
 /// # Communication

@@ -22,6 +22,9 @@ const CHUNK_ELEMENTS: usize = 32 << 20;
 /// the ranks' losses: where ranks have different numbers of samples, each multiplies its loss by
 /// [`GlobalBatches::weight`](crate::data::GlobalBatches::weight).
 ///
+/// Ranks whose `B::seed` is the same draw the same masks of burn's `Dropout` in such a loop: seed each one by its
+/// data-parallel rank once the model has been made.
+///
 /// [`DistributedDataParallel`](super::DistributedDataParallel) reduces while the backward pass runs, and needs no second copy
 /// of the gradients; this is for code whose backward pass is not at hand.
 ///

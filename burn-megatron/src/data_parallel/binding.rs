@@ -9,7 +9,6 @@ use std::sync::Arc;
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Tensor, backend::Backend, ops::FloatTensor};
 
-use super::agreement::compare_modules;
 use super::bucket::{BucketClass, BucketLayout};
 use super::error::DataParallelError;
 use super::gradients::GradientEntry;
@@ -62,7 +61,8 @@ impl<B: HookBackend> fmt::Debug for Binding<B> {
 
 impl<B: HookBackend> Binding<B> {
     /// Binds parameters to empty buckets: those of `former` if they have the same
-    /// places, otherwise new ones, which all ranks of the data-parallel group make together.
+    /// places, otherwise new ones, which all ranks of the data-parallel group make together. Their modules have been
+    /// compared: the buckets would show a difference as lengths.
     pub(super) fn new(
         parameters: Vec<ParameterEntry>,
         options: BindingOptions,
@@ -118,8 +118,6 @@ impl<B: HookBackend> Binding<B> {
                 reducer.clone()
             }
             None => {
-                // A difference is named by parameter here; the buckets would show lengths.
-                compare_modules(&parameters, context, context.data_group())?;
                 let reduction = Reduction {
                     group: context.data_group().clone(),
                     op,
@@ -145,6 +143,18 @@ impl<B: HookBackend> Binding<B> {
     /// Whether a module with these parameters on this device is bound as it stands.
     pub(super) fn fits(&self, parameters: &[ParameterEntry], device: &B::Device) -> bool {
         self.parameters == parameters && self.device == *device
+    }
+
+    /// Whether a module on this device has the parameters that are bound, but for their identifiers.
+    pub(super) fn resembles(&self, parameters: &[ParameterEntry], device: &B::Device) -> bool {
+        let is_like = |(bound, other): (&ParameterEntry, &ParameterEntry)| {
+            ParameterEntry {
+                id: other.id,
+                ..bound.clone()
+            } == *other
+        };
+        let count = self.parameters.len();
+        self.device == *device && count == parameters.len() && self.parameters.iter().zip(parameters).all(is_like)
     }
 }
 

@@ -1,10 +1,10 @@
-//! What can go wrong in data-parallel training. Raised throughout this room.
+//! What can go wrong in data-parallel training.
 
 use burn::tensor::DType;
 
 use super::agreement::Progress;
 use crate::collectives::{CollectiveError, InputError, InputsDiffer};
-use crate::parameters::{RecordError, RegistryError};
+use crate::parameters::{ParameterEntry, RecordError, RegistryError};
 
 /// What can go wrong in data-parallel training.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,8 @@ pub enum DataParallelError {
     #[error(
         "the loss of step {step} is {first_loss} on rank {first} and {other_loss} on rank {other} (group {group}): the ranks \
          of this group share each layer and must compute the same loss of the same samples and targets; choose both by the \
-         data-parallel rank, ParallelContext::data_group().rank(), not by the rank in the world"
+         data-parallel rank, ParallelContext::data_group().rank(), not by the rank in the world; a loss with terms that \
+         differ by rank is not compared with DataParallelConfig::with_check_inputs_interval(0)"
     )]
     LossesDiffer {
         /// The step, counted from 1.
@@ -205,6 +206,15 @@ pub enum DataParallelError {
         /// How many.
         count: usize,
     },
+}
+
+impl DataParallelError {
+    /// What is wrong with a module that has these parameters, none of them trained.
+    pub(super) fn nothing_to_train(parameters: &[ParameterEntry]) -> Self {
+        Self::NothingToTrain {
+            parameters: parameters.iter().map(|parameter| parameter.path.clone()).collect(),
+        }
+    }
 }
 
 impl From<InputError> for DataParallelError {

@@ -340,7 +340,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     ///
     /// # Panics
     /// When gradients are sharded, or the module has not the parameters that it was wrapped with.
-    pub fn into_params<A, M>(self, module: &M) -> GradientsParams
+    pub(crate) fn into_params<A, M>(self, module: &M) -> GradientsParams
     where
         A: AutodiffBackend<InnerBackend = B>,
         M: AutodiffModule<A>,

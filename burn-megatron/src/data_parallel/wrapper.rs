@@ -1,6 +1,4 @@
 //! `DistributedDataParallel`: any burn module, trained on several ranks that each see their own samples.
-//!
-//! Called by the trainer and by programs that train a model of their own.
 
 use std::sync::Arc;
 
@@ -8,7 +6,7 @@ use burn::config::Config;
 use burn::module::{AutodiffModule, Module};
 use burn::tensor::{DType, Tensor};
 
-use super::agreement::{Progress, compare_modules, out_of_step};
+use super::agreement::{Progress, compare_modules, compare_parts, out_of_step};
 use super::binding::{Binding, BindingOptions, one_device};
 use super::buffers::BufferSync;
 use super::error::DataParallelError;
@@ -18,7 +16,7 @@ use super::replace::{make_leaves, read_parameters, replace_parameters};
 use super::replica_check::{Compared, check_replicas, compare_replicas, compare_tied};
 use super::sync::{WeightSync, broadcast_module};
 use super::weighted::weighted_sink;
-use crate::collectives::{ProcessGroup, catch_collective_error, watch_input};
+use crate::collectives::{catch_collective_error, watch_input};
 use crate::context::ParallelContext;
 use crate::parameters::{ParameterEntry, list_parameters, read_host};
 use crate::random::separate_generators;
@@ -40,12 +38,13 @@ pub struct DataParallelConfig {
     /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) that updates this shard and gathers the others.
     #[config(default = false)]
     pub shard_gradients: bool,
-    /// Whether full buckets are reduced while the backward pass goes on; if not, all are behind it.
+    /// Whether full buckets are reduced while the backward pass goes on; if not, all are reduced after it.
     #[config(default = true)]
     pub overlap_grad_reduce: bool,
     /// Steps from one comparison of what tensor-parallel ranks were given to the next; the first step is always compared, and
     /// none if this is 0. In the step's first micro-batch the first input of a parallel layer is compared by its hash, and,
-    /// without sequence parallelism, the loss: ranks that share each layer must see the same samples.
+    /// without sequence parallelism, the loss: ranks that share each layer must see the same samples. 0 is for a loss with
+    /// terms that differ by rank, such as a penalty of a rank's own shards.
     #[config(default = 100)]
     pub check_inputs_interval: usize,
 }
@@ -65,7 +64,7 @@ pub enum StepPart {
 /// [`step`](Self::step) or [`update`](Self::update).
 #[derive(Debug)]
 pub struct DistributedDataParallel<B: HookBackend, M> {
-    /// There is always one, save inside `update`.
+    /// There is always one, except inside `update`.
     module: Option<M>,
     context: ParallelContext,
     options: BindingOptions,
@@ -79,6 +78,7 @@ pub struct DistributedDataParallel<B: HookBackend, M> {
     /// Whether the next micro-batch is one whose input is compared.
     compares_next: bool,
     progress: Progress,
+    records_loaded: u32,
     /// The paths of all parameters, if an update has left none that is trained.
     untrained: Option<Vec<String>>,
 }
@@ -86,20 +86,25 @@ pub struct DistributedDataParallel<B: HookBackend, M> {
 impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Wraps a module. Parameters without values get them, in the order of the module, as one rank alone draws them.
     ///
+    /// One rank alone draws a parameter when it is first used: a serial program that uses its parts in another order than it
+    /// declares them calls [`initialize`](crate::initialize), too, to start from the same values.
+    ///
     /// Then every data-parallel rank and pipeline stage except the first gets a seed of its own for burn's generator
-    /// (`B::seed`, made of the context's seed), so that burn's `Dropout` drops other elements for other samples; tensor
-    /// ranks keep drawing the same numbers. A later `B::seed` undoes this. These masks are independent, not those of one
+    /// (made of the context's seed and of what the generator draws next, so of the program's `B::seed`, too), so that
+    /// burn's `Dropout` drops other elements for other samples; tensor ranks draw the same numbers. A later `B::seed` undoes
+    /// this. These masks are independent, not those of one
     /// rank: for the same in every layout there is [`Dropout`](crate::random::Dropout). Make all modules of a program
     /// before the first is wrapped: what is drawn later is drawn from these generators.
     ///
     /// # Communication
-    /// Over the data-parallel group and over the tensor group, one all-gather of 16 bytes to compare the modules. Over the
+    /// Over the data-parallel group and over the tensor group, one all-gather of 16 bytes to compare the modules, and one of
+    /// as many over the model group. Over the
     /// data-parallel group, the allocation of the buckets, and one broadcast per parameter or, to verify, as
     /// [`check_replicas`]. Over the tensor group, one all-gather of 8 bytes per parameter that its ranks all hold; over
-    /// the embedding group, one per tied parameter.
+    /// the embedding group, one per tied parameter. Over the tensor group, a broadcast of a seed of 8 bytes.
     ///
     /// # Errors
-    /// When no parameter is trained and there is one pipeline stage, when the ranks' modules differ, when a parameter has not
+    /// When no parameter is trained, in a pipeline on any stage, when the ranks' modules differ, when a parameter has not
     /// declared its layout and there are tensor-parallel ranks, when parameters differ in type or device or one is there
     /// twice, when the module has burn's own `Dropout` and there are tensor-parallel ranks, when replicas differ that are
     /// not broadcast, or when a collective fails. When a parameter has no values and the module is a pipeline stage, or
@@ -119,6 +124,11 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         if let Some(parameters) = nothing_to_train(&parameters, context) {
             return Err(DataParallelError::NothingToTrain { parameters });
         }
+        let is_trained = parameters.iter().any(|parameter| parameter.requires_grad);
+        if !compare_parts(Progress::default(), is_trained, context)? {
+            return Err(DataParallelError::nothing_to_train(&parameters));
+        }
+        compare_modules(&parameters, context, context.data_group())?;
         compare_modules(&parameters, context, context.tensor_group())?;
         let device = one_device::<B, M>(&module)?;
         let binding = Binding::new(parameters, options, context, &device, None)?;
@@ -131,7 +141,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         };
         compare_replicas::<B, M>(&module, Compared::Everything, context, context.tensor_group())?;
         compare_tied::<B, M>(&module, context)?;
-        separate_generators::<B>(&device, context.seed(), context.coordinates());
+        separate_generators::<B>(&device, context)?;
         Ok(Self {
             buffers: config.broadcast_buffers.then(|| BufferSync::new::<B, M>(&module)),
             module: Some(module),
@@ -143,6 +153,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             steps_begun: 0,
             compares_next: false,
             progress: Progress::default(),
+            records_loaded: 0,
             untrained: None,
         })
     }
@@ -170,7 +181,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// # Communication
     /// What `forward` does; on the last micro-batch the start of one all-reduce (mean) per bucket over the
     /// data-parallel group, each as soon as it is full. On the first of a step, one broadcast per buffer of the module; every
-    /// so many steps (see [`DataParallelConfig::check_inputs_interval`]), two all-gathers of 16 and 24 bytes over the tensor
+    /// so many steps (see [`DataParallelConfig::check_inputs_interval`]), two all-gathers of 16 and 8 bytes over the tensor
     /// group.
     ///
     /// # Errors
@@ -203,7 +214,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Begins a step, unless it has been: for callers that run forward and backward passes by themselves, as a pipeline
     /// does. They then call [`hooked`](Self::hooked) for each graph, [`expect`](Self::expect) before each backward
-    /// pass, [`end_pass`](Self::end_pass) behind it, and [`launch`](Self::launch) behind the last.
+    /// pass, [`end_pass`](Self::end_pass) after it, and [`launch`](Self::launch) after the last.
     ///
     /// # Communication
     /// On the first call of a step, one broadcast per buffer of the module.
@@ -244,7 +255,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Says which part of the step the next backward pass is, for the parameters that it reaches.
     ///
-    /// Behind the last one that reaches a parameter no other may follow in the step, unless the parameter is reused.
+    /// After the last one that reaches a parameter no other may follow in the step, unless the parameter is reused.
     pub fn expect(&self, part: StepPart) {
         self.binding.reducer.expect_last_micro_batch(part == StepPart::Last);
     }
@@ -264,7 +275,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Launches what has not been launched of the step's reductions.
     ///
-    /// Called right behind the last backward pass, not when the gradients are asked for: whatever the caller
+    /// Called right after the last backward pass, not when the gradients are asked for: whatever the caller
     /// communicates in between, all ranks have launched all buckets before it.
     pub fn launch(&self) {
         self.binding.reducer.launch_rest(self.progress);
@@ -274,17 +285,21 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// summed over the tensor group; where they are sharded, this rank's pieces of them.
     ///
     /// # Communication
-    /// Waits for the buckets; under sequence parallelism one all-reduce of the partial gradients over the tensor group.
+    /// Waits for the buckets; over the model group, one all-gather of 16 bytes; under sequence parallelism one all-reduce of
+    /// the partial gradients over the tensor group.
     ///
     /// # Errors
-    /// When a collective fails, no parameter received a gradient on any data-parallel rank, or the data-parallel ranks have not
-    /// made the same steps and updates.
+    /// When a collective fails, no parameter received a gradient on any data-parallel rank, no stage of a pipeline trains one,
+    /// or the ranks have not made the same steps, or those of one stage not the same updates.
     pub fn gradients(&mut self) -> Result<ReducedGradients<B::InnerBackend>, DataParallelError> {
         self.is_step_begun = false;
         let binding = &self.binding;
         let reduced = binding.reducer.finish(self.progress)?;
         if !reduced.is_in_step {
             return Err(out_of_step(self.progress, self.context.data_group())?);
+        }
+        if !compare_parts(self.progress, !binding.entries.is_empty(), &self.context)? {
+            return Err(DataParallelError::nothing_to_train(&binding.parameters));
         }
         let gradients = ReducedGradients::new(
             binding.entries.clone(),
@@ -311,15 +326,16 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Replaces the module by what `update` makes of it.
     ///
-    /// That may be anything with the same fields: an optimizer's step, a loaded record, parameters frozen or thawed, or moved
-    /// to another device. Every rank of the data-parallel group makes the same updates. A parameter that comes back with
-    /// another identifier, as from a record, keeps the declaration of its path. What the step has accumulated so far is lost if the trained parameters change. A
+    /// That may be anything with the same fields: other values, parameters frozen or thawed, or moved to another device; an
+    /// optimizer's step goes to [`step`](Self::step). Every rank of the data-parallel and of the tensor group makes the same
+    /// updates. A parameter that comes back with another identifier, as from a record, keeps the declaration of its path.
+    /// What the step has accumulated so far is lost if the trained parameters change. A
     /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) of 16-bit parameters has main values of its own: tell it of
     /// new ones by [`take_parameters`](crate::optimizer::ShardedOptimizer::take_parameters).
     ///
     /// # Communication
-    /// None, unless the trained parameters have become more, fewer or of other lengths, or are on another device: then the ranks
-    /// of the data-parallel group compare their modules, by one all-gather of 16 bytes, and allocate new buckets.
+    /// None, unless parameters have come, gone or changed in more than their values: then the ranks of the data-parallel
+    /// group compare their modules, by one all-gather of 16 bytes, and allocate new buckets if the old ones do not fit.
     ///
     /// # Errors
     /// When the module's parameters have become such that it could not be wrapped: with none that is trained, further steps are
@@ -331,7 +347,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 
     /// Replaces the module's values by a record's, which this rank saved in this layout: see
-    /// [`ParallelContext::load_record`].
+    /// [`ParallelContext::load_record`]. A [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) makes its main values
+    /// anew from them, and keeps its state.
     ///
     /// # Communication
     /// None.
@@ -343,7 +360,13 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// When burn does: the record has more or fewer layers than the module.
     pub fn load_record(&mut self, record: M::Record) -> Result<(), DataParallelError> {
         let loaded = self.context.load_record::<B, M>(self.module().clone(), record)?;
+        self.records_loaded += 1;
         self.update(|_| loaded)
+    }
+
+    /// How many records have been loaded: what else holds values of the parameters takes them anew.
+    pub(crate) fn records_loaded(&self) -> u32 {
+        self.records_loaded
     }
 
     pub(super) fn replace_module(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
@@ -364,6 +387,9 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         let device = one_device::<B, M>(self.module())?;
         if self.binding.fits(&parameters, &device) {
             return Ok(());
+        }
+        if !self.binding.resembles(&parameters, &device) {
+            compare_modules(&parameters, &self.context, self.context.data_group())?;
         }
         self.context
             .transfer_declarations(&self.binding.parameters, &parameters);
@@ -392,7 +418,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 
     /// Whether the input of the micro-batch that comes is to be compared over the tensor group; asked once for each.
-    pub(super) fn takes_comparison(&mut self) -> bool {
+    pub(crate) fn takes_comparison(&mut self) -> bool {
         std::mem::take(&mut self.compares_next)
     }
 
@@ -402,44 +428,42 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         if let Some(difference) = difference {
             return Err(DataParallelError::InputsDiffer(difference));
         }
-        // Under sequence parallelism the loss may be that of a rank's own tokens.
-        if !self.context.is_sequence_parallel() {
-            self.compare_losses(loss.clone().inner(), self.context.tensor_group())?;
-        }
+        self.compare_losses(loss.clone().inner())?;
         Ok(loss)
     }
 
-    /// Compares the loss of a micro-batch, and how far the ranks have come, over ranks that share each layer.
-    fn compare_losses(&self, loss: Tensor<B::InnerBackend, 1>, group: &ProcessGroup) -> Result<(), DataParallelError> {
+    /// Compares the loss of a micro-batch over ranks that share each layer; not under sequence parallelism, where it may be
+    /// that of a rank's own tokens.
+    pub(crate) fn compare_losses(&self, loss: Tensor<B::InnerBackend, 1>) -> Result<(), DataParallelError> {
+        if self.context.is_sequence_parallel() {
+            return Ok(());
+        }
+        let group = self.context.tensor_group();
         // What kernels of other processes may round differently.
         let allowed = match self.binding.dtype {
             DType::F16 | DType::BF16 => 1e-2,
             _ => 1e-4,
         };
         let loss = read_host(loss).first().copied().unwrap_or(f64::NAN);
-        let Progress { steps, updates } = self.progress;
-        let mut all = vec![0.0; 3 * group.size()];
+        let mut all = vec![0.0; group.size()];
         let labelled = group.labelled("comparing the loss of the ranks");
-        labelled.all_gather(&[loss, f64::from(steps), f64::from(updates)], &mut all)?;
-        let (all, _) = all.as_chunks::<3>();
-        if all.iter().any(|[_, steps, updates]| [*steps, *updates] != all[0][1..]) {
-            return Err(out_of_step(self.progress, group)?);
-        }
-        let [first_loss, ..] = all[0];
+        labelled.all_gather(&[loss], &mut all)?;
+        let first_loss = all[0];
         let is_far = |other: f64| match (other.is_finite(), first_loss.is_finite()) {
-            (true, true) => (other - first_loss).abs() > allowed * first_loss.abs().max(other.abs()),
+            // Below one, by what it is: a loss near zero is the difference of larger numbers.
+            (true, true) => (other - first_loss).abs() > allowed * first_loss.abs().max(other.abs()).max(1.0),
             // One that is not finite is told of elsewhere, but the others do not have it either.
             (finite, first_finite) => finite != first_finite,
         };
-        match all.iter().position(|[other, ..]| is_far(*other)) {
+        match all.iter().position(|other| is_far(*other)) {
             None => Ok(()),
             Some(other) => Err(DataParallelError::LossesDiffer {
-                step: steps + 1,
+                step: self.progress.steps + 1,
                 group: group.name().to_owned(),
                 first: group.ranks()[0],
                 first_loss,
                 other: group.ranks()[other],
-                other_loss: all[other][0],
+                other_loss: all[other],
             }),
         }
     }
@@ -509,7 +533,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 }
 
-/// Returns the paths of all parameters if none of them is trained. A stage of a pipeline may be frozen as a whole.
+/// Returns the paths of all parameters if none of them is trained. A stage of a pipeline may be frozen as a whole; whether
+/// all are is compared in each step.
 fn nothing_to_train(parameters: &[ParameterEntry], context: &ParallelContext) -> Option<Vec<String>> {
     let is_trained = parameters.iter().any(|parameter| parameter.requires_grad);
     if is_trained || context.pipeline_group().size() > 1 {

@@ -55,12 +55,15 @@ impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
     {
         let gradient = update.gradients.owned_values(entry, &update.device);
         let main_dtype = gradient.dtype();
-        // Nothing needs the old value behind this.
+        // Nothing needs the old value after this.
         let value = update.values[entry.number]
             .take()
             .expect("each parameter is updated once");
         let main = self.main.take().unwrap_or_else(|| piece_of(value, &self.range));
-        let (main, state) = optimizer.step(update.learning_rate, main, gradient, self.state.take());
+        // Where the module is by now.
+        let main = main.to_device(&update.device);
+        let state = self.state.take().map(|state| O::to_device(state, &update.device));
+        let (main, state) = optimizer.step(update.learning_rate, main, gradient, state);
         self.state = state;
         if main_dtype == update.dtype {
             return main;

@@ -75,6 +75,8 @@ pub struct ShardedOptimizer<B: Backend, O: SimpleOptimizer<B>> {
     group: GroupOf,
     pieces: Vec<Piece<B, O>>,
     overlap_param_gather: bool,
+    /// Records that the module had loaded when main values were last made.
+    records_loaded: u32,
 }
 
 /// Says which of the optimizers updates a parameter.
@@ -136,6 +138,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
             optimizers: optimizers.iter().map(|optimizer| optimizer.optim().clone()).collect(),
             group: Box::new(group),
             overlap_param_gather: true,
+            records_loaded: module.records_loaded(),
         })
     }
 
@@ -165,6 +168,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         for (piece, value) in self.pieces.iter_mut().zip(module.values()) {
             piece.main = main_of(value, &piece.range);
         }
+        self.records_loaded = module.records_loaded();
         Ok(())
     }
 
@@ -200,7 +204,10 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         A: HookBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
-        self.check_parameters(module)?;
+        match self.records_loaded == module.records_loaded() {
+            true => self.check_parameters(module)?,
+            false => self.take_parameters(module)?,
+        }
         let clipping_of = |entry: &GradientEntry| self.clippings[self.pieces[entry.number].group].as_ref();
         gradients.clip_each_by(clipping_of, module.context())?;
         module.count_step();
@@ -376,7 +383,7 @@ where
 mod tests {
     use burn::backend::Autodiff;
     use burn::grad_clipping::GradientClippingConfig;
-    use burn::module::Param;
+    use burn::module::{Module, Param};
     use burn::nn::Linear;
     use burn::optim::{AdamConfig, GradientsParams, SgdConfig};
     use burn::tensor::{DType, FloatDType};
@@ -428,6 +435,20 @@ mod tests {
         for (value, expected) in main.iter::<f64>().zip([1.0 - 0.0006, 1.0 - 0.0008]) {
             assert!((value - expected).abs() < 1e-6, "{value} for {expected}");
         }
+    }
+
+    #[test]
+    fn a_loaded_record_is_not_undone_by_main_values() {
+        let mut module = wrapped(FloatDType::BF16);
+        let mut optimizer = ShardedOptimizer::new(&module, SgdConfig::new().init()).expect("it is new");
+        step(&mut module, &mut optimizer);
+        let weight = Tensor::<B, 2>::from_floats([[64.0], [64.0]], &Default::default()).cast(FloatDType::BF16);
+        let mut layer = module.module().clone();
+        layer.weight = Param::from_tensor(weight);
+        module.load_record(layer.into_record()).expect("the same fields");
+        step(&mut module, &mut optimizer);
+        let values: Vec<f64> = module.module().weight.val().into_data().iter().collect();
+        assert_eq!(values, [61.0, 60.0]);
     }
 
     #[test]

@@ -38,6 +38,8 @@ struct Identity {
     layer: String,
     tensor_rank: usize,
     tensor_size: usize,
+    stage: usize,
+    num_stages: usize,
     /// By parameter.
     shards: Vec<(String, Placement)>,
 }
@@ -51,21 +53,17 @@ pub struct ShardRecord(Option<Identity>);
 pub enum RecordError {
     /// The record holds other shards.
     #[error(
-        "tensor rank {rank} of {size} cannot load this record into {layer}: it was saved by tensor rank {recorded_rank} \
-         of {recorded_size} ({recorded}), and this rank holds {expected}; load the file that this rank saved in this \
+        "{rank} cannot load this record into {layer}: it was saved by {recorded_rank} ({recorded}), and this rank holds \
+         {expected}; load the file that this rank saved in this \
          layout; {ADVICE}"
     )]
     OtherShard {
         /// The layer's name.
         layer: String,
-        /// This rank's index in the tensor group.
-        rank: usize,
-        /// The tensor-parallel size.
-        size: usize,
-        /// The index of the rank that saved the record.
-        recorded_rank: usize,
-        /// The tensor-parallel size that the record was saved in.
-        recorded_size: usize,
+        /// Which rank this is: `tensor rank 0 of 2`, in a pipeline with its stage.
+        rank: String,
+        /// Which one saved the record.
+        recorded_rank: String,
         /// The shards of the record, in words.
         recorded: String,
         /// The shards of the layer, in words.
@@ -131,12 +129,14 @@ pub(crate) fn collect_mismatches<R>(load: impl FnOnce() -> R) -> (R, Option<Reco
 }
 
 impl<B: Backend> ShardIdentity<B> {
-    /// Returns the identity of a layer that holds `shards`, by parameter, as index `tensor_rank` of `tensor_size`.
+    /// Returns the identity of a layer that holds `shards`, by parameter, as index `tensor_rank` of `tensor_size` in `stage`
+    /// of `num_stages`.
     ///
     /// [`ParallelContext::shard_identity`](crate::context::ParallelContext::shard_identity) fills in the layout.
     pub(crate) fn new(
         layer: String,
         (tensor_rank, tensor_size): (usize, usize),
+        (stage, num_stages): (usize, usize),
         shards: Vec<(String, Placement)>,
     ) -> Self {
         Self {
@@ -144,6 +144,8 @@ impl<B: Backend> ShardIdentity<B> {
                 layer,
                 tensor_rank,
                 tensor_size,
+                stage,
+                num_stages,
                 shards,
             }),
             backend: PhantomData,
@@ -170,17 +172,13 @@ impl<B: Backend> ShardIdentity<B> {
                 expected: here.in_words(),
             });
         };
-        let layout = |identity: &Identity| (identity.tensor_rank, identity.tensor_size);
-        let is_same = layout(recorded) == layout(here) && recorded.shards == here.shards;
-        if is_same {
+        if recorded.rank_in_words() == here.rank_in_words() && recorded.shards == here.shards {
             return Ok(());
         }
         Err(RecordError::OtherShard {
             layer: here.layer.clone(),
-            rank: here.tensor_rank,
-            size: here.tensor_size,
-            recorded_rank: recorded.tensor_rank,
-            recorded_size: recorded.tensor_size,
+            rank: here.rank_in_words(),
+            recorded_rank: recorded.rank_in_words(),
             recorded: recorded.in_words(),
             expected: here.in_words(),
         })
@@ -188,6 +186,22 @@ impl<B: Backend> ShardIdentity<B> {
 }
 
 impl Identity {
+    /// `tensor rank 1 of 2, stage 0 of 4`.
+    fn rank_in_words(&self) -> String {
+        let Self {
+            tensor_rank,
+            tensor_size,
+            stage,
+            num_stages,
+            ..
+        } = self;
+        let tensor = format!("tensor rank {tensor_rank} of {tensor_size}");
+        match num_stages {
+            1 => tensor,
+            _ => format!("{tensor}, pipeline stage {stage} of {num_stages}"),
+        }
+    }
+
     /// `weight [4, 8] from [0, 4] of [4, 16], bias [8] from [4] of [16]`.
     fn in_words(&self) -> String {
         let shards = self.shards.iter().map(|(name, placement)| {

@@ -1,7 +1,6 @@
 //! [`PipelineExecutor`]: carries one rank's list of actions out.
 //!
-//! The one place where schedules meet tensors. Called by the trainer, and by programs that pipeline a model of their
-//! own. What the schedule allows at a channel capacity of zero is allowed here too, and more: sends never block, and
+//! The one place where schedules meet tensors. What the schedule allows at a channel capacity of zero is allowed here too, and more: sends never block, and
 //! receives are posted before they are needed, so that transfers overlap with what is computed.
 
 use std::cell::{Cell, RefCell};
@@ -82,10 +81,11 @@ impl PipelineExecutor {
     ///
     /// # Communication
     /// That of the chunks; per micro-batch and chunk an activation from the stage before and its gradient back to it;
-    /// the reduction of gradients as [`DistributedDataParallel::backward`].
+    /// the reduction of gradients, and the comparison of inputs, as [`DistributedDataParallel::backward`].
     ///
     /// # Errors
-    /// When the schedule is not for these chunks and micro-batches, or a collective fails: the step is lost.
+    /// When the schedule is not for these chunks and micro-batches, when a collective fails, or when tensor-parallel ranks were
+    /// given different samples: the step is lost.
     pub fn train<B, M, const D: usize>(
         &self,
         stages: &mut DistributedDataParallel<B, Vec<M>>,
@@ -106,8 +106,11 @@ impl PipelineExecutor {
                 last_backward[task.chunk] = Some(task.micro_batch);
             }
         }
+        let is_compared = stages.takes_comparison();
         let mut work = Training {
             stages,
+            is_compared,
+            difference: None,
             micro_batches,
             objective,
             last_backward,
@@ -116,6 +119,10 @@ impl PipelineExecutor {
         };
         let done = catch_collective_error(|| self.run::<B::InnerBackend, D>(&mut work, kind));
         let done = done.map_err(PipelineError::from).flatten();
+        let done = match work.difference.take() {
+            Some(difference) => Err(difference.into()),
+            None => done,
+        };
         let values = work.values.into_inner().into_iter().flatten().collect();
         match done {
             Ok(()) => {

@@ -10,7 +10,8 @@ use super::pass::{Chunk, Pass};
 use super::schedule::{Direction, Task};
 use super::segment::PipelineBackend;
 use super::stage::{PipelineStage, StageOutput};
-use crate::data_parallel::{DistributedDataParallel, StepPart};
+use crate::collectives::watch_input;
+use crate::data_parallel::{DataParallelError, DistributedDataParallel, StepPart};
 
 /// Carries tasks out on tensors without autodiff: what crosses between stages.
 pub(super) trait Work<B: Backend, const D: usize> {
@@ -28,6 +29,10 @@ pub(super) struct Training<'a, B: PipelineBackend, M: PipelineStage<B, D>, O, co
     pub(super) stages: &'a mut DistributedDataParallel<B, Vec<M>>,
     pub(super) micro_batches: &'a [M::MicroBatch],
     pub(super) objective: O,
+    /// Whether the tensor-parallel ranks compare what they are given for the first task.
+    pub(super) is_compared: bool,
+    /// How that differs.
+    pub(super) difference: Option<DataParallelError>,
     /// The micro-batch that goes backward through each chunk last.
     pub(super) last_backward: Vec<Option<usize>>,
     /// Micro-batches that have gone forward and not yet backward.
@@ -79,8 +84,19 @@ where
                 gradient
             }
             None => {
-                let (pass, output) = chunk.forward(input, micro_batch);
+                if !std::mem::take(&mut self.is_compared) {
+                    let (pass, output) = chunk.forward(input, micro_batch);
+                    self.passes.insert(task, pass);
+                    return output;
+                }
+                let ((pass, output), difference) = watch_input(|| chunk.forward(input, micro_batch));
                 self.passes.insert(task, pass);
+                let value = self.values.borrow()[task.micro_batch].clone();
+                self.difference = match (difference, value) {
+                    (Some(difference), _) => Some(DataParallelError::InputsDiffer(difference)),
+                    (None, Some(value)) => stages.compare_losses(value).err(),
+                    (None, None) => None,
+                };
                 output
             }
         }

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use burn::grad_clipping::GradientClippingConfig;
-use burn::module::AutodiffModule;
+use burn::module::{AutodiffModule, Module};
 use burn::optim::{AdamWConfig, GradientsParams, Optimizer};
 use burn::tensor::{DType, Tensor};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::pipeline_parallel::PipelineExecutor;
 use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
@@ -60,6 +61,12 @@ pub const CHECKS: &[Check] = &[
         ALL,
         BOTH,
     ),
+    check(
+        "a_model_that_is_frozen_on_every_stage_is_refused",
+        all_frozen,
+        &[PP2],
+        F64,
+    ),
     check("evaluation_gives_the_losses_of_one_process", evaluated, ALL, F64),
 ];
 
@@ -103,6 +110,24 @@ fn frozen(run: &Run) -> anyhow::Result<()> {
         ..Variant::default()
     };
     train(run, None, variant)
+}
+
+/// One stage may be frozen as a whole, all of them may not: at wrapping, and by updates.
+fn all_frozen(run: &Run) -> anyhow::Result<()> {
+    let nothing = "no parameter of the module is trained";
+    let kind = ScheduleKind::OneForwardOneBackward;
+    let (mut stages, executor) = pipeline(&run.scene, 1, kind, 4, Variant::default())?;
+    let frozen = stages.module().clone().no_grad();
+    let wrapped = DistributedDataParallel::<B, _>::new(frozen, &run.scene.context, DataParallelConfig::new());
+    let error = wrapped.err().context("it was wrapped")?;
+    ensure!(error.to_string().starts_with(nothing), "{error}");
+
+    stages.update(|chunks| chunks.no_grad())?;
+    let samples = Samples::of_step(&run.scene, Variant::default(), 0, 0);
+    executor.train(&mut stages, &samples, |_, losses| mean(losses))?;
+    let error = stages.gradients().err().context("it trained nothing")?;
+    ensure!(error.to_string().starts_with(nothing), "{error}");
+    Ok(())
 }
 
 fn frozen_recomputed(run: &Run) -> anyhow::Result<()> {

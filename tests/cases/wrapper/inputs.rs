@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use burn::module::Module;
+use burn::optim::SgdConfig;
 use burn::tensor::{Tensor, backend::Backend};
 use burn_flex::FlexDevice;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
@@ -37,6 +38,16 @@ pub const CHECKS: &[Check] = &[
     ),
     check("inputs_that_differ_by_rounding_are_the_same", rounding, &[TP2]),
     check("a_batch_can_be_compared_by_itself", same_batch, &[TP2, TP2SP]),
+    check(
+        "an_update_on_one_tensor_rank_is_named_by_its_number",
+        update_on_one_rank,
+        &[TP2, TP2SP],
+    ),
+    check(
+        "a_step_that_one_tensor_rank_leaves_out_is_named_by_its_number",
+        step_left_out,
+        &[TP2, TP2SP],
+    ),
     check(
         "another_module_on_a_tensor_rank_is_named_by_its_parameter",
         other_module,
@@ -167,6 +178,34 @@ fn same_batch(scene: &Scene) -> anyhow::Result<()> {
     ensure!(message.contains(expected), "{message:?}");
     let longer = scene.ids(&vec![1; 2 + scene.group().rank()]);
     refusal(context.check_same_batch(&longer).map_err(Into::into))?;
+    Ok(())
+}
+
+fn update_on_one_rank(scene: &Scene) -> anyhow::Result<()> {
+    let mut wrapped = wrap(scene, 0)?;
+    step(&mut wrapped, batch(scene, "input", "target"))?;
+    if scene.group().rank() == 1 {
+        wrapped.update(|mlp| mlp)?;
+    }
+    let message = refusal(step(&mut wrapped, batch(scene, "input", "target")))?;
+    let expected = "rank 1 has made 0 steps and 1 update where rank 0 has made 0 steps and 0 updates (group model)";
+    ensure!(message.contains(expected), "{message:?}");
+    Ok(())
+}
+
+fn step_left_out(scene: &Scene) -> anyhow::Result<()> {
+    let mut wrapped = wrap(scene, 0)?;
+    let loss = |mlp: Mlp<B>, batch: Batch| mlp.down.forward(mlp.up.forward(batch.input)).sum();
+    wrapped.backward(StepPart::Last, |mlp| loss(mlp, batch(scene, "input", "target")))?;
+    let gradients = wrapped.gradients()?;
+    if scene.group().rank() == 0 {
+        wrapped.step(0.01, &mut SgdConfig::new().init(), gradients)?;
+    } else {
+        drop(gradients);
+    }
+    let message = refusal(step(&mut wrapped, batch(scene, "input", "target")))?;
+    let expected = "rank 1 has made 0 steps and 0 updates where rank 0 has made 1 step and 0 updates (group model)";
+    ensure!(message.contains(expected), "{message:?}");
     Ok(())
 }
 

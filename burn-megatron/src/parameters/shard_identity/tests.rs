@@ -29,10 +29,15 @@ fn weight(columns: usize, value: f32) -> Param<Tensor<B, 2>> {
 }
 
 fn sharded(rank: usize, size: usize, value: f32) -> Sharded<B> {
+    of_stage((rank, size), (0, 1), value)
+}
+
+fn of_stage((rank, size): (usize, usize), stage: (usize, usize), value: f32) -> Sharded<B> {
     let placement = Placement::shard(&[2, 4], 1, rank, size);
+    let shards = vec![("weight".to_owned(), placement)];
     Sharded {
         weight: weight(4 / size, value),
-        shard: ShardIdentity::new("fc".to_owned(), (rank, size), vec![("weight".to_owned(), placement)]),
+        shard: ShardIdentity::new("fc".to_owned(), (rank, size), stage, shards),
     }
 }
 
@@ -92,25 +97,24 @@ fn burns_own_way_to_load_another_ranks_record_panics_with_the_same_text() {
 }
 
 #[test]
+fn another_stages_record_is_refused_with_equal_shards_and_without() {
+    for tensor in [(0, 1), (1, 2)] {
+        let record = || of_stage(tensor, (0, 2), 0.5).into_record();
+        let error = load(of_stage(tensor, (1, 2), 0.0), record()).expect_err("of the first stage");
+        let expected = "pipeline stage 1 of 2 cannot load this record into fc: it was saved by tensor rank";
+        assert!(error.to_string().contains(expected), "{error}");
+        load(of_stage(tensor, (0, 2), 0.0), record()).expect("its own");
+    }
+}
+
+#[test]
 fn record_of_another_tensor_size_is_refused() {
     let error = load(sharded(0, 2, 0.0), sharded(0, 4, 0.5).into_record()).expect_err("of four");
-    assert!(matches!(
-        error,
-        RecordError::OtherShard {
-            recorded_size: 4,
-            size: 2,
-            ..
-        }
-    ));
+    let expected = "tensor rank 0 of 2 cannot load this record into fc: it was saved by tensor rank 0 of 4";
+    assert!(error.to_string().starts_with(expected), "{error}");
     let error = load(sharded(0, 1, 0.0), sharded(0, 2, 0.5).into_record()).expect_err("a half");
-    assert!(matches!(
-        error,
-        RecordError::OtherShard {
-            recorded_size: 2,
-            size: 1,
-            ..
-        }
-    ));
+    let expected = "tensor rank 0 of 1 cannot load this record into fc: it was saved by tensor rank 0 of 2";
+    assert!(error.to_string().starts_with(expected), "{error}");
 }
 
 #[test]
