@@ -86,7 +86,7 @@
 //! | `checkpoint` | yes | checkpoints that any layout reads, in safetensors files |
 //! | `tcp` | yes | several ranks: the launcher, the store where ranks meet (tokio), and TCP between hosts |
 //! | `dataset` | no | burn's data loaders by rank |
-//! | `train` | no | burn-train's `Learner` on many ranks |
+//! | `learner` | no | burn-train's `Learner` on many ranks |
 //! | `trainer` | no | the training loop for language models, with data sets and the byte tokenizer |
 //! | `parity` | no | recordings of two runs and their comparison |
 //! | `x86-v4` | no | AVX-512 in products and fused operations, chosen at run time where the processor has it; without it AVX2 |
@@ -96,14 +96,14 @@
 //! | `ndarray` | no | burn's `NdArray`, in f32 and f64, through host memory |
 //! | `wgpu`, `vulkan` | no | ranks on burn's `Wgpu` and `Vulkan` |
 //! | `cubecl` | no | collectives and layers on burn's CubeCL backends |
-//! | `fusion` | no | the same after burn's fusion |
+//! | `fusion` | no | the same with burn's fusion |
 //! | `mpi` | no | MPI between ranks; a build needs `mpicc` and libclang |
 //!
 //! The features `mutants`, `contract-suite` and `fuzzing` are for this library's own tests.
 
 // The documentation names what every feature adds.
 #![cfg_attr(
-    not(all(feature = "checkpoint", feature = "parity", feature = "train", feature = "trainer")),
+    not(all(feature = "checkpoint", feature = "parity", feature = "learner", feature = "trainer")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
@@ -120,7 +120,7 @@ pub mod flight_recorder;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod launch;
-#[cfg(feature = "train")]
+#[cfg(feature = "learner")]
 pub mod learner;
 pub mod mappings;
 #[doc(hidden)]

@@ -8,10 +8,10 @@ pub use crate::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
 pub use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
 pub use crate::context::{ParallelContext, ParallelContextConfig};
 #[cfg(feature = "dataset")]
-pub use crate::data::shard_loader;
+pub use crate::data::{LastBatch, shard_loader};
 pub use crate::data_parallel::{DataParallelConfig, DistributedDataParallel, HookBackend, StepPart, average_gradients};
 pub use crate::launch::World;
-#[cfg(feature = "train")]
+#[cfg(feature = "learner")]
 pub use crate::learner::ParallelLearner;
 pub use crate::optimizer::ShardedOptimizer;
 pub use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};

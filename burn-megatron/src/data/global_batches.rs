@@ -13,7 +13,7 @@ pub enum LastBatch {
     Share,
     /// They are shared out. Shares of a batch may differ by one sample, and ranks for which none remains have one batch less.
     ///
-    /// The mean over ranks of their mean losses is then not the mean over samples. `ParallelLearner` (feature `train`)
+    /// The mean over ranks of their mean losses is then not the mean over samples. `ParallelLearner` (feature `learner`)
     /// weights the ranks; a loop of your own gives [`GlobalBatches::weight`] to
     /// [`pass`](crate::data_parallel::DistributedDataParallel::pass), or multiplies each rank's loss by it, and makes
     /// [`num_batches`](GlobalBatches::num_batches) steps on every rank: one without samples takes part by

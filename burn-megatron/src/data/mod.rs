@@ -70,7 +70,7 @@ pub use corpus::{Corpus, CorpusConfig, DEFAULT_LIMIT_BYTES, Document, TEXT_EXTEN
 #[cfg(feature = "trainer")]
 pub use documents::TokenDocuments;
 pub use error::DataError;
-#[cfg(feature = "train")]
+#[cfg(feature = "learner")]
 pub(crate) use global_batches::mean_weight;
 pub use global_batches::{GlobalBatches, LastBatch};
 #[cfg(feature = "trainer")]

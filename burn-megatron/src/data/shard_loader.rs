@@ -26,7 +26,7 @@ use crate::context::ParallelContext;
 ///
 /// Shares of a batch are equal: a batch size or a last batch that the ranks do not divide is refused, as the mean over
 /// ranks of their mean losses would not be the mean over samples. [`LastBatch::Uneven`] accepts shares that differ by one
-/// sample: in a program with `ParallelLearner` (feature `train`), which weights them, or in a loop of your own that does so by
+/// sample: in a program with `ParallelLearner` (feature `learner`), which weights them, or in a loop of your own that does so by
 /// [`GlobalBatches::weight`].
 ///
 /// # Communication

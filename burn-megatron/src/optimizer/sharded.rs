@@ -173,13 +173,13 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     }
 
     /// What is held of the trained parameter of a number.
-    #[cfg(any(feature = "checkpoint", feature = "train"))]
+    #[cfg(any(feature = "checkpoint", feature = "learner"))]
     pub(crate) fn piece(&self, number: usize) -> &Piece<B, O> {
         &self.pieces[number]
     }
 
     /// What is held of the trained parameter of a number, to be replaced from a checkpoint.
-    #[cfg(any(feature = "checkpoint", feature = "train"))]
+    #[cfg(any(feature = "checkpoint", feature = "learner"))]
     pub(crate) fn piece_mut(&mut self, number: usize) -> &mut Piece<B, O> {
         &mut self.pieces[number]
     }

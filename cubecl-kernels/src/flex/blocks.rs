@@ -5,6 +5,7 @@
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -111,8 +112,28 @@ pub(crate) fn in_blocks<P: Split, T: Send>(
         blocks.push((start..end, block));
         rest = others;
     }
-    let tasks = blocks.into_par_iter().with_max_len(1);
-    tasks.map(|(range, block)| task(range, block)).collect()
+    let blocks: Vec<Mutex<Option<_>>> = blocks.into_iter().map(|block| Mutex::new(Some(block))).collect();
+    in_tasks(blocks.len(), |number| {
+        let block = blocks[number].lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (range, block) = block.expect("each task runs once");
+        task(range, block)
+    })
+}
+
+/// Runs tasks by their numbers on rayon's threads; returns what they return, in the order of the numbers.
+pub(crate) fn in_tasks<T: Send>(count: usize, task: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let results: Vec<Mutex<Option<T>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    share_out(count, &|number| {
+        let result = task(number);
+        *results[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+    });
+    let result = |slot: Mutex<Option<T>>| slot.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.into_iter().filter_map(result).collect()
+}
+
+/// Not generic: rayon's part, made anew for each operation and element type, was a third of this crate's code.
+fn share_out(count: usize, task: &(dyn Fn(usize) + Sync)) {
+    (0..count).into_par_iter().with_max_len(1).for_each(task);
 }
 
 /// Calls a function for each row of a block, with the row's number and its part of `parts`.

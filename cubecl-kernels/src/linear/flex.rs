@@ -9,10 +9,9 @@ use std::mem::MaybeUninit;
 
 use burn::tensor::{Element, Tensor};
 use burn_flex::{Flex, FlexTensor};
-use rayon::prelude::*;
 
 use super::{LinearGradients, LinearInputs, LinearWanted, WeightOrder};
-use crate::flex::blocks::{add_up, in_blocks, uninit};
+use crate::flex::blocks::{add_up, in_blocks, in_tasks, uninit};
 use crate::flex::lanes::{Destination, accumulate};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
@@ -99,7 +98,8 @@ fn matrix<T: Number>(tensor: &FlexTensor) -> Matrix<'_, T> {
     Matrix::new(tensor.storage(), layout.start_offset(), shape, strides)
 }
 
-/// What a thread computes in, kept from tile to tile.
+/// What a tile is computed in.
+#[derive(Default)]
 struct Scratch<R> {
     left: Vec<R>,
     right: Vec<R>,
@@ -130,7 +130,8 @@ fn tiled<T: Number>(a: Matrix<'_, T>, b: Matrix<'_, T>, bias: Option<&[T::Real]>
     let [[down, across], [tile_rows, tile_columns]] = tiling([rows, columns], enough);
     let mut memory = uninit::<T>(rows * columns);
     let output = Output(memory.as_mut_ptr());
-    let run = |scratch: &mut Scratch<T::Real>, tile: usize| {
+    let run = |tile: usize| {
+        let scratch = &mut Scratch::default();
         let (row, column) = (tile % down * tile_rows, tile / down * tile_columns);
         let (last_row, last_column) = (rows.min(row + tile_rows), columns.min(column + tile_columns));
         let (a, b) = (a.rows(row..last_row), b.columns(column..last_column));
@@ -139,13 +140,7 @@ fn tiled<T: Number>(a: Matrix<'_, T>, b: Matrix<'_, T>, bias: Option<&[T::Real]>
         // SAFETY: the tile lies inside the output, and is no other task's.
         unsafe { write_tile(a, b, bias, output.0.add(row * columns + column), columns, scratch) };
     };
-    let scratch = || Scratch {
-        left: Vec::new(),
-        right: Vec::new(),
-        sums: Vec::new(),
-    };
-    let tiles = (0..down * across).into_par_iter().with_max_len(1);
-    tiles.for_each_init(scratch, run);
+    in_tasks(down * across, run);
     // SAFETY: the tiles cover it.
     tensor(unsafe { memory.assume_init() }.into_vec(), [rows, columns])
 }

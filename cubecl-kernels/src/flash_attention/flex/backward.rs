@@ -4,13 +4,12 @@ use std::ops::Range;
 
 use burn::tensor::{Element, Tensor};
 use burn_flex::{Flex, FlexTensor};
-use rayon::prelude::*;
 
 use super::block::{Known, Queries};
 use super::heads::{Heads, Places};
 use super::{KEYS, QUERIES};
 use crate::flash_attention::{AttentionForward, AttentionOptions, PackedHeads, unpack};
-use crate::flex::blocks::uninit;
+use crate::flex::blocks::{in_tasks, uninit};
 use crate::flex::lanes::sums;
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
@@ -137,7 +136,8 @@ fn run<T: Number>(
     };
     let ([batch, queries, heads, _], [_, keys, kv_heads, d_head]) = (inputs.query.dims, inputs.key.dims);
     let group = heads / kv_heads;
-    let run = |scratch: &mut Scratch<T::Real>, task: usize| {
+    let run = |task: usize| {
+        let scratch = &mut Scratch::default();
         let [sample, kv_head] = [task / kv_heads, task % kv_heads];
         for sums in [&mut scratch.of_key, &mut scratch.of_value] {
             sums.clear();
@@ -157,8 +157,7 @@ fn run<T: Number>(
             of_value.write([sample, kv_head, 0], &mut scratch.of_value, |_| T::Real::ONE);
         }
     };
-    let tasks = (0..batch * kv_heads).into_par_iter().with_max_len(1);
-    tasks.for_each_init(Scratch::default, run);
+    in_tasks(batch * kv_heads, run);
 }
 
 impl<T: Number> Inputs<'_, T> {

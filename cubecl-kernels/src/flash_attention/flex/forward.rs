@@ -2,13 +2,12 @@
 
 use burn::tensor::Tensor;
 use burn_flex::Flex;
-use rayon::prelude::*;
 
 use super::block::{Queries, Running};
 use super::heads::{Heads, Places};
 use super::{KEYS, QUERIES};
 use crate::flash_attention::{AttentionForward, AttentionOptions};
-use crate::flex::blocks::uninit;
+use crate::flex::blocks::{in_tasks, uninit};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
 use crate::flex::product::{Matrix, MatrixMut, Onto, product};
@@ -48,7 +47,8 @@ fn forward_of<T: Number>(inputs: [Tensor<Flex, 4>; 3], options: &AttentionOption
     let blocks = queries.div_ceil(QUERIES);
     let mut output = uninit::<T>(dims.iter().product());
     let [places] = Places::cut(&mut output, dims, [0]);
-    let run = |scratch: &mut Scratch<T::Real>, task: usize| {
+    let run = |task: usize| {
+        let scratch = &mut Scratch::default();
         let [sample, head, block] = [task / (heads * blocks), task / blocks % heads, task % blocks];
         let block = Queries::new([sample, head, block * QUERIES], queries, options);
         let running = attend(&query, &key, &value, [sample, head], &block, options, scratch);
@@ -62,8 +62,7 @@ fn forward_of<T: Number>(inputs: [Tensor<Flex, 4>; 3], options: &AttentionOption
         let lanes = 0..block.range.len();
         lanes.map(|lane| running.log_sum_exp(lane)).collect::<Vec<_>>()
     };
-    let tasks = (0..batch * heads * blocks).into_par_iter().with_max_len(1);
-    let log_sum_exp: Vec<Vec<T::Real>> = tasks.map_init(Scratch::default, run).collect();
+    let log_sum_exp = in_tasks(batch * heads * blocks, run);
     // SAFETY: the tasks have written every query of every head.
     let output = unsafe { output.assume_init() }.into_vec();
     AttentionForward {
