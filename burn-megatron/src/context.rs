@@ -308,6 +308,14 @@ impl ParallelContext {
         }
     }
 
+    /// Returns the same context without the name of a module.
+    pub(crate) fn unscoped(&self) -> Self {
+        Self {
+            scope: String::new(),
+            ..self.clone()
+        }
+    }
+
     /// The name of the module that the context is for, as [`scope`](Self::scope) has built it; empty for the whole model.
     pub fn scope_name(&self) -> &str {
         &self.scope

@@ -7,11 +7,11 @@ use super::error::DataError;
 /// What happens to the samples that remain when no full global batch does, and whether shares of a batch may differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum LastBatch {
-    /// They are shared out. Each rank has as many samples of a batch as every other: what the ranks do not divide is
+    /// They are one more batch. All ranks have equally many samples of each batch: a size that the ranks do not divide is
     /// refused.
     #[default]
     Share,
-    /// They are shared out. Shares of a batch may differ by one sample, and ranks for which none remains have one batch less.
+    /// They are one more batch. Shares of a batch may differ by one sample, and ranks for which none remains have one batch less.
     ///
     /// The mean over ranks of their mean losses is then not the mean over samples. `ParallelLearner` (feature `learner`)
     /// weights the ranks; a loop of your own gives [`GlobalBatches::weight`] to
@@ -20,7 +20,7 @@ pub enum LastBatch {
     /// [`pass_without_samples`](crate::data_parallel::DistributedDataParallel::pass_without_samples), or gives no gradients
     /// to [`average_gradients`](crate::data_parallel::average_gradients).
     Uneven,
-    /// They are left out. Each rank has as many samples of a batch as every other.
+    /// They are not used. All ranks have equally many samples of each batch.
     Drop,
 }
 

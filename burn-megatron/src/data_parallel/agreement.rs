@@ -171,18 +171,11 @@ pub(super) fn compare_parts(
     };
     let is_apart =
         |first: &[i32; 4], other: &[i32; 4]| first[0] != other[0] || (first[2] == other[2] && first[1] != other[1]);
-    for (first, other) in (0..all.len()).flat_map(|first| (first + 1..all.len()).map(move |other| (first, other))) {
-        if is_apart(&all[first], &all[other]) {
-            return Err(DataParallelError::OutOfStep {
-                group: group.name().to_owned(),
-                first: group.ranks()[first],
-                first_made: made(all[first]),
-                other: group.ranks()[other],
-                other_made: made(all[other]),
-            });
-        }
+    let other_of = |first: usize| all.iter().position(|other| is_apart(&all[first], other));
+    match (0..all.len()).find_map(|first| Some((first, other_of(first)?))) {
+        None => Ok(all.iter().any(|[.., is_trained]| *is_trained > 0)),
+        Some((first, other)) => Err(apart(group, |rank| made(all[rank]), [first, other])),
     }
-    Ok(all.iter().any(|[.., is_trained]| *is_trained > 0))
 }
 
 /// Returns what is wrong with ranks of which some, as all have just learned, have come further than others.
@@ -203,13 +196,18 @@ pub(super) fn out_of_step(progress: Progress, group: &ProcessGroup) -> Result<Da
         })
         .collect();
     let other = all.iter().position(|&progress| progress != all[0]).unwrap_or(0);
-    Ok(DataParallelError::OutOfStep {
+    Ok(apart(group, |rank| all[rank], [0, other]))
+}
+
+/// The error of two ranks of a group that have not come equally far.
+fn apart(group: &ProcessGroup, made: impl Fn(usize) -> Progress, [first, other]: [usize; 2]) -> DataParallelError {
+    DataParallelError::OutOfStep {
         group: group.name().to_owned(),
-        first: group.ranks()[0],
-        first_made: all[0],
+        first: group.ranks()[first],
+        first_made: made(first),
         other: group.ranks()[other],
-        other_made: all[other],
-    })
+        other_made: made(other),
+    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use burn::module::AutodiffModule;
 
+use super::comparison::watched;
 use super::error::DataParallelError;
 use super::hook::HookBackend;
 use super::wrapper::{DistributedDataParallel, StepPart};
-use crate::collectives::{catch_collective_error, watch_input};
+use crate::collectives::catch_collective_error;
 
 impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Runs one micro-batch by a closure that goes forward and backward itself, and returns what the closure returns.
@@ -28,13 +29,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.expect(part);
         let hooked = self.hooked_weighted(self.module().clone(), weight);
         let is_compared = self.takes_comparison();
-        let (result, difference) = catch_collective_error(|| match is_compared {
-            true => watch_input(|| run(hooked)),
-            false => (run(hooked), None),
-        })?;
-        if let Some(difference) = difference {
-            return Err(DataParallelError::InputsDiffer(difference));
-        }
+        let (result, is_same) = catch_collective_error(|| watched(is_compared, || run(hooked)))?;
+        is_same?;
         self.close_pass(part);
         Ok(result)
     }

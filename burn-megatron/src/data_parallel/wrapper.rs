@@ -9,16 +9,18 @@ use burn::tensor::{DType, Tensor};
 use super::agreement::{Progress, compare_modules, compare_parts, out_of_step};
 use super::binding::{Binding, BindingOptions, one_device};
 use super::buffers::BufferSync;
+use super::comparison::watched;
 use super::error::DataParallelError;
+use super::foreign_dropout::refuse_foreign_dropout;
 use super::gradients::{GradientEntry, ReducedGradients};
 use super::hook::{GradientSink, HookBackend, hook_module};
 use super::replace::{make_leaves, read_parameters, replace_parameters};
 use super::replica_check::{Compared, check_replicas, compare_replicas, compare_tied};
 use super::sync::{WeightSync, broadcast_module};
 use super::weighted::weighted_sink;
-use crate::collectives::{catch_collective_error, watch_input};
+use crate::collectives::catch_collective_error;
 use crate::context::ParallelContext;
-use crate::parameters::{ParameterEntry, list_parameters, read_host};
+use crate::parameters::{ParameterEntry, list_parameters};
 use crate::random::separate_generators;
 
 /// Configuration of [`DistributedDataParallel`].
@@ -38,7 +40,7 @@ pub struct DataParallelConfig {
     /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) that updates this shard and gathers the others.
     #[config(default = false)]
     pub shard_gradients: bool,
-    /// Whether full buckets are reduced while the backward pass goes on; if not, all are reduced after it.
+    /// Whether full buckets are reduced during the backward pass; if not, all of them after it.
     #[config(default = true)]
     pub overlap_grad_reduce: bool,
     /// Steps from one comparison of what tensor-parallel ranks were given to the next; the first step is always compared, and
@@ -66,21 +68,21 @@ pub enum StepPart {
 pub struct DistributedDataParallel<B: HookBackend, M> {
     /// There is always one, except inside `update`.
     module: Option<M>,
-    context: ParallelContext,
+    pub(super) context: ParallelContext,
     options: BindingOptions,
-    binding: Binding<B>,
+    pub(super) binding: Binding<B>,
     /// None where buffers are left alone.
     buffers: Option<BufferSync>,
     is_step_begun: bool,
-    check_inputs_interval: usize,
+    pub(super) check_inputs_interval: usize,
     /// Steps begun, those that were given up included.
-    steps_begun: u64,
+    pub(super) steps_begun: u64,
     /// Whether the next micro-batch is one whose input is compared.
-    compares_next: bool,
-    progress: Progress,
+    pub(super) compares_next: bool,
+    pub(super) progress: Progress,
     records_loaded: u32,
-    /// The paths of all parameters, if an update has left none that is trained.
-    untrained: Option<Vec<String>>,
+    /// Whether an update has left no parameter that is trained.
+    is_untrained: bool,
 }
 
 impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
@@ -92,16 +94,15 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Then every data-parallel rank and pipeline stage except the first gets a seed of its own for burn's generator
     /// (made of the context's seed and of what the generator draws next, so of the program's `B::seed`, too), so that
     /// burn's `Dropout` drops other elements for other samples; tensor ranks draw the same numbers. A later `B::seed` undoes
-    /// this. These masks are independent, not those of one
-    /// rank: for the same in every layout there is [`Dropout`](crate::random::Dropout). Make all modules of a program
-    /// before the first is wrapped: what is drawn later is drawn from these generators.
+    /// this. These masks are independent, not those of one rank: for the same in every layout there is
+    /// [`Dropout`](crate::random::Dropout). Make all modules of a program before the first is wrapped: what is drawn later is
+    /// drawn from these generators.
     ///
     /// # Communication
     /// Over the data-parallel group and over the tensor group, one all-gather of 16 bytes to compare the modules, and one of
-    /// as many over the model group. Over the
-    /// data-parallel group, the allocation of the buckets, and one broadcast per parameter or, to verify, as
-    /// [`check_replicas`]. Over the tensor group, one all-gather of 8 bytes per parameter that its ranks all hold; over
-    /// the embedding group, one per tied parameter. Over the tensor group, a broadcast of a seed of 8 bytes.
+    /// 16 bytes over the model group. Over the data-parallel group, the allocation of the buckets, and one broadcast per
+    /// parameter or, to verify, as [`check_replicas`]. Over the tensor group, one all-gather of 8 bytes per parameter that its
+    /// ranks all hold, and a broadcast of 8 bytes; over the embedding group, one all-gather per tied parameter.
     ///
     /// # Errors
     /// When no parameter is trained, in a pipeline on any stage, when the ranks' modules differ, when a parameter has not
@@ -121,11 +122,9 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         context.draw_whole::<B, M>(&module)?;
         let (module, _) = make_leaves::<B, M>(module);
         let parameters = list_parameters::<B, M>(&module);
-        if let Some(parameters) = nothing_to_train(&parameters, context) {
-            return Err(DataParallelError::NothingToTrain { parameters });
-        }
-        let is_trained = parameters.iter().any(|parameter| parameter.requires_grad);
-        if !compare_parts(Progress::default(), is_trained, context)? {
+        if trains_nothing(&parameters, context)
+            || !compare_parts(Progress::default(), has_trained(&parameters), context)?
+        {
             return Err(DataParallelError::nothing_to_train(&parameters));
         }
         compare_modules(&parameters, context, context.data_group())?;
@@ -154,7 +153,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             compares_next: false,
             progress: Progress::default(),
             records_loaded: 0,
-            untrained: None,
+            is_untrained: false,
         })
     }
 
@@ -180,8 +179,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// # Communication
     /// What `forward` does; on the last micro-batch the start of one all-reduce (mean) per bucket over the
-    /// data-parallel group, each as soon as it is full. On the first of a step, one broadcast per buffer of the module; every
-    /// so many steps (see [`DataParallelConfig::check_inputs_interval`]), two all-gathers of 16 and 8 bytes over the tensor
+    /// data-parallel group, each as soon as it is full. On the first of a step, one broadcast per buffer of the module; in
+    /// the steps that [`DataParallelConfig::check_inputs_interval`] names, two all-gathers of 16 and 8 bytes over the tensor
     /// group.
     ///
     /// # Errors
@@ -200,11 +199,12 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         let hooked = self.hooked(self.module().clone());
         let is_compared = self.takes_comparison();
         let value = catch_collective_error(|| {
-            let loss = match is_compared {
-                true => self.compared_forward(|| forward(hooked))?,
-                false => forward(hooked),
-            };
+            let (loss, is_same) = watched(is_compared, || forward(hooked));
+            is_same?;
             let value = loss.clone().inner();
+            if is_compared {
+                self.compare_losses(value.clone())?;
+            }
             loss.backward();
             Ok::<_, DataParallelError>(value)
         })??;
@@ -223,8 +223,9 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// When a collective fails; when the gradients of the step before have not been taken; when an update has left no parameter
     /// that is trained.
     pub fn begin(&mut self) -> Result<(), DataParallelError> {
-        if let Some(parameters) = self.untrained.clone() {
-            return Err(DataParallelError::NothingToTrain { parameters });
+        if self.is_untrained {
+            let parameters = list_parameters::<B, M>(self.module());
+            return Err(DataParallelError::nothing_to_train(&parameters));
         }
         if self.binding.reducer.is_launched() {
             return Err(DataParallelError::StepNotTaken);
@@ -347,8 +348,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 
     /// Replaces the module's values by a record's, which this rank saved in this layout: see
-    /// [`ParallelContext::load_record`]. A [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) makes its main values
-    /// anew from them, and keeps its state.
+    /// [`ParallelContext::load_record`]. A [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) takes its main values
+    /// from them, and keeps its state.
     ///
     /// # Communication
     /// None.
@@ -364,7 +365,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.update(|_| loaded)
     }
 
-    /// How many records have been loaded: what else holds values of the parameters takes them anew.
+    /// How many records have been loaded: a copy of the parameters from before the last one is stale.
     pub(crate) fn records_loaded(&self) -> u32 {
         self.records_loaded
     }
@@ -373,16 +374,16 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.module = self.module.take().map(update);
         let parameters = list_parameters::<B, M>(self.module());
         let device = one_device::<B, M>(self.module())?;
-        if self.untrained.is_none() && self.binding.fits(&parameters, &device) {
+        if !self.is_untrained && self.binding.fits(&parameters, &device) {
             return Ok(());
         }
         let parameters = match self.make_leaves() {
             true => list_parameters::<B, M>(self.module()),
             false => parameters,
         };
-        self.untrained = nothing_to_train(&parameters, &self.context);
-        if let Some(parameters) = self.untrained.clone() {
-            return Err(DataParallelError::NothingToTrain { parameters });
+        self.is_untrained = trains_nothing(&parameters, &self.context);
+        if self.is_untrained {
+            return Err(DataParallelError::nothing_to_train(&parameters));
         }
         let device = one_device::<B, M>(self.module())?;
         if self.binding.fits(&parameters, &device) {
@@ -409,63 +410,6 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             module
         });
         has_made
-    }
-
-    /// Whether what ranks are given is compared in the step that begins next.
-    pub(crate) fn is_input_check_due(&self) -> bool {
-        let interval = self.check_inputs_interval as u64;
-        interval > 0 && self.steps_begun.is_multiple_of(interval)
-    }
-
-    /// Whether the input of the micro-batch that comes is to be compared over the tensor group; asked once for each.
-    pub(crate) fn takes_comparison(&mut self) -> bool {
-        std::mem::take(&mut self.compares_next)
-    }
-
-    /// Runs a forward pass, and compares over the tensor group the first input of a parallel layer and the loss.
-    fn compared_forward(&self, forward: impl FnOnce() -> Tensor<B, 1>) -> Result<Tensor<B, 1>, DataParallelError> {
-        let (loss, difference) = watch_input(forward);
-        if let Some(difference) = difference {
-            return Err(DataParallelError::InputsDiffer(difference));
-        }
-        self.compare_losses(loss.clone().inner())?;
-        Ok(loss)
-    }
-
-    /// Compares the loss of a micro-batch over ranks that share each layer; not under sequence parallelism, where it may be
-    /// that of a rank's own tokens.
-    pub(crate) fn compare_losses(&self, loss: Tensor<B::InnerBackend, 1>) -> Result<(), DataParallelError> {
-        if self.context.is_sequence_parallel() {
-            return Ok(());
-        }
-        let group = self.context.tensor_group();
-        // What kernels of other processes may round differently.
-        let allowed = match self.binding.dtype {
-            DType::F16 | DType::BF16 => 1e-2,
-            _ => 1e-4,
-        };
-        let loss = read_host(loss).first().copied().unwrap_or(f64::NAN);
-        let mut all = vec![0.0; group.size()];
-        let labelled = group.labelled("comparing the loss of the ranks");
-        labelled.all_gather(&[loss], &mut all)?;
-        let first_loss = all[0];
-        let is_far = |other: f64| match (other.is_finite(), first_loss.is_finite()) {
-            // Below one, by what it is: a loss near zero is the difference of larger numbers.
-            (true, true) => (other - first_loss).abs() > allowed * first_loss.abs().max(other.abs()).max(1.0),
-            // One that is not finite is told of elsewhere, but the others do not have it either.
-            (finite, first_finite) => finite != first_finite,
-        };
-        match all.iter().position(|other| is_far(*other)) {
-            None => Ok(()),
-            Some(other) => Err(DataParallelError::LossesDiffer {
-                step: self.progress.steps + 1,
-                group: group.name().to_owned(),
-                first: group.ranks()[0],
-                first_loss,
-                other: group.ranks()[other],
-                other_loss: all[other],
-            }),
-        }
     }
 
     /// Looks anew at what is not trained: its values, which are equal on all ranks, have been replaced.
@@ -533,40 +477,15 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 }
 
-/// Returns the paths of all parameters if none of them is trained. A stage of a pipeline may be frozen as a whole; whether
-/// all are is compared in each step.
-fn nothing_to_train(parameters: &[ParameterEntry], context: &ParallelContext) -> Option<Vec<String>> {
-    let is_trained = parameters.iter().any(|parameter| parameter.requires_grad);
-    if is_trained || context.pipeline_group().size() > 1 {
-        return None;
-    }
-    Some(parameters.iter().map(|parameter| parameter.path.clone()).collect())
+/// Whether some parameter is trained.
+fn has_trained(parameters: &[ParameterEntry]) -> bool {
+    parameters.iter().any(|parameter| parameter.requires_grad)
 }
 
-/// Refuses a module that shows burn's `Dropout` when printed, the only place where it can be seen from outside.
-fn refuse_foreign_dropout<M: std::fmt::Debug>(module: &M, context: &ParallelContext) -> Result<(), DataParallelError> {
-    let tensor = context.tensor_group().size();
-    if tensor == 1 {
-        return Ok(());
-    }
-    match has_foreign_dropout(module) {
-        true => Err(DataParallelError::ForeignDropout { tensor }),
-        false => Ok(()),
-    }
-}
-
-/// Whether a module shows burn's own `Dropout`, active, when printed.
-pub(crate) fn has_foreign_dropout<M: std::fmt::Debug>(module: &M) -> bool {
-    shows_active_dropout(&format!("{module:?}"))
-}
-
-/// Whether a printed module has a `Dropout { prob: p }` with p above zero; `AlphaDropout` is another type.
-fn shows_active_dropout(printed: &str) -> bool {
-    const NAME: &str = "Dropout { prob: ";
-    printed.match_indices(NAME).any(|(at, _)| {
-        let continues_a_name = printed[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        !continues_a_name && !printed[at + NAME.len()..].starts_with("0.0 }")
-    })
+/// Whether no step can train anything. A stage of a pipeline may be frozen as a whole; whether all are is compared in each
+/// step.
+fn trains_nothing(parameters: &[ParameterEntry], context: &ParallelContext) -> bool {
+    context.pipeline_group().size() == 1 && !has_trained(parameters)
 }
 
 #[cfg(test)]
@@ -577,16 +496,6 @@ mod tests {
 
     use super::*;
     use crate::tensor_parallel::{ColumnParallelLinear, ColumnParallelLinearConfig};
-
-    #[test]
-    fn burns_dropout_is_seen_by_its_name_and_probability() {
-        assert!(shows_active_dropout("Net { fc: Linear, drop: Dropout { prob: 0.1 } }"));
-        assert!(!shows_active_dropout("Net { drop: Dropout { prob: 0.0 } }"));
-        assert!(!shows_active_dropout("Net { drop: AlphaDropout { prob: 0.1 } }"));
-        assert!(!shows_active_dropout(
-            "Net { drop: Dropout { probability: 0.1, layer: 0 } }"
-        ));
-    }
 
     type B = Autodiff<Flex>;
 

@@ -238,13 +238,10 @@ where
             sharded: sharded.clone(),
         };
         let training = training.with_training_strategy(TrainingStrategy::Custom(Arc::new(strategy)));
-        if let Some(sharded) = &sharded {
-            sharded.begin_launch();
-        }
+        let set_launched = |is_launched| sharded.iter().for_each(|sharded| sharded.set_launched(is_launched));
+        set_launched(true);
         let result = catch_unwind(AssertUnwindSafe(|| training.launch(learner)));
-        if let Some(sharded) = &sharded {
-            sharded.end_launch();
-        }
+        set_launched(false);
         result.map_err(error_of)
     }
 }

@@ -71,11 +71,8 @@ enum Step<B: HookBackend, M> {
 
 /// The training loop's side of a sharded optimizer.
 pub(super) trait ShardedUpdate<B: HookBackend, M> {
-    /// Lets the optimizer unwind with its errors: `launch` has begun, and returns them.
-    fn begin_launch(&self);
-
-    /// Ends that: the optimizer panics from now on.
-    fn end_launch(&self);
+    /// Says whether `launch` is running: it returns the errors that the optimizer unwinds with, and outside it panics.
+    fn set_launched(&self, is_launched: bool);
 
     /// Makes the optimizer of a wrapped module, with the state that was loaded, if any was.
     fn bind(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError>;
@@ -328,12 +325,8 @@ where
     M: AutodiffModule<B>,
     S: StoredOptimizer<B::InnerBackend> + 'static,
 {
-    fn begin_launch(&self) {
-        lock(self).is_launched = true;
-    }
-
-    fn end_launch(&self) {
-        lock(self).is_launched = false;
+    fn set_launched(&self, is_launched: bool) {
+        lock(self).is_launched = is_launched;
     }
 
     fn bind(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError> {

@@ -172,7 +172,7 @@ impl<B: Backend> ShardIdentity<B> {
                 expected: here.in_words(),
             });
         };
-        if recorded.rank_in_words() == here.rank_in_words() && recorded.shards == here.shards {
+        if recorded.place() == here.place() && recorded.shards == here.shards {
             return Ok(());
         }
         Err(RecordError::OtherShard {
@@ -186,7 +186,12 @@ impl<B: Backend> ShardIdentity<B> {
 }
 
 impl Identity {
-    /// `tensor rank 1 of 2, stage 0 of 4`.
+    /// Tensor rank and size, stage and number of stages.
+    fn place(&self) -> [usize; 4] {
+        [self.tensor_rank, self.tensor_size, self.stage, self.num_stages]
+    }
+
+    /// `tensor rank 1 of 2, pipeline stage 0 of 4`.
     fn rank_in_words(&self) -> String {
         let Self {
             tensor_rank,

@@ -110,7 +110,7 @@ impl PipelineExecutor {
         let mut work = Training {
             stages,
             is_compared,
-            difference: None,
+            is_same: Ok(()),
             micro_batches,
             objective,
             last_backward,
@@ -119,10 +119,7 @@ impl PipelineExecutor {
         };
         let done = catch_collective_error(|| self.run::<B::InnerBackend, D>(&mut work, kind));
         let done = done.map_err(PipelineError::from).flatten();
-        let done = match work.difference.take() {
-            Some(difference) => Err(difference.into()),
-            None => done,
-        };
+        let done = work.is_same.map_err(PipelineError::from).and(done);
         let values = work.values.into_inner().into_iter().flatten().collect();
         match done {
             Ok(()) => {

@@ -10,8 +10,7 @@ use super::pass::{Chunk, Pass};
 use super::schedule::{Direction, Task};
 use super::segment::PipelineBackend;
 use super::stage::{PipelineStage, StageOutput};
-use crate::collectives::watch_input;
-use crate::data_parallel::{DataParallelError, DistributedDataParallel, StepPart};
+use crate::data_parallel::{DataParallelError, DistributedDataParallel, StepPart, watched};
 
 /// Carries tasks out on tensors without autodiff: what crosses between stages.
 pub(super) trait Work<B: Backend, const D: usize> {
@@ -31,8 +30,8 @@ pub(super) struct Training<'a, B: PipelineBackend, M: PipelineStage<B, D>, O, co
     pub(super) objective: O,
     /// Whether the tensor-parallel ranks compare what they are given for the first task.
     pub(super) is_compared: bool,
-    /// How that differs.
-    pub(super) difference: Option<DataParallelError>,
+    /// Whether that was the same.
+    pub(super) is_same: Result<(), DataParallelError>,
     /// The micro-batch that goes backward through each chunk last.
     pub(super) last_backward: Vec<Option<usize>>,
     /// Micro-batches that have gone forward and not yet backward.
@@ -84,19 +83,14 @@ where
                 gradient
             }
             None => {
-                if !std::mem::take(&mut self.is_compared) {
-                    let (pass, output) = chunk.forward(input, micro_batch);
-                    self.passes.insert(task, pass);
-                    return output;
-                }
-                let ((pass, output), difference) = watch_input(|| chunk.forward(input, micro_batch));
+                let is_compared = std::mem::take(&mut self.is_compared);
+                let ((pass, output), is_same) = watched(is_compared, || chunk.forward(input, micro_batch));
                 self.passes.insert(task, pass);
-                let value = self.values.borrow()[task.micro_batch].clone();
-                self.difference = match (difference, value) {
-                    (Some(difference), _) => Some(DataParallelError::InputsDiffer(difference)),
-                    (None, Some(value)) => stages.compare_losses(value).err(),
-                    (None, None) => None,
-                };
+                if is_compared {
+                    let value = self.values.borrow()[task.micro_batch].clone();
+                    let losses = || value.map_or(Ok(()), |value| stages.compare_losses(value));
+                    self.is_same = is_same.and_then(|()| losses());
+                }
                 output
             }
         }

@@ -127,7 +127,7 @@ impl ColumnParallelLinearConfig {
             "the linear layer's shape against the configured [d_input, d_output]"
         );
         let cut = self
-            .cut(context)
+            .cut(&context.unscoped())
             .map_err(named(context, "column-parallel linear layer"))?;
         check_drawn::<B, _>(&linear, context)?;
         let shard = cut.identity(linear.bias.is_some(), context);

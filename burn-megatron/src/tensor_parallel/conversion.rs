@@ -60,19 +60,10 @@ pub(super) fn module_name(context: &ParallelContext, kind: &str) -> String {
     }
 }
 
-/// Gives a topology error the module's name, in place of the scope's that [`ParallelContext::check_tensor_divides`]
-/// adds.
+/// Gives a topology error the module's name; what was checked had no scope to name.
 pub(super) fn named(context: &ParallelContext, kind: &str) -> impl FnOnce(TopologyError) -> ConversionError {
     let module = module_name(context, kind);
-    let scope = format!("{}: ", context.scope_name());
-    move |mut source| {
-        if let TopologyError::Indivisible { what, .. } = &mut source
-            && let Some(unscoped) = what.strip_prefix(&scope)
-        {
-            *what = unscoped.to_owned();
-        }
-        ConversionError::Topology { module, source }
-    }
+    move |source| ConversionError::Topology { module, source }
 }
 
 /// Checks that every parameter of a layer has values: a part of a model draws none.

@@ -100,7 +100,7 @@ impl VocabParallelEmbeddingConfig {
             "the embedding's shape against the configured [n_embedding, d_model]"
         );
         let shard = self
-            .shard(context)
+            .shard(&context.unscoped())
             .map_err(named(context, "vocabulary-parallel embedding"))?;
         check_drawn::<B, _>(&embedding, context)?;
         let placement = self.placement(shard);

@@ -120,7 +120,9 @@ impl RowParallelLinearConfig {
             [self.d_input, self.d_output],
             "the linear layer's shape against the configured [d_input, d_output]"
         );
-        let placement = self.cut(context).map_err(named(context, "row-parallel linear layer"))?;
+        let placement = self
+            .cut(&context.unscoped())
+            .map_err(named(context, "row-parallel linear layer"))?;
         check_drawn::<B, _>(&linear, context)?;
         let shard = context.shard_identity(&[("weight", &placement)]);
         let shape = [self.local_input(context), self.d_output];

@@ -131,8 +131,10 @@ pub(crate) fn in_tasks<T: Send>(count: usize, task: impl Fn(usize) -> T + Sync) 
     results.into_iter().filter_map(result).collect()
 }
 
-/// Not generic: rayon's part, made anew for each operation and element type, was a third of this crate's code.
-fn share_out(count: usize, task: &(dyn Fn(usize) + Sync)) {
+/// Runs tasks by their numbers on rayon's threads.
+///
+/// Not generic: rayon's part, compiled for each operation and element type, was a third of this crate's code.
+pub(crate) fn share_out(count: usize, task: &(dyn Fn(usize) + Sync)) {
     (0..count).into_par_iter().with_max_len(1).for_each(task);
 }
 

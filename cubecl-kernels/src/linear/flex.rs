@@ -2,8 +2,7 @@
 //!
 //! Tiles are as large as leaves enough of them for many threads: the `gemm` crate packs both factors of each, one of them
 //! element by element where it is transposed. They follow from the output's shape alone, so that the results do not depend
-//! on the number of threads. Of 16 bits, the factors of a tile are widened in blocks,
-//! added up in f32 and rounded once.
+//! on the number of threads. Of 16 bits, the factors of a tile are widened in blocks, added up in f32 and rounded once.
 
 use std::mem::MaybeUninit;
 
@@ -11,7 +10,7 @@ use burn::tensor::{Element, Tensor};
 use burn_flex::{Flex, FlexTensor};
 
 use super::{LinearGradients, LinearInputs, LinearWanted, WeightOrder};
-use crate::flex::blocks::{add_up, in_blocks, in_tasks, uninit};
+use crate::flex::blocks::{add_up, in_blocks, share_out, uninit};
 use crate::flex::lanes::{Destination, accumulate};
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
@@ -140,7 +139,7 @@ fn tiled<T: Number>(a: Matrix<'_, T>, b: Matrix<'_, T>, bias: Option<&[T::Real]>
         // SAFETY: the tile lies inside the output, and is no other task's.
         unsafe { write_tile(a, b, bias, output.0.add(row * columns + column), columns, scratch) };
     };
-    in_tasks(down * across, run);
+    share_out(down * across, &run);
     // SAFETY: the tiles cover it.
     tensor(unsafe { memory.assume_init() }.into_vec(), [rows, columns])
 }

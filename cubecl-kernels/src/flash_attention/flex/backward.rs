@@ -9,7 +9,7 @@ use super::block::{Known, Queries};
 use super::heads::{Heads, Places};
 use super::{KEYS, QUERIES};
 use crate::flash_attention::{AttentionForward, AttentionOptions, PackedHeads, unpack};
-use crate::flex::blocks::{in_tasks, uninit};
+use crate::flex::blocks::{share_out, uninit};
 use crate::flex::lanes::sums;
 use crate::flex::math::{Real, vectorised};
 use crate::flex::number::{Number, with_number};
@@ -157,7 +157,7 @@ fn run<T: Number>(
             of_value.write([sample, kv_head, 0], &mut scratch.of_value, |_| T::Real::ONE);
         }
     };
-    in_tasks(batch * kv_heads, run);
+    share_out(batch * kv_heads, &run);
 }
 
 impl<T: Number> Inputs<'_, T> {

@@ -1,0 +1,70 @@
+//! Whether ranks that share each layer were given the same samples: compared every so many steps.
+
+use burn::module::AutodiffModule;
+use burn::tensor::{DType, Tensor};
+
+use super::error::DataParallelError;
+use super::hook::HookBackend;
+use super::wrapper::DistributedDataParallel;
+use crate::collectives::watch_input;
+use crate::parameters::read_host;
+
+/// Runs a forward pass. Where it `is_compared`, so is the first input of a parallel layer, over the tensor group, and the
+/// second value says whether the ranks were given the same.
+pub(crate) fn watched<R>(is_compared: bool, run: impl FnOnce() -> R) -> (R, Result<(), DataParallelError>) {
+    if !is_compared {
+        return (run(), Ok(()));
+    }
+    let (result, difference) = watch_input(run);
+    let difference = difference.map(DataParallelError::InputsDiffer);
+    (result, difference.map_or(Ok(()), Err))
+}
+
+impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
+    /// Whether what ranks are given is compared in the step that begins next.
+    pub(crate) fn is_input_check_due(&self) -> bool {
+        let interval = self.check_inputs_interval as u64;
+        interval > 0 && self.steps_begun.is_multiple_of(interval)
+    }
+
+    /// Whether the input of the micro-batch that comes is to be compared over the tensor group; asked once for each.
+    pub(crate) fn takes_comparison(&mut self) -> bool {
+        std::mem::take(&mut self.compares_next)
+    }
+
+    /// Compares the loss of a micro-batch over ranks that share each layer; not under sequence parallelism, where it may be
+    /// that of a rank's own tokens.
+    pub(crate) fn compare_losses(&self, loss: Tensor<B::InnerBackend, 1>) -> Result<(), DataParallelError> {
+        if self.context.is_sequence_parallel() {
+            return Ok(());
+        }
+        let group = self.context.tensor_group();
+        // What kernels of other processes may round differently.
+        let allowed = match self.binding.dtype {
+            DType::F16 | DType::BF16 => 1e-2,
+            _ => 1e-4,
+        };
+        let loss = read_host(loss).first().copied().unwrap_or(f64::NAN);
+        let mut all = vec![0.0; group.size()];
+        let labelled = group.labelled("comparing the loss of the ranks");
+        labelled.all_gather(&[loss], &mut all)?;
+        let first_loss = all[0];
+        let is_far = |other: f64| match (other.is_finite(), first_loss.is_finite()) {
+            // Below one, by what it is: a loss near zero is the difference of larger numbers.
+            (true, true) => (other - first_loss).abs() > allowed * first_loss.abs().max(other.abs()).max(1.0),
+            // One that is not finite is told of elsewhere, but the others do not have it either.
+            (finite, first_finite) => finite != first_finite,
+        };
+        match all.iter().position(|other| is_far(*other)) {
+            None => Ok(()),
+            Some(other) => Err(DataParallelError::LossesDiffer {
+                step: self.progress.steps + 1,
+                group: group.name().to_owned(),
+                first: group.ranks()[0],
+                first_loss,
+                other: group.ranks()[other],
+                other_loss: all[other],
+            }),
+        }
+    }
+}

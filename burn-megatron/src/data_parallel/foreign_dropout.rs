@@ -1,0 +1,48 @@
+//! burn's own `Dropout` in a module: where it is refused, and how it is found.
+
+use super::error::DataParallelError;
+use crate::context::ParallelContext;
+
+/// Refuses a module that shows burn's `Dropout` when printed, the only place where it can be seen from outside.
+pub(super) fn refuse_foreign_dropout<M: std::fmt::Debug>(
+    module: &M,
+    context: &ParallelContext,
+) -> Result<(), DataParallelError> {
+    let tensor = context.tensor_group().size();
+    if tensor == 1 {
+        return Ok(());
+    }
+    match has_foreign_dropout(module) {
+        true => Err(DataParallelError::ForeignDropout { tensor }),
+        false => Ok(()),
+    }
+}
+
+/// Whether a module shows burn's own `Dropout`, active, when printed.
+pub(crate) fn has_foreign_dropout<M: std::fmt::Debug>(module: &M) -> bool {
+    shows_active_dropout(&format!("{module:?}"))
+}
+
+/// Whether a printed module has a `Dropout { prob: p }` with p above zero; `AlphaDropout` is another type.
+fn shows_active_dropout(printed: &str) -> bool {
+    const NAME: &str = "Dropout { prob: ";
+    printed.match_indices(NAME).any(|(at, _)| {
+        let continues_a_name = printed[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        !continues_a_name && !printed[at + NAME.len()..].starts_with("0.0 }")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn burns_dropout_is_seen_by_its_name_and_probability() {
+        assert!(shows_active_dropout("Net { fc: Linear, drop: Dropout { prob: 0.1 } }"));
+        assert!(!shows_active_dropout("Net { drop: Dropout { prob: 0.0 } }"));
+        assert!(!shows_active_dropout("Net { drop: AlphaDropout { prob: 0.1 } }"));
+        assert!(!shows_active_dropout(
+            "Net { drop: Dropout { probability: 0.1, layer: 0 } }"
+        ));
+    }
+}
