@@ -10,7 +10,7 @@ mod timing;
 use burn::tensor::{Distribution, Tensor};
 use burn_flex::Flex;
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::{AttentionOptions, PackedHeads, Sight, reference, unpack};
+use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, PackedHeads, reference, unpack};
 use cubecl_kernels::random::{RowDropout, RowPlace};
 use timing::times;
 
@@ -45,7 +45,7 @@ fn bench([batch, seq]: [usize; 2], probability: f64) {
         places: places.collect::<Vec<_>>().into(),
     };
     let options = AttentionOptions {
-        sight: Sight::Causal,
+        mask: AttentionMask::Causal,
         scale: (D_HEAD as f64).powf(-0.5),
         dropout: (probability > 0.0).then_some(dropout),
     };

@@ -1,8 +1,8 @@
-//! What CubeCL keeps for itself on CUDA: the server that executes launches, its stream, and where memory lies. For those who put
-//! calls of other libraries between the launches of kernels.
+//! What CubeCL keeps for itself on CUDA: the server that executes launches, its stream, and where memory lies. For
+//! those who put calls of other libraries between the launches of kernels.
 //!
-//! CubeCL 0.10 gives no stream, but its server prints it; [`compute_stream`] reads it there. That takes a process with one
-//! stream only, which [`use_one_stream`] sees to.
+//! CubeCL 0.10 gives no stream, but its server prints it; [`compute_stream`] reads it there. That takes a process with
+//! one stream only, which [`use_one_stream`] sees to.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use cudarc::driver::sys::CUstream;
 /// What executes a device's launches, one after another, on a thread of its own.
 pub type Server = <CudaRuntime as cubecl::Runtime>::Server;
 
-/// Lets CubeCL compute on one stream, whichever thread launches. Without effect when CubeCL has been used already, which
-/// [`compute_stream`] then refuses.
+/// Lets CubeCL compute on one stream, whichever thread launches. Without effect when CubeCL has been used already,
+/// which [`compute_stream`] then refuses.
 pub fn use_one_stream() {
     let mut state = CubeClRuntimeConfig::storage().lock();
     if state.is_none() {
@@ -61,8 +61,8 @@ pub fn compute_stream(server: &mut Server) -> Result<CUstream, String> {
 fn parse_stream(text: &str) -> Result<usize, String> {
     let unexpected = |what: &str| {
         format!(
-            "CubeCL prints its streams in another way than version 0.10 ({what}): other libraries' calls cannot be ordered \
-             behind them"
+            "CubeCL prints its streams in another way than version 0.10 ({what}): other libraries' calls cannot be \
+             ordered behind them"
         )
     };
     let pool = text.find("max_streams: ").ok_or_else(|| unexpected("no max_streams"))?;
@@ -72,8 +72,8 @@ fn parse_stream(text: &str) -> Result<usize, String> {
         .collect();
     if number != "1" {
         return Err(format!(
-            "CubeCL computes on up to {number} streams, expected 1: choose the device (cuda::choose) before the first tensor is \
-             made"
+            "CubeCL computes on up to {number} streams, expected 1: choose the device (cuda::choose) before the first \
+             tensor is made"
         ));
     }
     let (_, stream) = text
@@ -90,8 +90,8 @@ mod tests {
     #[test]
     fn the_stream_is_read_from_what_the_server_prints() {
         let text = "CudaServer { ctx: CudaContext { .. }, streams: MultiStream { streams: StreamPool { streams: [Some(\
-            StreamWrapper { stream: Stream { sys: 0x55aa10, errors: [] }, cursor: 3 }), Some(StreamWrapper { stream: Stream { \
-            sys: 0x77 } })], factory: F, max_streams: 1 }, max_streams: 1 } }";
+            StreamWrapper { stream: Stream { sys: 0x55aa10, errors: [] }, cursor: 3 }), Some(StreamWrapper { stream: \
+            Stream { sys: 0x77 } })], factory: F, max_streams: 1 }, max_streams: 1 } }";
         assert_eq!(parse_stream(text), Ok(0x55_aa10));
         let error = parse_stream(&text.replace("max_streams: 1", "max_streams: 128")).expect_err("there are many");
         assert!(

@@ -87,14 +87,15 @@ impl Check {
         actual: &[usize],
         expected: &[usize],
     ) -> Result<(), KernelError> {
-        match actual == expected {
-            true => Ok(()),
-            false => Err(KernelError::Shape {
+        if actual == expected {
+            Ok(())
+        } else {
+            Err(KernelError::Shape {
                 operation: self.0,
                 what: what.into(),
                 actual: actual.to_vec(),
                 expected: expected.to_vec(),
-            }),
+            })
         }
     }
 
@@ -115,18 +116,20 @@ impl Check {
             });
         }
         // Numbers of 16 bits are read and written, and computed with in f32.
-        let needed = match is_half(actual) {
-            true => DTypeUsage::Storage.into(),
-            false => DTypeUsage::general(),
+        let needed = if is_half(actual) {
+            DTypeUsage::Storage.into()
+        } else {
+            DTypeUsage::general()
         };
-        match B::dtype_usage(device, actual).is_superset(needed) {
-            true => Ok(()),
-            false => Err(KernelError::Device {
+        if B::dtype_usage(device, actual).is_superset(needed) {
+            Ok(())
+        } else {
+            Err(KernelError::Device {
                 operation: self.0,
                 what,
                 actual,
                 device: format!("{device:?}"),
-            }),
+            })
         }
     }
 
@@ -137,14 +140,15 @@ impl Check {
         actual: DType,
         expected: DType,
     ) -> Result<(), KernelError> {
-        match actual == expected {
-            true => Ok(()),
-            false => Err(KernelError::MixedTypes {
+        if actual == expected {
+            Ok(())
+        } else {
+            Err(KernelError::MixedTypes {
                 operation: self.0,
                 what: what.into(),
                 actual,
                 expected,
-            }),
+            })
         }
     }
 
@@ -156,14 +160,15 @@ impl Check {
         is_valid: bool,
         valid: impl FnOnce() -> String,
     ) -> Result<(), KernelError> {
-        match is_valid {
-            true => Ok(()),
-            false => Err(KernelError::Value {
+        if is_valid {
+            Ok(())
+        } else {
+            Err(KernelError::Value {
                 operation: self.0,
                 what: what.into(),
                 actual,
                 valid: valid(),
-            }),
+            })
         }
     }
 }

@@ -9,25 +9,24 @@ pub fn is_half(dtype: DType) -> bool {
 
 /// The type in which numbers of this type are computed with, and in which statistics of them are kept.
 pub fn compute_type(dtype: DType) -> DType {
-    match is_half(dtype) {
-        true => DType::F32,
-        false => dtype,
-    }
+    if is_half(dtype) { DType::F32 } else { dtype }
 }
 
 /// Returns the tensor in f32 if it has 16 bits, and as it is otherwise. Its gradient comes back in its own type.
 pub fn widen<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Tensor<B, D> {
-    match is_half(tensor.dtype()) {
-        true => tensor.cast(FloatDType::F32),
-        false => tensor,
+    if is_half(tensor.dtype()) {
+        tensor.cast(FloatDType::F32)
+    } else {
+        tensor
     }
 }
 
 /// Returns the tensor in `dtype`, to which [`widen`]ed numbers go back.
 pub fn narrow<B: Backend, const D: usize>(tensor: Tensor<B, D>, dtype: DType) -> Tensor<B, D> {
-    match tensor.dtype() == dtype {
-        true => tensor,
-        false => tensor.cast(FloatDType::from(dtype)),
+    if tensor.dtype() == dtype {
+        tensor
+    } else {
+        tensor.cast(FloatDType::from(dtype))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Nodes of burn's autodiff graph with a backward rule of their own, on the inner backend's tensors.
 //!
-//! A backward step cannot run tracked operations, so what a rule needs is captured on the inner backend. Called by the
-//! operations' `autodiff.rs`, and by layers that put a collective between an operation's parts.
+//! A backward step cannot run tracked operations, so what a rule needs is captured on the inner backend.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -39,8 +38,8 @@ pub fn record<B: Backend, C: CheckpointStrategy, const N: usize, const D: usize>
     output: Tensor<B, D>,
     rule: impl FnOnce(Tensor<B, D>, [bool; N]) -> [Option<FloatTensor<B>>; N] + Send + 'static,
 ) -> Tensor<Autodiff<B, C>, D> {
-    // Referenced until the node behind them is registered: burn frees what no tensor refers to behind every backward pass, that
-    // of another thread too.
+    // Referenced until the node behind them is registered: burn frees what no tensor refers to behind every backward
+    // pass, that of another thread too.
     let nodes = parents.each_ref().map(|parent| parent.node.clone());
     let output = primitive(output);
     let tracked = match Step.prepare::<C>(nodes).compute_bound().stateful() {

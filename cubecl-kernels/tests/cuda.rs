@@ -1,6 +1,4 @@
 //! Whether there is a CUDA device to run on, asked before CubeCL is, which panics where something is missing.
-//!
-//! Called by the trials of `operations` and by `bench_kernels`.
 
 use std::sync::OnceLock;
 

@@ -18,7 +18,8 @@ impl Error {
     }
 }
 
-/// Runs what an exported function does: a panic is an error with the code `internal`, and does not unwind into the caller.
+/// Runs what an exported function does: a panic is an error with the code `internal`, and does not unwind into the
+/// caller.
 pub fn caught(call: impl FnOnce() -> Outcome, internal: u32) -> Outcome {
     let outcome = catch_unwind(AssertUnwindSafe(call));
     outcome.unwrap_or_else(|_| Err(Error::new(internal, "the emulator panicked")))

@@ -23,13 +23,13 @@ const NAMES: &[&str] = &[
 /// Returns a folder with links named as NVIDIA's libraries to the emulator, and with `include`, as if it were an
 /// installation of CUDA; it is removed when the value is dropped.
 ///
-/// The dynamic linker reads where to look when a process starts: set [`environment`] for a process to be started, which may
-/// be the same program.
+/// The dynamic linker reads where to look when a process starts: set [`environment`] for a process to be started, which
+/// may be the same program.
 ///
 /// # Errors
 ///
-/// If the library is not beside the running program, where Cargo puts it for the tests of what depends on this package, or
-/// the folder cannot be made.
+/// If the library is not beside the running program, where Cargo puts it for the tests of what depends on this package,
+/// or the folder cannot be made.
 pub fn library_folder() -> io::Result<TempDir> {
     let library = library()?;
     let folder = tempfile::Builder::new().prefix("cuda-emulator-").tempdir()?;

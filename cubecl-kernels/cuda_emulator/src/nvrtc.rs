@@ -123,10 +123,12 @@ impl Program {
     /// The text in place of PTX, or the log, each with the zero behind it.
     fn text(&self, is_log: bool) -> Result<Vec<u8>, u32> {
         let compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        match is_log {
-            true if compiled.log.is_empty() => Ok(vec![0]),
-            true => Ok(compiled.log.clone()),
-            false => compiled.ptx.clone().ok_or(INVALID_PROGRAM),
+        if !is_log {
+            compiled.ptx.clone().ok_or(INVALID_PROGRAM)
+        } else if compiled.log.is_empty() {
+            Ok(vec![0])
+        } else {
+            Ok(compiled.log.clone())
         }
     }
 }

@@ -236,9 +236,10 @@ impl Host {
                 block.as_ptr(),
                 shared_memory,
             );
-            match error.is_null() {
-                true => return Ok(()),
-                false => CStr::from_ptr(error).to_string_lossy().into_owned(),
+            if error.is_null() {
+                return Ok(());
+            } else {
+                CStr::from_ptr(error).to_string_lossy().into_owned()
             }
         };
         Err(fault(error))
@@ -281,7 +282,8 @@ fn compiler() -> Result<(PathBuf, String), HostError> {
 }
 
 fn compile(compiler: &Path, folder: &Path, kernel: &str, sources: &[PathBuf], to: &Path) -> Result<(), HostError> {
-    // Others compile the same, in this process and in others: each into a file of its own, which becomes the library at once.
+    // Others compile the same, in this process and in others: each into a file of its own, which becomes the library at
+    // once.
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let unfinished = to.with_extension(format!("{}_{number}.tmp", std::process::id()));

@@ -1,7 +1,7 @@
 //! What `cubecl-cuda` says of a GPU: the properties by which kernels choose their paths, and the compiler's options.
 //!
-//! To be kept equal to `cubecl-cuda`'s `runtime.rs` of the version in use: a property that is missing here makes kernels
-//! take another path than on the GPU, and this path would go unchecked.
+//! To be kept equal to `cubecl-cuda`'s `runtime.rs` of the version in use: a property that is missing here makes
+//! kernels take another path than on the GPU, and this path would go unchecked.
 
 use cubecl_common::profile::TimingMethod;
 use cubecl_core::ir::features::{AtomicUsage, Plane, Tma, TypeUsage};

@@ -25,7 +25,8 @@ pub fn for_host(source: &str, kernel: &str) -> Result<String, String> {
     let mut text = rewrite_assembly(&text)?;
     text.push_str(&format!(
         "\nextern \"C\" int emulator_arguments() {{ return emulator::Call<decltype(&{kernel})>::kCount; }}\n\
-         extern \"C\" void emulator_entry(void** arguments) {{ emulator::Call<decltype(&{kernel})>::run({kernel}, arguments); }}\n"
+         extern \"C\" void emulator_entry(void** arguments) {{ emulator::Call<decltype(&{kernel})>::run({kernel}, \
+         arguments); }}\n"
     ));
     Ok(text)
 }
@@ -174,7 +175,8 @@ mod tests {
     fn the_order_of_types_and_the_numbers_of_temporaries_do_not_matter() {
         let kernel = |first: &str, second: &str, number: u32| {
             format!(
-                "head\nstruct __align__(4) {first} {{ }};\nstruct __align__(4) {second} {{ }};\nbody _tmp_{number} = _tmp_{number};"
+                "head\nstruct __align__(4) {first} {{ }};\nstruct __align__(4) {second} {{ }};\nbody _tmp_{number} = \
+                 _tmp_{number};"
             )
         };
         assert_eq!(canonical(&kernel("a", "b", 7)), canonical(&kernel("b", "a", 12)));

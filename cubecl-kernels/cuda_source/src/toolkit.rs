@@ -114,7 +114,8 @@ impl Toolkit {
         })
     }
 
-    /// Compiles a kernel's source as `cubecl-cuda` does, if it was not compiled before, and tells what it takes of the GPU.
+    /// Compiles a kernel's source as `cubecl-cuda` does, if it was not compiled before, and tells what it takes of the
+    /// GPU.
     ///
     /// `dynamic_shared_memory`, in bytes, is what the launch adds to that of the source.
     ///
@@ -353,7 +354,8 @@ mod tests {
             ptxas info    : Compiling entry function 'kernel' for 'sm_80'\n\
             ptxas info    : Function properties for kernel\n    \
             24 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads\n\
-            ptxas info    : Used 255 registers, used 1 barriers, 24 bytes cumulative stack size, 1024 bytes smem, 400 bytes cmem[0]\n";
+            ptxas info    : Used 255 registers, used 1 barriers, 24 bytes cumulative stack size, 1024 bytes smem, 400 \
+            bytes cmem[0]\n";
         let expected = Resources {
             registers: 255,
             shared_memory: 1024,

@@ -47,9 +47,10 @@ struct Args {
 /// The median and the smallest, in microseconds.
 fn summary(mut seconds: Vec<f64>) -> [f64; 2] {
     seconds.sort_by(f64::total_cmp);
-    match seconds.is_empty() {
-        true => [f64::NAN; 2],
-        false => [seconds[seconds.len() / 2], seconds[0]].map(|seconds| seconds * 1e6),
+    if seconds.is_empty() {
+        [f64::NAN; 2]
+    } else {
+        [seconds[seconds.len() / 2], seconds[0]].map(|seconds| seconds * 1e6)
     }
 }
 

@@ -37,7 +37,8 @@ pub(crate) fn add<R: CubeRuntime>(
         if first == end {
             continue;
         }
-        // SAFETY: the kernel bounds its index by `end`, and the place lies within the sums. Each unit writes what it reads.
+        // SAFETY: the kernel bounds its index by `end`, and the place lies within the sums. Each unit writes what it
+        // reads.
         unsafe {
             kernel::add::launch_unchecked::<R>(
                 &client,

@@ -12,7 +12,8 @@ use burn::tensor::{DType, Tensor, backend::Backend};
 use crate::KernelBackend;
 use crate::error::{Check, KernelError};
 
-/// Gradients of many parameters, added up over micro-batches. Given up by the caller, so that they can be written in place.
+/// Gradients of many parameters, added up over micro-batches. Given up by the caller, so that they can be written in
+/// place.
 #[derive(Clone, Debug)]
 pub struct GradientSums<B: Backend> {
     /// The sums, `[elements]`: f32, or f64.

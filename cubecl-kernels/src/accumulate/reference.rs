@@ -11,9 +11,10 @@ pub fn add<B: Backend>(sums: GradientSums<B>, gradient: Tensor<B, 1>, place: Gra
         return sums;
     }
     let dtype = sums.sums.dtype();
-    let gradient = match gradient.dtype() == dtype {
-        true => gradient,
-        false => gradient.cast(FloatDType::from(dtype)),
+    let gradient = if gradient.dtype() == dtype {
+        gradient
+    } else {
+        gradient.cast(FloatDType::from(dtype))
     };
     let range = place.offset..place.offset + length;
     // Nothing but an infinite number, or none, differs from itself by something else than zero.
@@ -21,9 +22,10 @@ pub fn add<B: Backend>(sums: GradientSums<B>, gradient: Tensor<B, 1>, place: Gra
     let flag = place.parameter..place.parameter + 1;
     let noted = sums.non_finite.clone().slice(flag.clone());
     let noted = noted.mask_fill(is_finite.bool_not(), 1.0);
-    let sum = match place.is_first {
-        true => gradient,
-        false => sums.sums.clone().slice(range.clone()) + gradient,
+    let sum = if place.is_first {
+        gradient
+    } else {
+        sums.sums.clone().slice(range.clone()) + gradient
     };
     GradientSums {
         sums: sums.sums.slice_assign(range, sum),

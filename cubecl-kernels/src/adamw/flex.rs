@@ -40,9 +40,12 @@ pub fn step(
     };
     // A copy in the main type is the parameters themselves; others are seldom asked for, and take a pass of their own.
     let copy = made.or_else(|| {
-        copy.map(|dtype| match dtype == main {
-            true => buffers.parameter.clone(),
-            false => buffers.parameter.clone().cast(FloatDType::from(dtype)),
+        copy.map(|dtype| {
+            if dtype == main {
+                buffers.parameter.clone()
+            } else {
+                buffers.parameter.clone().cast(FloatDType::from(dtype))
+            }
         })
     });
     (buffers, copy)

@@ -29,9 +29,12 @@ pub(crate) fn step<R: CubeRuntime>(
     if count == 0 {
         return (buffers, copied);
     }
-    let outputs: [CubeTensor<R>; 3] = std::array::from_fn(|index| match is_ours[index] {
-        true => buffers[index].clone(),
-        false => empty_beside(&gradient, &[count], DType::F32),
+    let outputs: [CubeTensor<R>; 3] = std::array::from_fn(|index| {
+        if is_ours[index] {
+            buffers[index].clone()
+        } else {
+            empty_beside(&gradient, &[count], DType::F32)
+        }
     });
     let [parameter, moment_1, moment_2] = &buffers;
     let (client, address_type) = (gradient.client.clone(), address_type(&[parameter, &gradient]));
@@ -46,9 +49,12 @@ pub(crate) fn step<R: CubeRuntime>(
         }
         let cubes = cube_count(&client, (end - first).div_ceil(UNITS as usize));
         let units = CubeDim::new_1d(UNITS);
-        let [p, m, v] = std::array::from_fn(|index| match is_ours[index] {
-            true => buffers[index].as_tensor_alias(index).into_array_arg(),
-            false => outputs[index].clone().into_array_arg(),
+        let [p, m, v] = std::array::from_fn(|index| {
+            if is_ours[index] {
+                buffers[index].as_tensor_alias(index).into_array_arg()
+            } else {
+                outputs[index].clone().into_array_arg()
+            }
         });
         let inputs = [parameter, moment_1, moment_2, &gradient];
         let [parameter, moment_1, moment_2, gradient] = inputs.map(|input| input.clone().into_array_arg());

@@ -37,8 +37,9 @@ pub fn step<B: Backend>(
 }
 
 fn cast<B: Backend>(tensor: Tensor<B, 1>, dtype: DType) -> Tensor<B, 1> {
-    match tensor.dtype() == dtype {
-        true => tensor,
-        false => tensor.cast(FloatDType::from(dtype)),
+    if tensor.dtype() == dtype {
+        tensor
+    } else {
+        tensor.cast(FloatDType::from(dtype))
     }
 }

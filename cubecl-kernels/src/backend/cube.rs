@@ -170,9 +170,10 @@ where
             let [sums, non_finite] = both.map(float);
             GradientSums { sums, non_finite }
         };
-        match runs {
-            true => of(accumulate::launch::add(both, gradient, place)),
-            false => accumulate::reference::add(of(both), float(gradient), place),
+        if runs {
+            of(accumulate::launch::add(both, gradient, place))
+        } else {
+            accumulate::reference::add(of(both), float(gradient), place)
         }
     }
 

@@ -104,8 +104,8 @@ pub trait KernelBackend: Backend {
         linear::product::multiply(a, b, bias)
     }
 
-    /// Adds `a · b` to its place among sums of the type that gradients are added up in, or writes it there when it is the first;
-    /// `place.parameter` is without effect.
+    /// Adds `a · b` to its place among sums of the type that gradients are added up in, or writes it there when it is
+    /// the first; `place.parameter` is without effect.
     fn add_product(
         sums: Tensor<Self, 1>,
         a: Tensor<Self, 2>,
@@ -251,8 +251,8 @@ pub trait KernelBackend: Backend {
         cross_entropy::reference::statistics(logits, targets, valid)
     }
 
-    /// The gradient of the logits for those of the losses and the statistics of all shards; written over the logits where
-    /// nobody else holds them.
+    /// The gradient of the logits for those of the losses and the statistics of all shards; written over the logits
+    /// where nobody else holds them.
     fn cross_entropy_backward(
         logits: Tensor<Self, 2>,
         targets: Tensor<Self, 1, Int>,

@@ -41,8 +41,8 @@ pub(super) fn forward<F: Float, N: Size>(
     }
 }
 
-/// Writes the input's gradient where there is dropout, for else it is the sum's; and where there is a bias, for each part
-/// of the rows the sum of the input's gradient.
+/// Writes the input's gradient where there is dropout, for else it is the sum's; and where there is a bias, for each
+/// part of the rows the sum of the input's gradient.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn backward<F: Float, N: Size>(
     gradient: &Array<Vector<F, N>>,

@@ -25,8 +25,8 @@ pub(crate) fn forward<R: CubeRuntime>(
     let output = empty_beside(&input, &[rows, columns], dtype);
     let walk = RowWalk::over(&input, rows, columns);
     let (client, address_type) = (input.client.clone(), address_type(&[&input]));
-    // SAFETY: the kernel bounds rows and vectors by those of inputs and output; the bias has a row's, and the places are
-    // two numbers for each row.
+    // SAFETY: the kernel bounds rows and vectors by those of inputs and output; the bias has a row's, and the places
+    // are two numbers for each row.
     unsafe {
         kernel::forward::launch_unchecked::<R>(
             &client,
@@ -58,16 +58,17 @@ pub(crate) fn backward<R: CubeRuntime>(
     if !has_bias && dropout.is_none() {
         return (gradient, None);
     }
-    let walk = match has_bias {
-        true => RowWalk::in_parts(&gradient, rows, columns),
-        false => RowWalk::over(&gradient, rows, columns),
+    let walk = if has_bias {
+        RowWalk::in_parts(&gradient, rows, columns)
+    } else {
+        RowWalk::over(&gradient, rows, columns)
     };
     let client = gradient.client.clone();
     let of_input = dropout.map(|_| empty_beside(&gradient, &[rows, columns], dtype));
     let partials = has_bias.then(|| empty_beside(&gradient, &[walk.parts, columns], DType::F32));
     let address_type = address_type(&[partials.as_ref().unwrap_or(&gradient), &gradient]);
-    // SAFETY: the kernel bounds rows and vectors by those of the gradient; the output, where it is written, has as many,
-    // the partial sums a row for each part, and the places are two numbers for each row.
+    // SAFETY: the kernel bounds rows and vectors by those of the gradient; the output, where it is written, has as
+    // many, the partial sums a row for each part, and the places are two numbers for each row.
     unsafe {
         kernel::backward::launch_unchecked::<R>(
             &client,

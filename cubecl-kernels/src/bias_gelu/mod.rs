@@ -1,4 +1,5 @@
-//! GELU in its tanh form of `input + bias`, in one pass; the backward pass computes the sum again instead of keeping it.
+//! GELU in its tanh form of `input + bias`, in one pass; the backward pass computes the sum again instead of keeping
+//! it.
 
 pub(crate) mod autodiff;
 pub(crate) mod flex;

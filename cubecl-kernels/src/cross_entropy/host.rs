@@ -34,9 +34,12 @@ impl Shard<'_> {
             .clone()
             .map(|row| row.iter().copied().fold(f64::NEG_INFINITY, f64::max))
             .collect();
-        let sum = |(row, &maximum): (&[f64], &f64)| match maximum == f64::NEG_INFINITY {
-            true => 0.0,
-            false => row.iter().map(|x| (x - maximum).exp()).sum(),
+        let sum = |(row, &maximum): (&[f64], &f64)| {
+            if maximum == f64::NEG_INFINITY {
+                0.0
+            } else {
+                row.iter().map(|x| (x - maximum).exp()).sum()
+            }
         };
         Statistics {
             sum: rows.clone().zip(&maximum).map(sum).collect(),

@@ -69,12 +69,11 @@ pub(crate) fn backward<R: CubeRuntime>(
     }
     let walk = RowWalk::over(&logits, rows, columns);
     let (client, address_type) = (logits.client.clone(), address_type(&[&logits]));
-    let (output, argument) = match is_ours {
-        true => (logits.clone(), logits.as_tensor_alias(0).into_array_arg()),
-        false => {
-            let output = empty_beside(&logits, &[rows, columns], logits.dtype);
-            (output.clone(), output.into_array_arg())
-        }
+    let (output, argument) = if is_ours {
+        (logits.clone(), logits.as_tensor_alias(0).into_array_arg())
+    } else {
+        let output = empty_beside(&logits, &[rows, columns], logits.dtype);
+        (output.clone(), output.into_array_arg())
     };
     // SAFETY: the kernel bounds rows and vectors by those of logits and output, and the others have as many rows. Each
     // unit reads what it writes before it does, and nothing else of it.

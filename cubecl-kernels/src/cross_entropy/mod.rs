@@ -1,9 +1,9 @@
 //! Cross-entropy over a shard of the vocabulary, ready for a loss whose vocabulary is shared out over ranks.
 //!
 //! One pass over the logits gives each row's maximum, its sum of exponentials and the target's logit; the caller
-//! combines them over the ranks, and the backward pass writes `(softmax − onehot) · gradient` over the logits in one more
-//! pass. The maximum is kept beside the sum, and never added to its logarithm: of logits around 1e4, that would lose the
-//! loss's last four digits in f32.
+//! combines them over the ranks, and the backward pass writes `(softmax − onehot) · gradient` over the logits in one
+//! more pass. The maximum is kept beside the sum, and never added to its logarithm: of logits around 1e4, that would
+//! lose the loss's last four digits in f32.
 
 pub(crate) mod autodiff;
 pub(crate) mod flex;

@@ -1,5 +1,5 @@
-//! The second half of sums over a tensor's rows: kernels that pass over the rows leave the sums of some of them each, and
-//! the kernel here adds these up. The order is fixed, so that the same inputs give the same sums.
+//! The second half of sums over a tensor's rows: kernels that pass over the rows leave the sums of some of them each,
+//! and the kernel here adds these up. The order is fixed, so that the same inputs give the same sums.
 
 use burn::tensor::DType;
 use burn_cubecl::CubeRuntime;

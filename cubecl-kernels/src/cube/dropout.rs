@@ -91,8 +91,8 @@ pub fn dropout_row(dropped: &DroppedRows, row: usize, head: u32) -> DropoutRow {
     }
 }
 
-/// Returns what the elements of a row from `column` on are multiplied by: the scale, or 0 where they fall. The column is a
-/// multiple of the vector's size, which is a power of two.
+/// Returns what the elements of a row from `column` on are multiplied by: the scale, or 0 where they fall. The column
+/// is a multiple of the vector's size, which is a power of two.
 #[cube]
 pub fn dropout_factors<N: Size>(dropout: &Dropout, row: &DropoutRow, column: u32) -> Vector<f32, N> {
     let mut factors = Vector::<f32, N>::empty();

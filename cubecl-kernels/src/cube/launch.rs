@@ -18,8 +18,8 @@ pub fn is_supported<R: CubeRuntime>(client: &ComputeClient<R>, dtype: DType) -> 
     is_computed && usage.is_superset(TypeUsage::Buffer | TypeUsage::Conversion)
 }
 
-/// Whether the kernels run for a tensor: the references also give the results for those of no elements, for which CUDA has
-/// no launch.
+/// Whether the kernels run for a tensor: the references also give the results for those of no elements, for which CUDA
+/// has no launch.
 pub fn runs<R: CubeRuntime>(tensor: &CubeTensor<R>) -> bool {
     is_supported(&tensor.client, tensor.dtype) && tensor.meta.shape().num_elements() > 0
 }
@@ -40,9 +40,10 @@ pub fn into_contiguous<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
 
 /// The tensor, contiguous and to be written: in its own memory if nobody else holds it.
 pub fn own<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
-    match tensor.can_mut() {
-        true => into_contiguous(tensor),
-        false => tensor.copy(),
+    if tensor.can_mut() {
+        into_contiguous(tensor)
+    } else {
+        tensor.copy()
     }
 }
 
@@ -120,9 +121,10 @@ impl RowPlan {
 
         // Several rows share a cube where a plane is enough for one, and planes are sure to be what they are taken for.
         let is_plane = has_planes && units == plane && hardware.plane_size_min == hardware.plane_size_max;
-        let rows_per_cube = match is_plane {
-            true => (128 / units).clamp(1, rows.max(1)).next_power_of_two(),
-            false => 1,
+        let rows_per_cube = if is_plane {
+            (128 / units).clamp(1, rows.max(1)).next_power_of_two()
+        } else {
+            1
         };
         let parts = match (is_plane, has_planes) {
             (true, _) => 1,
@@ -174,23 +176,26 @@ impl RowPlan {
 /// Units and registers of a GPU's multiprocessor.
 const PROCESSOR_UNITS: usize = 2048;
 const PROCESSOR_REGISTERS: usize = 65_536;
-/// Rows to a row of sums, where there are enough for all multiprocessors: in 16 bits, sums are then an eighth of the rows.
+/// Rows to a row of sums, where there are enough for all multiprocessors: in 16 bits, sums are then an eighth of the
+/// rows.
 const ROWS_OF_SUMS: usize = 16;
 
 /// The units of a plane, at most; a guess where there are none.
 pub fn plane_size<R: CubeRuntime>(client: &ComputeClient<R>) -> usize {
     let properties = client.properties();
-    match properties.features.plane.contains(Plane::Ops) {
-        true => properties.hardware.plane_size_max.max(1) as usize,
-        false => 32,
+    if properties.features.plane.contains(Plane::Ops) {
+        properties.hardware.plane_size_max.max(1) as usize
+    } else {
+        32
     }
 }
 
 /// A power of two, or three quarters of one: not every shape has kernels of its own, and few registers lie idle.
 fn rounded_up(slots: usize) -> usize {
     let power = slots.next_power_of_two();
-    match power.is_multiple_of(4) && slots <= power / 4 * 3 {
-        true => power / 4 * 3,
-        false => power,
+    if power.is_multiple_of(4) && slots <= power / 4 * 3 {
+        power / 4 * 3
+    } else {
+        power
     }
 }

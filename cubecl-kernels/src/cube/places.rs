@@ -1,8 +1,8 @@
 //! The rows' places on devices: brought there once for all launches that share a table.
 //!
-//! A model's dropouts of one step have one table of places, forward and backward; at thousands of tokens, bringing it to the
-//! device for each launch is a copy that each launch waits for. A few tables are kept for each process: none that nobody
-//! else holds any longer, and the ones that were used last.
+//! A model's dropouts of one step have one table of places, forward and backward; at thousands of tokens, bringing it
+//! to the device for each launch is a copy that each launch waits for. A few tables are kept for each process: none
+//! that nobody else holds any longer, and the ones that were used last.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

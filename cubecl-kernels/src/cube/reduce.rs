@@ -1,9 +1,9 @@
 //! Sums and maxima over the units that share a row, and how rows are laid out over units.
 //!
 //! A cube is `units × rows`: the units along x share a row, and hold `slots` vectors of it each, vector
-//! `slot * units + UNIT_POS_X` in slot `slot`. Either a row's units are one plane, and then a cube may hold several rows;
-//! or they are a whole cube. Planes may be of any size, which is known to the device alone where devices choose it; devices
-//! without operations over planes reduce by halves in shared memory.
+//! `slot * units + UNIT_POS_X` in slot `slot`. Either a row's units are one plane, and then a cube may hold several
+//! rows; or they are a whole cube. Planes may be of any size, which is known to the device alone where devices choose
+//! it; devices without operations over planes reduce by halves in shared memory.
 //!
 //! All units of a cube must call a reduction, the same number of times: rows that there are none of are worked on too,
 //! and not written. Planes leave their sums in shared memory, and each plane adds up what all have left.

@@ -1,7 +1,7 @@
 //! How units are laid over a matrix by the element-wise kernels, and what these share on the device.
 //!
 //! A unit owns one vector of columns and walks down the rows of its part, so that what belongs to a column is read once
-//! and a column's sum grows in a register. Called by the operations' `kernel.rs` and `launch.rs`.
+//! and a column's sum grows in a register.
 
 use std::cmp::Reverse;
 
@@ -39,8 +39,8 @@ pub struct RowWalk {
 }
 
 impl RowWalk {
-    /// Plans for `rows` rows of `columns` columns, neither of them 0, of the tensor's type: cubes for all of them, whose
-    /// units walk a few rows each.
+    /// Plans for `rows` rows of `columns` columns, neither of them 0, of the tensor's type: cubes for all of them,
+    /// whose units walk a few rows each.
     pub fn over<R: CubeRuntime>(tensor: &CubeTensor<R>, rows: usize, columns: usize) -> Self {
         let mut walk = Self::wide(tensor, columns);
         let once = rows.div_ceil(walk.units[1] as usize);
@@ -97,8 +97,8 @@ impl RowWalk {
     }
 }
 
-/// The units of a cube that lie along a row of `vectors` vectors: of whole planes, those that leave the fewest without a
-/// vector, and then the most; for short rows a power of two, and cubes hold several of them.
+/// The units of a cube that lie along a row of `vectors` vectors: of whole planes, those that leave the fewest without
+/// a vector, and then the most; for short rows a power of two, and cubes hold several of them.
 fn units_along(vectors: usize) -> usize {
     if vectors < STEP {
         return vectors.next_power_of_two();

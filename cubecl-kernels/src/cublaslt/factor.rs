@@ -2,8 +2,8 @@
 
 /// A factor of a product, for a library whose matrices lie column by column.
 ///
-/// Rows of ours are its columns. So it computes the transposed product, from the transposed factors in the other order: one that
-/// lies row by row is taken as it lies.
+/// Rows of ours are its columns. So it computes the transposed product, from the transposed factors in the other order:
+/// one that lies row by row is taken as it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Factor {
     /// The length of a column in memory.
@@ -17,8 +17,8 @@ pub(super) struct Factor {
 }
 
 impl Factor {
-    /// Returns how a matrix with these strides, in numbers, is taken. None if neither its rows nor its columns lie one number behind
-    /// the other.
+    /// Returns how a matrix with these strides, in numbers, is taken. None if neither its rows nor its columns lie one
+    /// number behind the other.
     pub fn of([rows, columns]: [usize; 2], [row_stride, column_stride]: [usize; 2]) -> Option<Self> {
         // Where there is one, nobody steps to the next.
         let is_row_by_row = (column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1);
@@ -48,9 +48,10 @@ mod tests {
     /// Where in memory the number of row `row` and column `column` of ours is read.
     fn place(factor: Factor, row: usize, column: usize) -> usize {
         // What the library sees is transposed.
-        let (down, right) = match factor.is_transposed {
-            false => (column, row),
-            true => (row, column),
+        let (down, right) = if factor.is_transposed {
+            (row, column)
+        } else {
+            (column, row)
         };
         assert!(down < factor.rows && right < factor.columns && factor.leading >= factor.rows);
         down + right * factor.leading

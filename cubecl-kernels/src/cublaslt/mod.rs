@@ -1,14 +1,16 @@
 //! Matrix products by NVIDIA's cuBLASLt on CUDA, with the feature `cublaslt`.
 //!
-//! [`enable`] loads the library for the rest of the process, and [`linear`](crate::linear) then runs its products there, on
-//! CubeCL's own stream, between the launches of kernels; the host waits for the first of each kind only. Factors of 16 bits are multiplied as they
-//! are, added up in f32, and rounded once, behind the sum with a bias. Those of f32 are multiplied in f32, not in TF32.
+//! [`enable`] loads the library for the rest of the process, and [`linear`](crate::linear) then runs its products
+//! there, on CubeCL's own stream, between the launches of kernels; the host waits for the first of each kind only.
+//! Factors of 16 bits are multiplied as they are, added up in f32, and rounded once, behind the sum with a bias. Those
+//! of f32 are multiplied in f32, not in TF32.
 //!
-//! Which of its kernels runs is chosen by shapes, types, how the factors lie and are aligned, and the device: ranks that do the
-//! same run the same, and a kernel gives the same bits in every run. Products that it has no kernel for, which are told once for
-//! each kind, are burn's.
+//! Which of its kernels runs is chosen by shapes, types, how the factors lie and are aligned, and the device: ranks
+//! that do the same run the same, and a kernel gives the same bits in every run. Products that it has no kernel for,
+//! which are told once for each kind, are burn's.
 //!
-//! A product that fails is told on standard error, its output is not a number, and the next product panics with the reason.
+//! A product that fails is told on standard error, its output is not a number, and the next product panics with the
+//! reason.
 //!
 //! Source: <https://docs.nvidia.com/cuda/cublas/#using-the-cublaslt-api>
 
@@ -43,8 +45,8 @@ pub fn enabled() -> Option<Version> {
     ENABLED.get().copied()
 }
 
-/// Loads cuBLASLt, prepares it for a device, and lets all products of [`linear`](crate::linear) on CUDA run there from now on.
-/// Call it on every rank, before the first product. Returns the library's version.
+/// Loads cuBLASLt, prepares it for a device, and lets all products of [`linear`](crate::linear) on CUDA run there from
+/// now on. Call it on every rank, before the first product. Returns the library's version.
 ///
 /// # Errors
 /// When the library is not there, refuses the device, or CubeCL computes on several streams
@@ -98,9 +100,9 @@ where
     }
 }
 
-/// Returns the sums with `a · b` added to its place, or written there when it is the first; in their own memory if nobody else
-/// holds it. Of factors of 16 bits the product is added up in f32, and not rounded before. As burn's product where the
-/// library is not enabled, or has no kernel for it.
+/// Returns the sums with `a · b` added to its place, or written there when it is the first; in their own memory if
+/// nobody else holds it. Of factors of 16 bits the product is added up in f32, and not rounded before. As burn's
+/// product where the library is not enabled, or has no kernel for it.
 ///
 /// # Panics
 /// When an earlier product failed, or shapes, types or the place do not fit each other.

@@ -48,7 +48,8 @@ pub(super) struct Plan {
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
-/// The library's name of a type; none for those that are not multiplied there, f64 among them, which CubeCL does not have on CUDA.
+/// The library's name of a type; none for those that are not multiplied there, f64 among them, which CubeCL does not
+/// have on CUDA.
 pub(super) fn data_type(dtype: DType) -> Option<sys::cudaDataType> {
     match dtype {
         DType::F32 => Some(sys::cudaDataType::CUDA_R_32F),
@@ -104,8 +105,8 @@ impl Plan {
     /// What the library refuses.
     ///
     /// # Safety
-    /// The addresses are of device memory, of the layouts' sizes, and the workspace of [`WORKSPACE_BYTES`]; all stay until the stream
-    /// is done with them. Handle and stream are of the current context.
+    /// The addresses are of device memory, of the layouts' sizes, and the workspace of [`WORKSPACE_BYTES`]; all stay
+    /// until the stream is done with them. Handle and stream are of the current context.
     pub unsafe fn launch(
         &self,
         handle: sys::cublasLtHandle_t,

@@ -50,7 +50,8 @@ pub(super) struct QueuedProduct {
     pub is_added: bool,
 }
 
-/// Whether the library has a kernel for a product. Waits for the server at the first one of its kind, and tells where it has none.
+/// Whether the library has a kernel for a product. Waits for the server at the first one of its kind, and tells where
+/// it has none.
 pub(super) fn has_kernel(product: &QueuedProduct, server: &DeviceHandle<Server>) -> bool {
     static KNOWN: LazyLock<Mutex<HashMap<Kind, bool>>> = LazyLock::new(Mutex::default);
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,8 +177,8 @@ impl Library {
         let plan = self
             .plan(kind)
             .map_err(|error| format!("it has no kernel for it: {error}"))?;
-        // SAFETY: the addresses are of CubeCL's buffers, which it gives out again only to what is queued on the stream behind this;
-        // the handle and the stream are of this thread's context.
+        // SAFETY: the addresses are of CubeCL's buffers, which it gives out again only to what is queued on the stream
+        // behind this; the handle and the stream are of this thread's context.
         let launched = unsafe { plan.launch(handle, addresses, is_added, workspace, stream.cast()) };
         launched.map_err(|error| error.to_string())
     }

@@ -46,11 +46,11 @@ pub fn factors<C: Size>(
     dropout_factors::<C>(&dropped.dropout, &row, first as u32)
 }
 
-/// What the four weights of an accumulator fragment of a matrix unit are multiplied by: two of row `lane / 4`, two of the
-/// row eight below; `query` and `key` are the first of the tile of 16 by 8.
+/// What the four weights of an accumulator fragment of a matrix unit are multiplied by: two of row `lane / 4`, two of
+/// the row eight below; `query` and `key` are the first of the tile of 16 by 8.
 ///
-/// Two lanes beside each other hold four keys of both rows. One draws the four words of the first row, the other those of
-/// the second, and they exchange halves.
+/// Two lanes beside each other hold four keys of both rows. One draws the four words of the first row, the other those
+/// of the second, and they exchange halves.
 #[cube]
 pub fn fragment_factors(
     dropped: &ComptimeOption<DroppedRows>,
@@ -81,8 +81,8 @@ pub fn fragment_factors(
 
 /// As [`fragment_factors`] where the tile's 16 rows are keys and its eight columns queries.
 ///
-/// Four lanes one below the other hold four keys of two queries, and the same eight keys on: four times four words. Each
-/// draws four, and they exchange them.
+/// Four lanes one below the other hold four keys of two queries, and the same eight keys on: four times four words.
+/// Each draws four, and they exchange them.
 #[cube]
 pub fn transposed_fragment_factors(
     dropped: &ComptimeOption<DroppedRows>,

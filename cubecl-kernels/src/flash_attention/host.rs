@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::{AttentionOptions, PackedHeads, Sight};
+use super::{AttentionMask, AttentionOptions, PackedHeads};
 
-/// The sizes of an attention; its tensors lie contiguous, in the layouts of [`flash_attention`](super::flash_attention()).
+/// The sizes of an attention; its tensors lie contiguous, in the layouts of
+/// [`flash_attention`](super::flash_attention()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionSizes {
     /// Samples.
@@ -70,17 +71,17 @@ impl AttentionSizes {
     }
 
     /// How many keys the row's query sees.
-    fn seen(self, row: Row, sight: Sight) -> usize {
-        match sight {
-            Sight::Full => self.keys,
-            Sight::Causal => row.query + 1,
+    fn seen(self, row: Row, mask: AttentionMask) -> usize {
+        match mask {
+            AttentionMask::Full => self.keys,
+            AttentionMask::Causal => row.query + 1,
         }
     }
 
     /// The weights of the keys that the row's query sees, before dropout, and `log Σ exp` of its scores.
     fn weights(self, row: Row, [query, key]: [&[f64]; 2], options: &AttentionOptions) -> (Vec<f64>, f64) {
         let query = &query[self.query(row)];
-        let keys = 0..self.seen(row, options.sight);
+        let keys = 0..self.seen(row, options.mask);
         let scores: Vec<f64> = keys
             .map(|index| options.scale * dot(query, &key[self.key(row, index)]))
             .collect();

@@ -28,7 +28,7 @@ pub const MAX_HEAD: usize = 256;
 
 /// Which keys a query sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum AttentionMask {
     /// All.
     Full,
     /// Those up to its own position; there are as many keys as queries.
@@ -39,7 +39,7 @@ pub enum Sight {
 #[derive(Clone, Debug)]
 pub struct AttentionOptions {
     /// Which keys a query sees.
-    pub sight: Sight,
+    pub mask: AttentionMask,
     /// What the products of queries and keys are multiplied by; `1 / √d_head` as a rule.
     pub scale: f64,
     /// The dropout of the weights, its places those of the queries, sample by sample; none outside training.
@@ -67,8 +67,8 @@ impl PackedHeads {
 pub struct AttentionForward<B: Backend> {
     /// `[batch, queries, heads, d_head]`
     pub output: Tensor<B, 4>,
-    /// `log Σ exp(scale · q kᵀ)` over the keys that a query sees, `[batch, heads, queries]`, in the type that is computed
-    /// in; −∞ where it sees none.
+    /// `log Σ exp(scale · q kᵀ)` over the keys that a query sees, `[batch, heads, queries]`, in the type that is
+    /// computed in; −∞ where it sees none.
     pub log_sum_exp: Tensor<B, 3>,
 }
 
@@ -83,10 +83,10 @@ pub struct AttentionForward<B: Backend> {
 /// - output: as `query`
 ///
 /// # Errors
-/// When shapes or types do not fit each other, there are other many keys than queries under [`Sight::Causal`], the
-/// dropout has other rows than the queries, or there is more of something than the device's kernels take: in f32, f16 and
-/// bf16, no backend with kernels computes the weights as a tensor. In f64 on CubeCL, for which there are no kernels, they
-/// are one.
+/// When shapes or types do not fit each other, there are other many keys than queries under [`AttentionMask::Causal`],
+/// the dropout has other rows than the queries, or there is more of something than the device's kernels take: in f32,
+/// f16 and bf16, no backend with kernels computes the weights as a tensor. In f64 on CubeCL, for which there are no
+/// kernels, they are one.
 ///
 /// # Reference
 /// Dao 2023, arXiv:2307.08691, algorithms 1 and 2; Ainslie et al. 2023, arXiv:2305.13245.
@@ -158,7 +158,7 @@ impl AttentionOptions {
         })?;
         let is_scale = self.scale.is_finite() && self.scale > 0.0;
         check.value("the scale", self.scale, is_scale, || "finite and above 0".to_owned())?;
-        if self.sight == Sight::Causal {
+        if self.mask == AttentionMask::Causal {
             check.value("the number of keys", keys as f64, queries == keys, || {
                 format!("that of the queries under causal attention, {queries}")
             })?;

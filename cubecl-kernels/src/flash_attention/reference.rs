@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 
-use super::{AttentionForward, AttentionOptions, Sight};
+use super::{AttentionForward, AttentionMask, AttentionOptions};
 use crate::precision::{compute_type, narrow, widen, zeros_like};
 use crate::random::RowDropout;
 use crate::softmax::reference::behind;
@@ -76,7 +76,7 @@ fn weights<B: Backend>(
 ) -> (Tensor<B, 4>, Tensor<B, 3>) {
     let mut scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(options.scale);
     let dims = scores.dims();
-    if options.sight == Sight::Causal {
+    if options.mask == AttentionMask::Causal {
         let hidden = behind(dims[2], &scores.device()).expand(dims);
         scores = scores.mask_fill(hidden, f64::NEG_INFINITY);
     }
@@ -105,12 +105,13 @@ fn by_head<B: Backend>(tensor: Tensor<B, 4>, heads: usize) -> Tensor<B, 4> {
 /// `[batch, heads, seq, d_head]` to `[batch, seq, n, d_head]`, summed over the heads that share.
 fn by_token<B: Backend>(tensor: Tensor<B, 4>, n: usize) -> Tensor<B, 4> {
     let [batch, heads, seq, d_head] = tensor.dims();
-    let tensor = match n == heads {
-        true => tensor,
-        false => tensor
+    let tensor = if n == heads {
+        tensor
+    } else {
+        tensor
             .reshape([batch, n, heads / n, seq, d_head])
             .sum_dim(2)
-            .squeeze_dim(2),
+            .squeeze_dim(2)
     };
     tensor.swap_dims(1, 2)
 }

@@ -5,10 +5,12 @@
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rayon::prelude::*;
+use rayon::Scope;
 
+use super::cores::{current_core, leave_core};
 use super::lanes::{Destination, accumulate};
 use super::math::Real;
 
@@ -131,11 +133,43 @@ pub(crate) fn in_tasks<T: Send>(count: usize, task: impl Fn(usize) -> T + Sync) 
     results.into_iter().filter_map(result).collect()
 }
 
-/// Runs tasks by their numbers on rayon's threads.
+/// Runs tasks by their numbers on the calling thread and on rayon's other threads.
+///
+/// The calling thread takes part: were it to hand over to two threads and sleep, Linux would often place both on the
+/// core that is idle at that moment, and leave its own idle for milliseconds. For a like reason helpers leave its core.
 ///
 /// Not generic: rayon's part, compiled for each operation and element type, was a third of this crate's code.
 pub(crate) fn share_out(count: usize, task: &(dyn Fn(usize) + Sync)) {
-    (0..count).into_par_iter().with_max_len(1).for_each(task);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        numbers.take_while(|&number| number < count).for_each(task);
+    };
+    let helpers = rayon::current_num_threads().min(count).saturating_sub(1);
+    if helpers == 0 {
+        return work();
+    }
+    let core = current_core();
+    let help = || {
+        leave_core(core);
+        work();
+    };
+    rayon::in_place_scope(|scope| {
+        call_helpers(scope, helpers, &help);
+        work();
+    });
+}
+
+/// Has so many other threads help. Each calls some of the others first, so that all are awake soon.
+fn call_helpers<'scope>(scope: &Scope<'scope>, mut helpers: usize, help: &'scope (dyn Fn() + Sync)) {
+    while helpers > 0 {
+        let others = (helpers - 1) / 2;
+        scope.spawn(move |scope| {
+            call_helpers(scope, others, help);
+            help();
+        });
+        helpers -= others + 1;
+    }
 }
 
 /// Calls a function for each row of a block, with the row's number and its part of `parts`.
@@ -176,6 +210,22 @@ pub(crate) fn uninit<T>(count: usize) -> Box<[MaybeUninit<T>]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_run_once_each_on_any_number_of_threads() {
+        for threads in [1, 2, 3, 8, 13] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            pool.expect("threads start").install(|| {
+                for count in [0, 1, 2, 5, 100] {
+                    let runs: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+                    share_out(count, &|number| {
+                        runs[number].fetch_add(1, Ordering::Relaxed);
+                    });
+                    assert!(runs.into_iter().all(|runs| runs.into_inner() == 1));
+                }
+            });
+        }
+    }
 
     #[test]
     fn blocks_cover_all_rows_once_and_in_order() {

@@ -1,7 +1,8 @@
 //! `Real`: the mathematics of f32 and f64, without branches, so that loops over it become vector instructions.
 //!
-//! The crate is compiled for a processor without AVX; [`vectorised`] compiles what it runs for AVX2 too, with the feature `x86-v4` for AVX-512
-//! and chooses among them when called. What it runs must be marked `#[inline(always)]`, down to the loops.
+//! The crate is compiled for a processor without AVX; [`vectorised`] compiles what it runs for AVX2 too, with the
+//! feature `x86-v4` for AVX-512 and chooses among them when called. What it runs must be marked `#[inline(always)]`,
+//! down to the loops.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -69,7 +70,10 @@ pub(crate) trait Real:
 }
 
 macro_rules! real {
-    ($float:ident, $bits:ident, degree: $degree:literal, ln_2: $high:literal + $low:literal, within: $lowest:literal .. $highest:literal) => {
+    (
+        $float:ident, $bits:ident, degree: $degree:literal, ln_2: $high:literal + $low:literal,
+        within: $lowest:literal .. $highest:literal
+    ) => {
         impl Real for $float {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;

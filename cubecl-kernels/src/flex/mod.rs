@@ -6,6 +6,7 @@
 //! machine or on the number of threads, so neither do the results.
 
 pub(crate) mod blocks;
+mod cores;
 pub(crate) mod dropout;
 pub(crate) mod lanes;
 pub(crate) mod math;

@@ -82,9 +82,10 @@ impl<'a, T> Matrix<'a, T> {
         let [rows, columns] = self.shape;
         assert!(row < rows, "row {row} of a matrix of {rows}");
         let start = (self.first as isize + row as isize * self.strides[0]) as usize;
-        match self.strides[1] == 1 || columns <= 1 {
-            true => Some(&self.values[start..start + columns]),
-            false => None,
+        if self.strides[1] == 1 || columns <= 1 {
+            Some(&self.values[start..start + columns])
+        } else {
+            None
         }
     }
 }
@@ -245,9 +246,12 @@ mod tests {
         ] {
             let (left, right) = (numbers(rows * depth), numbers(depth * columns));
             for turned in 0..8 {
-                let factor = |values, shape: [usize; 2], is_turned| match is_turned {
-                    false => Matrix::of_rows(values, shape),
-                    true => Matrix::of_rows(values, [shape[1], shape[0]]).transposed(),
+                let factor = |values, shape: [usize; 2], is_turned| {
+                    if is_turned {
+                        Matrix::of_rows(values, [shape[1], shape[0]]).transposed()
+                    } else {
+                        Matrix::of_rows(values, shape)
+                    }
                 };
                 let a = factor(&left, [rows, depth], turned & 1 > 0);
                 let b = factor(&right, [depth, columns], turned & 2 > 0);

@@ -4,8 +4,8 @@ use cubecl::prelude::*;
 
 use crate::cube::walk::cube_sum;
 
-/// Writes each cube's part of the sum of squares, from `offset` on. `elements` is `input` one by one, of which only what
-/// no vector holds is read.
+/// Writes each cube's part of the sum of squares, from `offset` on. `elements` is `input` one by one, of which only
+/// what no vector holds is read.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn squares<F: Float, N: Size>(
     input: &Array<Vector<F, N>>,

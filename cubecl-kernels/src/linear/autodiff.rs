@@ -31,12 +31,16 @@ pub fn inner_inputs<B: Backend, C: CheckpointStrategy>(inputs: &LinearInputs<Aut
     }
 }
 
-/// Returns `output`, a product of `inputs`, as a node of the graph, with `rule` for its backward step: from the output's
-/// gradient, those that are wanted; that of the weight through [`destination::gradients`], with the sink that it is given.
+/// Where a weight's gradient goes in place of the graph, if anywhere.
+type Sink<B> = Option<Arc<dyn WeightSink<B>>>;
+
+/// Returns `output`, a product of `inputs`, as a node of the graph, with `rule` for its backward step: from the
+/// output's gradient, those that are wanted; that of the weight through [`destination::gradients`], with the sink that
+/// it is given.
 pub fn record_linear<B: Backend, C: CheckpointStrategy>(
     inputs: LinearInputs<Autodiff<B, C>>,
     output: Tensor<B, 2>,
-    rule: impl FnOnce(Tensor<B, 2>, LinearWanted, Option<Arc<dyn WeightSink<B>>>) -> LinearGradients<B> + Send + 'static,
+    rule: impl FnOnce(Tensor<B, 2>, LinearWanted, Sink<B>) -> LinearGradients<B> + Send + 'static,
 ) -> Tensor<Autodiff<B, C>, 2> {
     let LinearInputs {
         input, weight, bias, ..

@@ -1,9 +1,9 @@
-//! Weights whose gradient is added straight to its sums, by the library that computes it, and so is neither rounded to the
-//! weight's type nor written and read again.
+//! Weights whose gradient is added straight to its sums, by the library that computes it, and so is neither rounded to
+//! the weight's type nor written and read again.
 //!
-//! burn's graph knows tensors only. So what receives a weight's gradient [leads](lead) the weight's node to a sink; a product
-//! with this weight finds the sink there, gives it the factors of the gradient in the backward pass, and gives the graph a zero
-//! in the gradient's place.
+//! burn's graph knows tensors only. So what receives a weight's gradient [redirects](redirect) the weight's node to a
+//! sink; a product with this weight finds the sink there, gives it the factors of the gradient in the backward pass,
+//! and gives the graph a zero in the gradient's place.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub trait WeightSink<B: Backend>: Debug + Send + Sync {
 
 /// A weight that is led to a sink, for as long as this is kept.
 #[derive(Debug)]
-pub struct LedWeight(NodeId);
+pub struct GradientRedirect(NodeId);
 
 type Sinks = HashMap<NodeId, Box<dyn Any + Send>>;
 
@@ -38,18 +38,18 @@ fn sinks() -> MutexGuard<'static, Sinks> {
     SINKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Leads products' gradients of this weight to a sink. Its node then receives zeros that have one element, and the sums of these with
-/// the gradients of what else the weight is used for.
-pub fn lead<B: Backend, C: CheckpointStrategy>(
+/// Leads products' gradients of this weight to a sink. Its node then receives zeros that have one element, and the sums
+/// of these with the gradients of what else the weight is used for.
+pub fn redirect<B: Backend, C: CheckpointStrategy>(
     weight: &FloatTensor<Autodiff<B, C>>,
     sink: Arc<dyn WeightSink<B>>,
-) -> LedWeight {
+) -> GradientRedirect {
     let node = weight.node.id;
     sinks().insert(node, Box::new(sink));
-    LedWeight(node)
+    GradientRedirect(node)
 }
 
-impl Drop for LedWeight {
+impl Drop for GradientRedirect {
     fn drop(&mut self) {
         let sink = sinks().remove(&self.0);
         // Behind the lock.
@@ -131,7 +131,7 @@ mod tests {
     ) -> (Tensor<Flex, 2>, Vec<Tensor<Flex, 2>>, Tensor<Flex, 2>) {
         let weight = random([4, 4]).require_grad();
         let sink = Arc::new(Sum::default());
-        let led = lead::<Flex, NoCheckpointing>(&primitive(weight.clone()), sink.clone());
+        let led = redirect::<Flex, NoCheckpointing>(&primitive(weight.clone()), sink.clone());
         let of_graph = weight.grad(&loss(weight.clone()).backward()).expect("it is used");
         let products = std::mem::take(&mut *sink.0.lock().expect("no panic"));
         drop(led);

@@ -1,8 +1,9 @@
 //! The product for the CPU: tiles of the output as tasks, each a product on one thread.
 //!
-//! Tiles are as large as leaves enough of them for many threads: the `gemm` crate packs both factors of each, one of them
-//! element by element where it is transposed. They follow from the output's shape alone, so that the results do not depend
-//! on the number of threads. Of 16 bits, the factors of a tile are widened in blocks, added up in f32 and rounded once.
+//! Tiles are as large as leaves enough of them for many threads: the `gemm` crate packs both factors of each, one of
+//! them element by element where it is transposed. They follow from the output's shape alone, so that the results do
+//! not depend on the number of threads. Of 16 bits, the factors of a tile are widened in blocks, added up in f32 and
+//! rounded once.
 
 use std::mem::MaybeUninit;
 
@@ -22,8 +23,8 @@ use crate::tape::primitive;
 const TILES: [[usize; 2]; 3] = [[512, 256], [256, 256], [256, 128]];
 /// Tiles that are enough for many threads.
 const ENOUGH: usize = 16;
-/// Multiplications of a product that is over before another thread has woken up.
-const SMALL: usize = 1 << 24;
+/// Multiplications that are over before another thread has woken up.
+const SMALL: usize = 1 << 22;
 /// A tile's columns are a multiple of this, if there are several tiles.
 const WIDTH: usize = 64;
 /// Terms of a sum that are widened at once.
@@ -55,7 +56,8 @@ fn forward_of<T: Number>(inputs: LinearInputs<Flex>) -> Tensor<Flex, 2> {
     let bias = inputs.bias.map(flat);
     let mut buffer = Vec::new();
     let bias = bias.as_ref().map(|bias| T::read(bias.storage(), &mut buffer));
-    tiled(input, weight, bias, ENOUGH)
+    let [output] = multiply([Some(Product::new(input, weight, bias))]);
+    output.expect("asked for")
 }
 
 fn backward_of<T: Number>(
@@ -67,22 +69,15 @@ fn backward_of<T: Number>(
 ) -> LinearGradients<Flex> {
     let [input, weight, gradient] = [input, weight, gradient].map(primitive);
     let [x, w, dy] = [&input, &weight, &gradient].map(matrix::<T>);
-    // Two products at once: each needs half as many tiles.
-    let enough = ENOUGH / 2;
-    let of_input = || match order {
-        WeightOrder::InputFirst => tiled(dy, w.transposed(), None, enough),
-        WeightOrder::OutputFirst => tiled(dy, w, None, enough),
+    let of_input = match order {
+        WeightOrder::InputFirst => Product::new(dy, w.transposed(), None),
+        WeightOrder::OutputFirst => Product::new(dy, w, None),
     };
-    let of_weight = || match order {
-        WeightOrder::InputFirst => tiled(x.transposed(), dy, None, enough),
-        WeightOrder::OutputFirst => tiled(dy.transposed(), x, None, enough),
+    let of_weight = match order {
+        WeightOrder::InputFirst => Product::new(x.transposed(), dy, None),
+        WeightOrder::OutputFirst => Product::new(dy.transposed(), x, None),
     };
-    let (of_input, of_weight) = (|| wanted.input.then(of_input), || wanted.weight.then(of_weight));
-    let multiplications = x.shape().iter().product::<usize>() * dy.shape()[1];
-    let (of_input, of_weight) = match multiplications < SMALL {
-        true => (of_input(), of_weight()),
-        false => rayon::join(of_input, of_weight),
-    };
+    let [of_input, of_weight] = multiply([wanted.input.then_some(of_input), wanted.weight.then_some(of_weight)]);
     LinearGradients {
         input: of_input,
         weight: of_weight,
@@ -97,19 +92,81 @@ fn matrix<T: Number>(tensor: &FlexTensor) -> Matrix<'_, T> {
     Matrix::new(tensor.storage(), layout.start_offset(), shape, strides)
 }
 
-/// What a tile is computed in.
-#[derive(Default)]
-struct Scratch<R> {
-    left: Vec<R>,
-    right: Vec<R>,
-    sums: Vec<R>,
+/// What is to be computed: `a · b + bias`.
+struct Product<'a, T: Number> {
+    a: Matrix<'a, T>,
+    b: Matrix<'a, T>,
+    bias: Option<&'a [T::Real]>,
 }
 
-/// A place for the output; its tiles are shared out to tasks.
-struct Output<T>(*mut MaybeUninit<T>);
+impl<'a, T: Number> Product<'a, T> {
+    fn new(a: Matrix<'a, T>, b: Matrix<'a, T>, bias: Option<&'a [T::Real]>) -> Self {
+        Self { a, b, bias }
+    }
 
-// SAFETY: each task writes its tile alone.
-unsafe impl<T: Send> Sync for Output<T> {}
+    fn shape(&self) -> [usize; 2] {
+        [self.a.shape()[0], self.b.shape()[1]]
+    }
+
+    fn multiplications(&self) -> usize {
+        let [[rows, depth], [_, columns]] = [self.a.shape(), self.b.shape()];
+        rows * depth * columns
+    }
+
+    /// Cuts the output, which `memory` is for, into `enough` tiles if it is large.
+    fn tiles<'b>(&'b self, memory: &'b mut [MaybeUninit<T>], enough: usize) -> impl Iterator<Item = Tile<'b, T>> {
+        let [rows, columns] = self.shape();
+        assert_eq!(
+            memory.len(),
+            rows * columns,
+            "an output of {rows} rows and {columns} columns"
+        );
+        let [[down, across], [tile_rows, tile_columns]] = tiling([rows, columns], enough);
+        let memory = memory.as_mut_ptr();
+        (0..down * across).map(move |tile| {
+            let (row, column) = (tile % down * tile_rows, tile / down * tile_columns);
+            let (last_row, last_column) = (rows.min(row + tile_rows), columns.min(column + tile_columns));
+            Tile {
+                a: self.a.rows(row..last_row),
+                b: self.b.columns(column..last_column),
+                bias: self.bias.map(|bias| &bias[column..last_column]),
+                // SAFETY: it lies inside, as just checked.
+                to: unsafe { memory.add(row * columns + column) },
+                stride: columns,
+            }
+        })
+    }
+}
+
+/// Returns the products that are wanted, computed at the same time.
+fn multiply<T: Number, const N: usize>(products: [Option<Product<'_, T>>; N]) -> [Option<Tensor<Flex, 2>>; N] {
+    // Each of several needs fewer tiles. Not of those that are wanted: the others must not change their bits.
+    let enough = ENOUGH / N;
+    let mut outputs = products.each_ref().map(|product| {
+        let [rows, columns] = product.as_ref()?.shape();
+        Some(uninit::<T>(rows * columns))
+    });
+    let tiles: Vec<_> = products
+        .iter()
+        .flatten()
+        .zip(outputs.iter_mut().flatten())
+        .flat_map(|(product, output)| product.tiles(output, enough))
+        .collect();
+    // SAFETY: each tile is written once.
+    let write = |tile: usize| unsafe { tiles[tile].write(&mut Scratch::default()) };
+    if products.iter().flatten().map(Product::multiplications).sum::<usize>() < SMALL {
+        (0..tiles.len()).for_each(write)
+    } else {
+        share_out(tiles.len(), &write)
+    }
+    drop(tiles);
+    let shapes = products.map(|product| product.map(|product| product.shape()));
+    std::array::from_fn(|i| {
+        let output = outputs[i].take()?;
+        // SAFETY: the tiles cover it.
+        Some(tensor(unsafe { output.assume_init() }.into_vec(), shapes[i]?))
+    })
+}
 
 /// How an output is cut: how many tiles there are down and across, and their rows and columns at most.
 fn tiling([rows, columns]: [usize; 2], enough: usize) -> [[usize; 2]; 2] {
@@ -123,73 +180,69 @@ fn tiling([rows, columns]: [usize; 2], enough: usize) -> [[usize; 2]; 2] {
     [[down, across], [tile_rows, tile_columns]]
 }
 
-/// Returns `a · b + bias`, in `enough` tiles if it is large.
-fn tiled<T: Number>(a: Matrix<'_, T>, b: Matrix<'_, T>, bias: Option<&[T::Real]>, enough: usize) -> Tensor<Flex, 2> {
-    let [[rows, _], [_, columns]] = [a.shape(), b.shape()];
-    let [[down, across], [tile_rows, tile_columns]] = tiling([rows, columns], enough);
-    let mut memory = uninit::<T>(rows * columns);
-    let output = Output(memory.as_mut_ptr());
-    let run = |tile: usize| {
-        let scratch = &mut Scratch::default();
-        let (row, column) = (tile % down * tile_rows, tile / down * tile_columns);
-        let (last_row, last_column) = (rows.min(row + tile_rows), columns.min(column + tile_columns));
-        let (a, b) = (a.rows(row..last_row), b.columns(column..last_column));
-        let bias = bias.map(|bias| &bias[column..last_column]);
-        let output = &output;
-        // SAFETY: the tile lies inside the output, and is no other task's.
-        unsafe { write_tile(a, b, bias, output.0.add(row * columns + column), columns, scratch) };
-    };
-    share_out(down * across, &run);
-    // SAFETY: the tiles cover it.
-    tensor(unsafe { memory.assume_init() }.into_vec(), [rows, columns])
+/// A part of a product's output, computed by one thread.
+struct Tile<'a, T: Number> {
+    a: Matrix<'a, T>,
+    b: Matrix<'a, T>,
+    bias: Option<&'a [T::Real]>,
+    to: *mut MaybeUninit<T>,
+    /// From one row of the output to the next.
+    stride: usize,
 }
 
-/// Writes a tile's rows, `stride` elements apart.
-///
-/// # Safety
-/// They lie in memory that nobody else uses.
-unsafe fn write_tile<T: Number>(
-    a: Matrix<'_, T>,
-    b: Matrix<'_, T>,
-    bias: Option<&[T::Real]>,
-    to: *mut MaybeUninit<T>,
-    stride: usize,
-    scratch: &mut Scratch<T::Real>,
-) {
-    let [[rows, depth], [_, columns]] = [a.shape(), b.shape()];
-    if T::dtype() == <T::Real as Element>::dtype() {
-        let to = to.cast::<T::Real>();
-        // SAFETY: the caller says so.
-        let into = unsafe { MatrixMut::from_raw(to, [rows, columns], [stride, 1]) };
-        // Neither of them is widened.
-        let (a, b) = (a.widened(&mut scratch.left), b.widened(&mut scratch.right));
-        product(a, b, into, Onto::Nothing);
-        if let Some(bias) = bias {
-            // SAFETY: as above, and the product has written all of the rows.
-            let row_of = |row: usize| unsafe { std::slice::from_raw_parts_mut(to.add(row * stride), columns) };
-            add_to_rows((0..rows).map(row_of), bias);
+// SAFETY: what `to` points at is touched by `write` only, whose callers take care.
+unsafe impl<T: Number> Sync for Tile<'_, T> {}
+
+/// What a tile is computed in.
+#[derive(Default)]
+struct Scratch<R> {
+    left: Vec<R>,
+    right: Vec<R>,
+    sums: Vec<R>,
+}
+
+impl<T: Number> Tile<'_, T> {
+    /// Writes the tile's rows.
+    ///
+    /// # Safety
+    /// No other thread writes the same tile at the same time.
+    unsafe fn write(&self, scratch: &mut Scratch<T::Real>) {
+        let Self { a, b, bias, to, stride } = *self;
+        let [[rows, depth], [_, columns]] = [a.shape(), b.shape()];
+        if T::dtype() == <T::Real as Element>::dtype() {
+            let to = to.cast::<T::Real>();
+            // SAFETY: the caller says so.
+            let into = unsafe { MatrixMut::from_raw(to, [rows, columns], [stride, 1]) };
+            // Neither of them is widened.
+            let (a, b) = (a.widened(&mut scratch.left), b.widened(&mut scratch.right));
+            product(a, b, into, Onto::Nothing);
+            if let Some(bias) = bias {
+                // SAFETY: as above, and the product has written all of the rows.
+                let row_of = |row: usize| unsafe { std::slice::from_raw_parts_mut(to.add(row * stride), columns) };
+                add_to_rows((0..rows).map(row_of), bias);
+            }
+            return;
         }
-        return;
-    }
-    scratch.sums.clear();
-    scratch.sums.resize(rows * columns, T::Real::ZERO);
-    for first in (0..depth).step_by(DEPTH) {
-        let range = first..depth.min(first + DEPTH);
-        let a = a.columns(range.clone()).widened(&mut scratch.left);
-        let b = b.rows(range).widened(&mut scratch.right);
-        let into = MatrixMut::new(&mut scratch.sums, [rows, columns], [columns, 1]);
-        product(a, b, into, Onto::Sum);
-    }
-    if let Some(bias) = bias {
-        add_to_rows(scratch.sums.chunks_exact_mut(columns), bias);
-    }
-    for (row, sums) in scratch.sums.chunks_exact(columns).enumerate() {
-        // SAFETY: the caller says so.
-        let to = unsafe { std::slice::from_raw_parts_mut(to.add(row * stride), columns) };
-        vectorised(
-            #[inline(always)]
-            || T::write(sums, Destination::New { from: &[], to }),
-        );
+        scratch.sums.clear();
+        scratch.sums.resize(rows * columns, T::Real::ZERO);
+        for first in (0..depth).step_by(DEPTH) {
+            let range = first..depth.min(first + DEPTH);
+            let a = a.columns(range.clone()).widened(&mut scratch.left);
+            let b = b.rows(range).widened(&mut scratch.right);
+            let into = MatrixMut::new(&mut scratch.sums, [rows, columns], [columns, 1]);
+            product(a, b, into, Onto::Sum);
+        }
+        if let Some(bias) = bias {
+            add_to_rows(scratch.sums.chunks_exact_mut(columns), bias);
+        }
+        for (row, sums) in scratch.sums.chunks_exact(columns).enumerate() {
+            // SAFETY: the caller says so.
+            let to = unsafe { std::slice::from_raw_parts_mut(to.add(row * stride), columns) };
+            vectorised(
+                #[inline(always)]
+                || T::write(sums, Destination::New { from: &[], to }),
+            );
+        }
     }
 }
 

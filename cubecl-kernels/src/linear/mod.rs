@@ -1,8 +1,8 @@
 //! `input · weight + bias`, with a backward pass without transposed copies.
 //!
-//! On the CPU the bias is added while the product is in the cache. On CubeCL the product is burn's, of factors of 16 bits
-//! in their own type, added up in f32; there the sum with the bias is rounded a second time. On CUDA it may be cuBLASLt's
-//! instead (feature `cublaslt`).
+//! On the CPU the bias is added while the product is in the cache. On CubeCL the product is burn's, of factors of 16
+//! bits in their own type, added up in f32; there the sum with the bias is rounded a second time. On CUDA it may be
+//! cuBLASLt's instead (feature `cublaslt`).
 
 pub(crate) mod autodiff;
 pub mod destination;

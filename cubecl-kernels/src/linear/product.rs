@@ -2,8 +2,8 @@
 //! ([`KernelBackend::multiply`](crate::KernelBackend::multiply)).
 //!
 //! CubeCL's backends multiply in the type of the factors: burn's product adds f16 and bf16 up in f32 and rounds once
-//! (`MatmulElems::from_globals` in cubek-matmul: accumulators are f32 wherever the output has 16 bits), and takes factors
-//! that lie transposed. Behind fusion the bias is fused with the product, or with what comes after it. The
+//! (`MatmulElems::from_globals` in cubek-matmul: accumulators are f32 wherever the output has 16 bits), and takes
+//! factors that lie transposed. Behind fusion the bias is fused with the product, or with what comes after it. The
 //! [reference](super::reference) widens the factors first.
 
 use burn::tensor::{Tensor, backend::Backend};
@@ -23,10 +23,11 @@ pub(super) type Multiply<B> = fn(Tensor<B, 2>, Tensor<B, 2>, Option<Tensor<B, 1>
 /// Returns `input · weight + bias` on CubeCL.
 #[cfg(feature = "cubecl")]
 pub(crate) fn forward<B: KernelBackend>(inputs: LinearInputs<B>) -> Tensor<B, 2> {
-    match B::supports_dtype(&inputs.input.device(), inputs.input.dtype()) {
-        true => affine(inputs, B::multiply),
+    if B::supports_dtype(&inputs.input.device(), inputs.input.dtype()) {
+        affine(inputs, B::multiply)
+    } else {
         // A type that the device stores, but does not compute with.
-        false => reference::forward(inputs),
+        reference::forward(inputs)
     }
 }
 
@@ -97,7 +98,8 @@ pub(super) fn factor_gradients<B: Backend>(
     [of_input, of_weight]
 }
 
-/// Adds `a · b` to its place among sums, by the backend's product and its [`accumulate`](crate::accumulate::accumulate).
+/// Adds `a · b` to its place among sums, by the backend's product and its
+/// [`accumulate`](crate::accumulate::accumulate).
 pub(crate) fn add_multiplied<B: KernelBackend>(
     sums: Tensor<B, 1>,
     a: Tensor<B, 2>,
@@ -112,13 +114,14 @@ pub(crate) fn add_multiplied<B: KernelBackend>(
     B::accumulate(sums, B::multiply(a, b, None).reshape([length]), place).sums
 }
 
-/// Burn's product: of 16 bits, it is rounded, and its sum with the bias once more. Zeros where there is nothing to add up: it
-/// cannot be launched on CubeCL for no elements.
+/// Burn's product: of 16 bits, it is rounded, and its sum with the bias once more. Zeros where there is nothing to add
+/// up: it cannot be launched on CubeCL for no elements.
 pub(crate) fn multiply<B: Backend>(a: Tensor<B, 2>, b: Tensor<B, 2>, bias: Option<Tensor<B, 1>>) -> Tensor<B, 2> {
     let ([rows, depth], [_, columns]) = (a.dims(), b.dims());
-    let product = match [rows, depth, columns].contains(&0) {
-        true => zeros([rows, columns], &a.device(), a.dtype()),
-        false => a.matmul(b),
+    let product = if [rows, depth, columns].contains(&0) {
+        zeros([rows, columns], &a.device(), a.dtype())
+    } else {
+        a.matmul(b)
     };
     match bias {
         Some(bias) if rows * columns > 0 => product + bias.unsqueeze::<2>(),

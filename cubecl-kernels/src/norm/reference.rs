@@ -87,7 +87,8 @@ pub fn add_forward<B: Backend>(
     ([hidden, output], statistics)
 }
 
-/// Returns the gradients of the addends and of the norm for the gradients of the sum, where it has one, and of the norm.
+/// Returns the gradients of the addends and of the norm for the gradients of the sum, where it has one, and of the
+/// norm.
 pub fn add_backward<B: Backend>(
     hidden: Tensor<B, 2>,
     parameters: &NormParameters<B>,

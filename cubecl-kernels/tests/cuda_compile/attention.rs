@@ -1,7 +1,9 @@
 //! Attention: which kernels run is chosen by type, head size and layout.
 
 use burn::tensor::DType;
-use cubecl_kernels::flash_attention::{AttentionOptions, PackedHeads, Sight, flash_attention, flash_attention_packed};
+use cubecl_kernels::flash_attention::{
+    AttentionMask, AttentionOptions, PackedHeads, flash_attention, flash_attention_packed,
+};
 
 use crate::operations::{List, MANY_ROWS, SAMPLES, TOKENS, tokens_dropout};
 
@@ -16,8 +18,8 @@ const HEADS: [(usize, usize); 8] = [
     (160, 160),
     (8, 256),
 ];
-/// The kernels of 16-bit numbers: forward, the products of outputs and gradients, the gradients of keys and values, those
-/// of queries.
+/// The kernels of 16-bit numbers: forward, the products of outputs and gradients, the gradients of keys and values,
+/// those of queries.
 const ON_MATRIX_UNITS: &[&str] = &["attend_mma", "dot", "gradients_mma", "gradients_mma"];
 /// The same without matrix units.
 const PORTABLE: &[&str] = &["attend", "dot", "key_gradients", "query_gradients"];
@@ -41,14 +43,14 @@ pub fn list(list: &mut List) {
         }
     }
     for (heads, d_head) in [(12, 64), (16, 128)] {
-        for (sight, has_dropout, name) in [
-            (Sight::Causal, false, "flash_attention, causal"),
-            (Sight::Full, true, "flash_attention, full, dropout"),
+        for (mask, has_dropout, name) in [
+            (AttentionMask::Causal, false, "flash_attention, causal"),
+            (AttentionMask::Full, true, "flash_attention, full, dropout"),
         ] {
             let shape = format!("{SAMPLES} x {heads} heads x {TOKENS} x {d_head}");
             list.add_with_kernels(name, shape, kernels, move |setting| {
                 let [query, key, value] = [(); 3].map(|()| setting.leaf([SAMPLES, TOKENS, heads, d_head]));
-                let options = options(SAMPLES, d_head, sight, has_dropout);
+                let options = options(SAMPLES, d_head, mask, has_dropout);
                 flash_attention(query, key, value, options)?.backward();
                 Ok(())
             });
@@ -81,15 +83,15 @@ fn packed(
             keys: kv_heads,
         };
         let tensor = setting.leaf([samples, TOKENS, counts.total(), d_head]);
-        let options = options(samples, d_head, Sight::Causal, has_dropout);
+        let options = options(samples, d_head, AttentionMask::Causal, has_dropout);
         flash_attention_packed(tensor, counts, options)?.backward();
         Ok(())
     });
 }
 
-fn options(samples: usize, d_head: usize, sight: Sight, has_dropout: bool) -> AttentionOptions {
+fn options(samples: usize, d_head: usize, mask: AttentionMask, has_dropout: bool) -> AttentionOptions {
     AttentionOptions {
-        sight,
+        mask,
         scale: 1.0 / (d_head as f64).sqrt(),
         dropout: has_dropout.then(|| tokens_dropout(samples * TOKENS)),
     }

@@ -9,8 +9,8 @@ use cuda_source::{CudaSourceDevice, KernelReport, launched};
 use crate::operations::Operation;
 use crate::{Backend, table};
 
-/// Bytes that `ptxas` may spill of its own accord, although they fit the registers, so that one more block runs at once: twelve
-/// numbers, stored or loaded once, in kernels that do thousands of operations between.
+/// Bytes that `ptxas` may spill of its own accord, although they fit the registers, so that one more block runs at
+/// once: twelve numbers, stored or loaded once, in kernels that do thousands of operations between.
 const MOST_TRADED: u32 = 48;
 
 /// Judges the kernels of this crate that this thread launched.

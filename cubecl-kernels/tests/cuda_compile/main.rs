@@ -1,12 +1,12 @@
-//! Every kernel of `cubecl-kernels` that GPT training launches, compiled for A100 and H100 by NVRTC and `ptxas`, without
-//! a GPU.
+//! Every kernel of `cubecl-kernels` that GPT training launches, compiled for A100 and H100 by NVRTC and `ptxas`,
+//! without a GPU.
 //!
 //! Each trial calls an operation's public function and its backward pass at the sizes of a GPT, on a device that
 //! compiles instead of running ([`cuda_source`]), so that the kernels take the path, and have the specialisation, that
 //! they have on the GPU. A trial fails when a kernel of `cubecl-kernels` does not compile, spills registers or keeps
 //! anything in local memory, when a kernel with `mma` in its name has no matrix instruction, when attention launches
-//! other kernels than those of its type's path, and when an operation launches no kernel of the crate: then it ran burn's
-//! operations instead.
+//! other kernels than those of its type's path, and when an operation launches no kernel of the crate: then it ran
+//! burn's operations instead.
 //!
 //! Burn's own kernels (products of matrices, sums, copies, embeddings) compile on the way, but are not judged: training
 //! launches more of them than these operations do, and what they take of a GPU is not this crate's to decide.

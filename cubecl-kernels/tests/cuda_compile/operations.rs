@@ -1,8 +1,9 @@
 //! The operations whose kernels are compiled, and what is common to calling them.
 //!
 //! Sizes are those of GPT's presets, from d_model 768 to 25600, and heads of 16 to 256 elements. Kernels depend on the
-//! type, on how a row is laid over units, on an attention's head size and on which optional inputs there are; the numbers
-//! of samples, tokens, heads and key heads are arguments, and appear where a case of their own could take another path.
+//! type, on how a row is laid over units, on an attention's head size and on which optional inputs there are; the
+//! numbers of samples, tokens, heads and key heads are arguments, and appear where a case of their own could take
+//! another path.
 
 use std::sync::Arc;
 

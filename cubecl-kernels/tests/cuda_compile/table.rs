@@ -9,8 +9,8 @@ use cuda_source::{Architecture, KernelReport, Resources};
 
 use crate::operations::Operation;
 
-/// A kernel in an operation: its name, the type, the operation's name and size, which of the operation's kernels of this
-/// name it is.
+/// A kernel in an operation: its name, the type, the operation's name and size, which of the operation's kernels of
+/// this name it is.
 type Key = (String, DTypeName, String, String, usize);
 type DTypeName = String;
 
@@ -31,10 +31,11 @@ Written by
 CUDA_COMPILE_TABLE=$PWD/cubecl-kernels/docs/compiled.md cargo test -p kernel-tests --test cuda_compile
 ```
 
-with NVRTC and `ptxas` 13.5, here for bf16; what the command prints has f32 and f16 too. Registers per thread, shared memory in
-bytes, spilled bytes, and instructions for the matrix units in the PTX: on sm_80 / on sm_90a where they differ. Where an operation
-launches a kernel twice, each has a row. Sizes that take the same share a row. In brackets: bytes that fit the registers, and that
-this `ptxas` spills of its own accord so that more blocks run at once; it does not when told that one is enough.
+with NVRTC and `ptxas` 13.5, here for bf16; what the command prints has f32 and f16 too. Registers per thread, shared
+memory in bytes, spilled bytes, and instructions for the matrix units in the PTX: on sm_80 / on sm_90a where they differ.
+Where an operation launches a kernel twice, each has a row. Sizes with the same figures share a row. In brackets: bytes
+that fit the registers, but that this `ptxas` spills so that more blocks run at once; with a minimum of one block it does
+not.
 
 ";
 

@@ -5,10 +5,9 @@
 //! cargo run -p kernel-tests --example planted_faults -- norm   # those with "norm" in their names
 //! ```
 //!
-//! The faults go into a copy of the workspace's sources under its target folder, as many at once as are judged by different
-//! trials.
-//! A copy without faults is built first, and its trials must be green. For each fault one trial at least must fail, and
-//! by a comparison: a fault that does not compile, or panics, shows nothing about the tests.
+//! The faults go into a copy of the workspace's sources under its target folder, as many at once as are judged by
+//! different trials. A copy without faults is built first, and its trials must be green. For each fault one trial at
+//! least must fail, and by a comparison: a fault that does not compile, or panics, shows nothing about the tests.
 
 mod list;
 mod workspace;
@@ -82,9 +81,10 @@ fn main() -> Result<()> {
     }
     let count = rounds.iter().map(Vec::len).sum::<usize>();
     println!("{} of {count} faults turn the trials red", count - unseen.len());
-    match unseen.is_empty() {
-        true => Ok(()),
-        false => bail!("nobody sees {unseen:?}"),
+    if unseen.is_empty() {
+        Ok(())
+    } else {
+        bail!("nobody sees {unseen:?}")
     }
 }
 

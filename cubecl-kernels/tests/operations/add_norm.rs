@@ -74,7 +74,8 @@ impl Claim for MatchesTheHost {
             let of_sum: Vec<f64> = expected.input.iter().zip(&of_hidden).map(|(a, b)| a + b).collect();
             let [of_input, of_bias] = sum::backward(&of_sum, dropout.as_ref(), columns);
             let (_, largest) = tolerance(DType::F32, &norm, &sums);
-            // As for the norm alone; two roundings more for the sum of both gradients and for what dropout multiplies by.
+            // As for the norm alone; two roundings more for the sum of both gradients and for what dropout multiplies
+            // by.
             let input_scale = if is_half(setting.dtype) {
                 4.0
             } else {

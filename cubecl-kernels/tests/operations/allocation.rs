@@ -29,8 +29,8 @@ fn add(bytes: isize) {
     });
 }
 
-// SAFETY: all is the system's allocator's, which is called with what was given; counting allocates nothing, as the cells
-// are constants to begin with and have nothing to drop.
+// SAFETY: all is the system's allocator's, which is called with what was given; counting allocates nothing, as the
+// cells are constants to begin with and have nothing to drop.
 unsafe impl GlobalAlloc for ThreadAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size() as isize);

@@ -1,7 +1,8 @@
 //! Trials in processes of their own.
 //!
-//! burn 0.21 goes through all graphs of the process behind every backward pass, and while one thread does, another may lose a
-//! gradient of a graph that it has just made: `grad` is then none. Graphs that are gone through at once meet that most often.
+//! burn 0.21 goes through all graphs of the process behind every backward pass, and while one thread does, another may
+//! lose a gradient of a graph that it has just made: `grad` is then none. Graphs that are gone through at once meet
+//! that most often.
 
 use std::process::Command;
 
@@ -30,8 +31,9 @@ fn run(name: &str) -> Result<(), Failed> {
         .args(["--exact", name, "--test-threads", "1"]);
     let output = command.output()?;
     let told = String::from_utf8_lossy(&output.stdout);
-    match output.status.success() && told.contains("1 passed") {
-        true => Ok(()),
-        false => Err(format!("{told}\n{}", String::from_utf8_lossy(&output.stderr)).into()),
+    if output.status.success() && told.contains("1 passed") {
+        Ok(())
+    } else {
+        Err(format!("{told}\n{}", String::from_utf8_lossy(&output.stderr)).into())
     }
 }

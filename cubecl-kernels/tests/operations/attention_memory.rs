@@ -10,7 +10,7 @@ use burn_wgpu::{WgpuDevice, WgpuRuntime};
 use cubecl::Runtime;
 use cubecl::client::ComputeClient;
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::{AttentionOptions, PackedHeads, Sight, reference};
+use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, PackedHeads, reference};
 use cuda_source::{Architecture, CudaSource, CudaSourceDevice, Mode, Toolkit};
 use libtest_mimic::Trial;
 
@@ -56,8 +56,8 @@ struct Case {
     has_weights: bool,
 }
 
-/// Checks that a pass over four times the tokens takes at most four times the memory, less than half of what the weights
-/// would, and that the measure sees these where there are any.
+/// Checks that a pass over four times the tokens takes at most four times the memory, less than half of what the
+/// weights would, and that the measure sees these where there are any.
 fn is_linear(dtype: DType, bytes: impl Fn(Case) -> anyhow::Result<u64>) -> anyhow::Result<()> {
     let weights = |seq: usize| (seq * seq * dtype.size()) as u64;
     let case = |seq, has_weights| Case {
@@ -85,7 +85,7 @@ fn measure<B: KernelBackend>(
     bytes: impl Fn() -> anyhow::Result<u64>,
 ) -> anyhow::Result<u64> {
     let options = AttentionOptions {
-        sight: Sight::Causal,
+        mask: AttentionMask::Causal,
         scale: 0.25,
         dropout: None,
     };
@@ -161,7 +161,7 @@ fn on_matrix_units(case: Case) -> anyhow::Result<u64> {
         let packed = Tensor::<SourceOfCuda, 4>::empty([1, case.seq, HEADS.total(), 64], options);
         let gradient = Tensor::<SourceOfCuda, 4>::empty([1, case.seq, 1, 64], options);
         let attention = AttentionOptions {
-            sight: Sight::Causal,
+            mask: AttentionMask::Causal,
             scale: 0.125,
             dropout: None,
         };

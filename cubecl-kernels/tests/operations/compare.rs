@@ -19,8 +19,8 @@ pub fn epsilon(dtype: DType) -> f64 {
     }
 }
 
-/// Checks that a tensor has the expected values: each within `roundings` epsilons of its type, of the value or of `scale`,
-/// whichever is larger. Sums of many terms say by `roundings` and `scale` how many and how large.
+/// Checks that a tensor has the expected values: each within `roundings` epsilons of its type, of the value or of
+/// `scale`, whichever is larger. Sums of many terms say by `roundings` and `scale` how many and how large.
 pub fn expect_close<B: Backend, const D: usize>(
     what: &str,
     actual: Tensor<B, D>,
@@ -34,8 +34,9 @@ pub fn expect_close<B: Backend, const D: usize>(
     })
 }
 
-/// Checks that a tensor has the expected values, computed in f32 (f64 for f64) and rounded to its type once: each within
-/// `roundings` epsilons of the type that is computed in, of the value or of `scale`, and half an epsilon of its own.
+/// Checks that a tensor has the expected values, computed in f32 (f64 for f64) and rounded to its type once: each
+/// within `roundings` epsilons of the type that is computed in, of the value or of `scale`, and half an epsilon of its
+/// own.
 pub fn expect_rounded<B: Backend, const D: usize>(
     what: &str,
     actual: Tensor<B, D>,
@@ -85,8 +86,9 @@ pub fn expect_within<B: Backend, const D: usize>(
     Ok(())
 }
 
-/// Checks that the length of the difference from the expected values is within `roundings` epsilons of the type of their
-/// own length: rounding errors are not all on one side, so that this bound is many times closer than that of each value.
+/// Checks that the length of the difference from the expected values is within `roundings` epsilons of the type of
+/// their own length: rounding errors are not all on one side, so that this bound is many times closer than that of each
+/// value.
 pub fn expect_norm<B: Backend, const D: usize>(
     what: &str,
     actual: Tensor<B, D>,

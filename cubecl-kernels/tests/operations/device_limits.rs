@@ -3,7 +3,9 @@
 use anyhow::ensure;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use burn_wgpu::WgpuDevice;
-use cubecl_kernels::flash_attention::{AttentionOptions, PackedHeads, Sight, flash_attention, flash_attention_packed};
+use cubecl_kernels::flash_attention::{
+    AttentionMask, AttentionOptions, PackedHeads, flash_attention, flash_attention_packed,
+};
 use cubecl_kernels::swiglu::swiglu;
 use cubecl_kernels::{KernelBackend, KernelError};
 use cuda_source::CudaSourceDevice;
@@ -49,7 +51,7 @@ fn expect<T>(result: Result<T, KernelError>, words: &str) -> anyhow::Result<()> 
 
 fn options() -> AttentionOptions {
     AttentionOptions {
-        sight: Sight::Full,
+        mask: AttentionMask::Full,
         scale: 1.0,
         dropout: None,
     }

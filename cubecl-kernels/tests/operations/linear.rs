@@ -63,20 +63,22 @@ where
         WeightOrder::InputFirst => linear(view(x.clone()), view(w.clone()), has_bias.then(|| b.clone()))?,
         WeightOrder::OutputFirst => linear_transposed(view(x.clone()), view(w.clone()))?,
     };
-    // Sums of n terms of size 1 walk to about √n, and are rounded n times at random. Those of 16 bits are added up in f32,
-    // where that is nothing, and rounded once.
+    // Sums of n terms of size 1 walk to about √n, and are rounded n times at random. Those of 16 bits are added up in
+    // f32, where that is nothing, and rounded once.
     let walk = (rows.max(d_input).max(d_output) as f64).sqrt();
-    let (roundings, scale) = match is_half(setting.dtype) {
-        true => (1.0, 1.0),
-        false => (2.0 + 2.0 * walk, 3.0 * walk),
+    let (roundings, scale) = if is_half(setting.dtype) {
+        (1.0, 1.0)
+    } else {
+        (2.0 + 2.0 * walk, 3.0 * walk)
     };
     // On CubeCL the product is rounded before the bias is added: it may be as much larger than the sum as the bias is.
-    let (output_roundings, output_scale) = match is_half(setting.dtype) && has_bias {
-        true => (
+    let (output_roundings, output_scale) = if is_half(setting.dtype) && has_bias {
+        (
             2.0 * roundings,
             bias.iter().fold(scale, |most, bias| bias.abs().max(most)),
-        ),
-        false => (roundings, scale),
+        )
+    } else {
+        (roundings, scale)
     };
     expect_close("output", output.clone(), &expected, output_roundings, output_scale)?;
     let of_output = view(leaf(&gradient, [rows, d_output]));
@@ -100,9 +102,10 @@ fn sizes([rows, d_input, d_output]: [usize; 3], is_turned: bool) -> LinearSizes 
         rows,
         d_input,
         d_output,
-        order: match is_turned {
-            false => WeightOrder::InputFirst,
-            true => WeightOrder::OutputFirst,
+        order: if !is_turned {
+            WeightOrder::InputFirst
+        } else {
+            WeightOrder::OutputFirst
         },
     }
 }
@@ -166,7 +169,8 @@ impl Claim for TakesNoRows {
     }
 }
 
-/// Compares a product without products, of whose tensors some are empty: these are not read, which burn does not do on CUDA.
+/// Compares a product without products, of whose tensors some are empty: these are not read, which burn does not do on
+/// CUDA.
 fn check_nothing<B: KernelBackend>(setting: &Setting<Autodiff<B>>, sizes: LinearSizes) -> anyhow::Result<()>
 where
     Autodiff<B>: KernelBackend,

@@ -73,9 +73,10 @@ pub fn tolerance(dtype: DType, norm: &HostNorm, rows: &[f64]) -> (f64, f64) {
     let columns = norm.weight.len();
     let reciprocals = rows.chunks_exact(columns).map(|row| norm.statistics(row)[1]);
     let reciprocal = reciprocals.fold(1.0, f64::max);
-    match is_half(dtype) {
-        true => (1.0, 1e-2f64.max(magnitude * reciprocal * 1e-3)),
-        false => (16.0, magnitude * reciprocal),
+    if is_half(dtype) {
+        (1.0, 1e-2f64.max(magnitude * reciprocal * 1e-3))
+    } else {
+        (16.0, magnitude * reciprocal)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Tensors without rows or columns, forward and backward: burn's own operations on some devices do not take them, the ones
-//! here do. Norms, softmax, attention and linear have claims of their own about them.
+//! Tensors without rows or columns, forward and backward: burn's own operations on some devices do not take them, the
+//! ones here do. Norms, softmax, attention and linear have claims of their own about them.
 
 use anyhow::ensure;
 use burn::backend::Autodiff;

@@ -6,7 +6,7 @@ use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use burn_flex::Flex;
 use cubecl_kernels::accumulate::{self, GradientPlace, GradientSums};
 use cubecl_kernels::adamw::{self, AdamWBuffers, AdamWStep};
-use cubecl_kernels::flash_attention::{self, AttentionOptions, Sight};
+use cubecl_kernels::flash_attention::{self, AttentionMask, AttentionOptions};
 use cubecl_kernels::linear::{self, LinearInputs, LinearWanted, WeightOrder};
 use cubecl_kernels::norm::{self, AddRule, Addends, NormKind, NormParameters};
 use cubecl_kernels::softmax::{self, SoftmaxMask};
@@ -154,7 +154,7 @@ fn everything(of: DType, dtype: DType) -> Vec<(&'static str, Tensor<B, 1>)> {
 
     let heads = |seed| matrix(seed).reshape([1, ROWS, 2, COLUMNS / 2]);
     let options = AttentionOptions {
-        sight: Sight::Causal,
+        mask: AttentionMask::Causal,
         scale: 0.5,
         dropout: Some(dropout),
     };

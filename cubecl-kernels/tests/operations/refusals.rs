@@ -10,7 +10,7 @@ use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::cross_entropy::cross_entropy;
 use cubecl_kernels::flash_attention::{
-    AttentionOptions, MAX_HEAD, PackedHeads, Sight, flash_attention, flash_attention_packed,
+    AttentionMask, AttentionOptions, MAX_HEAD, PackedHeads, flash_attention, flash_attention_packed,
 };
 use cubecl_kernels::l2_norm::sum_of_squares;
 use cubecl_kernels::linear::{linear, linear_transposed};
@@ -92,7 +92,7 @@ fn of_type<const D: usize>(shape: [usize; D], dtype: DType) -> Tensor<B, D> {
 
 fn options() -> AttentionOptions {
     AttentionOptions {
-        sight: Sight::Full,
+        mask: AttentionMask::Full,
         scale: 0.5,
         dropout: None,
     }
@@ -151,7 +151,7 @@ fn refuses_attention() -> anyhow::Result<()> {
         refused(attend(shape, shape, shape, options), Value, &[name, "the scale", &got])?;
     }
     let causal = AttentionOptions {
-        sight: Sight::Causal,
+        mask: AttentionMask::Causal,
         ..options()
     };
     refused(

@@ -93,9 +93,9 @@ impl Case {
 
         let leaf = setting.view(&scores, self.dims).require_grad();
         let output = scaled_masked_softmax(leaf.clone(), self.mask(&setting.device), self.scale)?;
-        // Of 16-bit numbers, only the result is rounded. In the others, a score's rounding before the exponential counts
-        // as often as the score is large, and those of the exponential and of the sum come to it. Results below the
-        // normal numbers of f16 are rounded as the smallest of these.
+        // Of 16-bit numbers, only the result is rounded. In the others, a score's rounding before the exponential
+        // counts as often as the score is large, and those of the exponential and of the sum come to it. Results below
+        // the normal numbers of f16 are rounded as the smallest of these.
         let magnitude = self.scale * self.spread;
         let roundings = if is_half(setting.dtype) {
             1.0

@@ -42,8 +42,8 @@ impl Claim for MatchesTheHost {
                 let gradient = setting.rounded(&normal(rows * columns, 2));
                 let leaf = matrix(setting, &input, [rows, 2 * columns], layout).require_grad();
                 let output = swiglu(leaf.clone())?;
-                // The exponential may be off by three roundings and by two times its argument of up to 4; then the quotient's
-                // and two products'.
+                // The exponential may be off by three roundings and by two times its argument of up to 4; then the
+                // quotient's and two products'.
                 expect_rounded("output", output.clone(), &host::forward(&input, columns), 14.0, 0.0)?;
                 let gradients = backward(vec![[output, matrix(setting, &gradient, [rows, columns], layout)]]);
                 let actual = leaf.grad(&gradients).expect("tracked");

@@ -1,5 +1,6 @@
 //! On the CPU, results do not depend on how many threads share the work: every operation, forward and backward, bit for
-//! bit, at sizes that are shared out. And threads that each have a graph of their own do not take each other's gradients.
+//! bit, at sizes that are shared out. And threads that each have a graph of their own do not take each other's
+//! gradients.
 
 use anyhow::ensure;
 use burn::backend::Autodiff;
@@ -10,7 +11,7 @@ use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::cross_entropy::cross_entropy;
 use cubecl_kernels::flash_attention::{
-    AttentionOptions, PackedHeads, Sight, flash_attention, flash_attention_packed, unpack,
+    AttentionMask, AttentionOptions, PackedHeads, flash_attention, flash_attention_packed, unpack,
 };
 use cubecl_kernels::l2_norm::sum_of_squares;
 use cubecl_kernels::linear::{linear, linear_transposed};
@@ -141,7 +142,7 @@ fn pass<const D: usize, const E: usize>(
 fn attention(setting: &Setting<B>) -> anyhow::Result<Results> {
     let (tokens, d_head) = (333, 32);
     let options = AttentionOptions {
-        sight: Sight::Causal,
+        mask: AttentionMask::Causal,
         scale: 0.2,
         dropout: Some(dropout(2 * tokens, 0.2)),
     };

@@ -23,9 +23,10 @@ pub struct Algorithm {
 impl Algorithm {
     /// The algorithm for a product.
     pub fn new(problem: &Problem, preference: &Preference) -> Self {
-        let workspace = match preference.max_workspace < WORKSPACE {
-            true => 0,
-            false => WORKSPACE,
+        let workspace = if preference.max_workspace < WORKSPACE {
+            0
+        } else {
+            WORKSPACE
         };
         let [a, b, c, d] = preference.alignments.map(u64::from);
         let words = [MARK, problem.kind(), workspace, a, b, c, d, 0];

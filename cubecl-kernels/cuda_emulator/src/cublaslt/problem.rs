@@ -37,8 +37,8 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// Not supported: what cuBLASLt may do and the emulator does not. Invalid: unknown descriptors, and matrices that do
-    /// not fit each other.
+    /// Not supported: what cuBLASLt may do and the emulator does not. Invalid: unknown descriptors, and matrices that
+    /// do not fit each other.
     pub fn of(operation: *mut c_void, layouts: [*mut c_void; 4]) -> Outcome<Self> {
         let operation = OPERATIONS.value(operation)?;
         let [a, b, c, d] = layouts.map(|layout| LAYOUTS.value(layout));
@@ -121,9 +121,10 @@ fn is_transposed(operation: i32) -> Outcome<bool> {
 }
 
 fn shape(matrix: &Matrix, is_transposed: bool) -> (usize, usize) {
-    match is_transposed {
-        true => (matrix.columns, matrix.rows),
-        false => (matrix.rows, matrix.columns),
+    if is_transposed {
+        (matrix.columns, matrix.rows)
+    } else {
+        (matrix.rows, matrix.columns)
     }
 }
 

@@ -63,8 +63,8 @@ impl Transfer {
         }
     }
 
-    /// Puts the copy into a stream. Host memory that is not pinned is read before this returns, and written: CUDA copies
-    /// such through memory of its own.
+    /// Puts the copy into a stream. Host memory that is not pinned is read before this returns, and written: CUDA
+    /// copies such through memory of its own.
     fn submit(mut self, stream: &Arc<Stream>) -> Outcome {
         if self.width == 0 || self.height == 0 {
             return Ok(());

@@ -149,8 +149,8 @@ pub fn number_in_environment(name: &str) -> Option<usize> {
     number
 }
 
-/// Returns the numbers of the devices that the process may see, as CUDA reads `CUDA_VISIBLE_DEVICES`: up to the first that
-/// is none.
+/// Returns the numbers of the devices that the process may see, as CUDA reads `CUDA_VISIBLE_DEVICES`: up to the first
+/// that is none.
 fn visible(count: usize) -> Vec<usize> {
     let Ok(list) = std::env::var("CUDA_VISIBLE_DEVICES") else {
         return (0..count).collect();
@@ -324,10 +324,10 @@ unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut *mut c_void) -> u32 {
     returned(|| {
         let device = CURRENT.with_borrow_mut(Vec::pop).flatten();
         let device = device.ok_or(Error::INVALID_CONTEXT)?;
-        match context.is_null() {
-            true => Ok(()),
-            // SAFETY: the caller's pointer.
-            false => unsafe { give(context, device.context()) },
+        if context.is_null() {
+            Ok(())
+        } else {
+            unsafe { give(context, device.context()) }
         }
     })
 }

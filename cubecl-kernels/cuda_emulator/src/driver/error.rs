@@ -21,7 +21,9 @@ macro_rules! errors {
             $((
                 $code,
                 // SAFETY: literals without a zero but the last byte.
-                unsafe { CStr::from_bytes_with_nul_unchecked(concat!("CUDA_ERROR_", stringify!($name), "\0").as_bytes()) },
+                unsafe {
+                    CStr::from_bytes_with_nul_unchecked(concat!("CUDA_ERROR_", stringify!($name), "\0").as_bytes())
+                },
                 // SAFETY: as above.
                 unsafe { CStr::from_bytes_with_nul_unchecked(concat!($text, "\0").as_bytes()) },
             ),)*

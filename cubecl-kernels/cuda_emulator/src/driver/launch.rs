@@ -27,9 +27,10 @@ impl Shape {
             |sizes: [u32; 3], most: [u32; 3]| std::iter::zip(sizes, most).any(|(size, most)| size == 0 || size > most);
         let threads: u64 = self.block.iter().map(|&size| u64::from(size)).product();
         let is_wrong = is_out(self.grid, most_blocks) || is_out(self.block, most_threads) || threads > 1024;
-        match is_wrong || self.shared > function.max_shared() {
-            true => Err(Error::INVALID_VALUE),
-            false => Ok(()),
+        if is_wrong || self.shared > function.max_shared() {
+            Err(Error::INVALID_VALUE)
+        } else {
+            Ok(())
         }
     }
 }

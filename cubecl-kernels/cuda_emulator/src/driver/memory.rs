@@ -12,7 +12,8 @@ use super::stream::{Fault, resolve};
 pub const POISON: u8 = 0xFF;
 /// What lies behind every allocation, and must not change, in bytes.
 const GUARD: usize = 512;
-/// How much of what was freed stays in place, poisoned, so that who uses it reads no number instead of ending the process.
+/// How much of what was freed stays in place, poisoned, so that who uses it reads no number instead of ending the
+/// process.
 const QUARANTINE: usize = 256 << 20;
 
 /// Whose memory it is.
@@ -134,9 +135,10 @@ fn allocate(device: &Device, place: Place, size: usize) -> Outcome<usize> {
 pub fn check(address: usize, bytes: usize) -> Outcome<Place> {
     let memory = memory();
     let allocation = memory.around(address).ok_or(Error::INVALID_VALUE)?;
-    match allocation.life == Life::Used && allocation.holds(address, bytes) {
-        true => Ok(allocation.place),
-        false => Err(Error::INVALID_VALUE),
+    if allocation.life == Life::Used && allocation.holds(address, bytes) {
+        Ok(allocation.place)
+    } else {
+        Err(Error::INVALID_VALUE)
     }
 }
 

@@ -77,18 +77,20 @@ pub fn meet_all(communicators: Vec<Arc<Communicator>>) -> Outcome {
     for communicator in communicators {
         let is_blocking = communicator.is_blocking;
         let thread = std::thread::spawn(move || communicator.meet());
-        match is_blocking {
-            true => threads.push(thread),
-            false => is_in_progress = true,
+        if is_blocking {
+            threads.push(thread)
+        } else {
+            is_in_progress = true
         }
     }
     for thread in threads {
         let failed = |_| Error::new(super::error::INTERNAL_ERROR, "the emulator panicked");
         thread.join().map_err(failed)??;
     }
-    match is_in_progress {
-        true => Err(Error::new(super::error::IN_PROGRESS, "")),
-        false => Ok(()),
+    if is_in_progress {
+        Err(Error::new(super::error::IN_PROGRESS, ""))
+    } else {
+        Ok(())
     }
 }
 
@@ -116,8 +118,9 @@ fn queue(communicator: Arc<Communicator>, calls: Calls) -> Outcome {
     Err(Error::new(super::error::IN_PROGRESS, ""))
 }
 
-/// Waits until those whom operations concern have come to their first over the same lines; returns whether they have. So does
-/// the library, which connects ranks when they first communicate: collective operations since 2.22, sends and receives always.
+/// Waits until those whom operations concern have come to their first over the same lines; returns whether they have.
+/// So does the library, which connects ranks when they first communicate: collective operations since 2.22, sends and
+/// receives always.
 fn connect(communicator: &Communicator, calls: &Calls) -> bool {
     const ALL: u64 = 0;
     const SENDER: u64 = 1;

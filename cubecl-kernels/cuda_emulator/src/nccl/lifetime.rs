@@ -126,10 +126,11 @@ unsafe extern "C" fn ncclCommInitAll(communicators: *mut *mut c_void, count: c_i
         let name = UniqueId::new()?.name()?;
         let mut made = Vec::with_capacity(count);
         for rank in 0..count {
-            let ordinal = match devices.is_null() {
-                true => rank as c_int,
-                // SAFETY: the caller's list of so many.
-                false => unsafe { *devices.add(rank) },
+            let ordinal = if devices.is_null() {
+                rank as c_int
+            } else {
+                // SAFETY: the caller's list has `count` entries.
+                unsafe { *devices.add(rank) }
             };
             let device = device::get(ordinal).map_err(|_| invalid())?;
             let member = Member {
@@ -232,8 +233,8 @@ unsafe extern "C" fn ncclCommSplit(
     })
 }
 
-/// Refuses what the library lets pass at a price: on a thread where the communicator's device is not current it makes that
-/// current for a moment, and then a context on whatever was there before: the first device, where no context was.
+/// Refuses what the library lets pass at a price: on a thread where the communicator's device is not current it makes
+/// that current for a moment, and then a context on whatever was there before: the first device, where no context was.
 fn on_its_device(communicator: &Communicator) -> Outcome {
     let is_current = device::set().is_some_and(|device| std::ptr::eq(device, communicator.device));
     let text = "a communicator is ended on a thread where its device is not current";

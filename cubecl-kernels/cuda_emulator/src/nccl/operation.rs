@@ -1,7 +1,7 @@
 //! Operations: what each is of the ranks, and how those of a group go on until all are done.
 //!
-//! Every rank sends its part of a collective operation to all others, an empty one to those whom it does not concern, so
-//! that no rank is done before all have come. A send waits until its receiver has come.
+//! Every rank sends its part of a collective operation to all others, an empty one to those whom it does not concern,
+//! so that no rank is done before all have come. A send waits until its receiver has come.
 
 use super::communicator::Communicator;
 use super::error::{Error, INVALID_ARGUMENT, Outcome, remember};
@@ -253,9 +253,12 @@ fn advance(communicator: &Communicator, task: &Task, stage: &mut Stage) -> Resul
                 }
             }
             let come = frames.iter().enumerate();
-            let parts = come.map(|(from, frame)| match from == rank {
-                true => Some(own.as_slice()),
-                false => frame.as_ref().map(|frame| frame.payload.as_slice()),
+            let parts = come.map(|(from, frame)| {
+                if from == rank {
+                    Some(own.as_slice())
+                } else {
+                    frame.as_ref().map(|frame| frame.payload.as_slice())
+                }
             });
             if let Some(parts) = parts.collect::<Option<Vec<&[u8]>>>() {
                 task.complete(communicator, &parts)?;

@@ -1,5 +1,5 @@
-//! Reductions, in the order of ranks. Sixteen-bit floats are added up in `f32` and rounded once: NCCL orders sums in other
-//! ways, and rounds in between.
+//! Reductions, in the order of ranks. Sixteen-bit floats are added up in `f32` and rounded once: NCCL orders sums in
+//! other ways, and rounds in between.
 
 use half::{bf16, f16};
 

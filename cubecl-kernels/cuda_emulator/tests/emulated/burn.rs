@@ -253,8 +253,9 @@ fn our_softmax(_: &Role) -> Result<()> {
 
 /// What one thread makes, others read: burn's streams wait for each other by events.
 ///
-/// The first thread keeps its tensor to the end. Where it gives it away, cubecl 0.10 lets another thread write in its place
-/// before what the first one reads is copied: it counts who may still read a tensor, but not what waits in their streams.
+/// The first thread keeps its tensor to the end. Where it gives it away, cubecl 0.10 lets another thread write in its
+/// place before what the first one reads is copied: it counts who may still read a tensor, but not what waits in their
+/// streams.
 fn threads(_: &Role) -> Result<()> {
     let device = CudaDevice::default();
     for turn in 0..8 {
@@ -289,8 +290,8 @@ fn two_devices(_: &Role) -> Result<()> {
     Ok(())
 }
 
-/// Layers, forward and backward, with what kernels compute between the products, in f32: burn's own products are of TF32 there and
-/// would be found out.
+/// Layers, forward and backward, with what kernels compute between the products, in f32: burn's own products are of
+/// TF32 there and would be found out.
 fn our_products(_: &Role) -> Result<()> {
     struct Layers;
     impl Function for Layers {
@@ -418,7 +419,8 @@ fn failing_product(_: &Role) -> Result<()> {
     Ok(())
 }
 
-/// Products of bf16 into places of f32, exactly: they are not rounded to bf16 on the way, and the places' neighbours stay.
+/// Products of bf16 into places of f32, exactly: they are not rounded to bf16 on the way, and the places' neighbours
+/// stay.
 fn added_products(_: &Role) -> Result<()> {
     cubecl_kernels::cuda::use_one_stream();
     let device = CudaDevice::default();

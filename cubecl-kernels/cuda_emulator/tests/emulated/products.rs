@@ -119,9 +119,12 @@ fn same_bits(_: &Role) -> Result<()> {
             let [a, b, ..] = trial.stored();
             let [is_a, is_b] = is_transposed;
             let element = |is_transposed: bool, seed: usize| {
-                move |row, column| match is_transposed {
-                    true => thirds(seed, column, row),
-                    false => thirds(seed, row, column),
+                move |row, column| {
+                    if is_transposed {
+                        thirds(seed, column, row)
+                    } else {
+                        thirds(seed, row, column)
+                    }
                 }
             };
             let a = put::<f32>(&filled(a, gap, element(is_a, 1)), stream)?;

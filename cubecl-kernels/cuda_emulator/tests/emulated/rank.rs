@@ -140,8 +140,9 @@ fn expect(what: &str, kind: Type, bytes: &[u8], expected: &[f64]) -> Result<()> 
     Ok(())
 }
 
-/// Does an operation out of place and in place, and compares both. In place the part that is sent lies where the library
-/// wants it: at `from` elements in the buffer that is received in, which begins at `to` in the one that is sent.
+/// Does an operation out of place and in place, and compares both. In place the part that is sent lies where the
+/// library wants it: at `from` elements in the buffer that is received in, which begins at `to` in the one that is
+/// sent.
 pub struct Try<'a> {
     pub what: &'a str,
     pub kind: Type,

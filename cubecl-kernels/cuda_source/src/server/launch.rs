@@ -47,8 +47,8 @@ impl CudaSourceServer {
         self.run(&id, grid, arguments)
     }
 
-    /// Runs a kernel on the CPU. Its arguments are those of `cubecl-cuda`: the buffers, the tensors' shapes and strides,
-    /// and what is passed by value.
+    /// Runs a kernel on the CPU. Its arguments are those of `cubecl-cuda`: the buffers, the tensors' shapes and
+    /// strides, and what is passed by value.
     fn run(&mut self, id: &KernelId, grid: [u32; 3], arguments: KernelArguments) -> Result<(), ServerError> {
         if !arguments.tensor_maps.is_empty() {
             return Err(unknown("tensor maps are not emulated".to_string()).into());

@@ -1,7 +1,7 @@
 //! `CudaSourceServer`: takes what burn and CubeCL send to a GPU, and keeps buffers in host memory.
 //!
-//! One queue: everything happens when it is sent, in order. Buffers are filled with a number that is not one, and have a
-//! guard behind them, so that what a kernel reads before it is written, or writes where it must not, is seen.
+//! One queue: everything happens when it is sent, in order. Buffers are filled with a number that is not one, and have
+//! a guard behind them, so that what a kernel reads before it is written, or writes where it must not, is seen.
 
 mod copies;
 mod launch;

@@ -99,17 +99,19 @@ pub(super) fn statistics_primitives<B: FusionBackend>(
 impl<B: FusionBackend> Custom<B> {
     pub(super) fn parameter_outputs(self, shape: NormShape, columns: usize, dtype: DType) -> Self {
         let named = self.output([columns], dtype);
-        match shape.has_bias {
-            true => named.output([columns], dtype),
-            false => named,
+        if shape.has_bias {
+            named.output([columns], dtype)
+        } else {
+            named
         }
     }
 
     pub(super) fn addend_outputs(self, rule: &AddRule, dims: [usize; 2], dtype: DType) -> Self {
         let named = self.output(dims, dtype).output(dims, dtype);
-        match rule.has_bias {
-            true => named.output([dims[1]], dtype),
-            false => named,
+        if rule.has_bias {
+            named.output([dims[1]], dtype)
+        } else {
+            named
         }
     }
 }

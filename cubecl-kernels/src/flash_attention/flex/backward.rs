@@ -161,7 +161,8 @@ fn run<T: Number>(
 }
 
 impl<T: Number> Inputs<'_, T> {
-    /// Leaves the gradient of a block of queries in `scratch.of_query`, and adds those of the keys and values to theirs.
+    /// Leaves the gradient of a block of queries in `scratch.of_query`, and adds those of the keys and values to
+    /// theirs.
     fn add_block(
         &self,
         [sample, head, kv_head]: [usize; 3],

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::QUERIES;
-use crate::flash_attention::{AttentionOptions, Sight};
+use crate::flash_attention::{AttentionMask, AttentionOptions};
 use crate::flex::math::Real;
 use crate::random::philox::philox4x32_10;
 use crate::random::{BLOCK_BITS, RowDropout};
@@ -15,7 +15,7 @@ const LANES: usize = 16;
 pub(super) struct Queries<'a> {
     /// Their numbers in the sample.
     pub range: Range<usize>,
-    sight: Sight,
+    mask: AttentionMask,
     dropout: Option<&'a RowDropout>,
     /// The first word of the counters, without the number of the block of four columns.
     head: u32,
@@ -37,7 +37,7 @@ impl<'a> Queries<'a> {
         }
         Self {
             range,
-            sight: options.sight,
+            mask: options.mask,
             dropout: options.dropout.as_ref(),
             head: head_word,
             positions,
@@ -52,18 +52,18 @@ impl<'a> Queries<'a> {
 
     /// How many keys one of the queries sees.
     pub fn seen(&self, keys: usize) -> usize {
-        match self.sight {
-            Sight::Full => keys,
-            Sight::Causal => keys.min(self.range.end),
+        match self.mask {
+            AttentionMask::Full => keys,
+            AttentionMask::Causal => keys.min(self.range.end),
         }
     }
 
     /// How many of the queries, the first ones, do not see a key.
     #[inline(always)]
     fn hidden(&self, key: usize) -> u32 {
-        match self.sight {
-            Sight::Full => 0,
-            Sight::Causal => key.saturating_sub(self.range.start) as u32,
+        match self.mask {
+            AttentionMask::Full => 0,
+            AttentionMask::Causal => key.saturating_sub(self.range.start) as u32,
         }
     }
 

@@ -53,9 +53,12 @@ fn forward_of<T: Number>(inputs: [Tensor<Flex, 4>; 3], options: &AttentionOption
         let block = Queries::new([sample, head, block * QUERIES], queries, options);
         let running = attend(&query, &key, &value, [sample, head], &block, options, scratch);
         let kept = options.dropout.as_ref().map_or(1.0, |dropout| dropout.scale());
-        let factor = |row: usize| match running.sum[row] == T::Real::ZERO {
-            true => T::Real::ZERO,
-            false => T::Real::of(kept) / running.sum[row],
+        let factor = |row: usize| {
+            if running.sum[row] == T::Real::ZERO {
+                T::Real::ZERO
+            } else {
+                T::Real::of(kept) / running.sum[row]
+            }
         };
         // SAFETY: no other task has this head's block of queries.
         unsafe { places.write([sample, head, block.range.start], &mut scratch.output, factor) };

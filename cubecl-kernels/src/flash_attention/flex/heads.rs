@@ -1,4 +1,5 @@
-//! Tensors `[batch, seq, heads, d_head]` as matrices `[seq, d_head]` of a sample and head, to be read and to be written.
+//! Tensors `[batch, seq, heads, d_head]` as matrices `[seq, d_head]` of a sample and head, to be read and to be
+//! written.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;

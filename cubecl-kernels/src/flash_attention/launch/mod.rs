@@ -26,9 +26,10 @@ impl<R: CubeRuntime> Launch<'_, R> {
     fn forward(&self) -> [CubeTensor<R>; 2] {
         let vector_size = self.vector_size(&[]);
         let tile = matrix::tile::Tile::forward(self.sizes.d_head, self.options.dropout.is_some());
-        match vector_size == LOAD && self.has_matrix_units(tile) {
-            true => self.matrix_forward(tile),
-            false => self.portable_forward(vector_size),
+        if vector_size == LOAD && self.has_matrix_units(tile) {
+            self.matrix_forward(tile)
+        } else {
+            self.portable_forward(vector_size)
         }
     }
 
@@ -53,9 +54,10 @@ impl<R: CubeRuntime> Launch<'_, R> {
             address_type,
         };
         let tile = matrix::tile::Tile::backward(self.sizes.d_head, self.options.dropout.is_some());
-        match vector_size == LOAD && self.has_matrix_units(tile) {
-            true => self.matrix_backward(tile, &pass),
-            false => self.portable_backward(&pass),
+        if vector_size == LOAD && self.has_matrix_units(tile) {
+            self.matrix_backward(tile, &pass)
+        } else {
+            self.portable_backward(&pass)
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::flash_attention::device::ProblemLaunch;
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::portable::UNITS;
 use crate::flash_attention::portable::tile::{Pass, Tile};
-use crate::flash_attention::{AttentionOptions, Sight};
+use crate::flash_attention::{AttentionMask, AttentionOptions};
 
 /// The shared memory that the portable kernels use at most, in bytes.
 const SHARED_MEMORY: usize = 32 * 1024;
@@ -89,7 +89,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
     pub fn problem(&self, results: [usize; 3]) -> ProblemLaunch<R> {
         let [query, key, value] = self.inputs.each_ref().map(Heads::start);
         let [of_query, of_key, of_value] = results;
-        let is_causal = self.options.sight == Sight::Causal;
+        let is_causal = self.options.mask == AttentionMask::Causal;
         ProblemLaunch::new(
             self.sizes.queries,
             self.sizes.keys,
@@ -118,7 +118,8 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
 
 /// Checks that a device runs the kernels for attention of these sizes, forward and backward.
 ///
-/// Tiles for matrix units are larger than the portable ones, and devices that have them take more blocks than memory holds.
+/// Tiles for matrix units are larger than the portable ones, and devices that have them take more blocks than memory
+/// holds.
 pub(crate) fn check<R: CubeRuntime>(
     client: &ComputeClient<R>,
     check: Check,

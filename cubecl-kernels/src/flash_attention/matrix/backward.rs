@@ -1,8 +1,8 @@
 //! The backward pass: the gradients of keys and values, those of queries.
 //!
-//! One kernel does both. A plane keeps 16 rows, keys or queries, and goes over blocks of the others; the accumulators of
-//! the weights and of their gradients, rows by columns, become left factors of the products with the block's rows. Where
-//! keys stay, the weights are so computed transposed. Each result is summed by one plane in one order.
+//! One kernel does both. A plane keeps 16 rows, keys or queries, and goes over blocks of the others; the accumulators
+//! of the weights and of their gradients, rows by columns, become left factors of the products with the block's rows.
+//! Where keys stay, the weights are so computed transposed. Each result is summed by one plane in one order.
 
 use cubecl::ir::FastMath;
 use cubecl::prelude::barrier::Barrier;
@@ -13,8 +13,8 @@ use super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, left, multiply, right_
 use super::tile::{LOG2_E, copy_numbers, exp2, from_behind};
 use crate::cube::dropout::DroppedRows;
 
-/// Writes the gradient of what stays: of keys and values, from `kept` the keys and `kept_other` the values, or of queries,
-/// from `kept` the queries and `kept_other` the output's gradient; `passing` are the others of each pair.
+/// Writes the gradient of what stays: of keys and values, from `kept` the keys and `kept_other` the values, or of
+/// queries, from `kept` the queries and `kept_other` the output's gradient; `passing` are the others of each pair.
 ///
 /// Cubes: blocks of what stays times the parts of their heads, heads of what stays, samples.
 #[cube(

@@ -58,7 +58,8 @@ pub fn attend_mma<F: Float, N: Size, O: Size>(
     for index in 0..comptime!(row_tiles * element_tiles * 2) {
         sums[index] = Vector::new(0.0f32);
     }
-    // Maxima are kept of products as they come, and what scales them is applied with the subtraction, in one instruction.
+    // Maxima are kept of products as they come, and what scales them is applied with the subtraction, in one
+    // instruction.
     let sharpness = problem.scale * LOG2_E;
     // Of rows `lane / 4` and eight below, of each of the plane's tiles.
     let mut maxima = Array::<f32>::new(comptime!(row_tiles * 2));

@@ -87,8 +87,8 @@ impl Tile {
         }
     }
 
-    /// The shared memory that a pass takes at most, in bytes: the blocks that stay, two of two that pass, the numbers of
-    /// those that pass backward, and the barrier.
+    /// The shared memory that a pass takes at most, in bytes: the blocks that stay, two of two that pass, the numbers
+    /// of those that pass backward, and the barrier.
     pub fn shared_memory(&self) -> usize {
         let rows = self.kept * self.staying() + 4 * self.passing;
         rows * self.stride() * LOAD * 2 + 4 * self.passing * size_of::<f32>() + 64
@@ -202,8 +202,8 @@ pub fn right_of_rows<F: Float, N: Size, P: Size>(
     def.load_matrix::<_, P>(&rows, cmma::MatrixIdent::B, 4usize, false)
 }
 
-/// Loads the fragments of two right factors, whose rows are 16 rows from `row` on: each has eight elements, from `vector`
-/// on.
+/// Loads the fragments of two right factors, whose rows are 16 rows from `row` on: each has eight elements, from
+/// `vector` on.
 #[cube]
 pub fn right_of_columns<F: Float, N: Size, P: Size>(
     from: &SharedMemory<Vector<F, N>>,

@@ -59,8 +59,8 @@ pub fn dot<F: Float, N: Size>(
     }
 }
 
-/// Writes the gradients of keys and values: a cube goes with its keys over the blocks of queries of each head that reads
-/// them.
+/// Writes the gradients of keys and values: a cube goes with its keys over the blocks of queries of each head that
+/// reads them.
 ///
 /// Cubes: blocks of keys, their heads, samples.
 #[cube(launch_unchecked, address_type = "dynamic")]

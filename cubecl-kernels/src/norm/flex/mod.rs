@@ -43,7 +43,8 @@ pub fn add_forward(
     with_number!(addends.input.dtype(), T => add_forward_in::<T>(addends, parameters))
 }
 
-/// Returns the gradients of the addends and of the norm for the gradients of the sum, where it has one, and of the norm.
+/// Returns the gradients of the addends and of the norm for the gradients of the sum, where it has one, and of the
+/// norm.
 pub fn add_backward(
     hidden: Tensor<Flex, 2>,
     parameters: &NormParameters<Flex>,

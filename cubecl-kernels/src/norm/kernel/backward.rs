@@ -7,9 +7,9 @@ use crate::cube::reduce::{RowLayout, Rows, row_sums, vector_sum};
 
 /// Writes the gradient of each row, and sums over rows for the parameters' gradients.
 ///
-/// Each unit keeps its columns' sums over all rows that it takes up; the units of a cube's rows add theirs up at the end,
-/// and leave them in the cube's row of the partial sums. `of_input` is written where there is dropout, see [`Before`].
-/// The weight is held where `holds_weight` says, else read again for each row.
+/// Each unit keeps its columns' sums over all rows that it takes up; the units of a cube's rows add theirs up at the
+/// end, and leave them in the cube's row of the partial sums. `of_input` is written where there is dropout, see
+/// [`Before`]. The weight is held where `holds_weight` says, else read again for each row.
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 #[allow(clippy::collapsible_if, reason = "the outer one is decided when the kernel is made")]
@@ -57,7 +57,8 @@ pub(in super::super) fn backward<E: Float, N: Size>(
         let is_there = place < rows.count;
         let row = select(is_there, place, 0usize);
         let start = row * rows.vectors;
-        // Held in the tensor's type: those of 16 bits take half the registers. All is asked for before any is waited for.
+        // Held in the tensor's type: those of 16 bits take half the registers. All is asked for before any is waited
+        // for.
         let mut inputs = Array::<Vector<E, N>>::new(slots);
         let mut gradients = Array::<Vector<E, N>>::new(slots);
         #[unroll]

@@ -14,8 +14,8 @@ pub(in super::super) struct Before<E: Float, N: Size> {
     pub dropped: ComptimeOption<DroppedRows>,
 }
 
-/// Adds the sum's own gradient to a vector of a row, applies dropout backward, and returns what the bias's gradient is a
-/// sum of; the vector before dropout comes first.
+/// Adds the sum's own gradient to a vector of a row, applies dropout backward, and returns what the bias's gradient is
+/// a sum of; the vector before dropout comes first.
 #[cube]
 pub(super) fn through_sum<E: Float, N: Size>(
     of_norm: Vector<f32, N>,

@@ -1,4 +1,5 @@
-//! How the backward kernels are launched: one that reads a row once where registers hold it, else two that read it twice.
+//! How the backward kernels are launched: one that reads a row once where registers hold it, else two that read it
+//! twice.
 
 use burn::tensor::{DType, Tensor};
 use burn_cubecl::tensor::CubeTensor;
@@ -18,7 +19,8 @@ use crate::precision::is_half;
 use crate::random::RowDropout;
 use crate::tape::float;
 
-/// The numbers of a row that a plane has to itself holds for each of its units, at most: no unit waits for another plane.
+/// The numbers of a row that a plane has to itself holds for each of its units, at most: no unit waits for another
+/// plane.
 const OF_A_PLANE: usize = 32;
 /// As many units leave each 128 registers.
 const MOST_UNITS: usize = 512;
@@ -119,18 +121,20 @@ impl<R: CubeRuntime> Read<'_, R> {
         let [_, columns] = self.dims();
         let dtype = self.input.dtype;
         // 32 bytes each of input and gradient are on their way for each unit, or more.
-        let wanted = match columns <= OF_A_PLANE * plane_size(self.client()) {
-            true => OF_A_PLANE,
-            false => 32 / dtype.size(),
+        let wanted = if columns <= OF_A_PLANE * plane_size(self.client()) {
+            OF_A_PLANE
+        } else {
+            32 / dtype.size()
         };
         let registers = Registers {
             wanted,
             most: wanted.max(16),
         };
         let plan = RowPlan::of_units(self.client(), dtype, self.dims(), registers, MOST_UNITS);
-        match plan.layout.is_unrolled {
-            true => self.launch_once(&plan),
-            false => self.launch_twice(),
+        if plan.layout.is_unrolled {
+            self.launch_once(&plan)
+        } else {
+            self.launch_twice()
         }
     }
 
@@ -195,7 +199,8 @@ impl<R: CubeRuntime> Read<'_, R> {
         // The kernel goes over a row whatever its length.
         plan.layout.slots = 1;
         plan.layout.is_unrolled = false;
-        // SAFETY: the kernel bounds what it reads and writes by the rows' count and length, which are those of all tensors.
+        // SAFETY: the kernel bounds what it reads and writes by the rows' count and length, which are those of all
+        // tensors.
         unsafe {
             wide::row_means::launch_unchecked::<R>(
                 client,

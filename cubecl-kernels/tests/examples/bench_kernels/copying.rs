@@ -89,7 +89,8 @@ impl<'a, R: CubeRuntime> Copying<'a, R> {
         }
     }
 
-    /// The rate of a copy that reads and writes as many bytes together: the faster of a kernel's and, on CUDA, the driver's.
+    /// The rate of a copy that reads and writes as many bytes together: the faster of a kernel's and, on CUDA, the
+    /// driver's.
     pub fn bytes_per_second(&mut self, bytes: usize) -> anyhow::Result<f64> {
         // Sizes within some percent share a measurement.
         let size = 1usize << bytes.max(2).ilog2();

@@ -14,8 +14,8 @@ const SAMPLES: usize = 9;
 
 /// Copies so many bytes, and returns how many it reads and writes in a second.
 pub fn bytes_per_second(bytes: usize) -> anyhow::Result<f64> {
-    // SAFETY: the primary context of the first device, which CubeCL uses too, is alive when this returns; memory, stream and
-    // events are made and released inside; the copies stay within the two allocations.
+    // SAFETY: the primary context of the first device, which CubeCL uses too, is alive when this returns; memory,
+    // stream and events are made and released inside; the copies stay within the two allocations.
     let seconds = unsafe { seconds(bytes)? };
     Ok(2.0 * bytes as f64 / seconds)
 }
@@ -23,8 +23,8 @@ pub fn bytes_per_second(bytes: usize) -> anyhow::Result<f64> {
 /// # Safety
 /// The driver has been started.
 unsafe fn seconds(bytes: usize) -> Result<f64, DriverError> {
-    // SAFETY: as the caller says; each call is given what the calls before it made. An error leaves what was made to the
-    // process's end, which follows.
+    // SAFETY: as the caller says; each call is given what the calls before it made. An error leaves what was made to
+    // the process's end, which follows.
     unsafe {
         ctx::set_current(primary_ctx::retain(device::get(0)?)?)?;
         let (from, to) = (malloc_sync(bytes)?, malloc_sync(bytes)?);

@@ -1,12 +1,14 @@
-//! Times every operation on CubeCL's runtimes, forward and backward, at the sizes of a GPT: against what the device's memory
-//! and matrix units can do, measured in the same run, and against PyTorch on the same device, in turn.
+//! Times every operation on CubeCL's runtimes, forward and backward, at the sizes of a GPT: against what the device's
+//! memory and matrix units can do, measured in the same run, and against PyTorch on the same device, in turn.
 //!
 //! ```text
-//! cargo run --release -p kernel-tests --features cuda --example bench_kernels -- --device cuda --dtype bf16 --against-pytorch python3
+//! cargo run --release -p kernel-tests --features cuda --example bench_kernels -- \
+//!     --device cuda --dtype bf16 --against-pytorch python3
 //! cargo run -p kernel-tests --example bench_kernels -- --device vulkan --dtype f32 --small
 //! ```
 //!
-//! [`cases`] says what is measured and how many bytes each operation must move, [`timing`] how, and [`table`] what is printed.
+//! [`cases`] says what is measured and how many bytes each operation must move, [`timing`] how, and [`table`] what is
+//! printed.
 
 mod cases;
 mod copying;

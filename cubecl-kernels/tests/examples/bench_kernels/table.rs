@@ -28,10 +28,11 @@ fn row([operation, size, ours, theirs, ratio, rate, share, target]: [String; 8])
 }
 
 /// What the columns mean.
-pub const NOTES: &str = "rate: bytes that must be moved, or operations, by our time; attention's with the half that causal attention needs, and in \
-brackets with all. share: of the faster copy of as many bytes, or of the faster of burn's and PyTorch's largest product. \
-target: 85 % of the copy; attention no slower than PyTorch's flash attention. ratio: ours by PyTorch's time. \
-L: launching took longer than running. c: PyTorch compiled, f: its flash attention, m: its memory-efficient attention.";
+pub const NOTES: &str = "rate: bytes that must be moved, or operations, by our time; attention's with the half that \
+causal attention needs, and in brackets with all. share: of the faster copy of as many bytes, or of the faster of \
+burn's and PyTorch's largest product. target: 85 % of the copy; attention no slower than PyTorch's flash attention. \
+ratio: ours by PyTorch's time. L: launching took longer than running. c: PyTorch compiled, f: its flash attention, m: \
+its memory-efficient attention.";
 
 /// The times of a case.
 pub struct Measured {
@@ -87,9 +88,10 @@ pub fn line<B: Backend>(case: &Case<B>, measured: &Measured, rates: &Rates) -> S
         }
         Work::Operations { all, needed } => {
             let [all, needed] = [all, needed].map(|operations| operations / seconds);
-            let rate = match all == needed {
-                true => format!("{:.2} TF/s", all / 1e12),
-                false => format!("{:.2} ({:.2}) TF/s", needed / 1e12, all / 1e12),
+            let rate = if all == needed {
+                format!("{:.2} TF/s", all / 1e12)
+            } else {
+                format!("{:.2} ({:.2}) TF/s", needed / 1e12, all / 1e12)
             };
             (rate, rates.matrix.map(|matrix| needed / matrix))
         }

@@ -1,8 +1,8 @@
 //! How long a call takes on the device: the median of samples, each of many calls and one wait for all of them.
 //!
-//! Launching a kernel costs the host some microseconds, as long as a small kernel runs. On a device that runs beside the host,
-//! the calls of a sample are therefore queued behind copies that keep it busy meanwhile, and the time of these is
-//! subtracted; where queueing took longer than they did, the sample is said to be bound by launches.
+//! Launching a kernel costs the host some microseconds, as long as a small kernel runs. On a device that runs beside
+//! the host, the calls of a sample are therefore queued behind copies that keep it busy meanwhile, and the time of
+//! these is subtracted; where queueing took longer than they did, the sample is said to be bound by launches.
 
 use std::time::{Duration, Instant};
 

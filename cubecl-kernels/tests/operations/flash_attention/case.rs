@@ -5,7 +5,7 @@ use burn::tensor::{DType, Tensor};
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::flash_attention::host::{self, AttentionSizes};
 use cubecl_kernels::flash_attention::{
-    AttentionOptions, PackedHeads, Sight, flash_attention, flash_attention_packed, unpack,
+    AttentionMask, AttentionOptions, PackedHeads, flash_attention, flash_attention_packed, unpack,
 };
 use cubecl_kernels::random::{RowDropout, RowPlace};
 
@@ -45,8 +45,8 @@ impl Tolerance {
     ///
     /// A score is a sum of up to 256 products, and its error a relative one of its weight. Numbers of 16 bits are added
     /// up in f32, so that there what counts are the roundings of the results and of what goes between the passes: the
-    /// weights, the scores' gradients and the output, whose product with its gradient each of the latter is a difference
-    /// from.
+    /// weights, the scores' gradients and the output, whose product with its gradient each of the latter is a
+    /// difference from.
     pub fn of(dtype: DType) -> Self {
         let (output, gradient, norm) = match dtype {
             DType::F16 | DType::BF16 => (4.0, 16.0, [1.0, 2.0]),
@@ -65,7 +65,7 @@ impl Tolerance {
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub sizes: AttentionSizes,
-    pub sight: Sight,
+    pub mask: AttentionMask,
     pub probability: f64,
     /// `1 / √d_head` where there is none.
     pub scale: Option<f64>,
@@ -87,7 +87,7 @@ impl Case {
             places: places.collect::<Vec<_>>().into(),
         };
         AttentionOptions {
-            sight: self.sight,
+            mask: self.mask,
             scale: self.scale.unwrap_or((self.sizes.d_head as f64).powf(-0.5)),
             dropout: (self.probability > 0.0).then_some(dropout),
         }
@@ -192,14 +192,15 @@ impl Case {
         for ((actual, expected), what) in results.zip(["query", "key", "value"]) {
             let d_head = self.sizes.d_head;
             let is_by_element = tolerance.is_by_element && what == "key";
-            let scales: Vec<f64> = match is_by_element {
-                true => (0..d_head)
+            let scales: Vec<f64> = if is_by_element {
+                (0..d_head)
                     .map(|element| largest(expected.iter().skip(element).step_by(d_head)))
-                    .collect(),
-                false => vec![largest(&expected); d_head],
+                    .collect()
+            } else {
+                vec![largest(&expected); d_head]
             };
-            // Of a single key, weights are 1 whatever the scores are: the gradients of query and key are 0, as differences
-            // of numbers as large as an output's element times its gradient are.
+            // Of a single key, weights are 1 whatever the scores are: the gradients of query and key are 0, as
+            // differences of numbers as large as an output's element times its gradient are.
             let is_certain = what != "value" && scales.iter().all(|&scale| scale < 1e-12);
             let floor = if is_certain {
                 4.0 * options.scale * (d_head as f64).sqrt()
@@ -261,7 +262,7 @@ pub fn largest<'a>(values: impl IntoIterator<Item = &'a f64>) -> f64 {
 }
 
 /// A case without dropout, of two samples and of two heads for each key head.
-pub fn small(queries: usize, keys: usize, sight: Sight, d_head: usize) -> Case {
+pub fn small(queries: usize, keys: usize, mask: AttentionMask, d_head: usize) -> Case {
     Case {
         sizes: AttentionSizes {
             batch: 2,
@@ -271,7 +272,7 @@ pub fn small(queries: usize, keys: usize, sight: Sight, d_head: usize) -> Case {
             kv_heads: 2,
             d_head,
         },
-        sight,
+        mask,
         probability: 0.0,
         scale: None,
         form: Form::Separate,

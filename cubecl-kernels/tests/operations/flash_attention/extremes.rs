@@ -3,7 +3,7 @@
 use burn::backend::Autodiff;
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::{Sight, flash_attention, host};
+use cubecl_kernels::flash_attention::{AttentionMask, flash_attention, host};
 use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 
@@ -37,7 +37,7 @@ impl Claim for ShowsWhatIsNotFinite {
             (2, f64::NAN),
             (2, f64::NEG_INFINITY),
         ] {
-            let case = small(40, 50, Sight::Full, 16);
+            let case = small(40, 50, AttentionMask::Full, 16);
             let mut inputs = case.normal(setting);
             let place = inputs[which].len() / 3;
             inputs[which][place] = spoilt;
@@ -45,7 +45,7 @@ impl Claim for ShowsWhatIsNotFinite {
                 .map_err(|error| error.context(format!("{spoilt} in input {which}")))?;
         }
         // Scores of −∞: the first query sees nothing else, the others one key beside it.
-        let case = small(20, 20, Sight::Causal, 1);
+        let case = small(20, 20, AttentionMask::Causal, 1);
         let [mut query, key, value] = case.normal(setting);
         let key: Vec<f64> = key.into_iter().map(f64::abs).collect();
         for (index, element) in query.iter_mut().enumerate() {
@@ -79,9 +79,10 @@ impl Claim for TakesLargeScores {
     where
         Autodiff<B>: KernelBackend,
     {
-        // A common part of all scores that is 3840, far beyond where exponentials end, and whole numbers of a few on top
-        // of it. All numbers and products are exact in every type, and so are the scores in f32: usual tolerances hold.
-        let mut case = small(40, 70, Sight::Full, 16);
+        // A common part of all scores that is 3840, far beyond where exponentials end, and whole numbers of a few on
+        // top of it. All numbers and products are exact in every type, and so are the scores in f32: usual tolerances
+        // hold.
+        let mut case = small(40, 70, AttentionMask::Full, 16);
         case.scale = Some(16.0);
         let [query, key, value] = case.normal(setting);
         let whole = |values: &[f64], first: f64, unit: f64| -> Vec<f64> {
@@ -118,7 +119,7 @@ impl Claim for TakesNothing {
         Autodiff<B>: KernelBackend,
     {
         for (batch, queries, keys) in [(0, 5, 5), (2, 0, 4), (2, 4, 0)] {
-            let mut case = small(queries, keys, Sight::Full, 16);
+            let mut case = small(queries, keys, AttentionMask::Full, 16);
             case.sizes.batch = batch;
             let [query_shape, key_shape] = case.shapes();
             let [query, key, value] = case.normal(setting);
@@ -139,8 +140,8 @@ impl Claim for TakesNothing {
     }
 }
 
-/// Checks that a tensor has a shape and nothing but zeros. An empty one is not read: reading launches a kernel, which CUDA
-/// refuses for no elements.
+/// Checks that a tensor has a shape and nothing but zeros. An empty one is not read: reading launches a kernel, which
+/// CUDA refuses for no elements.
 fn expect_zeros<B: Backend>(what: &str, actual: Tensor<B, 4>, shape: [usize; 4]) -> anyhow::Result<()> {
     anyhow::ensure!(
         actual.dims() == shape,

@@ -6,7 +6,7 @@ mod extremes;
 use burn::backend::Autodiff;
 use burn::tensor::{DType, backend::Backend};
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::Sight;
+use cubecl_kernels::flash_attention::AttentionMask;
 use cubecl_kernels::flash_attention::host::{self, AttentionSizes};
 use libtest_mimic::Trial;
 use proptest::prelude::*;
@@ -59,7 +59,11 @@ impl Claim for MatchesTheHost {
                         kv_heads: heads.0,
                         d_head,
                     },
-                    sight: if is_causal { Sight::Causal } else { Sight::Full },
+                    mask: if is_causal {
+                        AttentionMask::Causal
+                    } else {
+                        AttentionMask::Full
+                    },
                     probability,
                     scale: None,
                     form: Form::Separate,
@@ -81,11 +85,13 @@ impl Claim for TakesEveryHeadSize {
     where
         Autodiff<B>: KernelBackend,
     {
-        // All of them on the matrix units, where each is tiled in its own way, and where no kernel is compiled for each.
+        // All of them on the matrix units, where each is tiled in its own way, and where no kernel is compiled for
+        // each.
         let is_complete = setting.dtype == DType::BF16 || Autodiff::<B>::name(&setting.device).contains("flex");
-        let sizes: &[usize] = match is_complete {
-            true => &[16, 32, 64, 80, 96, 128, 160, 200, 256],
-            false => &[32, 96],
+        let sizes: &[usize] = if is_complete {
+            &[16, 32, 64, 80, 96, 128, 160, 200, 256]
+        } else {
+            &[32, 96]
         };
         for &d_head in sizes {
             // With dropout tiles are smaller, except for some heads.
@@ -95,7 +101,7 @@ impl Claim for TakesEveryHeadSize {
                 &[0.25]
             };
             for &probability in probabilities {
-                let mut case = small(37, 37, Sight::Causal, d_head);
+                let mut case = small(37, 37, AttentionMask::Causal, d_head);
                 case.sizes.batch = 1;
                 case.sizes.heads = 1;
                 case.sizes.kv_heads = 1;
@@ -129,7 +135,7 @@ impl Claim for TakesViews {
             };
             let case = Case {
                 sizes,
-                sight: Sight::Causal,
+                mask: AttentionMask::Causal,
                 probability: 0.25,
                 scale: None,
                 form,
@@ -150,8 +156,8 @@ impl Claim for KeepsLogSumExp {
     where
         Autodiff<B>: KernelBackend,
     {
-        for (sight, keys) in [(Sight::Causal, 45), (Sight::Full, 70)] {
-            let case = small(45, keys, sight, 16);
+        for (mask, keys) in [(AttentionMask::Causal, 45), (AttentionMask::Full, 70)] {
+            let case = small(45, keys, mask, 16);
             let inputs = case.normal(setting);
             let [query_shape, key_shape] = case.shapes();
             let tensors = [
@@ -171,8 +177,12 @@ impl Claim for KeepsLogSumExp {
 
 /// The host version's gradients against differences of its own output.
 fn host_gradients_are_slopes() -> anyhow::Result<()> {
-    for (sight, keys, probability) in [(Sight::Causal, 5, 0.0), (Sight::Full, 7, 0.3), (Sight::Causal, 5, 0.3)] {
-        let mut case = small(5, keys, sight, 3);
+    for (mask, keys, probability) in [
+        (AttentionMask::Causal, 5, 0.0),
+        (AttentionMask::Full, 7, 0.3),
+        (AttentionMask::Causal, 5, 0.3),
+    ] {
+        let mut case = small(5, keys, mask, 3);
         case.probability = probability;
         let options = case.options();
         let inputs = case.lengths().map(|length| normal(length, length as u64));

@@ -174,9 +174,10 @@ impl Described {
         let single = [call.alpha, call.beta].map(|scalar| scalar as f32);
         let double = [call.alpha, call.beta];
         let is_double = self.types.scale == DataType::CUDA_R_64F;
-        let scalars: [*const c_void; 2] = match is_double {
-            true => [(&raw const double[0]).cast(), (&raw const double[1]).cast()],
-            false => [(&raw const single[0]).cast(), (&raw const single[1]).cast()],
+        let scalars: [*const c_void; 2] = if is_double {
+            [(&raw const double[0]).cast(), (&raw const double[1]).cast()]
+        } else {
+            [(&raw const single[0]).cast(), (&raw const single[1]).cast()]
         };
         let [a, b, c, d] = self.layouts;
         let [a_address, b_address, c_address, d_address] = call.matrices;

@@ -170,9 +170,10 @@ pub fn check_types(handle: Handle, trial: &Trial, stream: sys::CUstream) -> Resu
     check::<bf16, bf16>(handle, trial, stream).map_err(|error| failed(error.context("bf16")))?;
     check::<bf16, f32>(handle, trial, stream).map_err(|error| failed(error.context("bf16 to f32")))?;
     check::<f32, f32>(handle, trial, stream).map_err(|error| failed(error.context("f32")))?;
-    match trial.has_bias {
+    if trial.has_bias {
         // Not in f64.
-        true => Ok(()),
-        false => check::<f64, f64>(handle, trial, stream).map_err(|error| failed(error.context("f64"))),
+        Ok(())
+    } else {
+        check::<f64, f64>(handle, trial, stream).map_err(|error| failed(error.context("f64")))
     }
 }

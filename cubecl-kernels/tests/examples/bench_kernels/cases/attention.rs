@@ -3,7 +3,7 @@
 use anyhow::Context;
 use burn::tensor::Tensor;
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::flash_attention::{AttentionForward, AttentionOptions, Sight};
+use cubecl_kernels::flash_attention::{AttentionForward, AttentionMask, AttentionOptions};
 use cubecl_kernels::linear::{LinearInputs, LinearWanted, WeightOrder};
 use cubecl_kernels::softmax::SoftmaxMask;
 use serde_json::json;
@@ -19,7 +19,7 @@ pub fn flash_attention<B: KernelBackend>([batch, heads, seq, d_head]: [usize; 4]
         // Two products of s × s × d forward; two of these again and three more backward.
         for (pass, products) in [("forward", 2.0), ("backward", 5.0)] {
             let options = AttentionOptions {
-                sight: Sight::Causal,
+                mask: AttentionMask::Causal,
                 scale: (d_head as f64).powf(-0.5),
                 dropout: has_dropout.then(|| dropout(batch * seq, seq)),
             };
@@ -88,9 +88,12 @@ pub fn softmax<B: KernelBackend>([batch, heads, seq]: [usize; 3], bytes: usize) 
     let seen = batch * heads * seq * (seq + 1) / 2 * bytes;
     let mut cases = Vec::new();
     for is_causal in [false, true] {
-        let mask = move || match is_causal {
-            true => SoftmaxMask::Causal,
-            false => SoftmaxMask::Nothing,
+        let mask = move || {
+            if is_causal {
+                SoftmaxMask::Causal
+            } else {
+                SoftmaxMask::Nothing
+            }
         };
         let read = if is_causal { seen } else { all };
         let forward: Prepare<B> = Box::new(move |setting: &Setting<B>| {

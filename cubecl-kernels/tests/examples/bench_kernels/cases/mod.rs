@@ -1,8 +1,8 @@
 //! What is measured: every operation at every size, forward and backward, by the passes that autodiff runs.
 //!
-//! Bytes are those that must be moved: each input read once, each output written once, whatever a kernel does. With `n` the
-//! elements of an activation, `e` the bytes of its type, `r` the rows and `c` the columns; what belongs to rows or columns
-//! alone (weights, statistics) counts too, and is little.
+//! Bytes are those that must be moved: each input read once, each output written once, whatever a kernel does. With `n`
+//! the elements of an activation, `e` the bytes of its type, `r` the rows and `c` the columns; what belongs to rows or
+//! columns alone (weights, statistics) counts too, and is little.
 //!
 //! | operation | forward | backward |
 //! |---|---|---|
@@ -16,8 +16,8 @@
 //! | `adamw`, `n` parameters | `(24 + e) n`: parameter, moments, gradient; with a copy in 16 bits `(24 + 2 e) n` | |
 //! | `l2_norm` | `n e` | |
 //!
-//! Attention's operations are `4 b h s² d` forward and `10 b h s² d` backward, of which causal attention needs half; those
-//! of a linear layer `2 r c₁ c₂` and `4 r c₁ c₂`.
+//! Attention's operations are `4 b h s² d` forward and `10 b h s² d` backward, of which causal attention needs half;
+//! those of a linear layer `2 r c₁ c₂` and `4 r c₁ c₂`.
 
 mod attention;
 mod flat;
