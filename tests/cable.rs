@@ -58,8 +58,8 @@ impl Cable {
         command
     }
 
-    /// Lets packets vanish between the nodes, as behind a switch that has failed: both ends send on, and hear nothing. A
-    /// cable that is cut is noticed by the kernel, which then tries again more often.
+    /// Lets packets vanish between the nodes, as behind a switch that has failed: both ends send on, and hear nothing.
+    /// A cable that is cut is noticed by the kernel, which then tries again more often.
     pub fn swallow(&self) -> anyhow::Result<()> {
         self.resolve_neighbours("off")
     }

@@ -1,6 +1,6 @@
-//! Training on other backends than burn's for the processor: layouts on Vulkan against one rank there, and one rank there
-//! against one on the processor; the same on `Wgpu`, on `NdArray` in both types, and on burn's CUDA backend and NCCL, on the
-//! emulator; what is said where a device or a library is missing.
+//! Training on other backends than burn's for the processor: layouts on Vulkan against one rank there, and one rank
+//! there against one on the processor; the same on `Wgpu`, on `NdArray` in both types, and on burn's CUDA backend and
+//! NCCL, on the emulator; what is said where a device or a library is missing.
 //!
 //! Without a Vulkan driver, or a compiler for the emulator, their trials count as ignored, and say so.
 
@@ -183,8 +183,8 @@ fn trains_as_on_the_processor(device: &str, dtype: &str, tolerance: f64) -> anyh
     expect_close(&here, &train_in(device, dtype, &[], None)?, tolerance)
 }
 
-/// The backend, the kernels' sources, CubeCL's server and the calls of NCCL and cuBLASLt are those of a GPU; the emulator is
-/// beneath them.
+/// The backend, the kernels' sources, CubeCL's server and the calls of NCCL and cuBLASLt are those of a GPU; the
+/// emulator is beneath them.
 fn trains_on_cuda() -> anyhow::Result<()> {
     let libraries = cuda_emulator::library_folder()?;
     let here = train("cpu", &[], None)?;

@@ -1,5 +1,5 @@
-//! A crate outside the workspace: a burn program and the same on several ranks, built as a user builds it. How many lines each
-//! changes, and that all train to the same losses.
+//! A crate outside the workspace: a burn program and the same on several ranks, built as a user builds it. How many
+//! lines each changes, and that all train to the same losses.
 
 #[allow(dead_code, reason = "the tests of launchers use the rest")]
 mod program;

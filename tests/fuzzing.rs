@@ -1,12 +1,12 @@
 //! Everything that reads bytes from outside, fed with valid bytes that were mutated: flipped, cut, spliced, repeated.
 //!
-//! The same functions are the targets of the coverage-guided fuzzers in `burn-megatron/fuzz`. A few seconds per target;
-//! `BURN_MEGATRON_FUZZ_SECONDS` gives each more. A failure prints the input.
+//! The same functions are the targets of the coverage-guided fuzzers in `burn-megatron/comm/fuzz`. A few seconds per
+//! target; `BURN_MEGATRON_FUZZ_SECONDS` gives each more. A failure prints the input.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-use burn_megatron::fuzzing::{Target, allocations::Counting, run, target};
+use burn_megatron_comm::fuzzing::{Target, allocations::Counting, run, target};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

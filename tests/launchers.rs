@@ -1,5 +1,5 @@
-//! `pretrain_gpt` with four ranks under every launcher: ours, `mpirun`, `torchrun`, each with the losses of one rank; and
-//! its preflight; and on two nodes, in `namespaces`. What is not installed counts as ignored, and says so.
+//! `pretrain_gpt` with four ranks under every launcher: ours, `mpirun`, `torchrun`, each with the losses of one rank;
+//! and its preflight; and on two nodes, in `namespaces`. What is not installed counts as ignored, and says so.
 
 mod cable;
 mod namespaces;

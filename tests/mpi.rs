@@ -15,13 +15,14 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use burn_megatron::collectives::tests::CASES;
+use burn_megatron_comm::collectives::tests::CASES;
 use libtest_mimic::{Arguments, Failed, Trial};
 use program::{Ended, FOUR_RANKS, end, flags, is_installed, losses, pretrain_gpt, start};
 use tempfile::TempDir;
 
 /// Cases of a group of one, which has no engine of its own.
-const OF_ONE_RANK: [&str; 2] = [
+const OF_ONE_RANK: [&str; 3] = [
+    "a_group_of_one_takes_calls_of_any_thread",
     "one_rank_matches_the_model",
     "shared_buffers_of_one_rank_match_the_model",
 ];

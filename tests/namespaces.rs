@@ -1,6 +1,6 @@
-//! Two nodes that are network namespaces joined by a cable (a veth pair): training parity with one rank, the cable cut in
-//! mid-run, and packets that vanish for a while. Needs root and iproute2; counts as ignored, and says so, where it cannot
-//! make namespaces.
+//! Two nodes that are network namespaces joined by a cable (a veth pair): training parity with one rank, the cable cut
+//! in mid-run, and packets that vanish for a while. Needs root and iproute2; counts as ignored, and says so, where it
+//! cannot make namespaces.
 
 use std::path::Path;
 use std::process::Child;

@@ -16,8 +16,8 @@ pub fn processes_with(variable: &str, value: &str) -> Vec<u32> {
         .collect()
 }
 
-/// A variable of a process's environment, if the process has it and a thread that runs: the first may have ended before one
-/// that is still writing.
+/// A variable of a process's environment, if the process has it and a thread that runs: the first may have ended before
+/// one that is still writing.
 pub fn variable_of(pid: u32, variable: &str) -> Option<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let mut environments = threads.filter_map(|thread| fs::read(thread.path().join("environ")).ok());
@@ -28,8 +28,8 @@ pub fn variable_of(pid: u32, variable: &str) -> Option<String> {
     })
 }
 
-/// Asks the kernel to kill a launcher, and with it its ranks, when the thread that watches it is gone. Called between fork
-/// and exec.
+/// Asks the kernel to kill a launcher, and with it its ranks, when the thread that watches it is gone. Called between
+/// fork and exec.
 pub fn die_with_parent() -> io::Result<()> {
     // SAFETY: prctl with PR_SET_PDEATHSIG takes a signal number and touches no memory of this process.
     match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) } {

@@ -66,7 +66,7 @@ pub fn build(example: &str) -> anyhow::Result<PathBuf> {
 
 /// Sources, to be trained on.
 pub fn training_text() -> PathBuf {
-    tests::folder().join("../burn-megatron/src/launch")
+    tests::folder().join("../burn-megatron/comm/src/launch")
 }
 
 /// Four ranks, two per model, a model and text small enough for two cores. Run by every launcher alike.

@@ -17,8 +17,8 @@ pub struct StormFlags {
 }
 
 impl StormFlags {
-    /// Reads the program's arguments, where `count` is the flag that says how many, with what it is otherwise. Returns none
-    /// where no flag asks for a storm of its own.
+    /// Reads the program's arguments, where `count` is the flag that says how many, with what it is otherwise. Returns
+    /// none where no flag asks for a storm of its own.
     pub fn from_arguments(count: (&str, u64)) -> anyhow::Result<Option<Self>> {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         let mut flags = Self {

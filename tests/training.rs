@@ -27,8 +27,8 @@ const GONE_LIMIT: Duration = Duration::from_secs(5);
 const MODEL: &str = "--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --micro-batch-size 2 \
      --global-batch-size 8 --hidden-dropout 0.1 --eval-iters 0 --log-interval 1 --lr 0.01";
 
-/// A command line of `pretrain_gpt`, in a folder of its own: what it says is in `stdout` and `stderr` there, its metrics in
-/// `log.jsonl`.
+/// A command line of `pretrain_gpt`, in a folder of its own: what it says is in `stdout` and `stderr` there, its
+/// metrics in `log.jsonl`.
 #[derive(Clone, Debug)]
 pub struct Training {
     program: PathBuf,
@@ -278,7 +278,8 @@ pub fn told_as_saved(stdout: &str) -> Vec<u64> {
     stdout.lines().filter_map(step).collect()
 }
 
-/// All that a checkpoint says and holds: its state, and the name, size and checksum of every shard, compared with the bytes.
+/// All that a checkpoint says and holds: its state, and the name, size and checksum of every shard, compared with the
+/// bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Content {
     pub iteration: u64,
@@ -356,8 +357,8 @@ pub fn of_step(folder: &Path, step: u64) -> PathBuf {
     folder.join(format!("iter_{step:07}"))
 }
 
-/// The content of every checkpoint in a folder, by iteration. Whatever else is there is the lock, or says by its name that
-/// it is temporary.
+/// The content of every checkpoint in a folder, by iteration. Whatever else is there is the lock, or says by its name
+/// that it is temporary.
 ///
 /// # Errors
 /// A folder named as a checkpoint is none that is whole, or the library takes another for the latest.

@@ -172,8 +172,8 @@ impl ParallelContext {
         self.kernels
     }
 
-    /// Returns the same context for column-parallel layers that compute the gradient of their weight while that of their
-    /// input is added up over the tensor group, as fused ones do unless this says otherwise.
+    /// Returns the same context for column-parallel layers that compute the gradient of their weight while that of
+    /// their input is added up over the tensor group, as fused ones do unless this says otherwise.
     pub fn with_overlap_tensor_reduce(self, overlap_tensor_reduce: bool) -> Self {
         Self {
             overlap_tensor_reduce,
@@ -237,8 +237,8 @@ impl ParallelContext {
         &self.pipeline
     }
 
-    /// The stages of this rank's pipeline once more: gradients come back through a group of their own, so that the order
-    /// of activations and that of gradients are independent.
+    /// The stages of this rank's pipeline once more: gradients come back through a group of their own, so that the
+    /// order of activations and that of gradients are independent.
     pub fn pipeline_backward_group(&self) -> &ProcessGroup {
         &self.pipeline_backward
     }
@@ -283,8 +283,8 @@ impl ParallelContext {
             .sum()
     }
 
-    /// Passes on the collectives of all groups, as [`ProcessGroup::hand_over`] does: to a thread that trains with groups
-    /// that this one has connected.
+    /// Passes on the collectives of all groups, as [`ProcessGroup::hand_over`] does: to a thread that trains with
+    /// groups that this one has connected.
     pub fn hand_over(&self) {
         self.groups().for_each(ProcessGroup::hand_over);
     }
@@ -316,7 +316,8 @@ impl ParallelContext {
         }
     }
 
-    /// The name of the module that the context is for, as [`scope`](Self::scope) has built it; empty for the whole model.
+    /// The name of the module that the context is for, as [`scope`](Self::scope) has built it; empty for the whole
+    /// model.
     pub fn scope_name(&self) -> &str {
         &self.scope
     }
@@ -397,8 +398,8 @@ impl ParallelContext {
 
     /// Returns a module with a record's values, each parameter keeping the declaration of its path.
     ///
-    /// burn gives a loaded parameter the identifier that was recorded; what was declared under the old one would be lost.
-    /// A record holds one rank's shards: it is loaded by that rank in the same layout.
+    /// burn gives a loaded parameter the identifier that was recorded; what was declared under the old one would be
+    /// lost. A record holds one rank's shards: it is loaded by that rank in the same layout.
     ///
     /// # Errors
     /// When the record holds the shards of another rank or of another tensor-parallel size, when it does not say whose
@@ -414,8 +415,8 @@ impl ParallelContext {
         }
     }
 
-    /// As [`load_record`](Self::load_record), for a record that does not say whose shards it holds: one that this very rank
-    /// saved in this very layout by a version that did not record it.
+    /// As [`load_record`](Self::load_record), for a record that does not say whose shards it holds: one that this very
+    /// rank saved in this very layout by a version that did not record it.
     ///
     /// # Errors
     /// As [`load_record`](Self::load_record), except that a record may be silent about its shards.
@@ -456,12 +457,13 @@ impl ParallelContext {
         Ok((module, unmarked))
     }
 
-    /// Returns what a layer with shards keeps as a field of type [`ShardIdentity`], so that its record is loaded by the rank
-    /// that saved it only. `shards` are its sharded parameters, by field name.
+    /// Returns what a layer with shards keeps as a field of type [`ShardIdentity`], so that its record is loaded by the
+    /// rank that saved it only. `shards` are its sharded parameters, by field name.
     pub fn shard_identity<B: Backend>(&self, shards: &[(&str, &Placement)]) -> ShardIdentity<B> {
-        let layer = match self.scope.is_empty() {
-            true => "the module".to_owned(),
-            false => self.scope.clone(),
+        let layer = if self.scope.is_empty() {
+            "the module".to_owned()
+        } else {
+            self.scope.clone()
         };
         let shards = shards
             .iter()
@@ -471,9 +473,9 @@ impl ParallelContext {
         ShardIdentity::new(layer, tensor, pipeline, shards)
     }
 
-    /// Checks that all ranks that together hold one model were given the same tensor, such as a batch of samples or their
-    /// labels. [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) compares the first input of a
-    /// parallel layer by itself every so many steps; this is for what it does not see.
+    /// Checks that all ranks that together hold one model were given the same tensor, such as a batch of samples or
+    /// their labels. [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) compares the first
+    /// input of a parallel layer by itself every so many steps; this is for what it does not see.
     ///
     /// # Communication
     /// One all-gather of 16 bytes over the model group; if floats differ, a broadcast of them and another all-gather.
@@ -492,9 +494,10 @@ impl ParallelContext {
     /// # Errors
     /// [`TopologyError::Indivisible`], which names the layer, with the nearest values that would do.
     pub fn check_tensor_divides(&self, what: &str, value: usize) -> Result<(), TopologyError> {
-        let what = match self.scope.is_empty() {
-            true => what.to_owned(),
-            false => format!("{}: {what}", self.scope),
+        let what = if self.scope.is_empty() {
+            what.to_owned()
+        } else {
+            format!("{}: {what}", self.scope)
         };
         self.config.check_tensor_divides(&what, value)
     }
@@ -514,9 +517,10 @@ impl ParallelContext {
     ///
     /// Under sequence parallelism its gradient is partial; otherwise every rank sees every token.
     pub fn token_wise_distribution(&self) -> Distribution {
-        match self.is_sequence_parallel() {
-            true => Distribution::PartialOverTensor,
-            false => Distribution::Replicated,
+        if self.is_sequence_parallel() {
+            Distribution::PartialOverTensor
+        } else {
+            Distribution::Replicated
         }
     }
 

@@ -1,8 +1,8 @@
-//! Data, tensor, sequence and pipeline parallelism for the [burn](https://burn.dev) deep-learning framework, in the manner
-//! of Megatron-LM.
+//! Data, tensor, sequence and pipeline parallelism for the [burn](https://burn.dev) deep-learning framework, in the
+//! manner of Megatron-LM.
 //!
-//! A rank is an operating-system process; a program starts itself once per rank, or is started by torchrun, Slurm or Open
-//! MPI. Every layout of ranks starts from the same bits and trains to the same loss as one rank.
+//! A rank is an operating-system process; a program starts itself once per rank, or is started by torchrun, Slurm or
+//! Open MPI. Every layout of ranks starts from the same bits and trains to the same loss as one rank.
 //!
 //! | You have | Use |
 //! |---|---|
@@ -74,10 +74,10 @@
 //!
 //! # Backends
 //!
-//! Layers, wrappers and collectives run on burn's `Flex`; on `NdArray` (f32, f64) with the feature `ndarray`, `Cuda` with
-//! `cuda` (over NCCL with `nccl`), `Wgpu` with `wgpu`, `Vulkan` with `vulkan`, and CubeCL's other backends with `cubecl` or
-//! `fusion`: see [`CollectiveBackend`](collectives::CollectiveBackend) for what works on which, and for a backend of your
-//! own.
+//! Layers, wrappers and collectives run on burn's `Flex`; on `NdArray` (f32, f64) with the feature `ndarray`, `Cuda`
+//! with `cuda` (over NCCL with `nccl`), `Wgpu` with `wgpu`, `Vulkan` with `vulkan`, and CubeCL's other backends with
+//! `cubecl` or `fusion`: see [`CollectiveBackend`](collectives::CollectiveBackend) for what works on which, and for a
+//! backend of your own.
 //!
 //! # Features
 //!
@@ -99,7 +99,7 @@
 //! | `fusion` | no | the same with burn's fusion |
 //! | `mpi` | no | MPI between ranks; a build needs `mpicc` and libclang |
 //!
-//! The features `mutants`, `contract-suite` and `fuzzing` are for this library's own tests.
+//! The feature `mutants` is for this library's own tests.
 
 // The documentation names what every feature adds.
 #![cfg_attr(
@@ -115,10 +115,6 @@ pub mod context;
 pub mod cuda;
 pub mod data;
 pub mod data_parallel;
-pub mod flight_recorder;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
 pub mod launch;
 #[cfg(feature = "learner")]
 pub mod learner;
@@ -138,6 +134,7 @@ pub mod tensor_parallel;
 pub mod topology;
 pub mod training;
 
+pub use burn_megatron_comm::flight_recorder;
 pub use launch::run;
 pub use parameters::initialize;
 

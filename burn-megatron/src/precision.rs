@@ -4,8 +4,7 @@
 //! Parameters and what flows between layers have one element type, that of the parameters. Matrix products and sums of
 //! two tensors are done in it. What adds up many numbers or takes their exponentials is not: norms, softmax, the loss,
 //! activation functions, dropout's scale, the rows of an embedding's gradient. Each of these widens its input, computes
-//! in f32, and narrows its result. In f32 and f64 nothing is cast, and nothing changes. Called by `tensor_parallel`,
-//! `random` and models.
+//! in f32, and narrows its result. In f32 and f64 nothing is cast, and nothing changes.
 //!
 //! burn computes with two tensors of different types as if the second were of the first's, or panics somewhere inside,
 //! as the backend likes. So every layer checks its inputs by [`assert_dtype`].
@@ -25,7 +24,8 @@ pub fn assert_dtype(layer: &str, what: &str, actual: DType, expected: DType) {
     );
 }
 
-/// Applies what works row by row to the rows of an input of more dimensions, as one matrix: `[a, b, c]` as `[a * b, c]`.
+/// Applies what works row by row to the rows of an input of more dimensions, as one matrix: `[a, b, c]` as `[a * b,
+/// c]`.
 ///
 /// burn sums the gradients of a weight and a bias over one leading dimension after the other and rounds between; with
 /// one leading dimension there is one sum. The rows may become more or fewer, all along dimension 0.

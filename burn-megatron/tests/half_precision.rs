@@ -1,6 +1,7 @@
 //! Layers in f16 and bf16 beside the same layers in f32 on the same numbers.
 //!
-//! What is computed in f32 has to give the f32 layer's numbers, rounded once: output and gradients are compared exactly.
+//! What is computed in f32 has to give the f32 layer's numbers, rounded once: output and gradients are compared
+//! exactly.
 
 use burn::backend::Autodiff;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};

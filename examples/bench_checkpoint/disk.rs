@@ -1,4 +1,4 @@
-//! What the disk can do: plain writes in large pieces, down to the disk. Called by `main`.
+//! What the disk can do: plain writes in large pieces, down to the disk.
 
 use std::fs::File;
 use std::io::Write;

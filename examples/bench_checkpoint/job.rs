@@ -1,4 +1,4 @@
-//! The training job that is saved: data-parallel ranks with a sharded optimizer, on made-up tokens. Called by `main`.
+//! The training job that is saved: data-parallel ranks with a sharded optimizer, on made-up tokens.
 
 use anyhow::Context as _;
 use burn::backend::Autodiff;

@@ -1,14 +1,14 @@
-//! Measures saving: against the disk, in turn with plain writes of as many bytes; and beside training, in turn with training
-//! that does not save.
+//! Measures saving: against the disk, in turn with plain writes of as many bytes; and beside training, in turn with
+//! training that does not save.
 //!
 //! ```text
 //! cargo run --release --example bench_checkpoint -- --directory /data/scratch
 //! cargo run --release --example bench_checkpoint -- --num-layers 2 --rounds 2 --interval 5   # smaller, sooner
 //! ```
 //!
-//! Data-parallel ranks share out the parameters and moments of a GPT, as a sharded optimizer does, and train it on made-up
-//! tokens. Every figure is a JSON line of rank 0; the last two lines have the medians. Machines drift, so a figure is compared
-//! with those of its own run.
+//! Data-parallel ranks share out the parameters and moments of a GPT, as a sharded optimizer does, and train it on
+//! made-up tokens. Every figure is a JSON line of rank 0; the last two lines have the medians. Machines drift, so a
+//! figure is compared with those of its own run.
 //!
 //! [`job`] is the model and its steps, [`disk`] the plain writes.
 
@@ -37,12 +37,15 @@ use job::Job;
 /// Measure saving against the disk, and beside training
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// The folder, on the disk in question, in which everything is written and removed again [default: one for temporary
-    /// files]
+    /// The folder, on the disk in question, in which everything is written and removed again [default: one for
+    /// temporary files]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
     /// The model
-    #[arg(long, value_name = "NAME", default_value = "gpt2-124m", value_parser = PossibleValuesParser::new(GptPreset::ALL.map(|preset| preset.name)))]
+    #[arg(
+        long, value_name = "NAME", default_value = "gpt2-124m",
+        value_parser = PossibleValuesParser::new(GptPreset::ALL.map(|preset| preset.name))
+    )]
     model_size: String,
     /// Layers, for a smaller model [default: those of --model-size]
     #[arg(long, value_name = "N")]
@@ -177,9 +180,11 @@ impl Bench {
         let rate = |seconds: f64| total as f64 / seconds / 1e6;
         let fastest = cached_one.min(cached_all).min(direct_one).min(direct_all);
         self.print(json!({
-            "medians_of": "saving", "parameters": self.job.num_parameters(), "ranks": self.ranks.size(), "rounds": rounds,
+            "medians_of": "saving", "parameters": self.job.num_parameters(), "ranks": self.ranks.size(),
+            "rounds": rounds,
             "bytes": total, "cached_one_mb_per_s": rate(cached_one), "cached_all_mb_per_s": rate(cached_all),
-            "direct_one_mb_per_s": rate(direct_one), "direct_all_mb_per_s": rate(direct_all), "save_mb_per_s": rate(save),
+            "direct_one_mb_per_s": rate(direct_one), "direct_all_mb_per_s": rate(direct_all),
+            "save_mb_per_s": rate(save),
             "save_seconds": save, "snapshot_seconds": snapshot, "ratio_to_fastest": fastest / save,
             "ratio_to_cached_one": cached_one / save, "ratio_to_direct_one": direct_one / save,
         }));
@@ -244,7 +249,8 @@ impl Bench {
         }
         let [step, blocked, slow_down, total, cost, per_save] = figures.map(median);
         self.print(json!({
-            "medians_of": "asynchronous saving", "rounds": rounds, "interval_steps": interval, "interval_seconds": total,
+            "medians_of": "asynchronous saving", "rounds": rounds, "interval_steps": interval,
+            "interval_seconds": total,
             "step_seconds": step, "blocked_seconds": blocked, "slow_down_seconds": slow_down, "cost": cost,
             "seconds_per_save": per_save, "cost_by_save": per_save / total,
         }));

@@ -6,12 +6,11 @@
 //!     --against 'python3 gloo_allreduce.py 2'
 //! ```
 //!
-//! Every pair of engine and world size is a job of its own, whose ranks this program starts: by itself, or for the engine
-//! `mpi` (feature `mpi`) with `mpirun`, which as root wants `OMPI_ALLOW_RUN_AS_ROOT=1` and
-//! `OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1`. Results are JSON lines on
-//! stdout (see [`Measurement`]); with `--table` an aligned table follows, with `--against` the ratios to the peer. Where both
-//! `copy` and `all_reduce` were measured over shared memory, the all-reduce is compared with the time that its copies alone
-//! take on this machine.
+//! Every pair of engine and world size is a job of its own, whose ranks this program starts: by itself, or for the
+//! engine `mpi` (feature `mpi`) with `mpirun`, which as root wants `OMPI_ALLOW_RUN_AS_ROOT=1` and
+//! `OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1`. Results are JSON lines on stdout (see [`Measurement`]); with `--table` an
+//! aligned table follows, with `--against` the ratios to the peer. Where both `copy` and `all_reduce` were measured
+//! over shared memory, the all-reduce is compared with the time that its copies alone take on this machine.
 //!
 //! `worker` is what a rank does, `report` what is printed at the end.
 
@@ -37,7 +36,10 @@ struct Arguments {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_values_t = Benchmark::ALL)]
     operations: Vec<Benchmark>,
     /// Sizes of the message, in KiB
-    #[arg(long, value_name = "KIB,...", value_delimiter = ',', default_values_t = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144])]
+    #[arg(
+        long, value_name = "KIB,...", value_delimiter = ',',
+        default_values_t = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144]
+    )]
     sizes_kib: Vec<usize>,
     /// Leave out larger sizes
     #[arg(long, value_name = "BYTES", default_value_t = usize::MAX, hide_default_value = true)]
@@ -46,7 +48,10 @@ struct Arguments {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8")]
     world_sizes: Vec<usize>,
     /// Engines: shared-memory, tcp, mpi
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine, default_value = "shared-memory,tcp")]
+    #[arg(
+        long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine,
+        default_value = "shared-memory,tcp"
+    )]
     engines: Vec<EngineChoice>,
     /// Type of the elements: f32, f64, f16, bf16, i32, i64, u8
     #[arg(long, value_name = "TYPE", value_parser = element_type, default_value = "f32")]

@@ -89,10 +89,10 @@ pub fn ratios(results: &Results) -> String {
 
 /// Returns one line for each all-reduce over shared memory whose size was copied too; `None` if there is none.
 ///
-/// An all-reduce through a staging area reads and writes every byte several times on each of `p` ranks: it stages the slices
-/// of the others (`(p - 1) / p` of the message, read and written), reads `p` contributions of `1 / p` and writes the sum twice,
-/// into its buffer and for the others, and collects the others' slices (`(p - 1) / p`). What a plain copy takes for so
-/// many bytes is the floor of its time.
+/// An all-reduce through a staging area reads and writes every byte several times on each of `p` ranks: it stages the
+/// slices of the others (`(p - 1) / p` of the message, read and written), reads `p` contributions of `1 / p` and writes
+/// the sum twice, into its buffer and for the others, and collects the others' slices (`(p - 1) / p`). What a plain
+/// copy takes for so many bytes is the floor of its time.
 pub fn floors(results: &Results) -> Option<String> {
     let mut text = String::from("ranks      bytes       copy  copies      floor  all_reduce  of the floor");
     let header = text.len();
@@ -167,9 +167,10 @@ fn bandwidth(first: &Measurement, seconds: f64) -> f64 {
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
-    match values.len().is_multiple_of(2) {
-        true if middle > 0 => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values.get(middle).copied().unwrap_or(f64::NAN),
+    if values.len().is_multiple_of(2) && middle > 0 {
+        (values[middle - 1] + values[middle]) / 2.0
+    } else {
+        values.get(middle).copied().unwrap_or(f64::NAN)
     }
 }
 

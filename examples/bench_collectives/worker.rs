@@ -1,6 +1,4 @@
 //! What a rank of a job does: it makes the calls and times them.
-//!
-//! Called by `main` in the processes that it started.
 
 use std::path::Path;
 use std::time::Instant;

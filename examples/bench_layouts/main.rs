@@ -228,8 +228,9 @@ fn name(layout: &Layout) -> String {
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
-    match values.len().is_multiple_of(2) {
-        true if middle > 0 => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values.get(middle).copied().unwrap_or(f64::NAN),
+    if values.len().is_multiple_of(2) && middle > 0 {
+        (values[middle - 1] + values[middle]) / 2.0
+    } else {
+        values.get(middle).copied().unwrap_or(f64::NAN)
     }
 }

@@ -3,13 +3,14 @@
 //! ```text
 //! cargo run --release --example bench_step -- --python PATH
 //! cargo run --release --example bench_step --features cuda -- --python PATH --device cuda --dtype bf16 --compile \
-//!     --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --vocab-size 51200 --peak-tflops 989
+//!     --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 \
+//!     --vocab-size 51200 --peak-tflops 989
 //! ```
 //!
-//! Both sides have the same sizes and threads, random tokens, AdamW and clipping, and main parameters in f32. In bf16 ours
-//! holds parameters in bf16 besides, and PyTorch casts them as it needs them. Machines drift, so a step is compared with the
-//! other side's of the same round; medians are printed. `--by-operation` measures the parts of our step on the CPU one by one
-//! instead.
+//! Both sides have the same sizes and threads, random tokens, AdamW and clipping, and main parameters in f32. In bf16
+//! ours holds parameters in bf16 besides, and PyTorch casts them as it needs them. Machines drift, so a step is
+//! compared with the other side's of the same round; medians are printed. `--by-operation` measures the parts of our
+//! step on the CPU one by one instead.
 
 mod operations;
 mod ours;
@@ -179,9 +180,10 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
             None => format!("{rate:.3}"),
         }
     };
-    let peer = match theirs.is_empty() {
-        true => String::new(),
-        false => format!(", PyTorch {}", rate(theirs)),
+    let peer = if theirs.is_empty() {
+        String::new()
+    } else {
+        format!(", PyTorch {}", rate(theirs))
     };
     println!("model TFLOP/s, attention not halved: {}{peer}", rate(ours));
     Ok(())
@@ -191,14 +193,15 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
 fn told(ours: Vec<f64>, theirs: Vec<f64>) -> String {
     let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
     let milliseconds = |seconds: Vec<f64>| format!("{:.1} ms", 1e3 * median(seconds));
-    match theirs.is_empty() {
-        true => milliseconds(ours),
-        false => format!(
+    if theirs.is_empty() {
+        milliseconds(ours)
+    } else {
+        format!(
             "{}, PyTorch {}, ratio {:.3}",
             milliseconds(ours),
             milliseconds(theirs),
             median(ratios)
-        ),
+        )
     }
 }
 

@@ -1,8 +1,8 @@
 //! Our step by operation: each measured by itself, forward and backward, and multiplied by how often a step runs it.
 //!
-//! The step's phases are measured where they happen: forward, backward, reduction (buckets and the gradient's norm) and the
-//! optimizer. What the operations leave of forward and backward is the graph, what goes into buckets, and what operations
-//! cost each other in the cache.
+//! The step's phases are measured where they happen: forward, backward, reduction (buckets and the gradient's norm) and
+//! the optimizer. What the operations leave of forward and backward is the graph, what goes into buckets, and what
+//! operations cost each other in the cache.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use burn_flex::Flex;
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::cross_entropy::cross_entropy;
-use cubecl_kernels::flash_attention::{AttentionOptions, PackedHeads, Sight, flash_attention_packed};
+use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, PackedHeads, flash_attention_packed};
 use cubecl_kernels::linear::{linear, linear_transposed};
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, layer_norm};
 use cubecl_kernels::tape::{primitive, record};
@@ -127,7 +127,7 @@ fn operations(problem: &Problem) -> Vec<Operation> {
         layers,
         Box::new(move || {
             let options = AttentionOptions {
-                sight: Sight::Causal,
+                mask: AttentionMask::Causal,
                 scale: 1.0 / (d_head as f64).sqrt(),
                 dropout: None,
             };

@@ -76,9 +76,10 @@ impl Program for Training<'_> {
 }
 
 fn train_on<B: TrainingBackend>(problem: &Problem, device: &B::Device) -> anyhow::Result<()> {
-    let kernels = match problem.no_fused_kernels {
-        true => Kernels::Plain,
-        false => Kernels::Fused,
+    let kernels = if problem.no_fused_kernels {
+        Kernels::Plain
+    } else {
+        Kernels::Fused
     };
     let context = ParallelContext::single(1).with_kernels(kernels);
     let config = GptConfig::new(

@@ -1,4 +1,5 @@
-//! Looks at checkpoints: what is in one, whether it is whole, the same as one file, and to and from Hugging Face's GPT-2.
+//! Looks at checkpoints: what is in one, whether it is whole, the same as one file, and to and from Hugging Face's
+//! GPT-2.
 //!
 //! ```text
 //! cargo run --release --example checkpoint -- inspect checkpoints             # the latest in the folder
@@ -46,10 +47,11 @@ enum Command {
         /// A checkpoint, or a folder of checkpoints, of which the latest is meant
         checkpoint: PathBuf,
     },
-    /// Write a checkpoint again as one safetensors file, every array whole and under its name; or export it, or import one
+    /// Write a checkpoint again as one safetensors file, every array whole and under its name; or export it, or import
+    /// one
     Convert {
-        /// A checkpoint, or a folder of checkpoints, of which the latest is meant; with --from, a folder with config.json and
-        /// model.safetensors or model.safetensors.index.json
+        /// A checkpoint, or a folder of checkpoints, of which the latest is meant; with --from, a folder with
+        /// config.json and model.safetensors or model.safetensors.index.json
         checkpoint: PathBuf,
         /// The folder of checkpoints to write to, made if it is not there, in which nothing is replaced; with --to, the
         /// folder to make
@@ -63,8 +65,8 @@ enum Command {
         /// The type of the exported numbers
         #[arg(long, value_enum, default_value = "f32", requires = "to")]
         dtype: ExportedType,
-        /// The most bytes of numbers in an exported file, as in 500MB: where there are more, several files are written, and
-        /// model.safetensors.index.json
+        /// The most bytes of numbers in an exported file, as in 500MB: where there are more, several files are written,
+        /// and model.safetensors.index.json
         #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "5GB", requires = "to")]
         max_shard_size: u64,
     },
@@ -124,9 +126,10 @@ fn run(command: &Command) -> anyhow::Result<String> {
     match command {
         Command::Inspect { checkpoint, json } => {
             let checkpoint = Checkpoint::find(checkpoint)?;
-            Ok(match json {
-                true => format!("{:#}\n", figures(&checkpoint)),
-                false => describe(&checkpoint),
+            Ok(if *json {
+                format!("{:#}\n", figures(&checkpoint))
+            } else {
+                describe(&checkpoint)
             })
         }
         Command::Verify { checkpoint } => {

@@ -1,6 +1,4 @@
 //! The command line: `--layouts`, `--output`, and the flags of training with this program's own defaults.
-//!
-//! Called by `main`, in the process run by hand and in every rank.
 
 use std::path::PathBuf;
 
@@ -14,9 +12,9 @@ use examples::arguments::{
 
 use examples::layout::Layout;
 
-/// Defaults that differ from those of `pretrain_gpt`: settings that hide nothing (constant learning rate, dropout), and a
-/// model of odd sizes, small enough for seconds per layout. 4 ranks divide the heads, the tokens of a micro-batch and the
-/// micro-batches of a step.
+/// Defaults that differ from those of `pretrain_gpt`: settings that hide nothing (constant learning rate, dropout), and
+/// a model of odd sizes, small enough for seconds per layout. 4 ranks divide the heads, the tokens of a micro-batch and
+/// the micro-batches of a step.
 const DEFAULTS: [(&str, &str); 16] = [
     // Two stages of two chunks, or four stages, divide them.
     ("num_layers", "4"),
@@ -48,8 +46,8 @@ const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_attention_heads", "s
 /// must compute the same: the loss, every gradient and every parameter after every step are compared with those of the
 /// one-rank run. Biases and norms start with random values, since zeros hide errors.
 ///
-/// The flags of pipeline stages are for the layouts with ppN. Those of recomputation are for every layout, and never for
-/// the one-rank run, so that they are put to the test as well: --layouts tp1 tests them on one rank.
+/// The flags of pipeline stages are for the layouts with ppN. Those of recomputation are for every layout, and never
+/// for the one-rank run, so that they are put to the test as well: --layouts tp1 tests them on one rank.
 ///
 /// Prints one table, and writes comparison.csv, losses.csv, losses.svg and table.svg to the output folder. Each step's
 /// gradients and parameters lie in the folder for temporary files (TMPDIR) meanwhile: 16 bytes per parameter, rank and
@@ -60,7 +58,8 @@ const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_attention_heads", "s
 #[command(name = "compare_sharding")]
 pub struct Arguments {
     /// Layouts to compare with one rank: tpN for N tensor-parallel ranks, with sp for sequence parallelism, ppN for N
-    /// pipeline stages, with vN for N chunks each, dpN for N data-parallel ranks, or several in one, as in tp2sp-pp2-dp2
+    /// pipeline stages, with vN for N chunks each, dpN for N data-parallel ranks, or several in one, as in
+    /// tp2sp-pp2-dp2
     #[arg(
         long,
         value_name = "LAYOUT,...",
@@ -149,7 +148,8 @@ impl Arguments {
     pub fn validate_precision(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             matches!(self.precision.dtype(), Dtype::F32 | Dtype::F64),
-            "layouts are compared in f32 or f64 (--dtype f64 is the sharpest): what 16 bits round away would hide a fault"
+            "layouts are compared in f32 or f64 (--dtype f64 is the sharpest): what 16 bits round away would hide a \
+             fault"
         );
         Ok(())
     }

@@ -126,9 +126,10 @@ impl Report {
 
 /// A field of a CSV file that may hold commas.
 fn quoted(text: &str) -> String {
-    match text.is_empty() {
-        true => String::new(),
-        false => format!("\"{}\"", text.replace('"', "\"\"")),
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("\"{}\"", text.replace('"', "\"\""))
     }
 }
 

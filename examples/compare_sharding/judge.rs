@@ -1,7 +1,7 @@
 //! Compares the recordings of a layout with those of the one-rank run, rank by rank and step by step.
 //!
-//! Called by `main` after each layout's run. Of each run, one step of one kind of tensors is in memory at a time; a
-//! layout's recordings are removed as they are judged, those of the one-rank run stay for the next layout.
+//! Of each run, one step of one kind of tensors is in memory at a time; a layout's recordings are removed as they are
+//! judged, those of the one-rank run stay for the next layout.
 
 use std::collections::HashMap;
 

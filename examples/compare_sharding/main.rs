@@ -110,7 +110,8 @@ fn compare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     if dtype == Dtype::F32 {
         eprintln!(
-            "hint: training that is not stable amplifies rounding; a fault also shows with --dtype f64, rounding does not"
+            "hint: training that is not stable amplifies rounding; a fault also shows with --dtype f64, rounding does \
+             not"
         );
     }
     Ok(ExitCode::from(PARITY_BROKEN))

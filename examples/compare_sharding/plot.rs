@@ -185,9 +185,10 @@ where
 
 /// Steps are whole numbers: there is nothing to write between them.
 fn step_label(step: &f64) -> String {
-    match (step - step.round()).abs() < 1e-6 {
-        true => format!("{step:.0}"),
-        false => String::new(),
+    if (step - step.round()).abs() < 1e-6 {
+        format!("{step:.0}")
+    } else {
+        String::new()
     }
 }
 

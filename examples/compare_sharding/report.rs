@@ -133,9 +133,10 @@ impl Report {
         match verdict {
             None => row.resize(7, Cell::faint("-")),
             Some(verdict) => {
-                row.push(match verdict.same_start {
-                    true => Cell::plain("equal"),
-                    false => Cell::new("differs", Tone::Bad),
+                row.push(if verdict.same_start {
+                    Cell::plain("equal")
+                } else {
+                    Cell::new("differs", Tone::Bad)
                 });
                 for (worst, limit) in [
                     (verdict.worst_loss, self.tolerance.loss),
@@ -145,9 +146,10 @@ impl Report {
                     let tone = if worst <= limit { Tone::Plain } else { Tone::Bad };
                     row.push(Cell::new(difference(worst), tone));
                 }
-                row.push(match verdict.holds() {
-                    true => Cell::new("holds", Tone::Good),
-                    false => Cell::new("broken", Tone::Bad),
+                row.push(if verdict.holds() {
+                    Cell::new("holds", Tone::Good)
+                } else {
+                    Cell::new("broken", Tone::Bad)
                 });
             }
         }
@@ -197,9 +199,10 @@ pub fn say(text: &str) {
 
 /// A difference with two digits; no digits where there is none.
 fn difference(value: f64) -> String {
-    match value == 0.0 {
-        true => "0".to_owned(),
-        false => format!("{value:.1e}"),
+    if value == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{value:.1e}")
     }
 }
 

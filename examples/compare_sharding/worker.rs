@@ -1,6 +1,4 @@
 //! One rank of a run: trains, and records every step for the process that judges.
-//!
-//! Called by `main` in the processes that `jobs` starts.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -36,9 +34,10 @@ pub fn metrics_path(folder: &Path, rank: usize) -> PathBuf {
 pub fn run(arguments: &Arguments, layout: &Layout) -> anyhow::Result<ExitCode> {
     let environment = Environment::detect()?.context("--worker-layout is for ranks that this program starts")?;
     let folder = arguments.worker.worker_folder.as_deref().context("--worker-folder")?;
-    let training = match arguments.worker.worker_reference {
-        true => arguments.reference(),
-        false => arguments.training(layout),
+    let training = if arguments.worker.worker_reference {
+        arguments.reference()
+    } else {
+        arguments.training(layout)
     };
     let world = join(&environment, &training.parallel.communication.join_options()?)?;
     let told = (world.rank() == 0 && arguments.worker.worker_live).then(|| layout.title());

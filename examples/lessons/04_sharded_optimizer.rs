@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run --release --example 04_sharded_optimizer -- --save run                    # one rank, 40 steps
 //! cargo run --release --example 04_sharded_optimizer -- --load run --world-size 2     # two go on to step 60
-//! cargo run --release --example 04_sharded_optimizer -- --world-size 2                # 60 steps at once: the same losses
+//! cargo run --release --example 04_sharded_optimizer -- --world-size 2   # 60 steps at once: the same losses
 //! cargo run --release --example checkpoint -- inspect run
 //! ```
 //!

@@ -122,8 +122,8 @@ fn train(world: &World, folder: &Path, resume: Option<usize>) -> anyhow::Result<
 
     B::seed(&device, 1);
     let model = Classifier::<B>::new(&device);
-    // (3) Each rank loads its share of every batch, in place of burn's `DataLoaderBuilder::new(ToImages)`. Ranks may have
-    // shares that differ by an image, or none of the last batch: the learner weights them.
+    // (3) Each rank loads its share of every batch, in place of burn's `DataLoaderBuilder::new(ToImages)`. Ranks may
+    // have shares that differ by an image, or none of the last batch: the learner weights them.
     let images = shard_loader::<B, _, _>(ToImages, &context)
         .batch_size(GLOBAL_BATCH)
         .shuffle(42)

@@ -9,9 +9,10 @@
 //! cargo run --release --example 06_transformer_encoder -- --pipeline-model-parallel-size 2
 //! ```
 //!
-//! All of them end at one loss: with `--dtype f64` in every digit that is printed, in f32 within 2e-6. One rank runs the same
-//! program, with the converted encoder: its dropout draws what falls from a sample's number and a token's position, in place of
-//! a generator that every rank would advance differently. What is new against lesson 3 is marked with a number: four places.
+//! All of them end at one loss: with `--dtype f64` in every digit that is printed, in f32 within 2e-6. One rank runs
+//! the same program, with the converted encoder: its dropout draws what falls from a sample's number and a token's
+//! position, in place of a generator that every rank would advance differently. What is new against lesson 3 is marked
+//! with a number: four places.
 
 use std::process::ExitCode;
 

@@ -30,7 +30,8 @@ static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std:
 /// Train the bundled GPT.
 ///
 /// With no flags: a small GPT on one rank, on the Rust sources that cargo downloaded to build this program. With more
-/// than one rank, this program starts itself once per rank, or joins the ranks that torchrun, Slurm or Open MPI started.
+/// than one rank, this program starts itself once per rank, or joins the ranks that torchrun, Slurm or Open MPI
+/// started.
 #[derive(Parser)]
 struct Arguments {
     #[command(flatten)]
@@ -87,9 +88,10 @@ impl Program for Rank<'_> {
     type Output = ExitCode;
 
     fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<ExitCode> {
-        match self.preflight {
-            true => examine::<B>(self.arguments, self.world, &device),
-            false => train::<B>(self.arguments, self.world, self.started, &device),
+        if self.preflight {
+            examine::<B>(self.arguments, self.world, &device)
+        } else {
+            train::<B>(self.arguments, self.world, self.started, &device)
         }
     }
 }
@@ -152,12 +154,16 @@ fn train<B: TrainingBackend>(
         let summary = session.summary();
         let grid = context.grid();
         progress.line(&format!(
-            "{} parameters on {} ranks: tensor {} (sequence {}), pipeline {} ({}), data {} | {} tokens of {} documents, \
-             {} for validation",
+            "{} parameters on {} ranks: tensor {} (sequence {}), pipeline {} ({}), data {} | {} tokens of {} \
+             documents, {} for validation",
             summary.num_parameters,
             grid.world_size(),
             grid.tensor_parallel_size(),
-            if context.is_sequence_parallel() { "sharded" } else { "whole" },
+            if context.is_sequence_parallel() {
+                "sharded"
+            } else {
+                "whole"
+            },
             grid.pipeline_parallel_size(),
             session.order(),
             grid.data_parallel_size(),
@@ -168,9 +174,10 @@ fn train<B: TrainingBackend>(
     }
     if let (Some(progress), true) = (&progress, first_step > 1) {
         let done = session.iteration();
-        progress.line(&match num_steps > done {
-            true => format!("going on behind step {done}"),
-            false => format!("nothing is left to train on behind step {done}: all samples are consumed"),
+        progress.line(&if num_steps > done {
+            format!("going on behind step {done}")
+        } else {
+            format!("nothing is left to train on behind step {done}: all samples are consumed")
         });
     }
     let validates = logging.eval_iters > 0;

@@ -1,6 +1,4 @@
 //! `Checkpointing`: when a training program saves, and what it must find to go on.
-//!
-//! Called by `pretrain_gpt`; [`RunState`] is read by the session, [`ModelState`] by `checkpoint`, too.
 
 use std::path::{Path, PathBuf};
 
@@ -49,8 +47,8 @@ impl ModelState {
         let stored = &self.model;
         ensure!(
             stored.vocab_size == model.vocab_size,
-            "{} is of another model: its vocabulary has {} tokens and that of this run {}, which are the bytes of its text \
-             and the end of a document",
+            "{} is of another model: its vocabulary has {} tokens and that of this run {}, which are the bytes of its \
+             text and the end of a document",
             path.display(),
             stored.vocab_size,
             model.vocab_size
@@ -99,8 +97,8 @@ impl RunState {
     pub fn of(checkpoint: &Checkpoint) -> anyhow::Result<Self> {
         if let Some(folder) = ModelState::of(checkpoint)?.imported_from {
             bail!(
-                "{} was imported from {} and has parameters only, no state of an optimizer to go on with: give --finetune \
-                 to begin training with its parameters",
+                "{} was imported from {} and has parameters only, no state of an optimizer to go on with: give \
+                 --finetune to begin training with its parameters",
                 checkpoint.path().display(),
                 folder.display()
             );
@@ -116,8 +114,8 @@ impl RunState {
         let stored = samples(&self.text_hash, &self.training);
         if let Some(difference) = first_difference(stored, samples(text_hash, training)) {
             bail!(
-                "{} was made with other samples: {difference}, so some would be trained on twice and others never; give \
-                 --allow-data-change to go on all the same, or --finetune to begin anew with its parameters",
+                "{} was made with other samples: {difference}, so some would be trained on twice and others never; \
+                 give --allow-data-change to go on all the same, or --finetune to begin anew with its parameters",
                 path.display()
             );
         }
@@ -131,8 +129,8 @@ impl RunState {
     pub fn check_schedules(&self, path: &Path, training: &TrainingConfig) -> anyhow::Result<()> {
         if let Some(difference) = first_difference(schedules(&self.training), schedules(training)) {
             bail!(
-                "{} was made with other schedules: {difference}; give --override-opt-param-scheduler to go on with those of \
-                 this run's flags",
+                "{} was made with other schedules: {difference}; give --override-opt-param-scheduler to go on with \
+                 those of this run's flags",
                 path.display()
             );
         }
@@ -238,9 +236,10 @@ fn find_here(arguments: &CheckpointArguments, folder: &PathBuf) -> anyhow::Resul
         _ => save == folder,
     };
     let may_be_missing = arguments.save.as_ref().is_some_and(is_same);
-    match may_be_missing {
-        true => Ok(Checkpoint::latest(folder)?),
-        false => Ok(Some(Checkpoint::find(folder)?)),
+    if may_be_missing {
+        Ok(Checkpoint::latest(folder)?)
+    } else {
+        Ok(Some(Checkpoint::find(folder)?))
     }
 }
 
@@ -311,7 +310,8 @@ impl Checkpointing {
         Ok(self.writer.begin_at(session.iteration())?)
     }
 
-    /// Saves behind a step, where its time has come: every so often, and behind the last of the run, which is waited for.
+    /// Saves behind a step, where its time has come: every so often, and behind the last of the run, which is waited
+    /// for.
     ///
     /// Where a save beside training has failed, the next one is waited for; the run goes on if that succeeds.
     ///
@@ -333,9 +333,10 @@ impl Checkpointing {
         let earlier = self.writer.wait();
         let state = serde_json::to_value(session.state()).context("the state of the run")?;
         let is_begun = self.is_asynchronous && !is_last && earlier.is_ok();
-        match is_begun {
-            true => self.writer.save_start(step, session.snapshot(), state)?,
-            false => self.writer.save(step, session.snapshot(), state)?,
+        if is_begun {
+            self.writer.save_start(step, session.snapshot(), state)?
+        } else {
+            self.writer.save(step, session.snapshot(), state)?
         }
         if let Err(error) = earlier {
             tracing::warn!(%error, "the checkpoint of step {step} is saved, the one before it is not");

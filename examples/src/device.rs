@@ -1,7 +1,7 @@
 //! On which device a program trains, and so on which of burn's backends.
 //!
-//! Programs are generic over [`TrainingBackend`], and [`DeviceArguments::run`](crate::arguments::DeviceArguments::run) runs
-//! them on the one that was asked for.
+//! Programs are generic over [`TrainingBackend`], and [`DeviceArguments::run`](crate::arguments::DeviceArguments::run)
+//! runs them on the one that was asked for.
 
 use std::panic::AssertUnwindSafe;
 
@@ -30,8 +30,8 @@ pub enum DeviceKind {
     Cuda,
     /// A GPU that speaks Vulkan, or Mesa's lavapipe, which needs none; in a build with the feature `vulkan`.
     Vulkan,
-    /// A GPU through `wgpu`, with kernels in WGSL, or in SPIR-V in a build with the feature `vulkan`; in a build with the
-    /// feature `wgpu`.
+    /// A GPU through `wgpu`, with kernels in WGSL, or in SPIR-V in a build with the feature `vulkan`; in a build with
+    /// the feature `wgpu`.
     Wgpu,
     /// The processor, by burn's backend of `ndarray`; in a build with the feature `ndarray`.
     #[value(name = "ndarray")]
@@ -111,9 +111,10 @@ impl DeviceKind {
             #[cfg(feature = "cuda")]
             DeviceKind::Cuda => {
                 use burn_megatron::cuda::{self, Sharing};
-                let sharing = match gpu.may_share {
-                    true => Sharing::Allowed,
-                    false => Sharing::Refused,
+                let sharing = if gpu.may_share {
+                    Sharing::Allowed
+                } else {
+                    Sharing::Refused
                 };
                 let device = cuda::choose(world.local_rank(), sharing)?;
                 #[cfg(feature = "cublaslt")]

@@ -8,8 +8,9 @@ use std::str::FromStr;
 
 /// What may be written, for messages.
 const VALID_FORM: &str = "a layout is made of tpN (N tensor-parallel ranks), sp (sequence parallelism, needs tpN), ppN \
-                          (N pipeline stages), vN (N chunks per stage, needs ppN) and dpN (N data-parallel ranks), each \
-                          at most once, with hyphens where they help, as in tp2, tp2sp, dp2, pp2v2 or tp2sp-pp2-dp2";
+                          (N pipeline stages), vN (N chunks per stage, needs ppN) and dpN (N data-parallel ranks), \
+                          each at most once, with hyphens where they help, as in tp2, tp2sp, dp2, pp2v2 or \
+                          tp2sp-pp2-dp2";
 
 /// A layout of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

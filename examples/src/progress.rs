@@ -138,8 +138,8 @@ impl JsonLines {
         })
     }
 
-    /// Opens the file of a run that goes on behind a step: the lines of later steps are dropped, for they will come again.
-    /// Creates it where there is none, or where the run begins.
+    /// Opens the file of a run that goes on behind a step: the lines of later steps are dropped, for they will come
+    /// again. Creates it where there is none, or where the run begins.
     ///
     /// # Errors
     /// When it cannot be read or written, naming it.

@@ -1,6 +1,4 @@
 //! `Session`: one rank's model, data and trainer, made from flags, and the loop over steps.
-//!
-//! Called by `pretrain_gpt` and by the ranks of `compare_sharding`.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -439,9 +437,10 @@ fn resume<B: TrainingBackend>(
 }
 
 fn corpus_config(arguments: &DataArguments) -> anyhow::Result<CorpusConfig> {
-    let mut config = match arguments.data_path.is_empty() {
-        true => CorpusConfig::cargo_registry()?,
-        false => CorpusConfig::new(arguments.data_path.clone()),
+    let mut config = if arguments.data_path.is_empty() {
+        CorpusConfig::cargo_registry()?
+    } else {
+        CorpusConfig::new(arguments.data_path.clone())
     };
     config.limit_bytes = arguments.data_limit.or(config.limit_bytes);
     Ok(config)

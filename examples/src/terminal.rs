@@ -68,12 +68,13 @@ impl TermLike for LaunchersTerminal {
         Self::write(&format!("{text}\n"))
     }
 
-    /// Ends with a carriage return, so that the launcher passes it on now. Padding would then overwrite the line from its
-    /// beginning, and is left out: the line was cleared.
+    /// Ends with a carriage return, so that the launcher passes it on now. Padding would then overwrite the line from
+    /// its beginning, and is left out: the line was cleared.
     fn write_str(&self, text: &str) -> io::Result<()> {
-        match text.bytes().all(|byte| byte == b' ') {
-            true => Ok(()),
-            false => Self::write(&format!("{text}\r")),
+        if text.bytes().all(|byte| byte == b' ') {
+            Ok(())
+        } else {
+            Self::write(&format!("{text}\r"))
         }
     }
 

@@ -138,8 +138,9 @@ fn losses_and_gradients_of_sixteen_bits_are_near_f32() {
             assert_eq!(half.gradients.len(), single.gradients.len());
             for ((path, half), (_, single)) in half.gradients.iter().zip(&single.gradients) {
                 assert_eq!(half.dtype, dtype, "{path}");
-                // Some thirty roundings of random signs on the way through two layers and back, and where a gradient is a
-                // sum over tokens that is smaller than its terms, as a bias's is, they weigh more: up to 11 were seen.
+                // Some thirty roundings of random signs on the way through two layers and back, and where a gradient is
+                // a sum over tokens that is smaller than its terms, as a bias's is, they weigh more: up to 11 were
+                // seen.
                 let difference = relative(half, single) / rounding(dtype);
                 assert!(
                     difference <= 16.0,

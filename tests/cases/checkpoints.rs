@@ -1,7 +1,7 @@
 //! Checkpoints: what one layout saves another goes on with, on the one-rank run's curve; the same layout to the bit.
 //!
-//! A chain of jobs saves to one folder. Each loads what the one before it saved, in a layout, padding and way of updating of
-//! its own, compares every value with those of the one-rank run at that step, and trains on.
+//! A chain of jobs saves to one folder. Each loads what the one before it saved, in a layout, padding and way of
+//! updating of its own, compares every value with those of the one-rank run at that step, and trains on.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -90,9 +90,10 @@ fn run_chain(dtype: &'static str) -> Result<(), Failed> {
     }
     let saved = std::fs::read_dir(folder.path())?.filter_map(Result::ok);
     let saved = saved.filter(|entry| entry.file_name().to_string_lossy().starts_with("iter_"));
-    match saved.count() == CHAIN.len() {
-        true => Ok(()),
-        false => Err("a checkpoint is missing".into()),
+    if saved.count() == CHAIN.len() {
+        Ok(())
+    } else {
+        Err("a checkpoint is missing".into())
     }
 }
 
@@ -181,7 +182,8 @@ fn link(case: &Case, world: &World) -> anyhow::Result<()> {
     save(&sharded, &mut writer)
 }
 
-/// Compares every value of this rank's part of a checkpoint, parameters and optimizer's state, with the one-rank model's.
+/// Compares every value of this rank's part of a checkpoint, parameters and optimizer's state, with the one-rank
+/// model's.
 fn compare_state(sharded: &TestTrainer, reference: &TestTrainer, tolerance: f64) -> anyhow::Result<()> {
     let mut whole: HashMap<String, Vec<f64>> = HashMap::new();
     for part in reference.snapshot() {

@@ -1,5 +1,5 @@
-//! burn's gradient clipping in every layout: by value and by the norm of each whole parameter, against plain burn in one
-//! process.
+//! burn's gradient clipping in every layout: by value and by the norm of each whole parameter, against plain burn in
+//! one process.
 //!
 //! Most parameters are cut over tensor-parallel ranks, one of them in three matrices side by side and one with padding;
 //! with a bucket for each, some are cut over data-parallel ranks as well.
@@ -202,9 +202,10 @@ fn backward(wrapped: &mut Wrapped, scene: &Scene, step: usize) -> anyhow::Result
     let share = 1.0 / mine.len() as f64;
     let mut total = [0.0];
     for (round, &number) in mine.iter().enumerate() {
-        let part = match round + 1 == mine.len() {
-            true => StepPart::Last,
-            false => StepPart::More,
+        let part = if round + 1 == mine.len() {
+            StepPart::Last
+        } else {
+            StepPart::More
         };
         let tokens = Tokens::new(scene, number);
         let loss = wrapped.backward(part, |net| net.loss(&tokens).mul_scalar(share))?;

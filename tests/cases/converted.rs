@@ -1,5 +1,5 @@
-//! A classifier with burn's `TransformerEncoder`, converted and trained in every layout, against burn's own on one rank;
-//! with dropout on, against the converted one on one rank.
+//! A classifier with burn's `TransformerEncoder`, converted and trained in every layout, against burn's own on one
+//! rank; with dropout on, against the converted one on one rank.
 
 use anyhow::{Context as _, ensure};
 use burn::module::Module;
@@ -57,9 +57,10 @@ pub fn trials() -> Vec<Trial> {
     let trained = all.map(|(layout, dtype, dropout)| {
         let case = Case::new("converted").with("dropout", dropout).with("mixed", false);
         let case = layout.describe(case, dtype);
-        let name = match dropout > 0.0 {
-            true => format!("a_dropping_encoder_has_one_loss_on_{}_{dtype}", layout.name),
-            false => format!("a_converted_encoder_trains_as_burns_on_{}_{dtype}", layout.name),
+        let name = if dropout > 0.0 {
+            format!("a_dropping_encoder_has_one_loss_on_{}_{dtype}", layout.name)
+        } else {
+            format!("a_converted_encoder_trains_as_burns_on_{}_{dtype}", layout.name)
         };
         Job::new(case, layout.world_size()).succeeds(name)
     });
@@ -85,9 +86,10 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         );
         return Ok(());
     }
-    let expected = match dropout > 0.0 {
-        true => train(&ParallelContext::single(SEED), &config, 0)?,
-        false => train_burn(&config),
+    let expected = if dropout > 0.0 {
+        train(&ParallelContext::single(SEED), &config, 0)?
+    } else {
+        train_burn(&config)
     };
     let actual = train(&scene.context, &config, 0)?;
     let tolerance = match scene.dtype {
@@ -184,7 +186,8 @@ impl<B: CollectiveBackend> PipelineStage<B, 3> for Stage<B> {
     }
 }
 
-/// Samples by number: the class is the most frequent of the first tokens, and the last tokens of odd samples are padding.
+/// Samples by number: the class is the most frequent of the first tokens, and the last tokens of odd samples are
+/// padding.
 #[derive(Clone, Debug)]
 struct Batch<B: Backend> {
     iteration: u64,
@@ -197,9 +200,12 @@ impl<B: Backend> Batch<B> {
     fn new(iteration: usize, samples: std::ops::Range<usize>) -> Self {
         let device = B::Device::default();
         let samples: Vec<u64> = samples.map(|sample| sample as u64).collect();
-        let token = |sample: u64, position: usize| match sample % 2 == 1 && position >= SEQ - 2 {
-            true => 0,
-            false => 1 + (sample * 7 + position as u64 * (1 + sample % 3)) as i32 % (VOCABULARY as i32 - 1),
+        let token = |sample: u64, position: usize| {
+            if sample % 2 == 1 && position >= SEQ - 2 {
+                0
+            } else {
+                1 + (sample * 7 + position as u64 * (1 + sample % 3)) as i32 % (VOCABULARY as i32 - 1)
+            }
         };
         let tokens: Vec<i32> = samples
             .iter()
@@ -241,8 +247,8 @@ fn train_burn(config: &TransformerEncoderConfig) -> Vec<f64> {
     (0..STEPS).map(step).collect()
 }
 
-/// The loss of each step of the converted model in a context's layout, on every rank. It is given samples `shift` further
-/// than it should be.
+/// The loss of each step of the converted model in a context's layout, on every rank. It is given samples `shift`
+/// further than it should be.
 fn train(context: &ParallelContext, config: &TransformerEncoderConfig, shift: usize) -> anyhow::Result<Vec<f64>> {
     let stages = context.pipeline_group();
     let model = Stage::<B>::new(config, context)?;

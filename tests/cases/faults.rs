@@ -26,7 +26,8 @@ pub fn trials() -> Vec<Trial> {
     let mismatch = |kind: &str| Job::new(fault(kind).with("timeout_secs", 20), 2);
     let mut trials = vec![
         first_cause(
-            // Silence is told at three quarters of the timeout: on a busy machine a second or two before the timeout itself.
+            // Silence is told at three quarters of the timeout: on a busy machine a second or two before the timeout
+            // itself.
             Job::new(fault("stopped_rank").with("timeout_secs", 8), 2),
             "stopped_rank_is_the_first_cause_and_silent",
             128 + libc::SIGKILL,
@@ -43,8 +44,8 @@ pub fn trials() -> Vec<Trial> {
             128 + libc::SIGTERM,
             &[
                 ") failed first: killed by signal 15 (SIGTERM) by the launcher (late: its heartbeats arrive, last \
-                 collective #1 all_reduce of group world (done); did not come to barrier (call 2) of group world [0, 1]; \
-                 rank 0 on host ",
+                 collective #1 all_reduce of group world (done); did not come to barrier (call 2) of group world [0, \
+                 1]; rank 0 on host ",
                 " waited 2 s for it at tests/cases/faults.rs:",
                 "still missing: ranks [1]); then rank 0: exit code 75 (because another rank failed)",
                 " ends because rank 1 on host ",
@@ -84,8 +85,8 @@ pub fn trials() -> Vec<Trial> {
             "rank_out_of_step_is_the_first_cause_and_both_calls_are_told",
             1,
             &[
-                " failed: rank 1 of group world [0, 1] called all_gather of 1 f32 (call 0) while rank 0 called all_reduce \
-                 sum of 3 f32 (call 0)",
+                " failed: rank 1 of group world [0, 1] called all_gather of 1 f32 (call 0) while rank 0 called \
+                 all_reduce sum of 3 f32 (call 0)",
                 "[launcher] rank 1 (pid ",
                 ") failed first: exit code 1 (its message is above); ",
                 "then rank 0: exit code 75 (because another rank failed)",
@@ -405,10 +406,11 @@ fn killed_in_shared_reduction(world: &World, group: ProcessGroup) -> anyhow::Res
 
 /// Stops this process, or only this thread of it: then its heartbeats go on.
 fn hang(kind: &str) {
-    match kind.starts_with("sleeping") {
-        true => std::thread::sleep(Duration::from_secs(30)),
+    if kind.starts_with("sleeping") {
+        std::thread::sleep(Duration::from_secs(30))
+    } else {
         // SAFETY: stops this very process.
-        false => drop(unsafe { libc::raise(libc::SIGSTOP) }),
+        drop(unsafe { libc::raise(libc::SIGSTOP) })
     }
 }
 

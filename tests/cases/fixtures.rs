@@ -95,9 +95,10 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         if step == 0 {
             let mut noisy = Vec::new();
             truth.compare("gradient.", &gradients, &scene.context, |part| {
-                match is_noise(&part, scene.dtype) {
-                    true => noisy.push(part),
-                    false => judge.gradient(1, &part, norms[0]),
+                if is_noise(&part, scene.dtype) {
+                    noisy.push(part)
+                } else {
+                    judge.gradient(1, &part, norms[0])
                 }
             })?;
             for PartDifference {

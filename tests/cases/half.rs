@@ -178,8 +178,8 @@ fn compare(mut sharded: TestTrainer, half: FloatDType, context: &ParallelContext
         ensure!(!result.is_skipped, "step {step} is skipped");
         steps.push((wide, one, result, shards));
     }
-    // The largest distance of one rank in 16 bits from f32 in any step, by what is compared and on this rank's elements: in
-    // a single step it may be small by chance.
+    // The largest distance of one rank in 16 bits from f32 in any step, by what is compared and on this rank's
+    // elements: in a single step it may be small by chance.
     let mut distances: HashMap<String, f64> = HashMap::new();
     for (wide, one, _, shards) in &steps {
         let mut own = |name: &str, distance: f64| {

@@ -1,9 +1,9 @@
-//! Hugging Face's files: PyTorch computes the same logits from what a layout has trained, and every layout takes what is
-//! imported, with every bit.
+//! Hugging Face's files: PyTorch computes the same logits from what a layout has trained, and every layout takes what
+//! is imported, with every bit.
 //!
-//! A job trains and saves a checkpoint. The test's own process exports it and imports that. Further jobs, each in a layout
-//! and with a padding of its own, take the imported parameters; the one of one rank computes logits. PyTorch runs where
-//! BURN_MEGATRON_PYTHON names an interpreter that has it: `huggingface_gpt2.py` says what else it needs.
+//! A job trains and saves a checkpoint. The test's own process exports it and imports that. Further jobs, each in a
+//! layout and with a padding of its own, take the imported parameters; the one of one rank computes logits. PyTorch
+//! runs where BURN_MEGATRON_PYTHON names an interpreter that has it: `huggingface_gpt2.py` says what else it needs.
 
 #[allow(dead_code, reason = "the tests of launchers use the rest")]
 #[path = "../program.rs"]

@@ -20,8 +20,8 @@ use crate::harness::{Case, Job};
 /// Said by a rank whose run is not the one-rank run.
 pub const PARITY_BROKEN: &str = "parity is broken";
 
-/// A gradient that is zero but for rounding, such as that of the keys' biases, may be exactly zero in one layout. Whole rows
-/// of the embeddings always are.
+/// A gradient that is zero but for rounding, such as that of the keys' biases, may be exactly zero in one layout. Whole
+/// rows of the embeddings always are.
 const ZEROS_BY_CHANCE: u64 = 4;
 
 const TP2DP2: Layout = layout("tp2dp2", 2, false, 2);
@@ -372,8 +372,8 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the first stage of two has sent on in all steps and a validation: each activation once, however many tensor ranks
-/// hold it.
+/// What the first stage of two has sent on in all steps and a validation: each activation once, however many tensor
+/// ranks hold it.
 fn check_traffic(context: &ParallelContext, dtype: DType, steps: u64) -> anyhow::Result<()> {
     let group = context.pipeline_group();
     if group.size() != 2 {
@@ -391,8 +391,8 @@ fn check_traffic(context: &ParallelContext, dtype: DType, steps: u64) -> anyhow:
     let sent = group.bytes_communicated() as usize;
     ensure!(
         sent == activations + losses + schedules,
-        "the first stage has sent {sent} bytes, expected {activations} of activations, {losses} of losses and {schedules} for \
-         the schedules"
+        "the first stage has sent {sent} bytes, expected {activations} of activations, {losses} of losses and \
+         {schedules} for the schedules"
     );
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Global batches that grow in the course of training, against the one-rank run: losses and parameters after every step.
+//! Global batches that grow in the course of training, against the one-rank run: losses and parameters after every
+//! step.
 //!
 //! The samples come from the loader, so that what each rank takes of a batch is put to the test as well.
 

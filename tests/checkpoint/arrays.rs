@@ -1,4 +1,5 @@
-//! The arrays of the cases: an embedding by rows with padding, a matrix by columns, its moment cut anywhere, and a norm.
+//! The arrays of the cases: an embedding by rows with padding, a matrix by columns, its moment cut anywhere, and a
+//! norm.
 
 use std::ops::Range;
 

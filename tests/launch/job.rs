@@ -159,8 +159,8 @@ pub fn wait_until(limit: Duration, mut claim: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Whether a process has a thread that runs: one that nobody has reaped does not count, and one whose first thread has ended
-/// holds its locks until the last has.
+/// Whether a process has a thread that runs: one that nobody has reaped does not count, and one whose first thread has
+/// ended holds its locks until the last has.
 pub fn is_alive(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()

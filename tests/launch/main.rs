@@ -1,8 +1,8 @@
 //! Tests of the launcher with real processes.
 //!
 //! The binary plays three roles. Started by cargo, it runs the tests; a test starts it again with `LAUNCH_TEST_CASE`
-//! set, and then it is the launcher of that case; the launcher starts it once per rank, and then RANK is set, too. A case
-//! of `running` leaves that choice to the library.
+//! set, and then it is the launcher of that case; the launcher starts it once per rank, and then RANK is set, too. A
+//! case of `running` leaves that choice to the library.
 
 mod failing;
 mod job;

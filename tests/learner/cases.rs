@@ -266,15 +266,16 @@ impl<'a> Plan<'a> {
         if let Some(epoch) = self.resumes {
             training = training.checkpoint(epoch);
         }
-        match self.stops_early {
-            false => training,
-            true => training.early_stopping(MetricEarlyStoppingStrategy::new(
+        if !self.stops_early {
+            training
+        } else {
+            training.early_stopping(MetricEarlyStoppingStrategy::new(
                 &LossMetric::<Flex>::new(),
                 Aggregate::Mean,
                 Direction::Highest,
                 Split::Valid,
                 StoppingCondition::NoImprovementSince { n_epochs: 1 },
-            )),
+            ))
         }
     }
 
@@ -289,15 +290,12 @@ impl<'a> Plan<'a> {
         // Several buckets.
         let config = DataParallelConfig::new().with_bucket_size(Some(20));
         let mut ranks = ParallelLearner::new(context, config);
-        let result = match sharded {
-            false => {
-                let learner = Learner::new(net, adamw().init(), learning_rate());
-                ranks.launch(self.training(), learner)?
-            }
-            true => {
-                let learner = Learner::new(net, ranks.shard(adamw().init()), learning_rate());
-                ranks.launch(self.training(), learner)?
-            }
+        let result = if !sharded {
+            let learner = Learner::new(net, adamw().init(), learning_rate());
+            ranks.launch(self.training(), learner)?
+        } else {
+            let learner = Learner::new(net, ranks.shard(adamw().init()), learning_rate());
+            ranks.launch(self.training(), learner)?
         };
         Ok(result.model.values())
     }
@@ -396,9 +394,10 @@ fn walk(folder: &Path) -> anyhow::Result<Vec<String>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        match path.is_dir() {
-            true => files.extend(walk(&path)?),
-            false => files.push(path.display().to_string()),
+        if path.is_dir() {
+            files.extend(walk(&path)?)
+        } else {
+            files.push(path.display().to_string())
         }
     }
     Ok(files)

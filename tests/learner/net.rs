@@ -152,8 +152,8 @@ fn values_of<B: Backend, M: Module<B>>(module: &M) -> Vec<f64> {
     reader.0
 }
 
-/// A converted encoder whose dropout asks for the step: a sample is a sequence of two tokens, the mean of the output its
-/// classes.
+/// A converted encoder whose dropout asks for the step: a sample is a sequence of two tokens, the mean of the output
+/// its classes.
 #[derive(Module, Debug)]
 pub struct Dropping<B: Backend> {
     encoder: ParallelTransformerEncoder<B>,

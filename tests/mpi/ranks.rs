@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use burn_megatron::collectives::tests::{CASES, Suite};
 use burn_megatron::collectives::{EngineChoice, GroupConfig, ProcessGroup, ReduceOp};
 use burn_megatron::launch::{Environment, JoinConfig, World, report_and_exit};
+use burn_megatron_comm::collectives::tests::{CASES, Suite};
 
 /// The role whose rank 1 hangs in `MPI_Init`, and the one whose rank 1 hangs in `MPI_Finalize`.
 pub const HANGING: [&str; 2] = ["hangs_at_the_beginning", "hangs_at_the_end"];
@@ -87,8 +87,8 @@ fn stays_away(environment: &Environment) -> anyhow::Result<()> {
     let Err(error) = ProcessGroup::connect(&world, "some", &[0, 2], &OPTIONS) else {
         bail!("a group is made without rank 1");
     };
-    let expected = "group some [0, 2]: connect (MPI is initialised by all ranks of the job together) timed out after 2 s \
-                    without progress, still missing: ranks [1]";
+    let expected = "group some [0, 2]: connect (MPI is initialised by all ranks of the job together) timed out after 2 \
+                    s without progress, still missing: ranks [1]";
     ensure!(error.to_string() == expected, "{error}");
     Ok(())
 }

@@ -14,7 +14,8 @@ use crate::{ON_GPU, RANKS};
 const REDUCTION: &str = "all_reduce sum of 42 f32";
 /// Lets calls of NCCL return before they are done.
 const IN_PROGRESS: &str = "CUDA_EMULATOR_IN_PROGRESS";
-/// How long the drop of a group may take: for what is on its way, for the ends of communicators, for lanes, and for this machine.
+/// How long the drop of a group may take: for what is on its way, for the ends of communicators, for lanes, and for
+/// this machine.
 const DROP_LIMIT: f64 = 5.0 + 2.0 + 1.0 + 2.0;
 /// What a process that must not find NVIDIA's libraries gets.
 const NOWHERE: &str = "/nonexistent";

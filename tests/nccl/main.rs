@@ -1,12 +1,13 @@
-//! The engine over NCCL, in real processes: every operation on tensors of burn's CUDA backend against plain sums, the order
-//! between its streams and the backend's, ranks that die, come late, leave or share a GPU; gradients that are
+//! The engine over NCCL, in real processes: every operation on tensors of burn's CUDA backend against plain sums, the
+//! order between its streams and the backend's, ranks that die, come late, leave or share a GPU; gradients that are
 //! added to their buckets as products.
 //!
-//! NVIDIA's libraries are the emulator's (`cuda-emulator`), which needs no GPU: the backend, CubeCL's server and the engine are
-//! the real ones. With `NCCL_TESTS_ON_GPU=1` they are NVIDIA's, and trials with more than one rank count as ignored.
+//! NVIDIA's libraries are the emulator's (`cuda-emulator`), which needs no GPU: the backend, CubeCL's server and the
+//! engine are the real ones. With `NCCL_TESTS_ON_GPU=1` they are NVIDIA's, and trials with more than one rank count as
+//! ignored.
 //!
-//! As in the tests of the launcher, the binary plays three roles: it runs the tests; it is the launcher of a case; and, with
-//! RANK set, it is one of its ranks.
+//! As in the tests of the launcher, the binary plays three roles: it runs the tests; it is the launcher of a case; and,
+//! with RANK set, it is one of its ranks.
 
 mod cases;
 mod endings;

@@ -5,7 +5,9 @@ use std::io::Write;
 
 use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
 use burn_cuda::CudaDevice;
-use burn_megatron::collectives::{CollectiveBackend, CollectiveError, GroupConfig, Movement, ProcessGroup, ReduceOp};
+use burn_megatron::collectives::{
+    CollectiveBackend, CollectiveError, GroupConfig, Movement, NcclTraffic, ProcessGroup, ReduceOp,
+};
 use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
 
@@ -125,7 +127,7 @@ impl Gpu {
 
     /// The bytes that went through the engine for host memory.
     fn bytes_staged(&self) -> u64 {
-        self.group.bytes_communicated() - self.group.over_nccl().unwrap_or_default().bytes
+        self.group.bytes_communicated() - NcclTraffic::of(&self.group).unwrap_or_default().bytes
     }
 
     /// Checks that a call goes over NCCL, with as many bytes from this rank, and nothing over the host.
@@ -135,20 +137,18 @@ impl Gpu {
         bytes: usize,
         call: impl FnOnce() -> Result<R, CollectiveError>,
     ) -> Result<R, Box<dyn Error>> {
-        let (staged, before) = (self.bytes_staged(), self.group.over_nccl().unwrap_or_default());
+        let (staged, before) = (self.bytes_staged(), NcclTraffic::of(&self.group).unwrap_or_default());
         let result = call()?;
-        let after = self.group.over_nccl().ok_or("the group has no NCCL")?;
+        let after = NcclTraffic::of(&self.group).ok_or("the group has no NCCL")?;
         let moved = (
             after.calls - before.calls,
             after.bytes - before.bytes,
             self.bytes_staged() - staged,
         );
-        match moved == (1, bytes as u64, 0) {
-            true => Ok(result),
-            false => Err(format!(
-                "{what}: (calls, bytes, bytes through host memory) are {moved:?}, not (1, {bytes}, 0)"
-            )
-            .into()),
+        if moved == (1, bytes as u64, 0) {
+            Ok(result)
+        } else {
+            Err(format!("{what}: (calls, bytes, bytes through host memory) are {moved:?}, not (1, {bytes}, 0)").into())
         }
     }
 }
@@ -172,9 +172,10 @@ pub fn values(tensor: burn::tensor::ops::FloatTensor<Cuda>) -> Vec<f64> {
 }
 
 pub fn expect_same(what: &str, found: &[f64], expected: &[f64]) -> Outcome {
-    match found == expected {
-        true => Ok(()),
-        false => Err(format!("{what}: {found:?} instead of {expected:?}").into()),
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{what}: {found:?} instead of {expected:?}").into())
     }
 }
 
@@ -245,9 +246,10 @@ fn operations(gpu: &Gpu) -> Outcome {
         // Columns of a wider tensor, the other way round: neither dense nor at the start of its memory.
         let wide = gpu.tensor([columns + 3, rows + 2], dtype, |place| {
             let (column, row) = (place / (rows + 2), place % (rows + 2));
-            match column >= 3 && row >= 2 {
-                true => value(rank, (row - 2) * columns + column - 3),
-                false => 1e4,
+            if column >= 3 && row >= 2 {
+                value(rank, (row - 2) * columns + column - 3)
+            } else {
+                1e4
             }
         });
         let view = wide.slice([3..columns + 3, 2..rows + 2]).swap_dims(0, 1);
@@ -261,7 +263,8 @@ fn operations(gpu: &Gpu) -> Outcome {
     Ok(())
 }
 
-/// Kernels that write what is reduced, reductions, and kernels that read the result, with nothing that waits on the host.
+/// Kernels that write what is reduced, reductions, and kernels that read the result, with nothing that waits on the
+/// host.
 fn order(gpu: &Gpu) -> Outcome {
     const ROUNDS: usize = 12;
     let (size, rank) = (gpu.group.size(), gpu.group.rank());
@@ -288,14 +291,18 @@ fn order(gpu: &Gpu) -> Outcome {
         .iter()
         .zip(&expected)
         .map(|(found, expected)| (found - expected).abs() / (expected.abs() + 1.0));
-    let worst = worst.fold(0.0, |worst: f64, difference| match difference.is_nan() {
-        true => f64::INFINITY,
-        false => worst.max(difference),
+    let worst = worst.fold(0.0, |worst: f64, difference| {
+        if difference.is_nan() {
+            f64::INFINITY
+        } else {
+            worst.max(difference)
+        }
     });
     // f32, and a few roundings in each round.
-    match worst < 1e-5 {
-        true => Ok(()),
-        false => Err(format!("the sums are off by {worst}").into()),
+    if worst < 1e-5 {
+        Ok(())
+    } else {
+        Err(format!("the sums are off by {worst}").into())
     }
 }
 
@@ -340,13 +347,14 @@ fn transfers(gpu: &Gpu) -> Outcome {
         // The first message of each direction connects its ranks, through the host.
         staged.get_or_insert_with(|| gpu.bytes_staged());
     }
-    let traffic = group.over_nccl().ok_or("the group has no NCCL")?;
+    let traffic = NcclTraffic::of(group).ok_or("the group has no NCCL")?;
     let sends = MESSAGES as u64 * if size == 2 { 1 } else { 2 };
     let moved = (traffic.calls, traffic.bytes, gpu.bytes_staged() - staged.unwrap_or(0));
     let expected = (2 * sends, sends * (shape[0] * shape[1] * 4) as u64, 0);
-    match moved == expected {
-        true => Ok(()),
-        false => Err(format!("(calls, bytes, bytes through host memory) are {moved:?}, not {expected:?}").into()),
+    if moved == expected {
+        Ok(())
+    } else {
+        Err(format!("(calls, bytes, bytes through host memory) are {moved:?}, not {expected:?}").into())
     }
 }
 
@@ -356,9 +364,10 @@ fn empty(gpu: &Gpu) -> Outcome {
     let same = |what: &str, found: burn::tensor::ops::FloatTensor<Cuda>, shape: [usize; 2]| -> Outcome {
         let found = Tensor::<Cuda, 2>::from_primitive(TensorPrimitive::Float(found));
         // Burn cannot read it: what it would launch for that CUDA refuses, and all that is read behind.
-        match found.dims() == shape {
-            true => Ok(()),
-            false => Err(format!("{what} of nothing is {:?}, not {shape:?}", found.dims()).into()),
+        if found.dims() == shape {
+            Ok(())
+        } else {
+            Err(format!("{what} of nothing is {:?}, not {shape:?}", found.dims()).into())
         }
     };
     let sums: Vec<f64> = (0..42)
@@ -404,9 +413,10 @@ fn empty(gpu: &Gpu) -> Outcome {
         let shapes = [shape, something, shape];
         let receives = shapes.map(|shape| Cuda::recv_start(shape.into(), DType::F32, &gpu.device, previous, group));
         for shape in shapes {
-            let tensor = match shape == something {
-                true => gpu.tensor(shape, DType::F32, |place| value(rank, place)),
-                false => nothing.clone(),
+            let tensor = if shape == something {
+                gpu.tensor(shape, DType::F32, |place| value(rank, place))
+            } else {
+                nothing.clone()
             };
             Cuda::send_start(primitive(tensor), next, group).wait()?;
         }

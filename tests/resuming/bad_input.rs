@@ -192,7 +192,7 @@ pub fn vocabulary() -> anyhow::Result<()> {
 
 pub fn text() -> anyhow::Result<()> {
     let sample = Sample::new()?;
-    let other = training_text().join("../topology").display().to_string();
+    let other = training_text().join("../collectives").display().to_string();
     for (flag, value, words) in [
         ("--data-path", other.as_str(), "the text (by its hash) is"),
         (

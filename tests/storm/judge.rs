@@ -74,9 +74,10 @@ fn judge_node(fault: &Fault, outcome: &Outcome, end: &End) -> anyhow::Result<()>
         }
         Kind::Missing(rank) if node_of(rank) == end.node => {
             expect_codes(end, &[128 + libc::SIGTERM, 128 + libc::SIGKILL])?;
-            let way = match at_start {
-                true => "did not register within",
-                false => "by the launcher (late: its heartbeats arrive, last collective #",
+            let way = if at_start {
+                "did not register within"
+            } else {
+                "by the launcher (late: its heartbeats arrive, last collective #"
             };
             expect_first(end, outcome, rank, &[way])?;
         }
@@ -119,14 +120,15 @@ fn judge_node(fault: &Fault, outcome: &Outcome, end: &End) -> anyhow::Result<()>
             expect_first_elsewhere(end, &[0], &["out of reach: lost contact with host 10.213.77.1 "])?
         }
         Kind::Cut if end.node == 0 => {
-            let ways: &[&str] = match at_start {
-                false => &["silent: no heartbeat for "],
-                true => &[
+            let ways: &[&str] = if !at_start {
+                &["silent: no heartbeat for "]
+            } else {
+                &[
                     "silent: ",
                     "did not register within",
                     "did not come to",
                     "its connection to ",
-                ],
+                ]
             };
             expect_first_elsewhere(end, &ranks_of(fault, 1), ways)?;
         }

@@ -1,16 +1,17 @@
-//! A storm of random faults over short training jobs, each of which must end in time, name its cause, and leave nothing.
+//! A storm of random faults over short training jobs, each of which must end in time, name its cause, and leave
+//! nothing.
 //!
 //! ```text
 //! cargo test --release -p tests --test fault_storm -- --seed 7 --faults 200
 //! cargo test --release -p tests --test fault_storm -- --seed 7 --only 42
 //! ```
 //!
-//! Prints a line for each fault that went wrong, and one with the counts; fails if any did. Without these flags, a test:
-//! a few faults of one seed.
+//! Prints a line for each fault that went wrong, and one with the counts; fails if any did. Without these flags, a
+//! test: a few faults of one seed.
 //!
 //! - [`plan`]: which faults there are, drawn from the seed.
 //! - [`worker`]: the job, in this same binary: a launcher, and the ranks that it starts.
-//! - [`trial`]: a job and its fault; [`strangers`]: those who talk garbage to its ports.
+//! - [`trial`]: a job and its fault; [`untrusted_clients`]: those who talk garbage to its ports.
 //! - [`judge`]: what must come of it.
 
 #[path = "../cable.rs"]
@@ -27,8 +28,8 @@ mod problem;
 mod processes;
 #[path = "../storm_flags.rs"]
 mod storm_flags;
-mod strangers;
 mod trial;
+mod untrusted_clients;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -50,7 +51,8 @@ use worker::variables;
 /// The backend of the job.
 type B = Autodiff<Flex>;
 
-/// The test's share of the storm: a seed whose first faults are a kill, a stop, a late rank, a cut, a pause and garbage.
+/// The test's share of the storm: a seed whose first faults are a kill, a stop, a late rank, a cut, a pause and
+/// garbage.
 const TEST: Storm = Storm {
     seed: 7174,
     first: 0,
@@ -60,8 +62,8 @@ const TEST: Storm = Storm {
 
 fn main() -> ExitCode {
     let is_set = |name: &str| std::env::var_os(name).is_some();
-    let done = match std::env::var(strangers::TARGET) {
-        Ok(target) => strangers::bother(&target),
+    let done = match std::env::var(untrusted_clients::TARGET) {
+        Ok(target) => untrusted_clients::bother(&target),
         Err(_) if !is_set(variables::MARKER) => run(),
         Err(_) if is_set("RANK") => worker::run_rank(),
         Err(_) => worker::launch(),

@@ -158,10 +158,10 @@ impl Fault {
             (4, 1, 2),
         ]);
         let place = draw.one_of(&[Place::SharedMemory, Place::Tcp, Place::TwoNodes]);
-        let place = match has_namespaces {
-            true => place,
-            false if place == Place::TwoNodes => Place::Tcp,
-            false => place,
+        let place = if place == Place::TwoNodes && !has_namespaces {
+            Place::Tcp
+        } else {
+            place
         };
         let layout = Layout {
             world_size,

@@ -19,7 +19,7 @@ use crate::cable::{ADDRESSES, Cable};
 use crate::judge;
 use crate::plan::{Fault, Kind, Layout, Place, STEPS};
 use crate::processes::{die_with_parent, processes_with, send, wait_until};
-use crate::strangers::TARGET;
+use crate::untrusted_clients::TARGET;
 use crate::worker::variables;
 
 /// Longest wait for what must come before a fault can strike.
@@ -78,9 +78,10 @@ pub struct Outcome {
 /// # Errors
 /// What was wrong with how it ended.
 pub fn run(fault: &Fault, references: &References) -> anyhow::Result<Duration> {
-    let reference = match fault.kind.is_harmless() {
-        true => references.of(fault.layout)?,
-        false => String::new(),
+    let reference = if fault.kind.is_harmless() {
+        references.of(fault.layout)?
+    } else {
+        String::new()
     };
     let mut job = Job::start(fault.layout, fault.steps(), fault.sleeper())?;
     job.wait_until_ready(fault)?;

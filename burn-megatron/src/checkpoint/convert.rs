@@ -1,5 +1,5 @@
-//! Checkpoints of one file, in which every array is whole: what tools that know nothing of ranks can read, and what is made
-//! of other programs' files.
+//! Checkpoints of one file, in which every array is whole: what tools that know nothing of ranks can read, and what is
+//! made of other programs' files.
 
 use std::path::{Path, PathBuf};
 
@@ -41,14 +41,15 @@ pub struct WholeArray {
 }
 
 impl UnshardedCheckpoint {
-    /// Writes into a folder of checkpoints, made if it is not there: one safetensors file in which each array has its name
-    /// and its shape, and an index. Returns the checkpoint's folder.
+    /// Writes into a folder of checkpoints, made if it is not there: one safetensors file in which each array has its
+    /// name and its shape, and an index. Returns the checkpoint's folder.
     ///
     /// `data` is asked once for the elements of each array, row-major, and one array at a time is in memory.
     ///
     /// # Errors
-    /// `data` fails; an array has another type, a name twice or a shape that cannot be counted; the folder is held by a run,
-    /// has a checkpoint of this iteration already, or cannot be written to. Nothing is left then, and nothing replaced.
+    /// `data` fails; an array has another type, a name twice or a shape that cannot be counted; the folder is held by a
+    /// run, has a checkpoint of this iteration already, or cannot be written to. Nothing is left then, and nothing
+    /// replaced.
     ///
     /// # Panics
     /// When `data` returns another number of bytes than the array has.
@@ -115,12 +116,12 @@ fn spec(array: &WholeArray) -> Result<PartSpec, String> {
 }
 
 impl Checkpoint {
-    /// Writes this checkpoint, unsharded, into a folder of checkpoints, as [`UnshardedCheckpoint::write`] does. Returns its
-    /// folder.
+    /// Writes this checkpoint, unsharded, into a folder of checkpoints, as [`UnshardedCheckpoint::write`] does. Returns
+    /// its folder.
     ///
     /// # Errors
-    /// As [`read`](Self::read); the folder is held by a run, has a checkpoint of this iteration already (this one itself,
-    /// maybe), or cannot be written to. Nothing is left then, and nothing replaced.
+    /// As [`read`](Self::read); the folder is held by a run, has a checkpoint of this iteration already (this one
+    /// itself, maybe), or cannot be written to. Nothing is left then, and nothing replaced.
     pub fn write_unsharded(&self, directory: impl AsRef<Path>) -> Result<PathBuf, CheckpointError> {
         let directory = SaveDirectory::hold(directory.as_ref())?;
         let arrays = self.arrays().iter().map(|array| WholeArray {

@@ -26,7 +26,8 @@ pub(super) enum Fault {
 
 /// Checks that `parts` hold each of the `logical_len` elements of an array exactly once.
 ///
-/// All parts are walked at once in the order of the logical array, so that nothing is kept of them but one segment each.
+/// All parts are walked at once in the order of the logical array, so that nothing is kept of them but one segment
+/// each.
 pub(super) fn check(logical_len: usize, parts: &[Region]) -> Result<(), Fault> {
     let mut walks: Vec<_> = parts.iter().map(Region::segments).collect();
     let mut next: BinaryHeap<Reverse<(usize, usize, usize)>> = BinaryHeap::with_capacity(parts.len());
@@ -49,9 +50,10 @@ pub(super) fn check(logical_len: usize, parts: &[Region]) -> Result<(), Fault> {
         (covered, last) = (logical + length, part);
         next.extend(walks[part].next().map(|segment| entry(segment, part)));
     }
-    match covered < logical_len {
-        true => Err(Fault::Missing { element: covered }),
-        false => Ok(()),
+    if covered < logical_len {
+        Err(Fault::Missing { element: covered })
+    } else {
+        Ok(())
     }
 }
 

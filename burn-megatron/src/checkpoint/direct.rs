@@ -1,7 +1,8 @@
 //! [`DirectFile`]: a new file that is written past the page cache where the file system can do that. Called for shards.
 //!
-//! A checkpoint is written once and not read soon. Through the page cache it would be copied into fresh pages, which take
-//! memory and time from training, and brought to the disk only at the end; past it, the disk writes from the first block on.
+//! A checkpoint is written once and not read soon. Through the page cache it would be copied into fresh pages, which
+//! take memory and time from training, and brought to the disk only at the end; past it, the disk writes from the first
+//! block on.
 
 use std::fs::File;
 use std::io::{self, Write};

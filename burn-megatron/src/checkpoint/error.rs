@@ -44,11 +44,11 @@ pub enum CheckpointError {
         /// The folder.
         path: PathBuf,
     },
-    /// The latest of a folder of checkpoints has no index. A save names a folder when it is whole: something has happened
-    /// to it since.
+    /// The latest of a folder of checkpoints has no index. A save names a folder when it is whole: something has
+    /// happened to it since.
     #[error(
-        "{path}, the latest checkpoint, is damaged: its index.json is missing; bring it back, or move the folder away to go \
-         on with the checkpoint before it",
+        "{path}, the latest checkpoint, is damaged: its index.json is missing; bring it back, or move the folder away \
+         to go on with the checkpoint before it",
         path = .path.display()
     )]
     Damaged {
@@ -77,7 +77,10 @@ pub enum CheckpointError {
         named: u64,
     },
     /// A checkpoint of a newer version of this library.
-    #[error("{path} has format version {version}: expected at most {supported}; a newer burn-megatron reads it", path = .path.display())]
+    #[error(
+        "{path} has format version {version}: expected at most {supported}; a newer burn-megatron reads it",
+        path = .path.display()
+    )]
     NewerFormat {
         /// The index.
         path: PathBuf,
@@ -192,8 +195,8 @@ pub enum CheckpointError {
     },
     /// The folder to save to has a checkpoint that the run has not come to yet.
     #[error(
-        "{later} is later than iteration {begins_at}, at which this run begins, and would be taken for its latest; save to \
-         another folder, go on with that checkpoint, or move it and others that are later away",
+        "{later} is later than iteration {begins_at}, at which this run begins, and would be taken for its latest; \
+         save to another folder, go on with that checkpoint, or move it and others that are later away",
         later = .later.display()
     )]
     LaterCheckpoint {
@@ -217,7 +220,9 @@ pub enum CheckpointError {
         cause: String,
     },
     /// A save failed on some rank; the same error on every rank. What was saved before is untouched.
-    #[error("checkpoint of iteration {iteration} was not saved to {directory}: {cause}", directory = .directory.display())]
+    #[error(
+        "checkpoint of iteration {iteration} was not saved to {directory}: {cause}", directory = .directory.display()
+    )]
     Save {
         /// The iteration.
         iteration: u64,

@@ -1,5 +1,5 @@
-//! [`open_file`]: opens what somebody has left in a folder. Called for the index and for shards, and by readers of other
-//! formats.
+//! [`open_file`]: opens what somebody has left in a folder. Called for the index and for shards, and by readers of
+//! other formats.
 
 use std::fs::File;
 use std::io;
@@ -13,8 +13,9 @@ use std::path::Path;
 pub fn open_file(path: &Path) -> io::Result<File> {
     // Of no effect on files; without it, opening a pipe waits for somebody to write to it.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file")),
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file"))
     }
 }

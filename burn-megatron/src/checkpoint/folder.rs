@@ -1,7 +1,7 @@
-//! Names and changes of folders: which checkpoints there are, the lock, the temporary folder and how it takes its place.
+//! Names and changes of folders: which checkpoints there are, the lock, the temporary folder and how it takes its
+//! place.
 //!
 //! A checkpoint comes to be by one rename, so that a folder of the right name is whole whenever a process is killed.
-//! Called by rank 0 only, except for the listing.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -73,7 +73,8 @@ pub(super) struct SaveDirectory {
 }
 
 impl SaveDirectory {
-    /// Makes the folder if it is not there, locks it, and removes what killed runs have left, as far as it can be removed.
+    /// Makes the folder if it is not there, locks it, and removes what killed runs have left, as far as it can be
+    /// removed.
     ///
     /// # Errors
     /// Another run holds it; something else is in its place; it cannot be written to.
@@ -129,7 +130,8 @@ impl SaveDirectory {
     ///
     /// # Errors
     /// The operating system refuses. What was there before still is, except where a file system cannot exchange two
-    /// folders (some network file systems) and the process is killed between two renames: then the next run puts it back.
+    /// folders (some network file systems) and the process is killed between two renames: then the next run puts it
+    /// back.
     pub fn commit(&self, draft: Draft) -> Result<PathBuf, CheckpointError> {
         self.commit_with(draft, exchange)
     }
@@ -171,7 +173,8 @@ impl SaveDirectory {
         Ok(highest.filter(|(found, _)| *found > iteration).map(|(_, path)| path))
     }
 
-    /// Removes the oldest checkpoints up to the iteration just written, but for the `keep` newest of them, at least one.
+    /// Removes the oldest checkpoints up to the iteration just written, but for the `keep` newest of them, at least
+    /// one.
     ///
     /// Those of later iterations are another run's, or of a time to which this run has gone back: they do not count and
     /// stay. So do folders without an index, which are for people to look at.
@@ -183,7 +186,8 @@ impl SaveDirectory {
         found.retain(|(iteration, path)| {
             let is_whole = path.join(INDEX_NAME).is_file();
             if !is_whole {
-                tracing::warn!(path = %path.display(), "it has no {INDEX_NAME}: it is no checkpoint that counts, and stays");
+                tracing::warn!(path = %path.display(), "it has no {INDEX_NAME}: it is no checkpoint that counts, and \
+                                                        stays");
             }
             is_whole && *iteration <= written
         });
@@ -252,8 +256,8 @@ impl Temporary {
     }
 }
 
-/// Removes the folders of killed runs, where it can; the lock must be held. One that was moved aside for a successor which never came
-/// goes back.
+/// Removes the folders of killed runs, where it can; the lock must be held. One that was moved aside for a successor
+/// which never came goes back.
 fn remove_leftovers(directory: &Path) -> Result<(), CheckpointError> {
     for (name, path) in entries(directory)? {
         let Some((kind, iteration)) = Temporary::parse(&name) else {
@@ -270,8 +274,8 @@ fn remove_leftovers(directory: &Path) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-/// Makes a folder, and those above it, where they are missing. `sync` brings the names in a folder down to the disk: it gets
-/// each folder in which one was made, or a checkpoint could be whole on the disk and in no folder that is.
+/// Makes a folder, and those above it, where they are missing. `sync` brings the names in a folder down to the disk: it
+/// gets each folder in which one was made, or a checkpoint could be whole on the disk and in no folder that is.
 fn make_folder(path: &Path, mut sync: impl FnMut(&Path) -> Result<(), CheckpointError>) -> Result<(), CheckpointError> {
     let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();

@@ -127,9 +127,10 @@ impl Index {
         text.truncate(text.len() - 1);
         let checksum = checksum(text.as_bytes());
         text.push_str(&format!(",\"checksum\":\"{checksum:016x}\"}}\n"));
-        match text.len() as u64 > MAX_INDEX_BYTES {
-            true => Err(format!("{} bytes: expected at most {MAX_INDEX_BYTES}", text.len())),
-            false => Ok(text),
+        if text.len() as u64 > MAX_INDEX_BYTES {
+            Err(format!("{} bytes: expected at most {MAX_INDEX_BYTES}", text.len()))
+        } else {
+            Ok(text)
         }
     }
 

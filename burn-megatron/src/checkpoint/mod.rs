@@ -1,20 +1,19 @@
 //! Checkpoints: arrays by global name and logical shape, written by all ranks in parallel, read in any other layout.
 //!
-//! Called by `training`, and by programs that look at checkpoints. Knows names, boxes, bytes and files; nothing of models
-//! and optimizers.
+//! Knows names, boxes, bytes and files; nothing of models and optimizers.
 //!
 //! A checkpoint is a folder `iter_0000020` in the folder that a run saves to:
 //!
-//! - `rank_00003.safetensors`: what rank 3 stores, in parts. A part is a range of a rank's local array, which is a box of
-//!   the logical array; a box that is stored whole has its shape, one that is cut (a sharded optimizer cuts anywhere) is
-//!   flat. Padding is not stored.
+//! - - `rank_00003.safetensors`: what rank 3 stores, in parts. A part is a range of a rank's local array, which is a
+//!   box of the logical array; a box that is stored whole has its shape, one that is cut (a sharded optimizer cuts
+//!   anywhere) is flat. Padding is not stored.
 //! - `index.json`: for each array its logical shape, its type and where its parts are; for each file its size and the
 //!   checksums of its blocks; the run's state; and its own checksum.
 //!
-//! A save writes into a hidden folder, brings everything down to the disk, the index last, and renames. So the folder of
-//! an iteration is either whole or not there, and there is no pointer to the latest that could be wrong: the latest is the
-//! highest. The pieces, in the order of a save: `plan` (pure: what each rank writes, and whether that is every element
-//! exactly once), `agreement` (the ranks learn of each other's failures), `shard`, `index`, `folder`.
+//! A save writes into a hidden folder, brings everything down to the disk, the index last, and renames. So the folder
+//! of an iteration is either whole or not there, and there is no pointer to the latest that could be wrong: the latest
+//! is the highest. The pieces, in the order of a save: `plan` (pure: what each rank writes, and whether that is every
+//! element exactly once), `agreement` (the ranks learn of each other's failures), `shard`, `index`, `folder`.
 
 mod agreement;
 mod checksum;

@@ -85,9 +85,10 @@ pub(super) fn plan_shard(rank: usize, iteration: u64, specs: &[PartSpec]) -> Res
         data_bytes = end;
     }
     let header = safetensors_header(rank, iteration, infos)?;
-    let file_bytes = match stored.is_empty() {
-        true => 0,
-        false => (header.len() + data_bytes) as u64,
+    let file_bytes = if stored.is_empty() {
+        0
+    } else {
+        (header.len() + data_bytes) as u64
     };
     let order = stored
         .into_iter()
@@ -140,8 +141,8 @@ struct Header<'a> {
 }
 
 fn safetensors_header(rank: usize, iteration: u64, infos: Vec<(String, TensorInfo)>) -> Result<Vec<u8>, String> {
-    // The library checks the arrays; their JSON is written here, in the order of their names, so that the same arrays are
-    // the same bytes whenever they are saved.
+    // The library checks the arrays; their JSON is written here, in the order of their names, so that the same arrays
+    // are the same bytes whenever they are saved.
     let metadata = Metadata::new(None, infos).map_err(|error| error.to_string())?;
     let header = Header {
         notes: BTreeMap::from([
@@ -274,7 +275,8 @@ impl JoinedArray {
                 let mut ranks = self.ranks;
                 ranks.dedup();
                 format!(
-                    "array {name:?} of shape {shape:?}: element {:?} is in no part of any rank; ranks with parts: {ranks:?}",
+                    "array {name:?} of shape {shape:?}: element {:?} is in no part of any rank; ranks with parts: \
+                     {ranks:?}",
                     unravel(element, shape)
                 )
             }

@@ -38,8 +38,9 @@ impl Default for ReadConfig {
 ///
 /// Shards are memory-mapped when they are first needed, and only the blocks (of 4 MiB) that a read touches are read;
 /// their checksums are compared before anything is returned. May be read from several threads, and while a run saves
-/// further checkpoints; not beyond the moment at which a run replaces or removes this very one. A shard that another program
-/// truncates while it is mapped ends the process with SIGBUS where its lost bytes are read: that is no error that is returned.
+/// further checkpoints; not beyond the moment at which a run replaces or removes this very one. A shard that another
+/// program truncates while it is mapped ends the process with SIGBUS where its lost bytes are read: that is no error
+/// that is returned.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
@@ -56,8 +57,8 @@ impl Checkpoint {
     /// Ranks that load together must open the same: let one look, and the others [`open`](Self::open) what it found.
     ///
     /// # Errors
-    /// As [`open`](Self::open); a broken checkpoint, one whose index is missing among them, is an error, never a reason to
-    /// take an older one.
+    /// As [`open`](Self::open); a broken checkpoint, one whose index is missing among them, is an error, never a reason
+    /// to take an older one.
     pub fn latest(directory: impl AsRef<Path>) -> Result<Option<Self>, CheckpointError> {
         let Some((_, path)) = list_checkpoints(directory.as_ref())?.pop() else {
             return Ok(None);
@@ -85,8 +86,8 @@ impl Checkpoint {
     /// Opens a checkpoint, and compares its checksums where it is read.
     ///
     /// # Errors
-    /// The index is missing, of a newer version, altered or wrong; its iteration is another than that of the folder's name; a
-    /// shard is missing or has another size.
+    /// The index is missing, of a newer version, altered or wrong; its iteration is another than that of the folder's
+    /// name; a shard is missing or has another size.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         Self::open_with(path, ReadConfig::new())
     }
@@ -173,8 +174,8 @@ impl Checkpoint {
         self.numbers.get(name).map(|number| &self.index.arrays[*number])
     }
 
-    /// Reads elements of an array as a rank of any layout holds them: those of `range`, row-major, of the local array of
-    /// `placement`. Padding is zero.
+    /// Reads elements of an array as a rank of any layout holds them: those of `range`, row-major, of the local array
+    /// of `placement`. Padding is zero.
     ///
     /// # Errors
     /// There is no such array, or it has another logical shape than the placement; `range` ends beyond the local array;
@@ -288,7 +289,8 @@ impl Checkpoint {
             Fault::Twice { element, parts } => {
                 let [first, second] = parts.map(|part| file(&array.parts[part]));
                 format!(
-                    "element {:?} of its shape {shape:?} is in a part in {first} and in one in {second}: expected each in one",
+                    "element {:?} of its shape {shape:?} is in a part in {first} and in one in {second}: expected each \
+                     in one",
                     unravel(element, shape)
                 )
             }

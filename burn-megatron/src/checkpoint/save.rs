@@ -1,8 +1,8 @@
-//! One save, step by step, on all ranks at once. Called by the writer, on the caller's thread or on its own.
+//! One save, step by step, on all ranks at once.
 //!
-//! plan, alone → rank 0 checks all plans and makes the temporary folder → each rank writes its shard → rank 0 writes the
-//! index and renames. Behind each step the ranks tell each other whether it went well, so a failure anywhere ends the
-//! save everywhere, before anything has its name.
+//! plan, alone → rank 0 checks all plans and makes the temporary folder → each rank writes its shard → rank 0 writes
+//! the index and renames. Behind each step the ranks tell each other whether it went well, so a failure anywhere ends
+//! the save everywhere, before anything has its name.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -149,7 +149,8 @@ impl Saver {
             tracing::warn!(
                 written,
                 later = %later.display(),
-                "a checkpoint of a later iteration is there, from before, and stays: to load the latest is to load that one"
+                "a checkpoint of a later iteration is there, from before, and stays: to load the latest is to load \
+                 that one"
             );
         }
         if let Some(keep) = self.keep
@@ -194,18 +195,19 @@ fn plan_parts(
         }
     }
     let summary = serde_json::to_vec(&summary).map_err(|error| error.to_string())?;
-    match summary.len() as u64 > MAX_INDEX_BYTES {
-        true => Err(format!(
+    if summary.len() as u64 > MAX_INDEX_BYTES {
+        Err(format!(
             "its list of {} parts takes {} bytes: expected at most {MAX_INDEX_BYTES}",
             parts.len(),
             summary.len()
-        )),
-        false => Ok((shard, summary)),
+        ))
+    } else {
+        Ok((shard, summary))
     }
 }
 
-/// Checks that rank 0 sees what another rank has written: folders on two machines may have the same path and nothing else
-/// in common.
+/// Checks that rank 0 sees what another rank has written: folders on two machines may have the same path and nothing
+/// else in common.
 fn check_visible(folder: &Path, file: &StoredFile) -> Result<(), Cause> {
     let path = folder.join(&file.name);
     match std::fs::metadata(&path) {

@@ -71,13 +71,14 @@ pub(super) fn check_size(path: &Path, file: &StoredFile) -> Result<(), Checkpoin
             what: "expected a file".into(),
         });
     }
-    match metadata.len() == file.bytes {
-        true => Ok(()),
-        false => Err(CheckpointError::ShardSize {
+    if metadata.len() == file.bytes {
+        Ok(())
+    } else {
+        Err(CheckpointError::ShardSize {
             path: path.to_owned(),
             expected: file.bytes,
             found: metadata.len(),
-        }),
+        })
     }
 }
 
@@ -104,8 +105,9 @@ impl Shard {
         let open = || -> io::Result<(Mmap, u64)> {
             let opened = open_file(&path)?;
             let bytes = opened.metadata()?.len();
-            // SAFETY: a map is undefined behaviour when the file changes under it. A checkpoint is never written to once
-            // it has its name, and a folder that is replaced or removed keeps its files as long as they are mapped.
+            // SAFETY: a map is undefined behaviour when the file changes under it. A checkpoint is never written to
+            // once it has its name, and a folder that is replaced or removed keeps its files as long as they are
+            // mapped.
             Ok((unsafe { Mmap::map(&opened) }?, bytes))
         };
         let (map, found) = open().map_err(CheckpointError::file("map", &path))?;

@@ -19,8 +19,8 @@ use crate::collectives::ProcessGroup;
 /// How a run saves. The same on every rank.
 #[derive(Config, Debug, PartialEq)]
 pub struct CheckpointConfig {
-    /// The number of checkpoints that stay: after each save the oldest beyond it are removed. Those of iterations above the
-    /// one just saved do not count, and stay. None keeps all.
+    /// The number of checkpoints that stay: after each save the oldest beyond it are removed. Those of iterations above
+    /// the one just saved do not count, and stay. None keeps all.
     pub keep: Option<usize>,
     /// The layout of the ranks, for people who look at the checkpoint; loading does not need it.
     #[config(default = "Value::Null")]
@@ -47,8 +47,9 @@ impl Default for CheckpointConfig {
 ///
 /// # Communication
 /// All calls are collective over the group, which should be the writer's own: an asynchronous save takes the group's
-/// [calls](ProcessGroup#threads) to its own thread, and hands them over when it is done. No array crosses ranks: each tells rank 0 what it stores, and its checksums. The ranks wait for the slowest
-/// disk, at most as long as [`World::timeout`](crate::launch::World::timeout).
+/// [calls](ProcessGroup#threads) to its own thread, and hands them over when it is done. No array crosses ranks: each
+/// tells rank 0 what it stores, and its checksums. The ranks wait for the slowest disk, at most as long as
+/// [`World::timeout`](crate::launch::World::timeout).
 ///
 /// # Example
 /// ```
@@ -91,8 +92,8 @@ impl CheckpointWriter {
     /// Makes the folder if it is not there, takes its lock, and removes what killed runs have left in it.
     ///
     /// # Errors
-    /// Another run saves to the folder; it cannot be made or written to; something else is in its place. The same on every
-    /// rank.
+    /// Another run saves to the folder; it cannot be made or written to; something else is in its place. The same on
+    /// every rank.
     pub fn new(
         group: ProcessGroup,
         directory: impl Into<PathBuf>,
@@ -149,27 +150,27 @@ impl CheckpointWriter {
 
     /// Saves, and returns when the checkpoint is on the disk under its name.
     ///
-    /// Over all ranks, `parts` must hold each element of each array exactly once. `state` is what the run must know to go
-    /// on; that of the group's first rank is written.
+    /// Over all ranks, `parts` must hold each element of each array exactly once. `state` is what the run must know to
+    /// go on; that of the group's first rank is written.
     ///
     /// # Errors
-    /// The first failure of any rank, the same on every rank. An asynchronous save that is under way ends first, and this one
-    /// begins all the same if it has failed: its error is logged, unless it was asked for by [`wait`](Self::wait). Only a
-    /// panic of its thread is an error of all later saves.
+    /// The first failure of any rank, the same on every rank. An asynchronous save that is under way ends first, and
+    /// this one begins all the same if it has failed: its error is logged, unless it was asked for by
+    /// [`wait`](Self::wait). Only a panic of its thread is an error of all later saves.
     pub fn save(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
         self.settle()?;
         self.saver.save(iteration, parts, state)
     }
 
-    /// Starts a save on a thread of its own. One is under way at a time: a second waits for the first, and begins all the
-    /// same if that has failed.
+    /// Starts a save on a thread of its own. One is under way at a time: a second waits for the first, and begins all
+    /// the same if that has failed.
     ///
-    /// [`wait`](Self::wait) returns the outcome. It is the same on every rank, and so is whether a save begins: always. A
-    /// failure that nobody has asked for when the next save begins, or the writer is dropped, is logged as an error.
+    /// [`wait`](Self::wait) returns the outcome. It is the same on every rank, and so is whether a save begins: always.
+    /// A failure that nobody has asked for when the next save begins, or the writer is dropped, is logged as an error.
     ///
     /// # Errors
-    /// The save has failed at once: it runs on the caller's thread where the operating system gives no other. The thread of an
-    /// earlier one has panicked.
+    /// The save has failed at once: it runs on the caller's thread where the operating system gives no other. The
+    /// thread of an earlier one has panicked.
     pub fn save_start(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
         self.settle()?;
         let saver = self.saver.clone();
@@ -214,12 +215,12 @@ impl CheckpointWriter {
         })
     }
 
-    /// Waits as [`wait`](Self::wait) does, for a caller who wants to save again in any case: a rank that did not begin would
-    /// leave the others waiting.
+    /// Waits as [`wait`](Self::wait) does, for a caller who wants to save again in any case: a rank that did not begin
+    /// would leave the others waiting.
     ///
     /// # Errors
-    /// The thread of a save has panicked, now or before: the other ranks are in the midst of that save, and would take what
-    /// this one says of another for its part in it.
+    /// The thread of a save has panicked, now or before: the other ranks are in the midst of that save, and would take
+    /// what this one says of another for its part in it.
     fn settle(&mut self) -> Result<(), CheckpointError> {
         if let Err(error) = self.wait() {
             tracing::error!(%error, "an asynchronous save has failed");
@@ -246,7 +247,8 @@ impl Drop for CheckpointWriter {
             Ok(Err(error)) => tracing::error!(%error, "the last checkpoint was not saved"),
             Err(RecvTimeoutError::Disconnected) => tracing::error!(iteration, "the thread of the last save panicked"),
             Err(RecvTimeoutError::Timeout) => {
-                tracing::error!(iteration, timeout = ?self.drop_timeout, "the last save is still under way: left alone");
+                tracing::error!(iteration, timeout = ?self.drop_timeout, "the last save is still under way: left \
+                                                                          alone");
             }
         }
     }

@@ -7,7 +7,7 @@ use cubecl_kernels::cuda::use_one_stream;
 use cudarc::driver::result;
 
 use super::{CudaError, libraries};
-use crate::collectives::ProcessGroup;
+use burn_megatron_comm::collectives::ProcessGroup;
 
 const UUID_BYTES: usize = 16;
 

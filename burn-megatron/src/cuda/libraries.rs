@@ -1,5 +1,5 @@
-//! The libraries that are loaded at run time. Each is asked for by name, so that what is missing is said before anything
-//! panics for it.
+//! The libraries that are loaded at run time. Each is asked for by name, so that what is missing is said before
+//! anything panics for it.
 
 use std::path::Path;
 

@@ -1,12 +1,12 @@
 //! CUDA: what must be there before a rank computes on a GPU, and which GPU it takes; with the feature `cuda`.
 //!
-//! burn's CUDA backend panics where a library is missing. A program calls [`libraries::check`] before it starts ranks, each
-//! rank [`choose`] before its first tensor, and [`check_shared`] when it has a group of all ranks.
+//! burn's CUDA backend panics where a library is missing. A program calls [`libraries::check`] before it starts ranks,
+//! each rank [`choose`] before its first tensor, and [`check_shared`] when it has a group of all ranks.
 //!
 //! Building needs neither CUDA nor a GPU.
 //!
-//! With the feature `nccl`, groups that are made with [`GroupConfig::nccl_gpu`](crate::collectives::GroupConfig) move tensors
-//! on the GPU over NCCL:
+//! With the feature `nccl`, groups that are made with [`GroupConfig::nccl_gpu`](crate::collectives::GroupConfig) move
+//! tensors on the GPU over NCCL:
 //!
 //! ```text
 //! let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
@@ -15,7 +15,8 @@
 //! cuda::check_shared(&device, context.world_group())?;
 //! ```
 //!
-//! With the feature `cublaslt`, matrix products can run on NVIDIA's cuBLASLt (`enable_cublaslt`) instead of burn's own kernels.
+//! With the feature `cublaslt`, matrix products can run on NVIDIA's cuBLASLt (`enable_cublaslt`) instead of burn's own
+//! kernels.
 
 mod gpu;
 pub mod libraries;
@@ -26,7 +27,7 @@ pub use gpu::{Sharing, check_shared, choose};
 #[cfg(feature = "cublaslt")]
 pub use products::{check_cublaslt, check_same_products, enable_cublaslt};
 
-use crate::collectives::CollectiveError;
+use burn_megatron_comm::collectives::CollectiveError;
 
 /// Why a rank cannot compute on a GPU.
 #[derive(Debug, thiserror::Error)]
@@ -52,8 +53,8 @@ pub enum CudaError {
     },
     /// This node has fewer GPUs than ranks.
     #[error(
-        "local rank {local_rank} has no GPU: this node has {gpus} (CUDA_VISIBLE_DEVICES {}), expected at least {}; start fewer \
-         ranks on it, or let ranks share GPUs (--share-gpu)",
+        "local rank {local_rank} has no GPU: this node has {gpus} (CUDA_VISIBLE_DEVICES {}), expected at least {}; \
+         start fewer ranks on it, or let ranks share GPUs (--share-gpu)",
         visible.as_deref().map_or_else(|| "is not set".to_owned(), |visible| format!("is {visible:?}")),
         local_rank + 1
     )]
@@ -67,8 +68,8 @@ pub enum CudaError {
     },
     /// Two ranks compute on the same GPU.
     #[error(
-        "ranks {first} and {second} compute on the same GPU, {uuid}: expected one each; see CUDA_VISIBLE_DEVICES, or allow it \
-         (--share-gpu), for tests: they then communicate through host memory"
+        "ranks {first} and {second} compute on the same GPU, {uuid}: expected one each; see CUDA_VISIBLE_DEVICES, or \
+         allow it (--share-gpu), for tests: they then communicate through host memory"
     )]
     Shared {
         /// The lower rank.
@@ -80,8 +81,8 @@ pub enum CudaError {
     },
     /// Ranks multiply in different ways, so that the same numbers would not give the same bits.
     #[error(
-        "rank {first} multiplies with {of_first}, rank {other} with {of_other}: expected the same on all; see LD_LIBRARY_PATH, or \
-         multiply without cuBLASLt (--no-cublaslt)"
+        "rank {first} multiplies with {of_first}, rank {other} with {of_other}: expected the same on all; see \
+         LD_LIBRARY_PATH, or multiply without cuBLASLt (--no-cublaslt)"
     )]
     OtherProducts {
         /// The group's first rank.

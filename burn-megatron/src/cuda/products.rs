@@ -5,7 +5,7 @@ use cubecl_kernels::cublaslt::{self, CublasLtError, Version};
 
 use super::CudaError;
 use super::libraries::looked_for;
-use crate::collectives::ProcessGroup;
+use burn_megatron_comm::collectives::ProcessGroup;
 
 /// Checks that cuBLASLt is there, before ranks are started. Returns its version.
 ///
@@ -15,8 +15,8 @@ pub fn check_cublaslt() -> Result<Version, CudaError> {
     cublaslt::version().map_err(told)
 }
 
-/// Lets this rank's matrix products run on cuBLASLt from now on. Call it behind [`choose`](super::choose), before the first
-/// product.
+/// Lets this rank's matrix products run on cuBLASLt from now on. Call it behind [`choose`](super::choose), before the
+/// first product.
 ///
 /// # Errors
 /// The library is missing, or refuses the device.
@@ -26,8 +26,8 @@ pub fn enable_cublaslt(device: &CudaDevice) -> Result<(), CudaError> {
     Ok(())
 }
 
-/// Checks that all ranks of the group multiply in the same way: with the same version of cuBLASLt, or all without. Collective
-/// over the group.
+/// Checks that all ranks of the group multiply in the same way: with the same version of cuBLASLt, or all without.
+/// Collective over the group.
 ///
 /// # Errors
 /// [`CudaError::OtherProducts`] on every rank, which names the first that differs from the group's first.

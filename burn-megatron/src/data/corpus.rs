@@ -1,5 +1,4 @@
-//! Text files as documents, in an order that does not depend on the machine. Called by the
-//! training program, once; `documents` turns the result into tokens.
+//! Text files as documents, in an order that does not depend on the machine.
 
 use std::{
     env,

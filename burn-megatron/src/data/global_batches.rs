@@ -7,18 +7,19 @@ use super::error::DataError;
 /// What happens to the samples that remain when no full global batch does, and whether shares of a batch may differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum LastBatch {
-    /// They are one more batch. All ranks have equally many samples of each batch: a size that the ranks do not divide is
-    /// refused.
+    /// They are one more batch. All ranks have equally many samples of each batch: a size that the ranks do not divide
+    /// is refused.
     #[default]
     Share,
-    /// They are one more batch. Shares of a batch may differ by one sample, and ranks for which none remains have one batch less.
+    /// They are one more batch. Shares of a batch may differ by one sample, and ranks for which none remains have one
+    /// batch less.
     ///
-    /// The mean over ranks of their mean losses is then not the mean over samples. `ParallelLearner` (feature `learner`)
-    /// weights the ranks; a loop of your own gives [`GlobalBatches::weight`] to
+    /// The mean over ranks of their mean losses is then not the mean over samples. `ParallelLearner` (feature
+    /// `learner`) weights the ranks; a loop of your own gives [`GlobalBatches::weight`] to
     /// [`pass`](crate::data_parallel::DistributedDataParallel::pass), or multiplies each rank's loss by it, and makes
     /// [`num_batches`](GlobalBatches::num_batches) steps on every rank: one without samples takes part by
-    /// [`pass_without_samples`](crate::data_parallel::DistributedDataParallel::pass_without_samples), or gives no gradients
-    /// to [`average_gradients`](crate::data_parallel::average_gradients).
+    /// [`pass_without_samples`](crate::data_parallel::DistributedDataParallel::pass_without_samples), or gives no
+    /// gradients to [`average_gradients`](crate::data_parallel::average_gradients).
     Uneven,
     /// They are not used. All ranks have equally many samples of each batch.
     Drop,
@@ -26,12 +27,13 @@ pub enum LastBatch {
 
 /// The global batches of an epoch, and each rank's share of each.
 ///
-/// Global batch k holds the samples at the places `k * batch_size .. (k + 1) * batch_size` of the epoch's order, whatever
-/// the number of ranks. Each rank has a contiguous share of it, in the order of the ranks; where the ranks do not divide a
-/// batch, the first ones have one sample more.
+/// Global batch k holds the samples at the places `k * batch_size .. (k + 1) * batch_size` of the epoch's order,
+/// whatever the number of ranks. Each rank has a contiguous share of it, in the order of the ranks; where the ranks do
+/// not divide a batch, the first ones have one sample more.
 ///
 /// A rank's loss is the mean over its own share. The mean over the global batch is the mean over ranks of each loss
-/// times its [`weight`](Self::weight), which is 1 where all shares are equal: always, except with [`LastBatch::Uneven`].
+/// times its [`weight`](Self::weight), which is 1 where all shares are equal: always, except with
+/// [`LastBatch::Uneven`].
 ///
 /// # Examples
 /// ```
@@ -52,15 +54,15 @@ pub struct GlobalBatches {
 }
 
 /// The way out where shares differ.
-const OR_UNEVEN: &str = "LastBatch::Uneven, which is for ParallelLearner and for loops that multiply each rank's loss by \
-                         GlobalBatches::weight";
+const OR_UNEVEN: &str = "LastBatch::Uneven, which is for ParallelLearner and for loops that multiply each rank's loss \
+                         by GlobalBatches::weight";
 
 impl GlobalBatches {
     /// Returns the batches of `num_samples` samples, `batch_size` in each over all ranks together.
     ///
     /// # Errors
-    /// When there are no ranks, or the batch size is below their number. When shares of a batch would differ, except with
-    /// [`LastBatch::Uneven`]. When there are fewer samples than one batch has, with [`LastBatch::Drop`].
+    /// When there are no ranks, or the batch size is below their number. When shares of a batch would differ, except
+    /// with [`LastBatch::Uneven`]. When there are fewer samples than one batch has, with [`LastBatch::Drop`].
     pub fn new(num_samples: usize, batch_size: usize, ranks: usize, last: LastBatch) -> Result<Self, DataError> {
         if ranks == 0 {
             return Err(out_of_range("data-parallel size", "at least 1".to_owned(), ranks));
@@ -80,8 +82,8 @@ impl GlobalBatches {
         let rest = num_samples % batch_size;
         if last == LastBatch::Share && !rest.is_multiple_of(ranks) {
             let rule = format!(
-                "a multiple of the data-parallel size {ranks} (of {num_samples} samples in batches of {batch_size}); choose \
-                 another batch size, LastBatch::Drop to leave them out, or {OR_UNEVEN}"
+                "a multiple of the data-parallel size {ranks} (of {num_samples} samples in batches of {batch_size}); \
+                 choose another batch size, LastBatch::Drop to leave them out, or {OR_UNEVEN}"
             );
             return Err(out_of_range("samples of the last batch", rule, rest));
         }
@@ -128,8 +130,8 @@ impl GlobalBatches {
         first..first + each + usize::from(rank < more)
     }
 
-    /// Returns what a rank's mean loss over its share of a batch is multiplied by, so that the mean over ranks is the mean
-    /// over the batch: `share * ranks / batch`.
+    /// Returns what a rank's mean loss over its share of a batch is multiplied by, so that the mean over ranks is the
+    /// mean over the batch: `share * ranks / batch`.
     pub fn weight(&self, batch: usize, rank: usize) -> f64 {
         let shares: Vec<usize> = (0..self.ranks).map(|rank| self.share(batch, rank).len()).collect();
         mean_weight(&shares, rank)
@@ -143,8 +145,8 @@ impl GlobalBatches {
     }
 }
 
-/// What a rank's mean is multiplied by, so that the mean over ranks is the mean over all samples; exactly 1 where every rank
-/// has as many.
+/// What a rank's mean is multiplied by, so that the mean over ranks is the mean over all samples; exactly 1 where every
+/// rank has as many.
 pub(crate) fn mean_weight(shares: &[usize], rank: usize) -> f64 {
     if shares.iter().all(|share| *share == shares[0]) {
         return 1.0;
@@ -191,8 +193,8 @@ mod tests {
         for (samples, rest) in [(11, 3), (13, 5)] {
             let message = message(samples, 8, LastBatch::Share);
             let start = format!(
-                "samples of the last batch must be a multiple of the data-parallel size 4 (of {samples} samples in batches \
-                 of 8); choose another batch size, LastBatch::Drop to leave them out, or LastBatch::Uneven"
+                "samples of the last batch must be a multiple of the data-parallel size 4 (of {samples} samples in \
+                 batches of 8); choose another batch size, LastBatch::Drop to leave them out, or LastBatch::Uneven"
             );
             assert!(
                 message.starts_with(&start) && message.ends_with(&format!(", got {rest}")),

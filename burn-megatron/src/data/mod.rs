@@ -1,7 +1,7 @@
 //! Samples of each rank: burn's data loaders, and from text files to micro-batches of tokens.
 //!
-//! For any burn `Dataset`, `shard_loader` (feature `dataset`) is burn's `DataLoader` by rank: each rank loads its share of
-//! every global batch, which [`GlobalBatches`] determines.
+//! For any burn `Dataset`, `shard_loader` (feature `dataset`) is burn's `DataLoader` by rank: each rank loads its share
+//! of every global batch, which [`GlobalBatches`] determines.
 //!
 //! For language models (feature `trainer`), data flows through one file after another:
 //!

@@ -1,5 +1,4 @@
-//! The Mersenne Twister as numpy's legacy `RandomState` seeds and uses it. Called by `samples`,
-//! whose order is numpy's so that a corpus prepared for Megatron-LM is read in the same order.
+//! The Mersenne Twister as numpy's legacy `RandomState` seeds and uses it.
 
 const STATE_WORDS: usize = 624;
 const SHIFT_WORDS: usize = 397;

@@ -17,17 +17,17 @@ use super::error::DataError;
 use super::global_batches::{GlobalBatches, LastBatch};
 use crate::context::ParallelContext;
 
-/// Returns a builder of data loaders, with the methods of burn's `DataLoaderBuilder`, in which the batch size is that of all
-/// data-parallel ranks together and each rank loads its own share of every batch.
+/// Returns a builder of data loaders, with the methods of burn's `DataLoaderBuilder`, in which the batch size is that
+/// of all data-parallel ranks together and each rank loads its own share of every batch.
 ///
-/// Global batch k holds the same samples, in the same order, on any number of ranks, with any number of workers; with one
-/// rank, they are those of burn's own loader without workers. See [`GlobalBatches`] for who gets which, and [`LastBatch`] for
-/// what happens to the last batch.
+/// Global batch k holds the same samples, in the same order, on any number of ranks, with any number of workers; with
+/// one rank, they are those of burn's own loader without workers. See [`GlobalBatches`] for who gets which, and
+/// [`LastBatch`] for what happens to the last batch.
 ///
 /// Shares of a batch are equal: a batch size or a last batch that the ranks do not divide is refused, as the mean over
-/// ranks of their mean losses would not be the mean over samples. [`LastBatch::Uneven`] accepts shares that differ by one
-/// sample: in a program with `ParallelLearner` (feature `learner`), which weights them, or in a loop of your own that does so by
-/// [`GlobalBatches::weight`].
+/// ranks of their mean losses would not be the mean over samples. [`LastBatch::Uneven`] accepts shares that differ by
+/// one sample: in a program with `ParallelLearner` (feature `learner`), which weights them, or in a loop of your own
+/// that does so by [`GlobalBatches::weight`].
 ///
 /// # Communication
 /// None: every rank draws the same order from the same seed.
@@ -108,7 +108,8 @@ where
         }
     }
 
-    /// Sets the threads of this rank that load ahead; none if not given. The order of the batches does not depend on it.
+    /// Sets the threads of this rank that load ahead; none if not given. The order of the batches does not depend on
+    /// it.
     pub fn num_workers(self, num_workers: usize) -> Self {
         Self { num_workers, ..self }
     }
@@ -213,8 +214,8 @@ where
         })
     }
 
-    /// Returns a loader of some of this rank's samples, counted as [`num_items`](DataLoader::num_items) counts them in the
-    /// order without shuffling. It is of this rank alone, and shuffles them among themselves.
+    /// Returns a loader of some of this rank's samples, counted as [`num_items`](DataLoader::num_items) counts them in
+    /// the order without shuffling. It is of this rank alone, and shuffles them among themselves.
     fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<B, O>> {
         let Source { batches, rank, .. } = *self.source;
         let shares = (0..batches.num_batches()).flat_map(|batch| batches.share(batch, rank));

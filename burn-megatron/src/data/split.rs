@@ -1,4 +1,4 @@
-//! Train and validation split by document. Called by the training program, once.
+//! Train and validation split by document.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Byte-level tokens. Called by `documents` to encode, and by whoever prints tokens.
+//! Byte-level tokens.
 
 /// Turns text into its UTF-8 bytes: token `t` under 256 is the byte `t`.
 ///

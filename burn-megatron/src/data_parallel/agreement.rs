@@ -1,51 +1,13 @@
-//! Whether the ranks of a group have wrapped the same module and have come equally far: what they compare, and the errors
-//! that name the parameter or the steps.
+//! Whether the ranks of a group have wrapped the same module and have come equally far: what they compare, and the
+//! errors that name the parameter or the steps.
 
-use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 
 use super::DataParallelError;
+use super::progress::Progress;
 use crate::collectives::ProcessGroup;
 use crate::context::ParallelContext;
 use crate::parameters::ParameterEntry;
-
-/// What a rank has done to its module since it was wrapped; the same on all ranks that hold the same parameters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Steps of the optimizer.
-    pub steps: u32,
-    /// Calls of [`update`](super::DistributedDataParallel::update) and loaded records.
-    pub updates: u32,
-}
-
-impl fmt::Display for Progress {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = |count: u32| if count == 1 { "" } else { "s" };
-        let Self { steps, updates } = *self;
-        write!(
-            formatter,
-            "{steps} step{} and {updates} update{}",
-            plural(steps),
-            plural(updates)
-        )
-    }
-}
-
-impl Progress {
-    /// Elements of [`to_maxima`](Self::to_maxima).
-    pub(super) const NUM_MAXIMA: usize = 4;
-
-    /// Returns the numbers whose maxima over the ranks show whether the ranks have come equally far.
-    pub(super) fn to_maxima(self) -> [i32; Self::NUM_MAXIMA] {
-        let [steps, updates] = [self.steps, self.updates].map(|count| (count & i32::MAX as u32) as i32);
-        [steps, -steps, updates, -updates]
-    }
-
-    /// Whether ranks with these maxima have come equally far: the largest number is the smallest.
-    pub(super) fn is_equal(maxima: &[i32]) -> bool {
-        maxima.chunks_exact(2).all(|pair| pair[0] == -pair[1])
-    }
-}
 
 /// Compares names, shapes and types of the parameters over a group whose ranks hold the same module: over the
 /// data-parallel group local shapes, otherwise logical ones.
@@ -141,8 +103,8 @@ fn difference(first: &str, other: &str, group: &ProcessGroup, other_rank: usize)
     }
 }
 
-/// Compares how far the ranks that together hold one model have come: the steps of all of them, the updates of those that
-/// share a stage. Returns whether any of them trains a parameter.
+/// Compares how far the ranks that together hold one model have come: the steps of all of them, the updates of those
+/// that share a stage. Returns whether any of them trains a parameter.
 ///
 /// # Communication
 /// One all-gather of 16 bytes over the model group.

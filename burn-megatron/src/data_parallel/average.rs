@@ -17,23 +17,24 @@ const CHUNK_ELEMENTS: usize = 32 << 20;
 
 /// Returns gradients averaged over a group, the same on all its ranks, for a loop of one's own around a burn module.
 ///
-/// The parameters are taken in the module's order. One that received a gradient on some ranks only counts as zero on the
-/// others; one that received none anywhere is left out, as burn leaves it out. The result is the gradient of the mean of
-/// the ranks' losses: where ranks have different numbers of samples, each multiplies its loss by
+/// The parameters are taken in the module's order. One that received a gradient on some ranks only counts as zero on
+/// the others; one that received none anywhere is left out, as burn leaves it out. The result is the gradient of the
+/// mean of the ranks' losses: where ranks have different numbers of samples, each multiplies its loss by
 /// [`GlobalBatches::weight`](crate::data::GlobalBatches::weight).
 ///
 /// Ranks whose `B::seed` is the same draw the same masks of burn's `Dropout` in such a loop: seed each one by its
 /// data-parallel rank once the model has been made.
 ///
-/// [`DistributedDataParallel`](super::DistributedDataParallel) reduces while the backward pass runs, and needs no second copy
-/// of the gradients; this is for code whose backward pass is not at hand.
+/// [`DistributedDataParallel`](super::DistributedDataParallel) reduces while the backward pass runs, and needs no
+/// second copy of the gradients; this is for code whose backward pass is not at hand.
 ///
 /// # Communication
 /// One all-gather of 16 bytes, one all-reduce of 4 bytes per parameter, and one all-reduce of the gradients per 32 Mi
 /// elements.
 ///
 /// # Errors
-/// When a rank's module has other parameters, when gradients belong to none of the module's, or when a collective fails.
+/// When a rank's module has other parameters, when gradients belong to none of the module's, or when a collective
+/// fails.
 ///
 /// # Examples
 /// ```

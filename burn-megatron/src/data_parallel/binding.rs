@@ -11,7 +11,7 @@ use burn::tensor::{DType, Tensor, backend::Backend, ops::FloatTensor};
 
 use super::bucket::{BucketClass, BucketLayout};
 use super::error::DataParallelError;
-use super::gradients::GradientEntry;
+use super::gradient_entry::GradientEntry;
 use super::hook::HookBackend;
 use super::reducer::{Reducer, Reduction};
 use crate::collectives::ReduceOp;
@@ -108,9 +108,10 @@ impl<B: HookBackend> Binding<B> {
                 slot: layout.slots()[number],
             });
         }
-        let op = match mutants::is_active(Mutant::DataParallelSumForMean) {
-            true => ReduceOp::Sum,
-            false => ReduceOp::Mean,
+        let op = if mutants::is_active(Mutant::DataParallelSumForMean) {
+            ReduceOp::Sum
+        } else {
+            ReduceOp::Mean
         };
         let reducer = match former.filter(|reducer| reducer.is_for(&layout, dtype, device)) {
             Some(reducer) => {

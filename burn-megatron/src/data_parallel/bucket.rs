@@ -1,12 +1,11 @@
 //! `BucketLayout`: which bucket each parameter's gradient goes to, where in it, and which shard of the bucket that is.
 //!
-//! Pure integers, the same on every rank of the data-parallel group. Called by the reducer, by gradient finalisation and
-//! by the sharded optimizer.
+//! Pure integers, the same on every rank of the data-parallel group.
 
 use std::ops::Range;
 
-/// Shards, and the parameters in them, begin at multiples of this many elements, so that each is aligned for any device: 512
-/// bytes in f32.
+/// Shards, and the parameters in them, begin at multiples of this many elements, so that each is aligned for any
+/// device: 512 bytes in f32.
 const ALIGNMENT: usize = 128;
 
 /// The place of one parameter's gradient.
@@ -131,7 +130,8 @@ impl BucketLayout {
         self.shard_length(bucket) * self.num_shards
     }
 
-    /// Returns which elements of parameter `number` lie in shard `shard` of its bucket, counted from the parameter's first.
+    /// Returns which elements of parameter `number` lie in shard `shard` of its bucket, counted from the parameter's
+    /// first.
     pub fn piece(&self, number: usize, shard: usize) -> Range<usize> {
         let BucketSlot { bucket, offset, len } = self.slots[number];
         let shard_length = self.shard_length(bucket);
@@ -204,7 +204,8 @@ mod tests {
                     next = piece.end;
                     let shard_length = layout.shard_length(slot.bucket);
                     let in_bucket = slot.offset + piece.start..slot.offset + piece.end;
-                    prop_assert!(in_bucket.start >= shard * shard_length && in_bucket.end <= (shard + 1) * shard_length);
+                    prop_assert!(in_bucket.start >= shard * shard_length);
+                    prop_assert!(in_bucket.end <= (shard + 1) * shard_length);
                 }
                 prop_assert_eq!(next, len);
             }

@@ -1,6 +1,4 @@
 //! `BufferSync`: keeps what is not trained but changes, such as a batch norm's running mean, equal on all ranks.
-//!
-//! Called by [`DistributedDataParallel`](super::DistributedDataParallel) at the start of each step.
 
 use burn::module::Module;
 
@@ -26,9 +24,10 @@ impl BufferSync {
             .iter()
             .map(|p| !p.requires_grad)
             .collect();
-        match untrained.contains(&true) {
-            true => BufferSync::Unknown(untrained_hashes::<B, M>(module, &untrained)),
-            false => BufferSync::Known(vec![false; untrained.len()]),
+        if untrained.contains(&true) {
+            BufferSync::Unknown(untrained_hashes::<B, M>(module, &untrained))
+        } else {
+            BufferSync::Known(vec![false; untrained.len()])
         }
     }
 

@@ -15,9 +15,9 @@ use crate::parameters::{Declaration, Distribution};
 /// Clips the gradient of each parameter by itself: by value, or by the norm of the whole parameter, of which a
 /// tensor-parallel rank may hold a part.
 ///
-/// For a loop of one's own, before the optimizer's step, with an optimizer that does not clip: burn's would clip by the norm
-/// of what this rank holds. Under sequence parallelism [`sum_partial_gradients`](super::sum_partial_gradients) comes first,
-/// and with data-parallel ranks so does their average.
+/// For a loop of one's own, before the optimizer's step, with an optimizer that does not clip: burn's would clip by the
+/// norm of what this rank holds. Under sequence parallelism [`sum_partial_gradients`](super::sum_partial_gradients)
+/// comes first, and with data-parallel ranks so does their average.
 ///
 /// # Communication
 /// For `Norm` one all-reduce of one number per parameter over the tensor group, for `Value` none.

@@ -5,8 +5,9 @@
 
 use burn::grad_clipping::GradientClipping;
 
-use super::flat::{FlatBuffer, Stretch};
-use super::gradients::{GradientEntry, ReducedGradients, owns_replica};
+use super::flat::{BucketRange, FlatBuffer};
+use super::gradient_entry::GradientEntry;
+use super::gradients::{ReducedGradients, owns_replica};
 use crate::collectives::{CollectiveBackend, CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
 use crate::mutants::{self, Mutant};
@@ -16,8 +17,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     /// [`with_grad_clipping`](burn::optim::AdamWConfig::with_grad_clipping).
     ///
     /// `Value(t)` moves every element into `-t..=t`. `Norm(t)` multiplies a parameter's gradient `g` by
-    /// `min(1, t / (‖g‖ + ε))`, where `‖g‖` is the norm of the whole parameter's gradient ([`norms`](Self::norms)) and `ε`
-    /// the smallest positive number. The result is that of one rank, whichever ranks hold parts of the parameter.
+    /// `min(1, t / (‖g‖ + ε))`, where `‖g‖` is the norm of the whole parameter's gradient ([`norms`](Self::norms)) and
+    /// `ε` the smallest positive number. The result is that of one rank, whichever ranks hold parts of the parameter.
     ///
     /// [`DistributedDataParallel::step`](super::DistributedDataParallel::step) and
     /// [`ShardedOptimizer::step`](crate::optimizer::ShardedOptimizer::step) do this by themselves with the clipping of
@@ -32,8 +33,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         self.clip_each_by(|_| Some(clipping), context)
     }
 
-    /// The same with a clipping that depends on the parameter; on every rank that holds a part of a parameter it must be the
-    /// same.
+    /// The same with a clipping that depends on the parameter; on every rank that holds a part of a parameter it must
+    /// be the same.
     pub(crate) fn clip_each_by<'c>(
         &mut self,
         clipping_of: impl Fn(&GradientEntry) -> Option<&'c GradientClipping>,
@@ -41,13 +42,14 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     ) -> Result<(), CollectiveError> {
         let clippings: Vec<Option<&GradientClipping>> = self.entries.iter().map(clipping_of).collect();
         let is_by_norm = |clipping: &Option<&GradientClipping>| matches!(clipping, Some(GradientClipping::Norm(_)));
-        let norms = match clippings.iter().any(is_by_norm) {
-            true => self.norms(context)?,
-            false => vec![0.0; clippings.len()],
+        let norms = if clippings.iter().any(is_by_norm) {
+            self.norms(context)?
+        } else {
+            vec![0.0; clippings.len()]
         };
         let entries = self.entries.clone();
         for ((entry, clipping), norm) in entries.iter().zip(clippings).zip(norms) {
-            let Stretch { bucket, range } = self.stretch(entry, self.owned(entry));
+            let BucketRange { bucket, range } = self.bucket_range(entry, self.owned(entry));
             match clipping {
                 None => {}
                 Some(GradientClipping::Value(threshold)) => self.buckets[bucket].clamp_range(range, *threshold),
@@ -62,8 +64,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         Ok(())
     }
 
-    /// Returns the L2 norm of the gradient of each of this rank's parameters, by its number: of the whole parameter, without
-    /// padding, summed in f64; on a device the sum of each shard is in the gradients' type.
+    /// Returns the L2 norm of the gradient of each of this rank's parameters, by its number: of the whole parameter,
+    /// without padding, summed in f64; on a device the sum of each shard is in the gradients' type.
     ///
     /// It is the sum over the shards of the sums of each, whether or not gradients are sharded: the bits are the same.
     ///
@@ -82,7 +84,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             let entries = self.entries.iter();
             entries.map(move |entry| self.counted_here(entry, shard, context))
         };
-        let pieces: Vec<Vec<Stretch>> = self.own_shards().flat_map(of_shard).collect();
+        let pieces: Vec<Vec<BucketRange>> = self.own_shards().flat_map(of_shard).collect();
         let mut squares = FlatBuffer::sums_of_squares(&self.buckets, &pieces);
         if !mutants::is_active(Mutant::ClippedByShard) {
             context.tensor_group().all_reduce(&mut squares, ReduceOp::Sum)?;
@@ -97,16 +99,16 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     /// What this rank adds to the norm of a parameter: of the ranks that hold the same elements, one does.
-    fn counted_here(&self, entry: &GradientEntry, shard: usize, context: &ParallelContext) -> Vec<Stretch> {
+    fn counted_here(&self, entry: &GradientEntry, shard: usize, context: &ParallelContext) -> Vec<BucketRange> {
         if !owns_replica(entry, context) && !mutants::is_active(Mutant::ClippedByShard) {
             return Vec::new();
         }
         if !entry.placement.has_padding() {
-            return vec![self.stretch(entry, self.layout.piece(entry.number, shard))];
+            return vec![self.bucket_range(entry, self.layout.piece(entry.number, shard))];
         }
         let bucket = entry.bucket();
         let unpadded = self.unpadded(entry, shard);
-        unpadded.map(|range| Stretch { bucket, range }).collect()
+        unpadded.map(|range| BucketRange { bucket, range }).collect()
     }
 }
 

@@ -6,19 +6,7 @@ use burn::tensor::{DType, Tensor};
 use super::error::DataParallelError;
 use super::hook::HookBackend;
 use super::wrapper::DistributedDataParallel;
-use crate::collectives::watch_input;
 use crate::parameters::read_host;
-
-/// Runs a forward pass. Where it `is_compared`, so is the first input of a parallel layer, over the tensor group, and the
-/// second value says whether the ranks were given the same.
-pub(crate) fn watched<R>(is_compared: bool, run: impl FnOnce() -> R) -> (R, Result<(), DataParallelError>) {
-    if !is_compared {
-        return (run(), Ok(()));
-    }
-    let (result, difference) = watch_input(run);
-    let difference = difference.map(DataParallelError::InputsDiffer);
-    (result, difference.map_or(Ok(()), Err))
-}
 
 impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Whether what ranks are given is compared in the step that begins next.
@@ -32,8 +20,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         std::mem::take(&mut self.compares_next)
     }
 
-    /// Compares the loss of a micro-batch over ranks that share each layer; not under sequence parallelism, where it may be
-    /// that of a rank's own tokens.
+    /// Compares the loss of a micro-batch over ranks that share each layer; not under sequence parallelism, where it
+    /// may be that of a rank's own tokens.
     pub(crate) fn compare_losses(&self, loss: Tensor<B::InnerBackend, 1>) -> Result<(), DataParallelError> {
         if self.context.is_sequence_parallel() {
             return Ok(());

@@ -1,15 +1,16 @@
-//! `ElementWise`: optimizers that update each element of a parameter by itself, so that they may be given any part of one.
+//! `ElementWise`: optimizers that update each element of a parameter by itself, so that they may be given any part of
+//! one.
 
 use burn::optim::{AdaGrad, Adam, AdamW, Adan, RmsProp, Sgd, SimpleOptimizer};
 use burn::tensor::backend::Backend;
 
-/// An optimizer whose update of an element depends on that element, its gradient and its state only: not on other elements,
-/// and not on the parameter's shape.
+/// An optimizer whose update of an element depends on that element, its gradient and its state only: not on other
+/// elements, and not on the parameter's shape.
 ///
-/// Such an optimizer may be given a shard of a parameter, or a flat piece of it, and does what it would do with the whole.
-/// burn's [`Adam`], [`AdamW`], [`Sgd`], [`RmsProp`], [`AdaGrad`] and [`Adan`] are element-wise, and so is this project's
-/// [`AdamW`](crate::optimizer::AdamW). burn's `Muon` is not: it orthogonalises whole matrices. It is refused when a program
-/// is compiled:
+/// Such an optimizer may be given a shard of a parameter, or a flat piece of it, and does what it would do with the
+/// whole. burn's [`Adam`], [`AdamW`], [`Sgd`], [`RmsProp`], [`AdaGrad`] and [`Adan`] are element-wise, and so is this
+/// project's [`AdamW`](crate::optimizer::AdamW). burn's `Muon` is not: it orthogonalises whole matrices. It is refused
+/// when a program is compiled:
 ///
 /// ```compile_fail,E0277
 /// use burn::backend::Autodiff;
@@ -57,12 +58,14 @@ use burn::tensor::backend::Backend;
 /// impl<B: Backend> ElementWise<B> for SignDescent {}
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not known to be an element-wise optimizer: it may need whole matrices, and here it would get parts of \
-               them",
+    message = "`{Self}` is not known to be an element-wise optimizer: it may need whole matrices, and here it would \
+               get parts of them",
     label = "needs an element-wise optimizer",
-    note = "element-wise are burn's Adam, AdamW, Sgd, RmsProp, AdaGrad and Adan, and burn_megatron's AdamW; burn's Muon is not",
-    note = "an optimizer that needs whole parameters runs by `DistributedDataParallel::step_whole_parameters`, where every rank \
-            has them: without `ShardedOptimizer`, and not on parameters that are cut over tensor-parallel ranks",
+    note = "element-wise are burn's Adam, AdamW, Sgd, RmsProp, AdaGrad and Adan, and burn_megatron's AdamW; burn's \
+            Muon is not",
+    note = "an optimizer that needs whole parameters runs by `DistributedDataParallel::step_whole_parameters`, where \
+            every rank has them: without `ShardedOptimizer`, and not on parameters that are cut over tensor-parallel \
+            ranks",
     note = "if `{Self}` updates each element by itself, whatever the parameter's shape, implement \
             `burn_megatron::optimizer::ElementWise` for it"
 )]

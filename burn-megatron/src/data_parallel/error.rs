@@ -2,7 +2,7 @@
 
 use burn::tensor::DType;
 
-use super::agreement::Progress;
+use super::progress::Progress;
 use crate::collectives::{CollectiveError, InputError, InputsDiffer};
 use crate::parameters::{ParameterEntry, RecordError, RegistryError};
 
@@ -23,10 +23,10 @@ pub enum DataParallelError {
     InputsDiffer(InputsDiffer),
     /// Ranks that share each layer computed different losses.
     #[error(
-        "the loss of step {step} is {first_loss} on rank {first} and {other_loss} on rank {other} (group {group}): the ranks \
-         of this group share each layer and must compute the same loss of the same samples and targets; choose both by the \
-         data-parallel rank, ParallelContext::data_group().rank(), not by the rank in the world; a loss with terms that \
-         differ by rank is not compared with DataParallelConfig::with_check_inputs_interval(0)"
+        "the loss of step {step} is {first_loss} on rank {first} and {other_loss} on rank {other} (group {group}): the \
+         ranks of this group share each layer and must compute the same loss of the same samples and targets; choose \
+         both by the data-parallel rank, ParallelContext::data_group().rank(), not by the rank in the world; a loss \
+         with terms that differ by rank is not compared with DataParallelConfig::with_check_inputs_interval(0)"
     )]
     LossesDiffer {
         /// The step, counted from 1.
@@ -63,8 +63,8 @@ pub enum DataParallelError {
     },
     /// Ranks that hold the same parameters have not made the same steps and updates.
     #[error(
-        "rank {other} has made {other_made} where rank {first} has made {first_made} (group {group}): every rank of the group \
-         must call step and update as often as the others, or their parameters drift apart"
+        "rank {other} has made {other_made} where rank {first} has made {first_made} (group {group}): every rank of \
+         the group must call step and update as often as the others, or their parameters drift apart"
     )]
     OutOfStep {
         /// The group's name.
@@ -80,8 +80,8 @@ pub enum DataParallelError {
     },
     /// No parameter of a module requires a gradient.
     #[error(
-        "no parameter of the module is trained: {}; freeze some parameters only, by no_grad of a part of the module, or \
-         thaw them with Param::set_require_grad(true); a module that is not to be trained runs without \
+        "no parameter of the module is trained: {}; freeze some parameters only, by no_grad of a part of the module, \
+         or thaw them with Param::set_require_grad(true); a module that is not to be trained runs without \
          DistributedDataParallel, as `module.valid()`",
         list_untrained(parameters)
     )]
@@ -91,8 +91,8 @@ pub enum DataParallelError {
     },
     /// Trained parameters on several devices.
     #[error(
-        "all trained parameters must be on one device: {first} is on {first_device} but {other} is on {other_device}; move \
-         the whole module by Module::to_device or fork"
+        "all trained parameters must be on one device: {first} is on {first_device} but {other} is on {other_device}; \
+         move the whole module by Module::to_device or fork"
     )]
     MixedDevices {
         /// A parameter's path.
@@ -168,8 +168,8 @@ pub enum DataParallelError {
     },
     /// An optimizer that gets whole gradients, and ranks that hold pieces of them.
     #[error(
-        "optimizer {optimizer} takes whole gradients, but each data-parallel rank has its shard of them (shard_gradients is \
-         on): update by a ShardedOptimizer, or wrap the module without shard_gradients"
+        "optimizer {optimizer} takes whole gradients, but each data-parallel rank has its shard of them \
+         (shard_gradients is on): update by a ShardedOptimizer, or wrap the module without shard_gradients"
     )]
     ShardedGradients {
         /// The optimizer's type.
@@ -177,8 +177,8 @@ pub enum DataParallelError {
     },
     /// An optimizer that may look at whole parameters, and ranks that hold parts of them.
     #[error(
-        "optimizer {optimizer} may need whole parameters, but each of {tensor} tensor-parallel ranks holds a part of {name}: \
-         update by DistributedDataParallel::step with an element-wise optimizer"
+        "optimizer {optimizer} may need whole parameters, but each of {tensor} tensor-parallel ranks holds a part of \
+         {name}: update by DistributedDataParallel::step with an element-wise optimizer"
     )]
     PartsOfParameters {
         /// The optimizer's type.

@@ -12,9 +12,10 @@ pub(super) fn refuse_foreign_dropout<M: std::fmt::Debug>(
     if tensor == 1 {
         return Ok(());
     }
-    match has_foreign_dropout(module) {
-        true => Err(DataParallelError::ForeignDropout { tensor }),
-        false => Ok(()),
+    if has_foreign_dropout(module) {
+        Err(DataParallelError::ForeignDropout { tensor })
+    } else {
+        Ok(())
     }
 }
 

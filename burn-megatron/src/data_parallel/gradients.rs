@@ -1,9 +1,8 @@
 //! `ReducedGradients`: a step's gradients after reduction, on their way to the optimizer.
 //!
 //! Finalisation has one order: data-parallel reduction (done before this is made), sum over the tensor group of the
-//! partial ones, sum of tied copies over the embedding group, unscaling, norm over unique owners, clipping. Where they are
-//! sharded, each data-parallel rank does all that with its own shard of every bucket. Called by
-//! [`DistributedDataParallel`](super::DistributedDataParallel), by the trainer and by the optimizer.
+//! partial ones, sum of tied copies over the embedding group, unscaling, norm over unique owners, clipping. Where they
+//! are sharded, each data-parallel rank does all that with its own shard of every bucket.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,44 +14,13 @@ use burn::optim::GradientsParams;
 use burn::tensor::{DType, FloatDType, Tensor, backend::AutodiffBackend};
 
 use super::bucket::{BucketLayout, BucketSlot};
-use super::flat::{FlatBuffer, NonFinite, Stretch};
+use super::flat::{BucketRange, FlatBuffer, NonFinite};
+use super::gradient_entry::GradientEntry;
 use super::reducer::{Reduced, Reducer};
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
 use crate::mutants::{self, Mutant};
-use crate::parameters::{Distribution, Placement};
-
-/// Where the gradient of one parameter lies, and what is known of the parameter.
-#[derive(Clone, Debug)]
-pub struct GradientEntry {
-    /// Its number among the trained parameters of the module.
-    pub number: usize,
-    /// burn's identifier of the parameter, on this rank.
-    pub id: ParamId,
-    /// Its global name.
-    pub name: String,
-    /// Its shape on this rank.
-    pub shape: Vec<usize>,
-    /// Which part of the logical parameter this is.
-    pub placement: Placement,
-    /// Who else holds it.
-    pub distribution: Distribution,
-    /// Whether the first and the last pipeline stage each have a copy.
-    pub is_tied: bool,
-    pub(super) slot: BucketSlot,
-}
-
-impl GradientEntry {
-    /// The number of dimensions of the logical parameter as its layer sees it: weight decay looks at it.
-    pub fn dimensions(&self) -> usize {
-        self.shape.len()
-    }
-
-    /// The number of the bucket that its gradient is in.
-    pub(crate) fn bucket(&self) -> usize {
-        self.slot.bucket
-    }
-}
+use crate::parameters::Distribution;
 
 /// The gradients of one step, averaged over the data-parallel group: complete on every rank or, where they are sharded,
 /// each rank's own [`pieces`](Self::owned) only.
@@ -103,8 +71,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     /// copies over the embedding group.
     ///
     /// # Communication
-    /// One all-reduce of all partial gradients over the tensor group, and one of all tied ones over the embedding group,
-    /// where there are any; where gradients are sharded, of this rank's pieces of them.
+    /// One all-reduce of all partial gradients over the tensor group, and one of all tied ones over the embedding
+    /// group, where there are any; where gradients are sharded, of this rank's pieces of them.
     pub(super) fn new(
         entries: Arc<[GradientEntry]>,
         reduced: Reduced<B>,
@@ -148,7 +116,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         self.shard.is_some()
     }
 
-    /// Returns which elements of a parameter's gradient are complete on this rank, row-major: all, unless they are sharded.
+    /// Returns which elements of a parameter's gradient are complete on this rank, row-major: all, unless they are
+    /// sharded.
     pub fn owned(&self, entry: &GradientEntry) -> Range<usize> {
         match self.shard {
             None => 0..entry.slot.len,
@@ -174,7 +143,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
 
     /// Returns the elements of a parameter's gradient that are complete on this rank, `[owned]`, f32 or f64.
     pub(crate) fn owned_values(&self, entry: &GradientEntry, device: &B::Device) -> Tensor<B, 1> {
-        let Stretch { bucket, range } = self.stretch(entry, self.owned(entry));
+        let BucketRange { bucket, range } = self.bucket_range(entry, self.owned(entry));
         self.buckets[bucket].tensor(range, device)
     }
 
@@ -197,8 +166,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         Ok(())
     }
 
-    /// Returns the L2 norm of the gradient of the whole model, each parameter counted once, summed in f64; on a device the sum
-    /// of each shard is in the gradients' type.
+    /// Returns the L2 norm of the gradient of the whole model, each parameter counted once, summed in f64; on a device
+    /// the sum of each shard is in the gradients' type.
     ///
     /// It is the sum over the shards of the sums of each, whether or not gradients are sharded: the bits are the same.
     ///
@@ -212,10 +181,10 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         let of_shard = |shard| {
             let owned = self.entries.iter().filter(|entry| is_owner(entry, context));
             owned
-                .map(|entry| self.stretch(entry, self.layout.piece(entry.number, shard)))
+                .map(|entry| self.bucket_range(entry, self.layout.piece(entry.number, shard)))
                 .collect()
         };
-        let shards: Vec<Vec<Stretch>> = self.own_shards().map(of_shard).collect();
+        let shards: Vec<Vec<BucketRange>> = self.own_shards().map(of_shard).collect();
         let mut squares = FlatBuffer::sums_of_squares(&self.buckets, &shards);
         context.model_group().all_reduce(&mut squares, ReduceOp::Sum)?;
         if self.is_sharded() {
@@ -267,9 +236,9 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     /// Where a range of a parameter's elements lies.
-    pub(super) fn stretch(&self, entry: &GradientEntry, range: Range<usize>) -> Stretch {
+    pub(super) fn bucket_range(&self, entry: &GradientEntry, range: Range<usize>) -> BucketRange {
         let BucketSlot { bucket, offset, .. } = entry.slot;
-        Stretch {
+        BucketRange {
             bucket,
             range: offset + range.start..offset + range.end,
         }
@@ -296,7 +265,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         let is_finite = |entry: &GradientEntry| {
             let mut own = self.own_shards();
             own.all(|shard| {
-                let Stretch { bucket, range } = self.stretch(entry, self.layout.piece(entry.number, shard));
+                let BucketRange { bucket, range } = self.bucket_range(entry, self.layout.piece(entry.number, shard));
                 range.is_empty() || self.buckets[bucket].count(&[range]).1 == 0
             })
         };
@@ -315,8 +284,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         }
     }
 
-    /// Scales all gradients by one [`clip_coefficient`], given their global norm. What burn's optimizers call clipping is
-    /// [`clip_each`](Self::clip_each).
+    /// Scales all gradients by one [`clip_coefficient`], given their global norm. What burn's optimizers call clipping
+    /// is [`clip_each`](Self::clip_each).
     pub fn clip(&mut self, norm: f64, max_norm: f64) {
         let coefficient = clip_coefficient(norm, max_norm);
         if coefficient < 1.0 {
@@ -380,13 +349,13 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         if group.size() == 1 || selected.is_empty() {
             return Ok(());
         }
-        let stretches: Vec<Stretch> = selected
+        let ranges: Vec<BucketRange> = selected
             .iter()
-            .map(|entry| self.stretch(entry, self.owned(entry)))
+            .map(|entry| self.bucket_range(entry, self.owned(entry)))
             .collect();
         // A copy that got none moves with one that did.
         let present: Vec<bool> = selected.iter().map(|entry| self.is_present(entry)).collect();
-        let present = FlatBuffer::sum_over(&mut self.buckets, &stretches, &present, dtype, group)?;
+        let present = FlatBuffer::sum_over(&mut self.buckets, &ranges, &present, dtype, group)?;
         for (entry, is_present) in selected.iter().zip(present) {
             self.present[entry.number] = is_present;
         }

@@ -2,7 +2,7 @@
 //!
 //! [`DistributedDataParallel`] hooks every parameter of a module for one forward pass, so that its gradient leaves the
 //! autodiff graph the moment it is complete and is added to a flat bucket; on the last micro-batch, full buckets are
-//! reduced while the backward pass goes on. Called by the trainer and by programs that train a model of their own.
+//! reduced while the backward pass goes on.
 
 mod agreement;
 mod average;
@@ -16,35 +16,42 @@ mod element_wise;
 mod error;
 mod flat;
 mod foreign_dropout;
+mod generators;
+mod gradient_entry;
+mod gradient_sink;
 mod gradients;
 mod hook;
+mod hook_module;
 mod parameter_gather;
 mod partial;
 mod pass;
 #[cfg(test)]
 mod printing;
+mod progress;
 mod reducer;
 mod replace;
 mod replica_check;
 mod step;
 mod sync;
+mod watched;
 mod weighted;
-
 mod wrapper;
 
-pub use agreement::Progress;
 pub use average::average_gradients;
 pub use bucket::{BucketClass, BucketLayout, BucketSlot};
 pub use clip_params::clip_each_gradient;
-pub(crate) use comparison::watched;
 pub use element_wise::ElementWise;
 pub use error::DataParallelError;
 pub(crate) use foreign_dropout::has_foreign_dropout;
-pub use gradients::{GradientCounts, GradientEntry, ReducedGradients, clip_coefficient};
-pub use hook::{GradientSink, HookBackend};
+pub use gradient_entry::GradientEntry;
+pub use gradient_sink::GradientSink;
+pub use gradients::{GradientCounts, ReducedGradients, clip_coefficient};
+pub use hook::HookBackend;
 pub(crate) use parameter_gather::PendingParameters;
 pub use partial::sum_partial_gradients;
+pub use progress::Progress;
 pub use replica_check::check_replicas;
 pub use step::ModuleOptimizer;
 pub use sync::WeightSync;
+pub(crate) use watched::watched;
 pub use wrapper::{DataParallelConfig, DistributedDataParallel, StepPart};

@@ -1,6 +1,5 @@
-//! Gathers a bucket's parameters behind the update of a sharded optimizer: in host memory in that of the bucket's gradients.
-//!
-//! Called by [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer).
+//! Gathers a bucket's parameters behind the update of a sharded optimizer: in host memory in that of the bucket's
+//! gradients.
 
 use std::ops::Range;
 
@@ -9,7 +8,8 @@ use cubecl_kernels::tape::{float, primitive};
 use half::{bf16, f16};
 
 use super::flat::{FlatBuffer, HostBuffer, PendingHost, part};
-use super::gradients::{GradientEntry, ReducedGradients};
+use super::gradient_entry::GradientEntry;
+use super::gradients::ReducedGradients;
 use crate::collectives::{CollectiveBackend, CollectiveElement, CollectiveError, Pending, PendingTensor};
 
 /// A bucket's parameters on their way from every rank of the data-parallel group to all.
@@ -161,9 +161,10 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         if own.end > end {
             parts.push(zeros(own.end - end));
         }
-        match parts.is_empty() {
-            true => Tensor::empty([0], (device, dtype)),
-            false => Tensor::cat(parts, 0),
+        if parts.is_empty() {
+            Tensor::empty([0], (device, dtype))
+        } else {
+            Tensor::cat(parts, 0)
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What is printed of a module, a context and a wrapper that have communicated: which groups they have, and no record of calls.
+//! What is printed of a module, a context and a wrapper that have communicated: which groups they have, and no record
+//! of calls.
 
 use burn::backend::Autodiff;
 use burn::module::Module;
@@ -7,7 +8,6 @@ use burn::tensor::backend::Backend;
 use burn_flex::Flex;
 
 use super::{DataParallelConfig, DistributedDataParallel, StepPart};
-use crate::collectives::tests::{TIMEOUT, run_ranks};
 use crate::collectives::{ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
 use crate::tensor_parallel::{
@@ -15,6 +15,7 @@ use crate::tensor_parallel::{
     RowParallelLinearConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig,
 };
 use crate::topology::ParallelConfig;
+use burn_megatron_comm::collectives::tests::{TIMEOUT, run_ranks};
 
 type B = Autodiff<Flex>;
 

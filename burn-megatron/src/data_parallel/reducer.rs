@@ -11,10 +11,10 @@ use cubecl_kernels::accumulate::GradientPlace;
 use cubecl_kernels::linear::destination::WeightSink;
 use cubecl_kernels::tape::float;
 
-use super::agreement::Progress;
 use super::bucket::BucketLayout;
 use super::flat::{FlatBuffer, NonFinite, PendingFlat, main_type};
-use super::hook::GradientSink;
+use super::gradient_sink::GradientSink;
+use super::progress::Progress;
 use crate::collectives::{CollectiveBackend, CollectiveError, Pending, ProcessGroup, ReduceOp};
 use crate::mutants::{self, Mutant};
 
@@ -54,8 +54,8 @@ struct State<B: Backend> {
     device: B::Device,
     reduction: Reduction,
     buckets: Vec<Bucket<B>>,
-    /// What the backward pass at hand gave to reused parameters: a pass may reach one twice, in graphs of its own, and the
-    /// sum must have the bits that one graph gives it.
+    /// What the backward pass at hand gave to reused parameters: a pass may reach one twice, in graphs of its own, and
+    /// the sum must have the bits that one graph gives it.
     reused: HashMap<usize, Tensor<B, 1>>,
     /// Whether a parameter has received a gradient in this step.
     received: Vec<bool>,
@@ -68,7 +68,8 @@ struct State<B: Backend> {
     is_last_micro_batch: bool,
     /// Buckets are launched in the order of their numbers, the same on every rank.
     launched: usize,
-    /// Which parameters have received a gradient on some rank, then the maxima of [`Progress`]; launched after the buckets.
+    /// Which parameters have received a gradient on some rank, then the maxima of [`Progress`]; launched after the
+    /// buckets.
     presence: Option<Pending<Vec<i32>>>,
     /// Which parameters received a gradient that is not finite.
     non_finite: Option<NonFinite<B>>,
@@ -169,8 +170,8 @@ impl<B: CollectiveBackend> Reducer<B> {
         self.lock().launched > 0
     }
 
-    /// Launches what has not been launched, zero-filling parameters without a gradient. `progress` is compared with that of
-    /// the other ranks, in a call that is made anyway.
+    /// Launches what has not been launched, zero-filling parameters without a gradient. `progress` is compared with
+    /// that of the other ranks, in a call that is made anyway.
     pub(super) fn launch_rest(&self, progress: Progress) {
         let mut state = self.lock();
         state.add_reused();
@@ -304,9 +305,10 @@ impl<B: CollectiveBackend> State<B> {
     }
 
     fn add(&mut self, index: usize, gradient: Tensor<B, 1>) {
-        let gradient = match mutants::is_active(Mutant::InfiniteGradient(self.reduction.world_rank)) {
-            true => gradient.full_like(f32::INFINITY),
-            false => gradient,
+        let gradient = if mutants::is_active(Mutant::InfiniteGradient(self.reduction.world_rank)) {
+            gradient.full_like(f32::INFINITY)
+        } else {
+            gradient
         };
         let place = self.next_place(index);
         let none = || NonFinite::none(self.layout.slots().len(), self.dtype, &self.device);
@@ -345,7 +347,8 @@ impl<B: CollectiveBackend> State<B> {
         }
     }
 
-    /// Counts a parameter whose gradient of the pass at hand has come; with the last of the step, launches what is full.
+    /// Counts a parameter whose gradient of the pass at hand has come; with the last of the step, launches what is
+    /// full.
     fn complete(&mut self, index: usize) {
         let bucket = self.layout.slots()[index].bucket;
         if !self.is_last_micro_batch || std::mem::replace(&mut self.completed[index], true) {
@@ -378,9 +381,10 @@ impl<B: CollectiveBackend> State<B> {
             unreachable!("a bucket is launched once");
         };
         let group = self.reduction.group.labelled(&format!("bucket {number}"));
-        self.buckets[number] = Bucket::Reducing(match self.reduction.is_sharded {
-            true => buffer.reduce_scatter_start(self.reduction.op, &group),
-            false => buffer.all_reduce_start(self.reduction.op, &group),
+        self.buckets[number] = Bucket::Reducing(if self.reduction.is_sharded {
+            buffer.reduce_scatter_start(self.reduction.op, &group)
+        } else {
+            buffer.all_reduce_start(self.reduction.op, &group)
         });
         self.launched += 1;
     }
@@ -400,8 +404,8 @@ fn filling<B: Backend>(bucket: &mut Bucket<B>, index: usize) -> &mut FlatBuffer<
     match bucket {
         Bucket::Filling(buffer) => buffer,
         _ => panic!(
-            "a gradient of parameter {index} came after its bucket was reduced: a hooked module serves one forward pass only, \
-             and a parameter that several segments of a stage use must be declared as reused"
+            "a gradient of parameter {index} came after its bucket was reduced: a hooked module serves one forward \
+             pass only, and a parameter that several segments of a stage use must be declared as reused"
         ),
     }
 }

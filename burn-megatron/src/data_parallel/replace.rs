@@ -1,6 +1,4 @@
 //! Puts new values into a module's trained parameters, and reads the old ones.
-//!
-//! Called by [`DistributedDataParallel`](super::DistributedDataParallel) for the optimizer and for loaded checkpoints.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Tensor, TensorPrimitive};
@@ -36,11 +34,11 @@ pub(super) fn replace_parameters<B: HookBackend, M: Module<B>>(
     module.map(&mut Replacer { binding, value })
 }
 
-/// Returns the module with every parameter that is the output of an operation made a trained leaf of its own, and whether
-/// there was one.
+/// Returns the module with every parameter that is the output of an operation made a trained leaf of its own, and
+/// whether there was one.
 ///
-/// `Module::to_device` of burn leaves such parameters: the move is differentiable, and the gradient belongs to the tensor on
-/// the old device, which nobody has any more.
+/// `Module::to_device` of burn leaves such parameters: the move is differentiable, and the gradient belongs to the
+/// tensor on the old device, which nobody has any more.
 pub(super) fn make_leaves<B: HookBackend, M: Module<B>>(module: M) -> (M, bool) {
     struct LeafMaker {
         has_made: bool,
@@ -53,9 +51,10 @@ pub(super) fn make_leaves<B: HookBackend, M: Module<B>>(module: M) -> (M, bool) 
             let is_output = !is_leaf && B::is_tracked(&primitive);
             let tensor = Tensor::from_primitive(TensorPrimitive::Float(primitive));
             self.has_made |= is_output;
-            let tensor = match is_output {
-                true => tensor.detach().require_grad(),
-                false => tensor,
+            let tensor = if is_output {
+                tensor.detach().require_grad()
+            } else {
+                tensor
             };
             Param::from_mapped_value(id, tensor, mapper)
         }

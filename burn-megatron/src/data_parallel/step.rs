@@ -89,16 +89,16 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Updates the module by one of burn's optimizers, as the `init` of its configuration returns it.
     ///
-    /// The optimizer's [gradient clipping](burn::grad_clipping) is done as on one rank, by [`clip_each`]: `Norm` by the norm
-    /// of each whole parameter, also of those that are cut over tensor-parallel ranks. An optimizer that is not
+    /// The optimizer's [gradient clipping](burn::grad_clipping) is done as on one rank, by [`clip_each`]: `Norm` by the
+    /// norm of each whole parameter, also of those that are cut over tensor-parallel ranks. An optimizer that is not
     /// [`ElementWise`], such as burn's `Muon`, goes to [`step_whole_parameters`](Self::step_whole_parameters).
     ///
     /// # Communication
     /// If the optimizer clips, that of [`clip_each`]; otherwise none.
     ///
     /// # Errors
-    /// When gradients are sharded: a [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) takes those. When a collective
-    /// fails, or as [`update`](Self::update).
+    /// When gradients are sharded: a [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) takes those. When a
+    /// collective fails, or as [`update`](Self::update).
     ///
     /// [`clip_each`]: ReducedGradients::clip_each
     pub fn step<O: ElementWise<B::InnerBackend>>(
@@ -125,7 +125,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// does.
     ///
     /// # Errors
-    /// When a trained parameter is cut over tensor-parallel ranks, or gradients are sharded; as [`update`](Self::update).
+    /// When a trained parameter is cut over tensor-parallel ranks, or gradients are sharded; as
+    /// [`update`](Self::update).
     pub fn step_whole_parameters<O: Optimizer<M, B>>(
         &mut self,
         learning_rate: LearningRate,
@@ -159,11 +160,12 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 }
 
 fn refuse_sharded<B: CollectiveBackend, O>(gradients: &ReducedGradients<B>) -> Result<(), DataParallelError> {
-    match gradients.is_sharded() {
-        false => Ok(()),
-        true => Err(DataParallelError::ShardedGradients {
+    if !gradients.is_sharded() {
+        Ok(())
+    } else {
+        Err(DataParallelError::ShardedGradients {
             optimizer: short_name::<O>(),
-        }),
+        })
     }
 }
 

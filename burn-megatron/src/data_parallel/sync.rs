@@ -1,7 +1,4 @@
 //! Makes the replicas of a module equal, or checks that they are.
-//!
-//! Called by [`DistributedDataParallel`](super::DistributedDataParallel) when a module is wrapped, and by `buffers` in
-//! every step.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, TensorPrimitive};

@@ -6,22 +6,26 @@ use burn::config::Config;
 use burn::module::{AutodiffModule, Module};
 use burn::tensor::{DType, Tensor};
 
-use super::agreement::{Progress, compare_modules, compare_parts, out_of_step};
+use super::agreement::{compare_modules, compare_parts, out_of_step};
 use super::binding::{Binding, BindingOptions, one_device};
 use super::buffers::BufferSync;
-use super::comparison::watched;
 use super::error::DataParallelError;
 use super::foreign_dropout::refuse_foreign_dropout;
-use super::gradients::{GradientEntry, ReducedGradients};
-use super::hook::{GradientSink, HookBackend, hook_module};
+use super::generators::separate_generators;
+use super::gradient_entry::GradientEntry;
+use super::gradient_sink::GradientSink;
+use super::gradients::ReducedGradients;
+use super::hook::HookBackend;
+use super::hook_module::hook_module;
+use super::progress::Progress;
 use super::replace::{make_leaves, read_parameters, replace_parameters};
 use super::replica_check::{Compared, check_replicas, compare_replicas, compare_tied};
 use super::sync::{WeightSync, broadcast_module};
+use super::watched::watched;
 use super::weighted::weighted_sink;
 use crate::collectives::catch_collective_error;
 use crate::context::ParallelContext;
 use crate::parameters::{ParameterEntry, list_parameters};
-use crate::random::separate_generators;
 
 /// Configuration of [`DistributedDataParallel`].
 #[derive(Config, Debug)]
@@ -43,10 +47,10 @@ pub struct DataParallelConfig {
     /// Whether full buckets are reduced during the backward pass; if not, all of them after it.
     #[config(default = true)]
     pub overlap_grad_reduce: bool,
-    /// Steps from one comparison of what tensor-parallel ranks were given to the next; the first step is always compared, and
-    /// none if this is 0. In the step's first micro-batch the first input of a parallel layer is compared by its hash, and,
-    /// without sequence parallelism, the loss: ranks that share each layer must see the same samples. 0 is for a loss with
-    /// terms that differ by rank, such as a penalty of a rank's own shards.
+    /// Steps from one comparison of what tensor-parallel ranks were given to the next; the first step is always
+    /// compared, and none if this is 0. In the step's first micro-batch the first input of a parallel layer is compared
+    /// by its hash, and, without sequence parallelism, the loss: ranks that share each layer must see the same samples.
+    /// 0 is for a loss with terms that differ by rank, such as a penalty of a rank's own shards.
     #[config(default = 100)]
     pub check_inputs_interval: usize,
 }
@@ -88,28 +92,29 @@ pub struct DistributedDataParallel<B: HookBackend, M> {
 impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Wraps a module. Parameters without values get them, in the order of the module, as one rank alone draws them.
     ///
-    /// One rank alone draws a parameter when it is first used: a serial program that uses its parts in another order than it
-    /// declares them calls [`initialize`](crate::initialize), too, to start from the same values.
+    /// One rank alone draws a parameter when it is first used: a serial program that uses its parts in another order
+    /// than it declares them calls [`initialize`](crate::initialize), too, to start from the same values.
     ///
     /// Then every data-parallel rank and pipeline stage except the first gets a seed of its own for burn's generator
     /// (made of the context's seed and of what the generator draws next, so of the program's `B::seed`, too), so that
-    /// burn's `Dropout` drops other elements for other samples; tensor ranks draw the same numbers. A later `B::seed` undoes
-    /// this. These masks are independent, not those of one rank: for the same in every layout there is
-    /// [`Dropout`](crate::random::Dropout). Make all modules of a program before the first is wrapped: what is drawn later is
-    /// drawn from these generators.
+    /// burn's `Dropout` drops other elements for other samples; tensor ranks draw the same numbers. A later `B::seed`
+    /// undoes this. These masks are independent, not those of one rank: for the same in every layout there is
+    /// [`Dropout`](crate::random::Dropout). Make all modules of a program before the first is wrapped: what is drawn
+    /// later is drawn from these generators.
     ///
     /// # Communication
-    /// Over the data-parallel group and over the tensor group, one all-gather of 16 bytes to compare the modules, and one of
-    /// 16 bytes over the model group. Over the data-parallel group, the allocation of the buckets, and one broadcast per
-    /// parameter or, to verify, as [`check_replicas`]. Over the tensor group, one all-gather of 8 bytes per parameter that its
-    /// ranks all hold, and a broadcast of 8 bytes; over the embedding group, one all-gather per tied parameter.
+    /// Over the data-parallel group and over the tensor group, one all-gather of 16 bytes to compare the modules, and
+    /// one of 16 bytes over the model group. Over the data-parallel group, the allocation of the buckets, and one
+    /// broadcast per parameter or, to verify, as [`check_replicas`]. Over the tensor group, one all-gather of 8 bytes
+    /// per parameter that its ranks all hold, and a broadcast of 8 bytes; over the embedding group, one all-gather per
+    /// tied parameter.
     ///
     /// # Errors
-    /// When no parameter is trained, in a pipeline on any stage, when the ranks' modules differ, when a parameter has not
-    /// declared its layout and there are tensor-parallel ranks, when parameters differ in type or device or one is there
-    /// twice, when the module has burn's own `Dropout` and there are tensor-parallel ranks, when replicas differ that are
-    /// not broadcast, or when a collective fails. When a parameter has no values and the module is a pipeline stage, or
-    /// parts of it were converted from burn's layers: see [`initialize`](crate::initialize).
+    /// When no parameter is trained, in a pipeline on any stage, when the ranks' modules differ, when a parameter has
+    /// not declared its layout and there are tensor-parallel ranks, when parameters differ in type or device or one is
+    /// there twice, when the module has burn's own `Dropout` and there are tensor-parallel ranks, when replicas differ
+    /// that are not broadcast, or when a collective fails. When a parameter has no values and the module is a pipeline
+    /// stage, or parts of it were converted from burn's layers: see [`initialize`](crate::initialize).
     pub fn new(module: M, context: &ParallelContext, config: DataParallelConfig) -> Result<Self, DataParallelError> {
         refuse_foreign_dropout(&module, context)?;
         let group = context.data_group();
@@ -179,13 +184,13 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// # Communication
     /// What `forward` does; on the last micro-batch the start of one all-reduce (mean) per bucket over the
-    /// data-parallel group, each as soon as it is full. On the first of a step, one broadcast per buffer of the module; in
-    /// the steps that [`DataParallelConfig::check_inputs_interval`] names, two all-gathers of 16 and 8 bytes over the tensor
-    /// group.
+    /// data-parallel group, each as soon as it is full. On the first of a step, one broadcast per buffer of the module;
+    /// in the steps that [`DataParallelConfig::check_inputs_interval`] names, two all-gathers of 16 and 8 bytes over
+    /// the tensor group.
     ///
     /// # Errors
-    /// When a collective fails or tensor-parallel ranks were given different samples: the step is lost. When the gradients of
-    /// the step before have not been taken. When an update has left no parameter that is trained.
+    /// When a collective fails or tensor-parallel ranks were given different samples: the step is lost. When the
+    /// gradients of the step before have not been taken. When an update has left no parameter that is trained.
     ///
     /// # Panics
     /// When `forward` does.
@@ -195,7 +200,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         forward: impl FnOnce(M) -> Tensor<B, 1>,
     ) -> Result<Tensor<B::InnerBackend, 1>, DataParallelError> {
         self.begin()?;
-        self.expect(part);
+        self.set_step_part(part);
         let hooked = self.hooked(self.module().clone());
         let is_compared = self.takes_comparison();
         let value = catch_collective_error(|| {
@@ -213,15 +218,15 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 
     /// Begins a step, unless it has been: for callers that run forward and backward passes by themselves, as a pipeline
-    /// does. They then call [`hooked`](Self::hooked) for each graph, [`expect`](Self::expect) before each backward
-    /// pass, [`end_pass`](Self::end_pass) after it, and [`launch`](Self::launch) after the last.
+    /// does. They then call [`hooked`](Self::hooked) for each graph, [`set_step_part`](Self::set_step_part) before each
+    /// backward pass, [`end_pass`](Self::end_pass) after it, and [`launch`](Self::launch) after the last.
     ///
     /// # Communication
     /// On the first call of a step, one broadcast per buffer of the module.
     ///
     /// # Errors
-    /// When a collective fails; when the gradients of the step before have not been taken; when an update has left no parameter
-    /// that is trained.
+    /// When a collective fails; when the gradients of the step before have not been taken; when an update has left no
+    /// parameter that is trained.
     pub fn begin(&mut self) -> Result<(), DataParallelError> {
         if self.is_untrained {
             let parameters = list_parameters::<B, M>(self.module());
@@ -257,12 +262,12 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Says which part of the step the next backward pass is, for the parameters that it reaches.
     ///
     /// After the last one that reaches a parameter no other may follow in the step, unless the parameter is reused.
-    pub fn expect(&self, part: StepPart) {
+    pub fn set_step_part(&self, part: StepPart) {
         self.binding.reducer.expect_last_micro_batch(part == StepPart::Last);
     }
 
-    /// Ends the backward pass of a micro-batch, which may consist of several graphs: what they gave to a tied parameter is
-    /// summed first, and added to the step's then, so that it does not matter how many they were.
+    /// Ends the backward pass of a micro-batch, which may consist of several graphs: what they gave to a tied parameter
+    /// is summed first, and added to the step's then, so that it does not matter how many they were.
     pub fn end_pass(&self) {
         self.binding.reducer.end_pass();
     }
@@ -286,12 +291,12 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// summed over the tensor group; where they are sharded, this rank's pieces of them.
     ///
     /// # Communication
-    /// Waits for the buckets; over the model group, one all-gather of 16 bytes; under sequence parallelism one all-reduce of
-    /// the partial gradients over the tensor group.
+    /// Waits for the buckets; over the model group, one all-gather of 16 bytes; under sequence parallelism one
+    /// all-reduce of the partial gradients over the tensor group.
     ///
     /// # Errors
-    /// When a collective fails, no parameter received a gradient on any data-parallel rank, no stage of a pipeline trains one,
-    /// or the ranks have not made the same steps, or those of one stage not the same updates.
+    /// When a collective fails, no parameter received a gradient on any data-parallel rank, no stage of a pipeline
+    /// trains one, or the ranks have not made the same steps, or those of one stage not the same updates.
     pub fn gradients(&mut self) -> Result<ReducedGradients<B::InnerBackend>, DataParallelError> {
         self.is_step_begun = false;
         let binding = &self.binding;
@@ -309,9 +314,10 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             &self.context,
             binding.dtype,
         )?;
-        match gradients.is_empty() {
-            true => Err(DataParallelError::NoGradients),
-            false => Ok(gradients),
+        if gradients.is_empty() {
+            Err(DataParallelError::NoGradients)
+        } else {
+            Ok(gradients)
         }
     }
 
@@ -327,20 +333,21 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Replaces the module by what `update` makes of it.
     ///
-    /// That may be anything with the same fields: other values, parameters frozen or thawed, or moved to another device; an
-    /// optimizer's step goes to [`step`](Self::step). Every rank of the data-parallel and of the tensor group makes the same
-    /// updates. A parameter that comes back with another identifier, as from a record, keeps the declaration of its path.
-    /// What the step has accumulated so far is lost if the trained parameters change. A
-    /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) of 16-bit parameters has main values of its own: tell it of
-    /// new ones by [`take_parameters`](crate::optimizer::ShardedOptimizer::take_parameters).
+    /// That may be anything with the same fields: other values, parameters frozen or thawed, or moved to another
+    /// device; an optimizer's step goes to [`step`](Self::step). Every rank of the data-parallel and of the tensor
+    /// group makes the same updates. A parameter that comes back with another identifier, as from a record, keeps the
+    /// declaration of its path. What the step has accumulated so far is lost if the trained parameters change. A
+    /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) of 16-bit parameters has main values of its own: tell
+    /// it of new ones by [`take_parameters`](crate::optimizer::ShardedOptimizer::take_parameters).
     ///
     /// # Communication
-    /// None, unless parameters have come, gone or changed in more than their values: then the ranks of the data-parallel
-    /// group compare their modules, by one all-gather of 16 bytes, and allocate new buckets if the old ones do not fit.
+    /// None, unless parameters have come, gone or changed in more than their values: then the ranks of the
+    /// data-parallel group compare their modules, by one all-gather of 16 bytes, and allocate new buckets if the old
+    /// ones do not fit.
     ///
     /// # Errors
-    /// When the module's parameters have become such that it could not be wrapped: with none that is trained, further steps are
-    /// refused until another update thaws some. When that collective fails.
+    /// When the module's parameters have become such that it could not be wrapped: with none that is trained, further
+    /// steps are refused until another update thaws some. When that collective fails.
     pub fn update(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
         self.progress.updates += 1;
         self.note_progress();
@@ -348,8 +355,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 
     /// Replaces the module's values by a record's, which this rank saved in this layout: see
-    /// [`ParallelContext::load_record`]. A [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) takes its main values
-    /// from them, and keeps its state.
+    /// [`ParallelContext::load_record`]. A [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) takes its main
+    /// values from them, and keeps its state.
     ///
     /// # Communication
     /// None.
@@ -377,9 +384,10 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         if !self.is_untrained && self.binding.fits(&parameters, &device) {
             return Ok(());
         }
-        let parameters = match self.make_leaves() {
-            true => list_parameters::<B, M>(self.module()),
-            false => parameters,
+        let parameters = if self.make_leaves() {
+            list_parameters::<B, M>(self.module())
+        } else {
+            parameters
         };
         self.is_untrained = trains_nothing(&parameters, &self.context);
         if self.is_untrained {
@@ -401,7 +409,8 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         Ok(())
     }
 
-    /// Makes parameters that a differentiable move has left as outputs trained leaves again; returns whether there were any.
+    /// Makes parameters that a differentiable move has left as outputs trained leaves again; returns whether there were
+    /// any.
     fn make_leaves(&mut self) -> bool {
         let mut has_made = false;
         self.module = self.module.take().map(|module| {
@@ -426,17 +435,16 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Which elements of a trained parameter this rank's optimizer updates: all, unless gradients are sharded.
     pub fn owned(&self, entry: &GradientEntry) -> std::ops::Range<usize> {
-        match self.options.is_sharded {
-            true => self
-                .binding
-                .layout
-                .piece(entry.number, self.context.data_group().rank()),
-            false => 0..entry.slot.len,
+        if !self.options.is_sharded {
+            return 0..entry.slot.len;
         }
+        self.binding
+            .layout
+            .piece(entry.number, self.context.data_group().rank())
     }
 
-    /// Which elements of a trained parameter this rank stores in a checkpoint: those of its shard, whether or not gradients
-    /// are sharded, so that data-parallel ranks write in parallel.
+    /// Which elements of a trained parameter this rank stores in a checkpoint: those of its shard, whether or not
+    /// gradients are sharded, so that data-parallel ranks write in parallel.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn stored_piece(&self, entry: &GradientEntry) -> std::ops::Range<usize> {
         self.binding
@@ -482,8 +490,8 @@ fn has_trained(parameters: &[ParameterEntry]) -> bool {
     parameters.iter().any(|parameter| parameter.requires_grad)
 }
 
-/// Whether no step can train anything. A stage of a pipeline may be frozen as a whole; whether all are is compared in each
-/// step.
+/// Whether no step can train anything. A stage of a pipeline may be frozen as a whole; whether all are is compared in
+/// each step.
 fn trains_nothing(parameters: &[ParameterEntry], context: &ParallelContext) -> bool {
     context.pipeline_group().size() == 1 && !has_trained(parameters)
 }

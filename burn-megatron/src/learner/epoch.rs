@@ -13,11 +13,10 @@ use burn::train::{
 };
 
 use super::agreement::{Agreement, Shares};
+use super::components::Components;
 use super::error::LearnerError;
-use super::launch::Components;
 use super::output::{GatherOutput, OutputGatherer};
 use super::sharded::ShardedUpdate;
-use super::strategy::flush;
 use crate::context::ParallelContext;
 use crate::data_parallel::{DistributedDataParallel, HookBackend, StepPart};
 
@@ -56,9 +55,11 @@ where
     M::InnerModule: InferenceStep<Output: GatherOutput>,
     O: Optimizer<M, B> + 'static,
 {
-    /// Makes burn-train's logs begin with an epoch: it counts from 1, in a resumed run too, until it hears of an epoch's end.
+    /// Makes burn-train's logs begin with an epoch: it counts from 1, in a resumed run too, until it hears of an
+    /// epoch's end.
     ///
-    /// The event has no other effect: metrics that hold nothing are cleared, and loggers are told of an epoch without entries.
+    /// The event has no other effect: metrics that hold nothing are cleared, and loggers are told of an epoch without
+    /// entries.
     pub(super) fn log_from(&mut self, epoch: usize) {
         if self.is_first && epoch > 1 {
             self.processor.process_train(LearnerEvent::EndEpoch(epoch - 1));
@@ -84,9 +85,10 @@ where
             };
             self.learner.lr_step();
             accumulated += 1;
-            let part = match accumulated == self.accumulation {
-                true => StepPart::Last,
-                false => StepPart::More,
+            let part = if accumulated == self.accumulation {
+                StepPart::Last
+            } else {
+                StepPart::More
             };
             // What the dropout of a converted module asks for.
             self.context.set_step(epoch as u64, shares.places(self.data_rank));
@@ -152,9 +154,10 @@ where
         };
         let weight = shares.weight(self.data_rank);
         let TrainOutput { grads, item } = self.wrapper().pass(part, weight, |model| model.step(input))?;
-        match grads.is_empty() {
-            true => Ok(Some(item)),
-            false => Err(LearnerError::ForeignGradients { count: grads.len() }),
+        if grads.is_empty() {
+            Ok(Some(item))
+        } else {
+            Err(LearnerError::ForeignGradients { count: grads.len() })
         }
     }
 
@@ -186,7 +189,8 @@ where
         self.wrapper.as_mut().expect("absent inside `optimize` only")
     }
 
-    /// Gives the learner the values of the wrapped module: those of the first rank, and what forward passes have changed.
+    /// Gives the learner the values of the wrapped module: those of the first rank, and what forward passes have
+    /// changed.
     pub(super) fn learner_takes_values(&mut self) {
         let record = self.wrapper().module().clone().into_record();
         self.learner.load_model(record);
@@ -266,4 +270,20 @@ impl<'a, T> Batches<'a, T> {
             learning_rate,
         )
     }
+}
+
+/// Waits until burn-train's thread has processed all events, so that what is asked of its store afterwards is known.
+///
+/// Its channel holds one event: when a second event without effect has been put in, the first has been taken out, which
+/// is after all before it have been processed.
+pub(super) fn flush<B, LR, M, O>(processor: &mut SupervisedTrainingEventProcessor<Components<B, LR, M, O>>)
+where
+    B: HookBackend,
+    LR: LrScheduler + 'static,
+    M: TrainStep + AutodiffModule<B> + Display + 'static,
+    M::InnerModule: InferenceStep,
+    O: Optimizer<M, B> + 'static,
+{
+    processor.process_valid(LearnerEvent::Start);
+    processor.process_valid(LearnerEvent::Start);
 }

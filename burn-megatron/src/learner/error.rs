@@ -29,8 +29,8 @@ pub enum LearnerError {
     },
     /// burn-train's checkpoints of a model that is not whole on the first rank.
     #[error(
-        "burn-train's file checkpointer would save the first rank's shards of a model that {ranks} tensor-parallel ranks \
-         share: leave it out, and save with CheckpointWriter"
+        "burn-train's file checkpointer would save the first rank's shards of a model that {ranks} tensor-parallel \
+         ranks share: leave it out, and save with CheckpointWriter"
     )]
     TensorCheckpoint {
         /// The tensor-parallel size.
@@ -44,8 +44,8 @@ pub enum LearnerError {
     NotSharded,
     /// burn's own optimizer for parameters that are cut.
     #[error(
-        "{ranks} tensor-parallel ranks share each layer: burn's own optimizer would clip gradients by the norm of a rank's \
-         shards; give Learner::new the one that ParallelLearner::shard returns"
+        "{ranks} tensor-parallel ranks share each layer: burn's own optimizer would clip gradients by the norm of a \
+         rank's shards; give Learner::new the one that ParallelLearner::shard returns"
     )]
     TensorOptimizer {
         /// The tensor-parallel size.
@@ -59,14 +59,15 @@ pub enum LearnerError {
     OptimizerNotUsed,
     /// A sharded optimizer outside of the launch that gives it its gradients.
     #[error(
-        "the optimizer that ParallelLearner::shard returns updates a model inside the launch of the same ParallelLearner, by \
-         one `step` per step: call ranks.launch(training, learner) in place of training.launch(learner)"
+        "the optimizer that ParallelLearner::shard returns updates a model inside the launch of the same \
+         ParallelLearner, by one `step` per step: call ranks.launch(training, learner) in place of \
+         training.launch(learner)"
     )]
     OutsideLaunch,
     /// Gradients in addition to those that go through the wrapper.
     #[error(
-        "TrainStep::step returned {count} gradients of parameters that are not those of the module it was called on: its \
-         loss must be computed with `self` alone"
+        "TrainStep::step returned {count} gradients of parameters that are not those of the module it was called on: \
+         its loss must be computed with `self` alone"
     )]
     ForeignGradients {
         /// How many.
@@ -88,8 +89,8 @@ pub enum LearnerError {
     },
     /// A batch of which the first rank has no share.
     #[error(
-        "rank {rank} has samples of batch {batch} and the first data-parallel rank has none: shares go to the first ranks \
-         first, as from shard_loader"
+        "rank {rank} has samples of batch {batch} and the first data-parallel rank has none: shares go to the first \
+         ranks first, as from shard_loader"
     )]
     FirstRankIdle {
         /// A rank with samples.
@@ -99,8 +100,8 @@ pub enum LearnerError {
     },
     /// The same samples on several ranks.
     #[error(
-        "ranks {first} and {other} had the same outputs in each of the first {steps} {split} batches: give each rank its \
-         share of the samples, with shard_loader in place of DataLoaderBuilder"
+        "ranks {first} and {other} had the same outputs in each of the first {steps} {split} batches: give each rank \
+         its share of the samples, with shard_loader in place of DataLoaderBuilder"
     )]
     SameSamples {
         /// A rank.

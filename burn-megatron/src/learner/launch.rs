@@ -10,10 +10,9 @@ use burn::module::AutodiffModule;
 use burn::optim::Optimizer;
 use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::lr_scheduler::LrScheduler;
-use burn::train::{
-    InferenceStep, Learner, LearningComponentsMarker, LearningResult, SupervisedTraining, TrainStep, TrainingStrategy,
-};
+use burn::train::{InferenceStep, Learner, LearningResult, SupervisedTraining, TrainStep, TrainingStrategy};
 
+use super::components::Components;
 use super::error::LearnerError;
 use super::output::GatherOutput;
 use super::sharded::{ShardedLearnerOptimizer, ShardedUpdate};
@@ -25,44 +24,42 @@ use crate::data_parallel::{DataParallelConfig, HookBackend};
 use crate::launch::StopFlag;
 use crate::optimizer::StoredOptimizer;
 
-/// The components of a learner for a model `M`, a scheduler `LR` and an optimizer `O`.
-pub(super) type Components<B, LR, M, O> = LearningComponentsMarker<B, LR, M, O>;
-
-/// Launches burn-train's supervised training on the ranks of a job, data-parallel: gradients are averaged in buckets while
-/// the backward pass runs, as by [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel).
+/// Launches burn-train's supervised training on the ranks of a job, data-parallel: gradients are averaged in buckets
+/// while the backward pass runs, as by [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel).
 ///
 /// What every rank does: it makes the same model, optimizer and settings, loads its share of each batch
 /// ([`shard_loader`](crate::data::shard_loader())), and calls [`launch`](Self::launch). What is the same on all ranks:
 ///
-/// - Metrics, progress and the learning rate: outputs are joined on the first rank, sample by sample, so that any metric of
-///   burn-train's sees the global batch, and `n` ranks report what one rank reports.
-/// - The first rank renders, logs, writes the summary and the checkpoints; the others write nothing. Every rank reads the
-///   checkpoint that a run resumes from, and must see the training's folder for that; the number of ranks may change.
-/// - A resumed run logs its first epoch by its own number: after the checkpoint of epoch 3 comes epoch 4. burn-train's own
-///   `launch` logs it as epoch 1, over what the first run has logged there.
+/// - - Metrics, progress and the learning rate: outputs are joined on the first rank, sample by sample, so that any
+///   metric of burn-train's sees the global batch, and `n` ranks report what one rank reports.
+/// - - The first rank renders, logs, writes the summary and the checkpoints; the others write nothing. Every rank reads
+///   the checkpoint that a run resumes from, and must see the training's folder for that; the number of ranks may
+///   change.
+/// - - A resumed run logs its first epoch by its own number: after the checkpoint of epoch 3 comes epoch 4.
+///   burn-train's own `launch` logs it as epoch 1, over what the first run has logged there.
 /// - Early stopping is decided by the first rank; an interruption asked for on any rank, by its `Interrupter` or a
 ///   [`StopFlag`], ends all ranks after the same batch.
 ///
-/// One rank trains as burn-train's own `launch` does. A `TrainStep::optimize` of the model's own is called as usual, with
-/// the averaged gradients; with an optimizer from [`shard`](Self::shard) it sees no gradients, and with parameters of 16
-/// bits what it does to them is undone by the main values of the next step. Gradients are summed over burn-train's
-/// gradient accumulation, as on one rank.
+/// One rank trains as burn-train's own `launch` does. A `TrainStep::optimize` of the model's own is called as usual,
+/// with the averaged gradients; with an optimizer from [`shard`](Self::shard) it sees no gradients, and with parameters
+/// of 16 bits what it does to them is undone by the main values of the next step. Gradients are summed over
+/// burn-train's gradient accumulation, as on one rank.
 ///
-/// The loss in `TrainStep::step` is a mean over samples: where ranks have different numbers of samples in a batch, their
-/// gradients are weighted accordingly, and a rank without samples takes part with gradients of zero. A loader gives such
-/// shares with [`LastBatch::Uneven`](crate::data::LastBatch::Uneven), and refuses them otherwise.
+/// The loss in `TrainStep::step` is a mean over samples: where ranks have different numbers of samples in a batch,
+/// their gradients are weighted accordingly, and a rank without samples takes part with gradients of zero. A loader
+/// gives such shares with [`LastBatch::Uneven`](crate::data::LastBatch::Uneven), and refuses them otherwise.
 ///
 /// # Dropout
 /// The dropout of a converted module, such as
-/// [`ParallelTransformerEncoder`](crate::tensor_parallel::ParallelTransformerEncoder), needs to know the step. `launch` names it
-/// by [`set_step`](ParallelContext::set_step) before each `TrainStep::step`: the iteration is the number of the epoch, and the
-/// samples are the places of this rank's samples in the epoch's order, so that the same elements are dropped on any number
-/// of ranks. The module is made with the context that is given to [`new`](Self::new).
+/// [`ParallelTransformerEncoder`](crate::tensor_parallel::ParallelTransformerEncoder), needs to know the step. `launch`
+/// names it by [`set_step`](ParallelContext::set_step) before each `TrainStep::step`: the iteration is the number of
+/// the epoch, and the samples are the places of this rank's samples in the epoch's order, so that the same elements are
+/// dropped on any number of ranks. The module is made with the context that is given to [`new`](Self::new).
 ///
 /// A model whose modules see another number of rows than the batch has samples, or run twice in a step, names the step
-/// itself, in place of `launch`: items and batches hold the samples' numbers, the model holds a clone of the context in a
-/// field with `#[module(skip)]`, and `TrainStep::step` calls `set_step` before each forward pass, each time with another
-/// iteration or other samples. The epoch is the `iteration` of
+/// itself, in place of `launch`: items and batches hold the samples' numbers, the model holds a clone of the context in
+/// a field with `#[module(skip)]`, and `TrainStep::step` calls `set_step` before each forward pass, each time with
+/// another iteration or other samples. The epoch is the `iteration` of
 /// [`step_coordinates`](ParallelContext::step_coordinates).
 ///
 /// # Examples
@@ -138,7 +135,8 @@ pub(super) type Components<B, LR, M, O> = LearningComponentsMarker<B, LR, M, O>;
 ///
 /// let model = Doubler::<B> { linear: LinearConfig::new(1, 1).init(&Default::default()) };
 /// let mut ranks = ParallelLearner::new(&context, DataParallelConfig::new());
-/// let optimizer = ranks.shard(AdamWConfig::new().init()); // or the optimizer itself, for a state that is whole on each rank
+/// // Or the optimizer itself, for a state that is whole on each rank.
+/// let optimizer = ranks.shard(AdamWConfig::new().init());
 /// let result = ranks.launch(training, Learner::new(model, optimizer, 1e-2))?;
 /// println!("{}", result.model);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -175,8 +173,8 @@ where
         self
     }
 
-    /// Returns an optimizer to be given to `Learner::new`, of which each data-parallel rank holds its share of the state: see
-    /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer).
+    /// Returns an optimizer to be given to `Learner::new`, of which each data-parallel rank holds its share of the
+    /// state: see [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer).
     pub fn shard<S>(&mut self, optimizer: OptimizerAdaptor<S, M, B>) -> ShardedLearnerOptimizer<B, M, S>
     where
         S: StoredOptimizer<B::InnerBackend> + 'static,
@@ -190,12 +188,13 @@ where
     /// Trains, as burn-train's `SupervisedTraining::launch`. Every rank of the context calls it, on one thread.
     ///
     /// # Communication
-    /// That of [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel); for each batch an all-gather of 32
-    /// bytes over the world, and the outputs of each data-parallel rank to the first; a broadcast of 4 bytes per epoch; and
-    /// with a sharded optimizer and checkpoints, once per epoch its state to the first rank.
+    /// That of [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel); for each batch an all-gather
+    /// of 32 bytes over the world, and the outputs of each data-parallel rank to the first; a broadcast of 4 bytes per
+    /// epoch; and with a sharded optimizer and checkpoints, once per epoch its state to the first rank.
     ///
     /// # Errors
-    /// When the model cannot be wrapped, ranks were given different settings or the same samples, or a collective fails.
+    /// When the model cannot be wrapped, ranks were given different settings or the same samples, or a collective
+    /// fails.
     ///
     /// # Panics
     /// When burn-train does, such as for a checkpoint that cannot be read.

@@ -254,9 +254,10 @@ impl OutputGatherer {
                     }
                 }
                 let is_mean = |(_, parts): (usize, &Vec<OutputPart>)| matches!(parts[part], OutputPart::Mean(_));
-                match ranks().all(is_mean) {
-                    true => Ok(mean(&of_ranks)),
-                    false => Ok(rows(&of_ranks)),
+                if ranks().all(is_mean) {
+                    Ok(mean(&of_ranks))
+                } else {
+                    Ok(rows(&of_ranks))
                 }
             })
             .collect()
@@ -270,8 +271,8 @@ impl OutputGatherer {
             first: self.group.ranks()[0],
             other: other.map_or_else(|| "missing".to_owned(), describe),
             rank: self.group.ranks()[rank],
-            rule: "ranks must have equal types, and equal sizes in all dimensions after the first; pad sequences to one \
-                   length for all batches",
+            rule: "ranks must have equal types, and equal sizes in all dimensions after the first; pad sequences to \
+                   one length for all batches",
         }
     }
 }

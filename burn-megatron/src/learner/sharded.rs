@@ -18,14 +18,14 @@ use crate::optimizer::{ShardedOptimizer, StoredOptimizer};
 /// The main values of a 16-bit parameter among the tensors of its record.
 const MAIN: &str = "main";
 
-/// The optimizer that [`ParallelLearner::shard`](super::ParallelLearner::shard) returns, for `Learner::new`: each data-parallel
-/// rank holds its share of the state.
+/// The optimizer that [`ParallelLearner::shard`](super::ParallelLearner::shard) returns, for `Learner::new`: each
+/// data-parallel rank holds its share of the state.
 ///
-/// burn-train's checkpoint of it holds the whole state, and resumes on any number of ranks; the record of an optimizer that is
-/// not sharded is another, and does not load.
+/// burn-train's checkpoint of it holds the whole state, and resumes on any number of ranks; the record of an optimizer
+/// that is not sharded is another, and does not load.
 ///
-/// It works inside [`ParallelLearner::launch`](super::ParallelLearner::launch) only, of the `ParallelLearner` that returned it;
-/// in burn-train's own `launch` its first step panics.
+/// It works inside [`ParallelLearner::launch`](super::ParallelLearner::launch) only, of the `ParallelLearner` that
+/// returned it; in burn-train's own `launch` its first step panics.
 pub struct ShardedLearnerOptimizer<B, M, S>
 where
     B: HookBackend,

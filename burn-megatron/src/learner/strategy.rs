@@ -7,14 +7,14 @@ use burn::module::AutodiffModule;
 use burn::optim::Optimizer;
 use burn::optim::lr_scheduler::LrScheduler;
 use burn::train::{
-    EventProcessorTraining, InferenceStep, Learner, LearnerEvent, LearningResult, SupervisedLearningStrategy,
-    SupervisedTrainingEventProcessor, TrainLoader, TrainStep, TrainingComponents, ValidLoader,
+    InferenceStep, Learner, LearningResult, SupervisedLearningStrategy, SupervisedTrainingEventProcessor, TrainLoader,
+    TrainStep, TrainingComponents, ValidLoader,
 };
 
 use super::agreement::Agreement;
+use super::components::Components;
 use super::epoch::Run;
 use super::error::{LearnerError, unwrap_or_unwind};
-use super::launch::Components;
 use super::output::{GatherOutput, OutputGatherer};
 use super::sharded::ShardedUpdate;
 use crate::context::ParallelContext;
@@ -199,25 +199,10 @@ impl<B: HookBackend, M> Strategy<B, M> {
             ],
         )?;
         let ranks = self.context.tensor_group().size();
-        match has_checkpointer && ranks > 1 {
-            true => Err(LearnerError::TensorCheckpoint { ranks }),
-            false => Ok(()),
+        if has_checkpointer && ranks > 1 {
+            Err(LearnerError::TensorCheckpoint { ranks })
+        } else {
+            Ok(())
         }
     }
-}
-
-/// Waits until burn-train's thread has processed all events, so that what is asked of its store afterwards is known.
-///
-/// Its channel holds one event: when a second event without effect has been put in, the first has been taken out, which is
-/// after all before it have been processed.
-pub(super) fn flush<B, LR, M, O>(processor: &mut SupervisedTrainingEventProcessor<Components<B, LR, M, O>>)
-where
-    B: HookBackend,
-    LR: LrScheduler + 'static,
-    M: TrainStep + AutodiffModule<B> + Display + 'static,
-    M::InnerModule: InferenceStep,
-    O: Optimizer<M, B> + 'static,
-{
-    processor.process_valid(LearnerEvent::Start);
-    processor.process_valid(LearnerEvent::Start);
 }

@@ -1,7 +1,7 @@
 //! Differentiable regions: how activations and their gradients move between tensor-parallel ranks.
 //!
-//! A region is a pair of movements, one for the activation in the forward pass and one for its gradient in the
-//! backward pass, each the adjoint of the other. Called by `tensor_parallel` and by models.
+//! A region is a pair of movements, one for the activation in the forward pass and one for its gradient in the backward
+//! pass, each the adjoint of the other.
 //!
 //! Regions keep the element type; sums of f16 and bf16 are added up in f32 and rounded once.
 //!

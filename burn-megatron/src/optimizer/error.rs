@@ -14,8 +14,8 @@ pub enum OptimizerError {
     DataParallel(#[from] DataParallelError),
     /// Parameters were frozen or thawed, so that those that are trained lie in other shards.
     #[error(
-        "this rank's piece of parameter {name} is no longer the one whose state the optimizer holds: other parameters are \
-         trained than when it was made; make a new optimizer"
+        "this rank's piece of parameter {name} is no longer the one whose state the optimizer holds: other parameters \
+         are trained than when it was made; make a new optimizer"
     )]
     PiecesMoved {
         /// The first such parameter.
@@ -33,8 +33,8 @@ pub enum OptimizerError {
     },
     /// An optimizer that has taken steps, or loaded a record.
     #[error(
-        "the optimizer has state of {count} parameters already, which cannot be shared out: give ShardedOptimizer a new one, as \
-         `init` returns it, and take up an earlier run by training::restore"
+        "the optimizer has state of {count} parameters already, which cannot be shared out: give ShardedOptimizer a \
+         new one, as `init` returns it, and take up an earlier run by training::restore"
     )]
     HasState {
         /// Parameters that it has state of.

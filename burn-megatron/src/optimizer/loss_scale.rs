@@ -181,9 +181,10 @@ impl LossScaler {
     pub fn update(&mut self, found_inf: bool) -> Result<(), LossScaleError> {
         let scale = self.state.scale;
         if let LossScaleConfig::Dynamic(dynamic) = self.config {
-            match found_inf {
-                true => self.back_off(&dynamic),
-                false => self.grow(&dynamic),
+            if found_inf {
+                self.back_off(&dynamic)
+            } else {
+                self.grow(&dynamic)
             }
         }
         let cannot_fall = match self.config {
@@ -191,16 +192,18 @@ impl LossScaler {
             LossScaleConfig::Dynamic(dynamic) => scale <= dynamic.min_loss_scale,
         };
         let state = &mut self.state;
-        state.skips_at_minimum = match found_inf && cannot_fall {
-            true => state.skips_at_minimum.saturating_add(1),
-            false => 0,
+        state.skips_at_minimum = if found_inf && cannot_fall {
+            state.skips_at_minimum.saturating_add(1)
+        } else {
+            0
         };
-        match state.skips_at_minimum >= MAX_SKIPS_AT_MINIMUM {
-            false => Ok(()),
-            true => Err(LossScaleError::Exhausted {
+        if state.skips_at_minimum < MAX_SKIPS_AT_MINIMUM {
+            Ok(())
+        } else {
+            Err(LossScaleError::Exhausted {
                 steps: state.skips_at_minimum,
                 scale,
-            }),
+            })
         }
     }
 
@@ -255,9 +258,10 @@ impl LossScaler {
 
 fn check_scale(flag: &'static str, value: f64) -> Result<(), LossScaleError> {
     let range = f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX);
-    match range.contains(&value) {
-        true => Ok(()),
-        false => Err(LossScaleError::Scale { flag, value }),
+    if range.contains(&value) {
+        Ok(())
+    } else {
+        Err(LossScaleError::Scale { flag, value })
     }
 }
 

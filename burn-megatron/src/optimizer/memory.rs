@@ -1,9 +1,10 @@
-//! How much memory parameters, gradients and Adam's state take. Asked before training starts, and by tests of what it took.
+//! How much memory parameters, gradients and Adam's state take. Asked before training starts, and by tests of what it
+//! took.
 
 use burn::tensor::DType;
 
-/// Returns the bytes that a parameter of this type costs a rank: itself, its main gradient, its main value where it has 16
-/// bits, and two moments, the last three shared out over `num_shards` data-parallel ranks.
+/// Returns the bytes that a parameter of this type costs a rank: itself, its main gradient, its main value where it has
+/// 16 bits, and two moments, the last three shared out over `num_shards` data-parallel ranks.
 ///
 /// 16 in f32, and 8 + 8/d sharded over d ranks; 18 in 16 bits, and 6 + 12/d; twice that of f32 in f64.
 ///

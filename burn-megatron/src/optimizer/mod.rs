@@ -1,8 +1,8 @@
 //! What makes new parameters of gradients.
 //!
 //! [`ShardedOptimizer`] updates the module of a
-//! [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) by any [`ElementWise`] burn optimizer, such as
-//! [`AdamW`], which has hyperparameters in f64.
+//! [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) by any [`ElementWise`] burn optimizer,
+//! such as [`AdamW`], which has hyperparameters in f64.
 
 mod adamw;
 mod error;

@@ -93,8 +93,9 @@ pub(super) fn main_of<B: Backend>(value: Tensor<B, 1>, range: &Range<usize>) -> 
 
 /// The elements of a range.
 fn piece_of<B: Backend>(value: Tensor<B, 1>, range: &Range<usize>) -> Tensor<B, 1> {
-    match range.len() == value.dims()[0] {
-        true => value,
-        false => value.slice([range.clone()]),
+    if range.len() == value.dims()[0] {
+        value
+    } else {
+        value.slice([range.clone()])
     }
 }

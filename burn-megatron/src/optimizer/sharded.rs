@@ -22,8 +22,8 @@ use crate::data_parallel::{
 /// Buckets whose parameters are gathered while the next ones are updated.
 const BUCKETS_IN_FLIGHT: usize = 2;
 
-/// Updates the module of a [`DistributedDataParallel`] by any [`ElementWise`] burn optimizer, such as burn's own `Adam`,
-/// `AdamW` and `Sgd`, as the `init` of its configuration returns it.
+/// Updates the module of a [`DistributedDataParallel`] by any [`ElementWise`] burn optimizer, such as burn's own
+/// `Adam`, `AdamW` and `Sgd`, as the `init` of its configuration returns it.
 ///
 /// The optimizer's [gradient clipping](burn::grad_clipping) is done as on one rank, by
 /// [`clip_each`](ReducedGradients::clip_each): `Norm` by the norm of each whole parameter. burn's `build` returns an
@@ -33,11 +33,11 @@ const BUCKETS_IN_FLIGHT: usize = 2;
 /// Where the wrapper shards gradients
 /// ([`DataParallelConfig::shard_gradients`](crate::data_parallel::DataParallelConfig)), this is stage 1 of ZeRO: each
 /// data-parallel rank holds the optimizer's state of its shard of every bucket, updates it, and all gather the updated
-/// parameters; the result has the bits of the unsharded update. Where parameters are of 16 bits the optimizer holds main
-/// parameters in f32, from which the module's are rounded.
+/// parameters; the result has the bits of the unsharded update. Where parameters are of 16 bits the optimizer holds
+/// main parameters in f32, from which the module's are rounded.
 ///
-/// Memory per parameter with AdamW on `d` ranks, in bytes, gradients and the module's parameters included: 16 in f32, and
-/// 8 + 8/d sharded; 18 in 16 bits, and 6 + 12/d sharded.
+/// Memory per parameter with AdamW on `d` ranks, in bytes, gradients and the module's parameters included: 16 in f32,
+/// and 8 + 8/d sharded; 18 in 16 bits, and 6 + 12/d sharded.
 ///
 /// # Examples
 /// ```
@@ -99,8 +99,8 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         Self::with_groups(module, vec![optimizer], |_| 0)
     }
 
-    /// Returns an optimizer of several groups, such as parameters that decay and those that do not: `group` says which of
-    /// the optimizers updates a parameter, and clips its gradient.
+    /// Returns an optimizer of several groups, such as parameters that decay and those that do not: `group` says which
+    /// of the optimizers updates a parameter, and clips its gradient.
     ///
     /// # Errors
     /// When `group` gives the number of none, or a given optimizer has state already.
@@ -154,8 +154,8 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     }
 
     /// Takes the parameters' values as they are in the module now, after
-    /// [`update`](DistributedDataParallel::update) has replaced them: main values of 16-bit parameters are made anew from
-    /// them. The optimizer's state stays.
+    /// [`update`](DistributedDataParallel::update) has replaced them: main values of 16-bit parameters are made anew
+    /// from them. The optimizer's state stays.
     ///
     /// # Errors
     /// When this rank's pieces of the parameters are not those whose state is held.
@@ -189,8 +189,8 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     /// A parameter without a gradient on any data-parallel rank stays as it is, and so does its state.
     ///
     /// # Communication
-    /// If the optimizer clips, that of [`clip_each`](ReducedGradients::clip_each). Where gradients are sharded, one all-gather
-    /// per bucket over the data-parallel group, in the parameters' type.
+    /// If the optimizer clips, that of [`clip_each`](ReducedGradients::clip_each). Where gradients are sharded, one
+    /// all-gather per bucket over the data-parallel group, in the parameters' type.
     ///
     /// # Errors
     /// When that fails, or the module's trained parameters are no longer those that the optimizer was made for.
@@ -204,9 +204,10 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         A: HookBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
-        match self.records_loaded == module.records_loaded() {
-            true => self.check_parameters(module)?,
-            false => self.take_parameters(module)?,
+        if self.records_loaded == module.records_loaded() {
+            self.check_parameters(module)?
+        } else {
+            self.take_parameters(module)?
         }
         let clipping_of = |entry: &GradientEntry| self.clippings[self.pieces[entry.number].group].as_ref();
         gradients.clip_each_by(clipping_of, module.context())?;
@@ -219,9 +220,10 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
             values: values.into_iter().map(Some).collect(),
             gradients,
         };
-        match update.gradients.is_sharded() {
-            false => self.step_whole(module, update),
-            true => self.step_sharded(module, update),
+        if !update.gradients.is_sharded() {
+            self.step_whole(module, update)
+        } else {
+            self.step_sharded(module, update)
         }
     }
 
@@ -290,8 +292,8 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         Ok(())
     }
 
-    /// Checks that the pieces are those of the module; parameters that have come since get new ones, and those that have
-    /// gone lose theirs.
+    /// Checks that the pieces are those of the module; parameters that have come since get new ones, and those that
+    /// have gone lose theirs.
     fn check_parameters<A, M>(&mut self, module: &DistributedDataParallel<A, M>) -> Result<(), OptimizerError>
     where
         A: HookBackend<InnerBackend = B>,
@@ -371,9 +373,10 @@ where
     let (gradients, device) = (&update.gradients, &update.device);
     module.replace(|number| {
         let entry = &entries[number];
-        match gradients.is_present(entry) {
-            true => gradients.gathered(&gathered, entry, device),
-            false => None,
+        if gradients.is_present(entry) {
+            gradients.gathered(&gathered, entry, device)
+        } else {
+            None
         }
     });
     Ok(())

@@ -1,6 +1,4 @@
 //! `ParameterInit`: the values a parameter starts with, the same in every layout of ranks.
-//!
-//! Called by the layers of `tensor_parallel` and by models.
 
 use burn::config::Config;
 

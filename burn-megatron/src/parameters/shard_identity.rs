@@ -1,7 +1,7 @@
 //! `ShardIdentity`: which shards a layer holds, carried by its record, so that another rank's record is refused.
 //!
-//! burn's records hold values and nothing else, and two tensor-parallel ranks have shards of equal shape. A layer with a
-//! shard therefore has a `ShardIdentity` as a field: it has no parameters, and its record is what it says of itself.
+//! burn's records hold values and nothing else, and two tensor-parallel ranks have shards of equal shape. A layer with
+//! a shard therefore has a `ShardIdentity` as a field: it has no parameters, and its record is what it says of itself.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -19,7 +19,8 @@ use super::Placement;
 
 /// What a record must be loaded with if the layout may change.
 const ADVICE: &str = "a model that is saved in one layout and loaded in another goes through one checkpoint \
-                      (burn_megatron::checkpoint, with training::snapshot and training::restore), which any layout loads";
+                      (burn_megatron::checkpoint, with training::snapshot and training::restore), which any layout \
+                      loads";
 
 /// The shards that a layer holds. A field of the layer, without parameters; its record is checked when it is loaded.
 ///
@@ -53,8 +54,8 @@ pub struct ShardRecord(Option<Identity>);
 pub enum RecordError {
     /// The record holds other shards.
     #[error(
-        "{rank} cannot load this record into {layer}: it was saved by {recorded_rank} ({recorded}), and this rank holds \
-         {expected}; load the file that this rank saved in this \
+        "{rank} cannot load this record into {layer}: it was saved by {recorded_rank} ({recorded}), and this rank \
+         holds {expected}; load the file that this rank saved in this \
          layout; {ADVICE}"
     )]
     OtherShard {
@@ -112,8 +113,8 @@ thread_local! {
     static COLLECTED: RefCell<Option<Collected>> = const { RefCell::new(None) };
 }
 
-/// Loads a record without panicking at shards of others, and returns what is wrong with it: shards of others, and shards
-/// that do not say whose they are.
+/// Loads a record without panicking at shards of others, and returns what is wrong with it: shards of others, and
+/// shards that do not say whose they are.
 pub(crate) fn collect_mismatches<R>(load: impl FnOnce() -> R) -> (R, Option<RecordError>, Option<RecordError>) {
     struct Reset;
     impl Drop for Reset {
@@ -129,8 +130,8 @@ pub(crate) fn collect_mismatches<R>(load: impl FnOnce() -> R) -> (R, Option<Reco
 }
 
 impl<B: Backend> ShardIdentity<B> {
-    /// Returns the identity of a layer that holds `shards`, by parameter, as index `tensor_rank` of `tensor_size` in `stage`
-    /// of `num_stages`.
+    /// Returns the identity of a layer that holds `shards`, by parameter, as index `tensor_rank` of `tensor_size` in
+    /// `stage` of `num_stages`.
     ///
     /// [`ParallelContext::shard_identity`](crate::context::ParallelContext::shard_identity) fills in the layout.
     pub(crate) fn new(
@@ -315,7 +316,8 @@ impl Serialize for ShardRecord {
     }
 }
 
-/// As an option itself: a format with names takes a field that is absent, as in a record of burn's own layer, for `None`.
+/// As an option itself: a format with names takes a field that is absent, as in a record of burn's own layer, for
+/// `None`.
 impl<'de> Deserialize<'de> for ShardRecord {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Option::deserialize(deserializer).map(Self)

@@ -1,6 +1,4 @@
 //! Walks over a module's parameters, and the way of a tensor to host memory and back.
-//!
-//! Called by `data_parallel`, the replica check, parity comparisons and checkpoints.
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};

@@ -1,6 +1,4 @@
 //! `Judge`: compares a rank's shards with the one-rank run, part by part.
-//!
-//! Called by `compare_sharding` on recordings and by the parity tests on tensors in memory.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,6 @@
 //! Judges whether a sharded run computes what the one-rank run does.
 //!
-//! Tolerances come from here and from nowhere else. Called by `compare_sharding` and by the parity tests.
+//! Tolerances come from here and from nowhere else.
 
 mod compare;
 mod perturb;

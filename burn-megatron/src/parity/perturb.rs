@@ -1,6 +1,4 @@
 //! Gives parameters that start as constants random values: a bias of zero hides a bias added twice.
-//!
-//! Called by `compare_sharding` and by the parity tests before the first step.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, backend::Backend};

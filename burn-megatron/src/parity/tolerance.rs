@@ -1,4 +1,4 @@
-//! `Tolerance`: how far a sharded run may be from the one-rank run. Called by the judge and the parity tests.
+//! `Tolerance`: how far a sharded run may be from the one-rank run.
 
 use burn::tensor::DType;
 

@@ -2,7 +2,7 @@
 //!
 //! Each direction has a process group of its own, so that each is matched in its own order. Where all tensor ranks hold
 //! the same activation, each sends its part of it, and the receiving tensor ranks put the parts together: what crosses,
-//! often from node to node, crosses once. Called by the executor.
+//! often from node to node, crosses once.
 //!
 //! # Reference
 //! Narayanan et al. 2021, arXiv:2104.04473, section 4.1: the scatter/gather optimization.
@@ -131,9 +131,10 @@ fn whole<B: CollectiveBackend>(
 ) -> Result<FloatTensor<B>, CollectiveError> {
     let padded = B::move_data(part, Movement::AllGather { dimension: 0 }, group)?;
     let len = shape.num_elements();
-    let flat = match padded.shape().num_elements() == len {
-        true => padded,
-        false => B::float_slice(padded, &[(0..len).into()]),
+    let flat = if padded.shape().num_elements() == len {
+        padded
+    } else {
+        B::float_slice(padded, &[(0..len).into()])
     };
     Ok(B::float_reshape(flat, shape))
 }

@@ -1,7 +1,8 @@
 //! [`PipelineExecutor`]: carries one rank's list of actions out.
 //!
-//! The one place where schedules meet tensors. What the schedule allows at a channel capacity of zero is allowed here too, and more: sends never block, and
-//! receives are posted before they are needed, so that transfers overlap with what is computed.
+//! The one place where schedules meet tensors. What the schedule allows at a channel capacity of zero is allowed here
+//! too, and more: sends never block, and receives are posted before they are needed, so that transfers overlap with
+//! what is computed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -73,8 +74,9 @@ impl PipelineExecutor {
         &self.schedule
     }
 
-    /// Runs all micro-batches of a step forward and backward; the gradients are those of the wrapped chunks. Returns what
-    /// `objective` made of each micro-batch: as many numbers as micro-batches on the last stage, and none elsewhere.
+    /// Runs all micro-batches of a step forward and backward; the gradients are those of the wrapped chunks. Returns
+    /// what `objective` made of each micro-batch: as many numbers as micro-batches on the last stage, and none
+    /// elsewhere.
     ///
     /// `objective` gets the number of a micro-batch and its losses, on the last stage only, and returns what is to be
     /// differentiated, one element: the mean over this rank's part of the step, divided by the number of micro-batches.
@@ -84,8 +86,8 @@ impl PipelineExecutor {
     /// the reduction of gradients, and the comparison of inputs, as [`DistributedDataParallel::backward`].
     ///
     /// # Errors
-    /// When the schedule is not for these chunks and micro-batches, when a collective fails, or when tensor-parallel ranks were
-    /// given different samples: the step is lost.
+    /// When the schedule is not for these chunks and micro-batches, when a collective fails, or when tensor-parallel
+    /// ranks were given different samples: the step is lost.
     pub fn train<B, M, const D: usize>(
         &self,
         stages: &mut DistributedDataParallel<B, Vec<M>>,
@@ -133,8 +135,8 @@ impl PipelineExecutor {
         }
     }
 
-    /// Runs all micro-batches forward with the chunks of a model without autodiff; calls `losses` on the last stage with
-    /// the number of each micro-batch and its losses.
+    /// Runs all micro-batches forward with the chunks of a model without autodiff; calls `losses` on the last stage
+    /// with the number of each micro-batch and its losses.
     ///
     /// # Communication
     /// That of the chunks; per micro-batch and chunk an activation from the stage before.
@@ -171,14 +173,15 @@ impl PipelineExecutor {
         if self.is_examined.replace(true) {
             return Ok(());
         }
-        match chunks
+        if chunks
             .iter()
             .any(|chunk| recomputes(chunk) && has_foreign_dropout(chunk))
         {
-            true => Err(PipelineError::ForeignDropout {
+            Err(PipelineError::ForeignDropout {
                 rank: self.context.rank(),
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 

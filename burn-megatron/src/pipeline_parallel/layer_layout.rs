@@ -1,8 +1,7 @@
-//! `LayerLayout`: which layers of a transformer each virtual stage of a pipeline holds. Called by the program that builds
-//! a model, and by the model, which makes the layers of its own virtual stages only.
+//! `LayerLayout`: which layers of a transformer each virtual stage of a pipeline holds.
 //!
-//! Chunk `c` of stage `s` is virtual stage `c * p + s`. The virtual stages hold ascending ranges of the layers; the first
-//! one has the embedding as well, the last one the head and the loss.
+//! Chunk `c` of stage `s` is virtual stage `c * p + s`. The virtual stages hold ascending ranges of the layers; the
+//! first one has the embedding as well, the last one the head and the loss.
 
 use std::{fmt, ops::Range};
 
@@ -150,9 +149,9 @@ impl LayerLayout {
     /// of the others.
     ///
     /// # Errors
-    /// When a size is zero, when there is a single stage and a number is given, when v does not divide a number, or when
-    /// what is left does not divide over the other stages and their chunks or is not there; with the nearest numbers
-    /// that would do.
+    /// When a size is zero, when there is a single stage and a number is given, when v does not divide a number, or
+    /// when what is left does not divide over the other stages and their chunks or is not there; with the nearest
+    /// numbers that would do.
     ///
     /// # Reference
     /// Megatron-LM's `--decoder-first-pipeline-num-layers` and `--decoder-last-pipeline-num-layers`.
@@ -224,8 +223,8 @@ impl LayerLayout {
     /// too many.
     ///
     /// # Errors
-    /// When a size is zero, or the text breaks a rule: `E` first and `L` last, once each, n layers, p * v virtual stages.
-    /// The message gives the place in the text, the rule and the values.
+    /// When a size is zero, or the text breaks a rule: `E` first and `L` last, once each, n layers, p * v virtual
+    /// stages. The message gives the place in the text, the rule and the values.
     ///
     /// # Reference
     /// Megatron-LM's `--pipeline-model-parallel-layout`.

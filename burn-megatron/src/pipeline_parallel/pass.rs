@@ -1,6 +1,4 @@
 //! One micro-batch through one chunk: forward, segment by segment, and back.
-//!
-//! Called by the executor, which holds a [`Pass`] from a chunk's forward to its backward.
 
 use burn::module::AutodiffModule;
 use burn::tensor::{Shape, Tensor, TensorPrimitive};
@@ -56,12 +54,11 @@ impl<M, H, O> Chunk<'_, M, H, O> {
         let count = self.module.num_segments();
         let mut segments = Vec::with_capacity(count);
         for segment in 0..count {
-            let (held, output) = match self.module.is_recomputed(segment) {
-                true => self.run_without_graph(segment, input, micro_batch),
-                false => {
-                    let (graph, output) = self.run_with_graph(segment, input, micro_batch);
-                    (Held::Graph(graph), output)
-                }
+            let (held, output) = if self.module.is_recomputed(segment) {
+                self.run_without_graph(segment, input, micro_batch)
+            } else {
+                let (graph, output) = self.run_with_graph(segment, input, micro_batch);
+                (Held::Graph(graph), output)
             };
             segments.push(held);
             assert!(

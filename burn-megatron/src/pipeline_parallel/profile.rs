@@ -1,6 +1,4 @@
 //! [`PipelineProfile`]: bubble and costs of a pipeline, from what its ranks recorded.
-//!
-//! Called by programs that show measured steps beside the simulated schedule.
 
 use std::collections::BTreeSet;
 
@@ -57,9 +55,10 @@ impl StepProfile {
 
     /// The bubble: (makespan - busiest) / busiest, as [`Simulation::bubble`](super::schedule::Simulation::bubble).
     pub fn bubble(&self) -> f64 {
-        match self.busiest_secs > 0.0 {
-            true => (self.makespan_secs() - self.busiest_secs) / self.busiest_secs,
-            false => 0.0,
+        if self.busiest_secs > 0.0 {
+            (self.makespan_secs() - self.busiest_secs) / self.busiest_secs
+        } else {
+            0.0
         }
     }
 }

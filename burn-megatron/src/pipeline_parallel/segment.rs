@@ -6,10 +6,11 @@
 //! output itself can be sent and freed at once. The input is a leaf behind a tap that catches its gradient, so that
 //! nothing but what the backward pass needs keeps the input alive.
 //!
-//! Segments share no node of burn's: their inputs are leaves of their own, and so are hooked parameters. Called by `pass`.
+//! Segments share no node of burn's: their inputs are leaves of their own, and so are hooked parameters.
 //!
 //! A `backward()` inside a backward step hangs in burn 0.21, which keeps one table of graphs per
-//! process: so recomputation, too, is a segment, run again by `pass` before its backward pass, and not a step in a graph.
+//! process: so recomputation, too, is a segment, run again by `pass` before its backward pass, and not a step in a
+//! graph.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

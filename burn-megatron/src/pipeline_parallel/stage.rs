@@ -22,8 +22,8 @@ pub trait PipelineStage<B: Backend, const D: usize> {
     /// for the last.
     type MicroBatch;
 
-    /// The shape of the activation that comes from the stage before, which may differ between micro-batches. Not asked of
-    /// the first stage.
+    /// The shape of the activation that comes from the stage before, which may differ between micro-batches. Not asked
+    /// of the first stage.
     fn input_shape(&self, micro_batch: &Self::MicroBatch) -> [usize; D];
 
     /// Runs the stage. `input` is none on the first stage.

@@ -1,6 +1,4 @@
 //! [`chrome_trace`]: what was recorded, in the trace event format of Chrome, which Perfetto reads.
-//!
-//! Called by programs that write it to a file.
 
 use serde_json::{Map, Value, json};
 

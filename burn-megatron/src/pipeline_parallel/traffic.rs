@@ -1,6 +1,4 @@
 //! What comes into a stage and goes out of it while its list is carried out.
-//!
-//! Called by the executor.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -12,7 +10,8 @@ use super::schedule::{Action, Direction, Message};
 use super::timeline::{Activity, Timeline, TimelineLabel};
 use crate::collectives::{CollectiveBackend, CollectiveError, Pending};
 
-/// How many receives are under way before they are needed: an exchange has two at most. Each holds memory for its tensor.
+/// How many receives are under way before they are needed: an exchange has two at most. Each holds memory for its
+/// tensor.
 const RECEIVES_AHEAD: usize = 2;
 
 /// What identifies a tensor between two virtual stages: the direction, the micro-batch, and the virtual stage that
@@ -173,8 +172,8 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
         Ok(())
     }
 
-    /// Waits until no more than `most` sends are under way. Nothing else holds a fast stage back where no gradients come
-    /// back.
+    /// Waits until no more than `most` sends are under way. Nothing else holds a fast stage back where no gradients
+    /// come back.
     pub(super) fn wait_for_sends(&mut self, most: usize) -> Result<(), CollectiveError> {
         self.reap()?;
         if self.sending.len() <= most {

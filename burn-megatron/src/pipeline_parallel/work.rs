@@ -57,7 +57,7 @@ where
             Direction::Backward => {
                 let is_last = self.last_backward[task.chunk] == Some(task.micro_batch);
                 self.stages
-                    .expect(if is_last { StepPart::Last } else { StepPart::More });
+                    .set_step_part(if is_last { StepPart::Last } else { StepPart::More });
                 Some(
                     self.passes
                         .remove(&task)

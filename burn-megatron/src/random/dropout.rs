@@ -1,7 +1,4 @@
 //! `Dropout`: which elements fall depends on their place in the model and in the global batch alone.
-//!
-//! Called by the models' blocks in place of burn's `Dropout`, whose process-wide generator would drop different
-//! elements on every tensor-parallel rank.
 
 use burn::config::Config;
 use burn::module::Module;
@@ -21,8 +18,8 @@ pub struct DropoutSite {
 }
 
 impl DropoutSite {
-    /// Returns the site of a global name, such as `encoder.layers.3.pwff.dropout`: 64 bits of its hash, so that sites of
-    /// different names have different masks.
+    /// Returns the site of a global name, such as `encoder.layers.3.pwff.dropout`: 64 bits of its hash, so that sites
+    /// of different names have different masks.
     pub fn named(name: &str) -> Self {
         let [layer, number] = RandomStream::new(0, name).key();
         Self { layer, number }
@@ -162,7 +159,8 @@ impl Dropout {
         apply(mask, input, &dropout)
     }
 
-    /// Returns this dropout at the coordinates of a step, for an operation that drops elements of the step's tokens itself.
+    /// Returns this dropout at the coordinates of a step, for an operation that drops elements of the step's tokens
+    /// itself.
     ///
     /// None without autodiff, and at probability 0: then nothing falls.
     pub fn of_rows<B: Backend>(&self, step: &StepCoordinates, device: &B::Device) -> Option<RowDropout> {

@@ -7,7 +7,6 @@
 mod columns;
 mod coordinates;
 mod dropout;
-mod generator;
 mod step;
 mod stream;
 
@@ -16,6 +15,5 @@ pub use cubecl_kernels::random::{RowDropout, RowPlace, philox};
 pub use columns::ColumnShard;
 pub use coordinates::{StepCoordinates, TokenMap, TokenPlace};
 pub use dropout::{Dropout, DropoutConfig, DropoutSite};
-pub(crate) use generator::separate_generators;
 pub(crate) use step::{CurrentStep, ModuleStep};
 pub use stream::RandomStream;

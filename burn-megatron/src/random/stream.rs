@@ -1,6 +1,5 @@
-//! `RandomStream`: normal and uniform numbers for initialisation, by the seed, a parameter's global name and an element's logical index.
-//!
-//! Called by [`parameters`](crate::parameters) when a parameter is initialised.
+//! `RandomStream`: normal and uniform numbers for initialisation, by the seed, a parameter's global name and an
+//! element's logical index.
 
 use std::f64::consts::TAU;
 
@@ -29,7 +28,7 @@ impl RandomStream {
     }
 
     /// The generator's key of this stream.
-    pub(super) fn key(&self) -> [u32; 2] {
+    pub(crate) fn key(&self) -> [u32; 2] {
         self.key
     }
 

@@ -7,7 +7,7 @@ use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
 use super::conversion::{ConversionError, check_drawn, named};
-use super::product::EnteringProduct;
+use super::product::ColumnParallelMatmul;
 use super::{linear_init, take_shard};
 use crate::collectives::{CollectiveBackend, show_input};
 use crate::context::{ParallelContext, ParameterSpec};
@@ -55,7 +55,7 @@ pub struct ColumnParallelLinear<B: Backend> {
     #[module(skip)]
     fused: usize,
     #[module(skip)]
-    product: EnteringProduct,
+    product: ColumnParallelMatmul,
 }
 
 impl ColumnParallelLinearConfig {
@@ -178,7 +178,7 @@ impl ColumnParallelLinearConfig {
             gather_output: self.gather_output,
             fused: self.fused,
             shard,
-            product: EnteringProduct::new(context),
+            product: ColumnParallelMatmul::new(context),
         }
     }
 }
@@ -243,9 +243,10 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
             return by_rows(input, |rows| self.forward(rows));
         }
         let output = self.product(input, self.bias.as_ref().map(|bias| bias.val()));
-        match self.gather_output {
-            true => gather_from_tensor_region(output, D - 1, &self.product.group),
-            false => output,
+        if self.gather_output {
+            gather_from_tensor_region(output, D - 1, &self.product.group)
+        } else {
+            output
         }
     }
 

@@ -38,7 +38,8 @@ pub enum ConversionError {
     },
     /// A configuration that is not that of the module.
     #[error(
-        "{module}: the configuration says {field} = {configured}, the module has {actual}; give the configuration that the module was made with"
+        "{module}: the configuration says {field} = {configured}, the module has {actual}; give the configuration that \
+         the module was made with"
     )]
     ConfigDiffers {
         /// The module's name.
@@ -101,14 +102,15 @@ pub(super) fn check_field<T: PartialEq + std::fmt::Debug>(
     configured: T,
     actual: T,
 ) -> Result<(), ConversionError> {
-    match configured == actual {
-        true => Ok(()),
-        false => Err(ConversionError::ConfigDiffers {
+    if configured == actual {
+        Ok(())
+    } else {
+        Err(ConversionError::ConfigDiffers {
             module: module.to_owned(),
             field,
             configured: format!("{configured:?}"),
             actual: format!("{actual:?}"),
-        }),
+        })
     }
 }
 
@@ -121,14 +123,15 @@ pub(super) fn check_epsilon<B: Backend>(
 ) -> Result<(), ConversionError> {
     let measured = measure_epsilon(norm, configured);
     // Measured in f32: a thousandth is far above its rounding, and far below any other epsilon that is used.
-    match (measured - configured).abs() <= 1e-3 * configured.max(SMALLEST_EPSILON) {
-        true => Ok(()),
-        false => Err(ConversionError::ConfigDiffers {
+    if (measured - configured).abs() <= 1e-3 * configured.max(SMALLEST_EPSILON) {
+        Ok(())
+    } else {
+        Err(ConversionError::ConfigDiffers {
             module: module.to_owned(),
             field,
             configured: format!("{configured:e}"),
             actual: format!("{measured:.3e}"),
-        }),
+        })
     }
 }
 
@@ -155,11 +158,11 @@ mod tests {
     use burn_flex::{Flex, FlexDevice};
 
     use super::*;
-    use crate::collectives::tests::{TIMEOUT, run_ranks};
     use crate::data_parallel::{DataParallelConfig, DistributedDataParallel};
     use crate::initialize;
     use crate::tensor_parallel::{ColumnParallelLinear, RowParallelLinear};
     use crate::topology::ParallelConfig;
+    use burn_megatron_comm::collectives::tests::{TIMEOUT, run_ranks};
 
     type B = Autodiff<Flex>;
 
@@ -240,8 +243,8 @@ mod tests {
         }
         assert_eq!(
             check(1e-6, 1e-5).unwrap_err().to_string(),
-            "layer norm ln: the configuration says epsilon = 1e-5, the module has 1.000e-6; give the configuration that \
-             the module was made with"
+            "layer norm ln: the configuration says epsilon = 1e-5, the module has 1.000e-6; give the configuration \
+             that the module was made with"
         );
     }
 }

@@ -65,9 +65,9 @@ impl VocabShard {
 /// Computes each token's cross-entropy, `log Σ_v exp(x_v) − x_target`, without gathering the logits.
 ///
 /// Two passes over the logits, one forward and one backward, which writes the gradient over them. The maximum over the
-/// whole vocabulary is taken off before exponentials are, so none overflows. Padding columns count for nothing and get a
-/// gradient of zero, also on a rank that holds nothing else. Logits of 16 bits are computed with in f32: the losses are
-/// f32, and the logits' gradient comes back in their own type.
+/// whole vocabulary is taken off before exponentials are, so none overflows. Padding columns count for nothing and get
+/// a gradient of zero, also on a rank that holds nothing else. Logits of 16 bits are computed with in f32: the losses
+/// are f32, and the logits' gradient comes back in their own type.
 ///
 /// # Shapes
 /// - `logits`: `[tokens, rows]`, this rank's columns of the vocabulary
@@ -138,15 +138,13 @@ pub fn plain_vocab_parallel_cross_entropy<B: CollectiveBackend>(
     let logits = widen(logits);
     // Masked, not cut off: the graph must reach the logits, or a rank of padding alone would skip the collectives of
     // the backward pass.
-    let logits = match shard.valid() == columns {
-        true => logits,
-        false => {
-            let device = logits.device();
-            let padding =
-                Tensor::<B, 1, Int>::arange(0..columns as i64, &device).greater_equal_elem(shard.valid() as i64);
-            let padding = padding.unsqueeze::<2>().expand([tokens, columns]);
-            logits.mask_fill(padding, f64::NEG_INFINITY)
-        }
+    let logits = if shard.valid() == columns {
+        logits
+    } else {
+        let device = logits.device();
+        let padding = Tensor::<B, 1, Int>::arange(0..columns as i64, &device).greater_equal_elem(shard.valid() as i64);
+        let padding = padding.unsqueeze::<2>().expand([tokens, columns]);
+        logits.mask_fill(padding, f64::NEG_INFINITY)
     };
     let maximum = all_reduce(logits.clone().detach().max_dim(1), ReduceOp::Max, group);
     let shifted = logits - maximum;

@@ -7,7 +7,7 @@ use burn::nn::Embedding;
 use burn::tensor::{Int, Tensor, backend::Backend};
 
 use super::conversion::{ConversionError, check_drawn, named};
-use super::product::EnteringProduct;
+use super::product::ColumnParallelMatmul;
 use super::{VocabShard, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup, show_input};
 use crate::context::{ParallelContext, ParameterSpec};
@@ -42,7 +42,7 @@ pub struct VocabParallelEmbedding<B: Backend> {
     sequence_parallel: bool,
     identity: ShardIdentity<B>,
     #[module(skip)]
-    product: EnteringProduct,
+    product: ColumnParallelMatmul,
     group: ProcessGroup,
 }
 
@@ -143,7 +143,7 @@ impl VocabParallelEmbeddingConfig {
             shard,
             sequence_parallel: context.is_sequence_parallel(),
             identity,
-            product: EnteringProduct::new(context),
+            product: ColumnParallelMatmul::new(context),
             group: context.tensor_group().clone(),
         }
     }
@@ -210,9 +210,10 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
     /// When a collective fails, or the hidden states are not of the embedding's type.
     pub fn logits(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
         assert_dtype("output head", "the input", hidden.dtype(), self.weight.val().dtype());
-        let weight = match mutants::is_active(Mutant::NoTiedSum) && self.group.size() > 1 {
-            true => self.weight.val().detach(),
-            false => self.weight.val(),
+        let weight = if mutants::is_active(Mutant::NoTiedSum) && self.group.size() > 1 {
+            self.weight.val().detach()
+        } else {
+            self.weight.val()
         };
         self.product.transposed(hidden, weight)
     }
@@ -283,8 +284,8 @@ impl<B: Backend> PositionEmbedding<B> {
     /// - output: as `input`
     ///
     /// # Panics
-    /// When `seq_length` is above `max_seq_length` or does not divide the tokens, or the input is not of the embedding's
-    /// type.
+    /// When `seq_length` is above `max_seq_length` or does not divide the tokens, or the input is not of the
+    /// embedding's type.
     pub fn forward(&self, input: Tensor<B, 2>, seq_length: usize) -> Tensor<B, 2> {
         let [tokens, d_model] = input.dims();
         let [max_seq_length, _] = self.weight.dims();

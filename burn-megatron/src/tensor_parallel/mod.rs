@@ -1,9 +1,9 @@
 //! Layers whose weights are shared out over the tensor-parallel group.
 //!
 //! Each has a `Config` with `.init(&device, &context)`, and behaves as burn's own layer in a group of one. Each is also
-//! made from burn's own, which takes its sizes from it: `ColumnParallelLinear::from_linear(linear, &context)`; with other
-//! settings `ColumnParallelLinearConfig::of(&linear).with_gather_output(true).from_linear(linear, &context)`. The layer
-//! must have its values: [`initialize`](crate::initialize) draws them for the whole model.
+//! made from burn's own, which takes its sizes from it: `ColumnParallelLinear::from_linear(linear, &context)`; with
+//! other settings `ColumnParallelLinearConfig::of(&linear).with_gather_output(true).from_linear(linear, &context)`. The
+//! layer must have its values: [`initialize`](crate::initialize) draws them for the whole model.
 //!
 //! burn's composites are converted likewise, and then called as burn's: [`ParallelTransformerEncoder::from_encoder`],
 //! [`ParallelTransformerDecoder::from_decoder`], [`ParallelMultiHeadAttention::from_mha`] and
@@ -19,7 +19,8 @@
 //!   [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients) adds them up.
 //! - burn's `with_grad_clipping` would clip by the norm of this rank's shard of a parameter;
 //!   [`clip_each_gradient`](crate::data_parallel::clip_each_gradient) clips by that of the whole.
-//! - burn's own `Dropout`, in the layers around those here, may drop other elements on each rank: the wrapper refuses it.
+//! - - burn's own `Dropout`, in the layers around those here, may drop other elements on each rank: the wrapper refuses
+//!   it.
 
 mod attention;
 mod column_linear;

@@ -1,4 +1,5 @@
-//! `LayerNorm`, whose parameters are declared, alone or fused with the sum before it; `apply_layer_norm` for burn's own.
+//! `LayerNorm`, whose parameters are declared, alone or fused with the sum before it; `apply_layer_norm` for burn's
+//! own.
 //!
 //! A norm is between tensor-parallel regions, so under sequence parallelism it sees this rank's tokens only, and its
 //! gradients are summed over the tensor group at the end of the step.
@@ -43,8 +44,8 @@ pub struct LayerNorm<B: Backend> {
 }
 
 impl LayerNormConfig {
-    /// Returns the configuration with the sizes of an existing norm, and burn's default epsilon: burn keeps a norm's own
-    /// to itself.
+    /// Returns the configuration with the sizes of an existing norm, and burn's default epsilon: burn keeps a norm's
+    /// own to itself.
     pub fn of<B: Backend>(norm: &nn::LayerNorm<B>) -> Self {
         let [d_model] = norm.gamma.lazy_shape().dims();
         Self::new(d_model).with_bias(norm.beta.is_some())

@@ -18,7 +18,7 @@ use crate::precision::{by_rows, is_half, narrow, widen};
 
 /// Products whose input enters the tensor-parallel region.
 #[derive(Clone, Debug)]
-pub(super) struct EnteringProduct {
+pub(super) struct ColumnParallelMatmul {
     kernels: Kernels,
     pub sequence_parallel: bool,
     /// Whether the gradient of the input is added up while that of the weight is computed.
@@ -26,7 +26,7 @@ pub(super) struct EnteringProduct {
     pub group: ProcessGroup,
 }
 
-impl EnteringProduct {
+impl ColumnParallelMatmul {
     pub fn new(context: &ParallelContext) -> Self {
         Self {
             kernels: context.kernels(),
@@ -44,9 +44,10 @@ impl EnteringProduct {
         weight: Tensor<B, 2>,
         bias: Option<Tensor<B, 1>>,
     ) -> Tensor<B, D> {
-        match self.is_one_operation() {
-            true => by_rows(input, |rows| self.linear(rows, weight, bias, WeightOrder::InputFirst)),
-            false => affine(self.kernels, self.entered(input), weight, bias),
+        if self.is_one_operation() {
+            by_rows(input, |rows| self.linear(rows, weight, bias, WeightOrder::InputFirst))
+        } else {
+            affine(self.kernels, self.entered(input), weight, bias)
         }
     }
 
@@ -62,9 +63,10 @@ impl EnteringProduct {
 
     /// Returns `input · weightᵀ`.
     pub fn transposed<B: CollectiveBackend>(&self, input: Tensor<B, 2>, weight: Tensor<B, 2>) -> Tensor<B, 2> {
-        match self.is_one_operation() {
-            true => self.linear(input, weight, None, WeightOrder::OutputFirst),
-            false => product_transposed(self.kernels, self.entered(input), weight),
+        if self.is_one_operation() {
+            self.linear(input, weight, None, WeightOrder::OutputFirst)
+        } else {
+            product_transposed(self.kernels, self.entered(input), weight)
         }
     }
 
@@ -85,18 +87,20 @@ impl EnteringProduct {
             bias,
             order,
         }));
-        let entry = match self.sequence_parallel {
-            true => RegionEntry::GatherRows,
-            false => RegionEntry::Copy,
+        let entry = if self.sequence_parallel {
+            RegionEntry::GatherRows
+        } else {
+            RegionEntry::Copy
         };
         B::linear_into_region(inputs, entry, &self.group)
     }
 
     /// Returns an input as it enters the region: whole, its gradient summed over the group on the way back.
     pub fn entered<B: CollectiveBackend, const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
-        match self.sequence_parallel {
-            true => gather_from_sequence_region(input, &self.group),
-            false => copy_to_tensor_region(input, &self.group),
+        if self.sequence_parallel {
+            gather_from_sequence_region(input, &self.group)
+        } else {
+            copy_to_tensor_region(input, &self.group)
         }
     }
 }
@@ -117,9 +121,10 @@ pub(super) fn affine<B: KernelBackend, const D: usize>(
         return by_rows(input, |rows| checked(linear::linear(rows, weight, bias)));
     }
     let dtype = input.dtype();
-    match is_widened(&input, &weight) {
-        true => narrow(burn_linear(widen(input), widen(weight), bias.map(widen)), dtype),
-        false => burn_linear(input, weight, bias),
+    if is_widened(&input, &weight) {
+        narrow(burn_linear(widen(input), widen(weight), bias.map(widen)), dtype)
+    } else {
+        burn_linear(input, weight, bias)
     }
 }
 
@@ -129,9 +134,10 @@ fn product_transposed<B: KernelBackend>(kernels: Kernels, input: Tensor<B, 2>, w
         return checked(linear::linear_transposed(input, weight));
     }
     let (dtype, weight) = (input.dtype(), weight.transpose());
-    match is_widened(&input, &weight) {
-        true => narrow(widen(input).matmul(widen(weight)), dtype),
-        false => input.matmul(weight),
+    if is_widened(&input, &weight) {
+        narrow(widen(input).matmul(widen(weight)), dtype)
+    } else {
+        input.matmul(weight)
     }
 }
 

@@ -53,27 +53,30 @@ impl Region {
     #[track_caller]
     pub fn split<B: CollectiveBackend>(&self, input: Tensor<B, 3>) -> Tensor<B, 2> {
         let input = rows(input);
-        match self.sequence_parallel {
-            true => scatter_to_tensor_region(input, 0, &self.group),
-            false => input,
+        if self.sequence_parallel {
+            scatter_to_tensor_region(input, 0, &self.group)
+        } else {
+            input
         }
     }
 
     /// This rank's `[tokens, d_model]` to the whole `[batch, seq, d_model]`. Forward: one all-gather under sequence
     /// parallelism.
     pub fn join<B: CollectiveBackend>(&self, output: Tensor<B, 2>, batch: usize) -> Tensor<B, 3> {
-        let output = match self.sequence_parallel {
-            true => gather_from_tensor_region(output, 0, &self.group),
-            false => output,
+        let output = if self.sequence_parallel {
+            gather_from_tensor_region(output, 0, &self.group)
+        } else {
+            output
         };
         samples(output, batch)
     }
 
     /// This rank's tokens to all, of which each rank then computes its own part of the features: every layer's entry.
     pub fn enter<B: CollectiveBackend>(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
-        match self.sequence_parallel {
-            true => gather_from_sequence_region(input, &self.group),
-            false => copy_to_tensor_region(input, &self.group),
+        if self.sequence_parallel {
+            gather_from_sequence_region(input, &self.group)
+        } else {
+            copy_to_tensor_region(input, &self.group)
         }
     }
 
@@ -92,8 +95,8 @@ impl Region {
         let (module, tokens, ranks) = (&self.module, batch * seq, self.group.size());
         assert!(
             !self.sequence_parallel || tokens.is_multiple_of(ranks),
-            "{module}: sequence parallelism cuts the tokens, batch * seq = {batch} * {seq} = {tokens}, into {ranks} equal \
-             parts; the nearest valid numbers of tokens are {}",
+            "{module}: sequence parallelism cuts the tokens, batch * seq = {batch} * {seq} = {tokens}, into {ranks} \
+             equal parts; the nearest valid numbers of tokens are {}",
             nearest_multiples(tokens, ranks)
         );
     }

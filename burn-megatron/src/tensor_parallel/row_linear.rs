@@ -212,19 +212,22 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     /// dimensions.
     pub fn forward_without_bias<const D: usize>(&self, input: Tensor<B, D>) -> (Tensor<B, D>, Option<Tensor<B, 1>>) {
         let input = self.check(input);
-        let input = match self.input_is_parallel {
-            true => input,
-            false => scatter_to_tensor_region(input, D - 1, &self.group),
+        let input = if self.input_is_parallel {
+            input
+        } else {
+            scatter_to_tensor_region(input, D - 1, &self.group)
         };
         let bias = self.bias.as_ref().map(|bias| bias.val());
-        let (early_bias, bias) = match mutants::is_active(Mutant::BiasAddedPerRank) && self.group.size() > 1 {
-            true => (bias, None),
-            false => (None, bias),
+        let (early_bias, bias) = if mutants::is_active(Mutant::BiasAddedPerRank) && self.group.size() > 1 {
+            (bias, None)
+        } else {
+            (None, bias)
         };
         let partial = affine(self.kernels, input, self.weight.val(), early_bias);
-        let output = match self.sequence_parallel {
-            true => reduce_scatter_to_sequence_region(partial, &self.group),
-            false => reduce_from_tensor_region(partial, &self.group),
+        let output = if self.sequence_parallel {
+            reduce_scatter_to_sequence_region(partial, &self.group)
+        } else {
+            reduce_from_tensor_region(partial, &self.group)
         };
         (output, bias)
     }

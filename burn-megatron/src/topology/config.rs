@@ -1,6 +1,4 @@
 //! `ParallelConfig`: the sizes of the three axes of parallelism, validated against the world.
-//!
-//! Called by the command line and by every program that builds a [`RankGrid`].
 
 use burn::config::Config;
 

@@ -39,8 +39,8 @@ pub enum BatchSizeError {
     },
     /// An increment that misses the full size.
     #[error(
-        "a batch-size ramp-up must reach the global batch size in whole increments: {global} - {start} = {difference} is no \
-         multiple of {increment}; the nearest valid increments are {nearest}",
+        "a batch-size ramp-up must reach the global batch size in whole increments: {global} - {start} = {difference} \
+         is no multiple of {increment}; the nearest valid increments are {nearest}",
         difference = .global - .start
     )]
     Increment {
@@ -64,11 +64,11 @@ pub struct BatchSizeSchedule {
 
 /// Steps of one batch size, one after the other.
 #[derive(Debug, Clone, Copy)]
-struct Stretch {
+struct BatchSizePhase {
     /// Samples consumed before the first of them.
     consumed_samples: u64,
     batch_size: u64,
-    /// As good as endless for the last stretch.
+    /// As good as endless for the last phase.
     num_steps: u64,
 }
 
@@ -78,9 +78,12 @@ impl BatchSizeSchedule {
     /// # Errors
     /// A number is zero or too large, or the ramp-up does not go up to the full size in whole increments.
     pub fn new(global_batch_size: usize, ramp_up: Option<BatchSizeRampUp>) -> Result<Self, BatchSizeError> {
-        let in_range = |name, value: u64| match (1..LIMIT as u64).contains(&value) {
-            true => Ok(()),
-            false => Err(BatchSizeError::OutOfRange { name, value }),
+        let in_range = |name, value: u64| {
+            if (1..LIMIT as u64).contains(&value) {
+                Ok(())
+            } else {
+                Err(BatchSizeError::OutOfRange { name, value })
+            }
         };
         in_range("the global batch size", global_batch_size as u64)?;
         if let Some(BatchSizeRampUp {
@@ -143,17 +146,17 @@ impl BatchSizeSchedule {
         self.num_steps_from(0, train_samples)
     }
 
-    /// Returns the steps that are left of a run of `train_samples` samples behind the first `consumed_samples`, by whatever
-    /// batches those were consumed.
+    /// Returns the steps that are left of a run of `train_samples` samples behind the first `consumed_samples`, by
+    /// whatever batches those were consumed.
     pub fn num_steps_from(&self, consumed_samples: u64, train_samples: u64) -> u64 {
         let mut steps = 0;
-        for stretch in self.stretches_from(consumed_samples) {
-            let fit = train_samples.saturating_sub(stretch.consumed_samples) / stretch.batch_size;
+        for phase in self.stretches_from(consumed_samples) {
+            let fit = train_samples.saturating_sub(phase.consumed_samples) / phase.batch_size;
             // What is left behind them is less than one batch, and later ones are larger.
-            if fit <= stretch.num_steps {
+            if fit <= phase.num_steps {
                 return steps + fit;
             }
-            steps += stretch.num_steps;
+            steps += phase.num_steps;
         }
         steps
     }
@@ -161,12 +164,12 @@ impl BatchSizeSchedule {
     /// Returns the samples that the first `num_steps` steps of a run consume, or the largest number if they are more.
     pub fn samples_of_steps(&self, num_steps: u64) -> u64 {
         let mut left = num_steps;
-        for stretch in self.stretches_from(0) {
-            if left <= stretch.num_steps {
-                let samples = left.saturating_mul(stretch.batch_size);
-                return stretch.consumed_samples.saturating_add(samples);
+        for phase in self.stretches_from(0) {
+            if left <= phase.num_steps {
+                let samples = left.saturating_mul(phase.batch_size);
+                return phase.consumed_samples.saturating_add(samples);
             }
-            left -= stretch.num_steps;
+            left -= phase.num_steps;
         }
         u64::MAX
     }
@@ -186,22 +189,22 @@ impl BatchSizeSchedule {
     }
 
     /// All steps behind some samples, by batch size; a size that no step has is left out.
-    fn stretches_from(&self, consumed_samples: u64) -> impl Iterator<Item = Stretch> {
-        std::iter::successors(Some(self.stretch(consumed_samples)), |last| {
+    fn stretches_from(&self, consumed_samples: u64) -> impl Iterator<Item = BatchSizePhase> {
+        std::iter::successors(Some(self.phase(consumed_samples)), |last| {
             let samples = last.num_steps.checked_mul(last.batch_size)?;
-            Some(self.stretch(last.consumed_samples.checked_add(samples)?))
+            Some(self.phase(last.consumed_samples.checked_add(samples)?))
         })
     }
 
     /// The steps that begin after `consumed_samples` and have its batch size.
-    fn stretch(&self, consumed_samples: u64) -> Stretch {
+    fn phase(&self, consumed_samples: u64) -> BatchSizePhase {
         let batch_size = self.global_batch_size(consumed_samples) as u64;
         let next_size_from = self.ramp_up.and_then(|ramp_up| {
             let most = self.num_increments(&ramp_up) as u64;
             let next = self.increments_at(&ramp_up, consumed_samples) as u64 + 1;
             (next <= most).then(|| (next * ramp_up.samples).div_ceil(most))
         });
-        Stretch {
+        BatchSizePhase {
             consumed_samples,
             batch_size,
             num_steps: match next_size_from {

@@ -111,8 +111,8 @@ pub enum TrainingConfigError {
     },
     /// A global batch of a ramp-up that the stages cannot take.
     #[error(
-        "a global batch size of {global}, which the ramp-up comes to, is {num_micro_batches} micro-batches, and these the \
-         stages cannot take: {source}; the nearest valid sizes are {nearest}"
+        "a global batch size of {global}, which the ramp-up comes to, is {num_micro_batches} micro-batches, and these \
+         the stages cannot take: {source}; the nearest valid sizes are {nearest}"
     )]
     Stages {
         /// The global batch size.

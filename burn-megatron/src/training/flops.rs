@@ -1,5 +1,4 @@
-//! Size of a GPT and the arithmetic of one training iteration. Called by the metrics and by
-//! whoever prints a model's size.
+//! Size of a GPT and the arithmetic of one training iteration.
 //!
 //! A multiplication and an addition are two FLOPs. Attention is counted in full, not halved for
 //! causality, as in the papers below: say so wherever a rate is printed.

@@ -1,4 +1,4 @@
-//! The training loop's parts: configuration, step, schedules, metrics. Called by training programs.
+//! The training loop's parts: configuration, step, schedules, metrics.
 
 mod batch_size;
 #[cfg(feature = "trainer")]

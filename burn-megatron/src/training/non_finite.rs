@@ -1,6 +1,4 @@
 //! `NonFiniteOrigin`: on which rank, and in which gradient, a number first was infinite or no number.
-//!
-//! Called by the trainer when a step has failed, on every rank at once.
 
 use std::fmt;
 

@@ -1,7 +1,5 @@
 //! What is looked at before a run: that all ranks run the same thing, and that every group adds right; on request, how
 //! fast each group is.
-//!
-//! Called by training programs when their groups are connected, before the first step.
 
 use std::fmt;
 use std::time::Instant;
@@ -73,8 +71,8 @@ pub enum PreflightError {
     Collective(#[from] CollectiveError),
 }
 
-/// Compares `statements`, the version of this library and a small sum over every group on all ranks; on a device also of
-/// tensors, over the groups whose collectives carry them; transfers between stages are tried by the first step.
+/// Compares `statements`, the version of this library and a small sum over every group on all ranks; on a device also
+/// of tensors, over the groups whose collectives carry them; transfers between stages are tried by the first step.
 ///
 /// # Communication
 /// One all-gather of 8 bytes per statement over the world, and an all-reduce of three numbers per group, or two; every
@@ -136,8 +134,8 @@ pub struct SpeedReport {
     pub groups: Vec<GroupSpeed>,
 }
 
-/// Measures every group; groups of one kind at the same time, as in training; on a device also tensors over the groups whose
-/// collectives carry them. Every rank gets the same report.
+/// Measures every group; groups of one kind at the same time, as in training; on a device also tensors over the groups
+/// whose collectives carry them. Every rank gets the same report.
 ///
 /// # Communication
 /// A hundred small all-reduces and four of 16 MiB per group, or twice that; every rank of the world must call.
@@ -159,9 +157,10 @@ pub fn measure<B: CollectiveBackend>(
         let mut engine = [0_u8; ENGINE_BYTES];
         if let Some(group) = group {
             let name;
-            (times, name) = match is_of_tensors {
-                true => (time_tensors::<B>(group, device)?, B::tensor_engine(group)),
-                false => (time(group)?, group.engine_name()),
+            (times, name) = if is_of_tensors {
+                (time_tensors::<B>(group, device)?, B::tensor_engine(group))
+            } else {
+                (time(group)?, group.engine_name())
             };
             let name = name.as_bytes();
             let length = name.len().min(ENGINE_BYTES);
@@ -288,15 +287,16 @@ fn add_up(
             *sum += part;
         }
     }
-    match got == expected {
-        true => Ok(()),
-        false => Err(PreflightError::WrongResult {
+    if got == expected {
+        Ok(())
+    } else {
+        Err(PreflightError::WrongResult {
             rank,
             group: group.name().to_owned(),
             ranks: group.ranks().to_vec(),
             got: got.to_vec(),
             expected: expected.to_vec(),
-        }),
+        })
     }
 }
 

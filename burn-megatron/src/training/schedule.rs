@@ -1,4 +1,4 @@
-//! Learning rate over the course of training. Called by the trainer before every step.
+//! Learning rate over the course of training.
 
 use std::f64::consts::PI;
 
@@ -102,8 +102,8 @@ pub enum ScheduleError {
 
     /// A warm-up–stable–decay schedule comes down before the warm-up is over, or at once.
     #[error(
-        "a warm-up-stable-decay schedule must come down over 1 to {most} samples, those between the end of the warm-up, \
-         {warm_up_samples}, and that of the decay, {decay_samples}; got {samples}",
+        "a warm-up-stable-decay schedule must come down over 1 to {most} samples, those between the end of the \
+         warm-up, {warm_up_samples}, and that of the decay, {decay_samples}; got {samples}",
         most = .decay_samples - .warm_up_samples
     )]
     Annealing {

@@ -1,8 +1,8 @@
 //! A wrapped module and its optimizer as arrays of a checkpoint, and back, in any layout.
 //!
-//! Of each trained parameter a checkpoint has `model.NAME`, in the type of the main parameters; `optimizer.TENSOR.NAME` for
-//! each tensor of its optimizer's state; and `optimizer.updates.NAME`, how often it was updated. Of a parameter that is not
-//! trained it has `model.NAME`. Called by the trainer, and by programs that train a model of their own.
+//! Of each trained parameter a checkpoint has `model.NAME`, in the type of the main parameters; `optimizer.TENSOR.NAME`
+//! for each tensor of its optimizer's state; and `optimizer.updates.NAME`, how often it was updated. Of a parameter
+//! that is not trained it has `model.NAME`.
 
 use burn::module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::backend::Backend;
@@ -34,8 +34,8 @@ pub enum RestoreError {
     DataParallel(#[from] DataParallelError),
     /// It has more parameters than the model.
     #[error(
-        "{path} has {stored} parameters, the model has {expected}: it is the checkpoint of another model (the first that \
-         this rank does not have is {example})"
+        "{path} has {stored} parameters, the model has {expected}: it is the checkpoint of another model (the first \
+         that this rank does not have is {example})"
     )]
     OtherModel {
         /// The checkpoint's folder.
@@ -72,8 +72,8 @@ pub enum RestoreError {
 
 /// Returns this rank's part of a checkpoint.
 ///
-/// Every element is in the part of one rank: of what tensor ranks all hold the first has it, of a tied parameter the first
-/// stage, and what data-parallel ranks all hold they share out, as a sharded optimizer does.
+/// Every element is in the part of one rank: of what tensor ranks all hold the first has it, of a tied parameter the
+/// first stage, and what data-parallel ranks all hold they share out, as a sharded optimizer does.
 pub fn snapshot<A, M, O>(
     module: &DistributedDataParallel<A, M>,
     optimizer: &ShardedOptimizer<A::InnerBackend, O>,
@@ -133,8 +133,8 @@ where
 /// [`check_replicas`](crate::data_parallel::check_replicas).
 ///
 /// # Errors
-/// When an array is missing or of another shape, the checkpoint has more parameters than the model, it has been altered, or
-/// cannot be read. What has been replaced until then stays: the module is to be given up.
+/// When an array is missing or of another shape, the checkpoint has more parameters than the model, it has been
+/// altered, or cannot be read. What has been replaced until then stays: the module is to be given up.
 pub fn restore<A, M, O>(
     checkpoint: &Checkpoint,
     module: &mut DistributedDataParallel<A, M>,

@@ -71,9 +71,10 @@ impl StragglerReport {
         let mut times: Vec<Duration> = self.ranks.iter().map(|time| time.compute).collect();
         times.sort_unstable();
         let middle = times.len() / 2;
-        match times.len().is_multiple_of(2) {
-            true => (times[middle - 1] + times[middle]) / 2,
-            false => times[middle],
+        if times.len().is_multiple_of(2) {
+            (times[middle - 1] + times[middle]) / 2
+        } else {
+            times[middle]
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Losses of tokens on the host: in f64, masked, summed and counted. Called by the trainer.
+//! Losses of tokens on the host: in f64, masked, summed and counted.
 
 use burn::tensor::{Tensor, backend::Backend};
 

@@ -1,6 +1,4 @@
 //! `Trainer`: one optimiser step of a language model in any layout, and its validation.
-//!
-//! Called by training programs and by the parity tests.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -232,24 +230,24 @@ where
     /// Runs one optimiser step on this rank's micro-batches of a global batch, as many as
     /// [`num_micro_batches`](Self::num_micro_batches) says.
     ///
-    /// The loss is the sum of token losses over the number of tokens of the global batch, whatever the layout. With loss
-    /// scaling, a step with a gradient that is not finite on some rank is skipped on all: parameters, the optimizer's state
-    /// and the learning rate stay as they are.
+    /// The loss is the sum of token losses over the number of tokens of the global batch, whatever the layout. With
+    /// loss scaling, a step with a gradient that is not finite on some rank is skipped on all: parameters, the
+    /// optimizer's state and the learning rate stay as they are.
     ///
     /// # Communication
-    /// Every so many steps (see [`DataParallelConfig::check_inputs_interval`](crate::data_parallel::DataParallelConfig)) one
-    /// all-gather of 16 bytes over the model group, to compare the micro-batches.
-    /// That of the model, forward and backward, and between its stages; gradients as
-    /// [`DistributedDataParallel::backward`] and [`DistributedDataParallel::gradients`]; two all-reduces of one number
-    /// over the data-parallel group, one over the pipeline group, and those of
-    /// [`ReducedGradients::global_norm`]; where gradients are counted that of [`ReducedGradients::counts`]; with loss scaling one of one number over the world; that of
-    /// [`ShardedOptimizer::step`]. Where a step has another number of micro-batches than the one before, an all-gather of
-    /// one number over the pipeline group.
+    /// Every so many steps (see
+    /// [`DataParallelConfig::check_inputs_interval`](crate::data_parallel::DataParallelConfig)) one all-gather of 16
+    /// bytes over the model group, to compare the micro-batches. That of the model, forward and backward, and between
+    /// its stages; gradients as [`DistributedDataParallel::backward`] and [`DistributedDataParallel::gradients`]; two
+    /// all-reduces of one number over the data-parallel group, one over the pipeline group, and those of
+    /// [`ReducedGradients::global_norm`]; where gradients are counted that of [`ReducedGradients::counts`]; with loss
+    /// scaling one of one number over the world; that of [`ShardedOptimizer::step`]. Where a step has another number of
+    /// micro-batches than the one before, an all-gather of one number over the pipeline group.
     ///
     /// # Errors
-    /// When the micro-batches are more or less than they should be, a token is none of the model's, every token is masked,
-    /// a collective fails, the replicas differ, loss or gradient are not finite without loss scaling, or a loss scale does
-    /// not help.
+    /// When the micro-batches are more or less than they should be, a token is none of the model's, every token is
+    /// masked, a collective fails, the replicas differ, loss or gradient are not finite without loss scaling, or a loss
+    /// scale does not help.
     pub fn step(&mut self, micro_batches: &[MicroBatch]) -> Result<StepResult, TrainingError> {
         self.run_step(micro_batches, None)
     }
@@ -295,9 +293,10 @@ where
                 gradients.scale(1.0 / loss_scale);
             }
             let norm = gradients.global_norm(&self.context)?;
-            let counts = match self.count_gradients {
-                true => Some(gradients.counts(&self.context)?),
-                false => None,
+            let counts = if self.count_gradients {
+                Some(gradients.counts(&self.context)?)
+            } else {
+                None
             };
             self.context.data_group().all_reduce(&mut loss, ReduceOp::Sum)?;
             // Only the last stage has one.

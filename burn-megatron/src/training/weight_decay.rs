@@ -1,4 +1,4 @@
-//! Weight decay over the course of training. Called by the trainer before every step.
+//! Weight decay over the course of training.
 
 use std::f64::consts::PI;
 

@@ -13,8 +13,8 @@ pub struct CheckpointArguments {
     /// every --save-interval
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
-    /// Go on where the latest checkpoint in this folder, or this checkpoint, was made, by whatever layout of ranks; with
-    /// the same folder for --save and --load, begin anew where there is none yet
+    /// Go on where the latest checkpoint in this folder, or this checkpoint, was made, by whatever layout of ranks;
+    /// with the same folder for --save and --load, begin anew where there is none yet
     #[arg(long, value_name = "DIR")]
     pub load: Option<PathBuf>,
     /// Steps between checkpoints; 0 for none but the last

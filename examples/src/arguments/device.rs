@@ -49,8 +49,8 @@ impl DeviceArguments {
         Ok(())
     }
 
-    /// Runs a program on this rank's device, all tensors that are not given another type in `dtype`. Call it before the first
-    /// tensor is made.
+    /// Runs a program on this rank's device, all tensors that are not given another type in `dtype`. Call it before the
+    /// first tensor is made.
     ///
     /// # Errors
     /// When there is no such device, it does not compute in this type, or tensors have been made already; the program's
@@ -63,11 +63,12 @@ impl DeviceArguments {
         self.kind.run(dtype, gpu, world, program)
     }
 
-    /// Connects this rank's groups in a layout: over NCCL too where the program has it and each rank has a GPU of its own, which
-    /// the ranks compare, as they do what multiplies their matrices.
+    /// Connects this rank's groups in a layout: over NCCL too where the program has it and each rank has a GPU of its
+    /// own, which the ranks compare, as they do what multiplies their matrices.
     ///
     /// # Errors
-    /// When the ranks do not agree, there is no GPU for this rank, another computes on it, or multiplies in another way.
+    /// When the ranks do not agree, there is no GPU for this rank, another computes on it, or multiplies in another
+    /// way.
     pub fn connect(&self, world: &World, layout: &ParallelConfig, seed: u64) -> anyhow::Result<ParallelContext> {
         #[cfg(feature = "cuda")]
         if self.kind == DeviceKind::Cuda {
@@ -80,16 +81,15 @@ impl DeviceArguments {
     fn connect_gpus(&self, world: &World, layout: &ParallelConfig, seed: u64) -> anyhow::Result<ParallelContext> {
         use burn_megatron::cuda::{self, Sharing};
         let config = ParallelContextConfig::new(*layout).with_seed(seed);
-        let context = match self.share_gpu {
-            true => config.init(world)?,
-            false => {
-                let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;
-                #[cfg(feature = "nccl")]
-                let config = config.with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu.index)));
-                let context = config.init(world)?;
-                cuda::check_shared(&gpu, context.world_group())?;
-                context
-            }
+        let context = if self.share_gpu {
+            config.init(world)?
+        } else {
+            let gpu = cuda::choose(world.local_rank(), Sharing::Refused)?;
+            #[cfg(feature = "nccl")]
+            let config = config.with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu.index)));
+            let context = config.init(world)?;
+            cuda::check_shared(&gpu, context.world_group())?;
+            context
         };
         #[cfg(feature = "cublaslt")]
         cuda::check_same_products(context.world_group())?;

@@ -113,8 +113,8 @@ impl LoggingArguments {
         let size = |step| batch_sizes.global_batch_size(batch_sizes.samples_of_steps(step - 1));
         anyhow::ensure!(
             size(first) == size(last),
-            "--timeline and --trace need steps of one size: with --rampup-batch-size, step {first} is of {} samples and step \
-             {last} of {}",
+            "--timeline and --trace need steps of one size: with --rampup-batch-size, step {first} is of {} samples \
+             and step {last} of {}",
             size(first),
             size(last)
         );

@@ -114,9 +114,10 @@ impl TrainingArguments {
     }
 
     fn bytes_per_parameter(&self, grid: &RankGrid) -> f64 {
-        let num_shards = match self.parallel.communication.use_distributed_optimizer {
-            true => grid.data_parallel_size(),
-            false => 1,
+        let num_shards = if self.parallel.communication.use_distributed_optimizer {
+            grid.data_parallel_size()
+        } else {
+            1
         };
         bytes_per_parameter(self.precision.dtype().into(), num_shards)
     }
@@ -187,8 +188,8 @@ fn check_memory(stage_bytes: &[f64], grid: &RankGrid, local: Range<usize>, machi
     let largest = needs.iter().copied().fold(0.0, f64::max);
     anyhow::ensure!(
         all <= machine,
-        "{} would need about {} for parameters, optimizer and activations, up to {} each, and this machine has {}; use a \
-         smaller model, a shorter sequence, a smaller micro-batch, --recompute-granularity full or more machines",
+        "{} would need about {} for parameters, optimizer and activations, up to {} each, and this machine has {}; use \
+         a smaller model, a shorter sequence, a smaller micro-batch, --recompute-granularity full or more machines",
         match needs.len() {
             1 => "1 rank".to_owned(),
             count => format!("{count} ranks"),

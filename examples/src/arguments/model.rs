@@ -11,7 +11,10 @@ use super::RecomputeArguments;
 #[command(next_help_heading = "Model")]
 pub struct ModelArguments {
     /// A well-known size; the flags below override parts of it
-    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(GptPreset::ALL.map(|preset| preset.name)))]
+    #[arg(
+        long, value_name = "NAME",
+        value_parser = clap::builder::PossibleValuesParser::new(GptPreset::ALL.map(|preset| preset.name))
+    )]
     pub model_size: Option<String>,
     /// Transformer layers [default: 4]
     #[arg(long, value_name = "N")]
@@ -73,9 +76,10 @@ impl ModelArguments {
 
     /// The operations that the model is made of.
     pub fn kernels(&self) -> Kernels {
-        match self.no_fused_kernels {
-            true => Kernels::Plain,
-            false => Kernels::Fused,
+        if self.no_fused_kernels {
+            Kernels::Plain
+        } else {
+            Kernels::Fused
         }
     }
 
@@ -97,8 +101,8 @@ impl ModelArguments {
         );
         anyhow::ensure!(
             !(self.no_fused_kernels && self.recompute.is_selective()),
-            "--recompute-granularity selective is what fused attention does, and --no-fused-kernels asks for burn's: give \
-             one of them"
+            "--recompute-granularity selective is what fused attention does, and --no-fused-kernels asks for burn's: \
+             give one of them"
         );
         self.recompute.validate()
     }

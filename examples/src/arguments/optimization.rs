@@ -112,8 +112,8 @@ impl OptimizationArguments {
         };
         ensure!(
             self.train_samples.is_some(),
-            "--rampup-batch-size counts samples, for its steps are of different sizes: give --train-samples in place of \
-             --train-iters"
+            "--rampup-batch-size counts samples, for its steps are of different sizes: give --train-samples in place \
+             of --train-iters"
         );
         let [start, increment, samples] = values[..] else {
             anyhow::bail!("--rampup-batch-size takes three numbers, got {}", values.len());

@@ -25,7 +25,13 @@ pub struct ParallelArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub pipeline_model_parallel_size: usize,
     /// Layers of each chunk, where a stage has several chunks [default: one chunk per stage]
-    #[arg(long, value_name = "N", conflicts_with_all = ["num_virtual_stages_per_pipeline_rank", "pipeline_model_parallel_layout", "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"])]
+    #[arg(
+        long, value_name = "N",
+        conflicts_with_all = [
+            "num_virtual_stages_per_pipeline_rank", "pipeline_model_parallel_layout",
+            "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers",
+        ]
+    )]
     pub num_layers_per_virtual_pipeline_stage: Option<usize>,
     /// Chunks per stage [default: 1]
     #[arg(long, value_name = "N")]
@@ -85,14 +91,23 @@ pub struct CommunicationArguments {
     #[arg(long)]
     pub use_distributed_optimizer: bool,
     /// Reduce full gradient buckets while the backward pass goes on
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true",
+        action = clap::ArgAction::Set
+    )]
     pub overlap_grad_reduce: bool,
-    /// Compute the gradient of a column-parallel layer's weight while that of its input is added up over the tensor-parallel
-    /// ranks; gather a sequence-parallel input once more then instead of keeping it
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    /// Compute the gradient of a column-parallel layer's weight while that of its input is added up over the
+    /// tensor-parallel ranks; gather a sequence-parallel input once more then instead of keeping it
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true",
+        action = clap::ArgAction::Set
+    )]
     pub overlap_tensor_reduce: bool,
     /// With --use-distributed-optimizer, gather updated buckets while the next ones are updated
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true",
+        action = clap::ArgAction::Set
+    )]
     pub overlap_param_gather: bool,
     /// Write each rank's last collectives to this folder on failure and on SIGUSR1, for the example flight_recorder
     #[arg(long, value_name = "DIR")]

@@ -15,11 +15,15 @@ pub struct PrecisionArguments {
     /// Parameters and arithmetic in bf16; gradients, main parameters and the optimizer's state in f32
     #[arg(long, conflicts_with_all = ["dtype", "fp16"])]
     bf16: bool,
-    /// Parameters and arithmetic in f16, with a scaled loss; gradients, main parameters and the optimizer's state in f32
+    /// Parameters and arithmetic in f16, with a scaled loss; gradients, main parameters and the optimizer's state in
+    /// f32
     #[arg(long, conflicts_with = "dtype")]
     fp16: bool,
     /// In f16, multiply the loss by this number, always [default: as large a number as the gradients allow]
-    #[arg(long, value_name = "X", requires = "fp16", conflicts_with_all = ["initial_loss_scale", "min_loss_scale", "loss_scale_window", "hysteresis"])]
+    #[arg(
+        long, value_name = "X", requires = "fp16",
+        conflicts_with_all = ["initial_loss_scale", "min_loss_scale", "loss_scale_window", "hysteresis"]
+    )]
     loss_scale: Option<f64>,
     /// The loss scale to begin with [default: 4294967296]
     #[arg(long, value_name = "X", requires = "fp16")]

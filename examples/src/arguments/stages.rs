@@ -17,7 +17,10 @@ pub struct StageArguments {
     #[arg(long, value_name = "N")]
     pub microbatch_group_size_per_virtual_pipeline_stage: Option<usize>,
     /// Layers of each virtual stage, | between them, E the embedding, t a layer, L the loss: as in Et*3|(tt|)*2tL
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"])]
+    #[arg(
+        long, value_name = "TEXT",
+        conflicts_with_all = ["decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"]
+    )]
     pub pipeline_model_parallel_layout: Option<String>,
     /// Layers of the first stage [default: an even share]
     #[arg(long, value_name = "N")]
@@ -75,7 +78,8 @@ impl StageArguments {
                 Ok(ScheduleKind::Interleaved { group_size: Some(size) })
             }
             (kind, Some(size)) => anyhow::bail!(
-                "--microbatch-group-size-per-virtual-pipeline-stage {size} is for --pipeline-schedule interleaved, got {kind}"
+                "--microbatch-group-size-per-virtual-pipeline-stage {size} is for --pipeline-schedule interleaved, got \
+                 {kind}"
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all. Called by the recorder.
+//! Files that are there whole or not at all.
 
 use std::fs::Permissions;
 use std::io::Write as _;

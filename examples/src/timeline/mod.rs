@@ -1,6 +1,4 @@
 //! The timeline of a run's profiled steps: recorded on every rank, drawn and written by rank 0.
-//!
-//! Called by `pretrain_gpt`.
 
 mod file;
 mod picture;

@@ -1,4 +1,4 @@
-//! The tanh form of GELU. Called by the MLP.
+//! The tanh form of GELU.
 
 use burn::tensor::{Tensor, activation::sigmoid, backend::Backend};
 use burn_megatron::precision::{narrow, widen};
@@ -7,7 +7,8 @@ use burn_megatron::precision::{narrow, widen};
 ///
 /// Computed as `x · sigmoid(2u)` with `u` the argument of tanh: the same function in fewer passes, without a power.
 ///
-/// Numbers of 16 bits are widened for it: in f16 the square of 256 is infinite already, and the gradient then no number.
+/// Numbers of 16 bits are widened for it: in f16 the square of 256 is infinite already, and the gradient then no
+/// number.
 ///
 /// # Reference
 /// Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2.

@@ -1,4 +1,4 @@
-//! A pre-norm transformer block. Called by the models.
+//! A pre-norm transformer block.
 
 use burn::config::Config;
 use burn::module::Module;

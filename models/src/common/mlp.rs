@@ -1,4 +1,4 @@
-//! The feed-forward part of a block. Called by [`Block`](super::Block).
+//! The feed-forward part of a block.
 
 use burn::config::Config;
 use burn::module::Module;

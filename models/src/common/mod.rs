@@ -1,4 +1,4 @@
-//! Blocks that transformers share. Called by the models.
+//! Blocks that transformers share.
 
 mod activation;
 mod block;

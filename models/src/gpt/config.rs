@@ -52,8 +52,8 @@ pub enum GptError {
     Topology(#[from] TopologyError),
     /// Heads that the fused attention does not compute with.
     #[error(
-        "fused attention needs heads of at most {valid} elements, got d_model / n_heads = {d_head}: more heads, or plain \
-         operations (Kernels::Plain, --no-fused-kernels)"
+        "fused attention needs heads of at most {valid} elements, got d_model / n_heads = {d_head}: more heads, or \
+         plain operations (Kernels::Plain, --no-fused-kernels)"
     )]
     HeadSize {
         /// The size of a head.

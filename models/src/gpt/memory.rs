@@ -38,19 +38,20 @@ impl GptConfig {
     /// Returns about how many bytes a rank of each stage needs to train: parameters, gradients, Adam's moments and
     /// activations.
     ///
-    /// Static: so many bytes per parameter, shared out over the t tensor ranks. A stage has the parameters of its layers,
-    /// the first virtual stage the embeddings, the last one the final norm and the head, or its copy of a tied one.
+    /// Static: so many bytes per parameter, shared out over the t tensor ranks. A stage has the parameters of its
+    /// layers, the first virtual stage the embeddings, the last one the final norm and the head, or its copy of a tied
+    /// one.
     ///
     /// Activations per layer and micro-batch, with s tokens in each of b samples, a heads and width h:
-    /// `sbh (5 + 12/t)` numbers; under sequence parallelism `17 sbh / t`. The paper's bytes are of 16-bit elements, hence
-    /// half as many numbers; where it has 5as/2h for attention's core, the fused one holds nothing that grows with s².
-    /// burn's own operations ([`Kernels::Plain`](cubecl_kernels::Kernels::Plain)) hold more. Of a group of layers that
-    /// runs again only the input is held, `sbh` numbers, `sbh / t` under sequence parallelism.
+    /// `sbh (5 + 12/t)` numbers; under sequence parallelism `17 sbh / t`. The paper's bytes are of 16-bit elements,
+    /// hence half as many numbers; where it has 5as/2h for attention's core, the fused one holds nothing that grows
+    /// with s². burn's own operations ([`Kernels::Plain`](cubecl_kernels::Kernels::Plain)) hold more. Of a group of
+    /// layers that runs again only the input is held, `sbh` numbers, `sbh / t` under sequence parallelism.
     ///
     /// A stage holds that of each task, one micro-batch in one chunk, from its forward to its backward pass, which also
-    /// needs all of one group's activations where groups run again. The schedule's list of the stage says how many tasks
-    /// that are at the worst moment: min(m, p - stage) of m micro-batches on p stages for 1F1B, m for GPipe. Logits and
-    /// buffers for messages are not counted.
+    /// needs all of one group's activations where groups run again. The schedule's list of the stage says how many
+    /// tasks that are at the worst moment: min(m, p - stage) of m micro-batches on p stages for 1F1B, m for GPipe.
+    /// Logits and buffers for messages are not counted.
     ///
     /// # Panics
     /// When `layers` are not this model's, or `schedule` has other stages or chunks than `layers`.
@@ -139,9 +140,10 @@ impl GptConfig {
             parallel.tensor_parallel_size,
         ]
         .map(|size| size as f64);
-        let (input, per_element) = match parallel.sequence_parallel {
-            true => (1.0 / t, 17.0 / t),
-            false => (1.0, 5.0 + 12.0 / t),
+        let (input, per_element) = if parallel.sequence_parallel {
+            (1.0 / t, 17.0 / t)
+        } else {
+            (1.0, 5.0 + 12.0 / t)
         };
         let mut activations = ChunkActivations {
             kept: 0.0,
@@ -150,12 +152,11 @@ impl GptConfig {
         // Embedding and head are not counted, so it does not matter which chunk has them.
         for segment in self.layer_recompute.segments(num_blocks, false, false) {
             let whole = segment.blocks.len() as f64 * s * b * h * per_element;
-            match segment.is_recomputed {
-                true => {
-                    activations.kept += s * b * h * input;
-                    activations.run_again = activations.run_again.max(whole);
-                }
-                false => activations.kept += whole,
+            if segment.is_recomputed {
+                activations.kept += s * b * h * input;
+                activations.run_again = activations.run_again.max(whole);
+            } else {
+                activations.kept += whole
             }
         }
         activations

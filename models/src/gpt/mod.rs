@@ -1,4 +1,4 @@
-//! GPT-2/3: a decoder-only transformer with learned positions. Called by the examples and by the parity tests.
+//! GPT-2/3: a decoder-only transformer with learned positions.
 //!
 //! Parameter names are those of Hugging Face's GPT-2 (`wte.weight`, `h.0.attn.c_attn.weight`, …).
 

@@ -130,12 +130,13 @@ impl GptConfig {
 
     fn validate_heads(&self, kernels: Kernels) -> Result<(), GptError> {
         let d_head = self.d_model / self.n_heads;
-        match kernels == Kernels::Fused && d_head > MAX_HEAD {
-            false => Ok(()),
-            true => Err(GptError::HeadSize {
+        if !(kernels == Kernels::Fused && d_head > MAX_HEAD) {
+            Ok(())
+        } else {
+            Err(GptError::HeadSize {
                 d_head,
                 valid: MAX_HEAD,
-            }),
+            })
         }
     }
 
@@ -230,7 +231,8 @@ impl<B: CollectiveBackend> Gpt<B> {
     /// # Shapes
     /// - `tokens`: `[batch, seq]`, the same on every tensor-parallel rank
     /// - `targets`: `[batch, seq]`, likewise
-    /// - output: `[batch * seq]`, in nats, the same on every tensor-parallel rank; f32 where the parameters have 16 bits
+    /// - - output: `[batch * seq]`, in nats, the same on every tensor-parallel rank; f32 where the parameters have 16
+    ///   bits
     ///
     /// # Communication
     /// As [`logits`](Self::logits) and [`vocab_parallel_cross_entropy`].
@@ -341,14 +343,16 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for Gpt<B> {
             None => self.devices().first().cloned().unwrap_or_default(),
         };
         let context = self.token_context(&batch.step, batch.seq_length);
-        let hidden = match segment.has_embedding {
-            true => self.embed(batch.tokens(&device), &context),
-            false => input.expect("what is not the first segment of the model has an input"),
+        let hidden = if segment.has_embedding {
+            self.embed(batch.tokens(&device), &context)
+        } else {
+            input.expect("what is not the first segment of the model has an input")
         };
         let hidden = self.run_blocks(segment.blocks.clone(), hidden, &context);
-        match segment.has_head {
-            true => StageOutput::Losses(self.losses(self.score(hidden), batch.targets(&device))),
-            false => StageOutput::Activation(hidden),
+        if segment.has_head {
+            StageOutput::Losses(self.losses(self.score(hidden), batch.targets(&device)))
+        } else {
+            StageOutput::Activation(hidden)
         }
     }
 }

@@ -115,9 +115,10 @@ fn same_bits(scene: &Scene) -> anyhow::Result<()> {
 }
 
 fn distributions(scene: &Scene) -> anyhow::Result<()> {
-    let between_regions = match scene.context.is_sequence_parallel() {
-        true => Distribution::PartialOverTensor,
-        false => Distribution::Replicated,
+    let between_regions = if scene.context.is_sequence_parallel() {
+        Distribution::PartialOverTensor
+    } else {
+        Distribution::Replicated
     };
     for (name, (declaration, _)) in declared(&Layers::new(&scene.context)?, &scene.context) {
         let expected = match name.as_str() {

@@ -62,8 +62,8 @@ fn records(scene: &Scene) -> anyhow::Result<()> {
         let message = loaded.err().context("another rank's record was loaded")?.to_string();
         let size = group.size();
         let beginning = format!(
-            "tensor rank {} of {size} cannot load this record into net.table: it was saved by tensor rank {rank} of {size} \
-             (weight ",
+            "tensor rank {} of {size} cannot load this record into net.table: it was saved by tensor rank {rank} of \
+             {size} (weight ",
             group.rank()
         );
         ensure!(message.starts_with(&beginning), "{message:?}");
@@ -87,7 +87,8 @@ fn indivisible(scene: &Scene) -> anyhow::Result<()> {
     ] {
         let message = message.context("it was accepted")?;
         let expected = format!(
-            "encoder.mlp.fc: {what} must be divisible by tensor_parallel_size = {}, got 9; the nearest valid values are 8 and ",
+            "encoder.mlp.fc: {what} must be divisible by tensor_parallel_size = {}, got 9; the nearest valid values \
+             are 8 and ",
             scene.size()
         );
         ensure!(message.starts_with(&expected), "{message:?}");

@@ -47,8 +47,8 @@ pub fn trials() -> Vec<Trial> {
             &[
                 "[launcher] rank 0 (pid ",
                 ") failed first: killed by signal 15 (SIGTERM) by the launcher (late: its heartbeats arrive, ",
-                "did not come to recv of 225 f32 from rank 0 (call 2) [activation of micro-batch 2 from virtual stage 0] \
-                 of group pipeline [0, 1]; rank 1 ",
+                "did not come to recv of 225 f32 from rank 0 (call 2) [activation of micro-batch 2 from virtual stage \
+                 0] of group pipeline [0, 1]; rank 1 ",
                 "then rank 1: exit code 75 (because another rank failed)",
             ],
         ),
@@ -92,9 +92,10 @@ pub fn trials() -> Vec<Trial> {
 pub(super) fn run(run: &Run) -> anyhow::Result<()> {
     let (scene, case) = (&run.scene, run.case);
     let variant = Variant::default();
-    let fault = match scene.context.coordinates().pipeline == case.setting::<usize>("victim")? {
-        true => Some((2, case.setting("signal")?)),
-        false => None,
+    let fault = if scene.context.coordinates().pipeline == case.setting::<usize>("victim")? {
+        Some((2, case.setting("signal")?))
+    } else {
+        None
     };
     let (mut wrapped, executor) = pipeline(scene, 1, ScheduleKind::OneForwardOneBackward, 4, variant)?;
     let mut samples = Samples::of_step(scene, variant, 0, 0);

@@ -159,9 +159,10 @@ impl<T: Backend> PipelineStage<T, 4> for Part<T> {
     }
 
     fn forward_segment(&self, segment: usize, input: Option<Tensor<T, 4>>, samples: &Samples) -> StageOutput<T, 4> {
-        match self.variant.is_recomputed {
-            true => self.run(segment..segment + 1, input, samples),
-            false => self.forward(input, samples),
+        if self.variant.is_recomputed {
+            self.run(segment..segment + 1, input, samples)
+        } else {
+            self.forward(input, samples)
         }
     }
 }

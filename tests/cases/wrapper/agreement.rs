@@ -141,8 +141,8 @@ fn other_module(scene: &Scene) -> anyhow::Result<()> {
     }
     let message = refusal(wrap(net, scene, 40))?;
     let expected = format!(
-        "parameter 3 is sometimes.weight [5, 5] F64, trained on rank 0 and sometimes.weight [5, 5] F64, not trained on rank \
-         {last}"
+        "parameter 3 is sometimes.weight [5, 5] F64, trained on rank 0 and sometimes.weight [5, 5] F64, not trained on \
+         rank {last}"
     );
     ensure!(message.contains(&expected), "{message:?}");
     Ok(())

@@ -43,9 +43,10 @@ fn follow(scene: &Scene, broadcast: bool, rank: usize) -> anyhow::Result<()> {
         let mine = micro_batches_of(scene, step, scene.context.rank());
         let mut begins_with = None;
         for (round, &micro_batch) in mine.iter().enumerate() {
-            let part = match round + 1 == mine.len() {
-                true => StepPart::Last,
-                false => StepPart::More,
+            let part = if round + 1 == mine.len() {
+                StepPart::Last
+            } else {
+                StepPart::More
             };
             wrapped.backward(part, |net: ConvNet<B>| {
                 begins_with.get_or_insert_with(|| statistics(&net));

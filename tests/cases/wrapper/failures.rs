@@ -55,9 +55,10 @@ fn second_pass(scene: &Scene) -> anyhow::Result<()> {
     let mine = micro_batches_of(scene, 0, scene.context.rank());
     let mut outcomes = Vec::new();
     for (round, &micro_batch) in mine.iter().enumerate() {
-        let part = match round + 1 == mine.len() {
-            true => StepPart::Last,
-            false => StepPart::More,
+        let part = if round + 1 == mine.len() {
+            StepPart::Last
+        } else {
+            StepPart::More
         };
         let mut kept = None;
         wrapped.backward(part, |net: OddNet<B>| {

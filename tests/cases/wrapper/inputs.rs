@@ -106,9 +106,10 @@ fn refusal<T>(result: anyhow::Result<T>) -> anyhow::Result<String> {
 
 /// What the last rank of the tensor group is given, and what the others are.
 fn of_last<'a>(scene: &Scene, last: &'a str, others: &'a str) -> &'a str {
-    match scene.group().rank() + 1 == scene.size() {
-        true => last,
-        false => others,
+    if scene.group().rank() + 1 == scene.size() {
+        last
+    } else {
+        others
     }
 }
 
@@ -117,7 +118,8 @@ fn samples(scene: &Scene) -> anyhow::Result<()> {
     let message = refusal(step(&mut wrapped, batch(scene, of_last(scene, "a", "b"), "target")))?;
     let last = scene.size() - 1;
     let expected = format!(
-        "rank {last} was given another input than rank 0, at the input of net.up, a column-parallel layer (group tensor)"
+        "rank {last} was given another input than rank 0, at the input of net.up, a column-parallel layer (group \
+         tensor)"
     );
     ensure!(message.contains(&expected), "{message:?}");
     Ok(())

@@ -137,9 +137,10 @@ pub fn numbered<M: Module<B>>(module: M, scene: &Scene, name: &str) -> M {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
             let Self(scene, name, index) = self;
             *index += 1;
-            param.map(|tensor| match tensor.is_require_grad() {
-                false => tensor,
-                true => {
+            param.map(|tensor| {
+                if !tensor.is_require_grad() {
+                    tensor
+                } else {
                     let numbers = scene.random(&format!("{name} {index}"), tensor.shape().num_elements());
                     scene.tensor(numbers, tensor.dims()).mul_scalar(0.5).require_grad()
                 }
@@ -158,9 +159,10 @@ pub fn wrapped_step<M: Net>(
     let mine = micro_batches_of(scene, step, scene.context.coordinates().data);
     let share = 1.0 / mine.len() as f64;
     for (round, &micro_batch) in mine.iter().enumerate() {
-        let part = match round + 1 == mine.len() {
-            true => StepPart::Last,
-            false => StepPart::More,
+        let part = if round + 1 == mine.len() {
+            StepPart::Last
+        } else {
+            StepPart::More
         };
         wrapped.backward(part, |net| net.loss(scene, micro_batch).mul_scalar(share))?;
     }

@@ -1,8 +1,8 @@
 //! [`Communicator`]: one of NCCL's, with the stream that its work goes to.
 //!
-//! Made by all its ranks at once, ended by [`abort`](Communicator::abort) when something hangs. NCCL's calls return before
-//! they are done; [`Communicator::call`] waits for that, which is a matter of microseconds once the ranks are connected, as they
-//! are at their first call.
+//! Made by all its ranks at once, ended by [`abort`](Communicator::abort) when something hangs. NCCL's calls return
+//! before they are done; [`Communicator::call`] waits for that, which is a matter of microseconds once the ranks are
+//! connected, as they are at their first call.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::library::{Comm, Config, Library, Status, Stream, UniqueId};
 use super::order::{Context, StreamHandle};
-use crate::collectives::error::CollectiveError;
+use crate::collectives::CollectiveError;
 
 /// Time between two looks at a call that is in progress.
 const SLICE: Duration = Duration::from_micros(50);
@@ -65,8 +65,8 @@ struct Handle(Comm);
 unsafe impl Send for Handle {}
 
 impl Communicator {
-    /// Returns a communicator of `size` ranks, of which this is `rank`. Every one of them calls with the same id. `context` is
-    /// the device's, and current. `may_go_on` is asked while the others are waited for.
+    /// Returns a communicator of `size` ranks, of which this is `rank`. Every one of them calls with the same id.
+    /// `context` is the device's, and current. `may_go_on` is asked while the others are waited for.
     ///
     /// # Errors
     /// What NCCL says, or `may_go_on`'s own.
@@ -148,9 +148,12 @@ impl Communicator {
         let mut state = self.lock();
         if let State::Open(comm) = *state {
             let begun = Instant::now();
-            let may_go_on = || match begun.elapsed() > limit {
-                true => Err(Refusal::Said("the others do not close it".to_owned())),
-                false => Ok(()),
+            let may_go_on = || {
+                if begun.elapsed() > limit {
+                    Err(Refusal::Said("the others do not close it".to_owned()))
+                } else {
+                    Ok(())
+                }
             };
             // SAFETY: the communicator is open, and is not used again behind its end.
             self.context.within(|| unsafe {
@@ -160,9 +163,10 @@ impl Communicator {
                     Status::IN_PROGRESS => settle(self.library, comm, may_go_on).is_ok(),
                     _ => false,
                 };
-                match is_final {
-                    true => self.complain("destroy", (self.library.comm_destroy)(comm.0)),
-                    false => self.complain("abort", (self.library.comm_abort)(comm.0)),
+                if is_final {
+                    self.complain("destroy", (self.library.comm_destroy)(comm.0))
+                } else {
+                    self.complain("abort", (self.library.comm_abort)(comm.0))
                 }
             });
             *state = State::Ended("it was closed".to_owned());

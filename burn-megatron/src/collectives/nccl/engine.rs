@@ -1,15 +1,16 @@
 //! [`Nccl`]: a group's operations on CUDA memory.
 //!
-//! Called by `tensors::nccl`, in two steps. [`prepare`](Nccl::prepare) asks CubeCL's server where the buffers are and for an event
-//! behind what was launched before. [`queue`](Nccl::queue) then makes NCCL's call, on the caller's thread or on that of a
-//! transfer's lane. The server's thread makes no call that waits for another rank: two ranks whose servers waited for each other
-//! would hang.
+//! [`prepare`](Nccl::prepare) asks CubeCL's server where the buffers are and for an event behind what was launched
+//! before. [`queue`](Nccl::queue) then makes NCCL's call, on the caller's thread or on that of a transfer's lane. The
+//! server's thread makes no call that waits for another rank: two ranks whose servers waited for each other would hang.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use burn_cuda::CudaDevice;
+use burn_megatron_comm::collectives::device::{DeviceEngine, GroupCore, GroupHealth, Made, ahead_of_time};
 use cubecl_kernels::cuda::server;
 
 use super::communicator::{Communicator, Refusal};
@@ -18,12 +19,9 @@ use super::order::{Context, Event, StreamHandle, in_words};
 use super::place::{Buffers, Place, Prepared};
 use super::traffic::{Counted, NcclTraffic};
 use super::watchdog::{ABORT_LIMIT, Watchdog, Watched};
-use crate::collectives::call::{CallDescriptor, Operation, ReduceOp};
-use crate::collectives::element::ElementType;
-use crate::collectives::engine::Engine;
-use crate::collectives::error::CollectiveError;
-use crate::collectives::group_core::{GroupCore, Made};
-use crate::collectives::health::{GroupHealth, ahead_of_time};
+use crate::collectives::{
+    CallDescriptor, CollectiveError, ElementType, Engine, HostBuffers, Operation, ProcessGroup, ReduceOp,
+};
 
 /// How long the end of a group waits for the others to close a communicator.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
@@ -47,6 +45,43 @@ pub(crate) struct Nccl {
 enum Ends {
     All,
     Pair { from: usize, to: usize },
+}
+
+/// Returns the group's part of NCCL, if it has one.
+pub(crate) fn of(group: &ProcessGroup) -> Option<&Nccl> {
+    of_core(group.core())
+}
+
+/// As [`of`].
+pub(crate) fn of_core(core: &GroupCore) -> Option<&Nccl> {
+    let engine: &dyn Any = &**core.device.get()?;
+    engine.downcast_ref()
+}
+
+impl NcclTraffic {
+    /// Returns what this rank has sent over NCCL for `group`; `None` if the group has no NCCL.
+    pub fn of(group: &ProcessGroup) -> Option<Self> {
+        of(group).map(Nccl::traffic)
+    }
+}
+
+/// Gives the group NCCL for tensors on the GPU, if all ranks have it. Collective over the group.
+pub(crate) fn attach(group: &ProcessGroup, gpu: &CudaDevice) -> Result<(), CollectiveError> {
+    let nccl = Nccl::new(gpu, group.core());
+    let mut lacks = vec![0_i32; group.size()];
+    group.all_gather(&[i32::from(nccl.is_err())], &mut lacks)?;
+    // Not in use by anybody yet.
+    let _ = group.core().device.set(Box::new(nccl?));
+    match lacks.iter().position(|&lacks| lacks != 0) {
+        None => Ok(()),
+        Some(rank) => Err(CollectiveError::NoAgreement {
+            group: group.core().health.label.to_string(),
+            what: format!(
+                "rank {} has no NCCL; what it lacks is in its own message",
+                group.ranks()[rank]
+            ),
+        }),
+    }
 }
 
 /// A call that has been queued. Its result is there, for what is launched from then on, behind
@@ -111,12 +146,13 @@ impl Nccl {
         Prepared::ask(&self.device, buffers, &self.compute)
     }
 
-    /// Queues a call behind what had been launched on the device when it was prepared; connects its communicator at its first
-    /// call, which takes the other ranks. `host` is the group's engine for host memory, `call` in its place among the group's.
+    /// Queues a call behind what had been launched on the device when it was prepared; connects its communicator at its
+    /// first call, which takes the other ranks. `host` is the group's engine for host memory, `call` in its place among
+    /// the group's.
     ///
     /// # Errors
-    /// When the ranks do not come together, or NCCL or the driver refuses the call. What goes wrong later is the watchdog's to
-    /// tell.
+    /// When the ranks do not come together, or NCCL or the driver refuses the call. What goes wrong later is the
+    /// watchdog's to tell.
     pub fn queue(
         &self,
         host: &dyn Engine,
@@ -152,7 +188,7 @@ impl Nccl {
             }
         };
         // From now: whoever connected may have waited for long.
-        let done = perform(&communicator, &call, &place, self.patience(&call)).map_err(|refusal| {
+        let done = perform(&communicator, &call, &place, self.deadline(&call)).map_err(|refusal| {
             // What NCCL has taken over may still write to the buffers, which are given back here.
             communicator.abort(&refusal.to_string());
             failed(refusal)
@@ -223,17 +259,17 @@ impl Nccl {
                     peer: Some(0),
                     ..exchange
                 };
-                host.broadcast(&exchange, &mut id.0)
+                host.execute(&exchange, HostBuffers::InPlace(&mut id.0))
             }
-            Ends::Pair { .. } if rank == 0 => host.send(&exchange, &id.0),
-            Ends::Pair { .. } => host.recv(&exchange, &mut id.0),
+            Ends::Pair { .. } if rank == 0 => host.execute(&exchange, HostBuffers::Sent(&id.0)),
+            Ends::Pair { .. } => host.execute(&exchange, HostBuffers::InPlace(&mut id.0)),
         };
         let label = &self.health.label;
         // The caller knows of no such message.
         exchanged.map_err(|error| error.of_whole_group(label.to_string(), label.describe(call)))?;
         let stream = StreamHandle::create_urgent().map_err(|error| said(in_words(error)))?;
         let place = (context, stream);
-        let communicator = Communicator::connect(self.library, id, size, rank, place, self.patience(call));
+        let communicator = Communicator::connect(self.library, id, size, rank, place, self.deadline(call));
         let communicator = communicator.map_err(failed)?;
         let ranks = match ends {
             Ends::All => label.ranks.to_vec(),
@@ -250,8 +286,44 @@ impl Nccl {
         Ok(communicator)
     }
 
+    /// Whether a wait in NCCL for the other ranks may go on, from now.
+    fn deadline<'a>(&'a self, call: &'a CallDescriptor) -> impl Fn() -> Result<(), CollectiveError> + 'a {
+        let deadline = self.health.wait_deadline_on_device(call);
+        move || deadline.check(|| self.health.awaited_by(call))
+    }
+
+    /// Whether a wait for CubeCL's server may go on, from now.
+    fn may_go_on(&self) -> impl Fn() -> Result<(), String> {
+        let (health, begun) = (&self.health, Instant::now());
+        move || {
+            health.check(None).map_err(|error| error.to_string())?;
+            if begun.elapsed() > health.timeout {
+                Err(format!(
+                    "CubeCL has not come to it within {} s",
+                    health.timeout.as_secs_f64()
+                ))
+            } else {
+                Ok(())
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Ends, Arc<Communicator>>> {
+        self.communicators.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_watchdog(&self) -> MutexGuard<'_, Watchdog> {
+        self.watchdog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DeviceEngine for Nccl {
+    fn bytes_communicated(&self) -> u64 {
+        self.traffic().bytes
+    }
+
     /// Ends the watch: what is on its way may take until `deadline`, and is then ended.
-    pub fn stop(&self, deadline: Instant) {
+    fn stop(&self, deadline: Instant) {
         // Not locked meanwhile: a lane may be about to hand over a call.
         let ending = self.lock_watchdog().end(deadline);
         if let Some(ending) = ending {
@@ -260,7 +332,7 @@ impl Nccl {
     }
 
     /// Closes the communicators, side by side, behind [`stop`](Self::stop). Bounded, also where NCCL does not return.
-    pub fn close(&self) {
+    fn close(&self) {
         let (ends, all_ended) = mpsc::channel::<()>();
         for (_, communicator) in self.lock().drain() {
             let end = ends.clone();
@@ -273,35 +345,6 @@ impl Nccl {
         }
         drop(ends);
         let _ = all_ended.recv_timeout(CLOSE_LIMIT + ABORT_LIMIT);
-    }
-
-    /// Whether a wait in NCCL for the other ranks may go on, from now.
-    fn patience<'a>(&'a self, call: &'a CallDescriptor) -> impl Fn() -> Result<(), CollectiveError> + 'a {
-        let patience = self.health.patience_on_gpu(call);
-        move || patience.check(|| self.health.awaited_by(call))
-    }
-
-    /// Whether a wait for CubeCL's server may go on, from now.
-    fn may_go_on(&self) -> impl Fn() -> Result<(), String> {
-        let (health, begun) = (&self.health, Instant::now());
-        move || {
-            health.check(None).map_err(|error| error.to_string())?;
-            match begun.elapsed() > health.timeout {
-                true => Err(format!(
-                    "CubeCL has not come to it within {} s",
-                    health.timeout.as_secs_f64()
-                )),
-                false => Ok(()),
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Ends, Arc<Communicator>>> {
-        self.communicators.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_watchdog(&self) -> MutexGuard<'_, Watchdog> {
-        self.watchdog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -318,8 +361,8 @@ fn perform(
     let peer = call.peer.map_or(0, |peer| peer as i32);
     let (input, output) = (place.input(), place.output());
     communicator.call(
-        // SAFETY: the buffers are device memory of the lengths that the group has checked, kept by the watchdog until the
-        // stream is done with them; communicator and stream are open.
+        // SAFETY: the buffers are device memory of the lengths that the group has checked, kept by the watchdog until
+        // the stream is done with them; communicator and stream are open.
         |library, comm, stream| unsafe {
             match call.operation {
                 Operation::AllReduce => {

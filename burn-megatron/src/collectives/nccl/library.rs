@@ -1,4 +1,5 @@
-//! NCCL's functions, found at run time under NVIDIA's names for the library, those of a toolkit and of a Python wheel alike.
+//! NCCL's functions, found at run time under NVIDIA's names for the library, those of a toolkit and of a Python wheel
+//! alike.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -119,7 +120,8 @@ functions! {
     get_last_error = c"ncclGetLastError": fn(Comm) -> *const c_char;
     all_reduce = c"ncclAllReduce": fn(*const c_void, *mut c_void, usize, DataType, Reduction, Comm, Stream) -> Status;
     all_gather = c"ncclAllGather": fn(*const c_void, *mut c_void, usize, DataType, Comm, Stream) -> Status;
-    reduce_scatter = c"ncclReduceScatter": fn(*const c_void, *mut c_void, usize, DataType, Reduction, Comm, Stream) -> Status;
+    reduce_scatter = c"ncclReduceScatter":
+        fn(*const c_void, *mut c_void, usize, DataType, Reduction, Comm, Stream) -> Status;
     broadcast = c"ncclBroadcast": fn(*const c_void, *mut c_void, usize, DataType, c_int, Comm, Stream) -> Status;
     send = c"ncclSend": fn(*const c_void, usize, DataType, c_int, Comm, Stream) -> Status;
     recv = c"ncclRecv": fn(*mut c_void, usize, DataType, c_int, Comm, Stream) -> Status;
@@ -178,16 +180,20 @@ impl Library {
 
     /// Returns what went wrong, in NCCL's words; `comm` may be null.
     pub fn describe(&self, status: Status, comm: Comm) -> String {
-        let text = |pointer: *const c_char| match pointer.is_null() {
-            true => String::new(),
-            // SAFETY: NCCL returns null or a string that ends with a zero and stays where it is.
-            false => unsafe { CStr::from_ptr(pointer) }.to_string_lossy().trim().to_owned(),
+        let text = |pointer: *const c_char| {
+            if pointer.is_null() {
+                String::new()
+            } else {
+                // SAFETY: NCCL returns null or a string that ends with a zero and stays where it is.
+                unsafe { CStr::from_ptr(pointer) }.to_string_lossy().trim().to_owned()
+            }
         };
         // SAFETY: both take any status, and null for a communicator that is not there.
         let (kind, last) = unsafe { (text((self.get_error_string)(status)), text((self.get_last_error)(comm))) };
-        match last.is_empty() {
-            true => kind,
-            false => format!("{kind} ({last})"),
+        if last.is_empty() {
+            kind
+        } else {
+            format!("{kind} ({last})")
         }
     }
 }

@@ -78,7 +78,8 @@ impl Context {
         unsafe { ctx::set_current(self.0) }.map_err(in_words)
     }
 
-    /// Does something with it as this thread's, which may be the program's own: behind it the thread has what it had before.
+    /// Does something with it as this thread's, which may be the program's own: behind it the thread has what it had
+    /// before.
     pub fn within<R>(self, act: impl FnOnce() -> R) -> R {
         let before = ctx::get_current().ok().flatten();
         if let Err(error) = self.make_current() {
@@ -106,8 +107,8 @@ impl StreamHandle {
         cubecl_kernels::cuda::compute_stream(server).map(Self)
     }
 
-    /// Returns a new stream, before all others when the GPU has a choice: what it carries is waited for. The device's context
-    /// is current. It lives as long as the process.
+    /// Returns a new stream, before all others when the GPU has a choice: what it carries is waited for. The device's
+    /// context is current. It lives as long as the process.
     pub fn create_urgent() -> Result<Self, DriverError> {
         let (mut least, mut greatest) = (0, 0);
         let mut stream = std::ptr::null_mut();

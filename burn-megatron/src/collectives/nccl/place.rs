@@ -1,5 +1,5 @@
-//! [`Place`]: what a call needs of CubeCL's server, asked for on the server's own thread, in order with the launches that were
-//! queued before it.
+//! [`Place`]: what a call needs of CubeCL's server, asked for on the server's own thread, in order with the launches
+//! that were queued before it.
 
 use std::ffi::c_void;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};

@@ -1,9 +1,10 @@
-//! [`Counted`]: what a group has sent over NCCL. Kept by `engine`, asked for through
-//! [`ProcessGroup::over_nccl`](crate::collectives::ProcessGroup::over_nccl).
+//! [`NcclTraffic`]: what a group has sent over NCCL. `engine` keeps it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::collectives::call::{CallDescriptor, GroupLabel, Operation};
+use burn_megatron_comm::collectives::device::GroupLabel;
+
+use crate::collectives::{CallDescriptor, Operation};
 
 /// What a rank has handed to NCCL since its group was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +54,7 @@ fn sent(call: &CallDescriptor, label: &GroupLabel) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectives::element::ElementType;
+    use crate::collectives::ElementType;
 
     /// What ranks 0, 1, … send for 12 f32 each.
     fn sent_by(ranks: usize, operation: Operation, peer: Option<usize>) -> Vec<u64> {

@@ -1,30 +1,29 @@
 //! [`Watchdog`]: a thread that waits for what a group has on its way over NCCL.
 //!
-//! It keeps the memory of a call until the GPU is done with it, notes calls that are done in the flight recorder, and looks
-//! at time, at NCCL's own errors, at ranks that have left the group and at the job's failure signal. When one of them says so, it
-//! raises the failure signal, so that every call of every group fails from then on, and then ends all that hangs, so that the GPU
-//! goes on. The results of what was ended are worthless; a program that reads one, and makes no call behind it, is not told.
+//! It keeps the memory of a call until the GPU is done with it, notes calls that are done in the flight recorder, and
+//! looks at time, at NCCL's own errors, at ranks that have left the group and at the job's failure signal. When one of
+//! them says so, it raises the failure signal, so that every call of every group fails from then on, and then ends all
+//! that hangs, so that the GPU goes on. The results of what was ended are worthless; a program that reads one, and
+//! makes no call behind it, is not told.
 //!
 //! # Whose fault it is
 //!
-//! A call waits for the others from when the GPU has come to it, and, where it was started ahead of its time, somebody waits for
-//! it. For which of the others only the GPU knows; so a wait that goes on for long leaves a note that names them all, as
-//! the waits of the engines for host memory leave notes of those that are missing. The rank that does not come leaves none: it is
-//! the one to which the notes of all lead, and with it the failure signal is raised.
+//! A call waits for the others from when the GPU has come to it, and, where it was started ahead of its time, somebody
+//! waits for it. For which of the others only the GPU knows; so a wait that goes on for long leaves a note that names
+//! them all, as the waits of the engines for host memory leave notes of those that are missing. The rank that does not
+//! come leaves none: it is the one to which the notes of all lead, and with it the failure signal is raised.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use burn_megatron_comm::collectives::device::{Awaited, GroupCore, GroupHealth, Made, NotedWait};
+
 use super::communicator::Communicator;
 use super::order::{Event, in_words};
 use super::place::Buffers;
-use crate::collectives::call::CallDescriptor;
-use crate::collectives::error::CollectiveError;
-use crate::collectives::group_core::{GroupCore, Made};
-use crate::collectives::health::{GroupHealth, NotedWait};
-use crate::collectives::pending::Awaited;
+use crate::collectives::{CallDescriptor, CollectiveError};
 
 /// Time between two looks at what is on its way.
 const SLICE: Duration = Duration::from_millis(1);
@@ -54,7 +53,7 @@ pub(super) struct Watched {
 }
 
 /// What the thread is told.
-enum Word {
+enum Command {
     Watch(Box<Watched>),
     /// That it ends when nothing is on its way any more, and then at the latest.
     End(Instant),
@@ -63,7 +62,7 @@ enum Word {
 /// The thread's other end.
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    words: Option<Sender<Word>>,
+    words: Option<Sender<Command>>,
     ended: Option<Receiver<()>>,
 }
 
@@ -117,13 +116,13 @@ impl Watchdog {
     /// # Errors
     /// The call, when the thread is ending.
     pub fn watch(&self, watched: Watched) -> Result<(), Box<Watched>> {
-        let word = Word::Watch(Box::new(watched));
+        let word = Command::Watch(Box::new(watched));
         let refused = match &self.words {
             Some(words) => words.send(word).err().map(|error| error.0),
             None => Some(word),
         };
         match refused {
-            Some(Word::Watch(watched)) => Err(watched),
+            Some(Command::Watch(watched)) => Err(watched),
             _ => Ok(()),
         }
     }
@@ -131,7 +130,7 @@ impl Watchdog {
     /// Lets the thread end when nothing is on its way any more, at `deadline` at the latest.
     pub fn end(&mut self, deadline: Instant) -> Option<Ending> {
         // It may have panicked, and then has ended.
-        let _ = self.words.take()?.send(Word::End(deadline));
+        let _ = self.words.take()?.send(Command::End(deadline));
         Some(Ending {
             ended: self.ended.take()?,
             at: deadline,
@@ -152,7 +151,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn run(mut self, words: &Receiver<Word>) {
+    fn run(mut self, words: &Receiver<Command>) {
         loop {
             self.listen(words);
             if self.ends_at.is_some() && self.is_idle() {
@@ -190,7 +189,7 @@ impl Watch {
     }
 
     /// Waits for a word: until it is time for a look, or, where there is nothing to look at, as long as it takes.
-    fn listen(&mut self, words: &Receiver<Word>) {
+    fn listen(&mut self, words: &Receiver<Command>) {
         if self.is_idle() && self.ends_at.is_none() {
             match words.recv() {
                 Ok(word) => self.take(word),
@@ -209,16 +208,16 @@ impl Watch {
         self.hear(words);
     }
 
-    fn hear(&mut self, words: &Receiver<Word>) {
+    fn hear(&mut self, words: &Receiver<Command>) {
         while let Ok(word) = words.try_recv() {
             self.take(word);
         }
     }
 
-    fn take(&mut self, word: Word) {
+    fn take(&mut self, word: Command) {
         match word {
-            Word::Watch(watched) => self.add(*watched),
-            Word::End(deadline) => self.ends_at = Some(deadline),
+            Command::Watch(watched) => self.add(*watched),
+            Command::End(deadline) => self.ends_at = Some(deadline),
         }
     }
 
@@ -259,8 +258,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Ends all communicators with calls on their way, side by side, for the end of one may wait for what hangs in another;
-    /// and forgets the calls.
+    /// Ends all communicators with calls on their way, side by side, for the end of one may wait for what hangs in
+    /// another; and forgets the calls.
     fn end_all(&mut self, why: &str) {
         std::thread::scope(|scope| {
             for queue in &self.pending {
@@ -329,7 +328,7 @@ impl Queue {
                 noted.keep();
             }
             return Err(of_call(health.late(&first.call)));
-        } else if self.noted.is_none() && waited > health.noted_on_gpu_after() {
+        } else if self.noted.is_none() && waited > health.noted_on_device_after() {
             self.noted = health.note_wait(self.since, &first.call);
         }
         Ok(())
@@ -373,7 +372,7 @@ impl Watched {
 
     fn find_left(&self, health: &GroupHealth, core: &GroupCore) -> Option<Left> {
         let peers = health.awaited_by(&self.call).into_iter();
-        let mut left = peers.filter_map(|peer| Some((peer, core.engine.farewell_of(peer)?)));
+        let mut left = peers.filter_map(|peer| Some((peer, core.engine.disconnect_reason(peer)?)));
         let (peer, cause) = left.next()?;
         Some(Left {
             peer,

@@ -1,6 +1,5 @@
 //! `CollectiveBackend`: the collectives on burn tensors, backend by backend.
 //!
-//! Called by `mappings` (inside the autodiff graph), by `data_parallel` and by the replica check (outside it).
 //! Unless a backend says otherwise, tensors travel through host memory (`staging`).
 
 use burn::tensor::{DType, Shape, Tensor, ops::FloatTensor};
@@ -9,29 +8,8 @@ use cubecl_kernels::KernelBackend;
 use cubecl_kernels::linear::LinearInputs;
 use cubecl_kernels::tape::{float, primitive};
 
-use super::{PendingTensor, RegionEntry, staging, unwrap_or_unwind};
+use super::{Movement, PendingTensor, RegionEntry, staging, unwrap_or_unwind};
 use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
-
-/// A movement of a tensor's data between the ranks of a group. Dimension counts from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Movement {
-    /// The tensor stays as it is.
-    Keep,
-    /// Each rank receives the sum over all ranks.
-    AllReduce,
-    /// Each rank keeps its own of `size` equal parts along a dimension.
-    Split {
-        /// The dimension that is cut.
-        dimension: usize,
-    },
-    /// Each rank receives the parts of all ranks, joined along a dimension.
-    AllGather {
-        /// The dimension that grows.
-        dimension: usize,
-    },
-    /// Each rank receives its own of `size` equal parts, along dimension 0, of the sum over all ranks.
-    ReduceScatter,
-}
 
 /// A backend whose tensors can take part in collectives, and on which the layers' operations run.
 ///
@@ -47,29 +25,32 @@ pub enum Movement {
 /// | any other `CubeBackend<R, …>` | `cubecl` | those of its runtime | through host memory |
 /// | `Fusion` of any of CubeCL's | `fusion` | as without it | as without it |
 ///
-/// burn's other backends (`LibTorch`, `Candle`, `BackendRouter`) are not: Rust lets only the crate of the trait, or that of
-/// the backend, implement it for them (error E0117). A backend type of your own crate needs `impl KernelBackend for MyBackend
-/// {}` and `impl CollectiveBackend for MyBackend {}`, both empty, as those for `NdArray` are: operations then run in burn's own
-/// (the defaults of [`KernelBackend`](super::super::KernelBackend)), and tensors move through host memory.
+/// burn's other backends (`LibTorch`, `Candle`, `BackendRouter`) are not: Rust lets only the crate of the trait, or
+/// that of the backend, implement it for them (error E0117). A backend type of your own crate needs `impl KernelBackend
+/// for MyBackend {}` and `impl CollectiveBackend for MyBackend {}`, both empty, as those for `NdArray` are: operations
+/// then run in burn's own (the defaults of [`KernelBackend`](super::super::KernelBackend)), and tensors move through
+/// host memory.
 ///
-/// The movements keep the element type. On [`Autodiff`](burn::backend::Autodiff) all but the last are not tracked: their
-/// result is a constant. [`move_differentiable`](CollectiveBackend::move_differentiable) is tracked.
+/// The movements keep the element type. On [`Autodiff`](burn::backend::Autodiff) all but the last are not tracked:
+/// their result is a constant. [`move_differentiable`](CollectiveBackend::move_differentiable) is tracked.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a backend that burn-megatron communicates and computes on",
-    note = "of burn's backends: `Flex` always, `NdArray` with the feature `ndarray` of burn-megatron, `Cuda` with `cuda`, `Wgpu` \
-            with `wgpu`, `Vulkan` with `vulkan`; and `Autodiff` of each",
-    note = "for a backend of your own crate write `impl KernelBackend for …` and `impl CollectiveBackend for …`, both empty"
+    note = "of burn's backends: `Flex` always, `NdArray` with the feature `ndarray` of burn-megatron, `Cuda` with \
+            `cuda`, `Wgpu` with `wgpu`, `Vulkan` with `vulkan`; and `Autodiff` of each",
+    note = "for a backend of your own crate write `impl KernelBackend for …` and `impl CollectiveBackend for …`, both \
+            empty"
 )]
 pub trait CollectiveBackend: KernelBackend {
-    /// Whether tensors lie in the memory of a device, so that gradients are added up and reduced there; in host memory the
-    /// ranks of a node reduce them where they lie.
+    /// Whether tensors lie in the memory of a device, so that gradients are added up and reduced there; in host memory
+    /// the ranks of a node reduce them where they lie.
     const HAS_DEVICE_MEMORY: bool = false;
 
     /// The name of what moves tensors over the group.
     fn tensor_engine(group: &ProcessGroup) -> &'static str {
-        match Self::HAS_DEVICE_MEMORY {
-            true => "host copies",
-            false => group.engine_name(),
+        if Self::HAS_DEVICE_MEMORY {
+            "host copies"
+        } else {
+            group.engine_name()
         }
     }
 
@@ -160,7 +141,8 @@ pub trait CollectiveBackend: KernelBackend {
         staging::recv_start::<Self>(shape, dtype, device, from, group)
     }
 
-    /// Returns the tensor moved by `forward`; its gradient, on a backend that differentiates, will be moved by `backward`.
+    /// Returns the tensor moved by `forward`; its gradient, on a backend that differentiates, will be moved by
+    /// `backward`.
     ///
     /// # Panics
     /// When a collective fails, with the [`CollectiveError`] as payload: neither a layer's forward nor a backward
@@ -176,11 +158,12 @@ pub trait CollectiveBackend: KernelBackend {
         unwrap_or_unwind(Self::move_data(tensor, forward, group))
     }
 
-    /// Returns the linear product of an input that enters a tensor-parallel region, each rank with its own columns of the
-    /// weight.
+    /// Returns the linear product of an input that enters a tensor-parallel region, each rank with its own columns of
+    /// the weight.
     ///
-    /// On a backend that differentiates, the gradients of weight and bias are computed while that of the input is added up
-    /// over the group; rows that were gathered are not kept, but gathered once more while that of the input is computed.
+    /// On a backend that differentiates, the gradients of weight and bias are computed while that of the input is added
+    /// up over the group; rows that were gathered are not kept, but gathered once more while that of the input is
+    /// computed.
     ///
     /// # Panics
     /// As [`move_differentiable`](Self::move_differentiable).

@@ -1,7 +1,5 @@
-//! A linear product whose input enters a tensor-parallel region: while the ranks add up the parts of the input's gradient, each
-//! computes the gradient of its own weight.
-//!
-//! Called by the column-parallel layer and the tied output head.
+//! A linear product whose input enters a tensor-parallel region: while the ranks add up the parts of the input's
+//! gradient, each computes the gradient of its own weight.
 
 use std::sync::Arc;
 
@@ -12,30 +10,11 @@ use cubecl_kernels::linear::destination::{self, WeightSink};
 use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, inner_inputs, record_linear};
 use cubecl_kernels::tape::{float, primitive};
 
-use super::{CollectiveBackend, Movement, PendingTensor, unwrap_or_unwind};
+use super::{CollectiveBackend, PendingTensor, RegionEntry, unwrap_or_unwind};
 use crate::collectives::{ProcessGroup, ReduceOp};
 
-/// How the ranks of a tensor-parallel group come by the same input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RegionEntry {
-    /// Every rank has it; its gradient is all-reduced.
-    Copy,
-    /// Each has its own rows, which are gathered; its gradient is reduce-scattered.
-    GatherRows,
-}
-
-impl RegionEntry {
-    /// The movement of the input.
-    pub(super) fn movement(self) -> Movement {
-        match self {
-            RegionEntry::Copy => Movement::Keep,
-            RegionEntry::GatherRows => Movement::AllGather { dimension: 0 },
-        }
-    }
-}
-
-/// The product as a node of the graph. It keeps this rank's rows of the input, not those that are gathered: the backward pass
-/// gathers them again.
+/// The product as a node of the graph. It keeps this rank's rows of the input, not those that are gathered: the
+/// backward pass gathers them again.
 #[track_caller]
 pub(super) fn linear<B: CollectiveBackend, C: CheckpointStrategy>(
     inputs: LinearInputs<Autodiff<B, C>>,

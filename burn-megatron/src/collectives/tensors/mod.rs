@@ -7,6 +7,7 @@ mod cube;
 mod entry;
 #[cfg(feature = "fusion")]
 mod fusion;
+mod movement;
 #[cfg(feature = "nccl")]
 mod nccl;
 #[cfg(feature = "ndarray")]
@@ -16,8 +17,8 @@ mod same_input;
 mod staging;
 mod unwind;
 
-pub use backend::{CollectiveBackend, Movement};
-pub use entry::RegionEntry;
+pub use backend::CollectiveBackend;
+pub use movement::{Movement, RegionEntry};
 pub use pending::PendingTensor;
 #[cfg(feature = "trainer")]
 pub(crate) use same_input::compare_hash;

@@ -1,27 +1,24 @@
-//! Collectives on tensors on a GPU over NCCL: nothing passes through host memory, and no host waits for the GPU, but for the other
-//! ranks at the first call, and for CubeCL to hand over what was launched before.
+//! Collectives on tensors on a GPU over NCCL: nothing passes through host memory, and no host waits for the GPU, but
+//! for the other ranks at the first call, and for CubeCL to hand over what was launched before.
 
 use burn::tensor::{DType, Shape, TensorMetadata, backend::Backend};
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
+use burn_megatron_comm::collectives::device::{Made, describe};
 use cubecl::cuda::CudaRuntime;
 use cubecl_kernels::cube::launch::{empty_beside, into_contiguous};
 use half::{bf16, f16};
 
 use super::Movement;
 use super::staging::{self, with_float};
-use crate::collectives::call::{CallDescriptor, Operation};
-use crate::collectives::engine::Engine;
-use crate::collectives::group_core::Made;
-use crate::collectives::nccl::{Buffers, Nccl, Prepared, Started};
-use crate::collectives::process_group::describe;
-use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
+use crate::collectives::nccl::{self, Buffers, Nccl, Prepared, Started};
+use crate::collectives::{CallDescriptor, CollectiveError, Engine, Operation, Pending, ProcessGroup, ReduceOp};
 
 /// The group's part of NCCL, if it has one and the runtime is CUDA's.
 pub(super) fn engine<R: CubeRuntime>(group: &ProcessGroup) -> Option<&Nccl> {
     let is_cuda = std::any::TypeId::of::<R>() == std::any::TypeId::of::<CudaRuntime>();
-    group.core().nccl.get().filter(|_| is_cuda)
+    nccl::of(group).filter(|_| is_cuda)
 }
 
 /// Returns the tensor moved over the group.
@@ -160,13 +157,13 @@ fn transfer<O: Send + 'static>(
 ) -> Pending<O> {
     let core = group.core().clone();
     group.core().queue_start(call, group.note(), move |host, call, made| {
-        let engine = core.nccl.get().expect("asked for before");
+        let engine = nccl::of_core(&core).expect("asked for before");
         engine.queue(host, call, made, prepared).map(outcome)
     })
 }
 
-/// Starts a call and returns its result, which is there for what is launched behind [`Started::before_use`]: in place where it
-/// can be, and else in new memory.
+/// Starts a call and returns its result, which is there for what is launched behind [`Started::before_use`]: in place
+/// where it can be, and else in new memory.
 #[track_caller]
 fn start<R: CubeRuntime>(
     input: CubeTensor<R>,
@@ -176,9 +173,10 @@ fn start<R: CubeRuntime>(
     engine: &Nccl,
 ) -> Result<(CubeTensor<R>, Started), CollectiveError> {
     let is_in_place = input.shape() == shape && input.can_mut();
-    let output = match is_in_place {
-        true => None,
-        false => Some(empty_beside(&input, &shape, input.dtype)),
+    let output = if is_in_place {
+        None
+    } else {
+        Some(empty_beside(&input, &shape, input.dtype))
     };
     let prepared = engine.prepare(buffers(&input, output.as_ref()));
     let queue = |host: &dyn Engine, call, made: &Made| engine.queue(host, call, made, prepared);

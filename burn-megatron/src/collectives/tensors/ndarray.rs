@@ -1,4 +1,5 @@
-//! `CollectiveBackend` for burn's backend of `ndarray`: tensors are in host memory, and nothing is better than `staging`.
+//! `CollectiveBackend` for burn's backend of `ndarray`: tensors are in host memory, and nothing is better than
+//! `staging`.
 
 use burn_ndarray::{FloatNdArrayElement, IntNdArrayElement, NdArray, NdArrayTensor, QuantElement, SharedArray};
 

@@ -15,9 +15,9 @@ use crate::collectives::{CollectiveError, ProcessGroup};
 /// Ranks that were given different inputs although they share each layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "rank {other} was given another input than rank {first}, at {place} (group {group}): the ranks of this group share each \
-     layer and must be given the same samples; choose them by the data-parallel rank, ParallelContext::data_group().rank(), \
-     not by the rank in the world, and shuffle with the same seed on every rank"
+    "rank {other} was given another input than rank {first}, at {place} (group {group}): the ranks of this group share \
+     each layer and must be given the same samples; choose them by the data-parallel rank, \
+     ParallelContext::data_group().rank(), not by the rank in the world, and shuffle with the same seed on every rank"
 )]
 pub struct InputsDiffer {
     /// Where the difference was seen.
@@ -55,8 +55,8 @@ thread_local! {
     static WATCH: RefCell<Watch> = const { RefCell::new(Watch::Off) };
 }
 
-/// Runs a forward pass and compares the first input that a layer [shows](show_input) in it; returns what `run` does, and what
-/// is wrong with the input.
+/// Runs a forward pass and compares the first input that a layer [shows](show_input) in it; returns what `run` does,
+/// and what is wrong with the input.
 ///
 /// # Communication
 /// As [`compare_input`], if an input is shown.
@@ -125,9 +125,10 @@ pub(crate) fn compare_input<B: Backend, const D: usize, K: BasicOps<B>>(
         return Ok(());
     };
     let lengths_agree = digests.iter().all(|digest| digest[1] == digests[0][1]);
-    let other = match data.dtype.is_float() && lengths_agree {
-        true => compare_values(&data, group)?,
-        false => Some(other),
+    let other = if data.dtype.is_float() && lengths_agree {
+        compare_values(&data, group)?
+    } else {
+        Some(other)
     };
     match other {
         None => Ok(()),
@@ -184,10 +185,7 @@ fn relative_distance(values: &[f32], reference: &[f32]) -> f64 {
     let pairs = values.iter().zip(reference);
     let distance: f64 = pairs.map(|(a, b)| square(f64::from(*a) - f64::from(*b))).sum();
     let norm: f64 = reference.iter().map(|value| square(f64::from(*value))).sum();
-    match distance == 0.0 {
-        true => 0.0,
-        false => (distance / norm).sqrt(),
-    }
+    if distance == 0.0 { 0.0 } else { (distance / norm).sqrt() }
 }
 
 fn difference(place: &str, group: &ProcessGroup, other: usize) -> InputsDiffer {

@@ -1,7 +1,7 @@
 //! Collectives on tensors through host memory, for any backend: read, communicate, write back.
 //!
-//! What [`CollectiveBackend`](super::CollectiveBackend)'s methods do unless a backend has something better. On Flex tensors
-//! are in host memory already: one that nobody shares is reduced in place.
+//! What [`CollectiveBackend`](super::CollectiveBackend)'s methods do unless a backend has something better. On Flex
+//! tensors are in host memory already: one that nobody shares is reduced in place.
 
 use burn::tensor::{DType, Shape, TensorData, TensorMetadata, backend::Backend, ops::FloatTensor, try_read_sync};
 use half::{bf16, f16};
@@ -183,9 +183,12 @@ pub(super) fn split<B: Backend>(tensor: FloatTensor<B>, dimension: usize, group:
     let shape = tensor.shape();
     let length = part_length(shape[dimension], dimension, group);
     let slices: Vec<burn::tensor::Slice> = (0..shape.num_dims())
-        .map(|d| match d == dimension {
-            true => (group.rank() * length..(group.rank() + 1) * length).into(),
-            false => (0..shape[d]).into(),
+        .map(|d| {
+            if d == dimension {
+                (group.rank() * length..(group.rank() + 1) * length).into()
+            } else {
+                (0..shape[d]).into()
+            }
         })
         .collect();
     B::float_slice(tensor, &slices)

@@ -217,7 +217,8 @@ proptest! {
             .collect();
         let rounds = (0..ranks[0].len()).flat_map(|round| ranks.iter().map(move |batches| &batches[round]));
         let ids: Vec<u64> = rounds.flat_map(|batch| batch.sample_ids.clone()).collect();
-        prop_assert_eq!(ids, (consumed..29).take(ranks[0].len() * micro_batch_size * data_parallel_size).collect::<Vec<_>>());
+        let drawn = ranks[0].len() * micro_batch_size * data_parallel_size;
+        prop_assert_eq!(ids, (consumed..29).take(drawn).collect::<Vec<_>>());
     }
 }
 

@@ -11,8 +11,8 @@ use super::Epoch;
 /// Batches that a worker may have ready and not yet handed over.
 const BATCHES_AHEAD: usize = 2;
 
-/// Threads of which number w of n loads the batches w, w + n, w + 2n, ..., each into a channel of its own: so batches come
-/// in their order, however long each takes.
+/// Threads of which number w of n loads the batches w, w + n, w + 2n, ..., each into a channel of its own: so batches
+/// come in their order, however long each takes.
 pub(super) struct Workers<O> {
     workers: Vec<Worker<O>>,
 }

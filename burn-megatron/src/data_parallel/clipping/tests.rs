@@ -59,9 +59,10 @@ proptest! {
         bucket_size in 1usize..600,
     ) {
         let dtype = if is_f64 { DType::F64 } else { DType::F32 };
-        let clipping = match by_norm {
-            true => GradientClipping::Norm(threshold),
-            false => GradientClipping::Value(threshold / 10.0),
+        let clipping = if by_norm {
+            GradientClipping::Norm(threshold)
+        } else {
+            GradientClipping::Value(threshold / 10.0)
         };
         let context = ParallelContext::single(1);
         let config = DataParallelConfig::new()

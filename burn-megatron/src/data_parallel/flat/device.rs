@@ -7,7 +7,7 @@ use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate};
 use cubecl_kernels::l2_norm::sum_of_squares;
 use cubecl_kernels::tape::{float, primitive};
 
-use super::Stretch;
+use super::BucketRange;
 use crate::collectives::{CollectiveBackend, CollectiveError, PendingTensor, ProcessGroup, ReduceOp};
 
 /// A bucket in a device's memory.
@@ -205,21 +205,22 @@ impl<B: CollectiveBackend> PendingDevice<B> {
     }
 }
 
-/// Returns, for each set of stretches, the sum of squares over all of them. The device is waited for once.
+/// Returns, for each set of ranges, the sum of squares over all of them. The device is waited for once.
 pub(super) fn sums_of_squares<B: CollectiveBackend>(
-    tensor: impl Fn(&Stretch) -> Tensor<B, 1>,
-    sets: &[Vec<Stretch>],
+    tensor: impl Fn(&BucketRange) -> Tensor<B, 1>,
+    sets: &[Vec<BucketRange>],
 ) -> Vec<f64> {
     let sums = sets.iter().map(|set| {
-        let filled = set.iter().filter(|stretch| !stretch.range.is_empty());
+        let filled = set.iter().filter(|part| !part.range.is_empty());
         let sum = sum_of_squares(filled.map(&tensor).collect());
         sum.unwrap_or_else(|error| panic!("{error}"))
     });
     let sums: Vec<Option<Tensor<B, 1>>> = sums.collect();
     let there: Vec<Tensor<B, 1>> = sums.iter().flatten().cloned().collect();
-    let mut values = match there.is_empty() {
-        true => Vec::new(),
-        false => Tensor::cat(there, 0).into_data().iter::<f64>().collect(),
+    let mut values = if there.is_empty() {
+        Vec::new()
+    } else {
+        Tensor::cat(there, 0).into_data().iter::<f64>().collect()
     }
     .into_iter();
     let value_of = |sum: &Option<_>| sum.as_ref().and_then(|_| values.next()).unwrap_or(0.0);

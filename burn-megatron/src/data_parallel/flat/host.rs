@@ -6,7 +6,7 @@ use burn::tensor::{DType, Element, TensorData};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use super::Stretch;
+use super::BucketRange;
 use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp, SharedBuffer};
 
 /// Elements that one thread goes through at a time; sums are over parts of this many, whatever the number of threads.
@@ -179,27 +179,27 @@ impl PendingHost {
     }
 }
 
-/// Sums stretches of buffers over a group, all in one call; and whether each is there on some rank of it.
+/// Sums ranges of buffers over a group, all in one call; and whether each is there on some rank of it.
 pub(super) fn sum_over(
     buffers: &mut [&mut HostBuffer],
-    stretches: &[Stretch],
+    ranges: &[BucketRange],
     is_there: &[bool],
     dtype: DType,
     group: &ProcessGroup,
 ) -> Result<Vec<bool>, CollectiveError> {
-    // Each stretch, and whether it is there.
-    let length = stretches.iter().map(|stretch| stretch.range.len() + 1).sum();
+    // Each part, and whether it is there.
+    let length = ranges.iter().map(|part| part.range.len() + 1).sum();
     let mut together = HostBuffer::zeros(length, dtype);
     let mut to = 0;
-    for (Stretch { bucket, range }, &is_there) in stretches.iter().zip(is_there) {
+    for (BucketRange { bucket, range }, &is_there) in ranges.iter().zip(is_there) {
         together.copy_from(to, buffers[*bucket], range.start, range.len());
         together.set(to + range.len(), f32::from(u8::from(is_there)));
         to += range.len() + 1;
     }
     together.all_reduce(ReduceOp::Sum, group)?;
     let mut from = 0;
-    let mut is_somewhere = Vec::with_capacity(stretches.len());
-    for Stretch { bucket, range } in stretches {
+    let mut is_somewhere = Vec::with_capacity(ranges.len());
+    for BucketRange { bucket, range } in ranges {
         buffers[*bucket].copy_from(range.start, &together, from, range.len());
         is_somewhere.push(together.is_positive(from + range.len()));
         from += range.len() + 1;
@@ -259,9 +259,10 @@ where
         .zip(gradient.par_chunks(PART));
     parts.for_each(|(sum, gradient)| {
         let pairs = sum.iter_mut().zip(gradient);
-        match first {
-            true => pairs.for_each(|(s, &g)| *s = widen(g)),
-            false => pairs.for_each(|(s, &g)| *s += widen(g)),
+        if first {
+            pairs.for_each(|(s, &g)| *s = widen(g))
+        } else {
+            pairs.for_each(|(s, &g)| *s += widen(g))
         }
     });
 }

@@ -1,7 +1,5 @@
-//! `FlatBuffer`: a bucket's numbers, f32 or f64: in host memory, which the ranks of a node reduce where it lies, or on a
-//! device, where gradients are added up, reduced and used without passing through the host.
-//!
-//! Called by the reducer, by gradient finalisation and by the gathering of parameters.
+//! `FlatBuffer`: a bucket's numbers, f32 or f64: in host memory, which the ranks of a node reduce where it lies, or on
+//! a device, where gradients are added up, reduced and used without passing through the host.
 
 mod device;
 mod host;
@@ -41,7 +39,7 @@ pub(super) enum NonFinite<B: Backend> {
 
 /// A range of elements of a bucket.
 #[derive(Clone, Debug)]
-pub(super) struct Stretch {
+pub(super) struct BucketRange {
     pub bucket: usize,
     pub range: Range<usize>,
 }
@@ -62,9 +60,10 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         group: &ProcessGroup,
         device: &B::Device,
     ) -> Result<Self, CollectiveError> {
-        Ok(match B::HAS_DEVICE_MEMORY {
-            true => FlatBuffer::Device(DeviceBuffer::zeros(len, main_type(dtype), device)),
-            false => FlatBuffer::Host(HostBuffer::allocate(len, dtype, group)?),
+        Ok(if B::HAS_DEVICE_MEMORY {
+            FlatBuffer::Device(DeviceBuffer::zeros(len, main_type(dtype), device))
+        } else {
+            FlatBuffer::Host(HostBuffer::allocate(len, dtype, group)?)
         })
     }
 
@@ -73,8 +72,8 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         FlatBuffer::Host(HostBuffer::zeros(0, DType::F32))
     }
 
-    /// Adds a parameter's gradient, `[len]`, to its place, or writes it there when it is the first; notes it if it is not
-    /// finite.
+    /// Adds a parameter's gradient, `[len]`, to its place, or writes it there when it is the first; notes it if it is
+    /// not finite.
     pub fn accumulate(&mut self, gradient: Tensor<B, 1>, place: GradientPlace, non_finite: &mut NonFinite<B>) {
         match (self, non_finite) {
             (FlatBuffer::Host(buffer), NonFinite::Host(first)) => {
@@ -165,8 +164,8 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         }
     }
 
-    /// Returns how many elements of ascending ranges are zero, and how many are infinite or not a number. A device is read
-    /// once, from the first to the last.
+    /// Returns how many elements of ascending ranges are zero, and how many are infinite or not a number. A device is
+    /// read once, from the first to the last.
     pub fn count(&self, ranges: &[Range<usize>]) -> (usize, usize) {
         let counts = |count: &dyn Fn(Range<usize>) -> (usize, usize)| {
             let counts = ranges.iter().cloned().map(count);
@@ -210,38 +209,38 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         }
     }
 
-    /// Returns, for each set of stretches, the sum of squares over all of them.
-    pub fn sums_of_squares(buffers: &[Self], sets: &[Vec<Stretch>]) -> Vec<f64> {
+    /// Returns, for each set of ranges, the sum of squares over all of them.
+    pub fn sums_of_squares(buffers: &[Self], sets: &[Vec<BucketRange>]) -> Vec<f64> {
         match buffers.first() {
-            Some(FlatBuffer::Device(_)) => device::sums_of_squares(|stretch| device_of(buffers, stretch), sets),
+            Some(FlatBuffer::Device(_)) => device::sums_of_squares(|part| device_of(buffers, part), sets),
             _ => sets
                 .iter()
                 .map(|set| {
-                    let of_stretch = |stretch: &Stretch| match &buffers[stretch.bucket] {
-                        FlatBuffer::Host(buffer) => buffer.sum_of_squares(stretch.range.clone()),
+                    let of_range = |part: &BucketRange| match &buffers[part.bucket] {
+                        FlatBuffer::Host(buffer) => buffer.sum_of_squares(part.range.clone()),
                         FlatBuffer::Device(_) => unreachable!("all buckets of a module are alike"),
                     };
-                    set.iter().map(of_stretch).sum()
+                    set.iter().map(of_range).sum()
                 })
                 .collect(),
         }
     }
 
-    /// Sums stretches over a group, all in one call; and whether each is there on some rank of it.
+    /// Sums ranges over a group, all in one call; and whether each is there on some rank of it.
     pub fn sum_over(
         buffers: &mut [Self],
-        stretches: &[Stretch],
+        ranges: &[BucketRange],
         is_there: &[bool],
         dtype: DType,
         group: &ProcessGroup,
     ) -> Result<Vec<bool>, CollectiveError> {
         match buffers.first() {
             Some(FlatBuffer::Device(_)) => {
-                let filled = stretches.iter().filter(|stretch| !stretch.range.is_empty());
-                let tensors = filled.clone().map(|stretch| device_of(buffers, stretch)).collect();
-                for (stretch, sum) in filled.zip(device::sum_over(tensors, group)?) {
-                    if let FlatBuffer::Device(buffer) = &mut buffers[stretch.bucket] {
-                        buffer.write(stretch.range.start, sum);
+                let filled = ranges.iter().filter(|part| !part.range.is_empty());
+                let tensors = filled.clone().map(|part| device_of(buffers, part)).collect();
+                for (part, sum) in filled.zip(device::sum_over(tensors, group)?) {
+                    if let FlatBuffer::Device(buffer) = &mut buffers[part.bucket] {
+                        buffer.write(part.range.start, sum);
                     }
                 }
                 let mut counts: Vec<i32> = is_there.iter().map(|&is_there| i32::from(is_there)).collect();
@@ -256,16 +255,16 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
                         FlatBuffer::Device(_) => None,
                     })
                     .collect();
-                host::sum_over(&mut host, stretches, is_there, dtype, group)
+                host::sum_over(&mut host, ranges, is_there, dtype, group)
             }
         }
     }
 }
 
-/// A stretch of buckets on a device.
-fn device_of<B: CollectiveBackend>(buffers: &[FlatBuffer<B>], stretch: &Stretch) -> Tensor<B, 1> {
-    match &buffers[stretch.bucket] {
-        FlatBuffer::Device(buffer) => buffer.tensor(stretch.range.clone()),
+/// A part of buckets on a device.
+fn device_of<B: CollectiveBackend>(buffers: &[FlatBuffer<B>], part: &BucketRange) -> Tensor<B, 1> {
+    match &buffers[part.bucket] {
+        FlatBuffer::Device(buffer) => buffer.tensor(part.range.clone()),
         FlatBuffer::Host(_) => unreachable!("all buckets of a module are alike"),
     }
 }
@@ -283,9 +282,10 @@ impl<B: CollectiveBackend> PendingFlat<B> {
 impl<B: CollectiveBackend> NonFinite<B> {
     /// None of so many parameters, whose gradients are kept in the type that `dtype` asks for.
     pub fn none(parameters: usize, dtype: DType, device: &B::Device) -> Self {
-        match B::HAS_DEVICE_MEMORY {
-            true => NonFinite::Device(Some(Tensor::zeros([parameters.max(1)], (device, main_type(dtype))))),
-            false => NonFinite::Host(None),
+        if B::HAS_DEVICE_MEMORY {
+            NonFinite::Device(Some(Tensor::zeros([parameters.max(1)], (device, main_type(dtype)))))
+        } else {
+            NonFinite::Host(None)
         }
     }
 

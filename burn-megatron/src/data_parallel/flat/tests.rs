@@ -30,7 +30,7 @@ fn filled(
     parameters: &[Parameter],
     is_half: bool,
     group: &ProcessGroup,
-) -> ([FlatBuffer<B>; 2], [NonFinite<B>; 2], Vec<Stretch>) {
+) -> ([FlatBuffer<B>; 2], [NonFinite<B>; 2], Vec<BucketRange>) {
     let device = Default::default();
     let mut ranges = Vec::new();
     let mut end = 0;
@@ -58,12 +58,11 @@ fn filled(
         for (number, (parameter, range)) in parameters.iter().zip(&ranges).enumerate() {
             let mut is_first = true;
             for gradient in parameter.gradients.iter().flatten() {
-                let data = match is_half {
-                    true => {
-                        let halves: Vec<bf16> = gradient.iter().map(|&number| bf16::from_f32(number)).collect();
-                        TensorData::new(halves, [range.len()])
-                    }
-                    false => TensorData::new(gradient.clone(), [range.len()]),
+                let data = if is_half {
+                    let halves: Vec<bf16> = gradient.iter().map(|&number| bf16::from_f32(number)).collect();
+                    TensorData::new(halves, [range.len()])
+                } else {
+                    TensorData::new(gradient.clone(), [range.len()])
                 };
                 let dtype = data.dtype;
                 let gradient = Tensor::from_data(data, (&device, dtype));
@@ -75,12 +74,12 @@ fn filled(
             }
         }
     }
-    let stretches = ranges.into_iter().map(|range| Stretch { bucket: 0, range });
-    (buffers, non_finite, stretches.collect())
+    let parts = ranges.into_iter().map(|range| BucketRange { bucket: 0, range });
+    (buffers, non_finite, parts.collect())
 }
 
-fn same(buffers: &[FlatBuffer<B>; 2], stretches: &[Stretch]) -> Result<(), TestCaseError> {
-    for Stretch { range, .. } in stretches {
+fn same(buffers: &[FlatBuffer<B>; 2], parts: &[BucketRange]) -> Result<(), TestCaseError> {
+    for BucketRange { range, .. } in parts {
         let [host, on_device] = buffers.each_ref().map(|buffer| buffer.data(range.clone()));
         let tensors = buffers.each_ref().map(|buffer| {
             let tensor = buffer.tensor(range.clone(), &Default::default());
@@ -97,27 +96,28 @@ fn same(buffers: &[FlatBuffer<B>; 2], stretches: &[Stretch]) -> Result<(), TestC
 proptest! {
     #[test]
     fn a_device_does_what_the_host_does(parameters in parameters(), is_half: bool) {
-        let (mut buffers, non_finite, stretches) = filled(&parameters, is_half, &ProcessGroup::single());
-        same(&buffers, &stretches)?;
+        let (mut buffers, non_finite, parts) = filled(&parameters, is_half, &ProcessGroup::single());
+        same(&buffers, &parts)?;
         let [host, on_device] = non_finite.each_ref().map(NonFinite::first);
         prop_assert_eq!(host, on_device);
-        let ranges: Vec<Range<usize>> = stretches.iter().map(|stretch| stretch.range.clone()).collect();
+        let ranges: Vec<Range<usize>> = parts.iter().map(|part| part.range.clone()).collect();
         for ranges in [&ranges[..], &ranges[..1], &[]] {
             let [host, on_device] = buffers.each_ref().map(|buffer| buffer.count(ranges));
             prop_assert_eq!(host, on_device);
         }
-        let sets = [stretches.clone(), Vec::new(), stretches[..1].to_vec()];
-        let [host, on_device] = buffers.each_ref().map(|buffer| FlatBuffer::sums_of_squares(std::slice::from_ref(buffer), &sets));
+        let sets = [parts.clone(), Vec::new(), parts[..1].to_vec()];
+        let sums = |buffer| FlatBuffer::sums_of_squares(std::slice::from_ref(buffer), &sets);
+        let [host, on_device] = buffers.each_ref().map(sums);
         for (host, on_device) in host.iter().zip(on_device) {
             // In f64 and in f32.
             prop_assert!(*host == on_device || (host - on_device).abs() <= 1e-6 * host, "{} and {}", host, on_device);
         }
         for buffer in &mut buffers {
-            let end = stretches.last().map_or(0, |stretch| stretch.range.end);
+            let end = parts.last().map_or(0, |part| part.range.end);
             buffer.scale(0..end, 0.25);
         }
-        same(&buffers, &stretches)?;
-        for (number, Stretch { range, .. }) in stretches.iter().enumerate() {
+        same(&buffers, &parts)?;
+        for (number, BucketRange { range, .. }) in parts.iter().enumerate() {
             for buffer in &mut buffers {
                 match number % 2 {
                     0 => buffer.scale_range(range.clone(), 0.3),
@@ -125,24 +125,24 @@ proptest! {
                 }
             }
         }
-        same(&buffers, &stretches)?;
+        same(&buffers, &parts)?;
     }
 
     #[test]
     fn sums_over_a_group_go_back_to_their_places(parameters in parameters()) {
         let group = ProcessGroup::single();
-        let (buffers, _, stretches) = filled(&parameters, false, &group);
-        let is_there: Vec<bool> = (0..stretches.len()).map(|number| number % 2 == 0).collect();
+        let (buffers, _, parts) = filled(&parameters, false, &group);
+        let is_there: Vec<bool> = (0..parts.len()).map(|number| number % 2 == 0).collect();
         let buffers = buffers.map(|buffer| {
             let mut alone = [buffer];
-            let found = FlatBuffer::sum_over(&mut alone, &stretches, &is_there, DType::F32, &group);
+            let found = FlatBuffer::sum_over(&mut alone, &parts, &is_there, DType::F32, &group);
             assert_eq!(found.expect("one rank"), is_there);
             let [buffer] = alone;
             let reduced = buffer.reduce_scatter_start(ReduceOp::Mean, &group).wait().expect("one rank");
             let gathered = reduced.all_gather(&group).expect("one rank");
             gathered.all_reduce_start(ReduceOp::Sum, &group).wait().expect("one rank")
         });
-        same(&buffers, &stretches)?;
+        same(&buffers, &parts)?;
     }
 }
 

@@ -83,10 +83,10 @@ fn another_ranks_record_is_refused_by_both_ranks_and_what_they_hold() {
     let record = through::<Named>(sharded(1, 2, 0.5).into_record());
     let error = load(sharded(0, 2, 0.0), record).expect_err("another rank's");
     let message = error.to_string();
-    let expected = "tensor rank 0 of 2 cannot load this record into fc: it was saved by tensor rank 1 of 2 (weight [2, 2] \
-                    from [0, 2] of [2, 4]), and this rank holds weight [2, 2] from [0, 0] of [2, 4]; load the file that \
-                    this rank saved in this layout; a model that is saved in one layout and loaded in another goes \
-                    through one checkpoint (burn_megatron::checkpoint";
+    let expected = "tensor rank 0 of 2 cannot load this record into fc: it was saved by tensor rank 1 of 2 (weight [2, \
+                    2] from [0, 2] of [2, 4]), and this rank holds weight [2, 2] from [0, 0] of [2, 4]; load the file \
+                    that this rank saved in this layout; a model that is saved in one layout and loaded in another \
+                    goes through one checkpoint (burn_megatron::checkpoint";
     assert!(message.starts_with(expected), "{message}");
 }
 

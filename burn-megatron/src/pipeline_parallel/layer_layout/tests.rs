@@ -96,7 +96,8 @@ fn layers_that_do_not_divide_are_errors_with_the_nearest_numbers() {
     assert!(error(4, 3, 1, Some(usize::MAX), Some(2)).contains("must divide over"));
     assert_eq!(
         error(14, 4, 2, Some(3), None),
-        "the layers of the first stage must be divisible by num_chunks = 2, got 3; the nearest valid numbers are 2 and 4"
+        "the layers of the first stage must be divisible by num_chunks = 2, got 3; the nearest valid numbers are 2 and \
+         4"
     );
     assert_eq!(
         error(8, 4, 1, None, Some(0)),
@@ -237,7 +238,8 @@ fn written_out(counts: &[usize]) -> String {
 proptest! {
     #[test]
     fn a_layout_is_read_as_it_is_printed(
-        counts in proptest::collection::vec(prop_oneof![Just(2usize), 0usize..6], 1..20).prop_filter("layers", |counts| {
+        counts in proptest::collection::vec(prop_oneof![Just(2usize), 0usize..6], 1..20)
+            .prop_filter("layers", |counts| {
             counts.iter().sum::<usize>() > 0
         }),
     ) {

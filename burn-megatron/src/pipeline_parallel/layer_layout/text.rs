@@ -1,5 +1,4 @@
-//! The text of a layer layout, as Megatron-LM's `--pipeline-model-parallel-layout`. Called by
-//! [`LayerLayout`](super::LayerLayout).
+//! The text of a layer layout, as Megatron-LM's `--pipeline-model-parallel-layout`.
 
 use std::{fmt, iter::Peekable, vec};
 

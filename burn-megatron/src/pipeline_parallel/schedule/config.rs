@@ -1,5 +1,4 @@
-//! `ScheduleConfig`: which schedule, for how many stages, chunks and micro-batches. Called by the training program and
-//! by everything that draws or compares schedules.
+//! `ScheduleConfig`: which schedule, for how many stages, chunks and micro-batches.
 
 use std::{fmt, str::FromStr};
 

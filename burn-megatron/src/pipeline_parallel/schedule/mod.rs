@@ -5,9 +5,9 @@
 //!
 //! # Words
 //!
-//! A pipeline has `p` stages, one per rank of the pipeline group. Each holds `v` chunks of the model. Chunk `c` of stage
-//! `s` is virtual stage `c * p + s`: a micro-batch passes the virtual stages in ascending order, and its gradient comes
-//! back in descending order.
+//! A pipeline has `p` stages, one per rank of the pipeline group. Each holds `v` chunks of the model. Chunk `c` of
+//! stage `s` is virtual stage `c * p + s`: a micro-batch passes the virtual stages in ascending order, and its gradient
+//! comes back in descending order.
 //!
 //! # What the lists mean
 //!

@@ -14,7 +14,7 @@ use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::Kernels;
 use cubecl_kernels::flash_attention::{
-    AttentionOptions, PackedHeads, Sight, flash_attention_packed, reference, unpack,
+    AttentionMask, AttentionOptions, PackedHeads, flash_attention_packed, reference, unpack,
 };
 
 /// Configuration of [`CausalSelfAttention`].
@@ -120,7 +120,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let batch = qkv.dims()[0] / seq;
         let qkv = self.mutated(qkv.reshape([batch, seq, 3 * heads, d_head]));
         let options = AttentionOptions {
-            sight: Sight::Causal,
+            mask: AttentionMask::Causal,
             scale: 1.0 / (d_head as f64).sqrt(),
             dropout: self
                 .dropout

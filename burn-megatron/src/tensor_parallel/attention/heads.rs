@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::activation::{quiet_softmax, softmax};
 use burn::tensor::{Bool, DType, Tensor, backend::Backend};
-use cubecl_kernels::flash_attention::{AttentionOptions, MAX_HEAD, Sight, flash_attention};
+use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, MAX_HEAD, flash_attention};
 use cubecl_kernels::{KernelBackend, Kernels};
 
 use crate::precision::{is_half, narrow, widen};
@@ -76,7 +76,7 @@ impl Heads {
         let is_kernels = kernels == Kernels::Fused && query.dtype() != DType::F64 && self.d_k <= MAX_HEAD;
         if is_plain && is_kernels {
             let options = AttentionOptions {
-                sight: Sight::Full,
+                mask: AttentionMask::Full,
                 scale: 1.0 / (self.d_k as f64).sqrt(),
                 dropout: None,
             };
@@ -124,9 +124,10 @@ impl Heads {
             let [batch, queries, keys] = attn.dims();
             scores = scores.mask_fill(attn.clone().reshape([batch, 1, queries, keys]), self.min_float);
         }
-        let weights = match self.quiet_softmax {
-            true => quiet_softmax(scores, 3),
-            false => softmax(scores, 3),
+        let weights = if self.quiet_softmax {
+            quiet_softmax(scores, 3)
+        } else {
+            softmax(scores, 3)
         };
         narrow(weights, dtype)
     }
@@ -147,8 +148,9 @@ fn check_mask<const D: usize>(name: &str, shape: [usize; D], axes: &str, whole: 
 /// The values averaged by the weights: `[batch, heads, queries, d_k]`.
 pub(super) fn average<B: Backend>(weights: Tensor<B, 4>, value: Tensor<B, 4>) -> Tensor<B, 4> {
     let dtype = value.dtype();
-    match is_half(dtype) {
-        true => narrow(widen(weights).matmul(widen(value)), dtype),
-        false => weights.matmul(value),
+    if is_half(dtype) {
+        narrow(widen(weights).matmul(widen(value)), dtype)
+    } else {
+        weights.matmul(value)
     }
 }

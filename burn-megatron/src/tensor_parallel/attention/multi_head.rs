@@ -121,7 +121,8 @@ pub struct ParallelMultiHeadAttention<B: Backend> {
     step: ModuleStep,
 }
 
-/// Tokens that have entered the tensor-parallel region, `[batch * seq, d_model]`: where the three projections come from.
+/// Tokens that have entered the tensor-parallel region, `[batch * seq, d_model]`: where the three projections come
+/// from.
 pub(in crate::tensor_parallel) struct AttentionSources<B: Backend> {
     /// Of the queries.
     pub query: Tensor<B, 2>,

@@ -71,7 +71,8 @@ impl<B: Backend> TransformerDecoderInput<B> {
         self
     }
 
-    /// Says where the target's tokens are in the run, in place of [`ParallelContext::set_step`]: `[batch * seq]` tokens.
+    /// Says where the target's tokens are in the run, in place of [`ParallelContext::set_step`]: `[batch * seq]`
+    /// tokens.
     pub fn coordinates(mut self, step: StepCoordinates) -> Self {
         self.step = Some(step);
         self

@@ -106,8 +106,8 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
     /// burn's own `Dropout` in the layers around the encoder.
     ///
     /// # Errors
-    /// When `config` is not that of the encoder, the encoder has been cut or has no values yet, the tensor-parallel size
-    /// does not divide the heads or `d_ff`, or an activation or a probability of dropout is not supported.
+    /// When `config` is not that of the encoder, the encoder has been cut or has no values yet, the tensor-parallel
+    /// size does not divide the heads or `d_ff`, or an activation or a probability of dropout is not supported.
     pub fn from_encoder(
         encoder: TransformerEncoder<B>,
         config: &TransformerEncoderConfig,

@@ -50,27 +50,22 @@ pub(super) struct NormFirst(pub bool);
 impl NormFirst {
     /// Returns what the first sublayer sees of the layer's input.
     pub fn before<T: Clone>(self, input: &T, norm: impl FnOnce(T) -> T) -> T {
-        match self.0 {
-            true => norm(input.clone()),
-            false => input.clone(),
-        }
+        if self.0 { norm(input.clone()) } else { input.clone() }
     }
 
     /// Returns of a sum within the layer the residual stream, and what the next sublayer sees.
     pub fn between<T: Clone>(self, sum: T, norm: impl FnOnce(T) -> T) -> [T; 2] {
         let normal = norm(sum.clone());
-        match self.0 {
-            true => [sum, normal],
-            false => [normal.clone(), normal],
+        if self.0 {
+            [sum, normal]
+        } else {
+            [normal.clone(), normal]
         }
     }
 
     /// Returns of the last sum what the layer returns.
     pub fn after<T>(self, sum: T, norm: impl FnOnce(T) -> T) -> T {
-        match self.0 {
-            true => sum,
-            false => norm(sum),
-        }
+        if self.0 { sum } else { norm(sum) }
     }
 }
 

@@ -17,12 +17,12 @@ use burn_flex::{Flex, FlexDevice};
 
 use super::super::{ConversionError, MhaInput, ParallelMultiHeadAttention};
 use super::*;
-use crate::collectives::tests::{TIMEOUT, run_ranks};
 use crate::context::ParallelContext;
 use crate::initialize;
 use crate::parameters::read_host;
 use crate::random::{RandomStream, StepCoordinates, TokenMap};
 use crate::topology::ParallelConfig;
+use burn_megatron_comm::collectives::tests::{TIMEOUT, run_ranks};
 
 type B = Autodiff<Flex>;
 type Gradients = <B as AutodiffBackend>::Gradients;
@@ -177,16 +177,18 @@ fn an_encoder_is_burns_with_its_masks_and_settings() {
             let what = format!("norm first {norm_first}, quiet {quiet_softmax}, masked {masked}");
             let expected = |[input, _]: [Tensor<B, 3>; 2]| {
                 let input = nn::transformer::TransformerEncoderInput::new(input);
-                burn.forward(match masked {
-                    true => input.mask_pad(padding(SEQ)).mask_attn(pairs(SEQ, SEQ)),
-                    false => input,
+                burn.forward(if masked {
+                    input.mask_pad(padding(SEQ)).mask_attn(pairs(SEQ, SEQ))
+                } else {
+                    input
                 })
             };
             let actual = |[input, _]: [Tensor<B, 3>; 2]| {
                 let input = TransformerEncoderInput::new(input);
-                ours.forward(match masked {
-                    true => input.mask_pad(padding(SEQ)).mask_attn(pairs(SEQ, SEQ)),
-                    false => input,
+                ours.forward(if masked {
+                    input.mask_pad(padding(SEQ)).mask_attn(pairs(SEQ, SEQ))
+                } else {
+                    input
                 })
             };
             compare(&what, (&burn, expected), (&ours, actual));

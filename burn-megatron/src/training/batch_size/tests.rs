@@ -124,8 +124,8 @@ fn impossible_ramp_ups_are_errors_with_neighbours() {
     );
     assert_eq!(
         message(16, Some((4, 5, 10))),
-        "a batch-size ramp-up must reach the global batch size in whole increments: 16 - 4 = 12 is no multiple of 5; the \
-         nearest valid increments are 4 and 6"
+        "a batch-size ramp-up must reach the global batch size in whole increments: 16 - 4 = 12 is no multiple of 5; \
+         the nearest valid increments are 4 and 6"
     );
     assert!(message(16, Some((4, 20, 10))).ends_with("the nearest valid increments are 12"));
 }

@@ -41,15 +41,15 @@ fn every_size_of_a_ramp_up_is_whole_micro_batches_of_every_rank() {
     assert_eq!(config(16, Some((4, 6, 30))).validate(&data_parallel(1), false), Ok(()));
     assert_eq!(
         message(&config(16, Some((6, 2, 30))), 2),
-        "every global batch size of the ramp-up must be a multiple of micro-batch size * data-parallel size = 2 * 2, got \
-         6; the nearest valid sizes are 4 and 8"
+        "every global batch size of the ramp-up must be a multiple of micro-batch size * data-parallel size = 2 * 2, \
+         got 6; the nearest valid sizes are 4 and 8"
     );
     // The first size fits, the second does not.
     assert!(message(&config(16, Some((4, 6, 30))), 2).ends_with("got 10; the nearest valid sizes are 8 and 12"));
     assert_eq!(
         message(&config(10, None), 2),
-        "the global batch size must be a multiple of micro-batch size * data-parallel size = 2 * 2, got 10; the nearest \
-         valid sizes are 8 and 12"
+        "the global batch size must be a multiple of micro-batch size * data-parallel size = 2 * 2, got 10; the \
+         nearest valid sizes are 8 and 12"
     );
 }
 

@@ -1,5 +1,5 @@
-//! `config.json`: a GPT's sizes in Hugging Face's words. Every setting is understood, known to change nothing of what the
-//! model computes, or refused.
+//! `config.json`: a GPT's sizes in Hugging Face's words. Every setting is understood, known to change nothing of what
+//! the model computes, or refused.
 
 use std::path::{Path, PathBuf};
 
@@ -88,7 +88,8 @@ const WITHOUT_EFFECT: &[&str] = &[
 /// Reads `config.json`. Embeddings are tied if it says so or says nothing of it.
 ///
 /// # Errors
-/// It cannot be read, or asks for what this crate's GPT does not have: names the setting, its value, and what it may be.
+/// It cannot be read, or asks for what this crate's GPT does not have: names the setting, its value, and what it may
+/// be.
 pub(super) fn read_config(path: &Path) -> Result<GptConfig, HuggingFaceError> {
     match read_json(path, MAX_CONFIG_BYTES)? {
         Value::Object(fields) => parse_config(path, fields),
@@ -221,7 +222,8 @@ impl Fields {
             Some((field, value)) => Err(self.refuse(
                 field,
                 value,
-                "only settings of GPT-2 that are known here; remove it if it changes nothing of what the model computes",
+                "only settings of GPT-2 that are known here; remove it if it changes nothing of what the model \
+                 computes",
             )),
         }
     }
@@ -268,7 +270,8 @@ mod tests {
         json!({
             "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
             "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
-            "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12,
+            "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12,
+            "n_layer": 12,
             "n_positions": 1024, "resid_pdrop": 0.1, "summary_activation": null, "summary_first_dropout": 0.1,
             "summary_proj_to_labels": true, "summary_type": "cls_index", "summary_use_proj": true,
             "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}}, "vocab_size": 50257

@@ -22,7 +22,10 @@ pub enum HuggingFaceError {
         source: io::Error,
     },
     /// A folder without tensors.
-    #[error("{folder} has no tensors: expected {MODEL_NAME}, or {INDEX_NAME} and the files that it names", folder = .folder.display())]
+    #[error(
+        "{folder} has no tensors: expected {MODEL_NAME}, or {INDEX_NAME} and the files that it names",
+        folder = .folder.display()
+    )]
     NoTensors {
         /// The folder.
         folder: PathBuf,

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
 
-use burn::tensor::{DType, TensorData};
+use burn::tensor::TensorData;
 use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::parameters::Placement;
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::MODEL as MODEL_ARRAYS;
-use safetensors::tensor::Dtype;
 use serde_json::Value;
 
 use super::config::written_config;
+use super::export_type::ExportType;
 use super::names::{Parameter, parameters};
 use super::place::{Place, write_file};
 use super::shards::{Shard, index, plan_shards};
@@ -42,52 +42,14 @@ impl Default for ExportConfig {
     }
 }
 
-/// The type of an export's numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExportType {
-    /// 32 bits: what a checkpoint has, unless it was trained in f64.
-    #[default]
-    F32,
-    /// 16 bits with the range of f32.
-    Bf16,
-    /// 16 bits up to 65504.
-    F16,
-}
-
-impl ExportType {
-    pub(super) fn burn(self) -> DType {
-        match self {
-            Self::F32 => DType::F32,
-            Self::Bf16 => DType::BF16,
-            Self::F16 => DType::F16,
-        }
-    }
-
-    pub(super) fn safetensors(self) -> Dtype {
-        match self {
-            Self::F32 => Dtype::F32,
-            Self::Bf16 => Dtype::BF16,
-            Self::F16 => Dtype::F16,
-        }
-    }
-
-    fn pytorch(self) -> &'static str {
-        match self {
-            Self::F32 => "float32",
-            Self::Bf16 => "bfloat16",
-            Self::F16 => "float16",
-        }
-    }
-}
-
 /// Writes the parameters of a checkpoint, which are those of a model of `config`, as a folder that transformers'
 /// `GPT2LMHeadModel.from_pretrained` takes.
 ///
 /// The folder is there whole, on the disk, or not at all. One parameter at a time is in memory.
 ///
 /// # Errors
-/// `output` is there and not empty, or cannot be written; the checkpoint is of another model, altered, or cannot be read; a
-/// number is too large for the type.
+/// `output` is there and not empty, or cannot be written; the checkpoint is of another model, altered, or cannot be
+/// read; a number is too large for the type.
 pub fn export(
     checkpoint: &Checkpoint,
     config: &GptConfig,

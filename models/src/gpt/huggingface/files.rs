@@ -1,7 +1,7 @@
 //! [`TensorFiles`]: the tensors in a folder of safetensors files, by name, read piece by piece.
 //!
-//! Files are read, not mapped: others may write to them. Nothing is allocated by a size that has not been compared with the
-//! file's.
+//! Files are read, not mapped: others may write to them. Nothing is allocated by a size that has not been compared with
+//! the file's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;

@@ -35,8 +35,9 @@ impl HuggingFaceModel {
     /// `lm_head.weight`, or one with the embedding's bits; it has weights of its own else.
     ///
     /// # Errors
-    /// A file is missing, truncated or broken; `config.json` asks for what [`Gpt`](crate::gpt::Gpt) does not have; a tensor
-    /// is missing, unknown, or of another shape or type than f64, f32, f16 or bf16. Names file, tensor, expected and found.
+    /// A file is missing, truncated or broken; `config.json` asks for what [`Gpt`](crate::gpt::Gpt) does not have; a
+    /// tensor is missing, unknown, or of another shape or type than f64, f32, f16 or bf16. Names file, tensor, expected
+    /// and found.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, HuggingFaceError> {
         let folder = folder.as_ref().to_owned();
         let mut config = read_config(&folder.join(CONFIG_NAME))?;
@@ -49,8 +50,8 @@ impl HuggingFaceModel {
             }
         }
         let mut found = Vec::new();
-        // A list of the names alone could be longer than memory, were the configuration wrong: this ends at the first that
-        // is missing.
+        // A list of the names alone could be longer than memory, were the configuration wrong: this ends at the first
+        // that is missing.
         for parameter in parameters(&config) {
             let Some((name, tensor)) = named.remove(parameter.name.as_str()) else {
                 return Err(HuggingFaceError::Missing {
@@ -106,11 +107,12 @@ impl HuggingFaceModel {
     /// Writes the model into a folder of checkpoints, as one of iteration 0 that has parameters and no state of an
     /// optimizer. Returns its folder.
     ///
-    /// Elements keep type and bits. `state` is what a program wants to find beside them. One tensor at a time is in memory.
+    /// Elements keep type and bits. `state` is what a program wants to find beside them. One tensor at a time is in
+    /// memory.
     ///
     /// # Errors
-    /// There are checkpoints in the folder already; it is held by a run or cannot be written to; the files cannot be read.
-    /// Nothing is left then.
+    /// There are checkpoints in the folder already; it is held by a run or cannot be written to; the files cannot be
+    /// read. Nothing is left then.
     pub fn write_checkpoint(&self, directory: impl AsRef<Path>, state: Value) -> Result<PathBuf, HuggingFaceError> {
         let directory = directory.as_ref();
         if let Some(found) = Checkpoint::latest(directory)? {

@@ -1,12 +1,14 @@
-//! GPT-2 in Hugging Face's files: [`export`] writes a checkpoint as them, [`HuggingFaceModel`] makes a checkpoint of them.
+//! GPT-2 in Hugging Face's files: [`export`] writes a checkpoint as them, [`HuggingFaceModel`] makes a checkpoint of
+//! them.
 //!
 //! A model is a folder with `config.json` and either `model.safetensors` or several such files and
-//! `model.safetensors.index.json`. Names are those of this crate's [`Gpt`](super::Gpt), with `transformer.` before those of
-//! all but the head; values lie in the same order, so that an element keeps its bits. Called by the `checkpoint` example.
+//! `model.safetensors.index.json`. Names are those of this crate's [`Gpt`](super::Gpt), with `transformer.` before
+//! those of all but the head; values lie in the same order, so that an element keeps its bits.
 
 mod config;
 mod error;
 mod export;
+mod export_type;
 mod files;
 mod import;
 mod names;
@@ -16,7 +18,8 @@ mod shards;
 mod tests;
 
 pub use error::HuggingFaceError;
-pub use export::{ExportConfig, ExportType, export};
+pub use export::{ExportConfig, export};
+pub use export_type::ExportType;
 pub use import::HuggingFaceModel;
 
 /// The file of a model's sizes.

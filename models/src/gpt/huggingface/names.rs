@@ -11,8 +11,8 @@ pub(super) const EMBEDDING: &str = "wte.weight";
 pub(super) struct Parameter {
     /// Its name in the model; Hugging Face's has a prefix at most.
     pub name: String,
-    /// Its logical shape in a checkpoint. Where matrices lie side by side, the dimension before the last counts them, even
-    /// if it is one: `[d_model, 3, d_model]`, `[d_model, 1, d_hidden]`.
+    /// Its logical shape in a checkpoint. Where matrices lie side by side, the dimension before the last counts them,
+    /// even if it is one: `[d_model, 3, d_model]`, `[d_model, 1, d_hidden]`.
     pub logical_shape: Vec<usize>,
 }
 
@@ -24,7 +24,8 @@ impl Parameter {
         }
     }
 
-    /// Its shape in Hugging Face's files, where fused matrices are the columns of one. The elements are in the same order.
+    /// Its shape in Hugging Face's files, where fused matrices are the columns of one. The elements are in the same
+    /// order.
     pub fn file_shape(&self) -> Vec<usize> {
         let is_fused = [".c_attn.", ".c_fc."].iter().any(|layer| self.name.contains(layer));
         match (is_fused, self.logical_shape.as_slice()) {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::{Map, Value, json};
 
-use super::export::ExportType;
+use super::export_type::ExportType;
 use super::names::{Parameter, exported_name};
 use super::{INDEX_NAME, MODEL_NAME};
 

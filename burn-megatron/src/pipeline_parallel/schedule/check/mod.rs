@@ -73,9 +73,10 @@ impl Schedule {
     }
 
     fn check_complete(&self, survey: &Survey) -> Result<(), ScheduleError> {
-        let passes: &[Pass] = match self.is_forward_only {
-            true => &[Pass::Forward],
-            false => &[Pass::Forward, Pass::Backward],
+        let passes: &[Pass] = if self.is_forward_only {
+            &[Pass::Forward]
+        } else {
+            &[Pass::Forward, Pass::Backward]
         };
         for (stage, list) in self.stages.iter().enumerate() {
             for &pass in passes {

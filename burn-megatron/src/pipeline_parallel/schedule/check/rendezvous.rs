@@ -1,5 +1,4 @@
-//! Carries the lists of a schedule out without computing anything, to find stages that wait for each other. Called by
-//! [`Schedule::check`], after which each channel's sends and receives are known to match one by one.
+//! Carries the lists of a schedule out without computing anything, to find stages that wait for each other.
 
 use std::collections::HashMap;
 
@@ -84,9 +83,10 @@ impl Run<'_> {
         };
         let sends = action.sends().iter().map(|message| (true, message));
         for (is_send, message) in sends.chain(action.recvs().iter().map(|message| (false, message))) {
-            let channel = match is_send {
-                true => send_channel(stage, message),
-                false => recv_channel(stage, message),
+            let channel = if is_send {
+                send_channel(stage, message)
+            } else {
+                recv_channel(stage, message)
             };
             let progress = self.channels.entry(channel).or_default();
             let count = if is_send {
@@ -106,9 +106,10 @@ impl Run<'_> {
 
     fn is_done(&self, end: &End) -> bool {
         let Progress { sends, recvs } = self.channels.get(&end.channel).copied().unwrap_or_default();
-        match end.is_send {
-            true => end.number < recvs.saturating_add(self.capacity),
-            false => end.number < sends,
+        if end.is_send {
+            end.number < recvs.saturating_add(self.capacity)
+        } else {
+            end.number < sends
         }
     }
 

@@ -174,8 +174,9 @@ fn an_input_that_comes_too_late_is_named() {
 fn a_message_sent_before_it_was_made_is_named() {
     assert_eq!(
         fault(">F0 F0 F1 [>F1 <B0] B0 <B1 B1", LAST),
-        "stage 0, action 0 (send to stage 1: activation of micro-batch 0 from virtual stage 0): expected after stage 0, \
-         action 1 (forward of micro-batch 0, chunk 0), which makes the activation of micro-batch 0 from virtual stage 0"
+        "stage 0, action 0 (send to stage 1: activation of micro-batch 0 from virtual stage 0): expected after stage \
+         0, action 1 (forward of micro-batch 0, chunk 0), which makes the activation of micro-batch 0 from virtual \
+         stage 0"
     );
 }
 
@@ -254,13 +255,13 @@ fn numbers_out_of_range_are_named() {
     };
     assert_eq!(
         with(Direction::Forward, 9),
-        "stage 0, action 1 (send to stage 1: activation of micro-batch 0 from virtual stage 9): expected a virtual stage \
-         below 2, got 9"
+        "stage 0, action 1 (send to stage 1: activation of micro-batch 0 from virtual stage 9): expected a virtual \
+         stage below 2, got 9"
     );
     assert_eq!(
         with(Direction::Backward, 0),
-        "stage 0, action 1 (send to stage 1: gradient of micro-batch 0 from virtual stage 0): expected no such message, \
-         the pipeline ends there"
+        "stage 0, action 1 (send to stage 1: gradient of micro-batch 0 from virtual stage 0): expected no such \
+         message, the pipeline ends there"
     );
 }
 
@@ -288,12 +289,13 @@ fn a_forward_only_schedule_has_no_backward_pass() {
     assert_eq!(report.stages, [StageReport::default(); 2]);
     assert_eq!(
         forward("F0 >F0", "<F0 F0 B0").unwrap_err().to_string(),
-        "stage 1, action 2 (backward of micro-batch 0, chunk 0): expected no backward pass, the schedule is forward only"
+        "stage 1, action 2 (backward of micro-batch 0, chunk 0): expected no backward pass, the schedule is forward \
+         only"
     );
     assert_eq!(
         forward("F0 >F0", "<F0 F0 >B0").unwrap_err().to_string(),
-        "stage 1, action 2 (send to stage 0: gradient of micro-batch 0 from virtual stage 1): expected no such message, \
-         the schedule is forward only"
+        "stage 1, action 2 (send to stage 0: gradient of micro-batch 0 from virtual stage 1): expected no such \
+         message, the schedule is forward only"
     );
 }
 
@@ -333,8 +335,8 @@ fn sends_in_a_ring_need_room_in_the_channels() {
         ring.check(0).unwrap_err().to_string(),
         "deadlock at channel capacity 0: stage 0, action 3 (send to stage 1: activation of micro-batch 1 from virtual \
          stage 0) waits for stage 1 to receive the activation of micro-batch 1 from virtual stage 0; stage 1, action 3 \
-         (send to stage 0: gradient of micro-batch 0 from virtual stage 1) waits for stage 0 to receive the gradient of \
-         micro-batch 0 from virtual stage 1"
+         (send to stage 0: gradient of micro-batch 0 from virtual stage 1) waits for stage 0 to receive the gradient \
+         of micro-batch 0 from virtual stage 1"
     );
     let report = ring.check(1).unwrap();
     assert_eq!(

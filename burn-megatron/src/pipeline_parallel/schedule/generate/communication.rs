@@ -12,9 +12,9 @@
 //! # Where the messages are
 //!
 //! A message is sent right after it was made. It is received right before the task that takes it, with one exception:
-//! when stages wait for each other in a ring, one of those that wait to send gets rid of its message early. That happens
-//! in interleaved schedules only, where a stage makes messages of both directions before the next stage has come to
-//! either.
+//! when stages wait for each other in a ring, one of those that wait to send gets rid of its message early. That
+//! happens in interleaved schedules only, where a stage makes messages of both directions before the next stage has
+//! come to either.
 //!
 //! Which one is chosen matters to whoever waits at the receive rather than at the task. Take the times at which the
 //! tasks would run if sends never blocked and a stage waited at the task. A ring always has a message that is made

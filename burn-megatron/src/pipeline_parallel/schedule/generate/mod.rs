@@ -1,7 +1,7 @@
-//! The lists of each schedule. Called by [`ScheduleConfig`](super::ScheduleConfig), which has checked the sizes.
+//! The lists of each schedule.
 //!
-//! A schedule is a rule for the order in which each stage runs its tasks, one file per rule; [`communication`] then puts
-//! in the messages, the same way for all.
+//! A schedule is a rule for the order in which each stage runs its tasks, one file per rule; [`communication`] then
+//! puts in the messages, the same way for all.
 
 use super::{Schedule, Task, geometry::Geometry};
 use order::{Order, forwards_then_backwards};

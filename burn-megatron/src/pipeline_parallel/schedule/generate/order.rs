@@ -1,4 +1,4 @@
-//! The order in which a stage computes: the part that all schedules share. Called by the rule of each schedule.
+//! The order in which a stage computes: the part that all schedules share.
 
 use crate::pipeline_parallel::schedule::{Pass, Task};
 

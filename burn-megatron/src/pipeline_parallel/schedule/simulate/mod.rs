@@ -1,5 +1,4 @@
-//! `Schedule::simulate`: how long a schedule takes, from the time of each task. Called by programs that draw and
-//! compare schedules.
+//! `Schedule::simulate`: how long a schedule takes, from the time of each task.
 
 use std::collections::HashMap;
 
@@ -188,9 +187,10 @@ impl Simulation {
     /// Narayanan et al. 2021, arXiv:2104.04473, section 2.2.
     pub fn bubble(&self) -> f64 {
         let ideal_secs = self.ideal_secs();
-        match ideal_secs > 0.0 {
-            true => (self.makespan_secs() - ideal_secs) / ideal_secs,
-            false => 0.0,
+        if ideal_secs > 0.0 {
+            (self.makespan_secs() - ideal_secs) / ideal_secs
+        } else {
+            0.0
         }
     }
 }

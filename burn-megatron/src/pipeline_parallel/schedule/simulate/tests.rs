@@ -118,7 +118,10 @@ proptest! {
         let costs = Costs::equal(p * v, f, f * ratio);
         let bubble = schedule(&format!("interleaved:{g}"), p, v, m).simulate(&costs).bubble();
         let expected = (p - 1) as f64 / (v * m) as f64;
-        prop_assert!((bubble - expected).abs() < 1e-9, "p {} v {} m {} g {}: {}, expected {}", p, v, m, g, bubble, expected);
+        prop_assert!(
+            (bubble - expected).abs() < 1e-9,
+            "p {p} v {v} m {m} g {g}: {bubble}, expected {expected}",
+        );
     }
 
     /// Also with groups larger than the pipeline, where messages are received before they are needed.

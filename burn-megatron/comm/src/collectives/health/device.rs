@@ -1,0 +1,162 @@
+//! The health of a group as the engine of a device needs it: for calls that no thread waits for, and of which only the
+//! device knows whom they wait for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{AHEAD_OF_TIME, GroupHealth, LAST_LONG_WAIT, Notes, WaitDeadline};
+use crate::collectives::call::{CallDescriptor, Operation};
+use crate::collectives::error::CollectiveError;
+use crate::collectives::pending::Awaited;
+use crate::launch::blame;
+
+/// How long a call on the device goes on before it is noted, at most. Its note names all whom it may wait for, among
+/// them those who wait too: the shorter the time before they say so, the fewer are taken for the one that does not
+/// come.
+const NOTED_AFTER: Duration = Duration::from_secs(5);
+
+/// The call that this thread performs, if it was started ahead of its time.
+pub fn ahead_of_time() -> Option<Awaited> {
+    AHEAD_OF_TIME.with_borrow(Clone::clone)
+}
+
+impl GroupHealth {
+    /// Returns whom a call may wait for, by group index: the next rank first, and so on round the group. A note names
+    /// only a few ranks, and in this order those of a large group lead from each rank to every other.
+    pub fn awaited_by(&self, call: &CallDescriptor) -> Vec<usize> {
+        let (rank, size) = (self.label.rank, self.label.size());
+        match (call.operation, call.peer) {
+            (Operation::Send | Operation::Recv, Some(peer)) => vec![peer],
+            _ => (1..size).map(|step| (rank + step) % size).collect(),
+        }
+    }
+
+    /// Returns the error of a call that has not ended in time.
+    pub fn late(&self, call: &CallDescriptor) -> CollectiveError {
+        let mut missing = self.awaited_by(call);
+        missing.sort_unstable();
+        self.timed_out(Some(call), &missing)
+    }
+
+    /// Returns the error of a call that the rank with group index `peer` has not come to, and does not any more.
+    pub fn peer_left(&self, call: &CallDescriptor, peer: usize, cause: String) -> CollectiveError {
+        CollectiveError::PeerLeft {
+            group: self.label.to_string(),
+            call: self.label.describe(call),
+            rank: self.label.ranks[peer],
+            cause,
+        }
+    }
+
+    /// Returns the error of a call that the device, or its library, refuses.
+    pub fn device_error(&self, call: &CallDescriptor, what: String) -> CollectiveError {
+        CollectiveError::Device {
+            group: self.label.to_string(),
+            call: self.label.describe(call),
+            what,
+        }
+    }
+
+    /// Returns the job's failure, if it is known within the time limit.
+    pub fn failure_within(&self, call: Option<&CallDescriptor>, limit: Duration) -> Option<CollectiveError> {
+        self.failure.as_ref()?.wait_raised(limit)?;
+        self.check(call).err()
+    }
+
+    /// Returns the deadline of a wait in a call of the device's library, as [`deadline`](Self::deadline).
+    pub fn wait_deadline_on_device<'a>(&'a self, call: &'a CallDescriptor) -> WaitDeadline<'a> {
+        let mut deadline = self.deadline(Some(call));
+        deadline.noted_after = self.noted_on_device_after();
+        deadline
+    }
+
+    /// Returns how long a call goes on before it is noted.
+    pub fn noted_on_device_after(&self) -> Duration {
+        self.noted_after().min(NOTED_AFTER)
+    }
+
+    /// Lets the others read that a call has waited since `since`, until what is returned is dropped.
+    pub fn note_wait(&self, since: Instant, call: &CallDescriptor) -> Option<NotedWait> {
+        let notes = self.notes.clone()?;
+        let awaited = notes.awaited(&self.label, Some(call), &self.awaited_by(call));
+        Some(NotedWait {
+            number: Some(notes.suspicions.enter(since, awaited)),
+            notes,
+        })
+    }
+
+    /// Raises the job's failure signal, unless another rank has failed first: with the rank to which the notes lead,
+    /// where this one only waits, and else with this rank. The error has been noted.
+    pub fn raise(&self, error: &CollectiveError) {
+        let (Some(failure), Some(notes)) = (&self.failure, &self.notes) else {
+            return;
+        };
+        let other = match error {
+            // In what its own device refuses no other rank takes part.
+            CollectiveError::Device { .. } => None,
+            _ => blame(failure, &notes.suspicions),
+        };
+        if let Some(cause) = other.or_else(|| notes.failure_of(notes.rank, error.to_string())) {
+            failure.raise(cause);
+        }
+    }
+}
+
+/// A wait that the other ranks can read of.
+#[derive(Debug)]
+pub struct NotedWait {
+    notes: Arc<Notes>,
+    /// Among this rank's waits.
+    number: Option<u64>,
+}
+
+impl NotedWait {
+    /// Lets it stay: the wait has failed.
+    pub fn keep(mut self) {
+        if let Some(number) = self.number.take() {
+            self.notes.suspicions.keep(number);
+        }
+    }
+}
+
+impl Drop for NotedWait {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.notes.suspicions.withdraw(number);
+            LAST_LONG_WAIT.set(Some(Instant::now()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectives::call::GroupLabel;
+    use crate::collectives::element::ElementType;
+
+    fn awaited(ranks: usize, rank: usize, operation: Operation, peer: Option<usize>) -> Vec<usize> {
+        let label = GroupLabel {
+            name: "test".into(),
+            ranks: (0..ranks).collect(),
+            rank,
+        };
+        GroupHealth::alone(label).awaited_by(&CallDescriptor {
+            sequence: 0,
+            operation,
+            element_type: ElementType::F32,
+            length: 1,
+            peer,
+            reduce_op: None,
+            buffer: None,
+        })
+    }
+
+    #[test]
+    fn a_collective_waits_for_all_others_and_a_transfer_for_one() {
+        assert_eq!(awaited(4, 2, Operation::AllReduce, None), [3, 0, 1]);
+        // Also the root, for the others.
+        assert_eq!(awaited(3, 1, Operation::Broadcast, Some(1)), [2, 0]);
+        assert_eq!(awaited(3, 1, Operation::Recv, Some(0)), [0]);
+        assert!(awaited(1, 0, Operation::AllReduce, None).is_empty());
+    }
+}

@@ -1,0 +1,205 @@
+//! The engine for ranks on several nodes, some of which have several ranks: shared memory inside a node, TCP between.
+//!
+//! Every rank maps the segment of its node (`shared_memory`) and is connected to all ranks (`tcp`). A large message is
+//! cut into chunks and every chunk into slices, one for each of the first S ranks of a node, its owners; S is the size
+//! of the smallest node. Ranks of a node hand their data over in shared memory, the owners of a slice carry it between
+//! the nodes, side by side, and hand what has come to their node. So a byte crosses between two nodes once for the
+//! node, where flat TCP sends it once for every rank.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `topology` | who is on which node, and who owns which slice |
+//! | `in_flight` | one call on its way: steps in the node, streams between the nodes |
+//! | `reduction` | all_reduce and reduce_scatter: a chain of nodes, in rank order |
+//! | `spreading` | all_gather and broadcast |
+//!
+//! Before any data moves, all ranks exchange the call's descriptor over TCP, each with each, as the flat engine does:
+//! so a mismatch and a timeout name exactly the ranks concerned, on every rank. Calls of a few KiB are left to the flat
+//! engine, whose one exchange takes less time than steps and chains. Send and receive take the shared memory to a rank
+//! of the same node, TCP to another.
+
+mod in_flight;
+mod reduction;
+mod spreading;
+#[cfg(test)]
+mod tests;
+mod topology;
+
+use super::super::call::{CallDescriptor, Operation};
+use super::super::engine::{Engine, HostBuffers};
+use super::super::error::CollectiveError;
+use super::super::health::GroupHealth;
+use super::shared_memory::{self, SharedMemoryEngine};
+use super::tcp::{self, TcpEngine};
+use crate::collectives::rendezvous::Rendezvous;
+use crate::launch::World;
+use in_flight::CollectiveInFlight;
+use reduction::Operands;
+use spreading::MAX_GATHERED_RANKS;
+use std::sync::Arc;
+use topology::Topology;
+pub(in crate::collectives) use topology::nodes_of;
+
+/// Up to this size of the longer buffer a call takes the flat engine.
+const SMALL_BYTES: usize = 8 * 1024;
+
+/// Moves bytes through shared memory inside a node and over TCP between nodes.
+#[derive(Debug)]
+pub(in crate::collectives) struct HierarchicalEngine {
+    health: Arc<GroupHealth>,
+    topology: Topology,
+    /// To the other ranks of this node; none when there are none.
+    node: Option<SharedMemoryEngine>,
+    /// To all ranks.
+    tcp: TcpEngine,
+}
+
+/// Returns the engine, connected to all ranks. Collective. `hosts` are the hosts of the ranks, in rank order.
+///
+/// # Errors
+/// When the ranks of a host are not next to each other, or cannot share memory; when a rank does not come or fails.
+pub(in crate::collectives) fn connect(
+    world: &World,
+    health: &Arc<GroupHealth>,
+    rendezvous: &Rendezvous,
+    hosts: &[&str],
+) -> Result<HierarchicalEngine, CollectiveError> {
+    let label = &health.label;
+    let no_agreement = |what| CollectiveError::NoAgreement {
+        group: label.to_string(),
+        what,
+    };
+    let topology = Topology::new(nodes_of(hosts).map_err(no_agreement)?, label.rank);
+    let node = match topology.own_members().len() {
+        1 => Ok(None),
+        _ => connect_node(world, health, &topology).map(Some),
+    };
+    // What keeps one node from sharing memory is no error of this rank alone: all nodes hear of it.
+    let node = match node {
+        Err(CollectiveError::NoAgreement { what, .. }) => Err(what),
+        Err(error) => return Err(error.of_whole_group(label.to_string(), label.describe_activity(None))),
+        Ok(node) => Ok(node),
+    };
+    let statement = node.as_ref().map_or_else(String::as_str, |_| "shared");
+    let agreement = rendezvous.agree("the memory of each node", statement)?;
+    let node = node.map_err(no_agreement)?;
+    agreement.map_err(no_agreement)?;
+    Ok(HierarchicalEngine {
+        tcp: tcp::connect(world, health, rendezvous)?,
+        health: health.clone(),
+        topology,
+        node,
+    })
+}
+
+/// Returns the engine of the ranks of this node. Collective over them.
+fn connect_node(
+    world: &World,
+    health: &GroupHealth,
+    topology: &Topology,
+) -> Result<SharedMemoryEngine, CollectiveError> {
+    let health = Arc::new(health.of_part("node", topology.own_members()));
+    let rendezvous = Rendezvous::new(world, &health)?;
+    shared_memory::connect(world, &health, &rendezvous)
+}
+
+impl HierarchicalEngine {
+    /// Runs a large collective, after all ranks have come and have made the same call.
+    fn collective(
+        &self,
+        call: &CallDescriptor,
+        operate: impl FnOnce(&mut CollectiveInFlight<'_, '_>) -> Result<(), CollectiveError>,
+    ) -> Result<(), CollectiveError> {
+        self.tcp.execute(call, HostBuffers::None)?;
+        let streams = self.tcp.streams(call);
+        let Some(node) = &self.node else {
+            let mut collective = CollectiveInFlight::new(&self.topology, None, streams);
+            operate(&mut collective)?;
+            return collective.finish();
+        };
+        // The root may be on another node.
+        let call_in_node = CallDescriptor { peer: None, ..*call };
+        let done = node.collective(&call_in_node, |round| {
+            let mut collective = CollectiveInFlight::new(&self.topology, Some(round), streams);
+            operate(&mut collective)?;
+            collective.finish()
+        });
+        done.map_err(|error| self.of_whole_group(error, call))
+    }
+
+    /// Returns what carries a transfer to or from the rank `call.peer`, and the call as it sees it.
+    fn route(&self, call: &CallDescriptor) -> (&dyn Engine, CallDescriptor) {
+        let (peer, members) = (call.other_side(), self.topology.own_members());
+        match &self.node {
+            Some(node) if members.contains(&peer) => {
+                let peer = Some(peer - members.start);
+                (node, CallDescriptor { peer, ..*call })
+            }
+            _ => (&self.tcp, *call),
+        }
+    }
+
+    fn of_whole_group(&self, error: CollectiveError, call: &CallDescriptor) -> CollectiveError {
+        let label = &self.health.label;
+        error.of_whole_group(label.to_string(), label.describe(call))
+    }
+}
+
+impl Engine for HierarchicalEngine {
+    fn name(&self) -> &'static str {
+        "hierarchical"
+    }
+
+    fn execute(&self, call: &CallDescriptor, buffers: HostBuffers<'_>) -> Result<(), CollectiveError> {
+        use HostBuffers::{InPlace, Separate};
+        let bytes = match &buffers {
+            HostBuffers::None => 0,
+            HostBuffers::Sent(buffer) => buffer.len(),
+            InPlace(buffer) => buffer.len(),
+            Separate { input, output } => input.len().max(output.len()),
+        };
+        let is_gathered_by_node = self.topology.ranks() <= MAX_GATHERED_RANKS;
+        match (call.operation.on_own_buffers(), buffers) {
+            (Operation::Send | Operation::Recv, buffers) => {
+                let (engine, call_there) = self.route(call);
+                let moved = engine.execute(&call_there, buffers);
+                moved.map_err(|error| self.of_whole_group(error, call))
+            }
+            (_, buffers) if bytes <= SMALL_BYTES => self.tcp.execute(call, buffers),
+            (Operation::AllReduce, InPlace(buffer)) => {
+                self.collective(call, |collective| collective.reduce(call, Operands::InPlace(buffer)))
+            }
+            (Operation::AllGather, Separate { input, output }) if is_gathered_by_node => {
+                self.collective(call, |collective| collective.all_gather(input, output))
+            }
+            (Operation::ReduceScatter, Separate { input, output }) => {
+                let operands = Operands::Scatter { input, shard: output };
+                self.collective(call, |collective| collective.reduce(call, operands))
+            }
+            (Operation::Broadcast, InPlace(buffer)) => {
+                self.collective(call, |collective| collective.broadcast(call.other_side(), buffer))
+            }
+            (_, buffers) => self.tcp.execute(call, buffers),
+        }
+    }
+
+    fn disconnect_reason(&self, peer: usize) -> Option<String> {
+        let members = self.topology.own_members();
+        match &self.node {
+            Some(node) if members.contains(&peer) => node.disconnect_reason(peer - members.start),
+            _ => self.tcp.disconnect_reason(peer),
+        }
+    }
+
+    fn bytes_communicated(&self) -> u64 {
+        let in_node = self.node.as_ref().map_or(0, SharedMemoryEngine::bytes_communicated);
+        in_node + self.tcp.bytes_communicated()
+    }
+
+    fn leave(&self, cause: &str) {
+        if let Some(node) = &self.node {
+            node.leave(cause);
+        }
+        self.tcp.leave(cause);
+    }
+}

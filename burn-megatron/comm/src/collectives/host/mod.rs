@@ -1,0 +1,7 @@
+//! Engines for host memory: shared memory inside a node, TCP between nodes, and both together.
+//!
+//! `engine_choice` chooses one and connects it.
+
+pub(super) mod hierarchical;
+pub(super) mod shared_memory;
+pub(super) mod tcp;

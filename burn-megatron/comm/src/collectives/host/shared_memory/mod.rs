@@ -1,0 +1,213 @@
+//! The engine for ranks on one node: a segment of shared memory that all ranks of the group map.
+//!
+//! `collective` has the operations of all ranks, `mailbox` those of two; `segment` and `layout`
+//! the memory, `flag` the waiting; `exposed` the callers' own memory that all ranks map.
+
+pub(super) mod collective;
+mod exposed;
+mod flag;
+pub(super) mod layout;
+mod mailbox;
+mod segment;
+
+use super::super::call::{CallDescriptor, Operation};
+use super::super::engine::{Engine, HostBuffers, wrong_buffers};
+use super::super::error::CollectiveError;
+use super::super::health::GroupHealth;
+use crate::collectives::rendezvous::Rendezvous;
+use crate::collectives::shared_memory::SharedMemory;
+use crate::launch::World;
+use flag::{Flag, Spinning};
+use layout::DISCONNECT_REASON_BYTES;
+use segment::{Backing, Segment};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The longest sleep before the failure signal, the other ranks and the timeout are looked at.
+const SLEEP_SLICE: Duration = Duration::from_millis(20);
+
+/// Moves bytes through a segment that all ranks of the group have mapped.
+#[derive(Debug)]
+pub(in crate::collectives) struct SharedMemoryEngine {
+    health: Arc<GroupHealth>,
+    segment: Segment,
+    spinning: Spinning,
+    /// Steps that this rank's collectives have taken, modulo 2^32; held during a collective.
+    step: Mutex<u32>,
+    bytes_communicated: AtomicU64,
+}
+
+/// Returns the engine, with its segment mapped by all ranks. Collective.
+///
+/// # Errors
+/// When the segment cannot be made or mapped by all ranks; when a rank does not come or fails.
+pub(in crate::collectives) fn connect(
+    world: &World,
+    health: &Arc<GroupHealth>,
+    rendezvous: &Rendezvous,
+) -> Result<SharedMemoryEngine, CollectiveError> {
+    Ok(SharedMemoryEngine {
+        segment: Segment::connect(rendezvous, health, &Backing::ALL)?,
+        health: health.clone(),
+        spinning: Spinning::for_ranks(world.local_world_size()),
+        step: Mutex::new(0),
+        bytes_communicated: AtomicU64::new(0),
+    })
+}
+
+impl SharedMemoryEngine {
+    /// Waits until the flag of the rank `peer` has reached `target`. `missing` gives all ranks
+    /// that are waited for, should the time run out.
+    fn wait_for(
+        &self,
+        call: &CallDescriptor,
+        peer: usize,
+        (flag, target): (&Flag, u32),
+        missing: impl Fn() -> Vec<usize>,
+    ) -> Result<(), CollectiveError> {
+        if self.spinning.wait(flag, target) {
+            return Ok(());
+        }
+        let deadline = self.health.deadline(Some(call));
+        loop {
+            // Before the flag: what a rank raised before it left still counts.
+            let disconnect_reason = self.disconnect_reason(peer);
+            if flag.has_reached(target) {
+                return Ok(());
+            }
+            if let Some(cause) = disconnect_reason {
+                // Where the job knows who failed, that is the better cause.
+                self.health.check(Some(call))?;
+                return Err(self.peer_left(call, peer, cause));
+            }
+            deadline.check(&missing)?;
+            flag.sleep(target, deadline.slice(SLEEP_SLICE));
+        }
+    }
+
+    fn peer_left(&self, call: &CallDescriptor, peer: usize, cause: String) -> CollectiveError {
+        CollectiveError::PeerLeft {
+            group: self.health.label.to_string(),
+            call: self.health.label.describe(call),
+            rank: self.health.label.ranks[peer],
+            cause,
+        }
+    }
+
+    fn count_bytes(&self, bytes: usize) {
+        self.bytes_communicated.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Engine for SharedMemoryEngine {
+    fn name(&self) -> &'static str {
+        "shared-memory"
+    }
+
+    fn execute(&self, call: &CallDescriptor, buffers: HostBuffers<'_>) -> Result<(), CollectiveError> {
+        use HostBuffers::{InPlace, None, Sent, Separate};
+        match (call.operation.on_own_buffers(), buffers) {
+            (Operation::AllReduce, InPlace(buffer)) => self.collective(call, |round| round.all_reduce(buffer)),
+            (Operation::AllGather, Separate { input, output }) => {
+                self.collective(call, |round| round.all_gather(input, output))
+            }
+            (Operation::ReduceScatter, Separate { input, output }) => {
+                self.collective(call, |round| round.reduce_scatter(input, output))
+            }
+            (Operation::Broadcast, InPlace(buffer)) => self.collective(call, |round| round.broadcast(buffer)),
+            (Operation::Send, Sent(buffer)) => self.post(call, buffer),
+            (Operation::Recv, InPlace(buffer)) => self.fetch(call, buffer),
+            (_, None) => self.collective(call, |round| round.barrier()),
+            (_, buffers) => wrong_buffers(call, &buffers),
+        }
+    }
+
+    fn allocate(&self, call: &CallDescriptor, bytes: usize) -> Result<Option<SharedMemory>, CollectiveError> {
+        self.collective(call, |round| exposed::allocate(self, round, bytes))
+    }
+
+    fn execute_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
+        self.collective(call, |round| match call.operation {
+            Operation::AllReduceShared => round.all_reduce_shared(memory),
+            Operation::AllGatherShared => round.all_gather_shared(memory),
+            Operation::ReduceScatterShared => round.reduce_scatter_shared(memory),
+            other => unreachable!("{other} is not an operation on shared buffers"),
+        })
+    }
+
+    fn disconnect_reason(&self, peer: usize) -> Option<String> {
+        let block = self.segment.rank_block(peer);
+        if block.left.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let length = block.disconnect_reason_length.load(Ordering::Relaxed) as usize;
+        let bytes: Vec<u8> = block.disconnect_reason[..length.min(DISCONNECT_REASON_BYTES)]
+            .iter()
+            .map(|byte| byte.load(Ordering::Relaxed))
+            .collect();
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn bytes_communicated(&self) -> u64 {
+        self.bytes_communicated.load(Ordering::Relaxed)
+    }
+
+    fn leave(&self, cause: &str) {
+        let block = self.segment.rank_block(self.health.label.rank);
+        let length = cause.len().min(DISCONNECT_REASON_BYTES);
+        for (byte, value) in block.disconnect_reason.iter().zip(cause.as_bytes()) {
+            byte.store(*value, Ordering::Relaxed);
+        }
+        block.disconnect_reason_length.store(length as u32, Ordering::Relaxed);
+        // Sleepers notice within a slice.
+        block.left.store(1, Ordering::Release);
+    }
+}
+
+impl SharedMemoryEngine {
+    /// Runs a collective at the step where the last one ended.
+    pub(super) fn collective<R>(
+        &self,
+        call: &CallDescriptor,
+        operate: impl FnOnce(&mut collective::Round<'_>) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
+        let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut round = collective::Round::new(self, call, *step);
+        let result = operate(&mut round)?;
+        *step = round.next_step();
+        Ok(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::{TIMEOUT, run_ranks};
+    use super::*;
+    use crate::collectives::call::GroupLabel;
+
+    /// The file in /dev/shm is used where a memfd cannot be opened, and is gone afterwards.
+    #[test]
+    fn the_named_segment_is_mapped_by_all_and_leaves_nothing_behind() {
+        let names = run_ranks(3, TIMEOUT, |world| {
+            let label = GroupLabel {
+                name: "named".into(),
+                ranks: [0, 1, 2].into(),
+                rank: world.rank(),
+            };
+            let health = Arc::new(GroupHealth::new(label, &world));
+            let rendezvous = Rendezvous::new(&world, &health).unwrap();
+            let backings = [Backing::NamedFile];
+            let segment = Segment::connect(&rendezvous, &health, &backings).unwrap();
+            let block = segment.rank_block(world.rank());
+            block.staged.raise(7 + world.rank() as u32);
+            for peer in 0..3 {
+                while !segment.rank_block(peer).staged.has_reached(7 + peer as u32) {
+                    std::thread::yield_now();
+                }
+            }
+            rendezvous.unique_name()
+        });
+        assert!(!std::path::Path::new("/dev/shm").join(&names[0]).exists());
+    }
+}

@@ -1,0 +1,253 @@
+//! Moving bytes over the connections to many ranks at once.
+//!
+//! One thread serves all connections: it writes and reads whatever the sockets take and give, and
+//! sleeps in `poll` only when none does for a while. Since it always reads what it expects while it still has
+//! something to write, two ranks that send to each other never wait for each other.
+
+use super::super::super::call::CallDescriptor;
+use super::super::super::error::CollectiveError;
+use super::super::super::health::WaitDeadline;
+use super::readiness::{self, Poll, moved};
+use super::{POLL_SLICE, TcpEngine};
+use std::borrow::Cow;
+use std::io::{self, IoSlice, Read, Write};
+use std::time::Duration;
+
+/// Looks at the sockets, with the processor yielded in between, before a sleep: what is awaited is
+/// usually about to come, and to fall asleep and be woken takes longer, much longer in a virtual
+/// machine.
+pub(super) const LOOKS: u32 = 20;
+
+/// What goes to one rank: a header, then a payload.
+pub(super) struct Outgoing<'a> {
+    pub peer: usize,
+    pub header: &'a [u8],
+    pub payload: Cow<'a, [u8]>,
+    sent: usize,
+    /// Why nothing more can be sent. Not an error until nothing else is left to do: the rank may
+    /// have left behind a better one.
+    broken: Option<io::Error>,
+}
+
+impl<'a> Outgoing<'a> {
+    pub fn new(peer: usize, header: &'a [u8], payload: &'a [u8]) -> Self {
+        Self {
+            peer,
+            header,
+            payload: Cow::Borrowed(payload),
+            sent: 0,
+            broken: None,
+        }
+    }
+
+    /// Lets `bytes` follow what goes to the rank already.
+    pub fn append(&mut self, bytes: &[u8]) {
+        let payload = self.payload.to_mut();
+        // What has gone makes room as soon as it is half of all: a byte is moved once for each that has gone, and a
+        // queue that never runs empty takes no more than twice its length.
+        if let Some(gone) = self.sent.checked_sub(self.header.len())
+            && gone >= payload.len() - gone
+        {
+            payload.drain(..gone);
+            self.header = &[];
+            self.sent = 0;
+        }
+        payload.extend_from_slice(bytes);
+    }
+
+    /// Returns how many bytes have not been sent yet; none where nothing more can be sent.
+    pub fn queued(&self) -> usize {
+        match self.broken {
+            Some(_) => 0,
+            None => self.header.len() + self.payload.len() - self.sent,
+        }
+    }
+
+    /// Returns whether there is something that can still be sent.
+    pub fn wants_to_write(&self) -> bool {
+        self.queued() > 0
+    }
+}
+
+/// What comes from one rank.
+pub(super) struct Incoming<'a> {
+    pub peer: usize,
+    pub buffer: &'a mut [u8],
+    received: usize,
+}
+
+impl<'a> Incoming<'a> {
+    pub fn new(peer: usize, buffer: &'a mut [u8]) -> Self {
+        Self {
+            peer,
+            buffer,
+            received: 0,
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.received == self.buffer.len()
+    }
+}
+
+/// How much must have been sent before an exchange ends; all that is expected must have come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// Nothing: later exchanges send the rest.
+    Something,
+    /// The headers.
+    Headers,
+    /// Everything.
+    All,
+}
+
+/// The connections of one call.
+pub(super) struct Exchange<'a> {
+    engine: &'a TcpEngine,
+    call: &'a CallDescriptor,
+    pub deadline: WaitDeadline<'a>,
+}
+
+impl<'a> Exchange<'a> {
+    pub fn new(engine: &'a TcpEngine, call: &'a CallDescriptor) -> Self {
+        Self {
+            engine,
+            call,
+            deadline: engine.health.deadline(Some(call)),
+        }
+    }
+
+    /// Sends and receives until all of `incoming` has come and of `outgoing` has gone what `sent`
+    /// asks for.
+    ///
+    /// # Errors
+    /// When a connection breaks, the time runs out or a rank fails.
+    pub fn run(
+        &mut self,
+        outgoing: &mut [Outgoing<'_>],
+        incoming: &mut [Incoming<'_>],
+        sent: Sent,
+    ) -> Result<(), CollectiveError> {
+        let goal = |out: &Outgoing<'_>| match sent {
+            Sent::Something => 0,
+            Sent::Headers => out.header.len(),
+            Sent::All => out.header.len() + out.payload.len(),
+        };
+        self.deadline.renew();
+        let mut vain_looks = 0;
+        loop {
+            let has_moved = self.write(outgoing) | self.read(incoming)?;
+            let is_behind = |out: &&Outgoing<'_>| out.sent < goal(out);
+            if incoming.iter().all(Incoming::is_complete) {
+                let behind = outgoing.iter().filter(is_behind);
+                // Who did not take the header may still have sent its own: the caller compares.
+                match behind.clone().find(|out| out.broken.is_some()) {
+                    Some(Outgoing {
+                        peer,
+                        broken: Some(error),
+                        ..
+                    }) if sent == Sent::All => {
+                        return Err(self.engine.lost(self.call, *peer, error));
+                    }
+                    _ if behind.clone().all(|out| out.broken.is_some()) => return Ok(()),
+                    _ => {}
+                }
+            }
+            if has_moved {
+                vain_looks = 0;
+                self.deadline.renew();
+                self.engine.health.check(Some(self.call))?;
+                continue;
+            }
+            self.deadline.check(|| {
+                let senders = outgoing.iter().filter(is_behind).map(|out| out.peer);
+                let receivers = incoming.iter().filter(|incoming| !incoming.is_complete());
+                let mut missing: Vec<usize> = receivers.map(|incoming| incoming.peer).collect();
+                missing.extend(senders);
+                missing.sort_unstable();
+                missing.dedup();
+                missing
+            })?;
+            vain_looks += 1;
+            match vain_looks {
+                0..LOOKS => std::thread::yield_now(),
+                _ => self.wait(outgoing, incoming, POLL_SLICE),
+            }
+        }
+    }
+
+    /// Writes what the sockets take; returns whether it was anything.
+    pub fn write(&self, outgoing: &mut [Outgoing<'_>]) -> bool {
+        let mut has_moved = false;
+        for out in outgoing.iter_mut() {
+            while out.wants_to_write() {
+                let header = &out.header[out.sent.min(out.header.len())..];
+                let payload = &out.payload[out.sent.saturating_sub(out.header.len())..];
+                let parts = [IoSlice::new(header), IoSlice::new(payload)];
+                let mut stream = self.engine.collectives.to(out.peer);
+                match moved(stream.write_vectored(&parts)) {
+                    Ok(0) => break,
+                    Ok(bytes) => out.sent += bytes,
+                    Err(error) => out.broken = Some(error),
+                }
+                has_moved = true;
+            }
+        }
+        has_moved
+    }
+
+    /// Reads what has come; returns whether it was anything.
+    fn read(&self, incoming: &mut [Incoming<'_>]) -> Result<bool, CollectiveError> {
+        let mut has_moved = false;
+        for incoming in incoming.iter_mut() {
+            while !incoming.is_complete() {
+                let mut stream = self.engine.collectives.to(incoming.peer);
+                match moved(stream.read(&mut incoming.buffer[incoming.received..])) {
+                    Ok(0) => break,
+                    Ok(bytes) => incoming.received += bytes,
+                    Err(error) => return Err(self.engine.lost(self.call, incoming.peer, &error)),
+                }
+                has_moved = true;
+            }
+        }
+        Ok(has_moved)
+    }
+
+    /// Sleeps until a socket takes or gives something, for `limit` at most.
+    pub fn wait(&self, outgoing: &[Outgoing<'_>], incoming: &[Incoming<'_>], limit: Duration) {
+        let links = &self.engine.collectives;
+        let writes = outgoing.iter().filter(|out| out.wants_to_write());
+        let reads = incoming.iter().filter(|incoming| !incoming.is_complete());
+        let mut polls: Vec<Poll> = writes
+            .map(|out| readiness::ask(links.to(out.peer), libc::POLLOUT))
+            .chain(reads.map(|incoming| readiness::ask(links.to(incoming.peer), libc::POLLIN)))
+            .collect();
+        readiness::wait(&mut polls, self.deadline.slice(limit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_never_runs_empty_gives_back_what_has_gone() {
+        let mut out = Outgoing::new(1, b"header", b"payload");
+        let (mut taken, mut given) = (Vec::new(), b"headerpayload".to_vec());
+        for round in 0..10_000_usize {
+            let bytes: Vec<u8> = (0..round % 301).map(|index| (round + index) as u8).collect();
+            out.append(&bytes);
+            let length = out.payload.len();
+            assert!(length <= 2 * out.queued(), "{length} bytes");
+            given.extend_from_slice(&bytes);
+            let some = out.queued().min(round % 307).min(out.queued().saturating_sub(10));
+            for _ in 0..some {
+                let byte = out.header.get(out.sent);
+                taken.push(*byte.unwrap_or_else(|| &out.payload[out.sent - out.header.len()]));
+                out.sent += 1;
+            }
+        }
+        assert!(given.len() - taken.len() < 100_000);
+        assert!(given.starts_with(&taken));
+    }
+}

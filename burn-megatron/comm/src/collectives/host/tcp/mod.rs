@@ -1,0 +1,164 @@
+//! The engine for ranks on several nodes: TCP connections between every two ranks of the group.
+//!
+//! `mesh` makes the connections and `handshake` proves that both ends belong to the job;
+//! `exchange` moves bytes over many connections at once, `collective` builds the operations of all
+//! ranks from it, `streams` gives it to the hierarchical engine, `transfer` has the operations of two ranks. Each pair
+//! has one connection for collectives and one for transfers, so that neither waits for the other.
+
+mod collective;
+mod exchange;
+#[cfg(feature = "fuzzing")]
+pub(in super::super) mod fuzzing;
+mod handshake;
+mod mesh;
+mod readiness;
+pub(super) mod streams;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+use super::super::call::{CallDescriptor, Operation};
+use super::super::engine::{Engine, HostBuffers, wrong_buffers};
+use super::super::error::CollectiveError;
+use super::super::health::GroupHealth;
+use crate::collectives::rendezvous::Rendezvous;
+use crate::launch::World;
+use mesh::Links;
+use std::fmt::Display;
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The longest wait for a socket before the failure signal and the timeout are looked at.
+const POLL_SLICE: Duration = Duration::from_millis(20);
+
+/// Moves bytes over connections between every two ranks of the group.
+#[derive(Debug)]
+pub(in crate::collectives) struct TcpEngine {
+    health: Arc<GroupHealth>,
+    rendezvous: Rendezvous,
+    /// For collectives, by group index.
+    collectives: Links,
+    /// For send and recv, by group index.
+    transfers: Links,
+    /// How much of an all-reduce each rank reduces before the results go round, and of a shard what is gathered or
+    /// scattered at a time; the same on all.
+    segment_bytes: usize,
+    /// Whether a network, and not the processors, limits what a rank can send.
+    is_between_hosts: bool,
+    /// Looks at a transfer's socket before a sleep.
+    transfer_looks: u32,
+    /// Where contributions wait for each other; words, to be aligned for every element.
+    scratch: Mutex<Vec<u64>>,
+    bytes_communicated: AtomicU64,
+}
+
+/// Returns the engine, connected to all ranks. Collective.
+///
+/// # Errors
+/// When a rank does not come or fails.
+pub(in crate::collectives) fn connect(
+    world: &World,
+    health: &Arc<GroupHealth>,
+    rendezvous: &Rendezvous,
+) -> Result<TcpEngine, CollectiveError> {
+    let [collectives, transfers] = mesh::connect(world, health, rendezvous)?;
+    let mut hosts = health.label.ranks.iter().map(|&rank| world.host_of(rank));
+    let first_host = hosts.next();
+    let is_one_host = hosts.all(|host| Some(host) == first_host);
+    Ok(TcpEngine {
+        health: health.clone(),
+        rendezvous: rendezvous.clone(),
+        collectives,
+        transfers,
+        segment_bytes: if is_one_host {
+            collective::NEAR_SEGMENT_BYTES
+        } else {
+            usize::MAX
+        },
+        is_between_hosts: !is_one_host,
+        transfer_looks: transfer::looks(world.local_world_size()),
+        scratch: Mutex::new(Vec::new()),
+        bytes_communicated: AtomicU64::new(0),
+    })
+}
+
+impl TcpEngine {
+    /// Returns why the connection to a rank is gone: what the rank said, what the job knows, or
+    /// else what the operating system says.
+    fn lost(&self, call: &CallDescriptor, peer: usize, what: &dyn Display) -> CollectiveError {
+        let disconnect_reason = self.rendezvous.disconnect_reason(peer);
+        if let Err(known) = self.health.check(Some(call)) {
+            return known;
+        }
+        let label = &self.health.label;
+        let (group, call, rank) = (label.to_string(), label.describe(call), label.ranks[peer]);
+        match disconnect_reason {
+            Some(cause) => CollectiveError::PeerLeft {
+                group,
+                call,
+                rank,
+                cause,
+            },
+            None => CollectiveError::ConnectionLost {
+                group,
+                call,
+                rank,
+                what: what.to_string(),
+            },
+        }
+    }
+
+    /// Reads the descriptor that a rank has sent.
+    fn decode(
+        &self,
+        call: &CallDescriptor,
+        peer: usize,
+        bytes: &[u8; CallDescriptor::BYTES],
+    ) -> Result<CallDescriptor, CollectiveError> {
+        CallDescriptor::from_bytes(bytes).ok_or_else(|| self.lost(call, peer, &"it sent something that is no call"))
+    }
+
+    fn count_bytes(&self, bytes: usize) {
+        self.bytes_communicated.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Engine for TcpEngine {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn execute(&self, call: &CallDescriptor, buffers: HostBuffers<'_>) -> Result<(), CollectiveError> {
+        use HostBuffers::{InPlace, None, Sent, Separate};
+        match (call.operation.on_own_buffers(), buffers) {
+            (Operation::AllReduce, InPlace(buffer)) => self.all_reduce_buffer(call, buffer),
+            (Operation::AllGather, Separate { input, output }) => self.gather_shards(call, input, output),
+            (Operation::ReduceScatter, Separate { input, output }) => self.scatter_reduced(call, input, output),
+            (Operation::Broadcast, InPlace(buffer)) => self.broadcast_buffer(call, buffer),
+            (Operation::Send, Sent(buffer)) => self.send_message(call, buffer),
+            (Operation::Recv, InPlace(buffer)) => self.receive_message(call, buffer),
+            (_, None) => self.wait_for_all(call),
+            (_, buffers) => wrong_buffers(call, &buffers),
+        }
+    }
+
+    fn disconnect_reason(&self, peer: usize) -> Option<String> {
+        // Behind the words, which are in the store by then.
+        let has_gone = readiness::has_gone(self.transfers.to(peer));
+        has_gone.then(|| self.rendezvous.disconnect_reason(peer)).flatten()
+    }
+
+    fn bytes_communicated(&self) -> u64 {
+        self.bytes_communicated.load(Ordering::Relaxed)
+    }
+
+    fn leave(&self, cause: &str) {
+        self.rendezvous.send_disconnect_reason(cause);
+        // Only the writing side, and after what was written: a rank that is behind still reads it.
+        for stream in self.collectives.all().chain(self.transfers.all()) {
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Streams of bytes to and from ranks in the middle of a collective: what the broadcast over TCP and the hierarchical
+//! engine pass on from rank to rank.
+//!
+//! What is sent is copied and goes whenever this rank waits for anything, so that no order of sends and receives can
+//! block two ranks against each other as long as what each of them waits for has been sent.
+
+use super::super::super::call::CallDescriptor;
+use super::super::super::error::CollectiveError;
+use super::TcpEngine;
+use super::exchange::{Exchange, Incoming, LOOKS, Outgoing, Sent};
+use std::time::Duration;
+
+/// The longest wait for a socket where something else is awaited that no socket tells of.
+const SHORT_SLICE: Duration = Duration::from_millis(1);
+
+/// The streams of one call whose descriptors have been compared.
+pub(in super::super) struct Streams<'a> {
+    engine: &'a TcpEngine,
+    exchange: Exchange<'a>,
+    /// One for each rank that was sent to.
+    outgoing: Vec<Outgoing<'a>>,
+}
+
+impl TcpEngine {
+    /// Returns the streams of a call: all ranks must have compared it.
+    pub(in super::super) fn streams<'a>(&'a self, call: &'a CallDescriptor) -> Streams<'a> {
+        Streams {
+            engine: self,
+            exchange: Exchange::new(self, call),
+            outgoing: Vec::new(),
+        }
+    }
+}
+
+impl Streams<'_> {
+    /// Sends `bytes` to the rank with group index `peer`, behind what was sent to it before; does not wait. Who sends
+    /// more than the other side has asked for calls [`drain_to`](Self::drain_to) first.
+    pub fn send(&mut self, peer: usize, bytes: &[u8]) {
+        self.engine.count_bytes(bytes.len());
+        let found = self.outgoing.iter().position(|out| out.peer == peer);
+        let index = found.unwrap_or_else(|| {
+            self.outgoing.push(Outgoing::new(peer, &[], &[]));
+            self.outgoing.len() - 1
+        });
+        self.outgoing[index].append(bytes);
+        self.exchange.write(&mut self.outgoing);
+    }
+
+    /// Fills each buffer with the next bytes of the rank in front of it.
+    ///
+    /// # Errors
+    /// When a connection breaks, the time runs out or a rank fails.
+    pub fn receive(&mut self, from: &mut [(usize, &mut [u8])]) -> Result<(), CollectiveError> {
+        let mut incoming: Vec<_> = from
+            .iter_mut()
+            .map(|(peer, buffer)| Incoming::new(*peer, buffer))
+            .collect();
+        self.exchange.run(&mut self.outgoing, &mut incoming, Sent::Something)
+    }
+
+    /// Returns when the system has taken everything that was sent to the rank `peer`, but for `bytes` at most: before
+    /// more is sent to a rank that does not answer, so that it does not pile up here.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn drain_to(&mut self, bytes: usize, peer: usize) -> Result<(), CollectiveError> {
+        let is_behind = |out: &Outgoing<'_>| out.peer == peer && out.queued() > bytes;
+        let drained = |outgoing: &[Outgoing<'_>]| !outgoing.iter().any(is_behind);
+        self.write_until(drained, || vec![peer])
+    }
+
+    /// Returns the bytes of memory that wait for the rank `peer`.
+    #[cfg(test)]
+    pub fn held_for(&self, peer: usize) -> usize {
+        let capacity = |out: &Outgoing<'_>| match &out.payload {
+            std::borrow::Cow::Owned(bytes) => bytes.capacity(),
+            std::borrow::Cow::Borrowed(_) => 0,
+        };
+        self.outgoing.iter().filter(|out| out.peer == peer).map(capacity).sum()
+    }
+
+    /// Sends until `ready`, or until there is nothing to send: before a wait during which nothing is sent. `missing`
+    /// gives the ranks that are waited for.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn send_until(
+        &mut self,
+        ready: impl Fn() -> bool,
+        missing: impl Fn() -> Vec<usize>,
+    ) -> Result<(), CollectiveError> {
+        self.write_until(|_| ready(), missing)
+    }
+
+    /// Sends the rest.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn finish(mut self) -> Result<(), CollectiveError> {
+        self.exchange.run(&mut self.outgoing, &mut [], Sent::All)
+    }
+
+    fn write_until(
+        &mut self,
+        ready: impl Fn(&[Outgoing<'_>]) -> bool,
+        missing: impl Fn() -> Vec<usize>,
+    ) -> Result<(), CollectiveError> {
+        self.exchange.deadline.renew();
+        let mut vain_looks = 0;
+        loop {
+            let has_moved = self.exchange.write(&mut self.outgoing);
+            if ready(&self.outgoing) || !self.outgoing.iter().any(Outgoing::wants_to_write) {
+                return Ok(());
+            }
+            self.exchange.deadline.check(&missing)?;
+            vain_looks = if has_moved { 0 } else { vain_looks + 1 };
+            match vain_looks {
+                0 => self.exchange.deadline.renew(),
+                1..LOOKS => std::thread::yield_now(),
+                _ => self.exchange.wait(&self.outgoing, &[], SHORT_SLICE),
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Strangers at the listener, and streams against slow readers.
+
+use super::super::super::call::GroupLabel;
+use super::super::super::tests::{TIMEOUT, join_worlds, run_ranks};
+use super::handshake::{self, Hello};
+use super::*;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+fn health_of(world: &World, name: &str) -> Arc<GroupHealth> {
+    let label = GroupLabel {
+        name: name.into(),
+        ranks: (0..world.world_size()).collect(),
+        rank: world.rank(),
+    };
+    Arc::new(GroupHealth::new(label, world))
+}
+
+#[test]
+fn strangers_are_dropped_and_the_mesh_connects() {
+    run_ranks(2, TIMEOUT, |world| {
+        let health = health_of(&world, "strangers");
+        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        let mut half_open = Vec::new();
+        if world.rank() == 1 {
+            let address = rendezvous.wait(&mesh::address_key(0), 0).unwrap();
+            let address: SocketAddr = String::from_utf8(address).unwrap().parse().unwrap();
+            assert_eq!(address.ip(), world.local_address()); // not all interfaces
+            let stranger = || {
+                let stream = TcpStream::connect(address).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+                stream
+            };
+            half_open.push(stranger());
+            // Garbage, also more of it than any message: closed without an answer.
+            for length in [Hello::BYTES, 100_000] {
+                let mut garbage = stranger();
+                let _ = garbage.write_all(&vec![0x5a; length]);
+                assert!(!matches!(garbage.read(&mut [0; 1]), Ok(1..)));
+            }
+            let hello = Hello {
+                group: rendezvous.digest(),
+                from: 1,
+                to: 0,
+                channel: 0,
+                challenge: [7; 32],
+            };
+            // Both ends refuse a wrong token.
+            let error = handshake::initiate(&mut stranger(), &hello, b"wrong").unwrap_err();
+            assert!(error.to_string().contains("token"), "{error}");
+            let mut forger = stranger();
+            forger.write_all(&hello.to_bytes()).unwrap();
+            forger.read_exact(&mut [0; 64]).unwrap();
+            forger.write_all(&[0; 32]).unwrap();
+            assert!(!matches!(forger.read(&mut [0; 1]), Ok(1..)));
+            // Neither another group, nor a rank that is not expected, nor a channel too many.
+            for wrong in [
+                Hello {
+                    group: [0; 32],
+                    ..hello
+                },
+                Hello { from: 0, ..hello },
+                Hello { from: 2, ..hello },
+                Hello { to: 1, ..hello },
+                Hello { channel: 2, ..hello },
+            ] {
+                let token = world.job_token();
+                assert!(handshake::initiate(&mut stranger(), &wrong, token).is_err());
+            }
+        }
+        let engine = connect(&world, &health, &rendezvous).unwrap();
+        engine.execute(&barrier(), HostBuffers::None).unwrap();
+    });
+}
+
+impl TcpEngine {
+    /// Leaves so little room in the sockets of the collectives that whoever sends waits for who receives.
+    pub(in super::super) fn shrink_buffers(&self) {
+        use std::os::fd::AsRawFd;
+        let bytes: libc::c_int = 16 * 1024;
+        for stream in self.collectives.all() {
+            for option in [libc::SO_SNDBUF, libc::SO_RCVBUF] {
+                let size = size_of_val(&bytes) as libc::socklen_t;
+                // SAFETY: the option takes an int, which lives until the call returns.
+                let code = unsafe {
+                    libc::setsockopt(
+                        stream.as_raw_fd(),
+                        libc::SOL_SOCKET,
+                        option,
+                        (&raw const bytes).cast(),
+                        size,
+                    )
+                };
+                assert_eq!(code, 0);
+            }
+        }
+    }
+}
+
+/// Rank 0 has sent more than the sockets hold and waits for something else, which rank 1 does after it has received
+/// all.
+#[test]
+fn what_was_sent_goes_on_while_its_sender_waits() {
+    let length = 3_000_000;
+    let has_come = std::sync::atomic::AtomicBool::new(false);
+    run_ranks(2, TIMEOUT, |world| {
+        let health = health_of(&world, "streams");
+        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        let engine = connect(&world, &health, &rendezvous).unwrap();
+        engine.shrink_buffers();
+        let call = broadcast_call(length);
+        let mut streams = engine.streams(&call);
+        let mut received = vec![0; length];
+        if world.rank() == 0 {
+            streams.send(1, &vec![1; length / 2]);
+            streams.send(1, &vec![2; length / 2]);
+            streams
+                .send_until(|| has_come.load(Ordering::Acquire), || vec![1])
+                .unwrap();
+        } else {
+            streams.receive(&mut [(0, &mut received)]).unwrap();
+            has_come.store(true, Ordering::Release);
+            assert!(received[..length / 2].iter().all(|&byte| byte == 1));
+            assert!(received[length / 2..].iter().all(|&byte| byte == 2));
+        }
+        streams.finish().unwrap();
+        assert_eq!(
+            engine.bytes_communicated(),
+            if world.rank() == 0 { length as u64 } else { 0 }
+        );
+    });
+}
+
+/// The reader is slower than the sender, so that the queue runs empty only at the end.
+#[test]
+fn a_slow_reader_does_not_fill_the_senders_memory() {
+    // Few: sockets without room stall for tenths of a second at times.
+    const PIECE: usize = 8 * 1024;
+    let piece = |index: usize| vec![index as u8; PIECE];
+    run_ranks(2, TIMEOUT, |world| {
+        let health = health_of(&world, "slow");
+        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        let engine = connect(&world, &health, &rendezvous).unwrap();
+        engine.shrink_buffers();
+        let call = broadcast_call(PIECE);
+        let mut streams = engine.streams(&call);
+        let mut received = vec![0; PIECE];
+        for index in 0..100 {
+            if world.rank() == 0 {
+                streams.drain_to(2 * PIECE, 1).unwrap();
+                streams.send(1, &piece(index));
+                let held = streams.held_for(1);
+                assert!(held <= 8 * PIECE, "{held} bytes after {index} pieces");
+            } else {
+                std::thread::sleep(Duration::from_micros(500));
+                streams.receive(&mut [(0, &mut received)]).unwrap();
+                assert!(received == piece(index), "piece {index}");
+            }
+        }
+        streams.finish().unwrap();
+    });
+}
+
+/// Two connections are made, and gone before their last word has come: the acceptor takes them for good.
+#[test]
+fn a_rank_whose_welcome_is_lost_connects_again() {
+    run_ranks(2, Duration::from_secs(4), |world| {
+        let health = health_of(&world, "lost");
+        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        if world.rank() == 1 {
+            let address = rendezvous.wait(&mesh::address_key(0), 0).unwrap();
+            let address: SocketAddr = String::from_utf8(address).unwrap().parse().unwrap();
+            for channel in 0..2 {
+                let hello = Hello {
+                    group: rendezvous.digest(),
+                    from: 1,
+                    to: 0,
+                    channel,
+                    challenge: [7; 32],
+                };
+                handshake::initiate(&mut TcpStream::connect(address).unwrap(), &hello, world.job_token()).unwrap();
+            }
+            // Time enough to go on without this rank.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let engine = connect(&world, &health, &rendezvous).unwrap();
+        engine.execute(&barrier(), HostBuffers::None).unwrap();
+        let mut call = barrier();
+        call.operation = crate::collectives::Operation::Send;
+        call.peer = Some(1 - world.rank());
+        match world.rank() {
+            0 => engine.execute(&call, HostBuffers::Sent(&[])).unwrap(),
+            _ => {
+                call.operation = crate::collectives::Operation::Recv;
+                engine.execute(&call, HostBuffers::InPlace(&mut [])).unwrap();
+            }
+        }
+    });
+}
+
+fn barrier() -> CallDescriptor {
+    CallDescriptor {
+        sequence: 0,
+        operation: crate::collectives::Operation::Barrier,
+        element_type: crate::collectives::ElementType::U8,
+        length: 0,
+        peer: None,
+        reduce_op: None,
+        buffer: None,
+    }
+}
+
+/// Of so many bytes, from rank 0.
+fn broadcast_call(length: usize) -> CallDescriptor {
+    CallDescriptor {
+        operation: crate::collectives::Operation::Broadcast,
+        length,
+        peer: Some(0),
+        ..barrier()
+    }
+}
+
+#[test]
+fn a_rank_that_is_led_to_another_job_never_joins_it() {
+    // The two jobs even have one token, as torchrun's may: made of a run id and a port that are the same.
+    let lost_timeout = Duration::from_secs(1);
+    let jobs = [join_worlds(2, TIMEOUT), join_worlds(2, lost_timeout)];
+    let [target, led] = jobs;
+    assert_eq!(target[0].job_token(), led[0].job_token());
+    let parts = |world: &World| {
+        let health = health_of(world, "mixed");
+        let rendezvous = Rendezvous::new(world, &health).unwrap();
+        (health, rendezvous)
+    };
+    std::thread::scope(|scope| {
+        let (host, guest) = (&target[0], &target[1]);
+        let listening = scope.spawn(move || {
+            let (health, rendezvous) = parts(host);
+            connect(host, &health, &rendezvous).unwrap()
+        });
+        let (guest_health, guest_rendezvous) = parts(guest);
+        let address = guest_rendezvous.wait(&mesh::address_key(0), 0).unwrap();
+
+        let (health, rendezvous) = parts(&led[1]);
+        rendezvous.publish(&mesh::address_key(0), &address).unwrap();
+        let start = std::time::Instant::now();
+        let error = connect(&led[1], &health, &rendezvous).unwrap_err();
+        assert!(matches!(error, CollectiveError::Timeout { .. }), "{error}");
+        assert!(start.elapsed() < TIMEOUT / 2, "{:?}", start.elapsed());
+        assert!(!listening.is_finished());
+
+        let _guest_engine = connect(guest, &guest_health, &guest_rendezvous).unwrap();
+        listening.join().unwrap();
+    });
+    let [leaders, led] = [target, led];
+    std::thread::scope(|scope| {
+        for world in leaders.iter().chain(&led) {
+            scope.spawn(|| world.leave());
+        }
+    });
+}
+
+#[test]
+fn an_acceptor_that_answers_a_byte_at_a_time_is_given_up_in_time() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let slow = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        while stream.write_all(&[0]).is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let start = std::time::Instant::now();
+    let stream = TcpStream::connect(address).unwrap();
+    let mut bounded = crate::launch::BoundedStream::until(&stream, start + Duration::from_millis(500));
+    let hello = Hello {
+        group: [7; 32],
+        from: 1,
+        to: 0,
+        channel: 0,
+        challenge: [7; 32],
+    };
+    assert!(handshake::initiate(&mut bounded, &hello, b"token").is_err());
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed()); // 64 bytes would take 3.2 s
+    drop(stream);
+    slow.join().unwrap();
+}

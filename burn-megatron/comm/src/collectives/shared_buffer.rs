@@ -1,0 +1,294 @@
+//! [`SharedBuffer`]: a buffer that the ranks of a node reduce where it lies, and the collectives on it.
+//!
+//! `exposed`, in the shared-memory engine, says who may touch such memory when; here the caller's access is taken away
+//! for as long as a call lasts, by taking the memory out of the buffer.
+
+use super::call::{CallDescriptor, Operation, ReduceOp};
+use super::element::CollectiveElement;
+use super::engine::{Engine, HostBuffers};
+use super::error::CollectiveError;
+use super::group_core::GroupCore;
+use super::pending::Pending;
+use super::process_group::{ProcessGroup, describe};
+use super::shared_memory::SharedMemory;
+use bytemuck::{cast_slice, cast_slice_mut};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Weak};
+
+/// A buffer of one group that collectives need not copy, made by [`ProcessGroup::allocate`].
+///
+/// Where the ranks share memory, each has its own buffer and reaches those of the others during the calls that take
+/// it; otherwise it is an ordinary vector, and the calls do the same. It outlives its group, and may be dropped at any
+/// time: each rank has mappings of its own, which go with its buffer. There is no name that could be left behind.
+///
+/// A call that fails once it has begun loses the buffer, because other ranks may still be at it: a started call does
+/// not return it, and after a blocking one it is empty. It cannot be cloned, since all ranks of the group make such
+/// memory together: `to_vec` copies the values.
+pub struct SharedBuffer<T> {
+    memory: Memory<T>,
+    /// The group that it belongs to; none without one.
+    group: Weak<GroupCore>,
+    /// The call that allocated it, which is its name on all ranks.
+    number: u64,
+}
+
+enum Memory<T> {
+    Private(Vec<T>),
+    Shared(SharedMemory),
+}
+
+impl<T: CollectiveElement> SharedBuffer<T> {
+    /// Returns a buffer that belongs to no group: the calls below refuse it.
+    pub fn ungrouped(values: Vec<T>) -> Self {
+        Self {
+            memory: Memory::Private(values),
+            group: Weak::new(),
+            number: 0,
+        }
+    }
+
+    /// Returns whether the other ranks reach the buffer where it lies.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.memory, Memory::Shared(_))
+    }
+
+    /// Takes the memory for a call; the buffer is empty until it is put back.
+    fn take(&mut self) -> Memory<T> {
+        std::mem::replace(&mut self.memory, Memory::Private(Vec::new()))
+    }
+}
+
+impl<T: CollectiveElement> Deref for SharedBuffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match &self.memory {
+            Memory::Private(values) => values,
+            // Pages are aligned for every element, and `allocate` made whole ones.
+            Memory::Shared(memory) => cast_slice(memory.bytes()),
+        }
+    }
+}
+
+impl<T: CollectiveElement> DerefMut for SharedBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.memory {
+            Memory::Private(values) => values,
+            Memory::Shared(memory) => cast_slice_mut(memory.bytes_mut()),
+        }
+    }
+}
+
+impl<T: CollectiveElement> fmt::Debug for SharedBuffer<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("SharedBuffer")
+            .field("element_type", &T::ELEMENT_TYPE)
+            .field("length", &self.len())
+            .field("is_shared", &self.is_shared())
+            .finish()
+    }
+}
+
+impl<T: CollectiveElement> Memory<T> {
+    fn all_reduce(self, engine: &dyn Engine, call: &CallDescriptor) -> Result<Self, CollectiveError> {
+        match self {
+            Memory::Private(mut values) => {
+                engine.execute(call, HostBuffers::InPlace(cast_slice_mut(&mut values)))?;
+                Ok(Memory::Private(values))
+            }
+            Memory::Shared(memory) => engine.execute_shared(call, memory).map(Memory::Shared),
+        }
+    }
+
+    fn all_gather(self, engine: &dyn Engine, call: &CallDescriptor, rank: usize) -> Result<Self, CollectiveError> {
+        match self {
+            Memory::Private(mut values) => {
+                let shard = values[rank * call.length..(rank + 1) * call.length].to_vec();
+                engine.execute(
+                    call,
+                    HostBuffers::Separate {
+                        input: cast_slice(&shard),
+                        output: cast_slice_mut(&mut values),
+                    },
+                )?;
+                Ok(Memory::Private(values))
+            }
+            Memory::Shared(memory) => engine.execute_shared(call, memory).map(Memory::Shared),
+        }
+    }
+
+    fn reduce_scatter(self, engine: &dyn Engine, call: &CallDescriptor, rank: usize) -> Result<Self, CollectiveError> {
+        match self {
+            Memory::Private(mut values) => {
+                let mut shard = vec![T::zeroed(); call.length];
+                engine.execute(
+                    call,
+                    HostBuffers::Separate {
+                        input: cast_slice(&values),
+                        output: cast_slice_mut(&mut shard),
+                    },
+                )?;
+                values[rank * call.length..(rank + 1) * call.length].copy_from_slice(&shard);
+                Ok(Memory::Private(values))
+            }
+            Memory::Shared(memory) => engine.execute_shared(call, memory).map(Memory::Shared),
+        }
+    }
+}
+
+/// Collectives on buffers of the group's own.
+impl ProcessGroup {
+    /// Returns a buffer of `length` zeros, for the calls below. Collective, the same length and type on every rank.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce). Where memory cannot be shared the buffer is an ordinary one, on every rank.
+    #[track_caller]
+    pub fn allocate<T: CollectiveElement>(&self, length: usize) -> Result<SharedBuffer<T>, CollectiveError> {
+        let bytes = length
+            .checked_mul(size_of::<T>())
+            .filter(|&bytes| isize::try_from(bytes).is_ok());
+        let Some(bytes) = bytes else {
+            let what = format!("{length} {}: more than the address space", T::ELEMENT_TYPE);
+            return Err(self.refuse(Operation::Allocate, what));
+        };
+        let call = describe::<T>(Operation::Allocate, length);
+        let (number, shared) = self.run(call, |engine, call| Ok((call.sequence, engine.allocate(call, bytes)?)))?;
+        Ok(SharedBuffer {
+            memory: match shared {
+                Some(memory) => Memory::Shared(memory),
+                None => Memory::Private(vec![T::zeroed(); length]),
+            },
+            group: Arc::downgrade(self.core()),
+            number,
+        })
+    }
+
+    /// Replaces `buffer` on every rank by its reduction over all ranks: [`all_reduce`](Self::all_reduce), bit by bit.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce); a buffer of another group; different buffers on different ranks. Unless the
+    /// arguments were refused, the buffer is then empty.
+    #[track_caller]
+    pub fn all_reduce_shared<T: CollectiveElement>(
+        &self,
+        buffer: &mut SharedBuffer<T>,
+        op: ReduceOp,
+    ) -> Result<(), CollectiveError> {
+        let call = self.all_reduce_call(buffer, op)?;
+        let memory = buffer.take();
+        buffer.memory = self.run(call, |engine, call| memory.all_reduce(engine, call))?;
+        Ok(())
+    }
+
+    /// Starts [`all_reduce_shared`](Self::all_reduce_shared); the handle returns the buffer.
+    #[track_caller]
+    pub fn all_reduce_shared_start<T: CollectiveElement>(
+        &self,
+        mut buffer: SharedBuffer<T>,
+        op: ReduceOp,
+    ) -> Pending<SharedBuffer<T>> {
+        let call = self.all_reduce_call(&buffer, op);
+        self.start(call, move |engine, call| {
+            buffer.memory = buffer.take().all_reduce(engine, call)?;
+            Ok(buffer)
+        })
+    }
+
+    /// Fills `buffer`, which is `size` shards long, with every rank's shard; the r-th of rank r is in its place.
+    ///
+    /// # Errors
+    /// As [`all_reduce_shared`](Self::all_reduce_shared).
+    #[track_caller]
+    pub fn all_gather_shared<T: CollectiveElement>(&self, buffer: &mut SharedBuffer<T>) -> Result<(), CollectiveError> {
+        let (call, rank) = (self.all_gather_call(buffer)?, self.rank());
+        let memory = buffer.take();
+        buffer.memory = self.run(call, |engine, call| memory.all_gather(engine, call, rank))?;
+        Ok(())
+    }
+
+    /// Starts [`all_gather_shared`](Self::all_gather_shared); the handle returns the buffer.
+    #[track_caller]
+    pub fn all_gather_shared_start<T: CollectiveElement>(
+        &self,
+        mut buffer: SharedBuffer<T>,
+    ) -> Pending<SharedBuffer<T>> {
+        let (call, rank) = (self.all_gather_call(&buffer), self.rank());
+        self.start(call, move |engine, call| {
+            buffer.memory = buffer.take().all_gather(engine, call, rank)?;
+            Ok(buffer)
+        })
+    }
+
+    /// Replaces this rank's shard of `buffer`, which is `size` shards long, by its reduction over all ranks; the others
+    /// stay what they were on this rank.
+    ///
+    /// # Errors
+    /// As [`all_reduce_shared`](Self::all_reduce_shared).
+    #[track_caller]
+    pub fn reduce_scatter_shared<T: CollectiveElement>(
+        &self,
+        buffer: &mut SharedBuffer<T>,
+        op: ReduceOp,
+    ) -> Result<(), CollectiveError> {
+        let (call, rank) = (self.reduce_scatter_call(buffer, op)?, self.rank());
+        let memory = buffer.take();
+        buffer.memory = self.run(call, |engine, call| memory.reduce_scatter(engine, call, rank))?;
+        Ok(())
+    }
+
+    /// Starts [`reduce_scatter_shared`](Self::reduce_scatter_shared); the handle returns the buffer.
+    #[track_caller]
+    pub fn reduce_scatter_shared_start<T: CollectiveElement>(
+        &self,
+        mut buffer: SharedBuffer<T>,
+        op: ReduceOp,
+    ) -> Pending<SharedBuffer<T>> {
+        let (call, rank) = (self.reduce_scatter_call(&buffer, op), self.rank());
+        self.start(call, move |engine, call| {
+            buffer.memory = buffer.take().reduce_scatter(engine, call, rank)?;
+            Ok(buffer)
+        })
+    }
+
+    fn all_reduce_call<T: CollectiveElement>(
+        &self,
+        buffer: &SharedBuffer<T>,
+        op: ReduceOp,
+    ) -> Result<CallDescriptor, CollectiveError> {
+        let operation = Operation::AllReduceShared;
+        self.naming(buffer, self.reduction::<T>(operation, buffer.len(), op)?)
+    }
+
+    fn all_gather_call<T: CollectiveElement>(
+        &self,
+        buffer: &SharedBuffer<T>,
+    ) -> Result<CallDescriptor, CollectiveError> {
+        let (operation, shard) = (Operation::AllGatherShared, buffer.len() / self.size());
+        self.check_shards(operation, "buffer", shard, buffer.len())?;
+        self.naming(buffer, describe::<T>(operation, shard))
+    }
+
+    fn reduce_scatter_call<T: CollectiveElement>(
+        &self,
+        buffer: &SharedBuffer<T>,
+        op: ReduceOp,
+    ) -> Result<CallDescriptor, CollectiveError> {
+        let (operation, shard) = (Operation::ReduceScatterShared, buffer.len() / self.size());
+        self.check_shards(operation, "buffer", shard, buffer.len())?;
+        self.naming(buffer, self.reduction::<T>(operation, shard, op)?)
+    }
+
+    /// Returns the call with the buffer's name, by which the ranks compare that they mean the same.
+    fn naming<T>(&self, buffer: &SharedBuffer<T>, call: CallDescriptor) -> Result<CallDescriptor, CollectiveError> {
+        if !std::ptr::eq(buffer.group.as_ptr(), Arc::as_ptr(self.core())) {
+            let what = "the buffer was not allocated by this group".to_string();
+            return Err(self.refuse(call.operation, what));
+        }
+        Ok(CallDescriptor {
+            buffer: Some(buffer.number),
+            ..call
+        })
+    }
+}

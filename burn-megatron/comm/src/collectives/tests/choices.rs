@@ -1,0 +1,72 @@
+//! Which engine a group gets, and the engine of a group of one. The ranks are threads.
+
+use super::contract::{every_length, every_operation};
+use super::*;
+use half::bf16;
+
+/// Between hosts an all-reduce over TCP is not cut into chunks, yet adds in the same order.
+#[test]
+fn ranks_on_two_hosts_match_the_model() {
+    match_the_model_on(&["here", "here", "there"], EngineChoice::Tcp, "tcp");
+    match_the_model_on(&["here", "there", "here"], EngineChoice::Auto, "tcp");
+}
+
+#[test]
+fn hosts_of_any_size_match_the_model() {
+    for hosts in [
+        &["a", "a", "b"][..],
+        &["a", "b", "b", "b"],
+        &["a", "a", "b", "c", "c"],
+        &["a", "a", "b", "b"],
+    ] {
+        match_the_model_on(hosts, EngineChoice::Auto, "hierarchical");
+    }
+}
+
+fn match_the_model_on(hosts: &[&str], engine: EngineChoice, name: &str) {
+    let hosts: Vec<_> = hosts.iter().copied().map(Some).collect();
+    run_worlds(join_worlds_on(&hosts, TIMEOUT), |world| {
+        let group = connect_all(&world, engine);
+        assert_eq!(group.engine_name(), name);
+        every_length::<f32>(&group);
+        every_length::<bf16>(&group);
+        every_length::<u8>(&group);
+    });
+}
+
+#[test]
+fn engines_are_chosen_and_named() {
+    run_ranks(2, TIMEOUT, |world| {
+        assert_eq!(
+            connect_all(&world, EngineChoice::SharedMemory).engine_name(),
+            "shared-memory"
+        );
+        assert_eq!(connect_all(&world, EngineChoice::Tcp).engine_name(), "tcp");
+        let alone = [world.rank()];
+        let group = ProcessGroup::connect(&world, "one", &alone, &EngineChoice::Auto);
+        assert_eq!(group.unwrap().engine_name(), "single");
+    });
+}
+
+#[test]
+fn a_group_of_one_is_the_identity() {
+    let group = ProcessGroup::single();
+    assert_eq!((group.rank(), group.size(), group.ranks()), (0, 1, &[0][..]));
+    for length in [0, 1, 1000] {
+        every_operation::<bf16>(&group, length);
+    }
+    let pending = group.all_gather_start(vec![1u8, 2]);
+    assert!(pending.is_done());
+    assert_eq!(pending.wait().unwrap(), [1, 2]);
+    assert_eq!(group.bytes_communicated(), 0);
+}
+
+#[test]
+fn ranks_that_choose_different_engines_are_told() {
+    run_ranks(2, TIMEOUT, |world| {
+        let options = ENGINES[world.rank()];
+        let error = ProcessGroup::connect(&world, "all", &[0, 1], &options).unwrap_err();
+        let message = "the ranks do not agree on engine: rank 1: tcp; rank 0: shared-memory";
+        assert!(error.to_string().contains(message), "{error}");
+    });
+}

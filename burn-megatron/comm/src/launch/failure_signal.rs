@@ -1,0 +1,212 @@
+//! [`FailureSignal`]: tells every wait loop of this process to stop waiting.
+//!
+//! Raised by the monitor thread of [`World`](super::World), by `collectives`, and by a rank that fails itself;
+//! every loop that waits for another rank looks at it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::Duration;
+
+use super::lock;
+use super::peer_failure::PeerFailure;
+
+/// Longest wait for an announcement that another thread is sending, before this process ends.
+pub(super) const SETTLE_LIMIT: Duration = Duration::from_secs(3);
+
+type Callback = Box<dyn Fn() + Send + Sync>;
+type Announcer = Box<dyn Fn(&PeerFailure) + Send + Sync>;
+
+/// Raised once, when some rank is known to have failed. Clones share one state.
+#[derive(Clone, Default)]
+pub struct FailureSignal {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    raised: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Tells the store of a failure that was raised here. Absent in a world of one.
+    announcer: OnceLock<Announcer>,
+}
+
+#[derive(Default)]
+struct State {
+    cause: Option<PeerFailure>,
+    callbacks: Vec<Callback>,
+    announcing: bool,
+}
+
+impl FailureSignal {
+    /// Returns a signal that no store knows of: for a world of one, and for tests.
+    pub fn detached() -> FailureSignal {
+        FailureSignal::default()
+    }
+
+    /// Returns a signal that calls `announcer` with a cause that was raised in this process.
+    pub(super) fn announced_by(announcer: impl Fn(&PeerFailure) + Send + Sync + 'static) -> FailureSignal {
+        let signal = FailureSignal::default();
+        let set = signal.inner.announcer.set(Box::new(announcer));
+        assert!(set.is_ok(), "the announcer of a new signal was already set");
+        signal
+    }
+
+    /// Returns whether some rank has failed. One atomic load, cheap enough for a spin loop.
+    pub fn is_raised(&self) -> bool {
+        self.inner.raised.load(Ordering::Acquire)
+    }
+
+    /// Returns the first failure known to this process.
+    pub fn cause(&self) -> Option<PeerFailure> {
+        lock(&self.inner.state).cause.clone()
+    }
+
+    /// Raises the signal, unless it is raised already: the first cause wins.
+    ///
+    /// Wakes this process's sleepers, then tells the store, so that every other rank learns of it. Returns when the
+    /// store has heard it, or after two seconds.
+    pub fn raise(&self, cause: PeerFailure) {
+        let announcer = self.inner.announcer.get();
+        if !self.raise_locally(&cause, announcer.is_some()) {
+            return;
+        }
+        if let Some(announce) = announcer {
+            announce(&cause);
+            lock(&self.inner.state).announcing = false;
+            self.inner.changed.notify_all();
+        }
+    }
+
+    /// Raises the signal with a cause that the store already knows.
+    pub(super) fn raise_from_store(&self, cause: PeerFailure) {
+        self.raise_locally(&cause, false);
+    }
+
+    /// Calls `wake` once when the signal is raised, or at once if it is raised already.
+    ///
+    /// `wake` runs on the thread that raises: it should only wake sleepers.
+    pub fn on_raise(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        {
+            let mut state = lock(&self.inner.state);
+            if state.cause.is_none() {
+                state.callbacks.push(wake);
+                return;
+            }
+        }
+        wake();
+    }
+
+    /// Waits until the signal is raised, at most for `limit`; returns the cause.
+    pub fn wait_raised(&self, limit: Duration) -> Option<PeerFailure> {
+        self.wait_while(limit, |state| state.cause.is_none());
+        self.cause()
+    }
+
+    /// Waits, for a bounded time, until an announcement that another thread began has reached the store.
+    pub(super) fn settle(&self) {
+        self.wait_while(SETTLE_LIMIT, |state| state.announcing);
+    }
+
+    /// Sets the cause, wakes every sleeper, and returns true; or returns false if there is a cause already.
+    fn raise_locally(&self, cause: &PeerFailure, announcing: bool) -> bool {
+        let callbacks = {
+            let mut state = lock(&self.inner.state);
+            if state.cause.is_some() {
+                return false;
+            }
+            state.cause = Some(cause.clone());
+            state.announcing = announcing;
+            self.inner.raised.store(true, Ordering::Release);
+            std::mem::take(&mut state.callbacks)
+        };
+        self.inner.changed.notify_all();
+        // Outside the lock: a callback may ask for the cause.
+        for wake in callbacks {
+            wake();
+        }
+        true
+    }
+
+    fn wait_while(&self, limit: Duration, mut pending: impl FnMut(&State) -> bool) {
+        let state = lock(&self.inner.state);
+        // A poisoned lock ends the wait early, which is harmless: the caller is about to report a failure anyway.
+        let _ = self
+            .inner
+            .changed
+            .wait_timeout_while(state, limit, |state| pending(state));
+    }
+}
+
+impl fmt::Debug for FailureSignal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("FailureSignal")
+            .field("cause", &self.cause())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn failure(rank: usize) -> PeerFailure {
+        PeerFailure {
+            rank,
+            host: "node/boot".into(),
+            what: "test".into(),
+        }
+    }
+
+    #[test]
+    fn first_cause_wins_and_is_announced_once() {
+        let announced = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&announced);
+        let signal = FailureSignal::announced_by(move |cause| lock(&heard).push(cause.rank));
+        assert!(!signal.is_raised());
+        signal.raise(failure(2));
+        signal.raise(failure(1));
+        assert!(signal.is_raised());
+        assert_eq!(signal.cause(), Some(failure(2)));
+        assert_eq!(*lock(&announced), [2]);
+    }
+
+    #[test]
+    fn cause_from_the_store_is_not_announced_to_it() {
+        let signal = FailureSignal::announced_by(|_| panic!("announced"));
+        signal.raise_from_store(failure(0));
+        assert!(signal.is_raised());
+    }
+
+    #[test]
+    fn callbacks_run_once_whether_early_or_late() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let signal = FailureSignal::detached();
+        let count = |by: usize| {
+            let calls = Arc::clone(&calls);
+            Box::new(move || {
+                calls.fetch_add(by, Ordering::Relaxed);
+            })
+        };
+        signal.on_raise(count(1));
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
+        signal.raise(failure(0));
+        signal.on_raise(count(10));
+        signal.raise(failure(1));
+        assert_eq!(calls.load(Ordering::Relaxed), 11);
+    }
+
+    #[test]
+    fn waiting_ends_when_raised() {
+        let signal = FailureSignal::detached();
+        assert_eq!(signal.wait_raised(Duration::from_millis(10)), None);
+        let other = signal.clone();
+        let raiser = std::thread::spawn(move || other.raise(failure(3)));
+        assert_eq!(signal.wait_raised(Duration::from_secs(10)), Some(failure(3)));
+        raiser.join().unwrap();
+    }
+}

@@ -1,0 +1,385 @@
+//! [`Launcher`]: starts this executable once per rank on this host, watches over the ranks, and says which failed
+//! first. A job on several nodes has one launcher on each; that of node 0 hosts the store.
+//!
+//! - here: what to launch.
+//! - [`children`]: starting, signalling and reaping processes.
+//! - [`job_store`]: the job's store, here or on node 0.
+//! - [`output`]: prefixing the ranks' lines.
+//! - [`watch`]: the loop, from the first start to the last end.
+//! - [`summary`]: which rank failed first, and how.
+
+mod children;
+mod event;
+mod job_store;
+mod output;
+mod summary;
+mod watch;
+
+pub use self::output::Prefix;
+pub use self::summary::{LaunchSummary, RankEnd, RankOutcome};
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use self::children::Children;
+use self::event::Event;
+use self::job_store::{JobStore, common_token};
+use self::watch::Watch;
+use super::environment::port;
+use super::error::LaunchError;
+use super::heartbeat::Rhythm;
+use super::host::own_host;
+use super::identity::{JobToken, random_job_id};
+use super::network::{chosen_address, store_address};
+use super::peer_failure::PeerFailure;
+use super::store::{StoreServer, StoreServerConfig};
+use super::variables;
+use super::{SECONDARY_FAILURE_EXIT_CODE, log_stderr};
+use crate::limits::MAX_WORLD_SIZE;
+
+/// A launcher's place among those of a job on several nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nodes {
+    /// Number of nodes, at least 1; the ranks are divided evenly among them.
+    pub count: usize,
+    /// This node's number, below `count`. Node k has the ranks from `k * world_size / count` on.
+    pub rank: usize,
+    /// Name or address of node 0, by which every node reaches it.
+    pub master_addr: String,
+    /// The store's port on node 0.
+    pub master_port: u16,
+}
+
+impl Nodes {
+    /// The ranks of this node; the world size is a multiple of the number of nodes.
+    fn ranks(&self, world_size: usize) -> Range<usize> {
+        let local = world_size / self.count;
+        self.rank * local..(self.rank + 1) * local
+    }
+}
+
+/// Starts this executable once per rank and watches over the ranks.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    world_size: usize,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    prefix: Prefix,
+    master_port: Option<u16>,
+    nodes: Option<Nodes>,
+    interface: Option<String>,
+    rendezvous_timeout: Duration,
+    failure_grace: Duration,
+    interrupt_grace: Duration,
+    heartbeat_limit: Option<Duration>,
+    timeout: Duration,
+}
+
+impl Launcher {
+    /// Returns a launcher of `world_size` ranks with this process's own arguments.
+    pub fn new(world_size: usize) -> Launcher {
+        Launcher {
+            world_size,
+            arguments: env::args_os().skip(1).collect(),
+            environment: Vec::new(),
+            prefix: Prefix::All,
+            master_port: None,
+            nodes: None,
+            interface: None,
+            rendezvous_timeout: Duration::from_secs(600),
+            failure_grace: Duration::from_secs(3),
+            interrupt_grace: Duration::from_secs(10),
+            heartbeat_limit: None,
+            timeout: Duration::from_secs(600),
+        }
+    }
+
+    /// The number of ranks.
+    pub fn world_size(&self) -> usize {
+        self.world_size
+    }
+
+    /// Sets the ranks' arguments, without the program's name.
+    pub fn arguments(mut self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Launcher {
+        self.arguments = arguments.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Adds an environment variable for the ranks; the launcher's own variables win.
+    pub fn environment(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Launcher {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets whose output is prefixed: all of it unless set.
+    pub fn prefix(mut self, prefix: Prefix) -> Launcher {
+        self.prefix = prefix;
+        self
+    }
+
+    /// Sets the store's port: MASTER_PORT, or any free port if that is not set either.
+    pub fn master_port(mut self, port: u16) -> Launcher {
+        self.master_port = Some(port);
+        self
+    }
+
+    /// Makes this the launcher of one of several nodes; each starts its share of the ranks. `BURN_MEGATRON_JOB_TOKEN`
+    /// must hold the same secret on all. One node is the same as none.
+    pub fn nodes(mut self, nodes: Nodes) -> Launcher {
+        self.nodes = (nodes.count != 1 || nodes.rank != 0).then_some(nodes);
+        self
+    }
+
+    /// Sets the interface that the store and the ranks listen on, by name, address or network (`eth0`, `10.0.0.5`,
+    /// `10.0.0.0/8`): BURN_MEGATRON_INTERFACE unless set, and without that loopback for a job on one node, else the
+    /// interface of [`Nodes::master_addr`].
+    pub fn interface(mut self, interface: impl Into<String>) -> Launcher {
+        self.interface = Some(interface.into());
+        self
+    }
+
+    /// Returns whether this is the launcher of one of several nodes.
+    pub fn spans_nodes(&self) -> bool {
+        self.nodes.is_some()
+    }
+
+    /// Sets how long to wait for node 0's store: 10 minutes unless set.
+    pub fn rendezvous_timeout(mut self, timeout: Duration) -> Launcher {
+        self.rendezvous_timeout = timeout;
+        self
+    }
+
+    /// Sets how long the ranks may take to end on their own when one has failed: 3 s unless set. Then they get
+    /// SIGTERM, and SIGKILL 2 s later.
+    pub fn failure_grace(mut self, grace: Duration) -> Launcher {
+        self.failure_grace = grace;
+        self
+    }
+
+    /// Sets how long the ranks may take to end after Ctrl-C or SIGTERM: 10 s unless set. Then they get SIGKILL.
+    pub fn interrupt_grace(mut self, grace: Duration) -> Launcher {
+        self.interrupt_grace = grace;
+        self
+    }
+
+    /// Sets the longest silence of node 0, and the ranks' own timeout, which bounds it: as the ranks'
+    /// [`JoinConfig`](super::JoinConfig) say.
+    pub fn heartbeat_limit(mut self, limit: Option<Duration>, timeout: Duration) -> Launcher {
+        (self.heartbeat_limit, self.timeout) = (limit, timeout);
+        self
+    }
+
+    /// Runs the ranks until all have ended, and returns how. Prints to stderr which rank failed first, if one did.
+    ///
+    /// Call it from the main thread, or one that lives until it returns: the kernel kills the ranks when the thread
+    /// that started them ends. SIGINT and SIGTERM stay caught afterwards; the caller is expected to exit.
+    ///
+    /// # Errors
+    /// There is no such interface; the nodes' numbers do not fit, they have no common secret, node 0's store cannot be
+    /// reached or refuses this node; the store's port is taken, a rank cannot be started (those that were are killed),
+    /// or a rank survives SIGKILL.
+    pub fn run(self) -> Result<LaunchSummary, LaunchError> {
+        if self.world_size == 0 {
+            return Err(LaunchError::EmptyWorld);
+        }
+        if self.world_size > MAX_WORLD_SIZE {
+            return Err(LaunchError::InvalidNodes {
+                what: "world size",
+                value: self.world_size,
+                rule: format!("must be at most {MAX_WORLD_SIZE}; valid: 1 to {MAX_WORLD_SIZE}"),
+            });
+        }
+        let ranks = self.local_ranks()?;
+        let rhythm = Rhythm::new(self.heartbeat_limit, self.timeout)?;
+        let (events, inbox) = mpsc::channel();
+        let token = match &self.nodes {
+            Some(nodes) => common_token(nodes.count)?,
+            None => JobToken::random()?,
+        };
+        // Until node 0 is there, signals end this process as any other: nothing has been started.
+        let (store, master, job_id) = match &self.nodes {
+            Some(nodes) if nodes.rank > 0 => {
+                let timeout = self.rendezvous_timeout;
+                let (store, job_id) = JobStore::join(nodes, self.world_size, &token, timeout, rhythm, events.clone())?;
+                (store, (nodes.master_addr.clone(), nodes.master_port), job_id)
+            }
+            nodes => {
+                let job_id = random_job_id()?;
+                let server = self.start_store(&job_id, &token, events.clone())?;
+                let address = server.address();
+                let host = nodes
+                    .as_ref()
+                    .map_or(address.ip().to_string(), |nodes| nodes.master_addr.clone());
+                (JobStore::Hosted(server), (host, address.port()), job_id)
+            }
+        };
+        let signals = forward_signals(events.clone())?;
+
+        let environment = self.rank_environment(&master, ranks.len(), &job_id, &token);
+        let mut children = Children::new(self.prefix, events);
+        let spawned = children.spawn_all(ranks.clone(), self.world_size, &self.arguments, &environment);
+        if let Err(LaunchError::Spawn { rank, source, .. }) = &spawned {
+            // Before its own ranks go, or other nodes would name those, or wait for them.
+            store.fail(PeerFailure {
+                rank: *rank,
+                host: own_host(),
+                what: format!("could not be started: {source}"),
+            });
+        }
+        let last_words = children.last_words();
+        let ended = match spawned {
+            Ok(()) => Watch::new(children, &store, self.failure_grace, self.interrupt_grace).run(&inbox),
+            Err(error) => {
+                drop(children);
+                Err(error)
+            }
+        };
+        signals.close();
+        remove_shared_memory(&job_id);
+
+        let (ends, interrupted_by) = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                if self.nodes.is_some() {
+                    store.leave();
+                }
+                return Err(error);
+            }
+        };
+        if self.nodes.is_some() {
+            let blames_others = |end: &RankEnd| end.outcome == RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE);
+            if ends.iter().any(blames_others) && !ends.iter().any(RankEnd::is_primary_failure) {
+                store.wait_for_cause();
+            }
+            store.leave();
+        }
+        let has_said = |failure: &PeerFailure| last_words.contain(failure.rank, failure.own_text());
+        let summary = LaunchSummary::new(ranks, ends, store.first_failure(), interrupted_by).leaving_out(has_said);
+        if !summary.is_success() {
+            log_stderr(format_args!("[launcher] {summary}"));
+        }
+        Ok(summary)
+    }
+
+    /// The ranks of this node.
+    fn local_ranks(&self) -> Result<Range<usize>, LaunchError> {
+        let Some(nodes) = &self.nodes else {
+            return Ok(0..self.world_size);
+        };
+        let Nodes { count, rank, .. } = *nodes;
+        let invalid = |what, value, rule| Err(LaunchError::InvalidNodes { what, value, rule });
+        if count == 0 {
+            return invalid("number of nodes", count, "must be at least 1; valid: 1 or more".into());
+        }
+        if rank >= count {
+            let rule = format!("must be below the number of nodes, {count}; valid: 0 to {}", count - 1);
+            return invalid("node rank", rank, rule);
+        }
+        if !self.world_size.is_multiple_of(count) {
+            let below = self.world_size / count * count;
+            let rule = match below {
+                0 => format!("must be a multiple of the number of nodes, {count}; valid: {count}"),
+                _ => format!(
+                    "must be a multiple of the number of nodes, {count}; nearest valid: {below} and {}",
+                    below + count
+                ),
+            };
+            return invalid("world size", self.world_size, rule);
+        }
+        Ok(nodes.ranks(self.world_size))
+    }
+
+    fn start_store(
+        &self,
+        job_id: &str,
+        token: &JobToken,
+        events: mpsc::Sender<Event>,
+    ) -> Result<StoreServer, LaunchError> {
+        let chosen_by_hand = env::var(variables::MASTER_PORT).ok();
+        let interface = chosen_address(self.interface.as_deref())?;
+        let loopback = |port| SocketAddr::new(interface.unwrap_or(Ipv4Addr::LOCALHOST.into()), port);
+        let listen = match (&self.nodes, self.master_port, chosen_by_hand) {
+            (Some(nodes), _, _) => store_address(&nodes.master_addr, nodes.master_port, false, interface)?,
+            (None, Some(port), _) => loopback(port),
+            (None, None, Some(value)) => loopback(port(variables::MASTER_PORT, value)?),
+            (None, None, None) => loopback(0),
+        };
+        StoreServer::start(StoreServerConfig {
+            listen,
+            port_variable: variables::MASTER_PORT,
+            world_size: self.world_size,
+            job_id: job_id.to_string(),
+            token: token.clone(),
+            // The receiver may be gone already: then all ranks have ended.
+            on_failure: Some(Box::new(move |_| drop(events.send(Event::FailureReported)))),
+        })
+    }
+
+    /// The variables of every rank; [`Children`] adds those that differ from rank to rank.
+    fn rank_environment(
+        &self,
+        (master_addr, master_port): &(String, u16),
+        local_world_size: usize,
+        job_id: &str,
+        token: &JobToken,
+    ) -> Vec<(OsString, OsString)> {
+        let mut environment = self.environment.clone();
+        let sets_threads = env::var_os("RAYON_NUM_THREADS").is_some()
+            || environment.iter().any(|(name, _)| name == "RAYON_NUM_THREADS");
+        let mut set = |name: &str, value: String| environment.push((name.into(), value.into()));
+        if !sets_threads {
+            let cores = thread::available_parallelism().map_or(1, usize::from);
+            set("RAYON_NUM_THREADS", (cores / local_world_size).max(1).to_string());
+        }
+        set(variables::WORLD_SIZE, self.world_size.to_string());
+        set(variables::LOCAL_WORLD_SIZE, local_world_size.to_string());
+        set(variables::MASTER_ADDR, master_addr.clone());
+        set(variables::MASTER_PORT, master_port.to_string());
+        set(variables::JOB_ID, job_id.to_string());
+        set(variables::JOB_TOKEN, token.to_text());
+        set(variables::STORE_HOSTED, "1".into());
+        if let Some(interface) = &self.interface {
+            set(variables::INTERFACE, interface.clone());
+        }
+        environment
+    }
+}
+
+/// Turns SIGINT and SIGTERM into events, on a thread that ends when the handle is closed.
+fn forward_signals(events: mpsc::Sender<Event>) -> Result<signal_hook::iterator::Handle, LaunchError> {
+    let failed = |source| LaunchError::System {
+        action: "cannot watch for SIGINT and SIGTERM".into(),
+        source,
+    };
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    let handle = signals.handle();
+    thread::Builder::new()
+        .name("launcher-signals".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                let _ = events.send(Event::Interrupted(signal));
+            }
+        })
+        .map_err(failed)?;
+    Ok(handle)
+}
+
+/// Removes what killed ranks may have left in shared memory: files named after this job.
+fn remove_shared_memory(job_id: &str) {
+    let Ok(files) = fs::read_dir("/dev/shm") else { return };
+    for file in files.flatten() {
+        if file.file_name().to_string_lossy().contains(job_id) {
+            tracing::debug!(path = ?file.path(), "removing shared memory that a rank left");
+            let _ = fs::remove_file(file.path());
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! [`LaunchSummary`]: how all ranks ended, which failed first, and with which code the launcher exits.
+
+use std::fmt;
+use std::ops::Range;
+
+use signal_hook::low_level::signal_name;
+
+use crate::launch::SECONDARY_FAILURE_EXIT_CODE;
+use crate::launch::host::host_name;
+use crate::launch::peer_failure::{CONNECTION_LOST, PeerFailure};
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RankOutcome {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal killed it.
+    Killed(i32),
+    /// Its status is lost: something else in the launcher's process reaped it.
+    Unknown,
+}
+
+impl RankOutcome {
+    /// Returns whether the process exited with code 0.
+    pub fn is_success(&self) -> bool {
+        *self == RankOutcome::Exited(0)
+    }
+
+    /// Returns the signal, SIGINT or SIGTERM, that the process ended in good order for: its code is 128 + the signal.
+    pub fn asked_by(&self) -> Option<i32> {
+        let asks = |signal: &i32| *self == RankOutcome::Exited(128 + signal);
+        [libc::SIGINT, libc::SIGTERM].into_iter().find(asks)
+    }
+
+    /// Returns the code that a shell would give: 128 + signal for a killed process.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            RankOutcome::Exited(code) => *code,
+            RankOutcome::Killed(signal) => 128 + signal,
+            RankOutcome::Unknown => 1,
+        }
+    }
+}
+
+impl fmt::Display for RankOutcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE) => {
+                write!(
+                    formatter,
+                    "exit code {SECONDARY_FAILURE_EXIT_CODE} (because another rank failed)"
+                )
+            }
+            RankOutcome::Exited(code) => write!(formatter, "exit code {code}"),
+            RankOutcome::Killed(signal) => write!(formatter, "killed by {}", signal_text(*signal)),
+            RankOutcome::Unknown => write!(formatter, "exit status lost"),
+        }
+    }
+}
+
+/// The end of one rank's process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankEnd {
+    /// The rank.
+    pub rank: usize,
+    /// Its process id.
+    pub pid: u32,
+    /// How it ended.
+    pub outcome: RankOutcome,
+    /// The last signal that the launcher sent to it.
+    pub signal_sent: Option<i32>,
+}
+
+impl RankEnd {
+    /// Returns whether this rank failed on its own: not because of another rank, nor at the launcher's hand, nor
+    /// because it was asked to end.
+    pub fn is_primary_failure(&self) -> bool {
+        !self.outcome.is_success()
+            && self.outcome.asked_by().is_none()
+            && self.outcome != RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)
+            && self.signal_sent.is_none()
+    }
+
+    fn is_killed_by_launcher(&self) -> bool {
+        matches!(self.outcome, RankOutcome::Killed(signal) if self.signal_sent == Some(signal))
+    }
+}
+
+impl fmt::Display for RankEnd {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "rank {} (pid {}): {}", self.rank, self.pid, self.outcome)
+    }
+}
+
+/// How a job ended. Its `Display` is the line that the launcher prints.
+#[derive(Clone, Debug)]
+pub struct LaunchSummary {
+    /// The ranks of this node.
+    ranks: Range<usize>,
+    ends: Vec<RankEnd>,
+    reported: Option<PeerFailure>,
+    /// Whether the rank that was reported has said why itself.
+    is_said: bool,
+    interrupted_by: Option<i32>,
+}
+
+/// Stands for the reason of a failure that the rank itself has printed.
+const SAID: &str = "its message is above";
+
+impl LaunchSummary {
+    /// `ends` in the order of time; `reported` is the first failure that the store learned of.
+    pub(super) fn new(
+        ranks: Range<usize>,
+        ends: Vec<RankEnd>,
+        reported: Option<PeerFailure>,
+        interrupted_by: Option<i32>,
+    ) -> LaunchSummary {
+        LaunchSummary {
+            ranks,
+            ends,
+            reported,
+            is_said: false,
+            interrupted_by,
+        }
+    }
+
+    /// Leaves the reason of the first failure out of what is printed if its rank has printed it already.
+    pub(super) fn leaving_out(self, has_said: impl FnOnce(&PeerFailure) -> bool) -> LaunchSummary {
+        LaunchSummary {
+            is_said: self.reported.as_ref().is_some_and(has_said),
+            ..self
+        }
+    }
+
+    /// Returns the end of each rank, in the order of time.
+    pub fn ends(&self) -> &[RankEnd] {
+        &self.ends
+    }
+
+    /// Returns the first failure that a rank, or the store, reported.
+    pub fn reported_failure(&self) -> Option<&PeerFailure> {
+        self.reported.as_ref()
+    }
+
+    /// Returns the first failure of the job if it was that of a rank on another node.
+    pub fn failure_elsewhere(&self) -> Option<&PeerFailure> {
+        self.reported
+            .as_ref()
+            .filter(|failure| !self.ranks.contains(&failure.rank))
+    }
+
+    /// Returns whether all ranks exited with code 0, and nobody interrupted them; on other nodes, none is known to have
+    /// failed.
+    pub fn is_success(&self) -> bool {
+        self.interrupted_by.is_none()
+            && self.failure_elsewhere().is_none()
+            && self.ends.iter().all(|end| end.outcome.is_success())
+    }
+
+    /// Returns the rank of this node that failed first.
+    ///
+    /// That is the one that was reported first, even if the launcher had to end it, as it must a hung one: those that
+    /// waited for it may have ended with a failure of their own. Else it is the first that failed on its own. A rank
+    /// that failed because of another is named only if there is no other.
+    pub fn first_failure(&self) -> Option<&RankEnd> {
+        let failed = || self.ends.iter().filter(|end| !end.outcome.is_success());
+        let is_secondary = |end: &RankEnd| end.outcome == RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE);
+        let reported_rank = self.reported.as_ref().map(|failure| failure.rank);
+        failed()
+            .find(|end| Some(end.rank) == reported_rank && !is_secondary(end))
+            .or_else(|| failed().find(|end| end.is_primary_failure()))
+            .or_else(|| failed().find(|end| Some(end.rank) == reported_rank))
+            .or_else(|| failed().next())
+    }
+
+    /// Returns the launcher's exit code: 128 + signal if interrupted, else that of the rank that failed first, or
+    /// [`SECONDARY_FAILURE_EXIT_CODE`] if that was on another node, else 0.
+    pub fn exit_code(&self) -> i32 {
+        match self.interrupted_by {
+            Some(signal) => 128 + signal,
+            None if self.failure_elsewhere().is_some() => SECONDARY_FAILURE_EXIT_CODE,
+            None => self.first_failure().map_or(0, |end| end.outcome.exit_code()),
+        }
+    }
+
+    /// Returns the signal for which all ranks ended in good order, though it did not come to the launcher.
+    fn asked_by(&self) -> Option<i32> {
+        let signal = self.ends.first()?.outcome.asked_by()?;
+        let is_same = |end: &RankEnd| end.outcome.asked_by() == Some(signal);
+        (self.reported.is_none() && self.ends.iter().all(is_same)).then_some(signal)
+    }
+
+    /// Writes how the ranks ended that failed, but for those that `left_out` says.
+    fn write_failures(
+        &self,
+        formatter: &mut fmt::Formatter<'_>,
+        beginning: &str,
+        left_out: impl Fn(&RankEnd) -> bool,
+    ) -> fmt::Result {
+        let failures = self
+            .ends
+            .iter()
+            .filter(|end| !end.outcome.is_success() && !left_out(end));
+        for (index, end) in failures.enumerate() {
+            formatter.write_str(if index == 0 { beginning } else { ", " })?;
+            write!(formatter, "rank {}: {}", end.rank, end.outcome)?;
+            if end.is_killed_by_launcher() {
+                formatter.write_str(" by the launcher")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for LaunchSummary {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(signal) = self.interrupted_by {
+            write!(
+                formatter,
+                "interrupted by {}; all {} ranks have ended",
+                signal_text(signal),
+                self.ranks.len()
+            )?;
+            let killed = self
+                .ends
+                .iter()
+                .filter(|end| end.outcome == RankOutcome::Killed(libc::SIGKILL))
+                .count();
+            if killed > 0 {
+                write!(formatter, ", {killed} of them killed")?;
+            }
+            let is_answer =
+                |end: &RankEnd| end.is_killed_by_launcher() || end.outcome == RankOutcome::Exited(128 + signal);
+            return self.write_failures(formatter, "; ", is_answer);
+        }
+        if let Some(failure) = self.failure_elsewhere() {
+            write!(
+                formatter,
+                "rank {} on host {} (another node) failed first: {}",
+                failure.rank,
+                host_name(&failure.host),
+                state(&failure.what)
+            )?;
+            return self.write_failures(formatter, "; here ", |_| false);
+        }
+        if let Some(signal) = self.asked_by() {
+            let (ranks, signal) = (self.ranks.len(), signal_text(signal));
+            return write!(formatter, "all {ranks} ranks stopped in good order, asked by {signal}");
+        }
+        let Some(first) = self.first_failure() else {
+            return write!(formatter, "all {} ranks succeeded", self.ranks.len());
+        };
+        write!(
+            formatter,
+            "rank {} (pid {}) failed first: {}",
+            first.rank, first.pid, first.outcome
+        )?;
+        if first.is_killed_by_launcher() {
+            formatter.write_str(" by the launcher")?;
+        }
+        match &self.reported {
+            Some(reported) if reported.rank != first.rank && self.is_said => {
+                write!(formatter, " (reported before: rank {}, {SAID})", reported.rank)?;
+            }
+            Some(reported) if reported.rank != first.rank => write!(formatter, " (reported before: {reported})")?,
+            Some(_) if self.is_said => write!(formatter, " ({SAID})")?,
+            // What the launcher sees of a dead process says more than that its connection closed.
+            Some(reported) if reported.what != CONNECTION_LOST && reported.what != first.outcome.to_string() => {
+                write!(formatter, " ({})", state(&reported.what))?;
+            }
+            _ => {}
+        }
+        self.write_failures(formatter, "; then ", |end| end.rank == first.rank)
+    }
+}
+
+/// What happened to a rank, without the verb of a state.
+fn state(what: &str) -> &str {
+    what.strip_prefix("is ").unwrap_or(what)
+}
+
+/// Returns `signal 9 (SIGKILL)`.
+pub(super) fn signal_text(signal: i32) -> String {
+    match signal_name(signal) {
+        Some(name) => format!("signal {signal} ({name})"),
+        None => format!("signal {signal}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(rank: usize, outcome: RankOutcome) -> RankEnd {
+        RankEnd {
+            rank,
+            pid: 1000 + rank as u32,
+            outcome,
+            signal_sent: None,
+        }
+    }
+
+    fn reported(rank: usize, what: &str) -> Option<PeerFailure> {
+        Some(PeerFailure {
+            rank,
+            host: "node/boot".into(),
+            what: what.into(),
+        })
+    }
+
+    #[test]
+    fn killed_rank_is_first_and_others_follow() {
+        let ends = vec![
+            end(2, RankOutcome::Killed(9)),
+            end(0, RankOutcome::Exited(1)),
+            end(3, RankOutcome::Exited(0)),
+            end(1, RankOutcome::Exited(1)),
+        ];
+        let summary = LaunchSummary::new(0..4, ends, reported(2, CONNECTION_LOST), None);
+        assert_eq!(
+            summary.to_string(),
+            "rank 2 (pid 1002) failed first: killed by signal 9 (SIGKILL); then rank 0: exit code 1, rank 1: exit code \
+             1"
+        );
+        assert_eq!(summary.exit_code(), 137);
+    }
+
+    #[test]
+    fn secondary_failure_is_never_the_first_cause() {
+        let ends = vec![
+            end(0, RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)),
+            end(1, RankOutcome::Exited(3)),
+        ];
+        assert_eq!(LaunchSummary::new(0..2, ends.clone(), None, None).exit_code(), 3);
+        let summary = LaunchSummary::new(0..2, ends, reported(1, "loss is not finite"), None);
+        assert_eq!(summary.first_failure().unwrap().rank, 1);
+        assert_eq!(summary.exit_code(), 3);
+        assert_eq!(
+            summary.to_string(),
+            "rank 1 (pid 1001) failed first: exit code 3 (loss is not finite); then rank 0: exit code 75 (because \
+             another rank failed)"
+        );
+    }
+
+    #[test]
+    fn reason_that_the_rank_has_printed_is_not_printed_again() {
+        let ends = vec![
+            end(1, RankOutcome::Exited(3)),
+            end(0, RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)),
+        ];
+        let summary = LaunchSummary::new(0..2, ends, reported(1, "loss is not finite"), None);
+        let summary = summary.leaving_out(|failure| failure.what == "loss is not finite");
+        assert_eq!(
+            summary.to_string(),
+            "rank 1 (pid 1001) failed first: exit code 3 (its message is above); then rank 0: exit code 75 (because \
+             another rank failed)"
+        );
+    }
+
+    #[test]
+    fn store_decides_between_ends_at_the_same_time() {
+        let ends = vec![end(0, RankOutcome::Exited(1)), end(1, RankOutcome::Killed(11))];
+        let summary = LaunchSummary::new(0..2, ends.clone(), reported(1, CONNECTION_LOST), None);
+        assert_eq!(summary.first_failure().unwrap().rank, 1);
+        assert_eq!(
+            LaunchSummary::new(0..2, ends, None, None).first_failure().unwrap().rank,
+            0
+        );
+    }
+
+    #[test]
+    fn ranks_ended_by_the_launcher_are_no_cause() {
+        let hung = RankEnd {
+            signal_sent: Some(15),
+            ..end(0, RankOutcome::Killed(15))
+        };
+        let summary = LaunchSummary::new(0..2, vec![hung, end(1, RankOutcome::Exited(3))], None, None);
+        assert_eq!(
+            summary.to_string(),
+            "rank 1 (pid 1001) failed first: exit code 3; then rank 0: killed by signal 15 (SIGTERM) by the launcher"
+        );
+    }
+
+    #[test]
+    fn failure_on_another_node_is_named_and_has_the_secondary_code() {
+        let ends = vec![
+            end(3, RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)),
+            end(2, RankOutcome::Exited(0)),
+        ];
+        let summary = LaunchSummary::new(2..4, ends, reported(1, "loss is not finite"), None);
+        assert_eq!(
+            summary.to_string(),
+            "rank 1 on host node (another node) failed first: loss is not finite; here rank 3: exit code 75 (because \
+             another rank failed)"
+        );
+        assert_eq!((summary.exit_code(), summary.is_success()), (75, false));
+        // Also where all ranks of this node had ended before.
+        let ends = vec![end(2, RankOutcome::Exited(0)), end(3, RankOutcome::Exited(0))];
+        let summary = LaunchSummary::new(2..4, ends, reported(1, "loss is not finite"), None);
+        assert_eq!(summary.exit_code(), 75);
+    }
+
+    #[test]
+    fn hung_rank_that_the_others_report_is_first_though_the_launcher_killed_it() {
+        let hung = RankEnd {
+            signal_sent: Some(9),
+            ..end(1, RankOutcome::Killed(9))
+        };
+        let ends = vec![end(0, RankOutcome::Exited(SECONDARY_FAILURE_EXIT_CODE)), hung];
+        let summary = LaunchSummary::new(0..2, ends, reported(1, "did not come to barrier (call 0)"), None);
+        assert_eq!(
+            summary.to_string(),
+            "rank 1 (pid 1001) failed first: killed by signal 9 (SIGKILL) by the launcher (did not come to barrier \
+             (call 0)); then rank 0: exit code 75 (because another rank failed)"
+        );
+        assert_eq!(summary.exit_code(), 137);
+    }
+
+    #[test]
+    fn rank_that_did_not_come_is_first_though_those_that_waited_failed_on_their_own() {
+        let sleeper = RankEnd {
+            signal_sent: Some(15),
+            ..end(1, RankOutcome::Killed(15))
+        };
+        let ends = vec![end(0, RankOutcome::Exited(1)), sleeper];
+        let summary = LaunchSummary::new(0..2, ends, reported(1, "did not register within 4s"), None);
+        assert_eq!(
+            summary.to_string(),
+            "rank 1 (pid 1001) failed first: killed by signal 15 (SIGTERM) by the launcher (did not register within \
+             4s); then rank 0: exit code 1"
+        );
+    }
+
+    #[test]
+    fn ranks_that_were_asked_to_end_have_not_failed() {
+        let ends = vec![end(1, RankOutcome::Exited(143)), end(0, RankOutcome::Exited(143))];
+        let summary = LaunchSummary::new(0..2, ends, None, None);
+        assert_eq!(
+            summary.to_string(),
+            "all 2 ranks stopped in good order, asked by signal 15 (SIGTERM)"
+        );
+        assert_eq!((summary.exit_code(), summary.is_success()), (143, false));
+        // One that leaves the others alone has not been agreed with.
+        let ends = vec![end(1, RankOutcome::Exited(143)), end(0, RankOutcome::Exited(1))];
+        let summary = LaunchSummary::new(0..2, ends, None, None);
+        assert_eq!(
+            summary.to_string(),
+            "rank 0 (pid 1000) failed first: exit code 1; then rank 1: exit code 143"
+        );
+    }
+
+    #[test]
+    fn interruption_has_its_own_exit_code() {
+        let ends = vec![end(0, RankOutcome::Exited(0)), end(1, RankOutcome::Exited(0))];
+        let summary = LaunchSummary::new(0..2, ends.clone(), None, Some(2));
+        assert_eq!((summary.exit_code(), summary.is_success()), (130, false));
+        assert_eq!(
+            summary.to_string(),
+            "interrupted by signal 2 (SIGINT); all 2 ranks have ended"
+        );
+        assert_eq!(
+            LaunchSummary::new(0..2, ends, None, None).to_string(),
+            "all 2 ranks succeeded"
+        );
+
+        let sent = |end: RankEnd| RankEnd {
+            signal_sent: Some(15),
+            ..end
+        };
+        let ends = vec![
+            sent(end(0, RankOutcome::Exited(1))),
+            sent(end(1, RankOutcome::Killed(15))),
+        ];
+        assert_eq!(
+            LaunchSummary::new(0..2, ends, None, Some(15)).to_string(),
+            "interrupted by signal 15 (SIGTERM); all 2 ranks have ended; rank 0: exit code 1"
+        );
+    }
+}

@@ -1,0 +1,115 @@
+//! How a job of many processes comes together, notices that one of them is gone, and ends.
+//!
+//! One operating-system process per rank. The pieces, in the order in which a job meets them:
+//!
+//! - [`Environment`]: who am I? Read from the variables that a launcher set.
+//! - [`Launcher`]: no rank in the environment and a world size above one: start this executable once per rank.
+//! - [`Store`] and [`StoreServer`]: a key-value store over TCP where ranks meet; it also notices deaths.
+//! - [`World`]: this process's membership of the job, from joining to leaving.
+//! - [`FailureSignal`]: raised once when some rank has failed; every wait loop looks at it.
+//! - [`StopFlag`]: set by Ctrl-C or SIGTERM, read once per training step.
+//!
+//! A program calls [`run`]. One that chooses more than the number of ranks looks like this:
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//! use std::time::Duration;
+//!
+//! use burn_megatron_comm::launch::{JoinConfig, LaunchError, Launcher, Role, World, enter, report_and_exit};
+//!
+//! fn main() -> Result<ExitCode, LaunchError> {
+//!     let config = JoinConfig::new().with_timeout(Duration::from_secs(60));
+//!     match enter(Launcher::new(4), &config)? {
+//!         Role::Launched(summary) => Ok(summary.into()), // has already printed which rank failed first, if one did
+//!         Role::Rank(world) => match work(&world) {
+//!             Ok(()) => Ok(ExitCode::SUCCESS), // dropping `world` says goodbye
+//!             Err(error) => report_and_exit(&world, &error),
+//!         },
+//!     }
+//! }
+//!
+//! fn work(world: &World) -> Result<(), LaunchError> {
+//!     world.store().set(&format!("hello from {}", world.rank()), b"")
+//! }
+//! ```
+
+mod environment;
+mod error;
+mod exit;
+mod failure_signal;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+mod heartbeat;
+mod host;
+mod identity;
+mod interrupt;
+mod launcher;
+mod network;
+mod peer_failure;
+mod resolver;
+mod role;
+mod run;
+mod store;
+mod suspicions;
+pub mod variables;
+mod world;
+
+pub use environment::Environment;
+pub use error::LaunchError;
+pub(crate) use exit::blame;
+pub use exit::{exit_code_of, install_panic_hook, report_and_exit};
+pub use failure_signal::FailureSignal;
+pub use host::{host_identity, host_name};
+pub use identity::JobToken;
+pub use interrupt::StopFlag;
+pub use launcher::{LaunchSummary, Launcher, Nodes, Prefix, RankEnd, RankOutcome};
+pub(crate) use network::listen;
+pub use peer_failure::PeerFailure;
+pub(crate) use peer_failure::{DID_NOT_COME, OUT_OF_STEP};
+pub use role::{Role, enter, join};
+pub use run::run;
+pub(crate) use store::BoundedStream;
+pub use store::{
+    FailureCallback, MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store, StoreServer, StoreServerConfig,
+};
+pub(crate) use suspicions::Suspicions;
+#[cfg(test)]
+pub(crate) use suspicions::note_key;
+pub use world::{JoinConfig, World};
+
+use std::fmt;
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Exit code of a rank that ends only because another rank failed (`EX_TEMPFAIL` of sysexits.h).
+///
+/// The launcher never names such a rank as the first cause when another rank has a failure of its own.
+pub const SECONDARY_FAILURE_EXIT_CODE: i32 = 75;
+
+/// Locks a mutex even if a thread panicked while holding it.
+///
+/// The state behind these mutexes is changed in single steps, so it stays whole; and a second panic here would hide
+/// the first failure, which is the one worth reporting.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes a line to stderr. Unlike `eprintln!`, it does not panic when nobody reads stderr any more.
+fn log_stderr(line: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Returns `1, 3` for `[1, 3]`, cut short when the list is long.
+fn list_ranks(ranks: &[usize]) -> String {
+    const SHOWN: usize = 16;
+    let mut text = ranks
+        .iter()
+        .take(SHOWN)
+        .map(usize::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if ranks.len() > SHOWN {
+        text.push_str(&format!(", ... ({} ranks)", ranks.len()));
+    }
+    text
+}

@@ -1,0 +1,106 @@
+//! [`PeerFailure`]: which rank failed, where, and how.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::host::host_name;
+
+/// What the store says of a rank whose connection closed without a goodbye.
+pub(super) const CONNECTION_LOST: &str = "is dead: its connection to the store closed without a goodbye (killed?)";
+
+/// How the suspicion begins that a rank did not come to where another one waits for it.
+pub(crate) const DID_NOT_COME: &str = "did not come to ";
+
+/// How the accusation begins that a rank's call does not fit those of the others: their own errors follow.
+pub(crate) const OUT_OF_STEP: &str = "out of step: ";
+
+/// How a failure begins that other processes tell of a rank, which may be unable to: a state, or an accusation. That
+/// calls do not fit is not among them: both ranks have the error.
+const ACCUSATIONS: [&str; 9] = [
+    "is ",
+    DID_NOT_COME,
+    "gave group ",
+    "its connection to ",
+    "lost the store ",
+    "out of reach",
+    "ended without ",
+    "could not be started",
+    "never ",
+];
+
+/// Returns what is said of a rank that was last heard so long ago.
+pub(super) fn silence_text(silence: Duration) -> String {
+    format!("is silent: no heartbeat for {:.1} s", silence.as_secs_f64())
+}
+
+/// Which rank failed, where, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerFailure {
+    /// The rank that failed.
+    pub rank: usize,
+    /// Identity of its host, as [`World::host_of`](super::World::host_of) gives it.
+    pub host: String,
+    /// What happened, in words; where it is a state of the rank, it begins with `is `.
+    pub what: String,
+}
+
+impl fmt::Display for PeerFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = if self.what.starts_with("is ") { "" } else { "failed: " };
+        write!(
+            formatter,
+            "rank {} on host {} {verb}{}",
+            self.rank,
+            host_name(&self.host),
+            self.what
+        )
+    }
+}
+
+impl PeerFailure {
+    /// What happened, as the rank itself says it where it is its own failure or it has met it too.
+    pub(super) fn own_text(&self) -> &str {
+        // All ranks of a mismatch have the same error; the accusation adds the place of the call.
+        let text = self.what.strip_prefix(OUT_OF_STEP).unwrap_or(&self.what);
+        text.rsplit_once("; at ").map_or(text, |(text, _place)| text)
+    }
+
+    /// Who failed, without the text that the rank prints itself; of a rank that cannot, what the others know of it.
+    pub(super) fn in_short(&self) -> String {
+        let told_by_others = ACCUSATIONS.iter().any(|beginning| self.what.starts_with(beginning));
+        let text = if told_by_others {
+            self.to_string()
+        } else {
+            format!("rank {} on host {} failed", self.rank, host_name(&self.host))
+        };
+        text.split(';').next().unwrap_or_default().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(rank: usize) -> PeerFailure {
+        PeerFailure {
+            rank,
+            host: "node/boot".into(),
+            what: "test".into(),
+        }
+    }
+
+    #[test]
+    fn message_names_rank_host_and_what() {
+        assert_eq!(failure(2).to_string(), "rank 2 on host node failed: test");
+        let silent = PeerFailure {
+            what: silence_text(Duration::from_millis(6234)),
+            ..failure(3)
+        };
+        assert_eq!(
+            silent.to_string(),
+            "rank 3 on host node is silent: no heartbeat for 6.2 s"
+        );
+    }
+}

@@ -1,0 +1,393 @@
+//! One connection of the server: the handshake, then requests one after the other, or the life of one rank.
+//!
+//! Each connection is a task of its own, so a slow or silent one holds up nobody else.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use super::handshake;
+use super::job::Job;
+use super::pending_handshakes::PendingHandshake;
+use super::protocol::{PeerState, Reply, Request, read_body_async};
+use super::table::{TableError, check_entry};
+
+/// Longest handshake.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Longest time for an answer to be taken by who has asked; clients wait for half of it.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// Longest time to tell a silent rank that it was given up.
+const LAST_WORD_LIMIT: Duration = Duration::from_millis(100);
+
+/// Serves a connection until it closes. `pending` marks it as a stranger until the handshake is over.
+pub(super) async fn serve(mut stream: TcpStream, job: Arc<Job>, pending: PendingHandshake) {
+    let peer = stream.peer_addr().ok();
+    match timeout(HANDSHAKE_LIMIT, handshake::accept(&mut stream, &job.token)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return tracing::debug!(?peer, ?error, "store: handshake refused"),
+        Err(_) => return tracing::debug!(?peer, "store: handshake took longer than {HANDSHAKE_LIMIT:?}"),
+    }
+    drop(pending);
+    let (mut reader, mut writer) = stream.split();
+    if let Err(error) = answer_requests(&mut reader, &mut writer, &job).await {
+        tracing::debug!(?peer, %error, "store: connection ended");
+    }
+}
+
+async fn read_request(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Request> {
+    Ok(Request::from_body(&read_body_async(reader).await?)?)
+}
+
+/// Answers requests until the connection closes, which is an error here, or becomes a rank's life.
+pub(super) async fn answer_requests(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    job: &Job,
+) -> io::Result<()> {
+    let reader = &mut BufReader::new(reader);
+    loop {
+        let frame = match read_request(reader).await? {
+            Request::Hello {
+                rank,
+                world_size,
+                host,
+                timeout,
+            } => {
+                return match job.register(rank, world_size, &host) {
+                    Ok(()) => stand_for_life(reader, writer, job, rank, timeout).await,
+                    Err(refusal) => answer(writer, &refusal.to_frame()).await,
+                };
+            }
+            Request::Watch {
+                node_rank,
+                world_size,
+                host,
+                ranks,
+            } => {
+                if let Err(refusal) = job.launcher_came(node_rank, world_size, &host, ranks) {
+                    return answer(writer, &refusal.to_frame()).await;
+                }
+                let result = stand_for_launcher(reader, writer, job, node_rank).await;
+                match &result {
+                    Err(_) if !*job.closing.borrow() => job.launcher_lost(node_rank),
+                    _ => job.launcher_left(node_rank),
+                }
+                return result;
+            }
+            Request::Ended { rank, host, what } => {
+                job.process_ended(rank, &host, &what);
+                Reply::Done.to_frame()
+            }
+            Request::Goodbye => Reply::Rejected("goodbye without hello".into()).to_frame(),
+            Request::Heartbeat { .. } => Reply::Rejected("heartbeat without hello".into()).to_frame(),
+            Request::AskPulse { rank } => job
+                .pulse(rank)
+                .map_or(Reply::NoPulse, Reply::HeartbeatStatus)
+                .to_frame(),
+            Request::HeartbeatBeside { life, limit, progress } => job.heard_beside(life, limit, progress).to_frame(),
+            Request::Set { key, value } => done_or_reason(job.set(&key, value)).to_frame(),
+            Request::Wait { key, timeout } => wait_for_key(reader, job, &key, timeout).await?,
+            Request::Add { key, delta } => match job.add(&key, delta) {
+                Ok(count) => Reply::Count(count).to_frame(),
+                Err(error) => Reply::Rejected(error.to_string()).to_frame(),
+            },
+            Request::Delete { key } => {
+                job.delete(&key);
+                Reply::Done.to_frame()
+            }
+            Request::Fail(failure) => {
+                job.fail(failure);
+                Reply::Done.to_frame()
+            }
+        };
+        answer(writer, &frame).await?;
+    }
+}
+
+fn done_or_reason(result: Result<(), TableError>) -> Reply {
+    match result {
+        Ok(()) => Reply::Done,
+        Err(error) => Reply::Rejected(error.to_string()),
+    }
+}
+
+/// Holds a `Wait` until its key exists, a rank has failed, or its time is up; ends with an error when the client has
+/// gone, which would keep its place otherwise, for as long as it said it would wait.
+async fn wait_for_key(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    job: &Job,
+    key: &str,
+    limit: Duration,
+) -> io::Result<Vec<u8>> {
+    if let Err(error) = check_entry(key, &[]) {
+        return Ok(Reply::Rejected(error.to_string()).to_frame());
+    }
+    let receiver = match job.value_or_waiter(key) {
+        Ok(value) => return Ok(Reply::value_frame(&value)),
+        Err(receiver) => receiver,
+    };
+    let mut failure = job.failure.subscribe();
+    let frame = tokio::select! {
+        biased;
+        Ok(value) = receiver => return Ok(Reply::value_frame(&value)),
+        first = value_of(&mut failure) => Ok(Reply::Failed(first).to_frame()),
+        error = until_gone(reader) => Err(error),
+        () = sleep(limit) => Ok(Reply::TimedOut.to_frame()),
+    };
+    job.forget_waiters(key);
+    frame
+}
+
+/// Waits until the other end closes. Reads into the buffer only: what comes is the next request.
+async fn until_gone(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Error {
+    match reader.fill_buf().await {
+        Ok([]) => io::ErrorKind::UnexpectedEof.into(),
+        // It is there, and has said more; its end is seen when the wait is over.
+        Ok(_) => std::future::pending().await,
+        Err(error) => error,
+    }
+}
+
+/// Waits until there is a value, and returns a copy of it: no lock is held afterwards.
+async fn value_of<T: Clone>(receiver: &mut watch::Receiver<Option<T>>) -> T {
+    let value = receiver
+        .wait_for(Option::is_some)
+        .await
+        .ok()
+        .and_then(|value| value.clone());
+    match value {
+        Some(value) => value,
+        None => std::future::pending().await, // its sender is gone, so there will never be one
+    }
+}
+
+async fn until_set(receiver: &mut watch::Receiver<bool>) {
+    if receiver.wait_for(|set| *set).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Reads what comes during a life: hands heartbeats to `on_heartbeat`, and returns what is none.
+async fn until_goodbye(
+    reader: &mut (impl AsyncRead + Unpin),
+    on_heartbeat: impl Fn(Duration, String),
+) -> io::Result<Request> {
+    loop {
+        match read_request(reader).await? {
+            Request::Heartbeat { limit, progress } => on_heartbeat(limit, progress),
+            goodbye => return Ok(goodbye),
+        }
+    }
+}
+
+/// Stands for a registered rank until it leaves, dies or falls silent, and notes which.
+async fn stand_for_life(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    job: &Job,
+    rank: usize,
+    rendezvous_timeout: Duration,
+) -> io::Result<()> {
+    let life = live(reader, writer, job, rank, rendezvous_timeout).await;
+    // A rank whose server ends has nobody left to say goodbye to.
+    let is_closing = *job.closing.borrow();
+    if let (Err(error), false) = (&life, is_closing) {
+        use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
+        match error.kind() {
+            // Ours, or the kernel's when its probes are not answered: nobody has closed the connection.
+            TimedOut | HostUnreachable | NetworkUnreachable => {
+                job.fell_silent(rank);
+                // Should it go on one day, it learns why the others have not.
+                if let Some(first) = job.first_failure() {
+                    let _ = timeout(LAST_WORD_LIMIT, writer.write_all(&Reply::Failed(first).to_frame())).await;
+                }
+            }
+            _ => job.lost(rank),
+        }
+    }
+    life
+}
+
+/// Sends a registered rank the roster, then the first failure if one comes, and answers its heartbeats; ends well when
+/// it says goodbye or the server ends.
+async fn live(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    job: &Job,
+    rank: usize,
+    rendezvous_timeout: Duration,
+) -> io::Result<()> {
+    let mut roster = job.roster.subscribe();
+    let mut failure = job.failure.subscribe();
+    let mut closing = job.closing.subscribe();
+    let (mut roster_due, mut failure_due) = (true, true);
+    let mut rendezvous_end = pin!(sleep(rendezvous_timeout));
+    // One future for the whole life: a read that is dropped half-way would lose its bytes.
+    let heartbeat = Notify::new();
+    let mut goodbye = pin!(until_goodbye(reader, |limit, progress| {
+        job.heard(PeerState::Rank(rank), limit, progress);
+        heartbeat.notify_one();
+    }));
+    loop {
+        let reply = tokio::select! {
+            biased;
+            goodbye = &mut goodbye => {
+                let Request::Goodbye = goodbye? else {
+                    return Err(io::ErrorKind::InvalidData.into());
+                };
+                job.left(rank);
+                return tell(writer, &Reply::Done, job, PeerState::Rank(rank)).await;
+            }
+            () = heartbeat.notified() => Reply::Heard,
+            hosts = value_of(&mut roster), if roster_due => {
+                roster_due = false;
+                Reply::Roster { job_id: job.job_id.clone(), hosts: hosts.to_vec() }
+            }
+            first = value_of(&mut failure), if failure_due => {
+                (roster_due, failure_due) = (false, false);
+                Reply::Failed(first)
+            }
+            () = &mut rendezvous_end, if roster_due => {
+                // The failure that this raises is for the others: this rank gets the full list.
+                (roster_due, failure_due) = (false, false);
+                Reply::Missing(job.rendezvous_timed_out(rendezvous_timeout))
+            }
+            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, PeerState::Rank(rank)).await,
+            // Begins anew with whatever happens: a piece of time counts as silent when nothing came in all of it.
+            () = sleep(job.listening_time(PeerState::Rank(rank))) => {
+                if job.nothing_heard(PeerState::Rank(rank)) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                continue;
+            }
+        };
+        tell(writer, &reply, job, PeerState::Rank(rank)).await?;
+    }
+}
+
+/// Sends a reply to a rank or a launcher. One that takes nothing for as long as it may say nothing counts as silent.
+async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, life: PeerState) -> io::Result<()> {
+    let frame = reply.to_frame();
+    // One future until the end: a message that is cut off would make nonsense of the next.
+    let mut sending = pin!(answer(writer, &frame));
+    loop {
+        tokio::select! {
+            biased;
+            sent = &mut sending => return sent,
+            () = sleep(job.listening_time(life)) => {
+                if job.nothing_heard(life) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+        }
+    }
+}
+
+/// Sends the answer to a request.
+async fn answer(writer: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> io::Result<()> {
+    let sent = timeout(ANSWER_LIMIT, writer.write_all(frame)).await;
+    sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Stands for the launcher of a further node: sends it the first failure if one comes, and answers its heartbeats,
+/// until it leaves or dies.
+async fn stand_for_launcher(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    job: &Job,
+    node_rank: usize,
+) -> io::Result<()> {
+    let life = PeerState::Launcher(node_rank);
+    let job_id = job.job_id.clone();
+    answer(writer, &Reply::Welcome { job_id }.to_frame()).await?;
+    let mut failure = job.failure.subscribe();
+    let mut closing = job.closing.subscribe();
+    let mut failure_due = true;
+    let heartbeat = Notify::new();
+    let mut goodbye = pin!(until_goodbye(reader, |limit, progress| {
+        job.heard(life, limit, progress);
+        heartbeat.notify_one();
+    }));
+    loop {
+        let reply = tokio::select! {
+            biased;
+            goodbye = &mut goodbye => return match goodbye? {
+                Request::Goodbye => tell(writer, &Reply::Done, job, life).await,
+                _ => Err(io::ErrorKind::InvalidData.into()),
+            },
+            () = heartbeat.notified() => Reply::Heard,
+            first = value_of(&mut failure), if failure_due => {
+                failure_due = false;
+                Reply::Failed(first)
+            }
+            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, life).await,
+            () = sleep(job.listening_time(life)) => {
+                // Ranks that have come speak for themselves, and need no launcher to go on.
+                if job.nothing_heard(life) {
+                    job.launcher_fell_silent(node_rank);
+                }
+                continue;
+            }
+        };
+        tell(writer, &reply, job, life).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+
+    use super::*;
+    use crate::launch::identity::JobToken;
+
+    #[test]
+    fn rank_that_takes_no_answer_counts_as_silent() {
+        let job = Job::new(1, "0123456789abcdef".into(), JobToken::from_text("token"), None);
+        let hello = Request::Hello {
+            rank: 0,
+            world_size: 1,
+            host: "node0/boot".into(),
+            timeout: Duration::from_secs(20),
+        };
+        let heartbeat = Request::Heartbeat {
+            limit: Duration::from_millis(300),
+            progress: "trains".into(),
+        };
+        let talk = async {
+            // Of the answers to heartbeats, a few fit.
+            let (mut ours, theirs) = duplex(16);
+            let (mut their_reader, mut their_writer) = tokio::io::split(theirs);
+            let talks = async {
+                ours.write_all(&hello.to_frame()).await.unwrap();
+                assert!(matches!(read_body_async(&mut ours).await, Ok(roster) if !roster.is_empty()));
+                loop {
+                    ours.write_all(&heartbeat.to_frame()).await.unwrap();
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::select! {
+                served = answer_requests(&mut their_reader, &mut their_writer, &job) => served,
+                () = talks => unreachable!("it talks on"),
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let served = runtime.block_on(async { timeout(Duration::from_secs(20), talk).await });
+        assert_eq!(
+            served.expect("it ends in time").unwrap_err().kind(),
+            io::ErrorKind::TimedOut
+        );
+        let failure = job.failure.borrow().clone().unwrap();
+        assert!(failure.what.starts_with("is silent"), "{failure}");
+    }
+}

@@ -1,0 +1,441 @@
+//! The rendezvous store: a key-value store over TCP where the ranks of a job meet, and which notices when one dies.
+//!
+//! - [`Store`] (here): what a rank holds; every clone may be used from any thread.
+//! - [`server`]: accepts connections; one task each in [`connection`]; their common state is [`job`].
+//! - [`client`]: a rank's end of a connection.
+//! - [`handshake`], [`protocol`]: what goes over the wire.
+//! - [`silence`]: a rank's heartbeats.
+//! - [`table`]: keys, values and limits.
+//!
+//! A rank has one connection that stands for its life (made by [`World`](super::World)): it registers there, hears
+//! there of the first failure, sends its heartbeats there, and says goodbye there. If that connection closes without a
+//! goodbye, the rank has died; if it stays open and nothing comes, the rank is silent.
+//! Keys travel on further connections, so that a large value never delays the news of a failure.
+
+mod client;
+#[cfg(feature = "tcp")]
+mod connection;
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
+mod handshake;
+#[cfg(feature = "tcp")]
+mod job;
+#[cfg(not(feature = "tcp"))]
+mod no_server;
+#[cfg(feature = "tcp")]
+mod pending_handshakes;
+// Without a server, a client's half of it is used.
+#[cfg_attr(not(feature = "tcp"), allow(dead_code))]
+mod protocol;
+#[cfg(feature = "tcp")]
+mod server;
+#[cfg(feature = "tcp")]
+mod silence;
+mod table;
+
+#[cfg(feature = "tcp")]
+#[cfg(test)]
+mod tests;
+
+pub(crate) use client::BoundedStream;
+pub(super) use client::{StoreAddress, StoreConnection, deadline_after};
+#[cfg(not(feature = "tcp"))]
+pub use no_server::{StoreServer, StoreServerConfig};
+#[cfg(test)]
+pub(super) use protocol::read_body;
+pub(super) use protocol::{HeartbeatStatus, PeerState, Reply, Request};
+pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+#[cfg(feature = "tcp")]
+pub use server::{StoreServer, StoreServerConfig};
+pub use table::MAX_STORE_BYTES;
+
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::time::Duration;
+
+use socket2::SockRef;
+
+use self::table::{Table, check_entry};
+use super::error::LaunchError;
+use super::lock;
+use super::peer_failure::PeerFailure;
+
+/// Longest time for a request that the store answers at once.
+const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+/// Longest time for one more connection to a store that was reached before.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How much later than the store a client gives up on a `wait`.
+const WAIT_SLACK: Duration = Duration::from_secs(10);
+/// Longest time for the news of a failure to reach the store, and for the connection that carries it.
+const FAIL_LIMIT: Duration = Duration::from_secs(1);
+/// Connections that are kept for later requests.
+const IDLE_CONNECTIONS: usize = 2;
+
+/// Called once with the job's first failure, on the thread that learns of it: it must not block.
+pub type FailureCallback = Box<dyn Fn(&PeerFailure) + Send + Sync>;
+
+/// Key-value store of the job: blocking, thread-safe, cheap to clone.
+///
+/// Calls of several threads run at the same time. A world of one keeps its keys in the process.
+#[derive(Clone, Debug)]
+pub struct Store {
+    backing: Arc<Backing>,
+}
+
+#[derive(Debug)]
+enum Backing {
+    InProcess {
+        table: Mutex<Table>,
+        changed: Condvar,
+    },
+    Remote {
+        address: StoreAddress,
+        idle: Mutex<Vec<StoreConnection>>,
+        /// The longest wait for anything that the store answers at once.
+        limit: Duration,
+        /// The connections on which an answer is waited for.
+        busy: Mutex<Vec<Weak<TcpStream>>>,
+        /// Whether the store has not answered for so long that it is not asked any more.
+        is_out_of_reach: AtomicBool,
+    },
+}
+
+impl Store {
+    /// Returns an empty store of this process alone.
+    pub(super) fn in_process() -> Store {
+        let table = Mutex::new(Table::new(MAX_STORE_BYTES));
+        Store {
+            backing: Arc::new(Backing::InProcess {
+                table,
+                changed: Condvar::new(),
+            }),
+        }
+    }
+
+    /// Returns a client of the store at `address`; connects when it is used. Nothing that the store answers at once
+    /// takes longer than `timeout`, nor than 30 s.
+    pub(super) fn remote(address: StoreAddress, timeout: Duration) -> Store {
+        Store {
+            backing: Arc::new(Backing::Remote {
+                address,
+                idle: Mutex::default(),
+                busy: Mutex::default(),
+                limit: timeout.min(REQUEST_LIMIT),
+                is_out_of_reach: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// Makes every further request fail at once, and those that wait for an answer: the store has not answered for too
+    /// long.
+    pub(super) fn give_up(&self) {
+        if let Backing::Remote {
+            is_out_of_reach, busy, ..
+        } = &*self.backing
+        {
+            is_out_of_reach.store(true, Ordering::SeqCst);
+            for stream in lock(busy).iter().filter_map(Weak::upgrade) {
+                // It may be closed already.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    /// Returns what the store knows of a rank's heartbeats; gives up soon, for the caller is about to end.
+    pub(super) fn pulse(&self, rank: usize) -> Result<Option<HeartbeatStatus>, LaunchError> {
+        match &*self.backing {
+            Backing::InProcess { .. } => Ok(None),
+            Backing::Remote { .. } => {
+                let request = Request::AskPulse { rank };
+                let operation = format!("ask for the heartbeats of rank {rank}");
+                self.call(request, FAIL_LIMIT, operation, |reply| match reply {
+                    Reply::HeartbeatStatus(pulse) => Ok(Some(pulse)),
+                    Reply::NoPulse => Ok(None),
+                    other => Err(other),
+                })
+            }
+        }
+    }
+
+    /// Sets a key, new or not.
+    ///
+    /// # Errors
+    /// The key or value is too long, the store is full, or it does not answer.
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<(), LaunchError> {
+        self.set_within(key, value, self.limit())
+    }
+
+    /// Sets a key, and gives up after `limit`: for a process that is about to end.
+    pub(crate) fn set_within(&self, key: &str, value: &[u8], limit: Duration) -> Result<(), LaunchError> {
+        let operation = || format!("set {key:?}");
+        check_entry(key, value).map_err(|error| refused(operation(), error))?;
+        match &*self.backing {
+            Backing::InProcess { table, changed } => {
+                lock(table)
+                    .set(key, value.into())
+                    .map_err(|error| refused(operation(), error))?;
+                changed.notify_all();
+                Ok(())
+            }
+            Backing::Remote { .. } => {
+                let request = Request::Set {
+                    key: key.into(),
+                    value: value.to_vec(),
+                };
+                self.call_for_done(request, limit, operation())
+            }
+        }
+    }
+
+    /// Returns the value of a key, as soon as the key exists.
+    ///
+    /// # Errors
+    /// The key is not set within `timeout`, a rank fails meanwhile ([`LaunchError::PeerFailed`]), or the store does
+    /// not answer.
+    pub fn wait(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, LaunchError> {
+        self.wait_with_slack(key, timeout, self.limit().min(WAIT_SLACK))
+    }
+
+    /// Returns the value of a note, as [`wait`](Self::wait) does: for a process that is about to end, which does not
+    /// wait long for a store that it may not reach any more.
+    pub(crate) fn read_note(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, LaunchError> {
+        self.wait_with_slack(key, timeout, FAIL_LIMIT)
+    }
+
+    /// Waits for a key; the store has `slack` to say that the time is over.
+    fn wait_with_slack(&self, key: &str, timeout: Duration, slack: Duration) -> Result<Vec<u8>, LaunchError> {
+        let operation = || format!("wait {key:?}");
+        check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
+        let timed_out = || LaunchError::WaitTimeout {
+            key: key.into(),
+            timeout,
+        };
+        match &*self.backing {
+            Backing::InProcess { table, changed } => {
+                let absent = |table: &mut Table| table.value(key).is_none();
+                let waited = changed.wait_timeout_while(lock(table), timeout, absent);
+                let (table, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+                table.value(key).map(|value| value.to_vec()).ok_or_else(timed_out)
+            }
+            Backing::Remote { .. } => {
+                let request = Request::Wait {
+                    key: key.into(),
+                    timeout,
+                };
+                self.call(
+                    request,
+                    timeout.saturating_add(slack),
+                    operation(),
+                    |reply| match reply {
+                        Reply::Value(value) => Ok(Ok(value)),
+                        Reply::TimedOut => Ok(Err(timed_out())),
+                        Reply::Failed(failure) => Ok(Err(LaunchError::PeerFailed(failure))),
+                        other => Err(other),
+                    },
+                )?
+            }
+        }
+    }
+
+    /// Adds to a counter in one step, and returns its new value. A counter begins at 0.
+    ///
+    /// Its value, as [`Store::wait`] gives it, is an `i64` in 8 bytes, little endian.
+    ///
+    /// # Errors
+    /// The key holds something else, the sum overflows, or the store does not answer.
+    pub fn add(&self, key: &str, delta: i64) -> Result<i64, LaunchError> {
+        self.add_within(key, delta, self.limit())
+    }
+
+    /// Adds to a counter, and gives up after `limit`: for a process that is about to end.
+    pub(super) fn add_within(&self, key: &str, delta: i64, limit: Duration) -> Result<i64, LaunchError> {
+        let operation = || format!("add {key:?}");
+        check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
+        match &*self.backing {
+            Backing::InProcess { table, changed } => {
+                let sum = lock(table)
+                    .add(key, delta)
+                    .map_err(|error| refused(operation(), error))?;
+                changed.notify_all();
+                Ok(sum)
+            }
+            Backing::Remote { .. } => {
+                let request = Request::Add { key: key.into(), delta };
+                self.call(request, limit, operation(), |reply| match reply {
+                    Reply::Count(count) => Ok(count),
+                    other => Err(other),
+                })
+            }
+        }
+    }
+
+    /// Removes a key, if it exists.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub fn delete(&self, key: &str) -> Result<(), LaunchError> {
+        let operation = || format!("delete {key:?}");
+        check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
+        match &*self.backing {
+            Backing::InProcess { table, .. } => {
+                lock(table).delete(key);
+                Ok(())
+            }
+            Backing::Remote { .. } => {
+                self.call_for_done(Request::Delete { key: key.into() }, self.limit(), operation())
+            }
+        }
+    }
+
+    /// Sets a key for others to find should things go wrong; gives up soon, for the caller has other things to do.
+    pub(crate) fn leave_note(&self, key: &str, value: &[u8]) -> Result<(), LaunchError> {
+        match &*self.backing {
+            Backing::InProcess { .. } => self.set(key, value),
+            Backing::Remote { .. } => {
+                let request = Request::Set {
+                    key: key.into(),
+                    value: value.to_vec(),
+                };
+                self.call_for_done(request, FAIL_LIMIT, format!("leave note {key:?}"))
+            }
+        }
+    }
+
+    /// Removes a note; gives up soon.
+    pub(crate) fn remove_note(&self, key: &str) -> Result<(), LaunchError> {
+        match &*self.backing {
+            Backing::InProcess { .. } => self.delete(key),
+            Backing::Remote { .. } => {
+                let request = Request::Delete { key: key.into() };
+                self.call_for_done(request, FAIL_LIMIT, format!("remove note {key:?}"))
+            }
+        }
+    }
+
+    /// Tells the store that a rank has failed; gives up soon, for the caller is about to end.
+    pub(super) fn fail(&self, failure: &PeerFailure) -> Result<(), LaunchError> {
+        match &*self.backing {
+            Backing::InProcess { .. } => Ok(()),
+            Backing::Remote { .. } => {
+                self.call_for_done(Request::Fail(failure.clone()), FAIL_LIMIT, "report a failure".into())
+            }
+        }
+    }
+
+    /// Tells the store that a rank's process has ended; gives up soon, as above.
+    pub(super) fn process_ended(&self, rank: usize, host: &str, what: &str) -> Result<(), LaunchError> {
+        match &*self.backing {
+            Backing::InProcess { .. } => Ok(()),
+            Backing::Remote { .. } => {
+                let request = Request::Ended {
+                    rank,
+                    host: host.into(),
+                    what: what.into(),
+                };
+                self.call_for_done(request, FAIL_LIMIT, "report an end".into())
+            }
+        }
+    }
+
+    /// The longest wait for what the store answers at once.
+    fn limit(&self) -> Duration {
+        match &*self.backing {
+            Backing::InProcess { .. } => REQUEST_LIMIT,
+            Backing::Remote { limit, .. } => *limit,
+        }
+    }
+
+    fn call_for_done(&self, request: Request, timeout: Duration, operation: String) -> Result<(), LaunchError> {
+        self.call(request, timeout, operation, |reply| match reply {
+            Reply::Done => Ok(()),
+            other => Err(other),
+        })
+    }
+
+    /// Sends a request over an idle connection, or a new one; `answer` gives back replies it does not expect.
+    ///
+    /// A connection that broke is dropped, not tried again: an `add` may have been done already.
+    fn call<T>(
+        &self,
+        request: Request,
+        timeout: Duration,
+        operation: String,
+        answer: impl FnOnce(Reply) -> Result<T, Reply>,
+    ) -> Result<T, LaunchError> {
+        let Backing::Remote {
+            address,
+            idle,
+            busy,
+            is_out_of_reach,
+            ..
+        } = &*self.backing
+        else {
+            unreachable!("a store in the process is never called over the network")
+        };
+        let given_up = || {
+            if !is_out_of_reach.load(Ordering::SeqCst) {
+                Ok(())
+            } else {
+                Err(LaunchError::StoreLost {
+                    address: address.to_string(),
+                    operation: operation.clone(),
+                    reason: "it has not answered this rank's heartbeats".into(),
+                })
+            }
+        };
+        given_up()?;
+        let kept = lock(idle).pop();
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => StoreConnection::connect_again(address, timeout.min(CONNECT_LIMIT)).map_err(|error| {
+                // A store that was there and cannot be reached is lost: say in which operation.
+                match error {
+                    LaunchError::Unreachable {
+                        address,
+                        waited,
+                        reason,
+                    } => LaunchError::StoreLost {
+                        address,
+                        operation: operation.clone(),
+                        reason: format!("no connection within {waited:.1?}: {reason}"),
+                    },
+                    other => other,
+                }
+            })?,
+        };
+        let stream = connection.stream();
+        lock(busy).push(Weak::clone(&stream));
+        // Who gives up now finds the connection among the busy ones, and who did so before is seen here.
+        let reply = given_up().and_then(|()| connection.call(&request, timeout, &operation));
+        lock(busy).retain(|other| !other.ptr_eq(&stream));
+        let reply = reply.or_else(|error| given_up().and(Err(error)))?;
+        let result = match answer(reply) {
+            Ok(result) => result,
+            Err(Reply::Rejected(reason)) => return Err(LaunchError::StoreRefused { operation, reason }),
+            Err(other) => return Err(connection.unexpected(&operation, &other)),
+        };
+        let mut idle = lock(idle);
+        if idle.len() < IDLE_CONNECTIONS {
+            idle.push(connection);
+        }
+        Ok(result)
+    }
+}
+
+fn refused(operation: String, error: table::TableError) -> LaunchError {
+    LaunchError::StoreRefused {
+        operation,
+        reason: error.to_string(),
+    }
+}
+
+/// Sets what both ends of a connection need: no delay for small messages.
+///
+/// And no probes of the kernel. A killed process closes its connections at once; a host that loses power or network
+/// does not, and then heartbeats decide, or the time that a request has. Probes would give up a connection after a time
+/// of their own, and break a job that a network failed for less than the heartbeats' limit.
+fn set_socket_options(stream: &impl std::os::fd::AsFd) -> io::Result<()> {
+    SockRef::from(stream).set_tcp_nodelay(true)
+}

@@ -1,0 +1,67 @@
+//! The store's server in a build without the feature `tcp`: it cannot be started, so there is none to ask.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::FailureCallback;
+use crate::launch::error::LaunchError;
+use crate::launch::identity::JobToken;
+use crate::launch::peer_failure::PeerFailure;
+
+/// How a store is started.
+pub struct StoreServerConfig {
+    /// Address to listen on; port 0 stands for any free port.
+    pub listen: SocketAddr,
+    /// The environment variable that chose the port, for messages.
+    pub port_variable: &'static str,
+    /// Number of ranks.
+    pub world_size: usize,
+    /// The job's id, handed out to the ranks.
+    pub job_id: String,
+    /// The job's secret.
+    pub token: JobToken,
+    /// Called once with the job's first failure.
+    pub on_failure: Option<FailureCallback>,
+}
+
+/// A running store: without the feature `tcp` there is none.
+#[derive(Debug)]
+pub enum StoreServer {}
+
+impl StoreServer {
+    /// Refuses to start a store.
+    ///
+    /// # Errors
+    /// Always: the feature `tcp` is off.
+    pub fn start(_config: StoreServerConfig) -> Result<StoreServer, LaunchError> {
+        Err(LaunchError::WithoutTcp)
+    }
+
+    /// Returns the address that the store listens on.
+    pub fn address(&self) -> SocketAddr {
+        match *self {}
+    }
+
+    /// Reports a failure to every rank.
+    pub fn fail(&self, _failure: PeerFailure) {
+        match *self {}
+    }
+
+    /// Returns the job's first failure.
+    pub fn first_failure(&self) -> Option<PeerFailure> {
+        match *self {}
+    }
+
+    /// Returns the ranks that have not registered.
+    pub fn missing_ranks(&self) -> Vec<usize> {
+        match *self {}
+    }
+
+    pub(in crate::launch) fn process_ended(&self, _rank: usize, _what: &str) {
+        match *self {}
+    }
+
+    pub(in crate::launch) fn wait_until_empty(&self, _limit: Duration) {
+        match *self {}
+    }
+}

@@ -1,0 +1,279 @@
+//! [`HeartbeatSender`]: the thread that tells the store, again and again, that this process is there, and notices when
+//! the store does not answer any more. Started by [`Membership`](super::Membership).
+//!
+//! A thread of its own, which computes nothing: however busy the rank is, the heart beats. What counts is the number of
+//! heartbeats without an answer, not the clock: a process that was stopped and goes on blames nobody for the time that
+//! it missed itself.
+//!
+//! When the network swallows packets for a time, TCP sends again after 0.2, 0.4, 0.8 s and so on: a connection may stay
+//! mute for as long again as the network was. Who has had no answer for some heartbeats therefore sends the next ones
+//! over a new connection as well, whose first packet leaves at once.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::launch::error::LaunchError;
+use crate::launch::failure_signal::FailureSignal;
+use crate::launch::heartbeat::Rhythm;
+use crate::launch::lock;
+use crate::launch::peer_failure::PeerFailure;
+use crate::launch::store::{PeerState, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
+
+/// What a heart needs besides the connection.
+pub(in crate::launch) struct HeartbeatOptions {
+    /// How often, and for how long without an answer.
+    pub(in crate::launch) rhythm: Rhythm,
+    /// How far this process has come, for others to read.
+    pub(in crate::launch) progress: Box<dyn Fn() -> String + Send>,
+    /// What this process says when the store does not answer, up to the store's address.
+    pub(in crate::launch) out_of_reach: PeerFailure,
+    /// The store's clients of this process: they give up with the heart.
+    pub(in crate::launch) store: Store,
+    /// Whose heart it is.
+    pub(in crate::launch) life: PeerState,
+}
+
+/// Heartbeats without an answer before a new connection is tried.
+const PATIENCE: u32 = 3;
+
+/// A heart that beats until it is dropped.
+#[derive(Debug)]
+pub(super) struct HeartbeatSender {
+    _stop: mpsc::Sender<()>,
+}
+
+/// What the heart shares with the thread that listens, and with the one that says goodbye.
+#[derive(Debug, Default)]
+pub(super) struct Beats {
+    /// Heartbeats sent since the last answer.
+    unanswered: AtomicU32,
+    /// Whether too many were: nobody waits for this store any more.
+    is_out_of_reach: AtomicBool,
+    /// Held while a message is sent, so that none is cut in two by another.
+    line: Mutex<Line>,
+}
+
+/// What goes out over the connection.
+#[derive(Debug, Default)]
+struct Line {
+    /// Whether goodbye is said.
+    has_left: bool,
+    /// The end of a message whose beginning has gone: what the kernel did not take in time.
+    rest: Vec<u8>,
+}
+
+impl Beats {
+    /// Notes an answer of the store.
+    pub(super) fn answered(&self) {
+        self.unanswered.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes an answer of the store over another connection, which is used until the life's own answers.
+    fn answered_beside(&self) {
+        self.unanswered.fetch_min(PATIENCE - 1, Ordering::Relaxed);
+    }
+
+    /// Returns whether an answer is so late that a new connection is worth a try.
+    fn is_answer_late(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) >= PATIENCE
+    }
+
+    /// Returns whether the store has left too many heartbeats unanswered.
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        self.is_out_of_reach.load(Ordering::Relaxed)
+    }
+
+    /// Says goodbye, the last message of this connection.
+    pub(super) fn send_goodbye(&self, connection: &StoreConnection, limit: Duration) -> Result<(), LaunchError> {
+        let mut line = lock(&self.line);
+        line.has_left = true;
+        line.rest.extend(Request::Goodbye.to_frame());
+        connection.send_from(&mut line.rest, limit, "goodbye")
+    }
+}
+
+impl HeartbeatSender {
+    /// Starts to beat on a connection whose rank is registered.
+    pub(super) fn start(
+        connection: StoreConnection,
+        beats: Arc<Beats>,
+        failure: FailureSignal,
+        options: HeartbeatOptions,
+    ) -> Result<HeartbeatSender, LaunchError> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let interval = options.rhythm.interval;
+        // The first one before anything else happens: the store cannot miss what it has never heard.
+        if !beat(&connection, &beats, &failure, &options) {
+            return Ok(HeartbeatSender { _stop: stop });
+        }
+        thread::Builder::new()
+            .name("heartbeat".into())
+            .spawn(move || {
+                let mut second = None;
+                let mut next = deadline_after(interval);
+                while stopped.recv_timeout(next.saturating_duration_since(Instant::now()))
+                    == Err(RecvTimeoutError::Timeout)
+                {
+                    next = deadline_after(interval);
+                    if !beat(&connection, &beats, &failure, &options) {
+                        return;
+                    }
+                    if beats.is_answer_late() {
+                        beat_beside(&mut second, connection.address(), &beats, &failure, &options);
+                    } else {
+                        second = None;
+                    }
+                }
+            })
+            .map_err(|source| LaunchError::System {
+                action: "cannot start the heartbeat's thread".into(),
+                source,
+            })?;
+        Ok(HeartbeatSender { _stop: stop })
+    }
+}
+
+/// Sends a heartbeat; returns whether another one is to follow.
+fn beat(connection: &StoreConnection, beats: &Beats, failure: &FailureSignal, options: &HeartbeatOptions) -> bool {
+    let HeartbeatOptions { rhythm, progress, .. } = options;
+    if beats.unanswered.fetch_add(1, Ordering::Relaxed) >= rhythm.beats() {
+        options.store.give_up();
+        beats.is_out_of_reach.store(true, Ordering::Relaxed);
+        failure.raise_from_store(out_of_reach(options, connection));
+        return false;
+    }
+    let heartbeat = Request::Heartbeat {
+        limit: rhythm.limit,
+        progress: progress(),
+    };
+    let mut line = lock(&beats.line);
+    if line.has_left {
+        return false;
+    }
+    // Behind one that is still on its way, another one would say nothing new.
+    if line.rest.is_empty() {
+        line.rest = heartbeat.to_frame();
+    }
+    // A connection that is closed is the monitor's to notice.
+    if let Err(error) = connection.send_from(&mut line.rest, rhythm.interval, "heartbeat") {
+        tracing::debug!(%error, "heartbeat");
+    }
+    true
+}
+
+/// Sends a heartbeat over the second connection, which it makes if there is none, and waits for the answer: all of it
+/// within the time between two heartbeats.
+fn beat_beside(
+    second: &mut Option<StoreConnection>,
+    address: &StoreAddress,
+    beats: &Beats,
+    failure: &FailureSignal,
+    options: &HeartbeatOptions,
+) {
+    let HeartbeatOptions {
+        rhythm, progress, life, ..
+    } = options;
+    let heartbeat = Request::HeartbeatBeside {
+        life: *life,
+        limit: rhythm.limit,
+        progress: progress(),
+    };
+    let deadline = deadline_after(rhythm.interval);
+    let connection = match second.take() {
+        Some(connection) => Ok(connection),
+        None => StoreConnection::connect(address, rhythm.interval),
+    };
+    let reply = connection.and_then(|mut connection| {
+        let time_left = deadline.saturating_duration_since(Instant::now());
+        let reply = connection.call(&heartbeat, time_left, "heartbeat over a second connection")?;
+        *second = Some(connection);
+        Ok(reply)
+    });
+    match reply {
+        Ok(Reply::Heard) => beats.answered_beside(),
+        // The life's own connection may not bring it for a while.
+        Ok(Reply::Failed(first)) => failure.raise_from_store(first),
+        // The store does not know this life any more, as it says on the life's own connection.
+        Ok(reply) => tracing::debug!(?reply, "heartbeat over a second connection"),
+        Err(error) => tracing::debug!(%error, "heartbeat over a second connection"),
+    }
+}
+
+/// What this process says when the store does not answer.
+fn out_of_reach(options: &HeartbeatOptions, connection: &StoreConnection) -> PeerFailure {
+    let PeerFailure { rank, host, what } = options.out_of_reach.clone();
+    let limit = options.rhythm.limit.as_secs_f64();
+    let address = connection.address();
+    PeerFailure {
+        rank,
+        host,
+        what: format!("{what}: the store at {address} has answered no heartbeat for {limit:.1} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use socket2::SockRef;
+
+    use super::*;
+    use crate::launch::identity::JobToken;
+    use crate::launch::store::read_body;
+
+    #[test]
+    fn messages_stay_whole_on_a_connection_that_takes_only_a_part() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        SockRef::from(&listener).set_recv_buffer_size(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(address).unwrap();
+        SockRef::from(&stream).set_send_buffer_size(1).unwrap();
+        let (mut store, _) = listener.accept().unwrap();
+        let address = StoreAddress::new("127.0.0.1", address.port(), JobToken::from_text("a token"));
+        let connection = StoreConnection::unproven(stream, address);
+        let options = HeartbeatOptions {
+            rhythm: Rhythm {
+                limit: Duration::from_secs(3600),
+                interval: Duration::from_millis(2),
+            },
+            progress: Box::new(|| "last collective ".repeat(16)),
+            out_of_reach: PeerFailure {
+                rank: 0,
+                host: "node0/boot".into(),
+                what: "out of reach".into(),
+            },
+            store: Store::in_process(),
+            life: PeerState::Rank(0),
+        };
+        let (beats, failure) = (Beats::default(), FailureSignal::detached());
+        let is_cut = |beats: &Beats| !lock(&beats.line).rest.is_empty();
+        let begin = Instant::now();
+        // Until one has gone only in part, and some more beside it.
+        while !is_cut(&beats) {
+            assert!(
+                begin.elapsed() < Duration::from_secs(20),
+                "the connection takes everything"
+            );
+            assert!(beat(&connection, &beats, &failure, &options));
+        }
+        for _ in 0..5 {
+            assert!(beat(&connection, &beats, &failure, &options));
+        }
+        let read = thread::spawn(move || {
+            let mut heartbeats = 0;
+            loop {
+                match Request::from_body(&read_body(&mut store).unwrap()).unwrap() {
+                    Request::Heartbeat { .. } => heartbeats += 1,
+                    Request::Goodbye => return heartbeats,
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        beats.send_goodbye(&connection, Duration::from_secs(20)).unwrap();
+        assert!(!beat(&connection, &beats, &failure, &options));
+        assert!(read.join().unwrap() > 0);
+    }
+}

@@ -1,0 +1,145 @@
+//! The connection that stands for the life of a rank, or of a further node's launcher, and the thread that listens on
+//! it for the first failure and for the answers to heartbeats.
+
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use super::heartbeat_sender::{Beats, HeartbeatOptions, HeartbeatSender};
+use crate::launch::error::LaunchError;
+use crate::launch::failure_signal::FailureSignal;
+use crate::launch::lock;
+use crate::launch::peer_failure::PeerFailure;
+use crate::launch::store::{Reply, StoreConnection, StoreServer};
+
+/// Longest time to send a goodbye, and to hear that it was understood.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
+/// How long a hosted store stays when a rank has failed: enough for the news to reach the others.
+const FAILED_LINGER: Duration = Duration::from_secs(1);
+
+/// This rank's place in the store's list of the living, until it leaves.
+#[derive(Debug)]
+pub(in crate::launch) struct Membership {
+    state: Mutex<Option<Present>>,
+    linger: Duration,
+    beats: Arc<Beats>,
+}
+
+#[derive(Debug)]
+struct Present {
+    connection: StoreConnection,
+    /// Disconnects when the monitor thread ends.
+    monitor_ended: Receiver<()>,
+    /// The store itself, when this rank hosts it.
+    server: Option<StoreServer>,
+    /// Beats as long as the process is a member.
+    heart: Option<HeartbeatSender>,
+}
+
+impl Membership {
+    /// Starts the monitor thread on a connection whose rank is registered.
+    ///
+    /// `store_lost` is the failure to raise when the store itself goes.
+    pub(in crate::launch) fn watch(
+        connection: StoreConnection,
+        failure: FailureSignal,
+        store_lost: PeerFailure,
+        server: Option<StoreServer>,
+        linger: Duration,
+    ) -> Result<Membership, LaunchError> {
+        let listener = connection.try_clone()?;
+        let (alive, monitor_ended) = mpsc::channel();
+        let beats = Arc::new(Beats::default());
+        let answers = Arc::clone(&beats);
+        thread::Builder::new()
+            .name("failure-monitor".into())
+            .spawn(move || {
+                listen(listener, &failure, store_lost, &answers);
+                drop(alive);
+            })
+            .map_err(|source| LaunchError::System {
+                action: "cannot start the monitor thread".into(),
+                source,
+            })?;
+        let present = Present {
+            connection,
+            monitor_ended,
+            server,
+            heart: None,
+        };
+        Ok(Membership {
+            state: Mutex::new(Some(present)),
+            linger,
+            beats,
+        })
+    }
+
+    /// Starts to send heartbeats; from now on the store, and this process, notice when the other falls silent.
+    pub(in crate::launch) fn start_heart(
+        &self,
+        failure: FailureSignal,
+        options: HeartbeatOptions,
+    ) -> Result<(), LaunchError> {
+        if let Some(present) = &mut *lock(&self.state) {
+            let connection = present.connection.try_clone()?;
+            present.heart = Some(HeartbeatSender::start(
+                connection,
+                Arc::clone(&self.beats),
+                failure,
+                options,
+            )?);
+        }
+        Ok(())
+    }
+
+    /// Says goodbye, once; bounded.
+    pub(in crate::launch) fn leave(&self, failure: &FailureSignal) {
+        let Some(present) = lock(&self.state).take() else {
+            return;
+        };
+        drop(present.heart);
+        let goodbye = self.beats.send_goodbye(&present.connection, GOODBYE_LIMIT);
+        if goodbye.is_ok() && !self.beats.is_out_of_reach() {
+            // Ends when the store has answered the monitor; nothing is ever sent.
+            let _ = present.monitor_ended.recv_timeout(GOODBYE_LIMIT);
+        }
+        present.connection.shut_down();
+        if let Some(server) = present.server {
+            let linger = if failure.is_raised() {
+                self.linger.min(FAILED_LINGER)
+            } else {
+                self.linger
+            };
+            server.wait_until_empty(linger);
+        }
+    }
+}
+
+impl Drop for Membership {
+    /// Ends the monitor thread also where nobody left: while unwinding.
+    fn drop(&mut self) {
+        if let Some(present) = lock(&self.state).take() {
+            present.connection.shut_down();
+        }
+    }
+}
+
+/// Listens until the store has heard this rank's goodbye, ends, or is lost.
+fn listen(mut connection: StoreConnection, failure: &FailureSignal, store_lost: PeerFailure, beats: &Beats) {
+    loop {
+        match connection.listen() {
+            Ok(Reply::Heard) => beats.answered(),
+            Ok(Reply::Failed(first)) => failure.raise_from_store(first),
+            Ok(Reply::Done | Reply::Closing) => return,
+            Ok(reply) => {
+                tracing::error!(?reply, "unexpected message from the store");
+                return failure.raise_from_store(store_lost);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "monitor");
+                return failure.raise_from_store(store_lost);
+            }
+        }
+    }
+}

@@ -1,8 +1,0 @@
-//! Fuzzes `store_server`; see `burn_megatron::fuzzing`.
-
-#![no_main]
-
-#[global_allocator]
-static ALLOCATOR: burn_megatron::fuzzing::allocations::Counting = burn_megatron::fuzzing::allocations::Counting;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| burn_megatron::fuzzing::run(burn_megatron::fuzzing::store_server, data));
