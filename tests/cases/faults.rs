@@ -410,7 +410,7 @@ fn hang(kind: &str) {
         std::thread::sleep(Duration::from_secs(30))
     } else {
         // SAFETY: stops this very process.
-        drop(unsafe { libc::raise(libc::SIGSTOP) })
+        unsafe { libc::raise(libc::SIGSTOP) };
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! A checkpoint is a folder `iter_0000020` in the folder that a run saves to:
 //!
-//! - - `rank_00003.safetensors`: what rank 3 stores, in parts. A part is a range of a rank's local array, which is a
+//! - `rank_00003.safetensors`: what rank 3 stores, in parts. A part is a range of a rank's local array, which is a
 //!   box of the logical array; a box that is stored whole has its shape, one that is cut (a sharded optimizer cuts
 //!   anywhere) is flat. Padding is not stored.
 //! - `index.json`: for each array its logical shape, its type and where its parts are; for each file its size and the

@@ -30,12 +30,12 @@ use crate::optimizer::StoredOptimizer;
 /// What every rank does: it makes the same model, optimizer and settings, loads its share of each batch
 /// ([`shard_loader`](crate::data::shard_loader())), and calls [`launch`](Self::launch). What is the same on all ranks:
 ///
-/// - - Metrics, progress and the learning rate: outputs are joined on the first rank, sample by sample, so that any
+/// - Metrics, progress and the learning rate: outputs are joined on the first rank, sample by sample, so that any
 ///   metric of burn-train's sees the global batch, and `n` ranks report what one rank reports.
-/// - - The first rank renders, logs, writes the summary and the checkpoints; the others write nothing. Every rank reads
+/// - The first rank renders, logs, writes the summary and the checkpoints; the others write nothing. Every rank reads
 ///   the checkpoint that a run resumes from, and must see the training's folder for that; the number of ranks may
 ///   change.
-/// - - A resumed run logs its first epoch by its own number: after the checkpoint of epoch 3 comes epoch 4.
+/// - A resumed run logs its first epoch by its own number: after the checkpoint of epoch 3 comes epoch 4.
 ///   burn-train's own `launch` logs it as epoch 1, over what the first run has logged there.
 /// - Early stopping is decided by the first rank; an interruption asked for on any rank, by its `Interrupter` or a
 ///   [`StopFlag`], ends all ranks after the same batch.

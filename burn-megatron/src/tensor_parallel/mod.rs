@@ -19,7 +19,7 @@
 //!   [`sum_partial_gradients`](crate::data_parallel::sum_partial_gradients) adds them up.
 //! - burn's `with_grad_clipping` would clip by the norm of this rank's shard of a parameter;
 //!   [`clip_each_gradient`](crate::data_parallel::clip_each_gradient) clips by that of the whole.
-//! - - burn's own `Dropout`, in the layers around those here, may drop other elements on each rank: the wrapper refuses
+//! - burn's own `Dropout`, in the layers around those here, may drop other elements on each rank: the wrapper refuses
 //!   it.
 
 mod attention;

@@ -8,9 +8,9 @@
 //!   (`CUDA_EMULATOR_SEED` chooses which).
 //! - device memory is the host's, and not a number until it is written and after it is freed, in the order of streams.
 //! - NVRTC keeps the CUDA C++ source, which `cuda_source` compiles for the CPU, where kernels run one at a time.
-//! - - NCCL's ranks are processes of one machine, or threads of one process. Sums are in the order of ranks: not in
+//! - NCCL's ranks are processes of one machine, or threads of one process. Sums are in the order of ranks: not in
 //!   NCCL's.
-//! - - cuBLASLt's products are computed in `f32` or `f64`, and rounded once. What a product writes, and its workspace,
+//! - cuBLASLt's products are computed in `f32` or `f64`, and rounded once. What a product writes, and its workspace,
 //!   is not a number before it reads its operands. `CUBLASLT_LOG_LEVEL` above 0 tells why a call is refused.
 //!
 //! `CUDA_EMULATOR_DEVICES` is the number of devices (1), each an A100 by its attributes, with `CUDA_EMULATOR_MEMORY_MB`
@@ -22,10 +22,10 @@
 //! - accesses of kernels outside of what they are given are found only if they write just behind an allocation, or end
 //!   the process;
 //! - kernels of different streams do not overlap, and the order of a kernel's blocks is fixed;
-//! - - calls of a communicator that does not block are done when they return, but for its making and
+//! - calls of a communicator that does not block are done when they return, but for its making and
 //!   `ncclCommFinalize`, unless `CUDA_EMULATOR_IN_PROGRESS` is 1: then operations and groups are in progress for a
 //!   while, and the first between ranks until they have come to it too;
-//! - - a communicator is ended only on a thread where its device is current; `ncclCommSplit` always waits; that only
+//! - a communicator is ended only on a thread where its device is current; `ncclCommSplit` always waits; that only
 //!   some ranks call `ncclCommDestroy` goes unnoticed;
 //! - cuBLASLt multiplies matrices of `f16`, `bf16`, `f32` and `f64` that lie column after column, one by one, and adds
 //!   a bias; all else is not supported;

@@ -2,7 +2,7 @@
 //!
 //! Every kernel goes through the compiler, the options and the device properties that `cubecl-cuda` would use on the
 //! same GPU, so its source is the one a GPU would run. What then happens with the source is the device's [`Mode`]:
-//! - - [`Mode::Compile`]: NVRTC and `ptxas` compile it for the architecture, nothing runs, and [`launched`] tells what
+//! - [`Mode::Compile`]: NVRTC and `ptxas` compile it for the architecture, nothing runs, and [`launched`] tells what
 //!   came out: registers, shared memory, spills, matrix instructions.
 //! - [`Mode::Run`]: a C++ compiler of the host compiles it with a header of ours in place of CUDA's, and it runs on the
 //!   CPU, every thread of a block as a fiber.

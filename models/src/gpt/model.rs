@@ -231,7 +231,7 @@ impl<B: CollectiveBackend> Gpt<B> {
     /// # Shapes
     /// - `tokens`: `[batch, seq]`, the same on every tensor-parallel rank
     /// - `targets`: `[batch, seq]`, likewise
-    /// - - output: `[batch * seq]`, in nats, the same on every tensor-parallel rank; f32 where the parameters have 16
+    /// - output: `[batch * seq]`, in nats, the same on every tensor-parallel rank; f32 where the parameters have 16
     ///   bits
     ///
     /// # Communication

@@ -70,15 +70,15 @@ impl GroupOptions for EngineChoice {
 /// in one order on one rank and in another on the next, and one thread's numbers would be added to the other's. So each
 /// kind of call belongs to one thread of a rank:
 ///
-/// - - The collectives belong to the thread that connected the group; the sends to a rank, and the receives from a
+/// - The collectives belong to the thread that connected the group; the sends to a rank, and the receives from a
 ///   rank, to the first thread that makes one. Transfers with different ranks, or in different directions, may be made
 ///   by different threads.
-/// - - A call of another thread is refused with [`CollectiveError::OtherThread`], whether or not calls overlap in time,
+/// - A call of another thread is refused with [`CollectiveError::OtherThread`], whether or not calls overlap in time,
 ///   and the group fails on all ranks.
-/// - - [`hand_over`](Self::hand_over) passes on what belongs to the calling thread: the next thread that makes a call
+/// - [`hand_over`](Self::hand_over) passes on what belongs to the calling thread: the next thread that makes a call
 ///   owns it. When that thread has ended, it belongs to the thread that handed over once more; a third thread is
 ///   refused.
-/// - - Started calls belong to the thread that starts them. They run on a thread of the group, and any thread may wait
+/// - Started calls belong to the thread that starts them. They run on a thread of the group, and any thread may wait
 ///   for them.
 /// - Groups of one rank take calls of any thread.
 ///

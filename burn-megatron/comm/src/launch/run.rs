@@ -48,11 +48,11 @@ const NOT_STARTED: u8 = 2;
 /// # Errors
 /// Printed to stderr, and turned into the exit code:
 /// - 0: every rank's `rank` returned `Ok`.
-/// - - 1 in a rank: `rank` failed there. The error is printed by the rank that has it, the other ranks are informed,
+/// - 1 in a rank: `rank` failed there. The error is printed by the rank that has it, the other ranks are informed,
 ///   and the process ends. The launcher names the rank that failed first and exits with its code.
-/// - - [`SECONDARY_FAILURE_EXIT_CODE`](super::SECONDARY_FAILURE_EXIT_CODE) in a rank that ends only because another
+/// - [`SECONDARY_FAILURE_EXIT_CODE`](super::SECONDARY_FAILURE_EXIT_CODE) in a rank that ends only because another
 ///   failed.
-/// - - 2: the ranks could not be started or could not join their job: `ranks` is 0, a launcher's variables contradict
+/// - 2: the ranks could not be started or could not join their job: `ranks` is 0, a launcher's variables contradict
 ///   each other, or the port is taken.
 pub fn run<E: Into<Box<dyn Error>>>(ranks: usize, rank: impl FnOnce(&World) -> Result<(), E>) -> ExitCode {
     match enter(Launcher::new(ranks), &JoinConfig::new()) {

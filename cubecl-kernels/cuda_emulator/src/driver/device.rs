@@ -327,6 +327,7 @@ unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut *mut c_void) -> u32 {
         if context.is_null() {
             Ok(())
         } else {
+            // SAFETY: the caller's pointer.
             unsafe { give(context, device.context()) }
         }
     })
