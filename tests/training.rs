@@ -266,7 +266,7 @@ impl Ended {
 /// The step that a program says it goes on behind.
 pub fn went_on_behind(stdout: &str) -> Option<u64> {
     let mut lines = stdout.lines();
-    lines.find_map(|line| line.strip_prefix("going on behind step ")?.parse().ok())
+    lines.find_map(|line| line.strip_prefix("continuing after step ")?.parse().ok())
 }
 
 /// The steps that a program says it saved, or began to save, in order.

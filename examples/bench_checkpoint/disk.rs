@@ -49,7 +49,7 @@ impl Noise {
     }
 }
 
-/// Writes a file of so many bytes, rounded up to whole blocks, and waits until they are on the disk.
+/// Writes a file of `bytes` bytes, rounded up to whole blocks, and waits until they are on the disk.
 pub fn write(path: &Path, way: Way, noise: &Noise, bytes: u64) -> anyhow::Result<()> {
     let noise = &noise.memory[noise.begin..noise.begin + PIECE_BYTES];
     let write = || {

@@ -1,5 +1,5 @@
-//! Measures saving: against the disk, in turn with plain writes of as many bytes; and beside training, in turn with
-//! training that does not save.
+//! Measures saving against the disk, in turn with plain writes of the same size, and saving during training, in turn
+//! with training that does not save.
 //!
 //! ```text
 //! cargo run --release --example bench_checkpoint -- --directory /data/scratch
@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 use disk::{Noise, Way};
 use job::Job;
 
-/// Measure saving against the disk, and beside training
+/// Measure saving against the disk, and during training
 #[derive(Parser, Debug)]
 struct Arguments {
     /// The folder, on the disk in question, in which everything is written and removed again [default: one for
@@ -114,7 +114,7 @@ fn measure(arguments: &Arguments, world: &World) -> anyhow::Result<()> {
         folder,
         saves: 0,
     };
-    // The optimizer has its moments behind the first step.
+    // The optimizer has its moments after the first step.
     bench.job.step()?;
     bench.against_disk(arguments.rounds)?;
     if arguments.interval > 0 {
@@ -144,7 +144,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Saves in turn with plain writes of as many bytes, through the page cache and past it, by one rank and by all.
+    /// Saves in turn with plain writes of the same size, through the page cache and past it, by one rank and by all.
     fn against_disk(&mut self, rounds: usize) -> anyhow::Result<()> {
         let bytes: usize = self.job.snapshot().iter().map(|part| part.data.len()).sum();
         let mut total = [bytes as i64];
@@ -155,7 +155,7 @@ impl Bench {
         let of_one = if self.ranks.rank() == 0 { total } else { 0 };
         let mut figures: [Vec<f64>; 6] = Default::default();
         for round in 0..rounds {
-            // Each comes behind each: what was written before may make a disk slow, or memory scarce.
+            // Each comes first in turn: earlier writes may make a disk slow, or memory scarce.
             for turn in 0..5 {
                 let number = (round + turn) % 5;
                 let (what, seconds, snapshot) = match number {
@@ -203,7 +203,7 @@ impl Bench {
         Ok((seconds, snapshot))
     }
 
-    /// Trains a number of steps without a save and as many with one beside them, in turn.
+    /// Trains `interval` steps without a save and `interval` steps during a save, in turn.
     fn beside_training(&mut self, rounds: usize, interval: usize) -> anyhow::Result<()> {
         let mut figures: [Vec<f64>; 6] = Default::default();
         for round in 1..=rounds {
@@ -215,24 +215,25 @@ impl Bench {
             self.saves += 1;
             self.writer.save_start(self.saves, parts, Value::Null)?;
             let blocked = begun.elapsed().as_secs_f64();
-            let beside = self.steps(interval)?;
+            let with_save = self.steps(interval)?;
             let waiting = Instant::now();
             self.writer.wait()?;
             let waited = waiting.elapsed().as_secs_f64();
             self.remove_saved()?;
             let total = |steps: &[Step]| steps.iter().map(|step| step.seconds).sum::<f64>();
             let step_alone = median(alone.iter().map(|step| step.seconds).collect());
-            let (during, after): (Vec<&Step>, Vec<&Step>) = beside.iter().partition(|step| step.is_beside_save);
+            let (during, after): (Vec<&Step>, Vec<&Step>) = with_save.iter().partition(|step| step.is_beside_save);
             let seconds = |steps: &[&Step]| steps.iter().map(|step| step.seconds).collect::<Vec<f64>>();
-            let all_steps = [&alone, &beside].map(|steps| steps.iter().map(|step| step.seconds).collect::<Vec<f64>>());
-            let slow_down = total(&beside) - total(&alone);
+            let all_steps =
+                [&alone, &with_save].map(|steps| steps.iter().map(|step| step.seconds).collect::<Vec<f64>>());
+            let slow_down = total(&with_save) - total(&alone);
             let cost = (blocked + slow_down + waited) / total(&alone);
             // Without what drifts from one half of the round to the other.
             let excess: f64 = during.iter().map(|step| step.seconds - step_alone).sum();
             let per_save = blocked + waited + excess;
             self.print(json!({
                 "round": round, "what": "train", "interval": interval, "step_seconds_alone": step_alone,
-                "total_seconds_alone": total(&alone), "total_seconds_with_save": blocked + total(&beside) + waited,
+                "total_seconds_alone": total(&alone), "total_seconds_with_save": blocked + total(&with_save) + waited,
                 "blocked_seconds": blocked, "waited_seconds": waited, "steps_beside_save": during.len(),
                 "step_seconds_beside_save": seconds(&during),
                 "all_step_seconds": all_steps,
@@ -257,7 +258,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The time of a plain write of so many bytes by each rank, until all have done.
+    /// Returns the time of a plain write of `bytes` bytes by each rank, until all ranks are done.
     fn time_plain(&self, way: Way, noise: &Noise, bytes: u64) -> anyhow::Result<f64> {
         self.settle()?;
         let path = self.folder.join(format!("plain-{}", self.ranks.rank()));

@@ -56,7 +56,7 @@ struct Arguments {
     /// Type of the elements: f32, f64, f16, bf16, i32, i64, u8
     #[arg(long, value_name = "TYPE", value_parser = element_type, default_value = "f32")]
     element_type: ElementType,
-    /// Calls per size that count [default: as many as take 0.3 s, from 5 to 5000]
+    /// Calls per size that count [default: those that take 0.3 s, from 5 to 5000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeats: Option<u32>,
     /// How often everything is measured; medians over the rounds are compared
@@ -151,7 +151,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<()> {
         "bench_collectives starts its own ranks: run it by itself, not under torchrun (RANK is set)"
     );
     if let Some(world) = arguments.world_sizes.iter().find(|world| **world < 2) {
-        anyhow::bail!("--world-sizes {world}: one rank communicates with nobody; at least 2");
+        anyhow::bail!("--world-sizes {world}: expected at least 2 ranks, as one rank does not communicate");
     }
     let folder = tempfile::tempdir().context("cannot make a folder for results")?;
     let mut results: Vec<(Source, Measurement)> = Vec::new();

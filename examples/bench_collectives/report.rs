@@ -91,8 +91,8 @@ pub fn ratios(results: &Results) -> String {
 ///
 /// An all-reduce through a staging area reads and writes every byte several times on each of `p` ranks: it stages the
 /// slices of the others (`(p - 1) / p` of the message, read and written), reads `p` contributions of `1 / p` and writes
-/// the sum twice, into its buffer and for the others, and collects the others' slices (`(p - 1) / p`). What a plain
-/// copy takes for so many bytes is the floor of its time.
+/// the sum twice, into its buffer and for the others, and collects the others' slices (`(p - 1) / p`). The time of a
+/// plain copy of that many bytes is the floor of its time.
 pub fn floors(results: &Results) -> Option<String> {
     let mut text = String::from("ranks      bytes       copy  copies      floor  all_reduce  of the floor");
     let header = text.len();

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Both sides have the same sizes and threads, random tokens, AdamW and clipping, and main parameters in f32. In bf16
-//! ours holds parameters in bf16 besides, and PyTorch casts them as it needs them. Machines drift, so a step is
+//! ours also holds parameters in bf16, and PyTorch casts its parameters as it needs them. Machines drift, so a step is
 //! compared with the other side's of the same round; medians are printed. `--by-operation` measures the parts of our
 //! step on the CPU one by one instead.
 
@@ -157,20 +157,20 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
 fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 1..=arguments.rounds {
-        // Told at once: PyTorch may take long to compile.
+        // Printed at once, as PyTorch may take long to compile.
         let own = ours::step_seconds(&arguments.problem)?.step;
-        println!("round {round}: {}", told(vec![own], Vec::new()));
+        println!("round {round}: {}", summary(vec![own], Vec::new()));
         ours.push(own);
         if !arguments.alone {
             let other = theirs::step_seconds(arguments)?;
-            println!("round {round}: {}", told(vec![own], vec![other]));
+            println!("round {round}: {}", summary(vec![own], vec![other]));
             theirs.push(other);
         }
     }
     let (rounds, threads) = (arguments.rounds, arguments.problem.threads);
     println!(
         "median of {rounds} rounds on {threads} threads: {}",
-        told(ours.clone(), theirs.clone())
+        summary(ours.clone(), theirs.clone())
     );
     let flops = arguments.problem.flops();
     let rate = |seconds: Vec<f64>| {
@@ -189,8 +189,8 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The medians of both sides, and that of their ratios, where there are both.
-fn told(ours: Vec<f64>, theirs: Vec<f64>) -> String {
+/// Returns the medians of both sides and that of their ratios, or our median if there is no other side.
+fn summary(ours: Vec<f64>, theirs: Vec<f64>) -> String {
     let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
     let milliseconds = |seconds: Vec<f64>| format!("{:.1} ms", 1e3 * median(seconds));
     if theirs.is_empty() {

@@ -173,7 +173,7 @@ fn convert_goes_to_hugging_face_and_back() {
     assert_eq!((&state.model, state.imported_from.as_ref()), (&config, Some(&files)));
     let error = RunState::of(&imported).unwrap_err().to_string();
     assert!(
-        error.contains("no state of an optimizer to go on with: give --finetune"),
+        error.contains("no optimizer state to continue from: give --finetune"),
         "{error}"
     );
     convert(&back, &again, &["--to", "huggingface"]).unwrap();

@@ -103,7 +103,7 @@ impl Report {
         csv
     }
 
-    /// Every step's loss: a column per run, with as many digits as tell numbers apart.
+    /// Returns every step's loss: a column per run, with enough digits to tell numbers apart.
     fn losses_csv(&self) -> String {
         let runs: Vec<&RunSummary> = std::iter::once(&self.reference)
             .chain(self.comparisons.iter().map(|comparison| &comparison.summary))

@@ -114,7 +114,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Shows each rank's tensors of a step beside the whole ones of the one-rank run.
+    /// Calls `show` with each rank's tensors of a step and the whole ones of the one-rank run.
     fn each_shard(
         &mut self,
         step: u64,
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn padding_is_looked_at_on_every_side() {
         let mut tensor = shard([0.0; 8]);
-        // Rows of two columns, of which the first is real: padding behind every run.
+        // Rows of two columns, of which the first is real: padding after every run.
         tensor.placement = Placement::new([4, 1], [0, 0], [4, 2]);
         assert!(is_padding_zero(&tensor));
         tensor.values[1] = 1.0;

@@ -167,7 +167,7 @@ where
         };
         series.label(curve.name).legend(legend);
     }
-    // Behind all lines, so that none hides a marker.
+    // Drawn after all lines, so that no line hides a marker.
     let layouts = curves.iter().filter(|curve| curve.index.is_some()).count().max(1);
     for curve in curves {
         let (Some(index), points) = (curve.index, curve.finite_points()) else {

@@ -1,6 +1,6 @@
 //! `Report`: what came out, as rows of a table and messages.
 //!
-//! Made and told by `main`; drawn by `table` and `plot`, written by `files`.
+//! `main` makes and prints it, `table` and `plot` draw it, `files` writes it.
 
 use std::io::Write as _;
 
@@ -15,7 +15,7 @@ use crate::jobs::RunSummary;
 use crate::judge::Verdict;
 use crate::table::{Cell, Table, Tone};
 
-/// Everything that is told of a comparison.
+/// Everything that is reported of a comparison.
 pub struct Report {
     /// The one-rank run.
     pub reference: RunSummary,
@@ -192,7 +192,7 @@ pub fn describe(arguments: &TrainingArguments, num_parameters: usize) -> String 
     )
 }
 
-/// Prints a line. Whoever reads may have gone: the comparison goes on.
+/// Prints a line. A closed standard output does not end the comparison.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }

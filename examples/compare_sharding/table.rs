@@ -14,7 +14,7 @@ pub struct Table {
     pub groups: Vec<(Range<usize>, &'static str)>,
     /// Titles of the columns.
     pub header: Vec<&'static str>,
-    /// The rows, each with as many cells as there are columns.
+    /// The rows, each with one cell per column.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -199,7 +199,7 @@ pub fn drawing(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("{error}")
 }
 
-/// Breaks a text at spaces into lines of at most so many characters, if its words are short enough.
+/// Breaks a text at spaces into lines of at most `limit` characters, if its words are short enough.
 fn wrap(text: &str, limit: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

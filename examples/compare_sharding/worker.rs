@@ -40,19 +40,19 @@ pub fn run(arguments: &Arguments, layout: &Layout) -> anyhow::Result<ExitCode> {
         arguments.training(layout)
     };
     let world = join(&environment, &training.parallel.communication.join_options()?)?;
-    let told = (world.rank() == 0 && arguments.worker.worker_live).then(|| layout.title());
-    match train(&training, folder, told.as_deref(), &world) {
+    let title = (world.rank() == 0 && arguments.worker.worker_live).then(|| layout.title());
+    match train(&training, folder, title.as_deref(), &world) {
         Ok(code) => Ok(code),
         Err(error) => report_and_exit(&world, error.as_ref()),
     }
 }
 
-fn train(arguments: &TrainingArguments, folder: &Path, told: Option<&str>, world: &World) -> anyhow::Result<ExitCode> {
+fn train(arguments: &TrainingArguments, folder: &Path, title: Option<&str>, world: &World) -> anyhow::Result<ExitCode> {
     let training = Training {
         stop: StopFlag::install()?,
         arguments,
         folder,
-        told,
+        title,
         world,
     };
     arguments.device.run(arguments.precision.dtype(), world, training)
@@ -63,8 +63,8 @@ struct Training<'a> {
     stop: StopFlag,
     arguments: &'a TrainingArguments,
     folder: &'a Path,
-    /// The name of the layout, where this rank tells of every step.
-    told: Option<&'a str>,
+    /// The title of the layout, if this rank prints every step.
+    title: Option<&'a str>,
     world: &'a World,
 }
 
@@ -76,7 +76,7 @@ impl Program for Training<'_> {
             stop,
             arguments,
             folder,
-            told,
+            title,
             world,
         } = self;
         let seed = u64::from(arguments.optimization.seed);
@@ -94,7 +94,7 @@ impl Program for Training<'_> {
             recorded?;
             recorder.parameters::<B, _>(step, session.model(), &context)?;
             log.write(&metrics)?;
-            if let Some(name) = told {
+            if let Some(name) = title {
                 tell(name, &metrics, num_steps);
             }
             // Also lets no rank start the next step, and its clock, while another still records this one.
@@ -106,11 +106,11 @@ impl Program for Training<'_> {
     }
 }
 
-/// Overwrites the line that told of the step before.
+/// Overwrites the line of the step before.
 fn tell(name: &str, metrics: &StepMetrics, num_steps: u64) {
     let (step, loss) = (metrics.step, metrics.loss);
     let mut out = std::io::stdout();
-    // Whoever reads may have gone: training goes on.
+    // A closed standard output does not end training.
     let _ = write!(out, "{name}: step {step}/{num_steps}, loss {loss:.4}{CLEAR_LINE}\r");
     let _ = out.flush();
 }

@@ -1,4 +1,4 @@
-//! Reads the flight records that the ranks of a job have written, and says who is behind, and at which call.
+//! Reads the flight records that the ranks of a job have written, and says which ranks lag, and at which call.
 //!
 //! ```text
 //! cargo run --release --example pretrain_gpt -- --world-size 2 --flight-recorder /tmp/records

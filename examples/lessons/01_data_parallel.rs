@@ -86,7 +86,7 @@ fn train(world: &World) -> anyhow::Result<()> {
         let share = GLOBAL_BATCH / ranks.size();
         let first = step * GLOBAL_BATCH + ranks.rank() * share;
         let (images, labels) = batch(first, share, &device);
-        // (4) Forward and backward; gradients are averaged over the ranks while the backward pass goes on.
+        // (4) Forward and backward; gradients are averaged over the ranks during the backward pass.
         let loss = model.backward(StepPart::Last, |model| model.loss(images, labels))?;
         let gradients = model.gradients()?;
         model.step(LEARNING_RATE, &mut optimizer, gradients)?;

@@ -1,8 +1,8 @@
-//! Lesson 4: share out the optimizer's state of a burn model, save the run, and go on with another number of ranks.
+//! Lesson 4: share out the optimizer's state of a burn model, save the run, and continue with another number of ranks.
 //!
 //! ```text
 //! cargo run --release --example 04_sharded_optimizer -- --save run                    # one rank, 40 steps
-//! cargo run --release --example 04_sharded_optimizer -- --load run --world-size 2     # two go on to step 60
+//! cargo run --release --example 04_sharded_optimizer -- --load run --world-size 2     # two continue to step 60
 //! cargo run --release --example 04_sharded_optimizer -- --world-size 2   # 60 steps at once: the same losses
 //! cargo run --release --example checkpoint -- inspect run
 //! ```
@@ -27,7 +27,7 @@ type B = Autodiff<Flex>;
 
 const IMAGE_SIZE: usize = 8;
 const STEPS: usize = 60;
-/// A run that saves ends here, and another goes on.
+/// A run that saves ends here, and another continues.
 const SAVED_STEP: usize = 40;
 const GLOBAL_BATCH: usize = 64;
 const LEARNING_RATE: f64 = 3e-3;
@@ -66,7 +66,7 @@ struct Arguments {
     /// Save to this folder: at step 40, and stop there, or else at the last one
     #[arg(long)]
     save: Option<PathBuf>,
-    /// Go on from the latest checkpoint of this folder
+    /// Continue from the latest checkpoint of this folder
     #[arg(long)]
     load: Option<PathBuf>,
 }

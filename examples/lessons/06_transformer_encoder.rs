@@ -127,7 +127,7 @@ impl<B: CollectiveBackend> PipelineStage<B, 3> for Stage<B> {
 /// Trains a burn classifier in any layout of ranks.
 #[derive(Parser)]
 struct Arguments {
-    /// Ranks in all; as many as one copy of the model needs, unless given
+    /// Ranks in all [default: those that one copy of the model needs]
     #[arg(long)]
     world_size: Option<usize>,
     /// Ranks that share each layer

@@ -136,7 +136,7 @@ fn train<B: TrainingBackend>(
     let logging = &arguments.logging;
     let context = connect::<B>(arguments, world, device)?;
     let is_first = world.rank() == 0;
-    // Before the checkpoint to go on with is looked for: no other run is to replace it meanwhile.
+    // Before the search for the checkpoint to continue from, so that no other run replaces it meanwhile.
     let mut checkpointing = Checkpointing::new(&arguments.checkpoints, world, &context)?;
     let mut session = Session::<B>::new(arguments, &context, device)?;
     if let Some(checkpointing) = &checkpointing {
@@ -175,9 +175,9 @@ fn train<B: TrainingBackend>(
     if let (Some(progress), true) = (&progress, first_step > 1) {
         let done = session.iteration();
         progress.line(&if num_steps > done {
-            format!("going on behind step {done}")
+            format!("continuing after step {done}")
         } else {
-            format!("nothing is left to train on behind step {done}: all samples are consumed")
+            format!("nothing is left to train on after step {done}: all samples are consumed")
         });
     }
     let validates = logging.eval_iters > 0;

@@ -1,4 +1,4 @@
-//! `Checkpointing`: when a training program saves, and what it must find to go on.
+//! `Checkpointing`: when a training program saves, and what it must find to continue.
 
 use std::path::{Path, PathBuf};
 
@@ -76,7 +76,7 @@ fn parse_state<S: DeserializeOwned>(checkpoint: &Checkpoint) -> anyhow::Result<S
         .with_context(|| format!("{} is no checkpoint of this program", checkpoint.path().display()))
 }
 
-/// What a checkpoint that the bundled GPT saved has besides its arrays.
+/// What a checkpoint that the bundled GPT saved has in addition to its arrays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     /// How far training has come.
@@ -97,7 +97,7 @@ impl RunState {
     pub fn of(checkpoint: &Checkpoint) -> anyhow::Result<Self> {
         if let Some(folder) = ModelState::of(checkpoint)?.imported_from {
             bail!(
-                "{} was imported from {} and has parameters only, no state of an optimizer to go on with: give \
+                "{} was imported from {} and has parameters only, no optimizer state to continue from: give \
                  --finetune to begin training with its parameters",
                 checkpoint.path().display(),
                 folder.display()
@@ -106,7 +106,7 @@ impl RunState {
         parse_state(checkpoint)
     }
 
-    /// Checks that the samples of a run go on where those of the checkpoint end.
+    /// Checks that the samples of a run continue where those of the checkpoint end.
     ///
     /// # Errors
     /// Names what differs, and both values.
@@ -115,21 +115,21 @@ impl RunState {
         if let Some(difference) = first_difference(stored, samples(text_hash, training)) {
             bail!(
                 "{} was made with other samples: {difference}, so some would be trained on twice and others never; \
-                 give --allow-data-change to go on all the same, or --finetune to begin anew with its parameters",
+                 give --allow-data-change to continue anyway, or --finetune to start a new run with its parameters",
                 path.display()
             );
         }
         Ok(())
     }
 
-    /// Checks that a run goes on with the checkpoint's schedules of learning rate and weight decay.
+    /// Checks that a run continues with the checkpoint's schedules of learning rate and weight decay.
     ///
     /// # Errors
     /// Names what differs, and both values.
     pub fn check_schedules(&self, path: &Path, training: &TrainingConfig) -> anyhow::Result<()> {
         if let Some(difference) = first_difference(schedules(&self.training), schedules(training)) {
             bail!(
-                "{} was made with other schedules: {difference}; give --override-opt-param-scheduler to go on with \
+                "{} was made with other schedules: {difference}; give --override-opt-param-scheduler to continue with \
                  those of this run's flags",
                 path.display()
             );
@@ -178,8 +178,8 @@ fn schedules(training: &TrainingConfig) -> Settings<10> {
     ]
 }
 
-/// Finds the checkpoint to go on with, the same one on every rank; none where there is none yet in the folder that is
-/// saved to.
+/// Finds the checkpoint to continue from, the same one on every rank. Returns `None` without `--load`, or if the folder
+/// is also that of `--save` and has no checkpoint yet.
 ///
 /// # Communication
 /// Two broadcasts over the world, of 8 bytes and of what the first rank has found.
@@ -246,7 +246,7 @@ fn find_here(arguments: &CheckpointArguments, folder: &PathBuf) -> anyhow::Resul
 /// What has come of a save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saving {
-    /// It goes on beside training.
+    /// It continues during training.
     Begun,
     /// The checkpoint is whole, on the disk.
     Done,
@@ -310,10 +310,10 @@ impl Checkpointing {
         Ok(self.writer.begin_at(session.iteration())?)
     }
 
-    /// Saves behind a step, where its time has come: every so often, and behind the last of the run, which is waited
+    /// Saves after a step if a save is due: at every interval, and after the last step of the run, whose save is waited
     /// for.
     ///
-    /// Where a save beside training has failed, the next one is waited for; the run goes on if that succeeds.
+    /// If an asynchronous save has failed, the next one is waited for; the run continues if that succeeds.
     ///
     /// # Communication
     /// That of [`CheckpointWriter::save`], on a group of its own.

@@ -41,7 +41,7 @@ pub fn enter(parallel: &ParallelArguments) -> anyhow::Result<Role> {
         anyhow::ensure!(
             parallel.world_size.is_none() || world.world_size() == world_size,
             "--world-size {world_size} was asked for, but the launcher started {} ranks; leave the flag \
-             out, or start as many",
+             out, or start that many",
             world.world_size()
         );
     }

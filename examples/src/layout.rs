@@ -121,7 +121,7 @@ impl FromStr for Layout {
     }
 }
 
-/// A name and the number behind it, if there is one.
+/// A name and the number after it, if there is one.
 struct Part<'a> {
     name: &'a str,
     size: Option<usize>,
@@ -135,10 +135,10 @@ impl<'a> Part<'a> {
         let known = ["tp", "sp", "dp", "pp", "v"]
             .into_iter()
             .find(|name| rest.starts_with(name));
-        let (name, behind) = rest.split_at(known.map_or(letters, str::len));
-        let digits = behind.find(is_letter).unwrap_or(behind.len());
-        let (number, behind) = behind.split_at(digits);
-        *rest = behind;
+        let (name, tail) = rest.split_at(known.map_or(letters, str::len));
+        let digits = tail.find(is_letter).unwrap_or(tail.len());
+        let (number, tail) = tail.split_at(digits);
+        *rest = tail;
         let size = match number.parse() {
             _ if number.is_empty() => None,
             Ok(0) => return Err(format!("{name}0, which is no rank at all,")),

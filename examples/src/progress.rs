@@ -70,7 +70,7 @@ impl Progress {
     pub fn line(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| println!("{text}")),
-            // Whoever reads may have gone: training goes on.
+            // A closed standard output does not end training.
             None => drop(writeln!(std::io::stdout(), "{text}")),
         }
     }
@@ -138,8 +138,8 @@ impl JsonLines {
         })
     }
 
-    /// Opens the file of a run that goes on behind a step: the lines of later steps are dropped, for they will come
-    /// again. Creates it where there is none, or where the run begins.
+    /// Opens the file of a run that continues after a step, and drops the lines of later steps, which will be written
+    /// again. Creates the file if there is none, or if the run starts at its first step.
     ///
     /// # Errors
     /// When it cannot be read or written, naming it.
@@ -153,10 +153,10 @@ impl JsonLines {
             object.is_some_and(|object| object["step"].as_u64().is_some_and(|found| found <= step))
         };
         let kept: String = text.lines().filter(is_before).flat_map(|line| [line, "\n"]).collect();
-        // Whole or not at all, as everything that a run that goes on depends on.
-        let beside = path.with_extension("jsonl.tmp");
-        std::fs::write(&beside, kept)
-            .and_then(|()| std::fs::rename(&beside, path))
+        // Written whole or not at all, like everything that a continued run depends on.
+        let temporary = path.with_extension("jsonl.tmp");
+        std::fs::write(&temporary, kept)
+            .and_then(|()| std::fs::rename(&temporary, path))
             .with_context(|| format!("cannot write metrics to {}", path.display()))?;
         let file = std::fs::OpenOptions::new().append(true).open(path);
         Ok(Self {

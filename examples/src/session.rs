@@ -91,7 +91,7 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// What a run is made of, told before it starts.
+/// The sizes of a run, reported before it starts.
 #[derive(Clone, Debug)]
 pub struct SessionSummary {
     /// Parameters of the whole model, padding not counted.
@@ -253,12 +253,12 @@ impl<B: TrainingBackend> Session<B> {
         self.num_steps
     }
 
-    /// Steps taken, those before a checkpoint that this run went on with too.
+    /// Returns the steps taken, including those before the checkpoint that this run continued from.
     pub fn iteration(&self) -> u64 {
         self.trainer.iteration()
     }
 
-    /// What a checkpoint has besides its arrays.
+    /// Returns what a checkpoint has in addition to its arrays.
     pub fn state(&self) -> RunState {
         RunState {
             trainer: self.trainer.state(),
@@ -400,7 +400,7 @@ impl<B: TrainingBackend> Session<B> {
         Ok(reasons.into_iter().find(|reason| *reason as i32 == stop[0]))
     }
 
-    /// The model's FLOPs of a step of so many samples; attention is not halved for causality.
+    /// Returns the model's FLOPs of a step of `global_batch_size` samples; attention is not halved for causality.
     fn flops_per_step(&self, global_batch_size: usize) -> f64 {
         GptSize {
             n_layers: self.model.n_layers as u64,
@@ -412,7 +412,7 @@ impl<B: TrainingBackend> Session<B> {
     }
 }
 
-/// Goes on where a checkpoint was made, or begins anew with its parameters.
+/// Continues from a checkpoint, or starts a new run with its parameters.
 fn resume<B: TrainingBackend>(
     trainer: &mut Trainer<B, Gpt<B>>,
     checkpoint: &Checkpoint,

@@ -1,4 +1,4 @@
-//! A whole GPT in f16 and bf16 beside the same GPT in f32: losses and every gradient, with dropout.
+//! Compares a whole GPT in f16 and bf16 with the same GPT in f32: losses and every gradient, with dropout.
 
 use burn::backend::Autodiff;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};

@@ -250,7 +250,7 @@ pub fn batches() -> anyhow::Result<()> {
     let expected: Vec<u64> = (STEPS / 2 + 1..=STEPS / 2 + STEPS).collect();
     ensure!(steps == expected, "steps {steps:?}, expected {expected:?}");
     let done = sample.resume("")?.run()?;
-    let words = format!("nothing is left to train on behind step {}", STEPS / 2 + STEPS);
+    let words = format!("nothing is left to train on after step {}", STEPS / 2 + STEPS);
     ensure!(done.stdout.contains(&words), "{}", done.stdout);
     Ok(())
 }

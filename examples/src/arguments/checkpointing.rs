@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use clap::Args;
 
-/// What is saved, and where training goes on.
+/// What is saved, and where training continues.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Checkpoints")]
 pub struct CheckpointArguments {
@@ -13,8 +13,8 @@ pub struct CheckpointArguments {
     /// every --save-interval
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
-    /// Go on where the latest checkpoint in this folder, or this checkpoint, was made, by whatever layout of ranks;
-    /// with the same folder for --save and --load, begin anew where there is none yet
+    /// Continue from the latest checkpoint in this folder, or from this checkpoint, saved by any layout of ranks; if
+    /// --save names the same folder and it has no checkpoint yet, start from the beginning
     #[arg(long, value_name = "DIR")]
     pub load: Option<PathBuf>,
     /// Steps between checkpoints; 0 for none but the last
@@ -23,16 +23,16 @@ pub struct CheckpointArguments {
     /// Checkpoints that stay; older ones are removed [default: all]
     #[arg(long, value_name = "N", requires = "save")]
     pub ckpt_keep: Option<usize>,
-    /// Write checkpoints beside training
+    /// Write checkpoints while training continues
     #[arg(long, requires = "save")]
     pub async_save: bool,
-    /// Take the parameters of --load only, and begin training anew
+    /// Take only the parameters of --load, and start training from the beginning
     #[arg(long, requires = "load")]
     pub finetune: bool,
-    /// Go on with a checkpoint although the text, the seed or the number of samples has changed
+    /// Continue from a checkpoint although the text, the seed or the number of samples has changed
     #[arg(long, requires = "load")]
     pub allow_data_change: bool,
-    /// Go on with the schedules of learning rate and weight decay that the flags say, not those of the checkpoint
+    /// Continue with the schedules of learning rate and weight decay of the flags, not those of the checkpoint
     #[arg(long, alias = "override-opt_param-scheduler", requires = "load")]
     pub override_opt_param_scheduler: bool,
 }

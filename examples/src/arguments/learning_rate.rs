@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use burn_megatron::training::{AnnealingStyle, LearningRateConfig, LearningRateDecay};
 use clap::{Args, ValueEnum};
 
-/// The share of a run that the warm-up takes where nobody gave one: one in so many.
+/// The warm-up takes `1 / WARM_UP_SHARE` of a run by default.
 const WARM_UP_SHARE: u64 = 20;
 
 /// How the learning rate goes up and comes down. Lengths are in iterations with `--train-iters` and in samples with
@@ -83,7 +83,7 @@ pub enum WsdDecayStyle {
 /// What the lengths of a command line are counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counting {
-    /// Steps of so many samples.
+    /// Steps of `global_batch_size` samples.
     Iterations { global_batch_size: u64 },
     /// Samples.
     Samples,

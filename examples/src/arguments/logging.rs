@@ -1,4 +1,4 @@
-//! Flags that say what is told of a run, and when it ends early.
+//! Flags that say what is reported of a run, and when it ends early.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use burn_megatron::training::BatchSizeSchedule;
 use clap::Args;
 
-/// What is told of the run, and how often.
+/// What is reported of the run, and how often.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Logging and validation")]
 pub struct LoggingArguments {

@@ -139,8 +139,8 @@ impl TrainingArguments {
         Ok(first.min(last)..last)
     }
 
-    /// What must be the same on every rank: all flags but those that say where a rank is, what it writes, and where the
-    /// text lies, for the text itself is compared.
+    /// Returns what must be the same on every rank: all flags except those that say where a rank is, what it writes,
+    /// and where the text is stored. The text itself is compared.
     pub fn statement(&self) -> Statement {
         let mut common = self.clone();
         common.parallel.nodes = NodeArguments::default();

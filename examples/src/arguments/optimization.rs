@@ -7,9 +7,9 @@ use clap::{ArgAction, Args, ValueEnum};
 use super::LearningRateArguments;
 use super::learning_rate::Counting;
 
-/// Steps of a run whose length nobody gave.
+/// The default number of steps of a run.
 const TRAIN_ITERS: u64 = 400;
-/// Weight decay that nobody gave.
+/// The default weight decay.
 const WEIGHT_DECAY: f64 = 0.1;
 
 /// How the model is trained.

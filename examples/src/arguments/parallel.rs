@@ -90,7 +90,7 @@ pub struct CommunicationArguments {
     /// Share the optimizer's state out over the data-parallel ranks, each of which updates its shard of the parameters
     #[arg(long)]
     pub use_distributed_optimizer: bool,
-    /// Reduce full gradient buckets while the backward pass goes on
+    /// Reduce full gradient buckets during the backward pass
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true",
         action = clap::ArgAction::Set

@@ -31,10 +31,10 @@ pub struct PrecisionArguments {
     /// The loss scale never falls below this [default: 1]
     #[arg(long, value_name = "X", requires = "fp16")]
     min_loss_scale: Option<f64>,
-    /// The loss scale doubles after so many steps with finite gradients [default: 1000]
+    /// The loss scale doubles after N steps with finite gradients [default: 1000]
     #[arg(long, value_name = "N", requires = "fp16")]
     loss_scale_window: Option<u32>,
-    /// The loss scale halves at the N-th step with a gradient that is not finite, and at each behind it [default: 2]
+    /// The loss scale halves at the N-th step with a gradient that is not finite, and at each one after it [default: 2]
     #[arg(long, value_name = "N", requires = "fp16")]
     hysteresis: Option<u32>,
 }

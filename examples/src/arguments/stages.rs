@@ -176,10 +176,10 @@ impl RecomputeArguments {
         Ok(())
     }
 
-    /// Checks that a chunk has as many layers as are to be recomputed.
+    /// Checks that the largest chunk has at least `--recompute-num-layers` layers.
     ///
     /// # Errors
-    /// When they are more than the largest chunk has, with the valid range.
+    /// When it has fewer, with the valid range.
     pub fn validate_layers(&self, layers: &LayerLayout) -> anyhow::Result<()> {
         let virtual_stages = 0..layers.num_virtual_stages();
         let largest = virtual_stages.map(|stage| layers.range(stage).len()).max().unwrap_or(0);

@@ -64,7 +64,7 @@ fn profiled_steps_lie_within_the_run() {
     let error = validate("--timeline t.svg --profile-step-end 5").unwrap_err();
     assert!(error.contains("within the 4 steps of the run, got 3 and 5"), "{error}");
     assert!(validate("--trace t.json --profile-step-start 5").is_err());
-    // Nobody wants them.
+    // No timeline is asked for.
     assert_eq!(validate("--profile-step-start 5"), Ok(()));
     let error = validate("--timeline t --trace t").unwrap_err();
     assert!(error.contains("different files, got \"t\""), "{error}");

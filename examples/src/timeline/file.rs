@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use tempfile::NamedTempFile;
 
-/// Finds out whether a file can be written, and leaves nothing behind.
+/// Checks that a file can be written, and leaves no trace.
 ///
 /// # Errors
 /// When it cannot, naming it.
@@ -42,7 +42,7 @@ pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file beside `path`, for renaming works within a folder only; removed unless it is renamed.
+/// Creates a file next to `path`, as renaming works within a folder only. It is removed unless it is renamed.
 fn temporary(path: &Path) -> anyhow::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     tempfile::Builder::new()

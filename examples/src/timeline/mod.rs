@@ -23,7 +23,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Returns the recorder of a run on this rank; none if nobody wants a timeline.
+    /// Returns the recorder of a run on this rank; `None` if no timeline is asked for.
     ///
     /// # Errors
     /// On rank 0, when a file cannot be written.

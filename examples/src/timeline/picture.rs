@@ -68,7 +68,7 @@ struct Row {
     transfers: Option<[Vec<Block>; 2]>,
 }
 
-/// Where time lies on the picture.
+/// The horizontal position of each time on the picture.
 #[derive(Clone, Copy)]
 struct Scale {
     left: i32,

@@ -93,8 +93,8 @@ impl<B: CollectiveBackend> Block<B> {
     /// - output: as `input`
     ///
     /// # Communication
-    /// That of the attention and of the MLP: forward two all-reduces of the input's size over the tensor group (under
-    /// sequence parallelism two all-gathers and two reduce-scatters), backward as many.
+    /// That of the attention and of the MLP: two all-reduces of the input's size over the tensor group (under sequence
+    /// parallelism two all-gathers and two reduce-scatters) in the forward pass, and the same in the backward pass.
     ///
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.
@@ -105,7 +105,7 @@ impl<B: CollectiveBackend> Block<B> {
         }
     }
 
-    /// Each sublayer's bias and dropout are part of its sum, and the first sum of the norm behind it.
+    /// Fuses each sublayer's bias and dropout into its residual sum, and the first sum into the norm after it.
     fn forward_fused(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
         let device = input.device();
         let (attended, bias) = self.attn.forward_without_bias(self.ln_1.forward(input.clone()), tokens);

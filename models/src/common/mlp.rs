@@ -76,7 +76,7 @@ impl<B: CollectiveBackend> Mlp<B> {
         self.c_proj.forward(self.hidden(input))
     }
 
-    /// As [`forward`](Self::forward) but for the last bias, which is returned beside, to be added by what comes next.
+    /// As [`forward`](Self::forward) except for the last bias, which is returned separately and is yet to be added.
     pub fn forward_without_bias(&self, input: Tensor<B, 2>) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
         self.c_proj.forward_without_bias(self.hidden(input))
     }

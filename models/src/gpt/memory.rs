@@ -9,14 +9,14 @@ use super::GptConfig;
 #[cfg(test)]
 mod tests;
 
-/// What a run's memory depends on, beside the model.
+/// What a run's memory depends on, in addition to the model.
 #[derive(Clone, Copy, Debug)]
 pub struct MemorySetting<'a> {
     /// The sizes of the axes.
     pub parallel: &'a ParallelConfig,
     /// The layers of each virtual stage.
     pub layers: &'a LayerLayout,
-    /// The order of a step's micro-batches, as many stages and chunks as the layers have.
+    /// The order of a step's micro-batches, with the stages and chunks of `layers`.
     pub schedule: &'a Schedule,
     /// Samples of a micro-batch: b.
     pub micro_batch_size: usize,
@@ -38,15 +38,15 @@ impl GptConfig {
     /// Returns about how many bytes a rank of each stage needs to train: parameters, gradients, Adam's moments and
     /// activations.
     ///
-    /// Static: so many bytes per parameter, shared out over the t tensor ranks. A stage has the parameters of its
-    /// layers, the first virtual stage the embeddings, the last one the final norm and the head, or its copy of a tied
-    /// one.
+    /// Static: `parameter_bytes` per parameter, shared out over the t tensor ranks. A stage has the parameters of its
+    /// layers. The first virtual stage also has the embeddings, the last one the final norm and the head, or its copy
+    /// of a tied one.
     ///
     /// Activations per layer and micro-batch, with s tokens in each of b samples, a heads and width h:
-    /// `sbh (5 + 12/t)` numbers; under sequence parallelism `17 sbh / t`. The paper's bytes are of 16-bit elements,
-    /// hence half as many numbers; where it has 5as/2h for attention's core, the fused one holds nothing that grows
-    /// with s². burn's own operations ([`Kernels::Plain`](cubecl_kernels::Kernels::Plain)) hold more. Of a group of
-    /// layers that runs again only the input is held, `sbh` numbers, `sbh / t` under sequence parallelism.
+    /// `sbh (5 + 12/t)` numbers; under sequence parallelism `17 sbh / t`. The paper counts bytes of 16-bit elements, so
+    /// the numbers are half of its bytes. It has 5as/2h for attention's core; the fused core holds nothing that grows
+    /// with s². burn's own operations ([`Kernels::Plain`](cubecl_kernels::Kernels::Plain)) hold more. A group of layers
+    /// that runs again holds only its input, `sbh` numbers, `sbh / t` under sequence parallelism.
     ///
     /// A stage holds that of each task, one micro-batch in one chunk, from its forward to its backward pass, which also
     /// needs all of one group's activations where groups run again. The schedule's list of the stage says how many

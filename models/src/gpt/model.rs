@@ -23,7 +23,7 @@ use super::recompute::LayerRecompute;
 use super::{GptConfig, GptError};
 use crate::common::{Block, BlockConfig, CausalSelfAttentionConfig, MlpConfig, TokenContext};
 
-/// The number of the embedding's dropout site; its layer is the one behind the last.
+/// The number of the embedding's dropout site; its layer is the one after the last.
 const EMBEDDING_SITE: u32 = 0;
 
 /// A GPT, one model for every layout: all of it, or the part that a chunk of a pipeline stage holds.
@@ -213,8 +213,8 @@ impl<B: CollectiveBackend> Gpt<B> {
     /// - output: `[batch * seq, padded_vocab_size / tp]`, this rank's part of the vocabulary
     ///
     /// # Communication
-    /// Forward: one all-reduce of `batch * seq * d_model` elements over the tensor group for the embedding, and per
-    /// block as [`Block::forward`]. Backward: one more for the head, and per block as many.
+    /// Forward: one all-reduce of `batch * seq * d_model` elements over the tensor group for the embedding, and that of
+    /// [`Block::forward`] per block. Backward: one more for the head, and that of [`Block::forward`] per block.
     ///
     /// # Panics
     /// When `step` has not `batch * seq` tokens, the sequence is longer than the positions, a collective fails, or this

@@ -74,7 +74,8 @@ impl LayerRecompute {
 mod tests {
     use super::*;
 
-    /// The blocks of each segment, with `e` before an embedding, `h` behind a head and `*` behind what is recomputed.
+    /// Shows the blocks of each segment, with `e` before them if it has the embedding, and after them `h` if it has the
+    /// head and `*` if it is recomputed.
     fn shown(recompute: LayerRecompute, num_blocks: usize, ends: [bool; 2]) -> String {
         let segments = recompute.segments(num_blocks, ends[0], ends[1]);
         let shown = segments.iter().map(|segment| {

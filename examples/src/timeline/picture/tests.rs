@@ -116,7 +116,7 @@ fn no_text_lies_on_another_or_leaves_the_picture() {
             );
             for (other, other_y, (other_left, other_right)) in &texts[..number] {
                 let is_apart = (y - other_y).abs() >= 11 || right <= other_left || left >= other_right;
-                assert!(is_apart, "{text:?} lies on {other:?} at {left}, {y}");
+                assert!(is_apart, "{text:?} overlaps {other:?} at {left}, {y}");
             }
         }
     }

@@ -253,7 +253,7 @@ pub(super) fn written_config(config: &GptConfig, dtype: &str) -> Value {
         "torch_dtype": dtype,
         "vocab_size": config.vocab_size,
     });
-    // transformers' default lies outside smaller vocabularies.
+    // transformers' default is outside smaller vocabularies.
     if config.vocab_size <= DEFAULT_END_OF_TEXT {
         fields["bos_token_id"] = Value::Null;
         fields["eos_token_id"] = Value::Null;

@@ -158,7 +158,7 @@ fn open_file(path: &Path) -> Result<File, HuggingFaceError> {
     checkpoint::open_file(path).map_err(HuggingFaceError::file("open", path))
 }
 
-/// Reads a JSON file of at most so many bytes.
+/// Reads a JSON file of at most `limit` bytes.
 pub(super) fn read_json(path: &Path, limit: u64) -> Result<Value, HuggingFaceError> {
     let file = open_file(path)?;
     let mut text = Vec::new();
@@ -181,7 +181,7 @@ fn read_index(path: &Path) -> Result<HashMap<String, String>, HuggingFaceError> 
         None => Ok(index.weight_map),
         Some((tensor, file)) => Err(HuggingFaceError::broken(
             path,
-            format!("tensor {tensor:?} is in {file:?}: expected the name of a file beside the index"),
+            format!("tensor {tensor:?} is in {file:?}: expected the name of a file next to the index"),
         )),
     }
 }

@@ -107,8 +107,8 @@ impl HuggingFaceModel {
     /// Writes the model into a folder of checkpoints, as one of iteration 0 that has parameters and no state of an
     /// optimizer. Returns its folder.
     ///
-    /// Elements keep type and bits. `state` is what a program wants to find beside them. One tensor at a time is in
-    /// memory.
+    /// Elements keep type and bits. `state` is stored with them for the program that loads them. One tensor at a time
+    /// is in memory.
     ///
     /// # Errors
     /// There are checkpoints in the folder already; it is held by a run or cannot be written to; the files cannot be

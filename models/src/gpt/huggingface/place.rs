@@ -62,7 +62,7 @@ impl Place {
         })
     }
 
-    /// Makes a hidden folder beside it, which is removed when it is dropped.
+    /// Makes a hidden folder next to the output, which is removed when it is dropped.
     pub fn draft(&self) -> Result<tempfile::TempDir, HuggingFaceError> {
         let mut builder = tempfile::Builder::new();
         // As any folder that this process makes, not for this user alone.

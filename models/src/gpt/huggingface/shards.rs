@@ -83,7 +83,7 @@ impl Shard {
         let notes = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         let metadata = Metadata::new(Some(notes), infos.collect()).map_err(|error| error.to_string())?;
         let mut json = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
-        // Spaces behind it, so that the tensors begin at a multiple of 8.
+        // Trailing spaces, so that the tensors begin at a multiple of 8.
         json.resize(json.len().next_multiple_of(8), b' ');
         let mut header = (json.len() as u64).to_le_bytes().to_vec();
         header.extend(json);
@@ -99,7 +99,7 @@ fn num_bytes(parameter: &Parameter, dtype: ExportType) -> u64 {
 mod tests {
     use super::*;
 
-    /// The names and numbers of tensors of files for tensors of so many elements of 2 bytes.
+    /// Returns the name of each file and the lengths of its tensors, for tensors of `lengths` elements of 2 bytes.
     fn plan(lengths: &[usize], max_bytes: u64) -> Vec<(String, Vec<usize>)> {
         let parameters = lengths.iter().map(|length| Parameter {
             name: "a".into(),

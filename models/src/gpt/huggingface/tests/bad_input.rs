@@ -110,7 +110,7 @@ fn files_that_are_no_safetensors_are_named() {
     fs::create_dir(&path).unwrap();
     expect_error(folder.path(), MODEL_NAME, &["expected a file"]);
     fs::remove_dir(&path).unwrap();
-    // Nobody will ever write to it.
+    // No process will ever write to it.
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     assert!(made.unwrap().success());
     expect_error(folder.path(), MODEL_NAME, &["expected a file"]);

@@ -138,7 +138,7 @@ fn made(shape: &[usize], values: &[f32]) -> Made {
     }
 }
 
-/// The model's tensors as transformers writes them, each name behind `prefix`.
+/// Returns the model's tensors as transformers writes them: `prefix` comes before each name except the head's.
 fn tensors(config: &GptConfig, prefix: &str) -> Tensors {
     let tensor = |parameter: Parameter| {
         let name = match parameter.name.as_str() {
