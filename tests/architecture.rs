@@ -38,7 +38,7 @@ const CRATES: [(&str, &[&str]); 3] = [
             "prelude",
         ],
     ),
-    ("models/src", &["common", "gpt"]),
+    ("models/src", &["layers", "family", "gpt", "registry"]),
 ];
 
 /// Modules that tests alone use.

@@ -10,6 +10,7 @@ use burn_megatron::data_parallel::DataParallelConfig;
 use burn_megatron::launch::World;
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig, WeightDecayConfig};
+use models::ModelConfig;
 use models::gpt::{Gpt, GptConfig, GptPreset};
 
 use crate::Arguments;

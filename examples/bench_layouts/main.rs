@@ -16,11 +16,13 @@ use burn_megatron::training::StepMetrics;
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use clap::Parser;
 use examples::arguments::TrainingArguments;
-use examples::device::{Program, TrainingBackend};
+use examples::device::TrainingBackend;
 use examples::launching::connect;
 use examples::layout::Layout;
 use examples::progress::{JsonLines, bytes};
 use examples::session::Session;
+use examples::training_program::TrainingProgram;
+use models::ModelFamily;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
@@ -173,8 +175,7 @@ fn run_rank(training: &TrainingArguments, log: &Path) -> anyhow::Result<()> {
 }
 
 fn train(arguments: &TrainingArguments, log: &Path, world: &World) -> anyhow::Result<()> {
-    let dtype = arguments.precision.dtype();
-    arguments.device.run(dtype, world, Training { arguments, log, world })
+    arguments.run(world, Training { arguments, log, world })
 }
 
 /// The training of one rank.
@@ -184,13 +185,13 @@ struct Training<'a> {
     world: &'a World,
 }
 
-impl Program for Training<'_> {
+impl TrainingProgram for Training<'_> {
     type Output = ();
 
-    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<()> {
+    fn run<B: TrainingBackend, C: ModelFamily>(self, device: B::Device) -> anyhow::Result<()> {
         let Self { arguments, log, world } = self;
         let context = connect(arguments, world)?;
-        let mut session = Session::<B>::new(arguments, &context, &device)?;
+        let mut session = Session::<B, C>::new(arguments, &context, &device)?;
         let mut log = match world.rank() {
             0 => Some(JsonLines::create(log)?),
             _ => None,

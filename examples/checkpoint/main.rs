@@ -1,5 +1,5 @@
 //! Looks at checkpoints: what is in one, whether it is whole, the same as one file, and to and from Hugging Face's
-//! GPT-2.
+//! files.
 //!
 //! ```text
 //! cargo run --release --example checkpoint -- inspect checkpoints             # the latest in the folder
@@ -17,11 +17,14 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use burn_megatron::checkpoint::Checkpoint;
 use clap::{Parser, Subcommand, ValueEnum};
 use examples::arguments::parse_size;
-use examples::checkpointing::ModelState;
-use models::gpt::huggingface::{ExportConfig, ExportType, HuggingFaceModel, export};
+use examples::checkpointing::{FamilyState, ModelState};
+use models::ModelFamily;
+use models::huggingface::{ExportConfig, ExportType, HuggingFaceModel, export, read_model_type};
+use models::registry::{FAMILIES, FamilyProgram, run_with_family};
 
 use inspect::{count_text, describe, figures, size_text};
 
@@ -72,10 +75,10 @@ enum Command {
     },
 }
 
-/// How other programs store a GPT.
+/// How other programs store a model.
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
-    /// Hugging Face's GPT-2: config.json and model.safetensors
+    /// Hugging Face's files: config.json and model.safetensors
     Huggingface,
 }
 
@@ -158,7 +161,15 @@ fn run(command: &Command) -> anyhow::Result<String> {
                         dtype: (*dtype).into(),
                         max_shard_bytes: *max_shard_size,
                     };
-                    export(&checkpoint, &ModelState::of(&checkpoint)?.model, output, &options)?;
+                    let FamilyState { family } = FamilyState::of(&checkpoint)?;
+                    run_with_family(
+                        &family,
+                        Export {
+                            checkpoint,
+                            output,
+                            options,
+                        },
+                    )??;
                     output.clone()
                 }
                 (None, Some(Format::Huggingface)) => import(checkpoint, output)?,
@@ -169,12 +180,49 @@ fn run(command: &Command) -> anyhow::Result<String> {
     }
 }
 
+/// Writes a checkpoint as Hugging Face's files.
+struct Export<'a> {
+    checkpoint: Checkpoint,
+    output: &'a Path,
+    options: ExportConfig,
+}
+
+impl FamilyProgram for Export<'_> {
+    type Output = anyhow::Result<()>;
+
+    fn run<C: ModelFamily>(self) -> anyhow::Result<()> {
+        let model = ModelState::<C>::of(&self.checkpoint)?.model;
+        Ok(export(&self.checkpoint, &model, self.output, &self.options)?)
+    }
+}
+
 /// Writes a model in Hugging Face's files as a checkpoint, and returns its folder.
 fn import(files: &Path, output: &Path) -> anyhow::Result<PathBuf> {
-    let model = HuggingFaceModel::open(files)?;
-    let state = ModelState {
-        model: model.config().clone(),
-        imported_from: Some(files.to_owned()),
-    };
-    Ok(model.write_checkpoint(output, serde_json::to_value(state)?)?)
+    let model_type = read_model_type(files)?;
+    let family = FAMILIES.iter().find(|family| family.model_type == model_type);
+    let family = family.with_context(|| {
+        let known: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
+        let known = known.join(" or ");
+        format!(
+            "{}: the model type is {model_type:?}: expected {known}",
+            files.display()
+        )
+    })?;
+    run_with_family(family.name, Import { files, output })?
+}
+
+/// Writes Hugging Face's files as a checkpoint.
+struct Import<'a> {
+    files: &'a Path,
+    output: &'a Path,
+}
+
+impl FamilyProgram for Import<'_> {
+    type Output = anyhow::Result<PathBuf>;
+
+    fn run<C: ModelFamily>(self) -> anyhow::Result<PathBuf> {
+        let model = HuggingFaceModel::<C>::open(self.files)?;
+        let state = ModelState::imported(model.config().clone(), self.files);
+        Ok(model.write_checkpoint(self.output, serde_json::to_value(state)?)?)
+    }
 }

@@ -169,9 +169,9 @@ fn convert_goes_to_hugging_face_and_back() {
     assert_eq!(Path::new(path.trim_end()), back.join("iter_0000000"));
     verify(&back).unwrap();
     let imported = Checkpoint::find(&back).unwrap();
-    let state = ModelState::of(&imported).unwrap();
+    let state = ModelState::<GptConfig>::of(&imported).unwrap();
     assert_eq!((&state.model, state.imported_from.as_ref()), (&config, Some(&files)));
-    let error = RunState::of(&imported).unwrap_err().to_string();
+    let error = RunState::<GptConfig>::of(&imported).unwrap_err().to_string();
     assert!(
         error.contains("no optimizer state to continue from: give --finetune"),
         "{error}"
@@ -228,6 +228,7 @@ fn causes_are_said_once() {
 fn a_model_that_cannot_take_the_parameters_is_told_the_first_difference() {
     let stored = GptConfig::new(2, 6, 3, 5, 50257);
     let state = ModelState {
+        family: "gpt".to_owned(),
         model: stored.clone(),
         imported_from: None,
     };

@@ -220,7 +220,7 @@ fn with_default(arg: Arg, value: &'static str) -> Arg {
 
 #[cfg(test)]
 mod tests {
-    use models::gpt::LayerRecompute;
+    use models::layers::LayerRecompute;
 
     use super::*;
 
@@ -253,8 +253,8 @@ mod tests {
             ));
             let recomputes = |training: TrainingArguments| {
                 training.validate().expect("fits");
-                let model = training.model.config(257);
-                model.layer_recompute != LayerRecompute::Nothing
+                let model = training.model.config(257).expect("a family");
+                model.layer_recompute() != LayerRecompute::Nothing
             };
             assert!(!recomputes(arguments.reference()), "{flags}");
             assert!(recomputes(arguments.training(&arguments.layouts[0])), "{flags}");
@@ -288,10 +288,16 @@ mod tests {
     #[test]
     fn a_preset_replaces_the_default_sizes() {
         let arguments = parse("compare_sharding --model-size gpt2-124m --num-layers 2");
-        let model = arguments.training(&Layout::ONE_RANK).model.config(257);
-        assert_eq!((model.n_layers, model.d_model, model.max_seq_length), (2, 768, 1024));
-        let model = parse("compare_sharding").training(&Layout::ONE_RANK).model.config(257);
-        assert_eq!((model.n_layers, model.d_model, model.max_seq_length), (4, 96, 52));
+        let sizes = |arguments: &Arguments| {
+            let model = arguments
+                .training(&Layout::ONE_RANK)
+                .model
+                .config(257)
+                .expect("a family");
+            (model.n_layers(), model.d_model(), model.max_seq_length())
+        };
+        assert_eq!(sizes(&arguments), (2, 768, 1024));
+        assert_eq!(sizes(&parse("compare_sharding")), (4, 96, 52));
     }
 
     #[test]

@@ -76,9 +76,10 @@ fn compare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
     let training = arguments.reference();
     let dtype = training.precision.dtype();
+    let model = training.model.config(ByteTokenizer::VOCABULARY_SIZE)?;
     let rules = Rules {
         tolerance: Tolerance::of(dtype.into()),
-        num_parameters: training.model.config(ByteTokenizer::VOCABULARY_SIZE).num_parameters(),
+        num_parameters: model.num_parameters(),
         // Rounding of f64 is far below Adam's epsilon.
         judges_noise: dtype == Dtype::F64,
     };
@@ -96,7 +97,7 @@ fn compare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         reference: reference.into_summary(),
         comparisons,
         tolerance: rules.tolerance,
-        setting: report::describe(&training, rules.num_parameters),
+        setting: report::describe(&training, &*model),
     };
     say(&format!("\n{}\n\n{}", report.table().to_text(), report.setting));
     let broken = report.failures();

@@ -4,12 +4,12 @@
 
 use std::io::Write as _;
 
-use burn_megatron::data::ByteTokenizer;
 use burn_megatron::parity::Tolerance;
 use burn_megatron::training::StepMetrics;
 use clap::ValueEnum;
 use examples::arguments::TrainingArguments;
 use examples::progress::bytes;
+use models::ModelConfig;
 
 use crate::jobs::RunSummary;
 use crate::judge::Verdict;
@@ -164,14 +164,14 @@ impl Report {
 }
 
 /// What is trained, in a line.
-pub fn describe(arguments: &TrainingArguments, num_parameters: usize) -> String {
-    let model = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE);
+pub fn describe(arguments: &TrainingArguments, model: &dyn ModelConfig) -> String {
+    let flags = &arguments.model;
     let optimization = &arguments.optimization;
     let dtype = arguments.precision.dtype().to_possible_value();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
-        "{}, {} steps of {}{} samples of {} tokens; GPT with {} layers, {} features, {} heads: {num_parameters} \
-         parameters; dropout {}, clipping {}; {cores} CPU cores",
+        "{}, {} steps of {}{} samples of {} tokens; {} with {} layers, {} features, {} heads: {} parameters; \
+         dropout {}, clipping {}; {cores} CPU cores",
         dtype.as_ref().map_or("", |value| value.get_name()),
         // What is described has been validated.
         optimization.num_steps().unwrap_or_default(),
@@ -180,11 +180,13 @@ pub fn describe(arguments: &TrainingArguments, num_parameters: usize) -> String 
             Some(_) => "up to ",
         },
         optimization.global_batch_size,
-        model.max_seq_length,
-        model.n_layers,
-        model.d_model,
-        model.n_heads,
-        model.hidden_dropout.max(model.attention_dropout),
+        model.max_seq_length(),
+        model.family_name(),
+        model.n_layers(),
+        model.d_model(),
+        model.n_heads(),
+        model.num_parameters(),
+        flags.hidden_dropout.max(flags.attention_dropout),
         match optimization.clip_grad {
             0.0 => "off".to_owned(),
             norm => format!("at norm {norm}"),

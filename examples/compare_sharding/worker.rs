@@ -9,10 +9,12 @@ use burn_megatron::launch::{Environment, StopFlag, World, join, report_and_exit}
 use burn_megatron::parity::{Recorder, perturb_constants};
 use burn_megatron::training::StepMetrics;
 use examples::arguments::TrainingArguments;
-use examples::device::{Program, TrainingBackend};
+use examples::device::TrainingBackend;
 use examples::launching::connect;
 use examples::progress::JsonLines;
 use examples::session::{Session, StopReason};
+use examples::training_program::TrainingProgram;
+use models::ModelFamily;
 
 use crate::arguments::Arguments;
 use examples::layout::Layout;
@@ -55,7 +57,7 @@ fn train(arguments: &TrainingArguments, folder: &Path, title: Option<&str>, worl
         title,
         world,
     };
-    arguments.device.run(arguments.precision.dtype(), world, training)
+    arguments.run(world, training)
 }
 
 /// The training of one rank.
@@ -68,10 +70,10 @@ struct Training<'a> {
     world: &'a World,
 }
 
-impl Program for Training<'_> {
+impl TrainingProgram for Training<'_> {
     type Output = ExitCode;
 
-    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<ExitCode> {
+    fn run<B: TrainingBackend, C: ModelFamily>(self, device: B::Device) -> anyhow::Result<ExitCode> {
         let Self {
             stop,
             arguments,
@@ -81,7 +83,7 @@ impl Program for Training<'_> {
         } = self;
         let seed = u64::from(arguments.optimization.seed);
         let context = connect(arguments, world)?;
-        let mut session = Session::<B>::with_prepared_model(arguments, &context, &device, |chunks| {
+        let mut session = Session::<B, C>::with_prepared_model(arguments, &context, &device, |chunks| {
             perturb_constants::<B, _>(chunks, PERTURBATION, seed, &context)
         })?;
         let recorder = Recorder::new(folder, world.rank());

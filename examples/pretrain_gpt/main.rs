@@ -18,11 +18,13 @@ use burn_megatron::training::preflight;
 use clap::Parser;
 use examples::arguments::TrainingArguments;
 use examples::checkpointing::{Checkpointing, Saving};
-use examples::device::{Program, TrainingBackend};
+use examples::device::TrainingBackend;
 use examples::launching::{self, enter};
 use examples::progress::{JsonLines, Progress};
 use examples::session::{Session, StopReason};
 use examples::timeline::Recorder;
+use examples::training_program::TrainingProgram;
+use models::ModelFamily;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
@@ -70,7 +72,7 @@ fn run(
                 world: &world,
                 started,
             };
-            let done = arguments.device.run(arguments.precision.dtype(), &world, rank);
+            let done = arguments.run(&world, rank);
             done.or_else(|error| report_and_exit(&world, error.as_ref()))
         }
     }
@@ -84,14 +86,14 @@ struct Rank<'a> {
     started: Instant,
 }
 
-impl Program for Rank<'_> {
+impl TrainingProgram for Rank<'_> {
     type Output = ExitCode;
 
-    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<ExitCode> {
+    fn run<B: TrainingBackend, C: ModelFamily>(self, device: B::Device) -> anyhow::Result<ExitCode> {
         if self.preflight {
-            examine::<B>(self.arguments, self.world, &device)
+            examine::<B, C>(self.arguments, self.world, &device)
         } else {
-            train::<B>(self.arguments, self.world, self.started, &device)
+            train::<B, C>(self.arguments, self.world, self.started, &device)
         }
     }
 }
@@ -108,13 +110,13 @@ fn connect<B: TrainingBackend>(
 }
 
 /// Compares the text too, measures every group and prints one table.
-fn examine<B: TrainingBackend>(
+fn examine<B: TrainingBackend, C: ModelFamily>(
     arguments: &TrainingArguments,
     world: &World,
     device: &B::Device,
 ) -> anyhow::Result<ExitCode> {
     let context = connect::<B>(arguments, world, device)?;
-    Session::<B>::new(arguments, &context, device)?; // compares the text
+    Session::<B, C>::new(arguments, &context, device)?; // compares the text
     let report = preflight::measure::<B::InnerBackend>(&context, device)?;
     if world.rank() == 0 {
         println!(
@@ -126,7 +128,7 @@ fn examine<B: TrainingBackend>(
 }
 
 /// Trains as one rank of the world, in a process that has been there since `started`.
-fn train<B: TrainingBackend>(
+fn train<B: TrainingBackend, C: ModelFamily>(
     arguments: &TrainingArguments,
     world: &World,
     started: Instant,
@@ -138,7 +140,7 @@ fn train<B: TrainingBackend>(
     let is_first = world.rank() == 0;
     // Before the search for the checkpoint to continue from, so that no other run replaces it meanwhile.
     let mut checkpointing = Checkpointing::new(&arguments.checkpoints, world, &context)?;
-    let mut session = Session::<B>::new(arguments, &context, device)?;
+    let mut session = Session::<B, C>::new(arguments, &context, device)?;
     if let Some(checkpointing) = &checkpointing {
         checkpointing.begin(&session)?;
     }

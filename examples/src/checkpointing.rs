@@ -8,7 +8,8 @@ use burn_megatron::collectives::{GroupConfig, ProcessGroup};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
 use burn_megatron::training::{TrainerState, TrainingConfig};
-use models::gpt::GptConfig;
+use models::ModelFamily;
+use models::registry::FAMILIES;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -20,17 +21,19 @@ use crate::session::Session;
 /// The most that the first rank tells of the checkpoint that it has found: a path, or why it has none.
 const MAX_FOUND_BYTES: usize = 1 << 20;
 
-/// What every checkpoint of the bundled GPT says, also one that was imported: enough to take its parameters.
+/// The family of a checkpoint's model, which is read before the rest: only it knows what the rest means.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ModelState {
-    /// The model.
-    pub model: GptConfig,
-    /// The folder that the parameters come from, where they are another program's: then there is nothing else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub imported_from: Option<PathBuf>,
+pub struct FamilyState {
+    /// Its name. Checkpoints of early versions have none.
+    #[serde(default = "first_family")]
+    pub family: String,
 }
 
-impl ModelState {
+fn first_family() -> String {
+    FAMILIES[0].name.to_owned()
+}
+
+impl FamilyState {
     /// Returns that of a checkpoint.
     ///
     /// # Errors
@@ -38,33 +41,62 @@ impl ModelState {
     pub fn of(checkpoint: &Checkpoint) -> anyhow::Result<Self> {
         parse_state(checkpoint)
     }
+}
+
+/// What every checkpoint of a model says, also one that was imported: enough to take its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct ModelState<C: ModelFamily> {
+    /// The name of the model's family.
+    #[serde(default = "first_family")]
+    pub family: String,
+    /// The model.
+    pub model: C,
+    /// The folder that the parameters come from, where they are another program's: then there is nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported_from: Option<PathBuf>,
+}
+
+impl<C: ModelFamily> ModelState<C> {
+    /// Returns that of a model whose parameters another program has written to `folder`.
+    pub fn imported(model: C, folder: &Path) -> Self {
+        Self {
+            family: C::NAME.to_owned(),
+            model,
+            imported_from: Some(folder.to_owned()),
+        }
+    }
+
+    /// Returns that of a checkpoint.
+    ///
+    /// # Errors
+    /// When the checkpoint is another program's, or of another family.
+    pub fn of(checkpoint: &Checkpoint) -> anyhow::Result<Self> {
+        let FamilyState { family } = FamilyState::of(checkpoint)?;
+        ensure!(
+            family == C::NAME,
+            "{} is of the model family {family}, and this run of {}",
+            checkpoint.path().display(),
+            C::NAME
+        );
+        parse_state(checkpoint)
+    }
 
     /// Checks that a model of `model` can take the checkpoint's parameters.
     ///
     /// # Errors
     /// Names the first size that differs, and both values.
-    pub fn check(&self, path: &Path, model: &GptConfig) -> anyhow::Result<()> {
+    pub fn check(&self, path: &Path, model: &C) -> anyhow::Result<()> {
         let stored = &self.model;
         ensure!(
-            stored.vocab_size == model.vocab_size,
+            stored.vocab_size() == model.vocab_size(),
             "{} is of another model: its vocabulary has {} tokens and that of this run {}, which are the bytes of its \
              text and the end of a document",
             path.display(),
-            stored.vocab_size,
-            model.vocab_size
+            stored.vocab_size(),
+            model.vocab_size()
         );
-        let sizes = |model: &GptConfig| {
-            [
-                ("--num-layers", model.n_layers.to_string()),
-                ("--hidden-size", model.d_model.to_string()),
-                ("--num-attention-heads", model.n_heads.to_string()),
-                ("--seq-length", model.max_seq_length.to_string()),
-                ("the MLP's hidden size", model.hidden_size().to_string()),
-                ("tied embeddings", model.tied_embeddings.to_string()),
-                ("the epsilon of norms", model.norm_epsilon.to_string()),
-            ]
-        };
-        match first_difference(sizes(stored), sizes(model)) {
+        match first_difference(stored.sizes(), model.sizes()) {
             None => Ok(()),
             Some(difference) => bail!("{} is of another model: {difference}", path.display()),
         }
@@ -76,26 +108,30 @@ fn parse_state<S: DeserializeOwned>(checkpoint: &Checkpoint) -> anyhow::Result<S
         .with_context(|| format!("{} is no checkpoint of this program", checkpoint.path().display()))
 }
 
-/// What a checkpoint that the bundled GPT saved has in addition to its arrays.
+/// What a checkpoint that a run saved has in addition to its arrays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunState {
+#[serde(bound = "")]
+pub struct RunState<C: ModelFamily> {
+    /// The name of the model's family.
+    #[serde(default = "first_family")]
+    pub family: String,
     /// How far training has come.
     pub trainer: TrainerState,
     /// The model.
-    pub model: GptConfig,
+    pub model: C,
     /// The settings of the training: its schedules, and how many samples were asked for, on which their order depends.
     pub training: TrainingConfig,
     /// The hash of all text, in hexadecimal.
     pub text_hash: String,
 }
 
-impl RunState {
+impl<C: ModelFamily> RunState<C> {
     /// Returns that of a checkpoint.
     ///
     /// # Errors
     /// When the checkpoint was imported, and has parameters only; when it is another program's.
     pub fn of(checkpoint: &Checkpoint) -> anyhow::Result<Self> {
-        if let Some(folder) = ModelState::of(checkpoint)?.imported_from {
+        if let Some(folder) = ModelState::<C>::of(checkpoint)?.imported_from {
             bail!(
                 "{} was imported from {} and has parameters only, no optimizer state to continue from: give \
                  --finetune to begin training with its parameters",
@@ -138,18 +174,21 @@ impl RunState {
     }
 }
 
-/// Settings by flags or words.
-type Settings<const N: usize> = [(&'static str, String); N];
+/// A setting by its flag or in words, and its value.
+type Setting = (&'static str, String);
 
 /// Names the first setting that is not the same in a checkpoint and in this run, and both values.
-fn first_difference<const N: usize>(stored: Settings<N>, given: Settings<N>) -> Option<String> {
+fn first_difference(
+    stored: impl IntoIterator<Item = Setting>,
+    given: impl IntoIterator<Item = Setting>,
+) -> Option<String> {
     let mut pairs = stored.into_iter().zip(given);
     let ((what, stored), (_, given)) = pairs.find(|((_, stored), (_, given))| stored != given)?;
     Some(format!("{what} is {stored} there and {given} here"))
 }
 
 /// What decides which sample comes when.
-fn samples(text_hash: &str, training: &TrainingConfig) -> Settings<4> {
+fn samples(text_hash: &str, training: &TrainingConfig) -> [Setting; 4] {
     [
         ("the text (by its hash)", text_hash.to_owned()),
         ("the number of samples to train on", training.train_samples.to_string()),
@@ -159,7 +198,7 @@ fn samples(text_hash: &str, training: &TrainingConfig) -> Settings<4> {
 }
 
 /// The schedules of learning rate and weight decay, by flags or words, in units that do not depend on the batch.
-fn schedules(training: &TrainingConfig) -> Settings<10> {
+fn schedules(training: &TrainingConfig) -> [Setting; 10] {
     let (rate, decay) = (&training.learning_rate, &training.weight_decay);
     [
         ("--lr", rate.max.to_string()),
@@ -306,7 +345,7 @@ impl Checkpointing {
     ///
     /// # Errors
     /// When it has one: this run's checkpoints would be taken for older ones.
-    pub fn begin(&self, session: &Session<impl TrainingBackend>) -> anyhow::Result<()> {
+    pub fn begin(&self, session: &Session<impl TrainingBackend, impl ModelFamily>) -> anyhow::Result<()> {
         Ok(self.writer.begin_at(session.iteration())?)
     }
 
@@ -322,7 +361,7 @@ impl Checkpointing {
     /// When a checkpoint cannot be written: what was saved before is whole.
     pub fn after_step(
         &mut self,
-        session: &Session<impl TrainingBackend>,
+        session: &Session<impl TrainingBackend, impl ModelFamily>,
         is_last: bool,
     ) -> anyhow::Result<Option<Saving>> {
         let step = session.iteration();

@@ -9,6 +9,7 @@ pub mod progress;
 pub mod session;
 mod terminal;
 pub mod timeline;
+pub mod training_program;
 
 /// The README's examples, compiled with the documentation's.
 #[cfg(doctest)]

@@ -17,10 +17,9 @@ use burn_megatron::data_parallel::{DataParallelConfig, ReducedGradients};
 use burn_megatron::launch::StopFlag;
 use burn_megatron::pipeline_parallel::Timeline;
 use burn_megatron::pipeline_parallel::schedule::{Schedule, ScheduleKind};
-use burn_megatron::training::flops::GptSize;
 use burn_megatron::training::memory::peak_bytes;
 use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, TrainerConfig, TrainingConfig};
-use models::gpt::{Gpt, GptConfig};
+use models::ModelFamily;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::arguments::{CheckpointArguments, DataArguments, TrainingArguments};
@@ -34,12 +33,12 @@ const MIN_DOCUMENTS: usize = 40;
 type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
 
 /// One rank of a run.
-pub struct Session<B: TrainingBackend> {
-    trainer: Trainer<B, Gpt<B>>,
+pub struct Session<B: TrainingBackend, C: ModelFamily> {
+    trainer: Trainer<B, C::Stage<B>>,
     timeline: Timeline,
     kind: ScheduleKind,
     context: ParallelContext,
-    model: GptConfig,
+    model: C,
     training: TrainingConfig,
     loader: Loader,
     text_hash: String,
@@ -102,7 +101,7 @@ pub struct SessionSummary {
     pub num_documents: (usize, usize),
 }
 
-impl<B: TrainingBackend> Session<B> {
+impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     /// Makes this rank's model, data and trainer.
     ///
     /// # Communication
@@ -125,12 +124,12 @@ impl<B: TrainingBackend> Session<B> {
         arguments: &TrainingArguments,
         context: &ParallelContext,
         device: &B::Device,
-        prepare: impl FnOnce(Vec<Gpt<B>>) -> Vec<Gpt<B>>,
+        prepare: impl FnOnce(Vec<C::Stage<B>>) -> Vec<C::Stage<B>>,
     ) -> anyhow::Result<Self> {
         arguments.model.validate()?;
-        let model = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE);
+        let model = C::from_settings(&arguments.model.settings(ByteTokenizer::VOCABULARY_SIZE));
         model.validate(context.config())?;
-        let training = arguments.training_config(model.max_seq_length)?;
+        let training = arguments.training_config(model.max_seq_length())?;
         training.validate(context.grid(), context.is_sequence_parallel())?;
 
         let corpus = Corpus::load(&corpus_config(&arguments.data)?)?;
@@ -151,7 +150,7 @@ impl<B: TrainingBackend> Session<B> {
             split.train.clone(),
         )?;
 
-        let sizes = arguments.parallel.layer_sizes(model.n_layers)?;
+        let sizes = arguments.parallel.layer_sizes(model.n_layers())?;
         let stages = &arguments.parallel.stages;
         let chunks = prepare(model.init_stage(&stages.layers(sizes)?, device, context)?);
         let communication = &arguments.parallel.communication;
@@ -209,7 +208,7 @@ impl<B: TrainingBackend> Session<B> {
     }
 
     /// This rank's chunks of the model.
-    pub fn model(&self) -> &Vec<Gpt<B>> {
+    pub fn model(&self) -> &Vec<C::Stage<B>> {
         self.trainer.model()
     }
 
@@ -259,8 +258,9 @@ impl<B: TrainingBackend> Session<B> {
     }
 
     /// Returns what a checkpoint has in addition to its arrays.
-    pub fn state(&self) -> RunState {
+    pub fn state(&self) -> RunState<C> {
         RunState {
+            family: C::NAME.to_owned(),
             trainer: self.trainer.state(),
             model: self.model.clone(),
             training: self.training.clone(),
@@ -343,7 +343,10 @@ impl<B: TrainingBackend> Session<B> {
             num_non_finite_in_grad: result.gradient_counts.map(|counts| counts.non_finite),
             tokens_per_second: tokens as f64 / step_seconds,
             step_seconds,
-            model_flops_per_second: self.flops_per_step(global_batch_size) / step_seconds,
+            model_flops_per_second: self
+                .model
+                .flops_per_iteration(self.training.seq_length, global_batch_size)
+                / step_seconds,
             peak_memory_bytes: peak_memory as u64,
             communication_bytes: sums[0] as u64,
         })
@@ -399,34 +402,23 @@ impl<B: TrainingBackend> Session<B> {
         let reasons = [StopReason::TimeIsOver, StopReason::Interrupted, StopReason::Terminated];
         Ok(reasons.into_iter().find(|reason| *reason as i32 == stop[0]))
     }
-
-    /// Returns the model's FLOPs of a step of `global_batch_size` samples; attention is not halved for causality.
-    fn flops_per_step(&self, global_batch_size: usize) -> f64 {
-        GptSize {
-            n_layers: self.model.n_layers as u64,
-            d_model: self.model.d_model as u64,
-            vocabulary_size: self.model.vocab_size as u64,
-            seq_length: self.training.seq_length as u64,
-        }
-        .model_flops_per_iteration(global_batch_size as u64)
-    }
 }
 
 /// Continues from a checkpoint, or starts a new run with its parameters.
-fn resume<B: TrainingBackend>(
-    trainer: &mut Trainer<B, Gpt<B>>,
+fn resume<B: TrainingBackend, C: ModelFamily>(
+    trainer: &mut Trainer<B, C::Stage<B>>,
     checkpoint: &Checkpoint,
     flags: &CheckpointArguments,
-    model: &GptConfig,
+    model: &C,
     training: &TrainingConfig,
     text_hash: &str,
 ) -> anyhow::Result<()> {
     let path = checkpoint.path();
-    ModelState::of(checkpoint)?.check(path, model)?;
+    ModelState::<C>::of(checkpoint)?.check(path, model)?;
     if flags.finetune {
         return Ok(trainer.restore_parameters(checkpoint)?);
     }
-    let state = RunState::of(checkpoint)?;
+    let state = RunState::<C>::of(checkpoint)?;
     if !flags.allow_data_change {
         state.check_data(path, text_hash, training)?;
     }

@@ -1,7 +1,14 @@
 //! Models built from burn-megatron's parallel layers.
 //!
-//! [`gpt`] is the bundled GPT-2/3; [`common`] has the blocks that transformers share. There is one model for every
-//! layout: at tensor size 1 it is the serial one.
+//! A family is a folder: its configuration, its stages, its names in Hugging Face's files. [`gpt`] is the bundled
+//! GPT-2/3. Programs know families by [`ModelFamily`] and find them in the [`registry`]; [`layers`] has what
+//! transformers share. There is one model for every layout: at tensor size 1 it is the serial one.
 
-pub mod common;
+pub mod family;
 pub mod gpt;
+pub mod huggingface;
+pub mod layers;
+pub mod memory;
+pub mod registry;
+
+pub use family::{ModelConfig, ModelFamily, ModelSettings};

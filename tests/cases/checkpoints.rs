@@ -15,6 +15,7 @@ use burn_megatron::launch::World;
 use burn_megatron::parity::{Judge, Tolerance};
 use burn_megatron::training::{Trainer, TrainerState};
 use libtest_mimic::{Failed, Trial};
+use models::ModelConfig;
 use models::gpt::Gpt;
 
 use super::comparison::{DP2, DP4, Layout, ONE, TP2SP, TP4, connect, dtype, layout};

@@ -21,6 +21,7 @@ use burn_megatron::training::{
     LearningRateConfig, TokenBatch, Trainer, TrainerConfig, TrainingConfig, WeightDecayConfig,
 };
 use libtest_mimic::Trial;
+use models::ModelConfig;
 use models::gpt::{Gpt, GptConfig};
 use safetensors::tensor::{Dtype, SafeTensors};
 

@@ -20,7 +20,8 @@ use burn_megatron::launch::World;
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::training::{MODEL, TokenBatch};
 use libtest_mimic::{Failed, Trial};
-use models::gpt::huggingface::{ExportConfig, HuggingFaceModel, export};
+use models::gpt::GptConfig;
+use models::huggingface::{ExportConfig, HuggingFaceModel, export};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 use serde_json::{Value, json};
 
@@ -93,7 +94,7 @@ impl Folders {
     }
 
     fn import(&self, files: &str, output: &str) -> anyhow::Result<Checkpoint> {
-        let model = HuggingFaceModel::open(self.path(files))?;
+        let model = HuggingFaceModel::<GptConfig>::open(self.path(files))?;
         let written = model.write_checkpoint(self.path(output), json!(null))?;
         Ok(Checkpoint::open(written)?)
     }

@@ -12,6 +12,7 @@ use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
 use cubecl_kernels::Kernels;
 use libtest_mimic::Trial;
+use models::ModelConfig;
 
 use super::comparison::{DP2, DP4, Layout, PP2, TP2, TP2SP, TP4, TP4SP, connect, dtype, layout, padding_is_zero};
 use super::{B, problem};

@@ -216,15 +216,15 @@ fn parallel(plain: PlainGpt<B>, tied: bool, context: &ParallelContext) -> anyhow
     gpt.wpe = Some(PositionEmbedding::from_embedding(plain.wpe, &context.scope("wpe"))?);
     for (number, (block, plain)) in gpt.h.iter_mut().zip(plain.h).enumerate() {
         let scope = |name: &str| context.scope(format!("h.{number}.{name}"));
-        block.ln_1 = ParallelLayerNorm::from_layer_norm(plain.ln_1, &scope("ln_1"))?;
+        block.attention_norm = ParallelLayerNorm::from_layer_norm(plain.ln_1, &scope("ln_1"))?;
         let qkv = joined_qkv(&plain.attn);
-        block.attn.c_attn = ColumnParallelLinearConfig::of(&qkv)
+        block.attention.qkv = ColumnParallelLinearConfig::of(&qkv)
             .with_fused(3)
             .from_linear(qkv, &scope("attn.c_attn"))?;
-        block.attn.c_proj = RowParallelLinear::from_linear(plain.attn.output, &scope("attn.c_proj"))?;
-        block.ln_2 = ParallelLayerNorm::from_layer_norm(plain.ln_2, &scope("ln_2"))?;
-        block.mlp.c_fc = ColumnParallelLinear::from_linear(plain.mlp_input, &scope("mlp.c_fc"))?;
-        block.mlp.c_proj = RowParallelLinear::from_linear(plain.mlp_output, &scope("mlp.c_proj"))?;
+        block.attention.output = RowParallelLinear::from_linear(plain.attn.output, &scope("attn.c_proj"))?;
+        block.mlp_norm = ParallelLayerNorm::from_layer_norm(plain.ln_2, &scope("ln_2"))?;
+        block.mlp.input = ColumnParallelLinear::from_linear(plain.mlp_input, &scope("mlp.c_fc"))?;
+        block.mlp.output = RowParallelLinear::from_linear(plain.mlp_output, &scope("mlp.c_proj"))?;
     }
     if let Some(ln_f) = &mut gpt.ln_f {
         *ln_f = ParallelLayerNorm::from_layer_norm(plain.ln_f, &context.scope("ln_f"))?;

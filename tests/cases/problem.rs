@@ -17,7 +17,8 @@ use burn_megatron::pipeline_parallel::schedule::ScheduleKind;
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 use burn_megatron::random::RandomStream;
 use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig, WeightDecayConfig};
-use models::gpt::{Gpt, GptConfig, LayerRecompute};
+use models::gpt::{Gpt, GptConfig};
+use models::layers::LayerRecompute;
 
 use super::B;
 

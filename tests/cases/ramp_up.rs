@@ -15,6 +15,7 @@ use burn_megatron::training::{
     AnnealingStyle, BatchSizeRampUp, LearningRateConfig, LearningRateDecay, StepResult, Trainer, TrainingConfig,
 };
 use libtest_mimic::Trial;
+use models::ModelConfig;
 use models::gpt::Gpt;
 
 use super::comparison::{DP2, Layout, PP2, connect, dtype, layout};

@@ -35,8 +35,8 @@ mod tokens;
 mod transformer;
 
 pub use attention::{
-    CausalSelfAttention, CausalSelfAttentionConfig, MhaCache, MhaInput, MhaOutput, ParallelMultiHeadAttention,
-    TensorCache,
+    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, MhaCache, MhaInput, MhaOutput,
+    ParallelMultiHeadAttention, TensorCache,
 };
 pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig};
 pub use conversion::ConversionError;

@@ -26,7 +26,7 @@ use burn_megatron::training::TrainingConfig;
 use burn_megatron::training::memory::machine_bytes;
 use burn_megatron::training::preflight::Statement;
 use clap::Args;
-use models::gpt::MemorySetting;
+use models::memory::MemorySetting;
 
 use crate::progress::bytes;
 pub use checkpointing::CheckpointArguments;
@@ -86,11 +86,11 @@ impl TrainingArguments {
         self.precision.validate()?;
         self.device.validate(self.precision.dtype())?;
         self.checkpoints.validate()?;
-        let model = self.model.config(ByteTokenizer::VOCABULARY_SIZE);
+        let model = self.model.config(ByteTokenizer::VOCABULARY_SIZE)?;
         model.validate(&parallel)?;
-        let training = self.training_config(model.max_seq_length)?;
+        let training = self.training_config(model.max_seq_length())?;
         training.validate(&grid, parallel.sequence_parallel)?;
-        let sizes = self.parallel.layer_sizes(model.n_layers)?;
+        let sizes = self.parallel.layer_sizes(model.n_layers())?;
         let num_micro_batches = training.num_micro_batches(grid.data_parallel_size())?;
         let (layers, schedule) = self.parallel.stages.plan(sizes, num_micro_batches)?;
         let every_step = ScheduleConfig {

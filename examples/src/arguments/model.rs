@@ -1,8 +1,10 @@
 //! Flags of the model's sizes.
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use cubecl_kernels::Kernels;
-use models::gpt::{GptConfig, GptPreset};
+use models::registry::{self, FAMILIES, Family};
+use models::{ModelConfig, ModelSettings};
 
 use super::RecomputeArguments;
 
@@ -13,9 +15,15 @@ pub struct ModelArguments {
     /// A well-known size; the flags below override parts of it
     #[arg(
         long, value_name = "NAME",
-        value_parser = clap::builder::PossibleValuesParser::new(GptPreset::ALL.map(|preset| preset.name))
+        value_parser = PossibleValuesParser::new(registry::presets())
     )]
     pub model_size: Option<String>,
+    /// The kind of model [default: that of --model-size, or gpt]
+    #[arg(
+        long, value_name = "NAME",
+        value_parser = PossibleValuesParser::new(FAMILIES.iter().map(|family| family.name))
+    )]
+    pub model_family: Option<String>,
     /// Transformer layers [default: 4]
     #[arg(long, value_name = "N")]
     pub num_layers: Option<usize>,
@@ -52,26 +60,49 @@ pub struct ModelArguments {
 }
 
 impl ModelArguments {
-    /// The model of these flags for a tokenizer's vocabulary.
-    pub fn config(&self, vocab_size: usize) -> GptConfig {
-        let base = match self.model_size.as_deref().and_then(GptPreset::named) {
-            Some(preset) => preset.config(),
-            None => GptConfig::new(4, 256, 4, 128, vocab_size),
+    /// The family that the flags name; that of `--model-size` if they name none.
+    ///
+    /// # Errors
+    /// When `--model-size` is another family's.
+    pub fn family(&self) -> anyhow::Result<&'static Family> {
+        let of_size = self.model_size.as_deref().and_then(Family::with_preset);
+        let Some(name) = &self.model_family else {
+            return Ok(of_size.unwrap_or(&FAMILIES[0]));
         };
-        GptConfig {
-            n_layers: self.num_layers.unwrap_or(base.n_layers),
-            d_model: self.hidden_size.unwrap_or(base.d_model),
-            n_heads: self.num_attention_heads.unwrap_or(base.n_heads),
-            max_seq_length: self.seq_length.unwrap_or(base.max_seq_length),
+        let family = Family::named(name)?;
+        let sizes = (family.presets)();
+        anyhow::ensure!(
+            self.model_size.as_deref().is_none_or(|size| sizes.contains(&size)),
+            "--model-size must be one of --model-family {name}: {}",
+            sizes.join(", ")
+        );
+        Ok(family)
+    }
+
+    /// What is asked of the model, with a tokenizer's vocabulary.
+    pub fn settings(&self, vocab_size: usize) -> ModelSettings {
+        ModelSettings {
+            preset: self.model_size.clone(),
             vocab_size,
+            n_layers: self.num_layers,
+            d_model: self.hidden_size,
+            n_heads: self.num_attention_heads,
+            max_seq_length: self.seq_length,
             padded_vocab_size: self.padded_vocab_size,
             tied_embeddings: !self.untie_embeddings_and_output_weights,
+            init_deviation: self.init_method_std,
             hidden_dropout: self.hidden_dropout,
             attention_dropout: self.attention_dropout,
-            init_deviation: self.init_method_std,
             layer_recompute: self.recompute.layers(),
-            ..base
         }
+    }
+
+    /// The model for a tokenizer's vocabulary, whatever its family.
+    ///
+    /// # Errors
+    /// As [`family`](Self::family).
+    pub fn config(&self, vocab_size: usize) -> anyhow::Result<Box<dyn ModelConfig>> {
+        Ok((self.family()?.config)(&self.settings(vocab_size)))
     }
 
     /// The operations that the model is made of.

@@ -4,7 +4,7 @@ use anyhow::ensure;
 use burn_megatron::pipeline_parallel::schedule::{Schedule, ScheduleConfig, ScheduleKind};
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 use clap::{Args, ValueEnum};
-use models::gpt::LayerRecompute;
+use models::layers::LayerRecompute;
 
 /// How stages share the layers and in which order they work.
 #[derive(Args, Clone, Debug, Default)]

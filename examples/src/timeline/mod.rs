@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use models::ModelFamily;
 
 use crate::arguments::LoggingArguments;
 use crate::device::TrainingBackend;
@@ -50,7 +51,11 @@ impl Recorder {
     ///
     /// # Errors
     /// When they fail.
-    pub fn before_step(&self, step: u64, session: &Session<impl TrainingBackend>) -> anyhow::Result<()> {
+    pub fn before_step(
+        &self,
+        step: u64,
+        session: &Session<impl TrainingBackend, impl ModelFamily>,
+    ) -> anyhow::Result<()> {
         if step == self.steps.start {
             session.timeline().start(session.context().world_group())?;
         }
@@ -69,7 +74,7 @@ impl Recorder {
         &self,
         step: u64,
         is_last: bool,
-        session: &Session<impl TrainingBackend>,
+        session: &Session<impl TrainingBackend, impl ModelFamily>,
     ) -> anyhow::Result<Option<String>> {
         let is_recorded = self.steps.contains(&step);
         if !is_recorded || !(is_last || step + 1 == self.steps.end) {

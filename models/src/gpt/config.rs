@@ -1,9 +1,8 @@
 //! `GptConfig`: the sizes of a GPT, and presets for the well-known ones.
 
 use burn::config::Config;
-use burn_megatron::topology::{ParallelConfig, TopologyError};
 
-use super::LayerRecompute;
+use crate::layers::LayerRecompute;
 
 /// Configuration of [`Gpt`](super::Gpt).
 #[derive(Config, Debug, PartialEq)]
@@ -42,55 +41,6 @@ pub struct GptConfig {
     /// `√(2 * n_layers)`.
     #[config(default = 0.02)]
     pub init_deviation: f64,
-}
-
-/// A GPT that cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GptError {
-    /// A size that does not divide.
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
-    /// Heads that the fused attention does not compute with.
-    #[error(
-        "fused attention needs heads of at most {valid} elements, got d_model / n_heads = {d_head}: more heads, or \
-         plain operations (Kernels::Plain, --no-fused-kernels)"
-    )]
-    HeadSize {
-        /// The size of a head.
-        d_head: usize,
-        /// The largest one.
-        valid: usize,
-    },
-    /// A whole model was asked for where there are stages.
-    #[error(
-        "a whole model needs pipeline_parallel_size 1, got {pipeline}: make this rank's chunks with \
-         GptConfig::init_stage"
-    )]
-    Stages {
-        /// The pipeline-parallel size.
-        pipeline: usize,
-    },
-    /// Several chunks on the one stage that there is.
-    #[error("a model on one pipeline stage is one chunk, got a layer layout of {num_chunks}")]
-    ChunksOfOneStage {
-        /// The layout's chunks per stage.
-        num_chunks: usize,
-    },
-    /// A layer layout for something else.
-    #[error(
-        "the layer layout must be for {n_layers} layers on {pipeline} stages, got one for {layout_layers} layers on \
-         {layout_stages} stages"
-    )]
-    LayerLayout {
-        /// The model's layers.
-        n_layers: usize,
-        /// The pipeline-parallel size.
-        pipeline: usize,
-        /// The layout's layers.
-        layout_layers: usize,
-        /// The layout's stages.
-        layout_stages: usize,
-    },
 }
 
 /// A well-known size: GPT-2's four, and those of the table in arXiv:2104.04473.
@@ -174,56 +124,14 @@ impl GptConfig {
         self.padded_vocab_size
             .unwrap_or_else(|| self.vocab_size.next_multiple_of(128 * tensor_parallel_size))
     }
-
-    /// Returns the number of parameters, padding not counted.
-    pub fn num_parameters(&self) -> usize {
-        let d = self.d_model;
-        let head = if self.tied_embeddings { 0 } else { self.vocab_size * d };
-        self.n_layers * self.block_parameters() + (self.vocab_size + self.max_seq_length) * d + 2 * d + head
-    }
-
-    /// Returns the number of a block's parameters.
-    pub(super) fn block_parameters(&self) -> usize {
-        let (d, hidden) = (self.d_model, self.hidden_size());
-        let attention = 3 * d * d + 3 * d + d * d + d;
-        let mlp = d * hidden + hidden + hidden * d + d;
-        attention + mlp + 4 * d
-    }
-
-    /// Checks that the model's sizes fit each other and the layout.
-    ///
-    /// # Errors
-    /// The rule that is broken, the values, and the nearest valid ones.
-    pub fn validate(&self, parallel: &ParallelConfig) -> Result<(), TopologyError> {
-        for (name, size) in [
-            ("n_layers", self.n_layers),
-            ("d_model", self.d_model),
-            ("n_heads", self.n_heads),
-            ("max_seq_length", self.max_seq_length),
-            ("vocab_size", self.vocab_size),
-        ] {
-            if size == 0 {
-                return Err(TopologyError::Zero { name });
-            }
-        }
-        burn_megatron::topology::check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
-        parallel.check_tensor_divides("the number of attention heads", self.n_heads)?;
-        parallel.check_tensor_divides("the MLP's hidden size", self.hidden_size())?;
-        let padded = self.padded_vocab(parallel.tensor_parallel_size);
-        if padded < self.vocab_size {
-            return Err(TopologyError::TooSmall {
-                name: "the padded vocabulary",
-                minimum: self.vocab_size,
-                value: padded,
-            });
-        }
-        parallel.check_tensor_divides("the padded vocabulary", padded)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use burn_megatron::topology::ParallelConfig;
+
     use super::*;
+    use crate::family::ModelConfig;
 
     #[test]
     fn presets_have_the_published_sizes() {

@@ -3,12 +3,9 @@
 //! Parameter names are those of Hugging Face's GPT-2 (`wte.weight`, `h.0.attn.c_attn.weight`, …).
 
 mod config;
-pub mod huggingface;
-mod memory;
+mod family;
+mod huggingface;
 mod model;
-mod recompute;
 
-pub use config::{GptConfig, GptError, GptPreset};
-pub use memory::MemorySetting;
+pub use config::{GptConfig, GptPreset};
 pub use model::Gpt;
-pub use recompute::LayerRecompute;

@@ -14,14 +14,15 @@ use burn_megatron::tensor_parallel::{
     LayerNorm, LayerNormConfig, PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding,
     VocabParallelEmbeddingConfig, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy,
 };
-use burn_megatron::topology::TopologyError;
 use burn_megatron::training::{LanguageModel, TokenBatch};
 use cubecl_kernels::Kernels;
-use cubecl_kernels::flash_attention::MAX_HEAD;
 
-use super::recompute::LayerRecompute;
-use super::{GptConfig, GptError};
-use crate::common::{Block, BlockConfig, CausalSelfAttentionConfig, MlpConfig, TokenContext};
+use super::GptConfig;
+use crate::family::ModelConfig;
+use crate::layers::{
+    Block, BlockConfig, BlockNames, CausalSelfAttentionConfig, CausalSelfAttentionNames, LayerRecompute, MlpConfig,
+    MlpNames, ModelError, ModelPart, Segment, TokenContext, validate_head_size,
+};
 
 /// The number of the embedding's dropout site; its layer is the one after the last.
 const EMBEDDING_SITE: u32 = 0;
@@ -56,13 +57,21 @@ pub struct Gpt<B: Backend> {
     tensor_group: ProcessGroup,
 }
 
-/// Which part of the model a chunk is.
-struct Part {
-    /// The blocks, by global number.
-    layers: Range<usize>,
-    is_first: bool,
-    is_last: bool,
-}
+/// Names of Hugging Face's GPT-2.
+const BLOCK: BlockNames = BlockNames {
+    attention_norm: "ln_1",
+    attention: "attn",
+    attention_layers: CausalSelfAttentionNames {
+        qkv: "c_attn",
+        output: "c_proj",
+    },
+    mlp_norm: "ln_2",
+    mlp: "mlp",
+    mlp_layers: MlpNames {
+        input: "c_fc",
+        output: "c_proj",
+    },
+};
 
 impl GptConfig {
     /// Returns a new, whole GPT, this tensor rank's part of it, initialised by global names: the same numbers in every
@@ -73,19 +82,9 @@ impl GptConfig {
     ///
     /// # Errors
     /// When a size does not divide: see [`validate`](Self::validate). When the layout has pipeline stages.
-    pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> Result<Gpt<B>, GptError> {
-        let pipeline = context.grid().pipeline_parallel_size();
-        if pipeline > 1 {
-            return Err(GptError::Stages { pipeline });
-        }
-        self.validate(context.config())?;
-        self.validate_heads(context.kernels())?;
-        let whole = Part {
-            layers: 0..self.n_layers,
-            is_first: true,
-            is_last: true,
-        };
-        Ok(self.init_part(&whole, device, context)?)
+    pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> Result<Gpt<B>, ModelError> {
+        let part = ModelPart::whole(self.n_layers, context)?;
+        self.init_part(&part, device, context)
     }
 
     /// Returns the chunks of this rank's pipeline stage, initialised as [`init`](Self::init) does.
@@ -97,55 +96,19 @@ impl GptConfig {
         layers: &LayerLayout,
         device: &B::Device,
         context: &ParallelContext,
-    ) -> Result<Vec<Gpt<B>>, GptError> {
-        self.validate(context.config())?;
-        self.validate_heads(context.kernels())?;
-        let pipeline = context.grid().pipeline_parallel_size();
-        if (layers.num_layers(), layers.num_stages()) != (self.n_layers, pipeline) {
-            return Err(GptError::LayerLayout {
-                n_layers: self.n_layers,
-                pipeline,
-                layout_layers: layers.num_layers(),
-                layout_stages: layers.num_stages(),
-            });
-        }
-        if pipeline == 1 && layers.num_chunks() > 1 {
-            return Err(GptError::ChunksOfOneStage {
-                num_chunks: layers.num_chunks(),
-            });
-        }
-        let stage = context.coordinates().pipeline;
-        let parts = (0..layers.num_chunks()).map(|chunk| chunk * pipeline + stage);
-        parts
-            .map(|virtual_stage| {
-                let part = Part {
-                    layers: layers.range(virtual_stage),
-                    is_first: layers.has_embedding(virtual_stage),
-                    is_last: layers.has_head(virtual_stage),
-                };
-                Ok(self.init_part(&part, device, context)?)
-            })
-            .collect()
-    }
-
-    fn validate_heads(&self, kernels: Kernels) -> Result<(), GptError> {
-        let d_head = self.d_model / self.n_heads;
-        if !(kernels == Kernels::Fused && d_head > MAX_HEAD) {
-            Ok(())
-        } else {
-            Err(GptError::HeadSize {
-                d_head,
-                valid: MAX_HEAD,
-            })
-        }
+    ) -> Result<Vec<Gpt<B>>, ModelError> {
+        let parts = ModelPart::of_stage(self.n_layers, layers, context)?;
+        parts.iter().map(|part| self.init_part(part, device, context)).collect()
     }
 
     fn init_part<B: Backend>(
         &self,
-        part: &Part,
+        part: &ModelPart,
         device: &B::Device,
         context: &ParallelContext,
-    ) -> Result<Gpt<B>, TopologyError> {
+    ) -> Result<Gpt<B>, ModelError> {
+        self.validate(context.config())?;
+        validate_head_size(self.d_model / self.n_heads, context.kernels())?;
         let init = ParameterInit::Normal {
             deviation: self.init_deviation,
         };
@@ -177,7 +140,7 @@ impl GptConfig {
         let h = part
             .layers
             .clone()
-            .map(|layer| block.init(layer, device, &context.scope(format!("h.{layer}"))))
+            .map(|layer| block.init(layer, &BLOCK, device, &context.scope(format!("h.{layer}"))))
             .collect::<Result<_, _>>()?;
         let norm = LayerNormConfig::new(self.d_model).with_epsilon(self.norm_epsilon);
         let ln_f = part.is_last.then(|| norm.init(device, &context.scope("ln_f")));
@@ -299,7 +262,7 @@ impl<B: CollectiveBackend> Gpt<B> {
         head.expect("the last virtual stage has a head")
     }
 
-    fn segments(&self) -> Vec<super::recompute::GptSegment> {
+    fn segments(&self) -> Vec<Segment> {
         self.recompute
             .segments(self.h.len(), self.wpe.is_some(), self.ln_f.is_some())
     }

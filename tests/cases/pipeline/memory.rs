@@ -10,7 +10,8 @@ use burn_megatron::pipeline_parallel::schedule::{Pass, Schedule, ScheduleConfig,
 use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes, PipelineExecutor, PipelineStage, StageOutput};
 use burn_megatron::training::TokenBatch;
 use burn_megatron::training::memory::{allocated_bytes, peak_bytes, restart_peak};
-use models::gpt::{Gpt, GptConfig, LayerRecompute};
+use models::gpt::{Gpt, GptConfig};
+use models::layers::LayerRecompute;
 
 use super::nets::mean;
 use super::{Check, PP2, PP2V2, PP4, Run};

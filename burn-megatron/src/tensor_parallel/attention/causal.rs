@@ -33,6 +33,15 @@ pub struct CausalSelfAttentionConfig {
     pub output_init: ParameterInit,
 }
 
+/// The names of an attention's projections in the attention's scope.
+#[derive(Clone, Copy, Debug)]
+pub struct CausalSelfAttentionNames {
+    /// The fused query-key-value projection.
+    pub qkv: &'static str,
+    /// The output projection.
+    pub output: &'static str,
+}
+
 /// `softmax(Q Kᵀ / √d_head + mask) V`, projected back to `d_model`.
 ///
 /// # Reference
@@ -40,9 +49,9 @@ pub struct CausalSelfAttentionConfig {
 #[derive(Module, Debug)]
 pub struct CausalSelfAttention<B: Backend> {
     /// `[Q | K | V]`, each shared out by heads.
-    pub c_attn: ColumnParallelLinear<B>,
+    pub qkv: ColumnParallelLinear<B>,
     /// The projection back.
-    pub c_proj: RowParallelLinear<B>,
+    pub output: RowParallelLinear<B>,
     dropout: Dropout,
     #[module(skip)]
     kernels: Kernels,
@@ -52,13 +61,14 @@ pub struct CausalSelfAttention<B: Backend> {
 }
 
 impl CausalSelfAttentionConfig {
-    /// Returns the attention of a layer; its parameters are named `c_attn` and `c_proj` in the context's scope.
+    /// Returns the attention of a layer; its parameters are named by `names` in the context's scope.
     ///
     /// # Errors
     /// When the number of heads does not divide `d_model`, or the tensor-parallel size does not divide the heads.
     pub fn init<B: Backend>(
         &self,
         dropout_site: DropoutSite,
+        names: &CausalSelfAttentionNames,
         device: &B::Device,
         context: &ParallelContext,
     ) -> Result<CausalSelfAttention<B>, TopologyError> {
@@ -66,18 +76,18 @@ impl CausalSelfAttentionConfig {
         context.check_tensor_divides("the number of attention heads", self.n_heads)?;
         check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
         let n_heads = self.n_heads / group.size();
-        let c_attn = ColumnParallelLinearConfig::new(self.d_model, 3 * self.d_model)
+        let qkv = ColumnParallelLinearConfig::new(self.d_model, 3 * self.d_model)
             .with_fused(3)
             .with_weight_init(Some(self.qkv_init))
             .with_bias_init(Some(ParameterInit::Zeros))
-            .init(device, &context.scope("c_attn"))?;
-        let c_proj = RowParallelLinearConfig::new(self.d_model, self.d_model)
+            .init(device, &context.scope(names.qkv))?;
+        let output = RowParallelLinearConfig::new(self.d_model, self.d_model)
             .with_weight_init(Some(self.output_init))
             .with_bias_init(Some(ParameterInit::Zeros))
-            .init(device, &context.scope("c_proj"))?;
+            .init(device, &context.scope(names.output))?;
         Ok(CausalSelfAttention {
-            c_attn,
-            c_proj,
+            qkv,
+            output,
             dropout: DropoutConfig::new(self.dropout).init(dropout_site),
             kernels: context.kernels(),
             n_heads,
@@ -101,7 +111,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// # Panics
     /// When a collective fails.
     pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
-        self.c_proj.forward(self.attend(input, tokens))
+        self.output.forward(self.attend(input, tokens))
     }
 
     /// As [`forward`](Self::forward), without the last bias, which is returned too, to be added by what comes next.
@@ -110,12 +120,12 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         input: Tensor<B, 2>,
         tokens: &TokenContext,
     ) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
-        self.c_proj.forward_without_bias(self.attend(input, tokens))
+        self.output.forward_without_bias(self.attend(input, tokens))
     }
 
     /// `[batch * seq, heads * d_head]`: what this rank's heads give.
     fn attend(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
-        let qkv = self.c_attn.forward(input);
+        let qkv = self.qkv.forward(input);
         let (seq, heads, d_head) = (tokens.seq_length, self.n_heads, self.d_head);
         let batch = qkv.dims()[0] / seq;
         let qkv = self.mutated(qkv.reshape([batch, seq, 3 * heads, d_head]));

@@ -9,7 +9,7 @@ mod heads;
 mod multi_head;
 
 pub use cache::{MhaCache, TensorCache};
-pub use causal::{CausalSelfAttention, CausalSelfAttentionConfig};
+pub use causal::{CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames};
 pub use multi_head::{MhaInput, MhaOutput, ParallelMultiHeadAttention};
 
 pub(super) use heads::AttentionMasks;

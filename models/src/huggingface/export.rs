@@ -11,13 +11,10 @@ use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::MODEL as MODEL_ARRAYS;
 use serde_json::Value;
 
-use super::config::written_config;
 use super::export_type::ExportType;
-use super::names::{Parameter, parameters};
 use super::place::{Place, write_file};
 use super::shards::{Shard, index, plan_shards};
-use super::{CONFIG_NAME, HuggingFaceError};
-use crate::gpt::GptConfig;
+use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, Parameter};
 
 /// The largest file by default, as in transformers 4.
 const DEFAULT_MAX_SHARD_BYTES: u64 = 5_000_000_000;
@@ -42,17 +39,17 @@ impl Default for ExportConfig {
     }
 }
 
-/// Writes the parameters of a checkpoint, which are those of a model of `config`, as a folder that transformers'
-/// `GPT2LMHeadModel.from_pretrained` takes.
+/// Writes the parameters of a checkpoint, which are those of a model of `config`, as a folder that
+/// `from_pretrained` of transformers takes.
 ///
 /// The folder is there whole, on the disk, or not at all. One parameter at a time is in memory.
 ///
 /// # Errors
 /// `output` is there and not empty, or cannot be written; the checkpoint is of another model, altered, or cannot be
 /// read; a number is too large for the type.
-pub fn export(
+pub fn export<C: HuggingFaceFormat>(
     checkpoint: &Checkpoint,
-    config: &GptConfig,
+    config: &C,
     output: impl AsRef<Path>,
     options: &ExportConfig,
 ) -> Result<(), HuggingFaceError> {
@@ -60,10 +57,7 @@ pub fn export(
     let shards = plan_shards(check(checkpoint, config)?, dtype, options.max_shard_bytes);
     let place = Place::find(output)?;
     let draft = place.draft()?;
-    write_json(
-        &draft.path().join(CONFIG_NAME),
-        &written_config(config, dtype.pytorch()),
-    )?;
+    write_json(&draft.path().join(CONFIG_NAME), &config.written_fields(dtype.pytorch()))?;
     for shard in &shards {
         write_shard(checkpoint, shard, &draft.path().join(&shard.name), dtype)?;
     }
@@ -96,12 +90,12 @@ fn write_shard(checkpoint: &Checkpoint, shard: &Shard, path: &Path, dtype: Expor
 }
 
 /// Returns the model's parameters, which the checkpoint has, and no other.
-fn check(checkpoint: &Checkpoint, config: &GptConfig) -> Result<Vec<Parameter>, HuggingFaceError> {
+fn check<C: HuggingFaceFormat>(checkpoint: &Checkpoint, config: &C) -> Result<Vec<Parameter>, HuggingFaceError> {
     let path = || checkpoint.path().to_owned();
     let is_valid = config.validate(&ParallelConfig::default());
     is_valid.map_err(|error| HuggingFaceError::broken(checkpoint.path(), error.to_string()))?;
     let mut found = Vec::new();
-    for parameter in parameters(config) {
+    for parameter in config.parameters() {
         let name = array_name(&parameter);
         match checkpoint.array(&name) {
             Some(array) if array.shape == parameter.logical_shape => found.push(parameter),
@@ -130,7 +124,11 @@ fn check(checkpoint: &Checkpoint, config: &GptConfig) -> Result<Vec<Parameter>, 
         Some(name) => Err(HuggingFaceError::Unknown {
             path: path(),
             name: name.clone(),
-            hint: format!("its configuration is of a GPT of {} layers", config.n_layers),
+            hint: format!(
+                "its configuration is of a {} of {} layers",
+                C::MODEL_TYPE,
+                config.n_layers()
+            ),
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! [`HuggingFaceModel`]: a GPT-2 in Hugging Face's files, checked, and written as a checkpoint.
+//! [`HuggingFaceModel`]: a model in Hugging Face's files, checked, and written as a checkpoint.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,48 +11,47 @@ use serde_json::{Value, json};
 
 use super::config::read_config;
 use super::files::{FileTensor, TensorFiles};
-use super::names::{EMBEDDING, Parameter, head, imported_name, parameters};
-use super::{CONFIG_NAME, HuggingFaceError};
-use crate::gpt::GptConfig;
+use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, Parameter, TiedHead};
 
 /// The bytes of two tensors that are compared at a time.
 const COMPARED_BYTES: usize = 1 << 20;
 
-/// A GPT-2 in Hugging Face's files, of which everything but the numbers has been read and checked.
+/// A model in Hugging Face's files, of which everything but the numbers has been read and checked.
 #[derive(Debug)]
-pub struct HuggingFaceModel {
+pub struct HuggingFaceModel<C> {
     folder: PathBuf,
-    config: GptConfig,
+    config: C,
     files: TensorFiles,
     /// The model's parameters, each with its tensor.
     parameters: Vec<(Parameter, DType, FileTensor)>,
 }
 
-impl HuggingFaceModel {
+impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
     /// Opens the model in a folder.
     ///
     /// The head is the token embedding if `config.json` does not say otherwise (`tie_word_embeddings`) and there is no
     /// `lm_head.weight`, or one with the embedding's bits; it has weights of its own else.
     ///
     /// # Errors
-    /// A file is missing, truncated or broken; `config.json` asks for what [`Gpt`](crate::gpt::Gpt) does not have; a
+    /// A file is missing, truncated or broken; `config.json` asks for what the family does not have; a
     /// tensor is missing, unknown, or of another shape or type than f64, f32, f16 or bf16. Names file, tensor, expected
     /// and found.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, HuggingFaceError> {
         let folder = folder.as_ref().to_owned();
-        let mut config = read_config(&folder.join(CONFIG_NAME))?;
+        let mut config: C = read_config(&folder.join(CONFIG_NAME))?;
         let files = TensorFiles::open(&folder)?;
-        let mut named = name_tensors(&files)?;
-        if config.tied_embeddings {
-            config.tied_embeddings = !has_other_head(&config, &files, &named)?;
-            if config.tied_embeddings {
-                named.remove(head(&config).name.as_str());
+        let mut named = name_tensors::<C>(&files)?;
+        if let Some(tied) = config.tied_head() {
+            if has_other_head(&tied, &files, &named)? {
+                config.untie();
+            } else {
+                named.remove(tied.head.name.as_str());
             }
         }
         let mut found = Vec::new();
         // A list of the names alone could be longer than memory, were the configuration wrong: this ends at the first
         // that is missing.
-        for parameter in parameters(&config) {
+        for parameter in config.parameters() {
             let Some((name, tensor)) = named.remove(parameter.name.as_str()) else {
                 return Err(HuggingFaceError::Missing {
                     path: files.path().to_owned(),
@@ -83,7 +82,7 @@ impl HuggingFaceModel {
             return Err(HuggingFaceError::Unknown {
                 path: files.path_of(tensor).to_owned(),
                 name: (*name).to_owned(),
-                hint: format!("{CONFIG_NAME} says a GPT-2 of {} layers", config.n_layers),
+                hint: format!("{CONFIG_NAME} says a {} of {} layers", C::MODEL_TYPE, config.n_layers()),
             });
         }
         Ok(Self {
@@ -100,7 +99,7 @@ impl HuggingFaceModel {
     }
 
     /// The model.
-    pub fn config(&self) -> &GptConfig {
+    pub fn config(&self) -> &C {
         &self.config
     }
 
@@ -155,10 +154,10 @@ impl HuggingFaceModel {
 type Named<'a> = (&'a str, &'a FileTensor);
 
 /// Returns the tensors by the names of parameters; masks are left out.
-fn name_tensors(files: &TensorFiles) -> Result<HashMap<&str, Named<'_>>, HuggingFaceError> {
+fn name_tensors<C: HuggingFaceFormat>(files: &TensorFiles) -> Result<HashMap<&str, Named<'_>>, HuggingFaceError> {
     let mut named: HashMap<&str, Named> = HashMap::new();
     for (name, tensor) in files.tensors() {
-        let Some(parameter) = imported_name(name) else {
+        let Some(parameter) = C::imported_name(name) else {
             continue;
         };
         if let Some((other, _)) = named.insert(parameter, (name, tensor)) {
@@ -171,12 +170,12 @@ fn name_tensors(files: &TensorFiles) -> Result<HashMap<&str, Named<'_>>, Hugging
 
 /// Whether there is a head that differs from the token embedding.
 fn has_other_head(
-    config: &GptConfig,
+    tied: &TiedHead,
     files: &TensorFiles,
     named: &HashMap<&str, Named>,
 ) -> Result<bool, HuggingFaceError> {
-    let head = head(config);
-    let (Some((_, head)), Some((_, embedding))) = (named.get(head.name.as_str()), named.get(EMBEDDING)) else {
+    let (Some((_, head)), Some((_, embedding))) = (named.get(tied.head.name.as_str()), named.get(tied.embedding))
+    else {
         return Ok(false);
     };
     if (head.dtype, &head.shape) != (embedding.dtype, &embedding.shape) {

@@ -38,7 +38,7 @@ pub enum HuggingFaceError {
         /// What is wrong, and what was expected.
         what: String,
     },
-    /// A setting of `config.json` that this crate's GPT does not have.
+    /// A setting of `config.json` that the family does not have.
     #[error("{path}: {field} is {value}: expected {expected}", path = .path.display())]
     Field {
         /// The file.

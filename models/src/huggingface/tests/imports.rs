@@ -4,7 +4,7 @@ use super::*;
 
 fn import(folder: &Path) -> (Checkpoint, GptConfig, TempDir) {
     let output = TempDir::new().unwrap();
-    let model = HuggingFaceModel::open(folder).unwrap();
+    let model = HuggingFaceModel::<GptConfig>::open(folder).unwrap();
     let written = model.write_checkpoint(output.path(), json!(null)).unwrap();
     (Checkpoint::open(written).unwrap(), model.config().clone(), output)
 }
@@ -86,7 +86,7 @@ fn checkpoints_in_the_output_are_left_alone() {
     let folder = folder_of(&config, &tensors(&config, ""));
     let output = TempDir::new().unwrap();
     sharded_checkpoint(output.path(), &config, DType::F32);
-    let model = HuggingFaceModel::open(folder.path()).unwrap();
+    let model = HuggingFaceModel::<GptConfig>::open(folder.path()).unwrap();
     let error = model
         .write_checkpoint(output.path(), json!(null))
         .unwrap_err()
@@ -99,7 +99,7 @@ fn checkpoints_in_the_output_are_left_alone() {
 fn files_cut_short_after_they_were_opened_leave_no_checkpoint() {
     let config = config(true);
     let folder = folder_of(&config, &tensors(&config, ""));
-    let model = HuggingFaceModel::open(folder.path()).unwrap();
+    let model = HuggingFaceModel::<GptConfig>::open(folder.path()).unwrap();
     let path = folder.path().join(MODEL_NAME);
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_len(file.metadata().unwrap().len() - 4).unwrap();

@@ -28,32 +28,46 @@ pub struct MlpConfig {
     pub output_init: ParameterInit,
 }
 
+/// The names of an MLP's layers in the MLP's scope.
+#[derive(Clone, Copy, Debug)]
+pub struct MlpNames {
+    /// The first layer.
+    pub input: &'static str,
+    /// The second layer.
+    pub output: &'static str,
+}
+
 /// `GELU(X W_1 + b_1) W_2 + b_2`, the hidden features shared out over the tensor-parallel group.
 #[derive(Module, Debug)]
 pub struct Mlp<B: Backend> {
     /// `d_model` to `d_hidden`.
-    pub c_fc: ColumnParallelLinear<B>,
+    pub input: ColumnParallelLinear<B>,
     /// `d_hidden` to `d_model`.
-    pub c_proj: RowParallelLinear<B>,
+    pub output: RowParallelLinear<B>,
     #[module(skip)]
     kernels: Kernels,
 }
 
 impl MlpConfig {
-    /// Returns the MLP; its parameters are named `c_fc` and `c_proj` in the context's scope.
+    /// Returns the MLP; its parameters are named by `names` in the context's scope.
     ///
     /// # Errors
     /// When the tensor-parallel size does not divide `d_hidden`.
-    pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> Result<Mlp<B>, TopologyError> {
+    pub fn init<B: Backend>(
+        &self,
+        names: &MlpNames,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<Mlp<B>, TopologyError> {
         Ok(Mlp {
-            c_fc: ColumnParallelLinearConfig::new(self.d_model, self.d_hidden)
+            input: ColumnParallelLinearConfig::new(self.d_model, self.d_hidden)
                 .with_weight_init(Some(self.input_init))
                 .with_bias_init(Some(ParameterInit::Zeros))
-                .init(device, &context.scope("c_fc"))?,
-            c_proj: RowParallelLinearConfig::new(self.d_hidden, self.d_model)
+                .init(device, &context.scope(names.input))?,
+            output: RowParallelLinearConfig::new(self.d_hidden, self.d_model)
                 .with_weight_init(Some(self.output_init))
                 .with_bias_init(Some(ParameterInit::Zeros))
-                .init(device, &context.scope("c_proj"))?,
+                .init(device, &context.scope(names.output))?,
             kernels: context.kernels(),
         })
     }
@@ -73,20 +87,20 @@ impl<B: CollectiveBackend> Mlp<B> {
     /// # Panics
     /// When a collective fails.
     pub fn forward(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
-        self.c_proj.forward(self.hidden(input))
+        self.output.forward(self.hidden(input))
     }
 
     /// As [`forward`](Self::forward) except for the last bias, which is returned separately and is yet to be added.
     pub fn forward_without_bias(&self, input: Tensor<B, 2>) -> (Tensor<B, 2>, Option<Tensor<B, 1>>) {
-        self.c_proj.forward_without_bias(self.hidden(input))
+        self.output.forward_without_bias(self.hidden(input))
     }
 
     /// `[tokens, d_hidden / tp]`: this rank's hidden features.
     fn hidden(&self, input: Tensor<B, 2>) -> Tensor<B, 2> {
         if self.kernels == Kernels::Plain {
-            return gelu_tanh(self.c_fc.forward(input));
+            return gelu_tanh(self.input.forward(input));
         }
-        match self.c_fc.forward_without_bias(input) {
+        match self.input.forward_without_bias(input) {
             (hidden, Some(bias)) => bias_gelu(hidden, bias).unwrap_or_else(|error| panic!("{error}")),
             (hidden, None) => gelu_tanh(hidden),
         }

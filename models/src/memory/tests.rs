@@ -3,7 +3,8 @@
 use burn_megatron::pipeline_parallel::LayerSizes;
 use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 
-use crate::gpt::{GptPreset, LayerRecompute};
+use crate::gpt::{GptConfig, GptPreset};
+use crate::layers::LayerRecompute;
 
 use super::*;
 
@@ -63,7 +64,7 @@ impl Run {
     fn parameters(&self) -> Vec<usize> {
         let stages = 0..self.layers.num_stages();
         stages
-            .map(|stage| self.config.stage_parameters(&self.layers, stage))
+            .map(|stage| stage_parameters(&self.config, &self.layers, stage))
             .collect()
     }
 
@@ -73,10 +74,10 @@ impl Run {
             layer_recompute: LayerRecompute::Nothing,
             ..self.config.clone()
         };
-        let layer = whole.chunk_activations(&self.setting(), 1).kept;
+        let layer = chunk_activations(&whole, &self.setting(), 1).kept;
         let stages = 0..self.layers.num_stages();
         stages
-            .map(|stage| self.config.stage_activations(&self.setting(), stage) / layer)
+            .map(|stage| stage_activations(&self.config, &self.setting(), stage) / layer)
             .collect()
     }
 }
@@ -120,7 +121,7 @@ fn activations_grow_with_the_sequence_and_not_with_its_square() {
             ..preset("gpt2-124m")
         };
         let run = Run::one_rank(&config);
-        config.stage_activations(&run.setting(), 0)
+        stage_activations(&config, &run.setting(), 0)
     };
     assert_near(&[held(4096)], &[4.0 * held(1024)]);
 }
@@ -225,7 +226,7 @@ fn an_input_under_sequence_parallelism_is_shared_out() {
         let mut run = Run::one_rank(&recomputing(LayerRecompute::Uniform(1)));
         run.parallel.tensor_parallel_size = 4;
         run.parallel.sequence_parallel = sequence_parallel;
-        run.config.chunk_activations(&run.setting(), 12).kept
+        chunk_activations(&run.config, &run.setting(), 12).kept
     };
     assert_near(&[held(false)], &[4.0 * held(true)]);
 }

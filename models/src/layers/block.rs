@@ -12,7 +12,9 @@ use cubecl_kernels::Kernels;
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::norm::Addends;
 
-use super::{CausalSelfAttention, CausalSelfAttentionConfig, Mlp, MlpConfig, TokenContext};
+use super::{
+    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, Mlp, MlpConfig, MlpNames, TokenContext,
+};
 
 /// The dropout sites inside a layer: each has its own number, and so its own mask.
 const ATTENTION_WEIGHTS_SITE: u32 = 0;
@@ -34,6 +36,23 @@ pub struct BlockConfig {
     pub hidden_dropout: f64,
 }
 
+/// The names of a block's parameters in the block's scope.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockNames {
+    /// The norm before the attention.
+    pub attention_norm: &'static str,
+    /// The attention.
+    pub attention: &'static str,
+    /// The attention's projections.
+    pub attention_layers: CausalSelfAttentionNames,
+    /// The norm before the MLP.
+    pub mlp_norm: &'static str,
+    /// The MLP.
+    pub mlp: &'static str,
+    /// The MLP's layers.
+    pub mlp_layers: MlpNames,
+}
+
 /// `x + attention(norm(x))`, then `x + mlp(norm(x))`.
 ///
 /// # Reference
@@ -41,11 +60,11 @@ pub struct BlockConfig {
 #[derive(Module, Debug)]
 pub struct Block<B: Backend> {
     /// The norm before the attention.
-    pub ln_1: LayerNorm<B>,
+    pub attention_norm: LayerNorm<B>,
     /// The attention.
-    pub attn: CausalSelfAttention<B>,
+    pub attention: CausalSelfAttention<B>,
     /// The norm before the MLP.
-    pub ln_2: LayerNorm<B>,
+    pub mlp_norm: LayerNorm<B>,
     /// The MLP.
     pub mlp: Mlp<B>,
     attention_dropout: Dropout,
@@ -55,13 +74,14 @@ pub struct Block<B: Backend> {
 }
 
 impl BlockConfig {
-    /// Returns the block of global layer number `layer`, its parameters named in the context's scope.
+    /// Returns the block of global layer number `layer`; its parameters are named by `names` in the context's scope.
     ///
     /// # Errors
     /// As the attention's and the MLP's `init`.
     pub fn init<B: Backend>(
         &self,
         layer: usize,
+        names: &BlockNames,
         device: &B::Device,
         context: &ParallelContext,
     ) -> Result<Block<B>, TopologyError> {
@@ -72,12 +92,15 @@ impl BlockConfig {
         };
         let dropout = DropoutConfig::new(self.hidden_dropout);
         Ok(Block {
-            ln_1: norm.init(device, &context.scope("ln_1")),
-            attn: self
-                .attention
-                .init(site(ATTENTION_WEIGHTS_SITE), device, &context.scope("attn"))?,
-            ln_2: norm.init(device, &context.scope("ln_2")),
-            mlp: self.mlp.init(device, &context.scope("mlp"))?,
+            attention_norm: norm.init(device, &context.scope(names.attention_norm)),
+            attention: self.attention.init(
+                site(ATTENTION_WEIGHTS_SITE),
+                &names.attention_layers,
+                device,
+                &context.scope(names.attention),
+            )?,
+            mlp_norm: norm.init(device, &context.scope(names.mlp_norm)),
+            mlp: self.mlp.init(&names.mlp_layers, device, &context.scope(names.mlp))?,
             attention_dropout: dropout.init(site(ATTENTION_OUTPUT_SITE)),
             mlp_dropout: dropout.init(site(MLP_OUTPUT_SITE)),
             kernels: context.kernels(),
@@ -108,8 +131,10 @@ impl<B: CollectiveBackend> Block<B> {
     /// Fuses each sublayer's bias and dropout into its residual sum, and the first sum into the norm after it.
     fn forward_fused(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
         let device = input.device();
-        let (attended, bias) = self.attn.forward_without_bias(self.ln_1.forward(input.clone()), tokens);
-        let [hidden, normal] = self.ln_2.forward_of_sum(Addends {
+        let (attended, bias) = self
+            .attention
+            .forward_without_bias(self.attention_norm.forward(input.clone()), tokens);
+        let [hidden, normal] = self.mlp_norm.forward_of_sum(Addends {
             input: attended,
             bias,
             residual: input,
@@ -126,9 +151,11 @@ impl<B: CollectiveBackend> Block<B> {
     }
 
     fn forward_plain(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
-        let attended = self.attn.forward(self.ln_1.forward(input.clone()), tokens);
+        let attended = self
+            .attention
+            .forward(self.attention_norm.forward(input.clone()), tokens);
         let hidden = input + self.attention_dropout.forward(attended, &tokens.local);
-        let transformed = self.mlp.forward(self.ln_2.forward(hidden.clone()));
+        let transformed = self.mlp.forward(self.mlp_norm.forward(hidden.clone()));
         hidden + self.mlp_dropout.forward(transformed, &tokens.local)
     }
 }

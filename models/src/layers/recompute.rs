@@ -21,9 +21,9 @@ pub enum LayerRecompute {
     Block(usize),
 }
 
-/// A stretch of a chunk with a graph of its own.
+/// Consecutive blocks of a chunk with a graph of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GptSegment {
+pub struct Segment {
     /// Whether it starts with the embedding.
     pub has_embedding: bool,
     /// Its blocks, by their numbers in the chunk.
@@ -36,13 +36,13 @@ pub(super) struct GptSegment {
 
 impl LayerRecompute {
     /// Returns the segments of a chunk of `num_blocks`, in order; one at least.
-    pub(super) fn segments(self, num_blocks: usize, has_embedding: bool, has_head: bool) -> Vec<GptSegment> {
+    pub fn segments(self, num_blocks: usize, has_embedding: bool, has_head: bool) -> Vec<Segment> {
         let (recomputed, group) = match self {
             LayerRecompute::Nothing => (0, 1),
             LayerRecompute::Uniform(group) => (num_blocks, group.max(1)),
             LayerRecompute::Block(count) => (count.min(num_blocks), 1),
         };
-        let kept = |blocks: Range<usize>| GptSegment {
+        let kept = |blocks: Range<usize>| Segment {
             has_embedding: false,
             blocks,
             has_head: false,
@@ -53,7 +53,7 @@ impl LayerRecompute {
         if has_embedding && recomputed > 0 {
             segments.push(kept(0..0));
         }
-        segments.extend((0..recomputed).step_by(group).map(|first| GptSegment {
+        segments.extend((0..recomputed).step_by(group).map(|first| Segment {
             is_recomputed: true,
             ..kept(first..(first + group).min(recomputed))
         }));

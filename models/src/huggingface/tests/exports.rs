@@ -4,6 +4,7 @@ use half::bf16;
 use safetensors::SafeTensors;
 
 use super::*;
+use crate::family::ModelConfig;
 
 fn of_type(dtype: ExportType) -> ExportConfig {
     ExportConfig {
@@ -19,7 +20,7 @@ fn a_sharded_checkpoint_exported_and_imported_has_the_same_bits() {
         let [saved, files, back] = ["saved", "deep/er/files", "back"].map(|name| folder.path().join(name));
         let checkpoint = sharded_checkpoint(&saved, &config, DType::F32);
         export(&checkpoint, &config, &files, &ExportConfig::default()).unwrap();
-        let model = HuggingFaceModel::open(&files).unwrap();
+        let model = HuggingFaceModel::<GptConfig>::open(&files).unwrap();
         assert_eq!(model.config(), &config);
         let written = model.write_checkpoint(&back, json!({ "of": "a program" })).unwrap();
         let imported = Checkpoint::open(written).unwrap();
@@ -54,7 +55,9 @@ fn files_have_the_names_shapes_and_order_of_gpt2() {
         assert_eq!(found.data(), expected.bytes, "{name}");
     }
     // The second value column of the third row: [3, 6, 6] as [3, 18].
-    let weight = parameters(&config).find(|parameter| parameter.name == "h.1.attn.c_attn.weight");
+    let weight = config
+        .parameters()
+        .find(|parameter| parameter.name == "h.1.attn.c_attn.weight");
     let of_logical = values(&weight.unwrap())[2 * 18 + 2 * 6 + 1];
     let file = read.tensor("transformer.h.1.attn.c_attn.weight").unwrap();
     let of_file = bytemuck::pod_read_unaligned::<f32>(&file.data()[4 * (2 * 18 + 13)..][..4]);
@@ -108,7 +111,7 @@ fn several_files_and_their_index_have_every_tensor_once() {
             (Some(seen as u64), 4 * config.num_parameters())
         );
 
-        let model = HuggingFaceModel::open(&files).unwrap();
+        let model = HuggingFaceModel::<GptConfig>::open(&files).unwrap();
         let written = model.write_checkpoint(folder.path().join("back"), json!(null)).unwrap();
         expect_values(&Checkpoint::open(written).unwrap(), &config);
     }
@@ -122,7 +125,7 @@ fn sixteen_bits_are_the_rounded_values() {
     export(&checkpoint, &config, &files, &of_type(ExportType::Bf16)).unwrap();
     let bytes = fs::read(files.join(MODEL_NAME)).unwrap();
     let read = SafeTensors::deserialize(&bytes).unwrap();
-    for parameter in parameters(&config) {
+    for parameter in config.parameters() {
         let found = read.tensor(&format!("transformer.{}", parameter.name)).unwrap();
         let expected: Vec<bf16> = values(&parameter).into_iter().map(bf16::from_f32).collect();
         assert_eq!(found.dtype(), Dtype::BF16);
@@ -136,7 +139,7 @@ fn sixteen_bits_are_the_rounded_values() {
     let config = fs::read_to_string(files.join(CONFIG_NAME)).unwrap();
     assert!(config.contains("\"torch_dtype\": \"bfloat16\""), "{config}");
     // Imported, they stay what they are.
-    let back = HuggingFaceModel::open(&files).unwrap();
+    let back = HuggingFaceModel::<GptConfig>::open(&files).unwrap();
     let written = back.write_checkpoint(folder.path().join("back"), json!(null)).unwrap();
     let imported = Checkpoint::open(written).unwrap();
     assert!(imported.arrays().iter().all(|array| array.dtype == DType::BF16));
@@ -145,7 +148,8 @@ fn sixteen_bits_are_the_rounded_values() {
 #[test]
 fn a_number_that_f16_cannot_hold_is_named_and_nothing_is_left() {
     let (folder, config) = (TempDir::new().unwrap(), config(true));
-    let mut all: Vec<ArrayPart> = parameters(&config)
+    let mut all: Vec<ArrayPart> = config
+        .parameters()
         .flat_map(|parameter| parts(&parameter, DType::F32))
         .collect();
     let bias = all.iter_mut().find(|part| part.name == "model.h.1.ln_2.bias").unwrap();

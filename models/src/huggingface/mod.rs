@@ -1,26 +1,30 @@
-//! GPT-2 in Hugging Face's files: [`export`] writes a checkpoint as them, [`HuggingFaceModel`] makes a checkpoint of
-//! them.
+//! Models in Hugging Face's files: [`export`] writes a checkpoint as such files, [`HuggingFaceModel`] makes a checkpoint
+//! from them.
 //!
 //! A model is a folder with `config.json` and either `model.safetensors` or several such files and
-//! `model.safetensors.index.json`. Names are those of this crate's [`Gpt`](super::Gpt), with `transformer.` before
-//! those of all but the head; values lie in the same order, so that an element keeps its bits.
+//! `model.safetensors.index.json`. What differs between families is their [`HuggingFaceFormat`].
 
 mod config;
 mod error;
 mod export;
 mod export_type;
 mod files;
+mod format;
 mod import;
-mod names;
 mod place;
 mod shards;
 #[cfg(test)]
 mod tests;
 
+pub use config::{Fields, read_model_type};
 pub use error::HuggingFaceError;
 pub use export::{ExportConfig, export};
 pub use export_type::ExportType;
+pub use format::{HuggingFaceFormat, Parameter, TiedHead};
 pub use import::HuggingFaceModel;
+
+#[cfg(test)]
+pub(crate) use config::parse_config;
 
 /// The file of a model's sizes.
 const CONFIG_NAME: &str = "config.json";

@@ -17,7 +17,6 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::names::{Parameter, parameters};
 use super::*;
 use crate::gpt::GptConfig;
 
@@ -98,7 +97,8 @@ fn save(directory: &Path, parts: Vec<ArrayPart>) -> Checkpoint {
 
 /// A checkpoint of the model, with something of an optimizer, cut as layouts cut.
 fn sharded_checkpoint(directory: &Path, config: &GptConfig, dtype: DType) -> Checkpoint {
-    let mut all: Vec<ArrayPart> = parameters(config)
+    let mut all: Vec<ArrayPart> = config
+        .parameters()
         .flat_map(|parameter| parts(&parameter, dtype))
         .collect();
     let updates = Bytes::from_elems(vec![20.0_f64]);
@@ -109,8 +109,8 @@ fn sharded_checkpoint(directory: &Path, config: &GptConfig, dtype: DType) -> Che
 
 /// Whether a checkpoint has the model's values, to the bit, and nothing else.
 fn expect_values(checkpoint: &Checkpoint, config: &GptConfig) {
-    assert_eq!(checkpoint.arrays().len(), parameters(config).count());
-    for parameter in parameters(config) {
+    assert_eq!(checkpoint.arrays().len(), config.parameters().count());
+    for parameter in config.parameters() {
         let placement = Placement::whole(parameter.logical_shape.clone());
         let name = format!("model.{}", parameter.name);
         let read = checkpoint.read(&name, &placement, 0..placement.local_len()).unwrap();
@@ -147,7 +147,7 @@ fn tensors(config: &GptConfig, prefix: &str) -> Tensors {
         };
         (name, made(&parameter.file_shape(), &values(&parameter)))
     };
-    parameters(config).map(tensor).collect()
+    config.parameters().map(tensor).collect()
 }
 
 fn write_tensors<'a>(path: &Path, tensors: impl IntoIterator<Item = (&'a String, &'a Made)>) {
@@ -159,7 +159,7 @@ fn write_tensors<'a>(path: &Path, tensors: impl IntoIterator<Item = (&'a String,
 }
 
 fn write_config(folder: &Path, config: &GptConfig, change: impl FnOnce(&mut Value)) {
-    let mut fields = config::written_config(config, "float32");
+    let mut fields = config.written_fields("float32");
     change(&mut fields);
     fs::write(folder.join(CONFIG_NAME), fields.to_string()).unwrap();
 }

@@ -6,8 +6,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::{Map, Value, json};
 
 use super::export_type::ExportType;
-use super::names::{Parameter, exported_name};
-use super::{INDEX_NAME, MODEL_NAME};
+use super::{INDEX_NAME, MODEL_NAME, Parameter};
 
 /// A file of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +57,7 @@ pub(super) fn index(shards: &[Shard], dtype: ExportType) -> Option<(&'static str
     for shard in shards {
         for parameter in &shard.parameters {
             total_size += num_bytes(parameter, dtype);
-            weight_map.insert(exported_name(&parameter.name), shard.name.as_str().into());
+            weight_map.insert(parameter.file_name.clone(), shard.name.as_str().into());
         }
     }
     let index = json!({ "metadata": { "total_size": total_size }, "weight_map": weight_map });
@@ -77,7 +76,7 @@ impl Shard {
                 data_offsets: (begin, end),
             };
             begin = end;
-            (exported_name(&parameter.name), info)
+            (parameter.file_name.clone(), info)
         });
         // transformers refuses files that do not say so.
         let notes = HashMap::from([("format".to_owned(), "pt".to_owned())]);
@@ -101,10 +100,7 @@ mod tests {
 
     /// Returns the name of each file and the lengths of its tensors, for tensors of `lengths` elements of 2 bytes.
     fn plan(lengths: &[usize], max_bytes: u64) -> Vec<(String, Vec<usize>)> {
-        let parameters = lengths.iter().map(|length| Parameter {
-            name: "a".into(),
-            logical_shape: vec![*length],
-        });
+        let parameters = lengths.iter().map(|length| Parameter::new("a", "a", [*length]));
         let shards = plan_shards(parameters.collect(), ExportType::Bf16, max_bytes);
         let lengths = |shard: &Shard| shard.parameters.iter().map(Parameter::num_elements).collect();
         shards

@@ -4,7 +4,7 @@ use super::*;
 
 /// The error of opening a folder, which must contain these words, and the path of a file in it or its own.
 fn expect_error(folder: &Path, file: &str, words: &[&str]) {
-    let error = HuggingFaceModel::open(folder).unwrap_err().to_string();
+    let error = HuggingFaceModel::<GptConfig>::open(folder).unwrap_err().to_string();
     let path = match file {
         "" => folder.to_owned(),
         file => folder.join(file),
@@ -42,7 +42,7 @@ fn tensors_that_do_not_fit_are_named() {
             let extra = tensors["transformer.ln_f.bias"].clone();
             tensors.insert("transformer.h.2.ln_1.bias".into(), extra);
         },
-        &["\"transformer.h.2.ln_1.bias\", which is none", "GPT-2 of 2 layers"],
+        &["\"transformer.h.2.ln_1.bias\", which is none", "gpt2 of 2 layers"],
     );
     // As a PyTorch linear layer has it: [out, in].
     expect_refusal(

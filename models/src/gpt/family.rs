@@ -1,0 +1,190 @@
+//! GPT as a [`ModelFamily`]: what training programs ask of its configuration.
+
+use burn_megatron::context::ParallelContext;
+use burn_megatron::pipeline_parallel::{LayerLayout, PipelineBackend};
+use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
+
+use super::{Gpt, GptConfig, GptPreset};
+use crate::family::{ForwardFlops, ModelConfig, ModelFamily, ModelSettings, ParameterCounts};
+use crate::layers::{LayerRecompute, ModelError};
+
+impl ModelConfig for GptConfig {
+    fn family_name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn n_layers(&self) -> usize {
+        self.n_layers
+    }
+
+    fn max_seq_length(&self) -> usize {
+        self.max_seq_length
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    fn d_model(&self) -> usize {
+        self.d_model
+    }
+
+    fn n_heads(&self) -> usize {
+        self.n_heads
+    }
+
+    fn layer_recompute(&self) -> LayerRecompute {
+        self.layer_recompute
+    }
+
+    fn validate(&self, parallel: &ParallelConfig) -> Result<(), TopologyError> {
+        for (name, size) in [
+            ("n_layers", self.n_layers),
+            ("d_model", self.d_model),
+            ("n_heads", self.n_heads),
+            ("max_seq_length", self.max_seq_length),
+            ("vocab_size", self.vocab_size),
+        ] {
+            if size == 0 {
+                return Err(TopologyError::Zero { name });
+            }
+        }
+        check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
+        parallel.check_tensor_divides("the number of attention heads", self.n_heads)?;
+        parallel.check_tensor_divides("the MLP's hidden size", self.hidden_size())?;
+        let padded = self.padded_vocab(parallel.tensor_parallel_size);
+        if padded < self.vocab_size {
+            return Err(TopologyError::TooSmall {
+                name: "the padded vocabulary",
+                minimum: self.vocab_size,
+                value: padded,
+            });
+        }
+        parallel.check_tensor_divides("the padded vocabulary", padded)
+    }
+
+    fn sizes(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("--num-layers", self.n_layers.to_string()),
+            ("--hidden-size", self.d_model.to_string()),
+            ("--num-attention-heads", self.n_heads.to_string()),
+            ("--seq-length", self.max_seq_length.to_string()),
+            ("the MLP's hidden size", self.hidden_size().to_string()),
+            ("tied embeddings", self.tied_embeddings.to_string()),
+            ("the epsilon of norms", self.norm_epsilon.to_string()),
+        ]
+    }
+
+    fn parameter_counts(&self) -> ParameterCounts {
+        let (d, hidden) = (self.d_model, self.hidden_size());
+        let attention = 3 * d * d + 3 * d + d * d + d;
+        let mlp = d * hidden + hidden + hidden * d + d;
+        let norms = 4 * d;
+        ParameterCounts {
+            layer: attention + mlp + norms,
+            first: (self.vocab_size + self.max_seq_length) * d,
+            last: 2 * d,
+            head: self.vocab_size * d,
+            is_tied: self.tied_embeddings,
+        }
+    }
+
+    /// `5 + 12/t`, under sequence parallelism `17/t`. The paper's bytes are of 16-bit elements, hence half as many
+    /// numbers; where it has 5as/2h for attention's core, the fused one holds nothing that grows with s². burn's own
+    /// operations ([`Kernels::Plain`](cubecl_kernels::Kernels::Plain)) hold more.
+    ///
+    /// # Reference
+    /// Korthikanti et al. 2022, arXiv:2205.05198, equations 1, 2 and 4.
+    fn activations_per_element(&self, parallel: &ParallelConfig) -> f64 {
+        let tensor = parallel.tensor_parallel_size as f64;
+        if parallel.sequence_parallel {
+            17.0 / tensor
+        } else {
+            5.0 + 12.0 / tensor
+        }
+    }
+
+    /// Per token a layer has 24h² in its four weights and 4sh in `QKᵀ` and its matmul with V; the head has 2hV.
+    ///
+    /// # Reference
+    /// Korthikanti et al. 2022, arXiv:2205.05198, appendix A.
+    fn forward_flops(&self, seq_length: usize) -> ForwardFlops {
+        let [l, h, hidden, v, s] = [
+            self.n_layers,
+            self.d_model,
+            self.hidden_size(),
+            self.vocab_size,
+            seq_length,
+        ]
+        .map(|size| size as f64);
+        ForwardFlops {
+            layers: s * l * (8.0 * h * h + 4.0 * h * hidden + 4.0 * s * h),
+            head: s * 2.0 * h * v,
+        }
+    }
+}
+
+impl ModelFamily for GptConfig {
+    const NAME: &'static str = "gpt";
+
+    type Stage<B: PipelineBackend> = Gpt<B>;
+
+    fn presets() -> Vec<&'static str> {
+        GptPreset::ALL.iter().map(|preset| preset.name).collect()
+    }
+
+    fn from_settings(settings: &ModelSettings) -> Self {
+        let base = match settings.preset.as_deref().and_then(GptPreset::named) {
+            Some(preset) => preset.config(),
+            None => GptConfig::new(4, 256, 4, 128, settings.vocab_size),
+        };
+        GptConfig {
+            n_layers: settings.n_layers.unwrap_or(base.n_layers),
+            d_model: settings.d_model.unwrap_or(base.d_model),
+            n_heads: settings.n_heads.unwrap_or(base.n_heads),
+            max_seq_length: settings.max_seq_length.unwrap_or(base.max_seq_length),
+            vocab_size: settings.vocab_size,
+            padded_vocab_size: settings.padded_vocab_size,
+            tied_embeddings: settings.tied_embeddings,
+            hidden_dropout: settings.hidden_dropout,
+            attention_dropout: settings.attention_dropout,
+            init_deviation: settings.init_deviation,
+            layer_recompute: settings.layer_recompute,
+            ..base
+        }
+    }
+
+    fn init_stage<B: PipelineBackend>(
+        &self,
+        layers: &LayerLayout,
+        device: &B::Device,
+        context: &ParallelContext,
+    ) -> Result<Vec<Gpt<B>>, ModelError> {
+        GptConfig::init_stage(self, layers, device, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_megatron::training::flops::GptSize;
+
+    use super::*;
+
+    #[test]
+    fn flops_are_those_of_the_papers_formula() {
+        for preset in GptPreset::ALL {
+            let config = preset.config();
+            let size = GptSize {
+                n_layers: config.n_layers as u64,
+                d_model: config.d_model as u64,
+                vocabulary_size: config.vocab_size as u64,
+                seq_length: config.max_seq_length as u64,
+            };
+            let (ours, papers) = (
+                config.flops_per_iteration(config.max_seq_length, 12),
+                size.model_flops_per_iteration(12),
+            );
+            assert!((ours / papers - 1.0).abs() < 1e-14, "{}: {ours}, {papers}", preset.name);
+        }
+    }
+}

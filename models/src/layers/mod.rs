@@ -1,0 +1,16 @@
+//! What transformers share: blocks, MLPs, the parts that stages hold, recomputation. A family gives parameters their names.
+
+mod activation;
+mod block;
+mod mlp;
+mod part;
+mod recompute;
+
+pub use activation::gelu_tanh;
+pub use block::{Block, BlockConfig, BlockNames};
+pub use burn_megatron::tensor_parallel::{
+    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, TokenContext,
+};
+pub use mlp::{Mlp, MlpConfig, MlpNames};
+pub use part::{ModelError, ModelPart, validate_head_size};
+pub use recompute::{LayerRecompute, Segment};

@@ -1,0 +1,118 @@
+//! The families that programs know by name.
+
+use crate::family::{ModelConfig, ModelFamily, ModelSettings};
+use crate::huggingface::HuggingFaceFormat;
+
+/// Lists the families: [`FAMILIES`], and [`run_with_family`] for those who need the type.
+macro_rules! families {
+    ($($family:ty),+ $(,)?) => {
+        /// All families; the first is the default.
+        pub static FAMILIES: &[Family] = &[$(Family::of::<$family>()),+];
+
+        /// Runs a program with the type of a family.
+        ///
+        /// # Errors
+        /// When no family has this name.
+        pub fn run_with_family<P: FamilyProgram>(name: &str, program: P) -> Result<P::Output, UnknownFamily> {
+            $(if name == <$family>::NAME {
+                return Ok(program.run::<$family>());
+            })+
+            Err(UnknownFamily::named(name))
+        }
+    };
+}
+
+families![crate::gpt::GptConfig];
+
+/// What is known of a family without its type.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// Its name on the command line and in checkpoints.
+    pub name: &'static str,
+    /// Its `model_type` in Hugging Face's `config.json`.
+    pub model_type: &'static str,
+    /// Returns the names of its well-known sizes.
+    pub presets: fn() -> Vec<&'static str>,
+    /// Returns its configuration.
+    pub config: fn(&ModelSettings) -> Box<dyn ModelConfig>,
+}
+
+impl Family {
+    const fn of<C: ModelFamily>() -> Self {
+        Self {
+            name: C::NAME,
+            model_type: <C as HuggingFaceFormat>::MODEL_TYPE,
+            presets: C::presets,
+            config: |settings| Box::new(C::from_settings(settings)),
+        }
+    }
+
+    /// Returns the family of this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn named(name: &str) -> Result<&'static Self, UnknownFamily> {
+        let found = FAMILIES.iter().find(|family| family.name == name);
+        found.ok_or_else(|| UnknownFamily::named(name))
+    }
+
+    /// Returns the family that has a preset of this name.
+    pub fn with_preset(preset: &str) -> Option<&'static Self> {
+        FAMILIES.iter().find(|family| (family.presets)().contains(&preset))
+    }
+}
+
+/// What runs with a family.
+pub trait FamilyProgram {
+    /// What it returns.
+    type Output;
+
+    /// Runs it.
+    fn run<C: ModelFamily>(self) -> Self::Output;
+}
+
+/// A name that no family has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no model family {name:?}: expected {}", known.join(" or "))]
+pub struct UnknownFamily {
+    name: String,
+    known: Vec<&'static str>,
+}
+
+impl UnknownFamily {
+    fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            known: FAMILIES.iter().map(|family| family.name).collect(),
+        }
+    }
+}
+
+/// Returns the names of all families' well-known sizes.
+pub fn presets() -> Vec<&'static str> {
+    FAMILIES.iter().flat_map(|family| (family.presets)()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_presets_and_model_types_belong_to_one_family() {
+        let unique = |names: Vec<&str>| names.len() == names.iter().collect::<HashSet<_>>().len();
+        assert!(unique(FAMILIES.iter().map(|family| family.name).collect()));
+        assert!(unique(FAMILIES.iter().map(|family| family.model_type).collect()));
+        assert!(unique(presets()));
+        for preset in presets() {
+            assert!(Family::with_preset(preset).is_some(), "{preset}");
+        }
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_those_that_there_are() {
+        let error = Family::named("gtp").unwrap_err().to_string();
+        assert_eq!(error, "there is no model family \"gtp\": expected gpt");
+    }
+}
