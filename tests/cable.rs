@@ -38,7 +38,7 @@ impl Cable {
 
     /// Says what a name means on a node, until its namespace is gone.
     pub fn name(&self, node: usize, name: &str, address: &str) -> anyhow::Result<()> {
-        // `ip netns exec` puts what lies there over /etc.
+        // `ip netns exec` mounts the files in this folder over those in /etc.
         let folder = self.configuration(node);
         std::fs::create_dir_all(&folder)?;
         Ok(std::fs::write(
@@ -58,8 +58,8 @@ impl Cable {
         command
     }
 
-    /// Lets packets vanish between the nodes, as behind a switch that has failed: both ends send on, and hear nothing.
-    /// A cable that is cut is noticed by the kernel, which then tries again more often.
+    /// Drops packets between the nodes, like a failed switch: both ends keep sending and receive nothing. The kernel
+    /// notices a cut cable, and then retries more often.
     pub fn swallow(&self) -> anyhow::Result<()> {
         self.resolve_neighbours("off")
     }

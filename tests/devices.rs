@@ -23,7 +23,7 @@ const MODEL: &str = "--num-layers 2 --hidden-size 36 --num-attention-heads 2 --s
     --global-batch-size 4 --train-iters 3 --lr-decay-style constant --hidden-dropout 0.1 --attention-dropout 0.1 \
     --data-path";
 
-/// Several buckets of the model's 20 thousand parameters, which go while the backward pass goes on.
+/// Cuts the model's 20 thousand parameters into several buckets, which are sent during the backward pass.
 const BUCKET: &str = "3000";
 
 /// Each data-parallel rank updates its own shard.

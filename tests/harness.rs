@@ -21,7 +21,7 @@ const JOB_LIMIT: Duration = Duration::from_secs(300);
 pub enum Role {
     /// The test runner.
     Runner,
-    /// The launcher of a job of so many ranks.
+    /// The launcher of a job with this number of ranks.
     Job(usize),
     /// A rank of the case.
     Rank(Case),
@@ -77,7 +77,7 @@ impl Case {
     }
 }
 
-/// A case in so many ranks, and how it must end.
+/// A case, its number of ranks, and how it must end.
 #[derive(Clone, Debug)]
 pub struct Job {
     case: Case,
@@ -142,7 +142,7 @@ impl Job {
             }
             for message in messages {
                 if !end.output.contains(message) {
-                    return Err(format!("nobody said {message:?}\n{}", end.output).into());
+                    return Err(format!("the output lacks {message:?}\n{}", end.output).into());
                 }
             }
             Ok(())

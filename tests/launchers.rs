@@ -54,7 +54,7 @@ fn needs(program: &str, name: &str, test: impl Fn() -> Result<(), Failed> + Send
     Trial::test(name, test).with_ignored_flag(!is_here)
 }
 
-/// Runs four ranks behind `launcher`, or by themselves, and compares their losses with those of one rank.
+/// Runs four ranks under `launcher`, or by themselves, and compares their losses with those of one rank.
 fn trains_as_one_rank(launcher: &[&str]) -> Result<(), Failed> {
     let folder = TempDir::new()?;
     let log = folder.path().join("four.jsonl");

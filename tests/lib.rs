@@ -1,4 +1,4 @@
-//! What the test binaries share: where the checkout is. The tests themselves are in `main.rs` and beside it.
+//! What the test binaries share: where the checkout is. The tests themselves are in `main.rs` and next to it.
 
 use std::path::PathBuf;
 

@@ -95,7 +95,7 @@ fn failed(error: anyhow::Error) -> Failed {
     format!("{error:#}").into()
 }
 
-/// Returns a command that starts `n` ranks of the program behind it.
+/// Returns a command that starts `n` ranks of the program appended to it.
 fn mpirun(n: usize) -> Command {
     let mut command = Command::new("mpirun");
     command.args(["--allow-run-as-root", "--oversubscribe", "-n", &n.to_string()]);

@@ -117,7 +117,7 @@ fn job_survives_packets_that_vanish_for_less_than_the_limit() -> Result<(), Fail
     survives_silence(Duration::from_secs(10), Duration::from_millis(8000))
 }
 
-/// Lets packets vanish for `silence` in a job with this heartbeat limit: the steps go on afterwards.
+/// Drops packets for `silence` in a job with this heartbeat limit: the steps continue afterwards.
 fn survives_silence(heartbeat_limit: Duration, silence: Duration) -> Result<(), Failed> {
     let cable = Cable::plug("silence")?;
     let folder = TempDir::new()?;
@@ -143,7 +143,7 @@ fn survives_silence(heartbeat_limit: Duration, silence: Duration) -> Result<(), 
     Ok(one.expect_code(143)?)
 }
 
-/// Waits until so many steps are made.
+/// Waits until `steps` steps are made.
 fn wait_for_steps(log: &Path, steps: usize) -> anyhow::Result<()> {
     let begun = Instant::now();
     while losses(log).map_or(0, |losses| losses.len()) < steps {

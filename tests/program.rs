@@ -47,7 +47,7 @@ pub fn build(example: &str) -> anyhow::Result<PathBuf> {
     let folder = test
         .parent()
         .and_then(Path::parent)
-        .context("a test lies in target/<profile>/deps")?;
+        .context("a test is in target/<profile>/deps")?;
     let mut command = Command::new(std::env::var_os("CARGO").context("cargo runs the tests and sets CARGO")?);
     // With any other selection of packages the crates have other features, and are built again.
     command.args(["build", "--quiet", "--workspace", "--example", example]);

@@ -37,7 +37,7 @@ pub struct Training {
 }
 
 impl Training {
-    /// Trains the small model for so many steps, with further flags.
+    /// Trains the small model for `steps` steps, with further flags.
     pub fn new(folder: &Path, steps: u64, flags: &str) -> anyhow::Result<Self> {
         fs::create_dir_all(folder).context("the test's folder")?;
         let log = folder.join("log.jsonl");
@@ -127,8 +127,8 @@ fn parse_losses(text: &str) -> anyhow::Result<BTreeMap<u64, String>> {
         let metrics: Value = serde_json::from_str(line).with_context(|| format!("in log.jsonl: {line}"))?;
         let step = metrics["step"].as_u64().context("a line has a step")?;
         let kept = ["loss", "grad_norm", "learning_rate", "loss_scale", "is_skipped"];
-        let told = kept.map(|name| format!("{name} {}", metrics[name])).join(", ");
-        ensure!(losses.insert(step, told).is_none(), "step {step} is twice in log.jsonl");
+        let kept = kept.map(|name| format!("{name} {}", metrics[name])).join(", ");
+        ensure!(losses.insert(step, kept).is_none(), "step {step} is twice in log.jsonl");
     }
     Ok(losses)
 }
@@ -170,7 +170,7 @@ impl Run {
         !matches!(self.launcher.try_wait(), Ok(None))
     }
 
-    /// Waits until rank 0 has told of a step.
+    /// Waits until rank 0 has reported a step.
     pub fn wait_for_step(&mut self, step: u64) -> anyhow::Result<()> {
         let line = format!("step {step}/");
         let is_there = |run: &Self| run.stdout().lines().any(|found| found.starts_with(&line));
@@ -243,14 +243,14 @@ impl Ended {
         Ok(())
     }
 
-    /// The step behind which it went on; none where it began anew.
-    pub fn went_on_behind(&self) -> Option<u64> {
-        went_on_behind(&self.stdout)
+    /// The step after which it resumed; `None` if it began from scratch.
+    pub fn resumed_after(&self) -> Option<u64> {
+        resumed_after(&self.stdout)
     }
 
     /// The step after which it says that it stopped, and why.
     pub fn stopped(&self) -> anyhow::Result<(u64, &str)> {
-        let told = |line: &str| -> Option<(u64, usize)> {
+        let parse = |line: &str| -> Option<(u64, usize)> {
             let rest = line.strip_prefix("stopped after step ")?;
             let (step, why) = rest.split_once(": ")?;
             Some((step.parse().ok()?, line.len() - why.len()))
@@ -258,19 +258,19 @@ impl Ended {
         let found = self
             .stdout
             .lines()
-            .find_map(|line| told(line).map(|(step, at)| (step, &line[at..])));
+            .find_map(|line| parse(line).map(|(step, at)| (step, &line[at..])));
         found.with_context(|| format!("it does not say that it stopped:\n{}{}", self.stdout, self.stderr))
     }
 }
 
-/// The step that a program says it goes on behind.
-pub fn went_on_behind(stdout: &str) -> Option<u64> {
+/// The step after which a program reports that it resumes.
+pub fn resumed_after(stdout: &str) -> Option<u64> {
     let mut lines = stdout.lines();
     lines.find_map(|line| line.strip_prefix("continuing after step ")?.parse().ok())
 }
 
-/// The steps that a program says it saved, or began to save, in order.
-pub fn told_as_saved(stdout: &str) -> Vec<u64> {
+/// The steps that a program reports as saved, or as being saved, in order.
+pub fn reported_saves(stdout: &str) -> Vec<u64> {
     let step = |line: &str| {
         let (step, what) = line.strip_prefix("step ")?.split_once(" | ")?;
         ["saved", "is being saved"].contains(&what).then(|| step.parse().ok())?

@@ -79,7 +79,7 @@ fn resident_bytes() -> usize {
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
 }
 
-/// Allows this process as many descriptors as the system lets it have.
+/// Raises this process's limit of descriptors to the most that the system allows.
 fn raise_descriptor_limit() {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -563,7 +563,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // A test that fails leaves no job behind; the kernel ends the ranks with their launcher.
+        // A test that fails leaves no job running; the kernel ends the ranks with their launcher.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -590,7 +590,7 @@ fn the_token_is_in_no_command_line_and_in_nothing_that_is_printed() {
         seen += usize::from(pids.contains(&pid) && !line.is_empty());
     }
     assert_eq!(seen, 3, "a launcher and two ranks have command lines");
-    // Unless told otherwise, a job on one node is seen by nobody outside.
+    // By default, a job on one node cannot be reached from outside.
     job.expect_only(Ipv4Addr::LOCALHOST.into());
     let printed = job.end();
     assert!(

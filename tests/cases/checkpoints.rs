@@ -1,4 +1,4 @@
-//! Checkpoints: what one layout saves another goes on with, on the one-rank run's curve; the same layout to the bit.
+//! Checkpoints: what one layout saves, another resumes from, on the one-rank run's curve; the same layout to the bit.
 //!
 //! A chain of jobs saves to one folder. Each loads what the one before it saved, in a layout, padding and way of
 //! updating of its own, compares every value with those of the one-rank run at that step, and trains on.
@@ -179,7 +179,7 @@ fn link(case: &Case, world: &World) -> anyhow::Result<()> {
         judge.scalars(number + 1, [loss, expected_loss], [norm, expected_norm]);
     }
     ensure!(judge.failures().is_empty(), "parity is broken: {}", judge.failures()[0]);
-    compare_state(&sharded, &reference, allowed).context("behind the last step")?;
+    compare_state(&sharded, &reference, allowed).context("after the last step")?;
     save(&sharded, &mut writer)
 }
 

@@ -215,7 +215,7 @@ fn backward(wrapped: &mut Wrapped, scene: &Scene, step: usize) -> anyhow::Result
     Ok(total[0])
 }
 
-/// This rank's part of each parameter, by path, and where it lies in the whole.
+/// This rank's part of each parameter, by path, and where it is in the whole.
 type Parts = BTreeMap<String, (Vec<f64>, Placement)>;
 
 /// The loss of each step, and the parameters after the last.

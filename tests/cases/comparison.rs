@@ -378,7 +378,7 @@ pub fn cut(whole: &[f64], placement: &Placement) -> Vec<f64> {
     local
 }
 
-/// Whether what lies outside the logical array is zero.
+/// Whether everything outside the logical array is zero.
 pub fn padding_is_zero(values: &[f64], placement: &Placement) -> bool {
     let mut padding = values.to_vec();
     for run in placement.runs() {

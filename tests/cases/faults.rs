@@ -17,7 +17,7 @@ use libtest_mimic::{Failed, Trial};
 use super::problem::{self, Variant};
 use crate::harness::{Case, Job};
 
-/// How long a job may go on after a rank has died.
+/// The longest time that a job may run after a rank has died.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 pub fn trials() -> Vec<Trial> {
@@ -26,8 +26,8 @@ pub fn trials() -> Vec<Trial> {
     let mismatch = |kind: &str| Job::new(fault(kind).with("timeout_secs", 20), 2);
     let mut trials = vec![
         first_cause(
-            // Silence is told at three quarters of the timeout: on a busy machine a second or two before the timeout
-            // itself.
+            // Silence is reported at three quarters of the timeout: on a busy machine a second or two before the
+            // timeout itself.
             Job::new(fault("stopped_rank").with("timeout_secs", 8), 2),
             "stopped_rank_is_the_first_cause_and_silent",
             128 + libc::SIGKILL,
@@ -149,13 +149,13 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A trial that passes when the launcher's exit code and messages tell one rank as the first cause.
+/// A trial that passes when the launcher's exit code and messages name one rank as the first cause.
 pub fn first_cause(job: Job, name: &'static str, code: i32, messages: &'static [&'static str]) -> Trial {
     Trial::test(name, move || -> Result<(), Failed> {
         let end = job.ends_within(2 * END_LIMIT).run()?;
         let missing = messages.iter().find(|message| !end.output.contains(**message));
         if let Some(message) = missing {
-            return Err(format!("nobody said {message:?}\n{}", end.output).into());
+            return Err(format!("the output lacks {message:?}\n{}", end.output).into());
         }
         if end.code != code {
             return Err(format!("exit code {}, not {code}\n{}", end.code, end.output).into());
@@ -185,21 +185,21 @@ fn flight_record(name: &'static str, kind: &'static str) -> Trial {
             .with("records", folder.path().display());
         let end = Job::new(case, 2).ends_within(2 * END_LIMIT).run()?;
         let report = Report::new(&read_folder(folder.path())?);
-        let behind = report
+        let late = report
             .behind
             .first()
-            .ok_or_else(|| format!("nobody is behind\n{}", end.output))?;
+            .ok_or_else(|| format!("no rank is late\n{}", end.output))?;
         let facts = [
             (report.culprits == [1], "rank 1 is the culprit"),
-            (report.behind.len() == 1 && behind.waiting == [0], "rank 0 waits for it"),
-            (behind.awaited.operation == "barrier", "in a barrier"),
-            (behind.awaited.sequence == Some(2), "with its number"),
+            (report.behind.len() == 1 && late.waiting == [0], "rank 0 waits for it"),
+            (late.awaited.operation == "barrier", "in a barrier"),
+            (late.awaited.sequence == Some(2), "with its number"),
             (
-                behind.awaited.called_at.starts_with("tests/cases/faults.rs:"),
+                late.awaited.called_at.starts_with("tests/cases/faults.rs:"),
                 "and its line",
             ),
             (
-                behind.has_record == (kind == "asked_for_records"),
+                late.has_record == (kind == "asked_for_records"),
                 "a stopped rank writes nothing",
             ),
         ];
@@ -392,7 +392,7 @@ fn killed_in_shared_reduction(world: &World, group: ProcessGroup) -> anyhow::Res
     }
     let result = group.all_reduce_shared(&mut buffer, ReduceOp::Sum);
     let Err(error) = result else {
-        anyhow::bail!("the reduction went on without rank 1");
+        anyhow::bail!("the reduction completed without rank 1");
     };
     ensure!(buffer.is_empty(), "{buffer:?} is not lost: {error}");
     drop(group);
@@ -404,7 +404,7 @@ fn killed_in_shared_reduction(world: &World, group: ProcessGroup) -> anyhow::Res
     Err(error.into())
 }
 
-/// Stops this process, or only this thread of it: then its heartbeats go on.
+/// Stops this process, or only this thread, so that its heartbeats continue.
 fn hang(kind: &str) {
     if kind.starts_with("sleeping") {
         std::thread::sleep(Duration::from_secs(30))
@@ -448,6 +448,6 @@ fn train(case: &Case, world: &World, kind: &str) -> anyhow::Result<()> {
         }
         trainer.step(&micro_batches)?;
     }
-    ensure!(kind.is_empty(), "training went on after the fault");
+    ensure!(kind.is_empty(), "training continued after the fault");
     Ok(())
 }

@@ -251,11 +251,13 @@ fn stop(mut trainer: TestTrainer, infinite_rank: usize, context: &ParallelContex
     let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
     let before = bytes(&trainer);
     let error = trainer.step(&problem::micro_batches(0, data, data_size)).err();
-    let told = error.map(|error| error.to_string()).unwrap_or_default();
+    let message = error.map(|error| error.to_string()).unwrap_or_default();
     let expected = format!("on rank {infinite_rank};");
     ensure!(
-        told.contains("the gradient norm of step 1 is") && told.contains("parameter ") && told.contains(&expected),
-        "rank {} says {told:?}",
+        message.contains("the gradient norm of step 1 is")
+            && message.contains("parameter ")
+            && message.contains(&expected),
+        "rank {} says {message:?}",
         context.rank()
     );
     ensure!(bytes(&trainer) == before, "a step that failed changed something");

@@ -35,7 +35,7 @@ const TP2PP2: Layout = layout("tp2pp2", 2, false, 1).stages(2, 1);
 const PP2DP2: Layout = layout("pp2dp2", 1, false, 2).stages(2, 1);
 const TP2SPPP2DP2: Layout = layout("tp2sppp2dp2", 2, true, 2).stages(2, 1);
 
-/// What varies besides the layout.
+/// What varies in addition to the layout.
 #[derive(Clone, Copy)]
 struct Settings {
     dtype: &'static str,

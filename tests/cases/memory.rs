@@ -21,7 +21,7 @@ use super::comparison::{DP2, DP4, Layout, ONE, connect};
 use super::problem::{self, Update, Variant};
 use crate::harness::{Case, Job};
 
-/// How far a rank may be from the formula: what it has beside parameters and their like is small.
+/// How far a rank may be from the formula: what it holds in addition to parameters and the like is small.
 const TOLERANCE: f64 = 0.05;
 const SEQ_LENGTH: usize = 8;
 const VOCAB_SIZE: usize = 61;

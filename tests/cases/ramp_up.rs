@@ -68,7 +68,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         for run in [&sharded, &reference] {
             ensure!(
                 (run.trainer.consumed_samples(), run.trainer.global_batch_size()) == (consumed, size),
-                "step {} has {} samples behind {}, expected {size} behind {consumed}",
+                "step {} has {} samples after {}, expected {size} after {consumed}",
                 step + 1,
                 run.trainer.global_batch_size(),
                 run.trainer.consumed_samples()

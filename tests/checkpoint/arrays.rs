@@ -35,7 +35,7 @@ fn held(rank: usize, count: usize) -> Vec<Held> {
         dtype: DType::F32,
         is_owned: true,
     };
-    // A sharded optimizer: the matrix of one tensor-parallel rank, cut into as many pieces as there are ranks.
+    // A sharded optimizer: the matrix of one tensor-parallel rank, cut into one piece per rank.
     let columns = Placement::shard(&MATRIX, 2, 0, 1);
     let cut = |index: usize| index * columns.local_len() / count;
     vec![
@@ -86,7 +86,7 @@ pub fn parts(rank: usize, count: usize, iteration: u64) -> Vec<ArrayPart> {
         .collect()
 }
 
-/// An array that takes about so many bytes on each rank.
+/// Returns an array that takes about `bytes` bytes on each rank.
 pub fn large_part(rank: usize, count: usize, bytes: usize) -> ArrayPart {
     let placement = Placement::shard(&[count * bytes / 4], 0, rank, count);
     let data = Bytes::from_elems(vec![1.0_f32; bytes / 4]);

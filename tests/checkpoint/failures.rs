@@ -47,7 +47,10 @@ pub fn file_too_large() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     let ended = run("too_large", 2, folder.path())?;
     let messages = refusals(&ended)?;
-    expect(messages.len() == 2, "a save in the foreground, and one beside it")?;
+    expect(
+        messages.len() == 2,
+        "a save in the foreground and one in the background",
+    )?;
     for message in &messages {
         expect_words(
             message,

@@ -1,4 +1,4 @@
-//! Saved by some ranks, loaded by others; saved beside training.
+//! Saved by some ranks, loaded by others; saved during training.
 
 use std::path::Path;
 
@@ -66,7 +66,7 @@ pub fn ranks_save_and_any_number_loads() -> Result<(), Failed> {
     Ok(())
 }
 
-pub fn saves_run_beside_training() -> Result<(), Failed> {
+pub fn saves_run_during_training() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     run("beside", 2, folder.path())?;
     let found = names(folder.path())?;

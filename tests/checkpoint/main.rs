@@ -45,7 +45,7 @@ fn run_tests() {
             "ranks_save_and_any_number_loads",
             layouts::ranks_save_and_any_number_loads,
         ),
-        test("saves_run_beside_training", layouts::saves_run_beside_training),
+        test("saves_run_during_training", layouts::saves_run_during_training),
         test("file_too_large_on_one_rank_fails_on_all", failures::file_too_large),
         test("ranks_that_disagree_are_named", failures::ranks_disagree),
         test("second_run_is_refused", failures::second_run_is_refused),

@@ -40,7 +40,7 @@ fn play(case: &str, world: &World) -> Outcome {
             let checkpoint = Checkpoint::latest(directory())?.ok_or("there is a checkpoint")?;
             Ok(arrays::check(&checkpoint, world.rank(), world.world_size())?)
         }
-        "beside" => save_beside_training(world),
+        "beside" => save_during_training(world),
         "too_large" => too_large(world),
         "no_space" => no_space(world),
         "disagree" => disagree(world),
@@ -100,7 +100,7 @@ fn save(world: &World) -> Outcome {
 }
 
 /// Saves four times while the ranks sum numbers in a group of their own.
-fn save_beside_training(world: &World) -> Outcome {
+fn save_during_training(world: &World) -> Outcome {
     let (rank, count) = (world.rank(), world.world_size());
     let ranks: Vec<usize> = (0..count).collect();
     let training = ProcessGroup::connect(world, "training", &ranks, &GroupConfig::new())?;
@@ -164,7 +164,7 @@ fn no_space(world: &World) -> Outcome {
         parts
     };
     report(world, writer.save(20, parts(), json!(null)).err());
-    // Nobody asks for the outcome of this one: the last save is made all the same.
+    // The outcome of this save is not asked for: the last save is still made.
     writer.save_start(20, parts(), json!(null))?;
     Ok(writer.save(30, arrays::parts(rank, count, 30), json!(null))?)
 }

@@ -1,4 +1,4 @@
-//! One life: a run that is killed and goes on, again and again, and what must be true behind each kill and at the end.
+//! One life: a run that is killed and resumed, again and again, and what must be true after each kill and at the end.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::plan::{Kill, Layout, Life, Moment, STEPS, Victim};
 use crate::processes::send;
 use crate::training::{
-    Content, Ended, Run, Training, is_temporary, names, of_step, read_all, told_as_saved, went_on_behind,
+    Content, Ended, Run, Training, is_temporary, names, of_step, read_all, reported_saves, resumed_after,
 };
 
 /// Longest wait for a kill's moment.
@@ -95,7 +95,7 @@ impl Reference {
 pub struct Score {
     /// Kills that struck.
     pub kills: u64,
-    /// Kills beside which there was a temporary folder.
+    /// Kills while there was a temporary folder.
     pub in_save: u64,
     /// Kills before the first checkpoint.
     pub before_first: u64,
@@ -106,7 +106,7 @@ pub struct Score {
 /// Lives a life to its end.
 ///
 /// # Errors
-/// What was wrong behind which kill, or at the end.
+/// What was wrong after which kill, or at the end.
 pub fn live(life: &Life, references: &References) -> anyhow::Result<Score> {
     let reference = references.of(life.layout)?;
     let folder = TempDir::new()?;
@@ -120,7 +120,7 @@ pub fn live(life: &Life, references: &References) -> anyhow::Result<Score> {
         life,
         reference: &reference,
         save,
-        goes_on_behind: None,
+        resumes_after: None,
         newest: None,
         losses: BTreeMap::new(),
         score: Score::default(),
@@ -141,11 +141,11 @@ struct Lived<'a> {
     life: &'a Life,
     reference: &'a Reference,
     save: PathBuf,
-    /// What the next job must go on with.
-    goes_on_behind: Option<u64>,
+    /// The step after which the next job must resume.
+    resumes_after: Option<u64>,
     /// The newest checkpoint that was found.
     newest: Option<u64>,
-    /// Those of all jobs: one that goes back drops later steps from the log, and the next may begin behind them.
+    /// The losses of all jobs: one that goes back drops later steps from the log, and the next may begin after them.
     losses: BTreeMap<u64, String>,
     score: Score,
 }
@@ -166,12 +166,12 @@ impl Lived<'_> {
             return Ok(true);
         }
         if let Victim::Rank(rank) = kill.victim {
-            let told = format!("rank {rank}");
-            let is_told = ended
+            let victim = format!("rank {rank}");
+            let is_reported = ended
                 .stderr
                 .lines()
-                .any(|line| line.contains(&told) && line.contains("SIGKILL"));
-            ensure!(is_told, "it did not end because of the kill:\n{}", ended.stderr);
+                .any(|line| line.contains(&victim) && line.contains("SIGKILL"));
+            ensure!(is_reported, "it did not end because of the kill:\n{}", ended.stderr);
         }
         self.score.kills += 1;
         self.score.in_save += u64::from(saves);
@@ -226,7 +226,7 @@ impl Lived<'_> {
                 sleep(self.reference.save_time.mul_f64(share));
             }
             Moment::AfterStep { steps, share } => {
-                let step = format!("step {}/", self.goes_on_behind.unwrap_or(0) + steps);
+                let step = format!("step {}/", self.resumes_after.unwrap_or(0) + steps);
                 let mut has_come = |run: &Run| run.stdout().lines().any(|line| line.starts_with(&step));
                 wait_until(&mut has_come, GLANCE)?;
                 sleep(self.reference.step_time.mul_f64(share));
@@ -235,28 +235,29 @@ impl Lived<'_> {
         Ok(processes)
     }
 
-    /// It went on with what it was to go on with, if it got so far.
+    /// Checks that the job resumed after the expected step, if it got that far.
     fn judge_start(&self, ended: &Ended) -> anyhow::Result<()> {
-        let told = went_on_behind(&ended.stdout);
-        let got_so_far = told.is_some() || ended.stdout.lines().any(|line| line.starts_with("step "));
+        let resumed = resumed_after(&ended.stdout);
+        let got_so_far = resumed.is_some() || ended.stdout.lines().any(|line| line.starts_with("step "));
         ensure!(
-            !got_so_far || told == self.goes_on_behind,
-            "it goes on behind {told:?}, not {:?}",
-            self.goes_on_behind
+            !got_so_far || resumed == self.resumes_after,
+            "it resumes after {resumed:?}, not {:?}",
+            self.resumes_after
         );
         Ok(())
     }
 
-    /// Every checkpoint is whole and, to the bit, that of the undisturbed run; none that was said to be saved is lost.
+    /// Checks that every checkpoint is whole and, to the bit, that of the undisturbed run, and that none that was
+    /// reported as saved is lost.
     fn judge_kill(&mut self, ended: &Ended) -> anyhow::Result<()> {
         let newest = self.compare(&self.save)?;
-        let mut told = told_as_saved(&ended.stdout);
+        let mut saved = reported_saves(&ended.stdout);
         if self.life.is_asynchronous {
-            // It has only begun.
-            told.pop();
+            // The last save has only begun.
+            saved.pop();
         }
-        let told = told.last().copied();
-        ensure!(newest >= told, "{newest:?} is the newest, though {told:?} was saved");
+        let saved = saved.last().copied();
+        ensure!(newest >= saved, "{newest:?} is the newest, though {saved:?} was saved");
         ensure!(
             newest >= self.newest,
             "{newest:?} is the newest, though there was {:?}",
@@ -306,7 +307,7 @@ impl Lived<'_> {
             }
             _ => (self.newest, self.save.clone()),
         };
-        self.goes_on_behind = step;
+        self.resumes_after = step;
         self.training = self.training.clone().with_other("--load", &load.display().to_string());
         Ok(())
     }
@@ -317,7 +318,7 @@ impl Lived<'_> {
         self.judge_end()
     }
 
-    /// All is as if nobody had been killed.
+    /// Checks that the outcome is as if no process had been killed.
     fn judge_end(&mut self) -> anyhow::Result<()> {
         let log = self.training.losses()?;
         let went_back = self.life.kills.iter().any(|kill| kill.goes_back);

@@ -1,4 +1,4 @@
-//! A storm of `kill -9` over training runs that save every few steps: each goes on every time, and ends as if
+//! A storm of `kill -9` over training runs that save every few steps: each resumes every time, and ends as if
 //! undisturbed.
 //!
 //! ```text
@@ -6,12 +6,12 @@
 //! cargo test -p tests --test kill_storm -- --seed 7 --only 12
 //! ```
 //!
-//! A life is a run of `pretrain_gpt` at a layout drawn from the seed, saving in the foreground or beside training. It
-//! is killed (one rank, the launcher, or all at once; most often while it saves) and goes on with `--load`, six times
-//! over. Behind each kill, every checkpoint must be whole and the one that an undisturbed run made at that step, to the
-//! bit, and the next job must go on with the newest. At the end the loss of every step, and the last checkpoint, must
-//! be those of the undisturbed run, to the bit. Prints a line for each life that went wrong, and one with the counts.
-//! Without these flags, a test: a few kills of one seed.
+//! A life is a run of `pretrain_gpt` at a layout drawn from the seed, saving in the foreground or during training. It
+//! is killed (one rank, the launcher, or all at once; most often while it saves) and resumed with `--load`, six times
+//! over. After each kill, every checkpoint must be whole and equal, to the bit, the one that an undisturbed run made
+//! at that step, and the next job must resume from the newest. At the end the loss of every step, and the last
+//! checkpoint, must be those of the undisturbed run, to the bit. Prints a line for each life that went wrong, and one
+//! with the counts. Without these flags it is a test: a few kills of one seed.
 //!
 //! - [`plan`]: which lives there are, drawn from the seed.
 //! - [`life`]: a life, and what must be true of it.
@@ -88,7 +88,7 @@ impl Storm {
         }))
     }
 
-    /// Lives as many lives as it takes, prints what was wrong and the summary, and returns how many went wrong.
+    /// Runs lives until all kills are spent, prints what was wrong and the summary, and returns how many went wrong.
     fn blow(self) -> u64 {
         let begun = Instant::now();
         let references = References::default();
@@ -180,7 +180,7 @@ impl Summary {
             .map(|(name, count)| format!("{count} {name}"))
             .collect();
         println!(
-            "seed {}: {kills} kills in {:.0} s, {in_save} of them beside an unfinished save, {before_first} before the \
+            "seed {}: {kills} kills in {:.0} s, {in_save} of them during an unfinished save, {before_first} before the \
              first checkpoint, {missed} too late and made up for; lives: {} ({} asynchronous), {} wrong {:?}",
             storm.seed,
             time.as_secs_f64(),

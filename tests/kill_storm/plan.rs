@@ -53,7 +53,7 @@ const LAYOUTS: [Layout; 6] = [
     },
 ];
 
-/// A run that is killed again and again, and goes on each time until its last step.
+/// A run that is killed again and again, and resumed each time until its last step.
 #[derive(Clone, Debug)]
 pub struct Life {
     pub number: u64,
@@ -69,7 +69,7 @@ pub struct Life {
 pub struct Kill {
     pub victim: Victim,
     pub moment: Moment,
-    /// Whether the next job goes on with the oldest checkpoint that is there, and so saves again what is there already.
+    /// Whether the next job resumes from the oldest checkpoint, and so saves again what is saved already.
     pub goes_back: bool,
 }
 

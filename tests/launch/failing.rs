@@ -79,7 +79,7 @@ pub fn ranks_die_with_their_launcher() -> Result<(), Failed> {
     job.launcher.kill()?;
     job.launcher.wait()?;
     let all_gone = wait_until(Duration::from_secs(5), || !ranks.iter().any(|&pid| is_alive(pid)));
-    // What nobody is left to clean up: the ranks' own children and shared memory.
+    // No process is left to clean up the ranks' own children and shared memory.
     for rank in 0..3 {
         send(job.pid(&format!("pid-sleep-{rank}"))?, libc::SIGKILL);
     }
@@ -111,7 +111,7 @@ pub fn rank_that_does_not_end_is_killed() -> Result<(), Failed> {
     ended.expect_line("failed first: exit code 4; then rank 0: killed by signal 9 (SIGKILL) by the launcher")
 }
 
-/// As under torchrun: nobody but rank 0 hosts the store.
+/// As under torchrun: only rank 0 hosts the store.
 pub fn hosting_rank_that_is_killed_is_named() -> Result<(), Failed> {
     let folder = TempDir::new()?;
     let store_port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -137,7 +137,7 @@ pub fn hosting_rank_that_is_killed_is_named() -> Result<(), Failed> {
     expect(wait_until(LONG, || (0..3).all(ready)), "the ranks are not ready")?;
     ranks[0].kill()?;
     ranks[0].wait()?;
-    // Nobody gave the job a secret: whoever may connect is told of, once.
+    // The job has no secret: rank 0 alone warns of who may connect, once.
     for rank in 0..3 {
         let stderr = fs::read_to_string(folder.path().join(format!("stderr-{rank}")))?;
         let warnings = stderr.matches("set BURN_MEGATRON_JOB_TOKEN to a secret").count();

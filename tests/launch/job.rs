@@ -86,7 +86,7 @@ impl Job {
         Ok(fs::read_to_string(self.folder.path().join(name))?.parse()?)
     }
 
-    /// Waits for the launcher, and checks that it leaves no process behind.
+    /// Waits for the launcher, and checks that no process is left.
     pub fn end(mut self) -> Result<Ended, Failed> {
         let mut status = None;
         wait_until(LONG, || {
@@ -159,8 +159,8 @@ pub fn wait_until(limit: Duration, mut claim: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Whether a process has a thread that runs: one that nobody has reaped does not count, and one whose first thread has
-/// ended holds its locks until the last has.
+/// Whether a process has a thread that runs. A process that has not been reaped does not count; one whose first thread
+/// has ended holds its locks until the last has.
 pub fn is_alive(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()

@@ -130,7 +130,7 @@ fn play(case: &str, world: &World) -> Result<(), Box<dyn Error>> {
         ("panic", 1) => panic!("index out of range"),
         ("killed" | "launcher_killed", _) => {
             let leftover = format!("/dev/shm/burn-megatron-test-{}-{rank}", world.job_id());
-            fs::write(&leftover, "left behind")?;
+            fs::write(&leftover, "leftover")?;
             let grandchild = Command::new("sleep").arg("300").spawn()?;
             note(&format!("pid-sleep-{rank}"), grandchild.id());
             note(&format!("ready-{rank}"), leftover);

@@ -81,9 +81,9 @@ pub fn run_reports_a_collective_that_fails_in_a_layer() -> Result<(), Failed> {
 }
 
 pub fn run_refuses_a_number_of_ranks_that_cannot_be() -> Result<(), Failed> {
-    let nobody = Job::start("run_nobody")?.end()?;
-    nobody.expect_code(2)?;
-    nobody.expect_line("error: the world size is 0: a job has at least 1 rank")?;
+    let empty = Job::start("run_nobody")?.end()?;
+    empty.expect_code(2)?;
+    empty.expect_line("error: the world size is 0: a job has at least 1 rank")?;
     let fewer = Job::start("run_fewer")?.end()?;
     fewer.expect_code(1)?;
     fewer.expect_line("the program asked for 2 ranks, but the job that this process was started in has 3")?;

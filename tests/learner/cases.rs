@@ -112,7 +112,7 @@ pub fn before_join(case: &Case) -> anyhow::Result<()> {
     set_default_dtypes::<Flex>(&FlexDevice, dtype, IntDType::I32).map_err(|error| anyhow::anyhow!("{error:?}"))
 }
 
-/// Changes who a rank believes to be: nobody here.
+/// Changes no rank's environment: no case here needs it.
 pub fn change_environment(_case: &Case, _environment: &mut Environment) {}
 
 /// Runs a case as one rank.

@@ -45,7 +45,7 @@ fn join(environment: &Environment) -> anyhow::Result<World> {
     Ok(World::join(environment, &options)?)
 }
 
-/// Runs every case that asks for so many ranks, or the one that `CONTRACT_CASE` names.
+/// Runs every case that asks for this number of ranks, or those whose names contain `CONTRACT_CASE`.
 fn contract(world: World) -> anyhow::Result<()> {
     let rank = world.rank();
     let only = std::env::var("CONTRACT_CASE").ok();

@@ -106,7 +106,7 @@ fn is_on_gpu() -> bool {
     std::env::var(ON_GPU).is_ok_and(|value| value == "1")
 }
 
-/// Starts the ranks of a case, on as many GPUs.
+/// Starts the ranks of a case on `gpus` GPUs.
 fn start(
     case: &str,
     ranks: usize,
@@ -167,18 +167,18 @@ fn killed_rank_is_named(ranks: usize) -> Result<(), Failed> {
     let ended = job.end()?;
     expect(!ended.status.success(), "the job fails")?;
     ended.expect_line("rank 1")?;
-    // What the others were in the middle of has ended, and they say because of whom.
+    // The calls of the other ranks have ended, and each rank names the cause.
     for rank in [0, 2] {
-        let told = ended.line(&format!("[rank {rank} on host "))?;
+        let line = ended.line(&format!("[rank {rank} on host "))?;
         expect(
-            told.contains("because rank 1 on host ") && told.contains("all_reduce sum of 42 f32"),
-            told,
+            line.contains("because rank 1 on host ") && line.contains("all_reduce sum of 42 f32"),
+            line,
         )?;
     }
     Ok(())
 }
 
-/// One rank does not come, and nobody names another one, which only waits for it.
+/// One rank does not come, and no rank names another one, which only waits for it.
 fn rank_is_late(case: &str, late: usize, ranks: usize, call: &str) -> Result<(), Failed> {
     let ended = play(case, ranks, &[])?;
     expect(!ended.status.success(), "the job fails")?;
@@ -192,15 +192,15 @@ fn rank_is_late(case: &str, late: usize, ranks: usize, call: &str) -> Result<(),
             )
         })
     };
-    let mut told = vec![said(late, "hears that rank ")?];
+    let mut lines = vec![said(late, "hears that rank ")?];
     for rank in (0..ranks).filter(|&rank| rank != late) {
-        told.push(ended.line(&format!("[rank {rank} on host "))?);
+        lines.push(ended.line(&format!("[rank {rank} on host "))?);
         let stops = said(rank, "stops: ")?;
         let is_told =
             stops.contains("timed out after 10 s") || stops.contains(&format!("because rank {late} on host "));
         expect(is_told && stops.contains(call), stops)?;
     }
-    for line in told {
+    for line in lines {
         let names = |rank: usize| ["because", "that"].map(|word| line.contains(&format!("{word} rank {rank} ")));
         for rank in 0..ranks {
             expect(names(rank).contains(&true) == (rank == late), line)?;
@@ -216,20 +216,20 @@ fn rank_is_late(case: &str, late: usize, ranks: usize, call: &str) -> Result<(),
 fn calls_do_not_fit(ranks: usize) -> Result<(), Failed> {
     let ended = play("mismatch", ranks, &[])?;
     expect(!ended.status.success(), "the job fails")?;
-    let told = ended.line("it waits itself, and for ranks that wait: the calls of these ranks may not fit together")?;
+    let line = ended.line("it waits itself, and for ranks that wait: the calls of these ranks may not fit together")?;
     let names_both = ["all_reduce sum of 10 f32", "all_reduce sum of 12 f32"];
-    expect(names_both.iter().all(|call| told.contains(call)), told)
+    expect(names_both.iter().all(|call| line.contains(call)), line)
 }
 
 fn message_is_never_sent(ranks: usize) -> Result<(), Failed> {
     let ended = play("never_sent", ranks, &[])?;
-    let told = ended.stdout.lines().find(|line| line.contains("rank 0 stops: "));
-    let told = told.ok_or_else(|| format!("rank 0 does not time out:\n{}", ended.stderr))?;
+    let line = ended.stdout.lines().find(|line| line.contains("rank 0 stops: "));
+    let line = line.ok_or_else(|| format!("rank 0 does not time out:\n{}", ended.stderr))?;
     expect(
-        told.contains("recv of 385 f32 from rank 1 (call 1)") && told.contains("timed out after 10 s"),
-        told,
+        line.contains("recv of 385 f32 from rank 1 (call 1)") && line.contains("timed out after 10 s"),
+        line,
     )?;
-    expect(told.contains("still missing: ranks [1]"), told)?;
+    expect(line.contains("still missing: ranks [1]"), line)?;
     expect(
         ended.stdout.contains("rank 1 hears that rank 1 on host "),
         &ended.stdout,
@@ -246,11 +246,11 @@ fn rank_leaves(ranks: usize, engine: &str) -> Result<(), Failed> {
     let is_told = |line: &&str| line.contains("rank 1 gave the group up: it was dropped there");
     expect(ended.stdout.lines().any(|line| is_told(&line)), &ended.stdout)?;
     for rank in (0..ranks).filter(|&rank| rank != 1) {
-        let told = ended.line(&format!("[rank {rank} on host "))?;
-        expect(told.contains("because rank 1 on host "), told)?;
+        let line = ended.line(&format!("[rank {rank} on host "))?;
+        expect(line.contains("because rank 1 on host "), line)?;
         let waits = format!("rank {rank} waits for ");
         let seconds = ended.stdout.lines().find_map(|line| line.split_once(&waits));
-        let seconds = seconds.and_then(|(_, behind)| behind.split(' ').next()?.parse::<u64>().ok());
+        let seconds = seconds.and_then(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok());
         expect(seconds.is_some_and(|seconds| seconds < 20), &ended.stdout)?;
     }
     Ok(())
@@ -266,7 +266,7 @@ fn drop_in_a_call(ranks: usize) -> Result<(), Failed> {
         .stdout
         .lines()
         .find_map(|line| line.split_once("rank 0 drops its group in "));
-    let seconds = drops.and_then(|(_, behind)| behind.split(' ').next()?.parse::<f64>().ok());
+    let seconds = drops.and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
     expect(seconds.is_some_and(|seconds| seconds < DROP_LIMIT), &ended.stdout)
 }
 
@@ -290,11 +290,11 @@ fn missing_library(ranks: usize) -> Result<(), Failed> {
     }
     let ended = start("missing", ranks, ranks, Some(folder.path()), &[])?.end()?;
     ended.expect_code(0)?;
-    let told = ended
+    let refused = ended
         .stdout
         .matches("no NCCL, over which GPUs communicate: none of libnccl.so.2, libnccl.so")
         .count();
-    expect(told == ranks, &ended.stdout)?;
+    expect(refused == ranks, &ended.stdout)?;
     // One rank that lacks it stops all.
     let job = Job::start_with("missing", &[(RANKS, "2"), ("LD_LIBRARY_PATH", NOWHERE)])?;
     expect(

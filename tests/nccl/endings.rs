@@ -52,15 +52,15 @@ fn for_ever(gpu: &Gpu, world: &World) -> Outcome {
     Ok(())
 }
 
-/// Waits until the job's failure is known, says what it is, and goes on to do nothing.
+/// Waits until the job's failure is known, prints it, and then does nothing.
 fn hear(world: &World) -> Outcome {
-    let cause = world.failure().wait_raised(LONG).ok_or("nobody fails")?;
+    let cause = world.failure().wait_raised(LONG).ok_or("no rank fails")?;
     println!("rank {} hears that {cause}", world.rank());
     std::thread::sleep(LONG);
     Ok(())
 }
 
-/// Goes on with reductions until one says that an earlier one was none: what is read before is worthless.
+/// Continues with reductions until one reports that an earlier one failed: what is read before is worthless.
 fn reduce_in_vain(gpu: &Gpu) -> Outcome {
     gpu.sum()?;
     gpu.sum()?;
@@ -136,7 +136,7 @@ fn never_received(gpu: &Gpu, world: &World) -> Outcome {
     Ok(Cuda::send_start(primitive(message), 1, &gpu.group).wait()?)
 }
 
-/// Receives are posted long before they are waited for: one that connects the ranks, and one behind it.
+/// Receives are posted long before they are waited for: one that connects the ranks, and one after it.
 fn ahead(gpu: &Gpu, world: &World) -> Outcome {
     let of = |number: usize| (0..SHAPE[0] * SHAPE[1]).map(move |place| value(1, place) + number as f64);
     for number in 0..2 {

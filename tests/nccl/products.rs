@@ -15,7 +15,7 @@ use crate::ranks::{Cuda, Outcome, expect_same};
 
 type B = Autodiff<Cuda>;
 
-/// Sums over so many rows, of small multiples of an eighth, are exact in f32 and far from it in bf16.
+/// The number of rows: sums of that many small multiples of an eighth are exact in f32 and far from it in bf16.
 const ROWS: usize = 515;
 const INPUTS: usize = 5;
 const OUTPUTS: usize = 7;
@@ -38,7 +38,7 @@ pub fn products(world: &World) -> Outcome {
     let layer = ColumnParallelLinearConfig::new(INPUTS, OUTPUTS).init::<B>(&device, &context.scope("layer"))?;
     let mut wrapped = DistributedDataParallel::new(layer, &context, DataParallelConfig::new())?;
     let ranks = world.world_size();
-    // Behind an infinite one too: nothing of it stays.
+    // Exact after an infinite step too: nothing of it stays.
     for is_finite in [true, false, true] {
         for micro_batch in 0..MICRO_BATCHES {
             let part = match micro_batch + 1 {
@@ -68,7 +68,7 @@ pub fn products(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Rank 1 multiplies with burn's products, and all are told.
+/// Rank 1 multiplies with burn's own matmul, and every rank reports it.
 pub fn other_products(world: &World) -> Outcome {
     let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
     if world.rank() != 1 {
@@ -79,14 +79,14 @@ pub fn other_products(world: &World) -> Outcome {
     let error = cuda::check_same_products(&group)
         .err()
         .ok_or("they are taken for the same")?;
-    let told = error.to_string();
+    let message = error.to_string();
     if ["rank 0 multiplies with cuBLASLt 13.", "rank 1 with burn's own products"]
         .iter()
-        .all(|part| told.contains(part))
+        .all(|part| message.contains(part))
     {
         Ok(())
     } else {
-        Err(told.into())
+        Err(message.into())
     }
 }
 

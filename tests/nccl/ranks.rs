@@ -130,7 +130,7 @@ impl Gpu {
         self.group.bytes_communicated() - NcclTraffic::of(&self.group).unwrap_or_default().bytes
     }
 
-    /// Checks that a call goes over NCCL, with as many bytes from this rank, and nothing over the host.
+    /// Checks that a call sends `bytes` bytes from this rank over NCCL, and nothing over the host.
     fn over_nccl<R>(
         &self,
         what: &str,
@@ -363,7 +363,7 @@ fn empty(gpu: &Gpu) -> Outcome {
     let (group, size, rank) = (&gpu.group, gpu.group.size(), gpu.group.rank());
     let same = |what: &str, found: burn::tensor::ops::FloatTensor<Cuda>, shape: [usize; 2]| -> Outcome {
         let found = Tensor::<Cuda, 2>::from_primitive(TensorPrimitive::Float(found));
-        // Burn cannot read it: what it would launch for that CUDA refuses, and all that is read behind.
+        // Burn cannot read it: CUDA refuses the launch that this takes, and every read after it fails.
         if found.dims() == shape {
             Ok(())
         } else {
@@ -376,10 +376,10 @@ fn empty(gpu: &Gpu) -> Outcome {
     for shape in [[0, 4], [0, 1]] {
         let [rows, columns] = shape;
         let nothing = Tensor::<Cuda, 2>::empty(shape, (&gpu.device, DType::F32));
-        // What nobody else holds is reduced in place.
+        // A tensor without another holder is reduced in place.
         let in_place = Cuda::all_reduce(primitive(nothing), ReduceOp::Sum, group)?;
         let nothing = Tensor::<Cuda, 2>::from_primitive(TensorPrimitive::Float(in_place));
-        // Held, and not made anew each time: behind some dozens of reservations of nothing CubeCL's allocator fails.
+        // Held, and not made again each time: after some dozens of empty reservations CubeCL's allocator fails.
         let own = || primitive(nothing.clone());
         for op in [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max] {
             same("all_reduce", Cuda::all_reduce(own(), op, group)?, shape)?;

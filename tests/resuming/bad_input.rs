@@ -33,7 +33,7 @@ impl Sample {
         };
         for (path, bytes) in files(&original.path().join("save"))? {
             let path = sample.save().join(path);
-            fs::create_dir_all(path.parent().context("a file lies in a folder")?)?;
+            fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
             fs::write(path, bytes)?;
         }
         Ok(sample)
@@ -54,7 +54,7 @@ impl Sample {
         Ok(of_step(&self.save(), STEPS / 2).display().to_string())
     }
 
-    /// A run that goes on with the newest, and saves to the same folder.
+    /// Returns a run that resumes from the newest checkpoint and saves to the same folder.
     fn resume(&self, flags: &str) -> anyhow::Result<Training> {
         let training = Training::new(self.folder.path(), STEPS, LAYOUT)?;
         let training = training.with(flags).with("--save-interval 3");
@@ -69,9 +69,9 @@ impl Sample {
         let ended = training.start()?.end()?;
         ended.expect_code(1)?;
         let summary = ended.stderr.lines().any(|line| line.contains("failed first"));
-        ensure!(summary, "the launcher names nobody:\n{}", ended.stderr);
+        ensure!(summary, "the launcher names no rank:\n{}", ended.stderr);
         let failure = ended.stderr.lines().find(|line| line.contains("] failed: "));
-        let failure = failure.with_context(|| format!("nobody says why:\n{}", ended.stderr))?;
+        let failure = failure.with_context(|| format!("no rank says why:\n{}", ended.stderr))?;
         for word in words {
             ensure!(failure.contains(word), "{word:?} is not in: {failure}");
         }
@@ -201,7 +201,7 @@ pub fn text() -> anyhow::Result<()> {
             "the number of samples to train on is 48 there and 56 here",
         ),
     ] {
-        // Behind the first of the two, there is a newest again.
+        // After the first of the two, there is a newest again.
         let half = sample.go_back()?;
         let changed = sample.resume("")?.with_other("--load", &half).with_other(flag, value);
         sample.expect_refusal(
@@ -212,7 +212,7 @@ pub fn text() -> anyhow::Result<()> {
         let ended = changed
             .with("--allow-data-change --override-opt-param-scheduler")
             .run()?;
-        ensure!(ended.went_on_behind() == Some(STEPS / 2), "{}", ended.stdout);
+        ensure!(ended.resumed_after() == Some(STEPS / 2), "{}", ended.stdout);
     }
     Ok(())
 }
@@ -231,7 +231,7 @@ pub fn schedule() -> anyhow::Result<()> {
     ];
     sample.expect_refusal(&changed, &words)?;
     let ended = changed.with("--override-opt-param-scheduler").run()?;
-    ensure!(ended.went_on_behind() == Some(STEPS / 2), "{}", ended.stdout);
+    ensure!(ended.resumed_after() == Some(STEPS / 2), "{}", ended.stdout);
     Ok(())
 }
 
@@ -245,7 +245,7 @@ pub fn batches() -> anyhow::Result<()> {
         .with_other("--global-batch-size", "4")
         .with_other("--train-iters", &(2 * STEPS).to_string());
     let ended = smaller.run()?;
-    ensure!(ended.went_on_behind() == Some(STEPS / 2), "{}", ended.stdout);
+    ensure!(ended.resumed_after() == Some(STEPS / 2), "{}", ended.stdout);
     let steps: Vec<u64> = smaller.losses()?.into_keys().collect();
     let expected: Vec<u64> = (STEPS / 2 + 1..=STEPS / 2 + STEPS).collect();
     ensure!(steps == expected, "steps {steps:?}, expected {expected:?}");

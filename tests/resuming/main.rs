@@ -1,5 +1,5 @@
-//! `pretrain_gpt` that stops and goes on: asked to by a signal or the clock, and with checkpoints, flags and disks with
-//! which it cannot.
+//! `pretrain_gpt` that stops, on a signal or by the clock, and resumes; and checkpoints, flags and disks with which it
+//! cannot.
 //!
 //! What the library alone refuses is tested there; here are the whole program's exit codes and words, on all ranks, and
 //! that nothing is lost.

@@ -17,7 +17,7 @@ use crate::training::{Ended, Training, is_temporary, names, read_all};
 
 const LAYOUT: &str = "--world-size 2 --use-distributed-optimizer";
 /// A user that may write nothing, for a test that runs as root.
-const NOBODY: u32 = 65534;
+const UNPRIVILEGED: u32 = 65534;
 
 fn expect_words(ended: &Ended, words: &[&str]) -> anyhow::Result<()> {
     for word in words {
@@ -66,8 +66,8 @@ fn unreachable_program() -> Option<String> {
         return None;
     }
     let mut command = Command::new(&program);
-    let command = command.arg("--help").uid(NOBODY).stdout(Stdio::null());
-    let problem = |what: String| Some(format!("user {NOBODY} cannot run {}: {what}", program.display()));
+    let command = command.arg("--help").uid(UNPRIVILEGED).stdout(Stdio::null());
+    let problem = |what: String| Some(format!("user {UNPRIVILEGED} cannot run {}: {what}", program.display()));
     match command.status() {
         Ok(status) if status.success() => None,
         Ok(status) => problem(status.to_string()),
@@ -86,7 +86,7 @@ pub fn not_writable() -> Trial {
             let training = Training::new(folder.path(), 3, LAYOUT)?.with_path("--save", &path);
             let run = training.start_prepared(|command| {
                 if is_root() {
-                    command.uid(NOBODY);
+                    command.uid(UNPRIVILEGED);
                 }
             })?;
             let ended = run.end()?;
@@ -103,7 +103,7 @@ pub fn not_writable() -> Trial {
     })
 }
 
-/// The disk is full after some checkpoints: they stay, and with more room the run goes on as if nothing had been.
+/// The disk is full after some checkpoints: they stay, and with more room the run resumes as if undisturbed.
 pub fn no_space_left() -> Trial {
     trial("full_disk_keeps_what_was_saved", SmallDisk::mount(1).err(), || {
         const STEPS: u64 = 24;
@@ -147,7 +147,7 @@ pub fn no_space_left() -> Trial {
             disk.resize(16).map_err(anyhow::Error::msg)?;
             let ended = training.run()?;
             ensure!(
-                ended.went_on_behind() == found.keys().next_back().copied(),
+                ended.resumed_after() == found.keys().next_back().copied(),
                 "{}",
                 ended.stdout
             );
@@ -187,11 +187,11 @@ pub fn two_runs() -> anyhow::Result<()> {
         "the second run trains:\n{}",
         ended.stdout
     );
-    // The first goes on saving.
-    let told = |text: String| text.lines().filter(|line| line.ends_with("| saved")).count();
-    let before = told(first.stdout());
+    // The first continues to save.
+    let saves = |text: String| text.lines().filter(|line| line.ends_with("| saved")).count();
+    let before = saves(first.stdout());
     ensure!(
-        crate::processes::wait_until(std::time::Duration::from_secs(60), || told(first.stdout())
+        crate::processes::wait_until(std::time::Duration::from_secs(60), || saves(first.stdout())
             >= before + 2),
         "the first run saves no more"
     );

@@ -1,5 +1,5 @@
 //! Runs that are asked to stop: by SIGTERM, wherever it arrives, and by the clock. All ranks save the last whole step
-//! together, and what goes on is the undisturbed run, to the bit.
+//! together, and the resumed run is the undisturbed one, to the bit.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ impl Pair {
         self.folder.path().join("save")
     }
 
-    /// Signals the run after a few steps, checks how it stops, and lets it go on to the end. Returns how it stopped.
+    /// Signals the run after a few steps, checks how it stops, and resumes it to the end. Returns how it stopped.
     fn interrupt(self, more: &str, signal: impl FnOnce(&Run)) -> anyhow::Result<Ended> {
         let pieces = self.pieces.clone().with(more);
         let mut run = pieces.start()?;
@@ -56,7 +56,7 @@ impl Pair {
         ensure!(!ended.stderr.contains("failed"), "a rank fails:\n{}", ended.stderr);
         self.expect_saved(stopped)?;
         let rest = pieces.run()?;
-        ensure!(rest.went_on_behind() == Some(stopped), "{}", rest.stdout);
+        ensure!(rest.resumed_after() == Some(stopped), "{}", rest.stdout);
         self.expect_undisturbed(&pieces)?;
         Ok(ended)
     }
@@ -120,22 +120,22 @@ pub fn pieces_of_time() -> anyhow::Result<()> {
     let pair = Pair::new(SHARDED)?;
     // 0.4 s; a step is taken in any case.
     let pieces = pair.pieces.clone().with("--exit-duration-in-mins 0.0067");
-    let mut behind = None;
+    let mut previous = None;
     for piece in 1_u64.. {
         let ended = pieces.run()?;
-        ensure!(ended.went_on_behind() == behind, "{}", ended.stdout);
+        ensure!(ended.resumed_after() == previous, "{}", ended.stdout);
         let Ok((stopped, why)) = ended.stopped() else {
             ensure!(piece > 1, "it does not stop:\n{}", ended.stdout);
             return pair.expect_undisturbed(&pieces);
         };
         ensure!(why == "--exit-duration-in-mins is over", "it stops because: {why}");
-        ensure!(behind < Some(stopped), "no step was taken");
+        ensure!(previous < Some(stopped), "no step was taken");
         // At the very last step it stops, too.
         pair.expect_saved(stopped)?;
         if stopped == STEPS {
             return pair.expect_undisturbed(&pieces);
         }
-        behind = Some(stopped);
+        previous = Some(stopped);
     }
     unreachable!("there are more pieces than numbers")
 }

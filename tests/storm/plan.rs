@@ -212,7 +212,7 @@ impl Fault {
         if self.kind.is_harmless() { STEPS } else { ENDLESS }
     }
 
-    /// What the ranks are told about sleeping.
+    /// Returns which rank sleeps, before which step and for how many milliseconds, as text; `None` if none does.
     pub fn sleeper(&self) -> Option<String> {
         let (rank, time) = match self.kind {
             Kind::Late(rank, time) => (rank, time),

@@ -102,11 +102,11 @@ pub fn run(fault: &Fault, references: &References) -> anyhow::Result<Duration> {
         losses: job.losses(),
         reference,
     };
-    let told = || {
+    let messages = || {
         let tell = |end: &End| format!("\n  node {} ({}):\n{}", end.node, end.status, indented(&end.stderr));
         outcome.ends.iter().map(tell).collect::<String>()
     };
-    judge::judge(fault, &outcome).with_context(|| format!("after {:.1?}{}", outcome.time, told()))?;
+    judge::judge(fault, &outcome).with_context(|| format!("after {:.1?}{}", outcome.time, messages()))?;
     job.expect_nothing_left()?;
     Ok(outcome.time)
 }
@@ -152,8 +152,8 @@ impl Job {
             let mut command = job.command(node)?;
             command.env(variables::MARKER, &job.marker);
             command.env(variables::STEPS, steps.to_string());
-            if let Some(told) = &sleeper {
-                command.env(variables::SLEEP, told);
+            if let Some(sleeper) = &sleeper {
+                command.env(variables::SLEEP, sleeper);
             }
             // SAFETY: between fork and exec, one system call that touches no memory of this process.
             unsafe { command.pre_exec(die_with_parent) };
@@ -356,7 +356,7 @@ impl Job {
 }
 
 impl Drop for Job {
-    /// Leaves nothing behind when something was wrong.
+    /// Ends every process of the job when something was wrong.
     fn drop(&mut self) {
         for launcher in &mut self.launchers {
             let _ = launcher.kill();

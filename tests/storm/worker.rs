@@ -122,12 +122,12 @@ fn train(world: &World) -> anyhow::Result<ExitCode> {
 
 /// Sleeps if this rank is to be late for this step.
 fn sleep_before(step: u64, rank: usize) -> anyhow::Result<()> {
-    let Ok(told) = std::env::var(variables::SLEEP) else {
+    let Ok(text) = std::env::var(variables::SLEEP) else {
         return Ok(());
     };
-    let numbers: Vec<u64> = told.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+    let numbers: Vec<u64> = text.split(' ').map(str::parse).collect::<Result<_, _>>()?;
     let [sleeper, before, millis] = numbers[..] else {
-        anyhow::bail!("not three numbers: {told:?}")
+        anyhow::bail!("not three numbers: {text:?}")
     };
     if (sleeper, before) == (rank as u64, step) {
         leave("sleeping", "")?;

@@ -186,7 +186,7 @@ fn bad_sizes(scene: &Scene) -> anyhow::Result<()> {
     refused(small.map(drop), ["got 3", "the nearest valid values are 4"])
 }
 
-/// A parallel layer with a norm that nobody declared.
+/// A parallel layer with a norm that is not declared.
 #[derive(Module, Debug)]
 struct HalfDeclared<B: Backend> {
     row: RowParallelLinear<B>,

@@ -154,7 +154,7 @@ fn row<const D: usize>(
     scene.parameters(&scope, &layer, &parallel.gradients, &expected)
 }
 
-/// The pair that an MLP and an attention are made of: what lies between the two is never gathered.
+/// The pair that an MLP and an attention are made of: the activation between the two is never gathered.
 fn column_then_row(scene: &Scene) -> anyhow::Result<()> {
     let shape = [8, D_INPUT];
     let input = scene.random("input", 8 * D_INPUT);

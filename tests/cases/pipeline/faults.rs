@@ -26,7 +26,7 @@ pub fn trials() -> Vec<Trial> {
     let killed = 128 + libc::SIGKILL;
     let ended = 128 + libc::SIGTERM;
     vec![
-        // Silence is told at three quarters of the timeout.
+        // Silence is reported at three quarters of the timeout.
         first_cause(
             job(0, libc::SIGSTOP, 8),
             "stopped_first_stage_is_named_as_silent",
@@ -39,7 +39,7 @@ pub fn trials() -> Vec<Trial> {
                 "then rank 1: exit code 75 (because another rank failed)",
             ],
         ),
-        // It has posted the receive of a gradient long before: that it is not there yet is nobody's fault.
+        // It posted the receive of a gradient long before: no rank is to blame that the gradient has not arrived.
         first_cause(
             job(0, SLEEP, 2),
             "hung_first_stage_is_named_with_the_activation_that_it_owes",
@@ -103,6 +103,6 @@ pub(super) fn run(run: &Run) -> anyhow::Result<()> {
         samples[micro_batch].signal = Some(signal);
     }
     executor.train(&mut wrapped, &samples, |_, losses| mean(losses))?;
-    // The first stage has nothing to wait for behind its own fault, and the last one's gradients have come.
+    // After its own fault the first stage has nothing to wait for, and the last one's gradients have arrived.
     bail!("the step ended in spite of the fault")
 }

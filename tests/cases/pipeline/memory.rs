@@ -1,4 +1,4 @@
-//! What a stage holds, counted at the allocator: as many micro-batches as its schedule has under way, and nothing that
+//! What a stage holds, counted at the allocator: the micro-batches that its schedule has in flight, and nothing that
 //! grows from step to step.
 
 use anyhow::ensure;
@@ -52,8 +52,8 @@ const FLAT_BYTES: usize = 32 * 1024;
 const MICRO_BATCHES: usize = 8;
 const SEQ: usize = 64;
 const BATCH: usize = 4;
-/// What may be held of a task under way beside the inputs of recomputed blocks, in units of these: the head's graph,
-/// and about a kibibyte per parameter and segment in burn's tables of graphs, until the next backward pass.
+/// What may be held of a task in flight in addition to the inputs of recomputed blocks, in units of these: the head's
+/// graph, and about a kibibyte per parameter and segment in burn's tables of graphs, until the next backward pass.
 const EXTRA_INPUTS: usize = 6;
 const D_MODEL: usize = 64;
 const N_LAYERS: usize = 8;
@@ -199,7 +199,7 @@ fn bytes_per_chunk(chunks: &[Gpt<B>]) -> Vec<usize> {
         let output = chunk.forward(Some(input), batch);
         let after = allocated_bytes() - before;
         match output {
-            // It goes on.
+            // Sent to the next stage, so not counted.
             StageOutput::Activation(_) => after - size,
             StageOutput::Losses(_) => after,
         }

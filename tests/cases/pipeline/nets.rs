@@ -17,7 +17,7 @@ use crate::cases::B;
 use crate::cases::comparison::Scene;
 use crate::cases::wrapper::nets::{micro_batches_of, named, numbered};
 
-/// As many as there are virtual stages at most.
+/// Equal to the largest number of virtual stages.
 const LAYERS: usize = 4;
 const CHANNELS: usize = 3;
 const SIZE: usize = 5;
@@ -25,7 +25,7 @@ const CLASSES: usize = 2;
 
 pub type Wrapped = DistributedDataParallel<B, Vec<Part<B>>>;
 
-/// Convolution, tanh, batch norm: behind the convolution at once, it would leave its bias without a gradient.
+/// Convolution, tanh, batch norm: directly after the convolution, the norm would leave its bias without a gradient.
 #[derive(Module, Debug)]
 pub struct Layer<B: Backend> {
     pub conv: Conv2d<B>,
@@ -173,7 +173,7 @@ impl<T: Backend> Part<T> {
             // What was sent so far has left.
             std::thread::sleep(std::time::Duration::from_millis(300));
             match signal {
-                // Hangs, as far as this thread goes; heartbeats and what was started go on.
+                // Only this thread hangs: heartbeats and started calls continue.
                 0 => std::thread::sleep(std::time::Duration::from_secs(30)),
                 // SAFETY: stops or kills this very process.
                 _ => drop(unsafe { libc::raise(signal) }),

@@ -97,7 +97,7 @@ fn dropped_gradients(scene: &Scene) -> anyhow::Result<()> {
     same_values(scene, Closeness::Pass, &gradients, &expected)
 }
 
-/// Nothing is reduced during the backward passes then, and everything behind them.
+/// Without a last part, nothing is reduced during the backward passes, and everything after them.
 fn no_last(scene: &Scene) -> anyhow::Result<()> {
     let net = ConvNet::new(scene, "net");
     let mut wrapped = wrap(ConvNet::new(scene, "net"), scene, 40)?;
@@ -118,7 +118,7 @@ fn captured_module(scene: &Scene) -> anyhow::Result<()> {
     let message = wrapped.gradients().err().context("it was accepted")?.to_string();
     let expected = "no parameter received a gradient in this step";
     ensure!(message.contains(expected), "{message:?}");
-    // The wrapper goes on from there.
+    // The wrapper works again in the next step.
     wrapped_step(&mut wrapped, scene, 0)?;
     Ok(())
 }

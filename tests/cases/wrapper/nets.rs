@@ -229,7 +229,7 @@ pub fn named<M: Module<B>>(module: &M, gradients: Option<&Gradients>) -> Named {
     reader.named
 }
 
-/// Wraps a model with buckets of so many elements.
+/// Wraps a model with buckets of `bucket_size` elements.
 pub fn wrap<M: Net>(net: M, scene: &Scene, bucket_size: usize) -> anyhow::Result<Wrapped<M>> {
     let config = DataParallelConfig::new().with_bucket_size(Some(bucket_size));
     Ok(DistributedDataParallel::new(net, &scene.context, config)?)

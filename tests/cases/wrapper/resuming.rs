@@ -1,4 +1,4 @@
-//! Checkpoints of burn modules: what is trained, frozen and counted comes back, and a run goes on bit for bit.
+//! Checkpoints of burn modules: what is trained, frozen and counted comes back, and a run resumes bit for bit.
 
 use std::path::PathBuf;
 
@@ -84,7 +84,7 @@ impl Drop for Folder {
     }
 }
 
-/// Trains, saves, trains on; and a run of other numbers that goes on from there.
+/// Trains, saves, and trains further; a run of other numbers resumes from the checkpoint.
 fn two_runs<M: Net>(scene: &Scene) -> anyhow::Result<[Run<M>; 2]> {
     let folder = Folder::new(scene)?;
     let mut undisturbed = begin::<M>(scene, "net")?;
@@ -105,7 +105,7 @@ fn two_runs<M: Net>(scene: &Scene) -> anyhow::Result<[Run<M>; 2]> {
 
 fn resume<M: Net>(scene: &Scene) -> anyhow::Result<()> {
     let [expected, resumed] = two_runs::<M>(scene)?.map(|(module, _)| named(module.module(), None).values);
-    // The statistics behind a step are each rank's own.
+    // The statistics after a step are each rank's own.
     let trained = |mut values: std::collections::BTreeMap<String, Vec<f64>>| {
         values.retain(|name, _| scene.context.rank() == 0 || !name.contains("running"));
         values
@@ -115,7 +115,7 @@ fn resume<M: Net>(scene: &Scene) -> anyhow::Result<()> {
     same_values(scene, Closeness::Bits, &resumed, &expected)
 }
 
-/// In the third step behind a restore the first rank, which owns what is broadcast, sends no more than the others.
+/// In the third step after a restore the first rank, which owns what is broadcast, sends no more than the others.
 fn frozen(scene: &Scene) -> anyhow::Result<()> {
     let [_, mut resumed] = two_runs::<OddNet<B>>(scene)?;
     let group = scene.context.data_group();

@@ -26,7 +26,7 @@ pub const CHECKS: &[Check] = &[check(
 const VOCABULARY: usize = 5;
 const GLOBAL_BATCH: u64 = 4;
 
-/// A table of losses; tokens of even samples get an offset besides.
+/// A table of losses; tokens of even samples also get an offset.
 #[derive(Module, Debug)]
 struct SometimesOffset<B: Backend> {
     table: Param<Tensor<B, 1>>,
