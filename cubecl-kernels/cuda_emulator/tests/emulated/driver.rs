@@ -129,7 +129,7 @@ fn event_of_the_wait(_: &Role) -> Result<()> {
         synchronize(waits)?;
         result::event::record(event, slow)?;
         result::stream::wait_event(waits, event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)?;
-        // Recorded again behind what takes long: nobody asked to wait for this.
+        // Recorded again after a long pause: no stream was asked to wait for this.
         pause(slow, 2000)?;
         result::event::record(event, slow)?;
         synchronize(waits)?;

@@ -1,4 +1,4 @@
-//! Memory: what is not written or was freed is not a number, and what lies outside is refused.
+//! Memory: unwritten and freed memory holds no numbers, and accesses outside an allocation are refused.
 
 use anyhow::{Result, ensure};
 use cudarc::driver::{result, sys, sys::CUresult};
@@ -163,7 +163,7 @@ fn written_behind(_: &Role) -> Result<()> {
 fn pinned(_: &Role) -> Result<()> {
     let stream = open(0)?;
     let address = allocate(4, stream)?;
-    // SAFETY: the memory is four bytes, which the stream reads and writes while nobody else does.
+    // SAFETY: the memory is four bytes, which only the stream reads and writes at the time.
     unsafe {
         let host = result::malloc_host(4, 0)?.cast::<f32>();
         ensure!(host.read().is_nan());
