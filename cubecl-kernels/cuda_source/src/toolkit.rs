@@ -96,7 +96,7 @@ impl Toolkit {
         if !include.join("cuda_fp16.h").is_file() {
             return Err("has no include/cuda_fp16.h".to_string());
         }
-        // `cubecl-cuda` adds the second folder where it exists; the wheels keep a part of it beside `include`.
+        // `cubecl-cuda` adds the second folder where it exists; the wheels keep a part of it next to `include`.
         let includes = [include.clone(), include.join("cccl")];
         let open = |path: PathBuf| {
             // SAFETY: NVIDIA's libraries, whose initialisers only prepare themselves.

@@ -235,7 +235,7 @@ fn a_stray_write_is_an_error() -> anyhow::Result<()> {
             tensor(&output, [64, 1]),
         );
     }
-    expect_error(&client, output, "behind its buffer 0")
+    expect_error(&client, output, "past its buffer 0")
 }
 
 fn an_unexpandable_kernel_is_an_error() -> anyhow::Result<()> {
