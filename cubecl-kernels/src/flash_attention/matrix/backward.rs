@@ -373,7 +373,7 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
 
         #[unroll]
         for step in 0..comptime!(tile.passing / SIDE) {
-            // The accumulators of two tiles beside each other are the left factor of 16 columns.
+            // The accumulators of two adjacent tiles are the left factor of 16 columns.
             let mut weights = Array::<Vector<F, P>>::new(4usize);
             let mut of_scores = Array::<Vector<F, P>>::new(4usize);
             #[unroll]

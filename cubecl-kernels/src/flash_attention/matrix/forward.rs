@@ -250,7 +250,7 @@ pub fn attend_mma<F: Float, N: Size, O: Size>(
             let mut factors = Array::<Vector<F, P>>::new(comptime!(row_tiles * 4));
             #[unroll]
             for row in 0..row_tiles {
-                // The accumulators of two tiles beside each other are the left factor of 16 columns.
+                // The accumulators of two adjacent tiles are the left factor of 16 columns.
                 #[unroll]
                 for index in 0..4usize {
                     let weights = scores[(row * score_tiles + step * 2) * 2 + index];

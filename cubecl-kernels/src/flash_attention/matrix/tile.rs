@@ -158,7 +158,7 @@ pub fn copy_numbers(
     #[comptime] length: usize,
 ) {
     let unit = UNIT_POS as usize;
-    // There are as many units.
+    // There are at least `length` units.
     if unit < length {
         let is_there = first + unit < rows;
         let place = select(is_there, start + first + unit, 0usize);
