@@ -143,7 +143,7 @@ impl Toolkit {
         let mut resources = match known {
             Some(resources) => resources,
             None => {
-                let resources = self.compile_anew(source, architecture)?;
+                let resources = self.compile_uncached(source, architecture)?;
                 let io = |source| ToolkitError::Io {
                     what: path.display().to_string(),
                     source,
@@ -157,7 +157,7 @@ impl Toolkit {
         Ok(resources)
     }
 
-    fn compile_anew(&self, source: &str, architecture: Architecture) -> Result<Resources, ToolkitError> {
+    fn compile_uncached(&self, source: &str, architecture: Architecture) -> Result<Resources, ToolkitError> {
         let ptx = self.to_ptx(source, architecture)?;
         let mut resources = self.assemble(&ptx, architecture, &[])?;
         resources.matrix_instructions = matrix_instructions(&ptx);

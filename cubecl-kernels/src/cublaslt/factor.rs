@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_read_where_it_lies() {
+    fn every_number_is_read_from_its_place() {
         let mut taken = 0;
         for shape in [[1, 1], [1, 5], [5, 1], [3, 4], [4, 3]] {
             for strides in [

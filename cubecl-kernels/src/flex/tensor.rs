@@ -90,7 +90,7 @@ mod tests {
     use crate::flex::lanes::map;
 
     #[test]
-    fn an_input_is_written_over_only_where_nobody_else_holds_it() {
+    fn an_input_is_written_over_only_where_nothing_else_holds_it() {
         let device = Default::default();
         let double = |input: Tensor<Flex, 2>| {
             let shape = input.dims();

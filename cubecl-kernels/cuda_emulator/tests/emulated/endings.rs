@@ -14,7 +14,7 @@ use crate::scene::{Role, Scene};
 pub fn scenes() -> Vec<Scene> {
     vec![
         Scene::new("endings::an_abort_ends_an_operation_that_waits", abort).ranks(2),
-        Scene::new("endings::an_abort_is_told_to_the_others", abort_of_another).devices(2),
+        Scene::new("endings::an_abort_is_reported_to_the_others", abort_of_another).devices(2),
         Scene::new("endings::calls_that_do_not_match_never_end", mismatch).ranks(2),
         Scene::new("endings::sends_in_a_ring_without_a_group_never_end", ring_without_group).ranks(2),
         Scene::new("endings::a_killed_rank_is_an_asynchronous_error", killed)
