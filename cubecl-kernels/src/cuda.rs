@@ -1,5 +1,5 @@
-//! What CubeCL keeps for itself on CUDA: the server that executes launches, its stream, and where memory lies. For
-//! those who put calls of other libraries between the launches of kernels.
+//! CubeCL's internals on CUDA: the server that executes launches, its stream, and the addresses of buffers. For code
+//! that queues calls of other libraries between kernel launches.
 //!
 //! CubeCL 0.10 gives no stream, but its server prints it; [`compute_stream`] reads it there. That takes a process with
 //! one stream only, which [`use_one_stream`] sees to.
@@ -62,7 +62,7 @@ fn parse_stream(text: &str) -> Result<usize, String> {
     let unexpected = |what: &str| {
         format!(
             "CubeCL prints its streams in another way than version 0.10 ({what}): other libraries' calls cannot be \
-             ordered behind them"
+             ordered after them"
         )
     };
     let pool = text.find("max_streams: ").ok_or_else(|| unexpected("no max_streams"))?;

@@ -58,7 +58,7 @@ pub enum KernelError {
         /// The device.
         device: String,
     },
-    /// A number lies outside what the operation computes with.
+    /// A number is outside the operation's range.
     #[error("{operation}: {what} must be {valid}, got {actual}")]
     Value {
         /// The operation.

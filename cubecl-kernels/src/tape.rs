@@ -38,8 +38,8 @@ pub fn record<B: Backend, C: CheckpointStrategy, const N: usize, const D: usize>
     output: Tensor<B, D>,
     rule: impl FnOnce(Tensor<B, D>, [bool; N]) -> [Option<FloatTensor<B>>; N] + Send + 'static,
 ) -> Tensor<Autodiff<B, C>, D> {
-    // Referenced until the node behind them is registered: burn frees what no tensor refers to behind every backward
-    // pass, that of another thread too.
+    // Referenced until the node after them is registered: after every backward pass, even one of another thread, burn
+    // frees what no tensor refers to.
     let nodes = parents.each_ref().map(|parent| parent.node.clone());
     let output = primitive(output);
     let tracked = match Step.prepare::<C>(nodes).compute_bound().stateful() {
@@ -89,7 +89,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for Step {
 /// As [`record`], for an operation with two outputs of one shape: the rule is given the gradient of each that has one.
 ///
 /// A node of burn's has one output. So a node that carries nothing stands for the operation, and each output is a node
-/// behind it, which leaves its gradient where the operation's step finds it.
+/// after it, which leaves its gradient where the operation's step finds it.
 pub fn record_two<B: Backend, C: CheckpointStrategy, const N: usize, const D: usize>(
     parents: [FloatTensor<Autodiff<B, C>>; N],
     outputs: [Tensor<B, D>; 2],

@@ -28,8 +28,8 @@ const NAMES: &[&str] = &[
 ///
 /// # Errors
 ///
-/// If the library is not beside the running program, where Cargo puts it for the tests of what depends on this package,
-/// or the folder cannot be made.
+/// If the library is not next to the running program, where Cargo puts it for the tests of packages that depend on this
+/// one, or the folder cannot be created.
 pub fn library_folder() -> io::Result<TempDir> {
     let library = library()?;
     let folder = tempfile::Builder::new().prefix("cuda-emulator-").tempdir()?;
@@ -57,17 +57,12 @@ pub fn environment(folder: &Path) -> [(&'static str, OsString); 2] {
     [("LD_LIBRARY_PATH", paths), ("CUDA_PATH", folder.as_os_str().to_owned())]
 }
 
-/// Finds the library: Cargo builds it into `deps`, where tests are too; examples are beside that folder.
+/// Finds the library: Cargo builds it into `deps`, where tests are too; examples are in a folder next to `deps`.
 fn library() -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
-    let beside = program.parent().unwrap_or(Path::new("."));
-    let above = beside.parent().unwrap_or(beside);
-    let folders = [
-        beside.to_owned(),
-        beside.join("deps"),
-        above.join("deps"),
-        above.to_owned(),
-    ];
+    let own = program.parent().unwrap_or(Path::new("."));
+    let above = own.parent().unwrap_or(own);
+    let folders = [own.to_owned(), own.join("deps"), above.join("deps"), above.to_owned()];
     let found = folders.iter().find_map(|folder| {
         let entries = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
         let libraries = entries.filter(|path| {

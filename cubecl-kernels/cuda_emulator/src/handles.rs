@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// What the handles of one kind stand for.
 ///
-/// A handle is an address that no processor accepts: who looks behind it is told so at once. None is used twice.
+/// A handle is an address that no processor accepts, so dereferencing one faults at once. No handle is used twice.
 pub struct Handles<T> {
     kind: u8,
     known: RwLock<Option<Known<T>>>,

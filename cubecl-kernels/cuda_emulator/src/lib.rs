@@ -3,15 +3,15 @@
 //! A test puts it where the dynamic linker finds it in place of NVIDIA's ([`library_folder`], [`environment`]), and
 //! starts itself, or another program, again. What then runs is the real `cubecl-cuda`, `burn-cuda` and whatever calls
 //! NCCL:
-//! - every stream is a thread with a queue of its own, so that what no event orders comes in any order. With
-//!   `CUDA_EMULATOR_JITTER_US` set to a number, each operation first waits pseudo-randomly up to so many microseconds
-//!   (`CUDA_EMULATOR_SEED` chooses which).
+//! - every stream is a thread with a queue of its own, so that operations that no event orders run in any order. With
+//!   `CUDA_EMULATOR_JITTER_US` set to a number, each operation first waits pseudo-randomly up to that many microseconds
+//!   (`CUDA_EMULATOR_SEED` is the seed).
 //! - device memory is the host's, and not a number until it is written and after it is freed, in the order of streams.
 //! - NVRTC keeps the CUDA C++ source, which `cuda_source` compiles for the CPU, where kernels run one at a time.
 //! - NCCL's ranks are processes of one machine, or threads of one process. Sums are in the order of ranks: not in
 //!   NCCL's.
-//! - cuBLASLt's products are computed in `f32` or `f64`, and rounded once. What a product writes, and its workspace,
-//!   is not a number before it reads its operands. `CUBLASLT_LOG_LEVEL` above 0 tells why a call is refused.
+//! - cuBLASLt's matmuls are computed in `f32` or `f64`, and rounded once. The output and the workspace are filled with
+//!   NaN before the operands are read. `CUBLASLT_LOG_LEVEL` above 0 logs why a call is refused.
 //!
 //! `CUDA_EMULATOR_DEVICES` is the number of devices (1), each an A100 by its attributes, with `CUDA_EMULATOR_MEMORY_MB`
 //! (1024) of memory. `CUDA_VISIBLE_DEVICES` is heeded.
@@ -19,16 +19,15 @@
 //! While `CUDA_EMULATOR_CUBLASLT_FAILS` is set, every product of cuBLASLt fails.
 //!
 //! What differs from a GPU:
-//! - accesses of kernels outside of what they are given are found only if they write just behind an allocation, or end
-//!   the process;
+//! - a kernel's out-of-bounds access is found only if it writes just past an allocation, or ends the process;
 //! - kernels of different streams do not overlap, and the order of a kernel's blocks is fixed;
-//! - calls of a communicator that does not block are done when they return, but for its making and
+//! - calls of a communicator that does not block are done when they return, except for its creation and
 //!   `ncclCommFinalize`, unless `CUDA_EMULATOR_IN_PROGRESS` is 1: then operations and groups are in progress for a
-//!   while, and the first between ranks until they have come to it too;
-//! - a communicator is ended only on a thread where its device is current; `ncclCommSplit` always waits; that only
-//!   some ranks call `ncclCommDestroy` goes unnoticed;
-//! - cuBLASLt multiplies matrices of `f16`, `bf16`, `f32` and `f64` that lie column after column, one by one, and adds
-//!   a bias; all else is not supported;
+//!   while, and the first one between ranks until these have reached it too;
+//! - a communicator is ended only on a thread where its device is current; `ncclCommSplit` always waits; it goes
+//!   unnoticed if only some ranks call `ncclCommDestroy`;
+//! - cuBLASLt multiplies column-major matrices of `f16`, `bf16`, `f32` and `f64`, one by one, and adds a bias; all else
+//!   is not supported;
 //! - there are no graphs, no pools of memory, no tensor maps, no 8-bit floats, and no windows of NCCL.
 //!
 //! Tests call it; it is part of nothing that a user builds.

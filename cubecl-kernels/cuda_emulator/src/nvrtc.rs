@@ -13,9 +13,10 @@ use crate::handles::Handles;
 
 /// The first line of what stands in place of PTX.
 pub const HEADER: &str = "// cuda-emulator: CUDA C++ in place of PTX\n";
-/// What NVRTC knows without a header, and what tells how large a kernel's arguments are.
+/// What NVRTC knows without a header.
 const BEFORE: &str = "#include <cuda_runtime.h>\n";
-const BEHIND: &str = "
+/// What reports the sizes of a kernel's arguments.
+const AFTER: &str = "
 template <class F> struct EmulatorSizes;
 template <class... A> struct EmulatorSizes<void (*)(A...)> {
     static size_t of(int index) { const size_t sizes[] = {sizeof(A)..., 0}; return sizes[index]; }
@@ -45,7 +46,7 @@ struct Compiled {
 /// Compiles a kernel of a source for the CPU.
 pub fn kernel(source: &str, name: &str) -> Result<HostKernel, String> {
     let host = Host::find().map_err(|error| error.to_string())?;
-    let source = format!("{BEFORE}{source}{}", BEHIND.replace("KERNEL", name));
+    let source = format!("{BEFORE}{source}{}", AFTER.replace("KERNEL", name));
     host.compile(name, &source, 0).map_err(|error| error.to_string())
 }
 
@@ -54,7 +55,7 @@ pub fn kernels(source: &str) -> Vec<&str> {
     let mut names = Vec::new();
     for part in source.split("__global__").skip(1) {
         let mut rest = part.trim_start();
-        // Its bounds may stand before and behind the type.
+        // The bounds may stand before or after the type.
         loop {
             let word = ["void", "__launch_bounds__", "__cluster_dims__"]
                 .into_iter()
@@ -120,7 +121,7 @@ impl Program {
         Ok(())
     }
 
-    /// The text in place of PTX, or the log, each with the zero behind it.
+    /// Returns the text in place of PTX, or the log, each with its terminating zero.
     fn text(&self, is_log: bool) -> Result<Vec<u8>, u32> {
         let compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_log {
@@ -229,7 +230,7 @@ fn text(program: *mut c_void, to: *mut c_char, is_log: bool) -> u32 {
         if to.is_null() {
             return Err(INVALID_INPUT);
         }
-        // SAFETY: the caller has as many bytes there as it was told.
+        // SAFETY: the caller has room for the size that was reported to it.
         unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, text.len()) };
         Ok(())
     })

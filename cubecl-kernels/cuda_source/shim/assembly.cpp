@@ -21,7 +21,7 @@ template <class Format> void multiply(const Operand* operands, unsigned halves) 
     const Operand *d = operands, *a = d + 4, *b = a + 2 * halves, *c = b + halves;
     for (unsigned i = 0; i < 2 * halves; i++) mine.a[i] = uint32_t(a[i].bits);
     for (unsigned i = 0; i < halves; i++) mine.b[i] = uint32_t(b[i].bits);
-    // A row of A lies in four lanes, a column of B in four.
+    // Four lanes hold a row of A, and four a column of B.
     uint32_t all_a[32][4], all_b[32][2];
     const Value* values = exchange("mma.sync", mine.a, 16);
     for (unsigned lane = 0; lane < 32; lane++) memcpy(all_a[lane], values[lane].bytes, 16);

@@ -198,7 +198,7 @@ unsigned char* shared() { return shared_memory; }
 
 uint32_t to_shared(const void* pointer) {
     uintptr_t offset = reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(shared_memory);
-    if (offset >= shared_bytes) fail("an address of shared memory, %p, lies outside it", pointer);
+    if (offset >= shared_bytes) fail("the address %p of shared memory is out of bounds", pointer);
     return uint32_t(offset);
 }
 

@@ -1,6 +1,6 @@
-// In place of CUDA's: `wmma` fragments. Which element of a tile lies where in a fragment is nobody's business but this
-// file's: element t of lane l is number 32 t + l of the tile, row by row. A warp loads and stores as one: no lane begins
-// before all have come, nor goes on before all are done.
+// In place of CUDA's: `wmma` fragments. Only this file defines which element of a tile is where in a fragment: element
+// t of lane l is number 32 t + l of the tile, row by row. A warp loads and stores as one: no lane begins before all
+// have arrived, nor continues before all are done.
 #pragma once
 #include "cooperative_groups.h"
 #include "half.hpp"

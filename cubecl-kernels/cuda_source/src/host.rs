@@ -190,7 +190,8 @@ impl Host {
         unsafe { self.launch(kernel, arguments, grid, block, kernel.shared_memory) }
     }
 
-    /// Runs a kernel with so many bytes of dynamic shared memory. The emulator runs one kernel at a time: others wait.
+    /// Runs a kernel with `shared_memory` bytes of dynamic shared memory. The emulator runs one kernel at a time:
+    /// others wait.
     ///
     /// # Errors
     ///

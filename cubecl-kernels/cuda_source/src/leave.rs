@@ -1,4 +1,4 @@
-//! [`leave`]: how a program of tests ends while the threads of its devices go on.
+//! [`leave`]: ends a test program while the threads of its devices still run.
 
 use std::io::Write;
 

@@ -35,7 +35,7 @@ pub struct Resources {
     pub spilled: u32,
     /// Bytes per thread that do, and that `ptxas` spills all the same so that more blocks run at once.
     pub traded: u32,
-    /// Bytes per thread of local memory, spilled or not, beside what is traded.
+    /// Bytes per thread of local memory, spilled or not, without what is traded.
     pub stack_frame: u32,
     /// Instructions of the matrix units (`mma` and `wmma`) in the PTX.
     pub matrix_instructions: usize,
@@ -44,7 +44,7 @@ pub struct Resources {
 /// What was launched on a device by a thread.
 type Launched = HashMap<(u16, StreamId), Vec<Arc<KernelReport>>>;
 
-/// A runtime is reached by type and device only, so what it saw is kept beside it.
+/// A runtime is reached by type and device only, so its launches are kept in a static.
 static LAUNCHED: Mutex<Option<Launched>> = Mutex::new(None);
 
 /// Notes a launch.

@@ -25,7 +25,7 @@ struct Allocation {
     bytes: usize,
 }
 
-// SAFETY: allocations belong to their storage, and nothing of a thread is kept beside them.
+// SAFETY: allocations belong to their storage, which holds nothing that is tied to a thread.
 unsafe impl Send for HostStorage {}
 
 /// A part of an allocation, as a kernel sees it.
@@ -38,7 +38,7 @@ pub struct HostResource {
 }
 
 impl HostResource {
-    /// Whether an address lies in it.
+    /// Whether an address is in it.
     pub fn holds(&self, address: usize) -> bool {
         address.wrapping_sub(self.address as usize) < self.size
     }
@@ -57,7 +57,7 @@ impl ComputeStorage for HostStorage {
     fn get(&mut self, handle: &StorageHandle) -> HostResource {
         let allocation = &self.memory[&handle.id];
         let (offset, size) = (handle.offset() as usize, handle.size() as usize);
-        assert!(offset + size <= allocation.bytes, "a handle lies inside its allocation");
+        assert!(offset + size <= allocation.bytes, "a handle is inside its allocation");
         HostResource {
             // SAFETY: inside the allocation, as checked.
             address: unsafe { allocation.address.add(offset) },

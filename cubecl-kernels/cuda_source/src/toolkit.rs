@@ -96,7 +96,7 @@ impl Toolkit {
         if !include.join("cuda_fp16.h").is_file() {
             return Err("has no include/cuda_fp16.h".to_string());
         }
-        // `cubecl-cuda` adds the second folder where it exists; the wheels keep a part of it beside `include`.
+        // `cubecl-cuda` adds the second folder where it exists; the wheels keep a part of it next to `include`.
         let includes = [include.clone(), include.join("cccl")];
         let open = |path: PathBuf| {
             // SAFETY: NVIDIA's libraries, whose initialisers only prepare themselves.
@@ -143,7 +143,7 @@ impl Toolkit {
         let mut resources = match known {
             Some(resources) => resources,
             None => {
-                let resources = self.compile_anew(source, architecture)?;
+                let resources = self.compile_uncached(source, architecture)?;
                 let io = |source| ToolkitError::Io {
                     what: path.display().to_string(),
                     source,
@@ -157,7 +157,7 @@ impl Toolkit {
         Ok(resources)
     }
 
-    fn compile_anew(&self, source: &str, architecture: Architecture) -> Result<Resources, ToolkitError> {
+    fn compile_uncached(&self, source: &str, architecture: Architecture) -> Result<Resources, ToolkitError> {
         let ptx = self.to_ptx(source, architecture)?;
         let mut resources = self.assemble(&ptx, architecture, &[])?;
         resources.matrix_instructions = matrix_instructions(&ptx);

@@ -28,7 +28,7 @@ def operations():
     both = leaf(ROWS, 2 * WIDE)
     batch, heads, seq = SCORES
     scores, scores_gradient = leaf(batch, heads, seq, seq), torch.randn(batch, heads, seq, seq)
-    behind = torch.ones(seq, seq, dtype=torch.bool).triu(1)
+    later = torch.ones(seq, seq, dtype=torch.bool).triu(1)
     logits, targets = leaf(ROWS, VOCABULARY), torch.randint(VOCABULARY, (ROWS,))
     row_gradient = torch.full((ROWS,), 1.0 / ROWS)
 
@@ -44,7 +44,7 @@ def operations():
         return F.silu(gate) * up
 
     def softmax():
-        return (scores * 0.125).masked_fill(behind, -torch.inf).softmax(-1)
+        return (scores * 0.125).masked_fill(later, -torch.inf).softmax(-1)
 
     norm_leaves = [x, weight, bias]
     add_leaves = [x, residual, addend]

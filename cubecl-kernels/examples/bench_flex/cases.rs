@@ -65,7 +65,7 @@ fn own<const D: usize>(tensor: &Tensor<Flex, D>) -> Tensor<Flex, D> {
     Tensor::from_data(tensor.to_data(), &tensor.device())
 }
 
-/// The norms, alone and behind a sum.
+/// The norms, alone and after a sum.
 pub fn norm_cases(args: &Args) -> Vec<Case> {
     let shape = [args.rows, args.d_model];
     let mut cases = Vec::new();

@@ -73,7 +73,7 @@ impl PyTorch {
         drop(self.requests.take());
         // Its output ends when it does.
         let more = self.answers.recv_timeout(ANSWER);
-        ensure!(more.is_err(), "python goes on: {more:?}");
+        ensure!(more.is_err(), "python still writes: {more:?}");
         if self.child.try_wait()?.is_none() {
             std::thread::sleep(Duration::from_secs(1));
         }

@@ -13,7 +13,7 @@ pub(crate) fn runs<R: CubeRuntime>(sums: &CubeTensor<R>, gradient: &CubeTensor<R
     sums.dtype == DType::F32 && is_supported(&gradient.client, gradient.dtype)
 }
 
-/// Returns the sums and what is not finite, each in its own memory if nobody else holds it.
+/// Returns the sums and what is not finite, each in its own memory if nothing else holds that.
 pub(crate) fn add<R: CubeRuntime>(
     sums: [CubeTensor<R>; 2],
     gradient: CubeTensor<R>,
@@ -37,7 +37,7 @@ pub(crate) fn add<R: CubeRuntime>(
         if first == end {
             continue;
         }
-        // SAFETY: the kernel bounds its index by `end`, and the place lies within the sums. Each unit writes what it
+        // SAFETY: the kernel bounds its index by `end`, and the place is within the sums. Each unit writes what it
         // reads.
         unsafe {
             kernel::add::launch_unchecked::<R>(

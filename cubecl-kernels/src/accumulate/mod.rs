@@ -40,7 +40,7 @@ pub struct GradientPlace {
 /// - `gradient`: `[length]`, of any type
 ///
 /// # Errors
-/// When the gradient or its number lies outside the sums, the sums are of 16 bits, or the device does not take a type.
+/// When the gradient or its number is outside the sums, the sums have 16 bits, or the device does not support a type.
 pub fn accumulate<B: KernelBackend>(
     sums: GradientSums<B>,
     gradient: Tensor<B, 1>,

@@ -1,4 +1,4 @@
-//! AdamW on the CPU, over the buffers where nobody else holds them.
+//! AdamW on the CPU, in place where nothing else holds the buffers.
 
 use std::mem::MaybeUninit;
 

@@ -47,7 +47,7 @@ pub(super) fn step<G: Float, N: Size>(
     new_moment_2[at] = v;
 }
 
-/// As [`step`], and writes the new parameters in another type besides.
+/// As [`step`], and also writes the new parameters in another type.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn step_with_copy<G: Float, C: Float, N: Size>(
     parameter: &Array<Vector<f32, N>>,

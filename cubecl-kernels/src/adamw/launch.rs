@@ -15,7 +15,7 @@ pub(crate) fn runs<R: CubeRuntime>(parameter: &CubeTensor<R>, gradient: &CubeTen
     parameter.dtype == DType::F32 && is_supported(gradient.dtype) && copy.is_none_or(is_supported)
 }
 
-/// Returns the new parameters and moments, each in its own memory if nobody else holds it, and the copy.
+/// Returns the new parameters and moments, each in its own memory if nothing else holds that, and the copy.
 pub(crate) fn step<R: CubeRuntime>(
     buffers: [CubeTensor<R>; 3],
     gradient: CubeTensor<R>,
@@ -58,8 +58,8 @@ pub(crate) fn step<R: CubeRuntime>(
         });
         let inputs = [parameter, moment_1, moment_2, &gradient];
         let [parameter, moment_1, moment_2, gradient] = inputs.map(|input| input.clone().into_array_arg());
-        // SAFETY: the kernels bound their index by `end`, and all buffers have as many elements. Each unit reads what
-        // it writes before it does, and nothing else of it.
+        // SAFETY: the kernels bound their index by `end`, and all buffers have the same number of elements. Each unit
+        // reads what it writes before it does, and nothing else of it.
         unsafe {
             match &copied {
                 None => kernel::step::launch_unchecked::<R>(

@@ -72,7 +72,7 @@ impl AdamWStep {
     }
 }
 
-/// Updates parameters and moments; returns them, and where `copy` names a type, the new parameters in it besides.
+/// Updates parameters and moments, and returns them; also returns the new parameters in the type `copy`, if given.
 ///
 /// With `g` the scaled gradient: `m = β₁ m + (1 − β₁) g`, `v = β₂ v + (1 − β₂) g²`,
 /// `p = p (1 − lr · decay) − lr / (1 − β₁ᵗ) · m / (√v / √(1 − β₂ᵗ) + ε)`.

@@ -2,7 +2,7 @@
 //!
 //! Every method's default is the reference in burn's operations, so that an empty implementation makes a backend work;
 //! that of an autodiff backend differentiates them by burn. Overridden for Flex (vectorised, in parallel), for CubeCL's
-//! backends (kernels), behind fusion (custom operations) and for autodiff (nodes with the backward rules here).
+//! backends (kernels), with fusion (custom operations) and for autodiff (nodes with the backward rules here).
 //!
 //! The public functions of the operations' modules check shapes and types first; nothing here does.
 
@@ -251,8 +251,8 @@ pub trait KernelBackend: Backend {
         cross_entropy::reference::statistics(logits, targets, valid)
     }
 
-    /// The gradient of the logits for those of the losses and the statistics of all shards; written over the logits
-    /// where nobody else holds them.
+    /// Returns the gradient of the logits for those of the losses and the statistics of all shards, written over the
+    /// logits if nothing else holds them.
     fn cross_entropy_backward(
         logits: Tensor<Self, 2>,
         targets: Tensor<Self, 1, Int>,

@@ -72,7 +72,7 @@ impl Others {
         (addends.input, others)
     }
 
-    /// The same for the rows of a block, which have so many columns.
+    /// The same for the rows of a block, which have `columns` columns.
     #[inline(always)]
     pub fn rows<T: Number>(&self, columns: usize) -> OtherRows<'_, T> {
         let bias = match &self.bias {

@@ -16,7 +16,7 @@ pub fn statistics(logits: Tensor<Flex, 2>, targets: Tensor<Flex, 1, Int>, valid:
     with_number!(logits.dtype(), T => statistics_in::<T>(logits, targets, valid))
 }
 
-/// Returns the logits' gradient, over the logits where nobody else holds them, for that of the rows' losses.
+/// Returns the logits' gradient for that of the rows' losses, over the logits if nothing else holds them.
 pub fn backward(
     logits: Tensor<Flex, 2>,
     targets: Tensor<Flex, 1, Int>,

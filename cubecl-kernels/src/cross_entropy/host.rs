@@ -11,7 +11,7 @@ pub struct Statistics {
     pub maximum: Vec<f64>,
     /// `Σ exp(x − maximum)`; 0 where every logit is −∞, and where there is none.
     pub sum: Vec<f64>,
-    /// The target's logit; 0 where the target lies in another shard.
+    /// The target's logit; 0 where the target is in another shard.
     pub target: Vec<f64>,
 }
 

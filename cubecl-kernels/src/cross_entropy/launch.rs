@@ -52,7 +52,7 @@ pub(crate) fn statistics<R: CubeRuntime>(
     [maximum, sum, target]
 }
 
-/// Returns the logits' gradient for that of the rows' losses: in the logits' own memory if nobody else holds them.
+/// Returns the logits' gradient for that of the rows' losses, in the logits' own memory if nothing else holds them.
 pub(crate) fn backward<R: CubeRuntime>(
     logits: CubeTensor<R>,
     targets: CubeTensor<R>,
@@ -75,8 +75,8 @@ pub(crate) fn backward<R: CubeRuntime>(
         let output = empty_beside(&logits, &[rows, columns], logits.dtype);
         (output.clone(), output.into_array_arg())
     };
-    // SAFETY: the kernel bounds rows and vectors by those of logits and output, and the others have as many rows. Each
-    // unit reads what it writes before it does, and nothing else of it.
+    // SAFETY: the kernel bounds rows and vectors by those of logits and output, and the others have that many rows.
+    // Each unit reads what it writes before it does, and nothing else of it.
     unsafe {
         kernel::backward::launch_unchecked::<R>(
             &client,

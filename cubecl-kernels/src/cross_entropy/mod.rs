@@ -2,8 +2,8 @@
 //!
 //! One pass over the logits gives each row's maximum, its sum of exponentials and the target's logit; the caller
 //! combines them over the ranks, and the backward pass writes `(softmax − onehot) · gradient` over the logits in one
-//! more pass. The maximum is kept beside the sum, and never added to its logarithm: of logits around 1e4, that would
-//! lose the loss's last four digits in f32.
+//! more pass. The maximum is kept separate from the sum, and never added to its logarithm: for logits around 1e4, that
+//! would lose the last four digits of the loss in f32.
 
 pub(crate) mod autodiff;
 pub(crate) mod flex;
@@ -26,7 +26,7 @@ pub struct Statistics<B: Backend> {
     pub maximum: Tensor<B, 1>,
     /// `Σ exp(x − maximum)` over the valid columns; 0 where there is none.
     pub sum: Tensor<B, 1>,
-    /// The target's logit; 0 where the target lies in another shard.
+    /// The target's logit; 0 where the target is in another shard.
     pub target: Tensor<B, 1>,
 }
 

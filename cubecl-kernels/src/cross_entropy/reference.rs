@@ -70,7 +70,7 @@ pub fn backward<B: Backend>(
     narrow(result.mask_fill(padding, 0.0), dtype)
 }
 
-/// Each target's column, 0 for one outside the shard, and whether it lies outside.
+/// Returns each target's column, 0 for one outside the shard, and whether it is outside.
 fn localize<B: Backend>(targets: Tensor<B, 1, Int>, valid: usize) -> (Tensor<B, 1, Int>, Tensor<B, 1, Bool>) {
     let elsewhere = targets
         .clone()

@@ -24,7 +24,7 @@ pub fn runs<R: CubeRuntime>(tensor: &CubeTensor<R>) -> bool {
     is_supported(&tensor.client, tensor.dtype) && tensor.meta.shape().num_elements() > 0
 }
 
-/// A new contiguous tensor beside another one, of which nothing is written yet.
+/// Returns a new contiguous tensor on another one's device, not yet written.
 pub fn empty_beside<R: CubeRuntime>(other: &CubeTensor<R>, shape: &[usize], dtype: DType) -> CubeTensor<R> {
     let (client, device) = (other.client.clone(), other.device.clone());
     empty_device_contiguous_dtype(client, device, Shape::from(shape.to_vec()), dtype)
@@ -38,7 +38,7 @@ pub fn into_contiguous<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
     }
 }
 
-/// The tensor, contiguous and to be written: in its own memory if nobody else holds it.
+/// Returns the tensor, contiguous and writable: in its own memory if nothing else holds it.
 pub fn own<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
     if tensor.can_mut() {
         into_contiguous(tensor)
@@ -47,7 +47,8 @@ pub fn own<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
     }
 }
 
-/// The numbers that one load of a contiguous row of `columns` takes: as many as the device loads at once and divide it.
+/// Returns how many numbers one load of a contiguous row of `columns` takes: the most that the device loads at once and
+/// that divide the row.
 pub fn vector_size<R: CubeRuntime>(client: &ComputeClient<R>, dtype: DType, columns: usize) -> usize {
     let mut sizes = client.io_optimized_vector_sizes(dtype.size());
     sizes.find(|size| columns.is_multiple_of(*size)).unwrap_or(1)
@@ -75,12 +76,12 @@ pub struct RowPlan {
     rows: usize,
 }
 
-/// How many numbers of a row a unit may hold, at best and at most; beyond, they lie in local memory.
+/// How many numbers of a row a unit may hold, at best and at most; any others are in local memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
-    /// Rows get more units, and vectors are shortened, until each unit holds as few; a power of two.
+    /// Rows get more units, and vectors are shortened, until each unit holds no more than this; a power of two.
     pub wanted: usize,
-    /// Where there are no more units, each holds as many.
+    /// What each unit holds at most, when there are no more units.
     pub most: usize,
 }
 
@@ -153,15 +154,15 @@ impl RowPlan {
         RowsLaunch::new(self.rows, self.vectors)
     }
 
-    /// The cubes for one turn each, or as many as the device takes: kernels go on to further rows.
+    /// Returns the cubes for one turn each, or the most that the device takes: kernels then continue with further rows.
     pub fn cube_count<R: CubeRuntime>(&self, client: &ComputeClient<R>) -> CubeCount {
         let most = client.properties().hardware.max_cube_count.0 as usize;
         let cubes = self.rows.div_ceil(self.rows_per_cube).min(most);
         CubeCount::new_1d(cubes as u32)
     }
 
-    /// The cubes for kernels that keep sums over the rows, and leave them to be added up: no more than run at once if a
-    /// unit takes these many registers, and each with so many rows that the sums of all are few beside the rows.
+    /// Returns the cubes for kernels that leave sums over their rows to be added up: no more than run at once if a unit
+    /// takes this many registers, and each with enough rows that the sums of all are few compared with the rows.
     pub fn resident_cubes<R: CubeRuntime>(&self, client: &ComputeClient<R>, registers: usize) -> usize {
         let processors = client.properties().hardware.num_streaming_multiprocessors;
         let processors = processors.unwrap_or(16) as usize;

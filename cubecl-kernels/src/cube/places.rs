@@ -1,8 +1,8 @@
 //! The rows' places on devices: brought there once for all launches that share a table.
 //!
-//! A model's dropouts of one step have one table of places, forward and backward; at thousands of tokens, bringing it
-//! to the device for each launch is a copy that each launch waits for. A few tables are kept for each process: none
-//! that nobody else holds any longer, and the ones that were used last.
+//! A model's dropouts of one step share a table of places, forward and backward; at thousands of tokens, each launch
+//! would wait for a copy of it to the device. Each process keeps the few tables that were used last, and none that is
+//! no longer held elsewhere.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -12,12 +12,12 @@ use cubecl::server::Handle;
 
 use crate::random::RowPlace;
 
-/// As many tables are kept: those of a few devices, whole and in shards.
+/// How many tables are kept: enough for a few devices, whole and in shards.
 const MOST: usize = 8;
 
 /// A table on a device.
 struct Held {
-    /// Its place in memory is nobody else's while this is here.
+    /// Its address is not reused while this exists.
     table: Weak<[RowPlace]>,
     device: usize,
     handle: Handle,
@@ -29,12 +29,12 @@ impl Held {
     }
 }
 
-/// The tables, the one that was used last behind the others.
+/// The tables, with the one used last at the end.
 static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 
 /// Returns the places on the client's device: position and sample of each, as words.
 pub fn on_device<R: CubeRuntime>(client: &ComputeClient<R>, table: &Arc<[RowPlace]>) -> Handle {
-    // A device's properties lie in its server, which stays for as long as the process.
+    // A device's properties are stored in its server, which lives as long as the process.
     let device = std::ptr::from_ref(client.properties()).addr();
     if let Some(handle) = find(table, device) {
         return handle;

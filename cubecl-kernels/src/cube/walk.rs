@@ -59,7 +59,7 @@ impl RowWalk {
         walk
     }
 
-    /// The units of a cube, and the cubes beside each other.
+    /// Plans the units of a cube, and one row of cubes that covers the columns.
     fn wide<R: CubeRuntime>(tensor: &CubeTensor<R>, columns: usize) -> Self {
         let vector_size = vector_size(&tensor.client, tensor.dtype, columns);
         let vectors = columns / vector_size;
@@ -110,13 +110,13 @@ fn units_along(vectors: usize) -> usize {
         .unwrap_or(STEP)
 }
 
-/// The cubes of so many units that run at once.
+/// Returns how many cubes of `units` units run at once.
 pub fn resident_cubes<R: CubeRuntime>(client: &ComputeClient<R>, units: u32) -> usize {
     let processors = client.properties().hardware.num_streaming_multiprocessors.unwrap_or(16);
     (processors * (RESIDENT_UNITS / units).max(1)) as usize
 }
 
-/// So many cubes, or some more: over several dimensions where one does not take them.
+/// Returns `cubes` cubes, or some more: over several dimensions if one does not take them.
 pub fn cube_count<R: CubeRuntime>(client: &ComputeClient<R>, cubes: usize) -> CubeCount {
     calculate_cube_count_elemwise(client, cubes, CubeDim::new_single())
 }

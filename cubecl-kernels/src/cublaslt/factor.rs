@@ -1,9 +1,9 @@
-//! [`Factor`]: how a matrix lies in memory, as cuBLASLt takes it.
+//! [`Factor`]: a matrix's memory layout, as cuBLASLt takes it.
 
-/// A factor of a product, for a library whose matrices lie column by column.
+/// A factor of a matmul, for a library whose matrices are column-major.
 ///
-/// Rows of ours are its columns. So it computes the transposed product, from the transposed factors in the other order:
-/// one that lies row by row is taken as it lies.
+/// Our rows are its columns. So it computes the transposed product, from the transposed factors in the other order: a
+/// row-major factor is taken as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Factor {
     /// The length of a column in memory.
@@ -17,10 +17,10 @@ pub(super) struct Factor {
 }
 
 impl Factor {
-    /// Returns how a matrix with these strides, in numbers, is taken. None if neither its rows nor its columns lie one
-    /// number behind the other.
+    /// Returns how a matrix with these strides, in numbers, is taken. `None` if neither its rows nor its columns are
+    /// contiguous.
     pub fn of([rows, columns]: [usize; 2], [row_stride, column_stride]: [usize; 2]) -> Option<Self> {
-        // Where there is one, nobody steps to the next.
+        // The stride of a single row or column is not used.
         let is_row_by_row = (column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1);
         let is_column_by_column = (row_stride == 1 || rows == 1) && (column_stride >= rows || columns == 1);
         match (is_row_by_row, is_column_by_column) {
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_read_where_it_lies() {
+    fn every_number_is_read_from_its_place() {
         let mut taken = 0;
         for shape in [[1, 1], [1, 5], [5, 1], [3, 4], [4, 3]] {
             for strides in [

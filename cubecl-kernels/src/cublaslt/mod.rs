@@ -1,15 +1,15 @@
-//! Matrix products by NVIDIA's cuBLASLt on CUDA, with the feature `cublaslt`.
+//! Matmuls by NVIDIA's cuBLASLt on CUDA, with the feature `cublaslt`.
 //!
-//! [`enable`] loads the library for the rest of the process, and [`linear`](crate::linear) then runs its products
-//! there, on CubeCL's own stream, between the launches of kernels; the host waits for the first of each kind only.
-//! Factors of 16 bits are multiplied as they are, added up in f32, and rounded once, behind the sum with a bias. Those
-//! of f32 are multiplied in f32, not in TF32.
+//! [`enable`] loads the library for the rest of the process. [`linear`](crate::linear) then runs its matmuls there, on
+//! CubeCL's own stream, between kernel launches; the host waits for the first of each kind only. Factors of 16 bits are
+//! multiplied as they are, accumulated in f32, and rounded once, after the bias is added. Those of f32 are multiplied
+//! in f32, not in TF32.
 //!
-//! Which of its kernels runs is chosen by shapes, types, how the factors lie and are aligned, and the device: ranks
-//! that do the same run the same, and a kernel gives the same bits in every run. Products that it has no kernel for,
-//! which are told once for each kind, are burn's.
+//! The library chooses a kernel by shapes, types, the factors' layout and alignment, and the device: ranks that do the
+//! same run the same kernels, and a kernel gives the same bits in every run. Burn computes the matmuls that the library
+//! has no kernel for, and each kind of them is reported once.
 //!
-//! A product that fails is told on standard error, its output is not a number, and the next product panics with the
+//! A matmul that fails is reported on standard error, its output is not a number, and the next one panics with the
 //! reason.
 //!
 //! Source: <https://docs.nvidia.com/cuda/cublas/#using-the-cublaslt-api>
@@ -101,8 +101,8 @@ where
 }
 
 /// Returns the sums with `a · b` added to its place, or written there when it is the first; in their own memory if
-/// nobody else holds it. Of factors of 16 bits the product is added up in f32, and not rounded before. As burn's
-/// product where the library is not enabled, or has no kernel for it.
+/// nothing else holds them. With factors of 16 bits the matmul accumulates in f32, and is not rounded before it is
+/// added. Computed by burn if the library is not enabled, or has no kernel for it.
 ///
 /// # Panics
 /// When an earlier product failed, or shapes, types or the place do not fit each other.
@@ -197,7 +197,7 @@ fn queue<R: CubeRuntime>(
     None
 }
 
-/// The tensor as it is where the library takes it so, and else a copy; and how it lies.
+/// Returns the tensor as it is if the library takes its layout, else a copy; and its layout.
 fn laid_out<R: CubeRuntime>(tensor: CubeTensor<R>) -> (CubeTensor<R>, Factor) {
     let of = |tensor: &CubeTensor<R>| {
         let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
@@ -207,7 +207,7 @@ fn laid_out<R: CubeRuntime>(tensor: CubeTensor<R>) -> (CubeTensor<R>, Factor) {
         Some(factor) => (tensor, factor),
         None => {
             let tensor = into_contiguous(tensor);
-            let factor = of(&tensor).expect("a contiguous tensor lies row by row");
+            let factor = of(&tensor).expect("a contiguous tensor is row-major");
             (tensor, factor)
         }
     }

@@ -1,4 +1,4 @@
-//! [`Plan`]: a product as cuBLASLt is told of it, with the kernel that it chooses, kept for all products of the kind.
+//! [`Plan`]: a matmul as described to cuBLASLt, with the kernel that it chooses, kept for all matmuls of the kind.
 
 use std::ffi::c_void;
 

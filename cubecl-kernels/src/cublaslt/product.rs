@@ -43,7 +43,7 @@ struct Library {
 /// A product.
 pub(super) struct QueuedProduct {
     pub kind: Kind,
-    /// `a`, `b` and the output, which lies row by row.
+    /// `a`, `b` and the output, which is row-major.
     pub buffers: [Binding; 3],
     pub bias: Option<Binding>,
     /// Whether the product is added to what the output holds.
@@ -93,7 +93,7 @@ pub(super) fn prepare(server: &mut Server) -> Result<(), String> {
 }
 
 impl QueuedProduct {
-    /// Queues it, behind what was launched before. Called on the server's thread.
+    /// Queues it after what was launched before; must run on the server's thread.
     pub fn run(self, server: &mut Server) {
         let (what, mut output) = (self.describe(), None);
         let done = prepare(server).and_then(|()| self.queue(server, &mut output));
@@ -178,7 +178,7 @@ impl Library {
             .plan(kind)
             .map_err(|error| format!("it has no kernel for it: {error}"))?;
         // SAFETY: the addresses are of CubeCL's buffers, which it gives out again only to what is queued on the stream
-        // behind this; the handle and the stream are of this thread's context.
+        // after this; the handle and the stream are of this thread's context.
         let launched = unsafe { plan.launch(handle, addresses, is_added, workspace, stream.cast()) };
         launched.map_err(|error| error.to_string())
     }

@@ -1,10 +1,10 @@
-//! What every attention kernel is told, and the dropout of weights.
+//! The arguments of every attention kernel, and the dropout of weights.
 
 use cubecl::prelude::*;
 
 use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row, dropout_words};
 
-/// Sizes, and where each tensor's first element lies in its buffer.
+/// Sizes, and the offset of each tensor's first element in its buffer.
 #[derive(CubeType, CubeLaunch)]
 pub struct Problem {
     /// Queries of a sample.
@@ -40,7 +40,7 @@ pub fn factors<C: Size>(
     first: usize,
 ) -> Vector<f32, C> {
     let dropped = dropped.as_ref().unwrap();
-    // A query behind the last one has no place; nothing of it is used.
+    // A query past the last one has no place; nothing of it is used.
     let query = select(query < problem.queries, query, 0usize);
     let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
     dropout_factors::<C>(&dropped.dropout, &row, first as u32)
@@ -49,8 +49,8 @@ pub fn factors<C: Size>(
 /// What the four weights of an accumulator fragment of a matrix unit are multiplied by: two of row `lane / 4`, two of
 /// the row eight below; `query` and `key` are the first of the tile of 16 by 8.
 ///
-/// Two lanes beside each other hold four keys of both rows. One draws the four words of the first row, the other those
-/// of the second, and they exchange halves.
+/// Two adjacent lanes hold four keys of both rows. One draws the four words of the first row, the other those of the
+/// second, and they exchange halves.
 #[cube]
 pub fn fragment_factors(
     dropped: &ComptimeOption<DroppedRows>,
@@ -63,7 +63,7 @@ pub fn fragment_factors(
     let lane = UNIT_POS_PLANE;
     let is_second = lane % 2 == 1;
     let query = query + (lane / 4) as usize + select(is_second, 8usize, 0usize);
-    // A query behind the last one has no place; nothing of it is used.
+    // A query past the last one has no place; nothing of it is used.
     let query = select(query < problem.queries, query, 0usize);
     let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
     let words = dropout_words(&dropped.dropout, &row, (key / 4) as u32 + lane % 4 / 2);
@@ -95,7 +95,7 @@ pub fn transposed_fragment_factors(
     let lane = UNIT_POS_PLANE;
     let turn = lane / 4 % 4;
     let query = query + (lane % 4 * 2 + turn % 2) as usize;
-    // A query behind the last one has no place; nothing of it is used.
+    // A query past the last one has no place; nothing of it is used.
     let query = select(query < problem.queries, query, 0usize);
     let row = dropout_row(dropped, CUBE_POS_Z as usize * problem.queries + query, head as u32);
     let block = (key / 4) as u32 + turn / 2 * 2 + lane / 16;

@@ -57,13 +57,13 @@ impl AttentionSizes {
         })
     }
 
-    /// Where the query, or its output, lies.
+    /// Returns the range of the query, or of its output.
     fn query(self, row: Row) -> Range<usize> {
         let start = ((row.sample * self.queries + row.query) * self.heads + row.head) * self.d_head;
         start..start + self.d_head
     }
 
-    /// Where a key, or a value, lies that the row's head reads.
+    /// Returns the range of a key, or a value, that the row's head reads.
     fn key(self, row: Row, key: usize) -> Range<usize> {
         let head = row.head * self.kv_heads / self.heads;
         let start = ((row.sample * self.keys + key) * self.kv_heads + head) * self.d_head;

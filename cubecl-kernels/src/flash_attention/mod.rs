@@ -31,7 +31,7 @@ pub const MAX_HEAD: usize = 256;
 pub enum AttentionMask {
     /// All.
     Full,
-    /// Those up to its own position; there are as many keys as queries.
+    /// Those up to its own position; the numbers of keys and queries are equal.
     Causal,
 }
 
@@ -51,7 +51,7 @@ pub struct AttentionOptions {
 pub struct PackedHeads {
     /// Of the queries.
     pub queries: usize,
-    /// Of the keys, and as many of the values; divides that of the queries.
+    /// Of the keys, and also of the values; divides that of the queries.
     pub keys: usize,
 }
 

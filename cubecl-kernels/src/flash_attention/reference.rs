@@ -5,7 +5,7 @@ use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use super::{AttentionForward, AttentionMask, AttentionOptions};
 use crate::precision::{compute_type, narrow, widen, zeros_like};
 use crate::random::RowDropout;
-use crate::softmax::reference::behind;
+use crate::softmax::reference::later_keys;
 
 /// Returns output and row statistics.
 pub fn forward<B: Backend>([query, key, value]: [Tensor<B, 4>; 3], options: &AttentionOptions) -> AttentionForward<B> {
@@ -77,7 +77,7 @@ fn weights<B: Backend>(
     let mut scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(options.scale);
     let dims = scores.dims();
     if options.mask == AttentionMask::Causal {
-        let hidden = behind(dims[2], &scores.device()).expand(dims);
+        let hidden = later_keys(dims[2], &scores.device()).expand(dims);
         scores = scores.mask_fill(hidden, f64::NEG_INFINITY);
     }
     let maximum = scores.clone().detach().max_dim(3);

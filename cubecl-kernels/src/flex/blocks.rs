@@ -25,7 +25,7 @@ pub(crate) trait Split: Send + Sized {
     fn split(self, rows: usize) -> (Self, Self);
 }
 
-/// Elements in rows of so many columns.
+/// Elements in rows of `columns` columns.
 pub(crate) struct Rows<V> {
     pub values: V,
     pub columns: usize,
@@ -160,7 +160,7 @@ pub(crate) fn share_out(count: usize, task: &(dyn Fn(usize) + Sync)) {
     });
 }
 
-/// Has so many other threads help. Each calls some of the others first, so that all are awake soon.
+/// Has `helpers` other threads help. Each calls some of the others first, so that all are awake soon.
 fn call_helpers<'scope>(scope: &Scope<'scope>, mut helpers: usize, help: &'scope (dyn Fn() + Sync)) {
     while helpers > 0 {
         let others = (helpers - 1) / 2;

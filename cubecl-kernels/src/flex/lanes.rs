@@ -21,7 +21,7 @@ pub(crate) enum Destination<'a, T> {
     New {
         /// The elements.
         from: &'a [T],
-        /// As many places.
+        /// A place for each of them.
         to: &'a mut [MaybeUninit<T>],
     },
 }

@@ -21,7 +21,7 @@ pub(crate) trait Number: Element + bytemuck::Pod {
     /// Rounds numbers to this type.
     ///
     /// # Panics
-    /// When there are not as many places.
+    /// When the number of places differs.
     fn write(values: &[Self::Real], to: Destination<'_, Self>);
 
     /// Runs a pass with the destination in the type that is computed in, over the buffer if that is another type.

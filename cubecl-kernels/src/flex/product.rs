@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::math::{Real, vectorised};
 use super::number::Number;
 
-/// A matrix in memory: the element of a row and a column lies at `first + row * strides[0] + column * strides[1]`.
+/// A matrix in memory: the element of a row and a column is at `first + row * strides[0] + column * strides[1]`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrix<'a, T> {
     values: &'a [T],
@@ -20,7 +20,7 @@ pub(crate) struct Matrix<'a, T> {
 
 impl<'a, T> Matrix<'a, T> {
     /// # Panics
-    /// When an element lies outside the memory.
+    /// When an element is outside the memory.
     pub fn new(values: &'a [T], first: usize, shape: [usize; 2], strides: [isize; 2]) -> Self {
         if shape[0] > 0 && shape[1] > 0 {
             let (mut lowest, mut highest) = (first as isize, first as isize);
@@ -32,7 +32,7 @@ impl<'a, T> Matrix<'a, T> {
             let is_inside = lowest >= 0 && highest < values.len() as isize;
             assert!(
                 is_inside,
-                "a matrix {shape:?} from {first} in steps of {strides:?} lies in {} values",
+                "a matrix {shape:?} from {first} in steps of {strides:?} does not fit in {} values",
                 values.len()
             );
         }
@@ -44,7 +44,7 @@ impl<'a, T> Matrix<'a, T> {
         }
     }
 
-    /// A matrix whose rows lie one after the other.
+    /// A matrix whose rows are consecutive.
     pub fn of_rows(values: &'a [T], shape: [usize; 2]) -> Self {
         Self::new(values, 0, shape, [shape[1] as isize, 1])
     }
@@ -77,7 +77,7 @@ impl<'a, T> Matrix<'a, T> {
         self.transposed().rows(range).transposed()
     }
 
-    /// A row's elements, where they lie one after the other.
+    /// Returns a row's elements, if they are consecutive.
     pub fn row(&self, row: usize) -> Option<&'a [T]> {
         let [rows, columns] = self.shape;
         assert!(row < rows, "row {row} of a matrix of {rows}");
@@ -144,7 +144,7 @@ pub(crate) struct MatrixMut<'a, R> {
 
 impl<'a, R> MatrixMut<'a, R> {
     /// # Panics
-    /// When an element lies outside the memory, or two at one place.
+    /// When an element is outside the memory, or two are at one place.
     pub fn new(values: &'a mut [R], shape: [usize; 2], strides: [usize; 2]) -> Self {
         if shape[0] > 0 && shape[1] > 0 {
             let last = (shape[0] - 1) * strides[0] + (shape[1] - 1) * strides[1];
@@ -152,7 +152,7 @@ impl<'a, R> MatrixMut<'a, R> {
             let is_apart = strides[narrow] > 0 && strides[wide] >= strides[narrow] * shape[narrow];
             assert!(
                 last < values.len() && (is_apart || shape[wide] == 1),
-                "a matrix {shape:?} in steps of {strides:?} lies in {} values",
+                "a matrix {shape:?} in steps of {strides:?} does not fit in {} values",
                 values.len()
             );
         }
@@ -163,7 +163,7 @@ impl<'a, R> MatrixMut<'a, R> {
     /// A matrix in memory that may not have been written yet.
     ///
     /// # Safety
-    /// Its elements lie in memory that is there for `'a` and that nobody else uses, no two of them at one place.
+    /// Its elements are in memory that is there for `'a` and that nothing else uses, no two of them at one place.
     pub unsafe fn from_raw(first: *mut R, shape: [usize; 2], strides: [usize; 2]) -> Self {
         Self {
             first,
@@ -174,7 +174,7 @@ impl<'a, R> MatrixMut<'a, R> {
     }
 }
 
-/// What happens to what lies where a product goes.
+/// What happens to the previous value where a matmul's result goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Onto {
     /// It is written over, and not read.
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "lies in 5 values")]
+    #[should_panic(expected = "does not fit in 5 values")]
     fn matrices_outside_their_memory_are_refused() {
         Matrix::new(&[0.0; 5], 0, [2, 3], [3, 1]);
     }

@@ -10,7 +10,8 @@ use super::lanes::Destination;
 use super::number::Number;
 use crate::tape::{float, primitive};
 
-/// Returns a tensor whose elements lie in order in memory that holds nothing else; nobody else's if it was not before.
+/// Returns a tensor with its elements in order in memory that holds nothing else, and that is not shared if it was not
+/// before.
 pub(crate) fn in_order(tensor: FlexTensor) -> FlexTensor {
     // Where there is nothing to copy this is a second hold on the memory, let go with the argument.
     tensor.to_contiguous()
@@ -42,7 +43,7 @@ pub(crate) fn rounded<T: Number, const D: usize>(values: Vec<T::Real>, shape: [u
     tensor(unsafe { result.assume_init() }.into_vec(), shape)
 }
 
-/// The memory of an output that has the shape of one of the inputs: that input's own if nobody else holds it.
+/// The memory of an output that has the shape of one of the inputs: that input's own if nothing else holds it.
 pub(crate) struct Place<T> {
     input: FlexTensor,
     new: Option<Box<[MaybeUninit<T>]>>,
@@ -89,7 +90,7 @@ mod tests {
     use crate::flex::lanes::map;
 
     #[test]
-    fn an_input_is_written_over_only_where_nobody_else_holds_it() {
+    fn an_input_is_written_over_only_where_nothing_else_holds_it() {
         let device = Default::default();
         let double = |input: Tensor<Flex, 2>| {
             let shape = input.dims();

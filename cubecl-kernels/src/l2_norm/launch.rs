@@ -16,7 +16,7 @@ pub(crate) fn sum_of_squares<R: CubeRuntime>(buffers: Vec<CubeTensor<R>>) -> Cub
     let first = &buffers[0].clone();
     let client = first.client.clone();
     let units = UNITS as usize;
-    // The kernel has so few registers that twice as many cubes run at once; more would be parts to add up.
+    // The kernel has so few registers that twice the resident cubes run at once; more would be parts to add up.
     let most = 2 * resident_cubes(&client, UNITS);
     let largest = client.io_optimized_vector_sizes(first.dtype.size()).next();
     let vector_size = largest.unwrap_or(1);

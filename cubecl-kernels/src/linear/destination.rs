@@ -21,7 +21,7 @@ use crate::precision::zeros;
 
 /// Where the gradient of one weight is added up.
 pub trait WeightSink<B: Backend>: Debug + Send + Sync {
-    /// Adds `a · b`, the weight's gradient as the weight lies.
+    /// Adds `a · b`, the weight's gradient in the weight's layout.
     fn add_product(&self, a: Tensor<B, 2>, b: Tensor<B, 2>);
 }
 
@@ -52,7 +52,7 @@ pub fn redirect<B: Backend, C: CheckpointStrategy>(
 impl Drop for GradientRedirect {
     fn drop(&mut self) {
         let sink = sinks().remove(&self.0);
-        // Behind the lock.
+        // Dropped after the lock is released.
         drop(sink);
     }
 }

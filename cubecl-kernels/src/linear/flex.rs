@@ -130,7 +130,7 @@ impl<'a, T: Number> Product<'a, T> {
                 a: self.a.rows(row..last_row),
                 b: self.b.columns(column..last_column),
                 bias: self.bias.map(|bias| &bias[column..last_column]),
-                // SAFETY: it lies inside, as just checked.
+                // SAFETY: it is inside, as just checked.
                 to: unsafe { memory.add(row * columns + column) },
                 stride: columns,
             }

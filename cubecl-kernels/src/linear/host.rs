@@ -16,7 +16,7 @@ pub struct LinearSizes {
 }
 
 impl LinearSizes {
-    /// Where the weight from an input to an output lies.
+    /// Returns the index of the weight from an input to an output.
     fn weight(self, input: usize, output: usize) -> usize {
         match self.order {
             WeightOrder::InputFirst => input * self.d_output + output,

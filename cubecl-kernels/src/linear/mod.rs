@@ -84,7 +84,7 @@ pub fn linear<B: KernelBackend>(
     })
 }
 
-/// Applies `input · weightᵀ`, to a weight that lies as an embedding's.
+/// Applies `input · weightᵀ`, to a weight in the layout of an embedding's.
 ///
 /// # Shapes
 /// - `input`: `[rows, d_input]`

@@ -1,9 +1,9 @@
-//! The product by a backend's own matrix product, or by a library's
+//! The matmul by a backend's own operation, or by a library's
 //! ([`KernelBackend::multiply`](crate::KernelBackend::multiply)).
 //!
-//! CubeCL's backends multiply in the type of the factors: burn's product adds f16 and bf16 up in f32 and rounds once
+//! CubeCL's backends multiply in the type of the factors: burn's matmul accumulates f16 and bf16 in f32 and rounds once
 //! (`MatmulElems::from_globals` in cubek-matmul: accumulators are f32 wherever the output has 16 bits), and takes
-//! factors that lie transposed. Behind fusion the bias is fused with the product, or with what comes after it. The
+//! transposed factors. With fusion the bias is fused with the matmul, or with what comes after it. The
 //! [reference](super::reference) widens the factors first.
 
 use burn::tensor::{Tensor, backend::Backend};

@@ -47,7 +47,7 @@ impl RowDropout {
         (self.probability * 4_294_967_296.0) as u32
     }
 
-    /// The counter's words behind the first one, for a row.
+    /// Returns the counter's words after the first one, for a row.
     pub fn row_words(&self, row: usize) -> [u32; 3] {
         let RowPlace { position, sample } = self.places[row];
         [position, sample, self.iteration]
@@ -89,7 +89,7 @@ impl RowDropout {
     /// Checks that this is the dropout of `rows` rows (or queries), with `heads` heads and `columns` columns (or keys).
     ///
     /// # Errors
-    /// When the rows are not as many as the places, the probability is outside `[0, 1)`, or there are more columns or
+    /// When the numbers of rows and places differ, the probability is outside `[0, 1)`, or there are more columns or
     /// heads than [`LIMITS`](Self::LIMITS).
     pub fn check(&self, operation: &'static str, rows: usize, heads: usize, columns: usize) -> Result<(), KernelError> {
         let (max_columns, max_heads) = Self::LIMITS;

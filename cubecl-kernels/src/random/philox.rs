@@ -1,4 +1,4 @@
-//! Philox4x32-10, the counter-based generator behind initialisation and dropout.
+//! Philox4x32-10, the counter-based generator of initialisation and dropout.
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];

@@ -53,8 +53,8 @@ fn forward_in<T: Number>(scores: Tensor<Flex, 4>, mask: SoftmaxMask<Flex>, scale
                             &mut buffer,
                             #[inline(always)]
                             |scores| {
-                                let (scores, behind) = scores.split(seen);
-                                behind.fill(T::Real::ZERO);
+                                let (scores, later) = scores.split(seen);
+                                later.fill(T::Real::ZERO);
                                 let scores = match masked_in(row) {
                                     Some(masked) => Destination::Over(mask_row(scores, masked)),
                                     None => scores,
@@ -67,7 +67,7 @@ fn forward_in<T: Number>(scores: Tensor<Flex, 4>, mask: SoftmaxMask<Flex>, scale
             },
         );
     });
-    // SAFETY: every row was written, what is behind the query too.
+    // SAFETY: every row was written, including what is after the query.
     unsafe { place.finish(dims) }
 }
 

@@ -22,7 +22,7 @@ pub const MAX_KEYS: usize = 16 * 1024;
 pub enum SoftmaxMask<B: Backend> {
     /// None.
     Nothing,
-    /// Those of keys behind the query; there are as many keys as queries.
+    /// Those of keys after the query; the numbers of keys and queries are equal.
     Causal,
     /// Those where this is true: `[batch or 1, heads or 1, queries, keys]`.
     Given(Tensor<B, 4, Bool>),

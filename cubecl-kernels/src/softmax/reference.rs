@@ -14,7 +14,7 @@ pub fn forward<B: Backend>(scores: Tensor<B, 4>, mask: SoftmaxMask<B>, scale: f6
     let mut scores = widen(scores).mul_scalar(scale);
     let masked = match mask {
         SoftmaxMask::Nothing => None,
-        SoftmaxMask::Causal => Some(behind(dims[2], &scores.device()).expand(dims)),
+        SoftmaxMask::Causal => Some(later_keys(dims[2], &scores.device()).expand(dims)),
         SoftmaxMask::Given(mask) => Some(mask.expand(dims)),
     };
     if let Some(masked) = masked {
@@ -41,8 +41,8 @@ pub fn backward<B: Backend>(output: Tensor<B, 4>, gradient: Tensor<B, 4>, scale:
     narrow((output * (gradient - along)).mul_scalar(scale), dtype)
 }
 
-/// `[1, 1, seq, seq]`: whether the key lies behind the query.
-pub(crate) fn behind<B: Backend>(seq: usize, device: &B::Device) -> Tensor<B, 4, Bool> {
+/// Returns `[1, 1, seq, seq]`: whether the key is after the query.
+pub(crate) fn later_keys<B: Backend>(seq: usize, device: &B::Device) -> Tensor<B, 4, Bool> {
     let positions = Tensor::<B, 1, Int>::arange(0..seq as i64, device);
     let queries = positions.clone().reshape([1, 1, seq, 1]).expand([1, 1, seq, seq]);
     let keys = positions.reshape([1, 1, 1, seq]).expand([1, 1, seq, seq]);

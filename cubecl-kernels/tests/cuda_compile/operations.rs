@@ -99,7 +99,7 @@ impl List {
     }
 }
 
-/// A dropout of so many tokens.
+/// Returns a dropout of `rows` tokens.
 pub fn tokens_dropout(rows: usize) -> RowDropout {
     let place = |row: usize| RowPlace {
         position: (row % TOKENS) as u32,

@@ -28,7 +28,7 @@ pub fn list(list: &mut List) {
     }
 }
 
-/// Adds softmaxes of as many queries as keys.
+/// Adds softmaxes with equal numbers of queries and keys.
 fn softmaxes(list: &mut List, keys: usize) {
     let (samples, heads) = if keys <= 2048 { (SAMPLES, 12) } else { (1, 1) };
     let dims @ [_, _, queries, _] = [samples, heads, keys, keys];

@@ -32,10 +32,10 @@ CUDA_COMPILE_TABLE=$PWD/cubecl-kernels/docs/compiled.md cargo test -p kernel-tes
 ```
 
 with NVRTC and `ptxas` 13.5, here for bf16; what the command prints has f32 and f16 too. Registers per thread, shared
-memory in bytes, spilled bytes, and instructions for the matrix units in the PTX: on sm_80 / on sm_90a where they differ.
-Where an operation launches a kernel twice, each has a row. Sizes with the same figures share a row. In brackets: bytes
-that fit the registers, but that this `ptxas` spills so that more blocks run at once; with a minimum of one block it does
-not.
+memory in bytes, spilled bytes, and instructions for the matrix units in the PTX: on sm_80 / on sm_90a where they
+differ. Where an operation launches a kernel twice, each has a row. Sizes with the same figures share a row. In
+brackets: bytes that fit the registers, but that this `ptxas` spills so that more blocks run at once; with a minimum of
+one block it does not.
 
 ";
 

@@ -5,9 +5,9 @@
 //! cargo run -p kernel-tests --example planted_faults -- norm   # those with "norm" in their names
 //! ```
 //!
-//! The faults go into a copy of the workspace's sources under its target folder, as many at once as are judged by
-//! different trials. A copy without faults is built first, and its trials must be green. For each fault one trial at
-//! least must fail, and by a comparison: a fault that does not compile, or panics, shows nothing about the tests.
+//! The faults go into a copy of the workspace's sources under its target folder; those that different trials judge go
+//! in together. A copy without faults is built first, and its trials must be green. For each fault one trial at least
+//! must fail, and by a comparison: a fault that does not compile, or panics, shows nothing about the tests.
 
 mod list;
 mod workspace;
@@ -84,7 +84,7 @@ fn main() -> Result<()> {
     if unseen.is_empty() {
         Ok(())
     } else {
-        bail!("nobody sees {unseen:?}")
+        bail!("no trial sees {unseen:?}")
     }
 }
 

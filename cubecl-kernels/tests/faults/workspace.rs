@@ -80,7 +80,7 @@ impl Copied {
                 "--message-format=json-render-diagnostics",
             ])
             .env("CARGO_TARGET_DIR", &self.target)
-            // Little is compiled anew for a fault, and it need not be fast.
+            // Little is recompiled for a fault, and it need not be fast.
             .env("CARGO_INCREMENTAL", "1")
             .args(["--config", "profile.dev.package.cubecl-kernels.opt-level=1"])
             .current_dir(&self.folder);

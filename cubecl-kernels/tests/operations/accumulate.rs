@@ -71,8 +71,8 @@ impl Claim for MatchesTheHost {
             (128, 5003, 7, false, Layout::Contiguous),
             (3, 1, 0, false, Layout::Part),
         ];
-        over(edges, 12, shapes, |(offset, length, behind, is_first, layout)| {
-            let mut expected = before(offset + length + behind, 3);
+        over(edges, 12, shapes, |(offset, length, after, is_first, layout)| {
+            let mut expected = before(offset + length + after, 3);
             let mut sums = on_device(setting, &mut expected);
             for micro_batch in 0..3 {
                 let place = GradientPlace {
@@ -99,7 +99,7 @@ impl Claim for NotesWhatIsNotFinite {
     where
         Autodiff<B>: KernelBackend,
     {
-        // In a vector and behind the last whole one; the largest number that all types have is none of them.
+        // In a vector and after the last whole one; the last value, the largest that all types have, is finite.
         for (at, value) in [(5, f64::NAN), (36, f64::INFINITY), (0, f64::NEG_INFINITY), (2, 65504.0)] {
             let mut expected = before(64, 4);
             expected.non_finite[3] = true;
@@ -124,7 +124,7 @@ impl Claim for NotesWhatIsNotFinite {
     }
 }
 
-/// The sums may be written over only where nobody else holds them.
+/// The sums may be overwritten only if nothing else holds them.
 #[derive(Clone, Copy)]
 struct LeavesWhatOthersHold;
 

@@ -122,7 +122,7 @@ fn several_steps<B: KernelBackend>(
     Ok(())
 }
 
-/// The buffers may be written over only where nobody else holds them.
+/// The buffers may be overwritten only if nothing else holds them.
 #[derive(Clone, Copy)]
 struct LeavesWhatOthersHold;
 

@@ -11,7 +11,7 @@ thread_local! {
 /// The system's allocator, counting for each thread what it allocates and frees.
 pub struct ThreadAllocator;
 
-/// Lets [`most_bytes`] begin anew with what the thread has allocated now.
+/// Restarts [`most_bytes`] from what the thread has allocated now.
 pub fn restart() {
     MOST.set(NOW.get());
 }

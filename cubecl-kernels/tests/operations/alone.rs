@@ -1,8 +1,8 @@
 //! Trials in processes of their own.
 //!
-//! burn 0.21 goes through all graphs of the process behind every backward pass, and while one thread does, another may
-//! lose a gradient of a graph that it has just made: `grad` is then none. Graphs that are gone through at once meet
-//! that most often.
+//! burn 0.21 goes through all graphs of the process after every backward pass. While one thread does, another may lose
+//! a gradient of a graph that it has just made: `grad` is then `None`. Concurrent passes over the graphs meet that most
+//! often.
 
 use std::process::Command;
 
@@ -30,10 +30,10 @@ fn run(name: &str) -> Result<(), Failed> {
         .env(VARIABLE, "1")
         .args(["--exact", name, "--test-threads", "1"]);
     let output = command.output()?;
-    let told = String::from_utf8_lossy(&output.stdout);
-    if output.status.success() && told.contains("1 passed") {
+    let text = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() && text.contains("1 passed") {
         Ok(())
     } else {
-        Err(format!("{told}\n{}", String::from_utf8_lossy(&output.stderr)).into())
+        Err(format!("{text}\n{}", String::from_utf8_lossy(&output.stderr)).into())
     }
 }

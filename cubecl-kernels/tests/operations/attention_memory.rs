@@ -148,8 +148,8 @@ fn on_flex(case: Case) -> anyhow::Result<u64> {
     })
 }
 
-/// Packed, in bf16, as training launches it. Burn's product is not compiled for it: the weights are a tensor of as many
-/// numbers.
+/// Packed, in bf16, as training launches it. Burn's matmul is not compiled for it: the weights are a tensor of the same
+/// size.
 fn on_matrix_units(case: Case) -> anyhow::Result<u64> {
     let run = move || {
         let device = CudaSourceDevice {

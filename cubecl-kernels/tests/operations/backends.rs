@@ -13,7 +13,7 @@ use libtest_mimic::{Failed, Trial};
 
 /// CubeCL's kernels as they are.
 pub type Vulkan = CubeBackend<WgpuRuntime, f32, i32, u8>;
-/// The same behind burn's fusion.
+/// The same with burn's fusion.
 pub type FusedVulkan = burn_wgpu::Vulkan;
 
 /// CubeCL's kernels as they are for CUDA, their source run on the CPU.
@@ -50,13 +50,13 @@ impl<B: Backend> Setting<B> {
 
     /// As [`tensor`](Self::tensor), but a view of a larger tensor whose other elements are NaN.
     pub fn view<const D: usize>(&self, values: &[f64], shape: [usize; D]) -> Tensor<B, D> {
-        let (before, columns, behind) = (2, shape[D - 1], 3);
+        let (before, columns, after) = (2, shape[D - 1], 3);
         let mut around = shape;
-        around[D - 1] += before + behind;
+        around[D - 1] += before + after;
         let pad = |count| std::iter::repeat_n(f64::NAN, count);
         let rows = values.chunks_exact(columns);
         let padded: Vec<f64> = rows
-            .flat_map(|row| pad(before).chain(row.iter().copied()).chain(pad(behind)))
+            .flat_map(|row| pad(before).chain(row.iter().copied()).chain(pad(after)))
             .collect();
         self.tensor(&padded, around).narrow(D - 1, before, columns)
     }
@@ -84,7 +84,7 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
         let name = format!("flex_{}::{}", type_name(dtype), C::NAME);
         trials.push(Trial::test(name, move || {
-            told(claim.check::<Flex>(&Setting {
+            to_outcome(claim.check::<Flex>(&Setting {
                 device: Default::default(),
                 dtype,
             }))
@@ -95,7 +95,7 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
         let name = format!("reference_{}::{}", type_name(dtype), C::NAME);
         trials.push(Trial::test(name, move || {
             let device = Default::default();
-            told(claim.check::<NdArray>(&Setting { device, dtype }))
+            to_outcome(claim.check::<NdArray>(&Setting { device, dtype }))
         }));
     }
     for dtype in [DType::F32, DType::F16] {
@@ -104,13 +104,13 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
         let name = format!("vulkan_{}::{}", type_name(dtype), C::NAME);
         let trial = move || {
             let device = setting();
-            told(claim.check::<Vulkan>(&Setting { device, dtype }))
+            to_outcome(claim.check::<Vulkan>(&Setting { device, dtype }))
         };
         trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
         let name = format!("fusion_{}::{}", type_name(dtype), C::NAME);
         let trial = move || {
             let device = setting();
-            told(claim.check::<FusedVulkan>(&Setting { device, dtype }))
+            to_outcome(claim.check::<FusedVulkan>(&Setting { device, dtype }))
         };
         trials.push(Trial::test(name, trial).with_ignored_flag(!is_here));
     }
@@ -118,7 +118,7 @@ pub fn trials_of<C: Claim>(claim: C) -> Vec<Trial> {
         let name = format!("cuda_source_{}::{}", type_name(dtype), C::NAME);
         let trial = move || {
             let device = CudaSourceDevice::default();
-            told(claim.check::<SourceOfCuda>(&Setting { device, dtype }))
+            to_outcome(claim.check::<SourceOfCuda>(&Setting { device, dtype }))
         };
         trials.push(Trial::test(name, trial).with_ignored_flag(!has_host_compiler()));
     }
@@ -140,8 +140,8 @@ pub fn largest(dtype: DType) -> Vec<f64> {
     }
 }
 
-/// As a trial's outcome, with the whole chain of contexts.
-fn told(outcome: anyhow::Result<()>) -> Result<(), Failed> {
+/// Converts a result to a trial's outcome, with the whole chain of contexts.
+fn to_outcome(outcome: anyhow::Result<()>) -> Result<(), Failed> {
     outcome.map_err(|error| format!("{error:#}").into())
 }
 

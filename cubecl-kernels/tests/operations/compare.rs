@@ -107,7 +107,7 @@ pub fn expect_norm<B: Backend, const D: usize>(
     Ok(())
 }
 
-/// The gradients of the leaves behind outputs, each given with its gradient.
+/// Returns the gradients of the leaves of some outputs, each of which is given with its gradient.
 pub fn backward<B: Backend, const D: usize>(
     outputs: Vec<[Tensor<Autodiff<B>, D>; 2]>,
 ) -> <Autodiff<B> as AutodiffBackend>::Gradients {
@@ -164,8 +164,8 @@ pub fn normal(count: usize, seed: u64) -> Vec<f64> {
         .collect()
 }
 
-/// Runs a claim over the shapes at the `edges` of what there is, then over shapes drawn by proptest: always the same
-/// ones, `cases` of them, the smallest failing one told.
+/// Runs a claim over the shapes at the `edges` of what there is, then over `cases` shapes drawn by proptest. Those are
+/// always the same, and the smallest failing one is reported.
 pub fn over<S: proptest::strategy::Strategy>(
     edges: impl IntoIterator<Item = S::Value>,
     cases: u32,

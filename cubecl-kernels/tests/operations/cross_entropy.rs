@@ -64,7 +64,7 @@ where
     }
     let logits = setting.rounded(&logits);
     let gradient = normal(rows, 2);
-    // One target in five lies in another shard, before or behind this one.
+    // One target in five is in another shard, before or after this one.
     let targets: Vec<i64> = (0..rows)
         .map(|row| match row % 5 {
             3 => [-2, valid as i64, valid as i64 + 40][row % 3],
@@ -243,7 +243,7 @@ impl Claim for StandsExtremeLogits {
     }
 }
 
-/// The gradient may be written over the logits only where nobody else holds them.
+/// The logits may be overwritten with the gradient only if nothing else holds them.
 #[derive(Clone, Copy)]
 struct LeavesLogitsThatOthersHold;
 

@@ -2,7 +2,7 @@
 
 use cubecl_kernels::random::{RowDropout, RowPlace};
 
-/// Dropout of so many rows, three tokens of each sample.
+/// Returns a dropout of `rows` rows, three tokens of each sample.
 pub fn dropout(rows: usize, probability: f64) -> RowDropout {
     let place = |row: usize| RowPlace {
         position: row as u32 * 37 + 5,

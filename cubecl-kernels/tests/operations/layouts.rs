@@ -5,7 +5,7 @@ use proptest::strategy::Strategy;
 
 use crate::backends::Setting;
 
-/// How a tensor lies in memory.
+/// A tensor's memory layout.
 #[derive(Clone, Copy, Debug)]
 pub enum Layout {
     /// Row after row.
@@ -21,7 +21,7 @@ pub fn layouts() -> impl Strategy<Value = Layout> {
     proptest::sample::select(vec![Layout::Contiguous, Layout::Transposed, Layout::Part])
 }
 
-/// Returns a matrix that lies as asked for.
+/// Returns a matrix in the given layout.
 pub fn matrix<B: Backend>(
     setting: &Setting<B>,
     values: &[f64],

@@ -63,7 +63,7 @@ fn words_are_the_hosts() -> anyhow::Result<()> {
     let client = WgpuRuntime::client(&WgpuDevice::DefaultDevice);
     let input = client.create_from_slice(bytemuck::cast_slice(&inputs));
     let output = client.empty(4 * units * size_of::<u32>());
-    // SAFETY: the buffers have as many words.
+    // SAFETY: the buffers have these numbers of words.
     let arguments = unsafe {
         (
             ArrayArg::from_raw_parts(input, inputs.len()),
@@ -108,7 +108,7 @@ fn dropout_falls_where_the_hosts_does() -> anyhow::Result<()> {
             places: (0..rows as u32).map(place).collect(),
         };
         let output = client.empty(rows * columns * size_of::<f32>());
-        // SAFETY: the buffer has as many numbers.
+        // SAFETY: the buffer has `rows * columns` numbers.
         let argument =
             unsafe { TensorArg::from_raw_parts(output.clone(), [columns, 1].into(), [rows, columns].into()) };
         write_factors::launch::<WgpuRuntime>(
@@ -163,6 +163,6 @@ fn places_are_brought_once() -> anyhow::Result<()> {
     ensure!(!first.can_mut(), "a table that is in use is not kept");
     drop(places);
     on_device(&client, &table(8));
-    ensure!(first.can_mut(), "a table that nobody holds is kept");
+    ensure!(first.can_mut(), "a table that nothing holds is kept");
     Ok(())
 }

@@ -59,7 +59,7 @@ fn reductions_are_those_of_the_host() -> anyhow::Result<()> {
                 .collect();
             let input = client.create_from_slice(bytemuck::cast_slice(&inputs));
             let output = client.empty(4 * units * size_of::<f32>());
-            // SAFETY: the buffers have as many numbers.
+            // SAFETY: the buffers have these counts of numbers.
             let [input, results] = unsafe {
                 [
                     ArrayArg::from_raw_parts(input, units),

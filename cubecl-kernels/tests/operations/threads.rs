@@ -59,7 +59,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Behind every backward pass burn goes through the graphs of all threads and frees what no tensor refers to.
+/// After every backward pass, burn goes through the graphs of all threads and frees what no tensor refers to.
 fn graphs_keep_their_gradients() -> anyhow::Result<()> {
     const THREADS: u64 = 4;
     const PASSES: usize = 2000;

@@ -106,7 +106,7 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
             waves: 1.0,
             reserved: [0; 4],
         };
-        // SAFETY: the caller's pointers, the first to as many results as are asked for.
+        // SAFETY: the caller's pointers; the first has room for the requested number of results.
         unsafe {
             give(results, result)?;
             give(count, 1)

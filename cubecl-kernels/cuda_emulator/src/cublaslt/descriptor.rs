@@ -56,11 +56,11 @@ impl<T: Copy> Descriptors<T> {
     }
 }
 
-/// Reads an attribute's value, which must have as many bytes as the caller says.
+/// Reads an attribute's value; `bytes` must be the size of a `T`.
 ///
 /// # Safety
 ///
-/// The pointer must be null or point to so many bytes, and these be a `T` if they are as many as a `T` has.
+/// The pointer must be null or point to `bytes` bytes, which must be a valid `T` if that is the size of one.
 pub unsafe fn take<T: Copy>(value: *const c_void, bytes: usize) -> Outcome<T> {
     if value.is_null() || bytes != size_of::<T>() {
         let text = format!(

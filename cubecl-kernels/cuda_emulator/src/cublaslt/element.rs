@@ -50,18 +50,18 @@ pub trait Wide: Copy + AddAssign + Mul<Output = Self> + 'static {
     /// Converts a scalar.
     fn of(value: f64) -> Self;
 
-    /// Reads elements that lie one behind the other.
+    /// Reads consecutive elements.
     ///
     /// # Safety
     ///
-    /// At the address there must be as many elements, aligned, as are to be read.
+    /// There must be `to.len()` aligned elements at the address.
     unsafe fn read(element: Element, from: usize, to: &mut [Self]);
 
-    /// Writes elements one behind the other, rounded to the nearest, and to even between two.
+    /// Writes consecutive elements, rounded to the nearest, with ties to even.
     ///
     /// # Safety
     ///
-    /// At the address there must be memory for as many elements, aligned, as are written.
+    /// There must be aligned memory for `from.len()` elements at the address.
     unsafe fn write(element: Element, from: &[Self], to: usize);
 }
 

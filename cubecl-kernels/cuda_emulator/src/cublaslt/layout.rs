@@ -1,4 +1,4 @@
-//! `Layout`: how a matrix lies in memory, as the caller says; [`Matrix`](super::matrix::Matrix) checks it.
+//! `Layout`: a matrix's memory layout as the caller describes it; [`Matrix`](super::matrix::Matrix) checks it.
 
 use std::ffi::c_void;
 
@@ -58,7 +58,7 @@ unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
 ) -> u32 {
     returned(|| {
         LAYOUTS.change(layout, |layout| {
-            // SAFETY: the caller's value, of so many bytes, and all are numbers.
+            // SAFETY: the caller's value has `bytes` bytes, and every attribute is a number.
             unsafe {
                 match attribute {
                     TYPE => layout.datatype = take(value, bytes)?,

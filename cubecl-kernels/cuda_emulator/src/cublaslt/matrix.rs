@@ -1,4 +1,4 @@
-//! `Matrix`: how a matrix lies in memory, once that is checked.
+//! `Matrix`: a matrix's memory layout, checked.
 
 use super::element::{Element, Wide};
 use super::error::{Error, Outcome};

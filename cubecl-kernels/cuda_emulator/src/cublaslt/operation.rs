@@ -66,7 +66,7 @@ unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
 ) -> u32 {
     returned(|| {
         OPERATIONS.change(operation, |operation| {
-            // SAFETY: the caller's value, of so many bytes, and all are numbers or addresses.
+            // SAFETY: the caller's value has `bytes` bytes, and every attribute is a number or an address.
             unsafe {
                 match attribute {
                     COMPUTE_TYPE => operation.compute_type = take(value, bytes)?,

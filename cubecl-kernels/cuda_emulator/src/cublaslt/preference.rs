@@ -65,7 +65,7 @@ unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
 ) -> u32 {
     returned(|| {
         PREFERENCES.change(preference, |preference| {
-            // SAFETY: the caller's value, of so many bytes, and all are numbers.
+            // SAFETY: the caller's value has `bytes` bytes, and every attribute is a number.
             unsafe {
                 match attribute {
                     MAX_WORKSPACE => preference.max_workspace = take(value, bytes)?,

@@ -82,7 +82,7 @@ impl Product {
             match check_device(address, bytes) {
                 Ok(ordinal) if ordinal == device.ordinal => (),
                 Ok(other) => {
-                    let text = format!("{name} lies on device {other}, not on {}", device.ordinal);
+                    let text = format!("{name} is on device {other}, not on {}", device.ordinal);
                     return Err(Error::invalid(text));
                 }
                 Err(_) => {
@@ -166,7 +166,7 @@ impl Product {
             b = transposed(&b, inner);
         }
         let mut sums = vec![W::ZERO; rows * columns];
-        // SAFETY: the three have as many elements as the shapes say, in steps of these strides.
+        // SAFETY: the three matrices have the elements that these shapes and strides address.
         unsafe {
             gemm::gemm(
                 rows,
@@ -194,7 +194,7 @@ impl Product {
     }
 }
 
-/// Transposes a matrix of so many rows without gaps, column after column.
+/// Transposes a matrix of `rows` rows, stored column by column without gaps.
 fn transposed<W: Wide>(values: &[W], rows: usize) -> Vec<W> {
     let columns = values.len() / rows;
     let mut result = Vec::with_capacity(values.len());

@@ -76,7 +76,7 @@ impl Transfer {
             && place_of(rows.address).is_none()
         {
             for row in 0..self.height {
-                // SAFETY: the caller's memory, of so many rows.
+                // SAFETY: the caller's memory has `height` rows.
                 let bytes =
                     unsafe { std::slice::from_raw_parts((rows.address + row * rows.pitch) as *const u8, self.width) };
                 staged.extend_from_slice(bytes);

@@ -211,7 +211,7 @@ unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c
             return Err(Error::INVALID_VALUE);
         }
         let copied = length.min(NAME.len());
-        // SAFETY: the caller has so many bytes there; the last one becomes zero.
+        // SAFETY: the caller has `length` bytes there, and `copied` is no more; the last one becomes zero.
         unsafe {
             std::ptr::copy_nonoverlapping(NAME.as_ptr().cast(), name, copied);
             name.add(copied - 1).write(0);

@@ -73,7 +73,7 @@ unsafe fn launch(function: *mut c_void, shape: Shape, stream: *mut c_void, param
         if from.is_null() {
             return Err(Error::INVALID_VALUE);
         }
-        // SAFETY: as above, of so many bytes.
+        // SAFETY: as above, of `bytes` bytes.
         unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), argument.as_mut_ptr().cast(), bytes) };
         arguments.push(argument);
     }

@@ -10,9 +10,9 @@ use super::stream::{Fault, resolve};
 
 /// Neither a number in any type of floats, nor a sensible index.
 pub const POISON: u8 = 0xFF;
-/// What lies behind every allocation, and must not change, in bytes.
+/// Bytes of the guard after every allocation, which must not change.
 const GUARD: usize = 512;
-/// How much of what was freed stays in place, poisoned, so that who uses it reads no number instead of ending the
+/// Bytes of freed memory that stay in place, poisoned, so that a use after free reads no number instead of ending the
 /// process.
 const QUARANTINE: usize = 256 << 20;
 
@@ -53,13 +53,13 @@ impl Allocation {
     }
 
     fn poison(&self) {
-        // SAFETY: mapped, and nobody holds a reference to device memory.
+        // SAFETY: mapped, and there is no reference to device memory.
         unsafe { std::ptr::write_bytes(self.base as *mut u8, POISON, self.mapped()) };
     }
 
-    /// Whether what lies behind is as it was.
+    /// Whether the guard is unchanged.
     fn is_whole(&self) -> bool {
-        // SAFETY: mapped, behind what the caller was given.
+        // SAFETY: mapped, right after what the caller was given.
         let guard = unsafe { std::slice::from_raw_parts((self.base + self.size) as *const u8, GUARD) };
         guard.iter().all(|&byte| byte == POISON)
     }
@@ -84,7 +84,7 @@ fn memory() -> MutexGuard<'static, Memory> {
 }
 
 impl Memory {
-    /// The allocation that an address lies in, or just behind.
+    /// Returns the allocation that contains an address or ends there.
     fn around(&self, address: usize) -> Option<&Allocation> {
         let (_, allocation) = self.allocations.range(..=address).next_back()?;
         allocation.holds(address, 0).then_some(allocation)
@@ -127,11 +127,11 @@ fn allocate(device: &Device, place: Place, size: usize) -> Outcome<usize> {
     Ok(allocation.base)
 }
 
-/// Says where a range lies that a call names.
+/// Returns the place of a range that a call names.
 ///
 /// # Errors
 ///
-/// If it lies in no allocation, or not wholly, or if the caller has freed it.
+/// If the range is not inside one allocation, or the caller has freed it.
 pub fn check(address: usize, bytes: usize) -> Outcome<Place> {
     let memory = memory();
     let allocation = memory.around(address).ok_or(Error::INVALID_VALUE)?;
@@ -164,7 +164,7 @@ pub fn unused(device: &Device) -> usize {
         .saturating_sub(memory().used(Place::Device(device.ordinal)))
 }
 
-/// The first address of what an address lies in, its length in bytes, and its place.
+/// Returns the base, the size in bytes and the place of the allocation that contains an address.
 pub fn range_of(address: usize) -> Outcome<(usize, usize, Place)> {
     check(address, 1)?;
     let memory = memory();
@@ -185,7 +185,7 @@ pub fn check_running(address: usize, bytes: usize) -> Result<(), Fault> {
     }
 }
 
-/// Checks that nothing was written behind the allocations that addresses lie in.
+/// Checks that nothing was written past the end of the allocations that contain these addresses.
 pub fn check_guards(addresses: &[usize]) -> Result<(), Fault> {
     let memory = memory();
     for &address in addresses {
@@ -193,7 +193,7 @@ pub fn check_guards(addresses: &[usize]) -> Result<(), Fault> {
             .around(address)
             .filter(|allocation| allocation.life != Life::Freed);
         if let Some(allocation) = allocation.filter(|allocation| !allocation.is_whole()) {
-            let what = format!("wrote behind the {} bytes at {:#x}", allocation.size, allocation.base);
+            let what = format!("wrote past the {} bytes at {:#x}", allocation.size, allocation.base);
             return Err((Error::ILLEGAL_ADDRESS, what));
         }
     }
@@ -235,7 +235,7 @@ fn end_free(address: usize) -> Result<(), Fault> {
     if was_whole {
         return Ok(());
     }
-    let what = format!("something was written behind the {} bytes at {address:#x}", freed.size);
+    let what = format!("something was written past the {} bytes at {address:#x}", freed.size);
     Err((Error::ILLEGAL_ADDRESS, what))
 }
 

@@ -81,7 +81,7 @@ unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_
         if image.is_null() {
             return Err(Error::INVALID_VALUE);
         }
-        // SAFETY: PTX is a text that ends with a zero; others are told apart by their first byte, which is read first.
+        // SAFETY: PTX is a text that ends with a zero; other images differ in the first byte, which is read first.
         let text = unsafe { CStr::from_ptr(image.cast::<c_char>()) };
         let source = text.to_str().ok().and_then(|text| text.strip_prefix(HEADER));
         let source = source.ok_or(Error::INVALID_PTX)?.to_string();

@@ -48,7 +48,7 @@ pub struct Order {
     pub receives: HashMap<usize, u64>,
     /// What has been connected for operations that were called.
     pub connected: HashSet<Line>,
-    /// Where the last operation went, and the mark behind it.
+    /// The stream of the last operation, and the mark after it.
     pub last: Option<(Arc<Stream>, Arc<Mark>)>,
 }
 
@@ -276,12 +276,12 @@ impl Communicator {
         outcome
     }
 
-    /// A call goes on after it has returned.
+    /// Marks a call as unfinished, although it returns.
     pub fn begin(&self) {
         self.state().is_busy = true;
     }
 
-    /// Goes on with a call on a thread of its own: until that has ended, the communicator is in progress.
+    /// Continues a call on a thread of its own; until that ends, the communicator is in progress.
     pub fn defer(self: &Arc<Self>, call: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let mut state = self.state();
         state.is_busy = true;

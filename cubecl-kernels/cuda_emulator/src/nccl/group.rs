@@ -43,7 +43,7 @@ pub fn call(communicator: Arc<Communicator>, stream: Arc<Stream>, task: Task) ->
             }
             return Err(error);
         }
-        // Nobody waits for a collective operation of nothing.
+        // No rank waits for a collective operation on no elements.
         if task.is_collective() && task.count == 0 {
             return Ok(());
         }

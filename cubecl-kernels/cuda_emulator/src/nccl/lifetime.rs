@@ -143,7 +143,7 @@ unsafe extern "C" fn ncclCommInitAll(communicators: *mut *mut c_void, count: c_i
         }
         group::meet_all(made.clone())?;
         for (rank, communicator) in made.into_iter().enumerate() {
-            // SAFETY: the caller has place for so many.
+            // SAFETY: the caller has room for all of them.
             unsafe { communicators.add(rank).write(COMMUNICATORS.insert(communicator)) };
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! Operations: what each is of the ranks, and how those of a group go on until all are done.
+//! Operations: what each reads and writes on a rank, and how those of a group progress until all are done.
 //!
-//! Every rank sends its part of a collective operation to all others, an empty one to those whom it does not concern,
-//! so that no rank is done before all have come. A send waits until its receiver has come.
+//! Every rank sends its part of a collective operation to all others, an empty one to those that need none, so that no
+//! rank is done before all have arrived. A send waits until its receiver has arrived.
 
 use super::communicator::Communicator;
 use super::error::{Error, INVALID_ARGUMENT, Outcome, remember};
@@ -199,7 +199,7 @@ pub fn run(communicator: &Communicator, tasks: &[Task]) -> Result<(), Fault> {
     loop {
         let seen = {
             let state = communicator.state();
-            // One that begins behind an abort touches no memory.
+            // An operation that begins after an abort touches no memory.
             if state.is_stopped {
                 return Ok(());
             }

@@ -34,10 +34,10 @@ pub fn scenes() -> Vec<Scene> {
         .jitter(2000),
         Scene::new("driver::kernels_have_the_shared_memory_of_the_launch", shared_memory),
         Scene::new("driver::wrong_launches_are_refused", wrong_launches),
-        Scene::new("driver::what_does_not_compile_is_told", refused_source),
+        Scene::new("driver::what_does_not_compile_is_reported", refused_source),
         Scene::new("driver::values_in_memory_order_streams", values_order).jitter(300),
         Scene::new("driver::devices_are_as_the_environment_says", devices).devices(3),
-        Scene::new("driver::visible_devices_are_counted_anew", visible)
+        Scene::new("driver::visible_devices_are_renumbered", visible)
             .devices(3)
             .visible("2,0,5,1"),
     ]
@@ -129,7 +129,7 @@ fn event_of_the_wait(_: &Role) -> Result<()> {
         synchronize(waits)?;
         result::event::record(event, slow)?;
         result::stream::wait_event(waits, event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)?;
-        // Recorded again behind what takes long: nobody asked to wait for this.
+        // Recorded again after a long pause: no stream was asked to wait for this.
         pause(slow, 2000)?;
         result::event::record(event, slow)?;
         synchronize(waits)?;

@@ -1,4 +1,4 @@
-//! What is wrong about calls and ranks is told, or never ends but by an abort, as with the library.
+//! Wrong calls and ranks are reported, or never end except by an abort, as with the library.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::scene::{Role, Scene};
 pub fn scenes() -> Vec<Scene> {
     vec![
         Scene::new("endings::an_abort_ends_an_operation_that_waits", abort).ranks(2),
-        Scene::new("endings::an_abort_is_told_to_the_others", abort_of_another).devices(2),
+        Scene::new("endings::an_abort_is_reported_to_the_others", abort_of_another).devices(2),
         Scene::new("endings::calls_that_do_not_match_never_end", mismatch).ranks(2),
         Scene::new("endings::sends_in_a_ring_without_a_group_never_end", ring_without_group).ranks(2),
         Scene::new("endings::a_killed_rank_is_an_asynchronous_error", killed)
@@ -35,7 +35,7 @@ pub fn scenes() -> Vec<Scene> {
         Scene::new("endings::a_call_in_progress_can_be_aborted", abort_in_progress)
             .ranks(2)
             .in_progress(),
-        Scene::new("endings::a_rank_that_never_comes_can_be_aborted", nobody).devices(1),
+        Scene::new("endings::a_rank_that_never_comes_can_be_aborted", never_comes).devices(1),
         Scene::new("endings::an_end_without_the_device_is_refused", without_device).devices(2),
         Scene::new("endings::wrong_arguments_are_refused", refused).devices(2),
         Scene::new("endings::ranks_that_end_in_order_leave_no_error", in_order).ranks(2),
@@ -63,7 +63,7 @@ fn until(communicator: sys::ncclComm_t, wanted: Code) -> Result<()> {
     }
 }
 
-/// Checks that a stream's work goes on, aborts, and checks that the device works as before.
+/// Checks that a stream is still busy, aborts, and checks that the device works as before.
 fn abort_what_hangs(rank: &Rank) -> Result<()> {
     std::thread::sleep(Duration::from_millis(300));
     ensure!(is_busy(rank.stream), "the operation has ended");
@@ -395,7 +395,7 @@ fn without_device(role: &Role) -> Result<()> {
     done(unsafe { result::comm_destroy(rank.communicator) })
 }
 
-fn nobody(role: &Role) -> Result<()> {
+fn never_comes(role: &Role) -> Result<()> {
     let rank = join_at_once(role, 2)?;
     std::thread::sleep(Duration::from_millis(200));
     ensure!(asynchronous_error(rank.communicator)? == Code::ncclInProgress);
@@ -441,7 +441,7 @@ fn refused(role: &Role) -> Result<()> {
         ensure!(code == Code::ncclInvalidArgument, "{what}: {code:?}");
     }
     ensure!(result::group_end().is_err(), "no group has begun");
-    // What is wrong in a group is told at its end, and nothing of it is done.
+    // An error in a group is reported at the group's end, and nothing of the group is done.
     done(result::group_start())?;
     ensure!(reduce(good, 5, ncclFloat32, 0, communicator) == Code::ncclInvalidArgument);
     let error = text(done(result::group_end()));

@@ -1,4 +1,4 @@
-//! Memory: what is not written or was freed is not a number, and what lies outside is refused.
+//! Memory: unwritten and freed memory holds no numbers, and accesses outside an allocation are refused.
 
 use anyhow::{Result, ensure};
 use cudarc::driver::{result, sys, sys::CUresult};
@@ -13,7 +13,7 @@ pub fn scenes() -> Vec<Scene> {
         Scene::new("memory::a_free_that_waits_for_the_reader_does_not", late_free),
         Scene::new("memory::wrong_addresses_and_sizes_are_refused", refused),
         Scene::new("memory::copies_of_freed_memory_end_the_context", freed_copy),
-        Scene::new("memory::writes_behind_an_allocation_end_the_context", written_behind),
+        Scene::new("memory::writes_past_an_allocation_end_the_context", written_past),
         Scene::new("memory::pinned_memory_is_copied_when_the_stream_comes_there", pinned).jitter(100),
         Scene::new("memory::rows_are_copied_with_their_pitch", rows),
         Scene::new("memory::addresses_say_whose_they_are", owners).devices(2),
@@ -144,7 +144,7 @@ fn freed_copy(_: &Role) -> Result<()> {
     Ok(())
 }
 
-fn written_behind(_: &Role) -> Result<()> {
+fn written_past(_: &Role) -> Result<()> {
     let stream = open(0)?;
     let copy = kernel(COPY, "copy")?;
     let (from, to, count) = (upload(&[1.0f32; 5], stream)?, allocate(16, stream)?, 5i32);
@@ -163,7 +163,7 @@ fn written_behind(_: &Role) -> Result<()> {
 fn pinned(_: &Role) -> Result<()> {
     let stream = open(0)?;
     let address = allocate(4, stream)?;
-    // SAFETY: the memory is four bytes, which the stream reads and writes while nobody else does.
+    // SAFETY: the memory is four bytes, which only the stream reads and writes at the time.
     unsafe {
         let host = result::malloc_host(4, 0)?.cast::<f32>();
         ensure!(host.read().is_nan());

@@ -59,7 +59,7 @@ fn as_the_host(_: &Role) -> Result<()> {
             }
         }
     }
-    // SAFETY: nobody uses it any more.
+    // SAFETY: it is no longer used.
     unsafe { lt::destroy_handle(handle)? };
     Ok(())
 }
@@ -289,7 +289,7 @@ fn workspace(_: &Role) -> Result<()> {
         used.iter().all(|value| value.is_nan()) && rest.iter().all(|&value| value == 1.0),
         "another part was written"
     );
-    // A result or an operand that lies in it is not a number.
+    // A result or an operand in the workspace is not a number.
     for matrices in [[a, b, shared, shared], [shared, b, d, d]] {
         write(shared, &[1.0f32; 65], stream)?;
         described.multiply(handle, &call(&with, matrices))?;

@@ -140,9 +140,8 @@ fn expect(what: &str, kind: Type, bytes: &[u8], expected: &[f64]) -> Result<()> 
     Ok(())
 }
 
-/// Does an operation out of place and in place, and compares both. In place the part that is sent lies where the
-/// library wants it: at `from` elements in the buffer that is received in, which begins at `to` in the one that is
-/// sent.
+/// Runs an operation out of place and in place, and compares both. In place, one buffer holds what is sent and what is
+/// received, each where the library requires it.
 pub struct Try<'a> {
     pub what: &'a str,
     pub kind: Type,
@@ -172,14 +171,14 @@ impl Try<'_> {
             &download::<u8>(from, sent.len(), rank.stream)?,
             self.sent,
         )?;
-        let (before, behind) = (self.places.0 * size, self.places.1 * size);
-        let buffer = allocate((before + sent.len()).max(behind + received), rank.stream)?;
-        write(buffer + before as u64, &sent, rank.stream)?;
+        let (sent_at, received_at) = (self.places.0 * size, self.places.1 * size);
+        let buffer = allocate((sent_at + sent.len()).max(received_at + received), rank.stream)?;
+        write(buffer + sent_at as u64, &sent, rank.stream)?;
         call(
-            (buffer + before as u64) as *const c_void,
-            (buffer + behind as u64) as *mut c_void,
+            (buffer + sent_at as u64) as *const c_void,
+            (buffer + received_at as u64) as *mut c_void,
         )?;
-        let bytes = download::<u8>(buffer + behind as u64, received, rank.stream)?;
+        let bytes = download::<u8>(buffer + received_at as u64, received, rank.stream)?;
         match self.expected {
             Some(expected) => expect("in place", self.kind, &bytes, expected),
             None => Ok(()),

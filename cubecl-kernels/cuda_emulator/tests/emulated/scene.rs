@@ -50,7 +50,7 @@ impl Scene {
         }
     }
 
-    /// So many processes, and as many devices.
+    /// Sets the number of processes, and of devices.
     pub fn ranks(mut self, ranks: usize) -> Self {
         (self.ranks, self.devices) = (ranks, ranks);
         self
@@ -67,7 +67,7 @@ impl Scene {
         self
     }
 
-    /// Up to so many microseconds before each operation of a stream.
+    /// Delays each operation of a stream by up to `microseconds`.
     pub fn jitter(mut self, microseconds: u64) -> Self {
         self.jitter = microseconds;
         self
@@ -87,8 +87,8 @@ impl Scene {
 
     pub fn trial(self) -> Trial {
         let is_ignored = !has_host_compiler();
-        let told = |error: anyhow::Error| Failed::from(format!("{error:#}"));
-        Trial::test(self.name, move || self.try_it().map_err(told)).with_ignored_flag(is_ignored)
+        let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
+        Trial::test(self.name, move || self.try_it().map_err(failed)).with_ignored_flag(is_ignored)
     }
 
     fn try_it(&self) -> Result<()> {

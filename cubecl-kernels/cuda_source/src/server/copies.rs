@@ -24,7 +24,7 @@ impl CudaSourceServer {
         let resource = self.resource(&descriptor.handle)?;
         let rows = Rows::of(descriptor);
         rows.check(resource.size)?;
-        assert!(data.len() >= rows.count * rows.width, "as many bytes as the shape has");
+        assert!(data.len() >= rows.count * rows.width, "too few bytes for the shape");
         for (row, from) in data.chunks(rows.width.max(1)).take(rows.count).enumerate() {
             // SAFETY: the rows lie inside the buffer, as checked, and the server's thread alone reads there.
             let to = unsafe { std::slice::from_raw_parts_mut(resource.address.add(row * rows.pitch), rows.width) };
@@ -34,7 +34,7 @@ impl CudaSourceServer {
     }
 }
 
-/// How a tensor lies in its buffer: rows, padded to a pitch. In bytes.
+/// A tensor's layout in its buffer, in bytes: rows, padded to a pitch.
 struct Rows {
     count: usize,
     width: usize,

@@ -67,8 +67,8 @@ impl CudaSourceServer {
             .map(|address| std::ptr::from_mut(address).cast())
             .collect();
         pointers.push(info.data.as_ptr().cast_mut().cast());
-        // SAFETY: there is a guard behind every allocation.
-        let behind: Vec<[u8; GUARD]> = buffers.iter().map(|buffer| unsafe { bytes_behind(buffer) }).collect();
+        // SAFETY: every allocation ends with a guard.
+        let earlier: Vec<[u8; GUARD]> = buffers.iter().map(|buffer| unsafe { bytes_after(buffer) }).collect();
         let Kernel::Hosted { kernel, block } = &self.kernels[id] else {
             return Err(unknown("was compiled for a GPU".to_string()).into());
         };
@@ -76,22 +76,22 @@ impl CudaSourceServer {
         // SAFETY: these are the arguments that `cubecl-cuda` passes to a kernel with this source, and CubeCL's launch
         // gives a kernel the buffers that it is written for.
         unsafe { host.run(kernel, &mut pointers, grid, *block) }.map_err(|error| unknown(error.to_string()))?;
-        for (index, before) in behind.iter().enumerate() {
+        for (index, before) in earlier.iter().enumerate() {
             let end = buffers[index].address as usize + buffers[index].size;
             // SAFETY: as above.
-            let after = unsafe { bytes_behind(&buffers[index]) };
+            let after = unsafe { bytes_after(&buffers[index]) };
             let is_strange = |byte: usize| !buffers.iter().any(|buffer| buffer.holds(end + byte));
             let changed = (0..GUARD).find(|&byte| before[byte] != after[byte] && is_strange(byte));
             if let Some(byte) = changed {
                 let size = buffers[index].size;
-                let what = format!("{id:?} wrote at byte {byte} behind its buffer {index} of {size} bytes");
+                let what = format!("{id:?} wrote at byte {byte} past its buffer {index} of {size} bytes");
                 return Err(unknown(what).into());
             }
         }
         Ok(())
     }
 
-    /// Returns a launch's blocks, if CUDA takes so many.
+    /// Returns a launch's blocks, if CUDA takes that many.
     fn grid(&mut self, id: &KernelId, count: CubeCount) -> Result<[u32; 3], ServerError> {
         let grid = match count {
             CubeCount::Static(x, y, z) => [x, y, z],
@@ -101,7 +101,7 @@ impl CudaSourceServer {
                 let resource = self.resource(&binding)?;
                 let mut grid = [0u32; 3];
                 assert!(resource.size >= size_of_val(&grid), "a count has three numbers");
-                // SAFETY: the buffer has so many bytes, and the server's thread alone writes there.
+                // SAFETY: the buffer has these 12 bytes, and the server's thread alone writes there.
                 unsafe { std::ptr::copy_nonoverlapping(resource.address, grid.as_mut_ptr().cast(), 12) };
                 grid
             }
@@ -166,12 +166,12 @@ impl CudaSourceServer {
     }
 }
 
-/// Returns what lies behind a buffer: other tensors of its allocation, or the guard.
+/// Returns the bytes after a buffer: other tensors of its allocation, or the guard.
 ///
 /// # Safety
 ///
 /// The allocation must have a guard.
-unsafe fn bytes_behind(buffer: &HostResource) -> [u8; GUARD] {
+unsafe fn bytes_after(buffer: &HostResource) -> [u8; GUARD] {
     // SAFETY: the caller's.
     unsafe { buffer.address.add(buffer.size).cast::<[u8; GUARD]>().read() }
 }

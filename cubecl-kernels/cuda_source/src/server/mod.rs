@@ -1,7 +1,7 @@
 //! `CudaSourceServer`: takes what burn and CubeCL send to a GPU, and keeps buffers in host memory.
 //!
-//! One queue: everything happens when it is sent, in order. Buffers are filled with a number that is not one, and have
-//! a guard behind them, so that what a kernel reads before it is written, or writes where it must not, is seen.
+//! One queue: every command runs when it is sent, in order. Buffers are filled with NaN and followed by a guard, which
+//! reveals reads of unwritten memory and writes out of bounds.
 
 mod copies;
 mod launch;
@@ -38,7 +38,7 @@ use crate::storage::{HostResource, HostStorage};
 use crate::{CudaSourceDevice, Mode};
 use launch::{Kernel, unknown};
 
-/// Bytes behind every buffer that nothing may write.
+/// Bytes of the guard after every buffer, which nothing may write.
 const GUARD: usize = 256;
 /// What buffers hold before they are written, and guards always: not a number in every type of floats.
 const UNWRITTEN: u8 = 0xFF;
@@ -98,7 +98,7 @@ impl CudaSourceServer {
         let (start, end) = (binding.offset_start, binding.offset_end);
         let resource = self.memory.get_resource(binding.memory.clone(), start, end)?;
         let size = binding.size_in_used() as usize;
-        assert!(size + GUARD <= resource.size, "a buffer has a guard behind it");
+        assert!(size + GUARD <= resource.size, "a buffer has a guard after it");
         Ok(HostResource { size, ..resource })
     }
 
@@ -133,7 +133,7 @@ impl ComputeServer for CudaSourceServer {
         self.memory.bind(reserved, memory, 0).expect("just reserved");
         if self.device.mode == Mode::Run {
             let resource = self.memory.get_resource(binding, None, None).expect("just bound");
-            // SAFETY: the allocation has so many bytes, and nobody else has it yet.
+            // SAFETY: the allocation has these bytes, and nothing else uses it yet.
             unsafe { std::ptr::write_bytes(resource.address, UNWRITTEN, size as usize + GUARD) };
         }
     }
@@ -183,7 +183,7 @@ impl ComputeServer for CudaSourceServer {
         kind: ExecutionMode,
         stream: StreamId,
     ) {
-        // A kernel that cannot be expanded panics, and the thread of the device would go on as if nothing was.
+        // A kernel that cannot be expanded panics, and the device's thread would continue as if nothing had happened.
         let launch = AssertUnwindSafe(|| self.launch_checked(kernel, count, bindings, kind, stream));
         let outcome = catch_unwind(launch).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -29,7 +29,7 @@ fn reports_tell_what_kernels_take(architecture: Architecture) -> anyhow::Result<
     let client = CudaSource::client(&device);
     let tensor = |shape: [usize; 2], size: usize| {
         let handle = client.empty(shape[0] * shape[1] * size);
-        // SAFETY: the buffer has so many elements.
+        // SAFETY: the buffer has the elements of the shape.
         unsafe { TensorArg::from_raw_parts(handle, [shape[1], 1].into(), shape.into()) }
     };
     // SAFETY: nothing runs.
@@ -55,7 +55,7 @@ fn reports_tell_what_kernels_take(architecture: Architecture) -> anyhow::Result<
     cubecl::future::block_on(client.sync())?;
     let reports = launched(device);
     let [sums, product] = &reports[..] else {
-        anyhow::bail!("two kernels were launched, told are {reports:?}");
+        anyhow::bail!("two kernels were launched, but the reports are {reports:?}");
     };
     let is_plausible = |report: &KernelReport| (8..256).contains(&report.resources.registers);
     ensure!(is_plausible(sums) && is_plausible(product), "{reports:?}");

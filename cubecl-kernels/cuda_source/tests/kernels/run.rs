@@ -41,7 +41,7 @@ pub fn trials() -> Vec<Trial> {
             "a_barrier_that_not_all_threads_reach_is_an_error",
             an_unreached_barrier_is_an_error,
         ),
-        ("a_write_behind_a_buffer_is_an_error", a_stray_write_is_an_error),
+        ("a_write_past_a_buffer_is_an_error", a_stray_write_is_an_error),
     ];
     checks
         .map(|(name, check)| Trial::test(name, move || Ok(check()?)).with_ignored_flag(!is_here))
@@ -235,7 +235,7 @@ fn a_stray_write_is_an_error() -> anyhow::Result<()> {
             tensor(&output, [64, 1]),
         );
     }
-    expect_error(&client, output, "behind its buffer 0")
+    expect_error(&client, output, "past its buffer 0")
 }
 
 fn an_unexpandable_kernel_is_an_error() -> anyhow::Result<()> {

@@ -54,7 +54,7 @@ pub fn unexpandable(output: &mut Tensor<f32>, #[comptime] size: u32) {
     output[0] = comptime!(size.checked_sub(1).expect("a size above 0") as f32).runtime();
 }
 
-/// Writes behind its output.
+/// Writes past its output.
 #[cube(launch_unchecked)]
 pub fn stray_write(output: &mut Tensor<f32>) {
     output[(UNIT_POS + 1) as usize] = 1.0f32;

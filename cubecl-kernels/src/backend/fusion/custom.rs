@@ -56,7 +56,7 @@ impl<B: FusionBackend> Custom<B> {
         self
     }
 
-    /// Registers the operation, which gives as many tensors as outputs were named, of these shapes and types.
+    /// Registers the operation, which returns one tensor for each named output, of its shape and type.
     pub(super) fn register(
         self,
         run: impl Fn(&mut Inputs<'_, B>) -> Vec<FloatTensor<B>> + Send + Sync + 'static,
@@ -83,7 +83,7 @@ pub(super) struct Outputs<B: FusionBackend>(std::vec::IntoIter<Lazy<B>>);
 
 impl<B: FusionBackend> Outputs<B> {
     pub(super) fn next<const D: usize>(&mut self) -> Tensor<Fusion<B>, D> {
-        float(self.0.next().expect("as many outputs as were named"))
+        float(self.0.next().expect("no more outputs than were named"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The operations behind burn's fusion: each a custom operation of the stream, so that what lies around it is fused as
+//! The operations with burn's fusion: each is a custom operation of the stream, so that what surrounds it is fused as
 //! before.
 //!
 //! An operation names its inputs and the shapes of its outputs, and holds what is run on the inner backend when the

@@ -77,7 +77,7 @@ impl<'a, T: Number> Places<'a, T> {
     /// Writes rows of a head, each multiplied by its factor, from a token on. `d_head` is not 0.
     ///
     /// # Safety
-    /// Nobody else writes them at the same time.
+    /// No other thread writes them at the same time.
     pub unsafe fn write(
         &self,
         [sample, head, token]: [usize; 3],
@@ -88,7 +88,7 @@ impl<'a, T: Number> Places<'a, T> {
         for (row, values) in rows.chunks_exact_mut(d_head).enumerate() {
             let start = ((sample * seq + token + row) * heads + self.first_head + head) * d_head;
             assert!(start + d_head <= self.length, "row {start} of {} values", self.length);
-            // SAFETY: it lies inside the memory, and is nobody else's meanwhile, says the caller.
+            // SAFETY: it is inside the memory, and the caller ensures that no other thread uses it meanwhile.
             let to = unsafe { std::slice::from_raw_parts_mut(self.memory.add(start), d_head) };
             let factor = factor(row);
             vectorised(

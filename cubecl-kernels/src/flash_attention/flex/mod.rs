@@ -12,7 +12,7 @@ mod heads;
 pub(crate) use backward::{backward, packed_backward};
 pub(crate) use forward::forward;
 
-/// Queries whose scores are computed at once: as many as a panel of the matrix products has rows.
+/// Queries whose scores are computed at once: the rows of a panel of the matmuls.
 const QUERIES: usize = 64;
 /// Keys whose scores are computed at once: the blocks of scores, and of their gradients, fit into half a megabyte.
 const KEYS: usize = 256;

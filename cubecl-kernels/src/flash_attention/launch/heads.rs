@@ -23,7 +23,7 @@ impl<R: CubeRuntime> Heads<R> {
         Self { tensor, first }
     }
 
-    /// Where the first element lies.
+    /// Returns the offset of the first element.
     pub fn start(&self) -> usize {
         self.first * self.tensor.meta.strides()[2]
     }

@@ -63,7 +63,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
         [output, self.statistics()]
     }
 
-    /// Numbers to a load: as many as lie aligned in all tensors that are read.
+    /// Returns the numbers per load: the most that are aligned in all tensors that are read.
     pub fn vector_size(&self, others: &[&Heads<R>]) -> usize {
         let mut sizes = self.client().io_optimized_vector_sizes(self.dtype().size());
         let fits = |size: &usize| {
@@ -85,7 +85,7 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
         CubeCount::Static(blocks as u32, heads as u32, self.sizes.batch as u32)
     }
 
-    /// What the kernels are told; `results` are where gradients go.
+    /// Returns the kernels' arguments; `results` are where gradients go.
     pub fn problem(&self, results: [usize; 3]) -> ProblemLaunch<R> {
         let [query, key, value] = self.inputs.each_ref().map(Heads::start);
         let [of_query, of_key, of_value] = results;
@@ -164,7 +164,7 @@ pub(crate) fn check<R: CubeRuntime>(
     Ok(())
 }
 
-/// What a backward pass reads besides the inputs, and where it writes to.
+/// What a backward pass reads in addition to the inputs, and where it writes to.
 pub(super) struct Backward<'a, R: CubeRuntime> {
     /// The output's.
     pub gradient: &'a Heads<R>,

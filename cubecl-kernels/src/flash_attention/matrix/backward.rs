@@ -10,7 +10,7 @@ use cubecl::prelude::*;
 
 use super::super::device::{Problem, fragment_factors, transposed_fragment_factors};
 use super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, left, multiply, right_of_columns, right_of_rows};
-use super::tile::{LOG2_E, copy_numbers, exp2, from_behind};
+use super::tile::{LOG2_E, copy_numbers, exp2, from_the_end};
 use crate::cube::dropout::DroppedRows;
 
 /// Writes the gradient of what stays: of keys and values, from `kept` the keys and `kept_other` the values, or of
@@ -50,7 +50,7 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     let mut kept_block = CUBE_POS_X / parts as u32;
     if comptime!(!keeps_keys) {
         // The last queries see the most keys under causal attention: they go first, as the first keys do.
-        kept_block = from_behind(kept_block, CUBE_COUNT_X / parts as u32);
+        kept_block = from_the_end(kept_block, CUBE_COUNT_X / parts as u32);
     }
     let first_kept = kept_block as usize * staying;
     let first_vector = CUBE_POS_X as usize % parts * comptime!(tile.part() / LOAD);
@@ -373,7 +373,7 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
 
         #[unroll]
         for step in 0..comptime!(tile.passing / SIDE) {
-            // The accumulators of two tiles beside each other are the left factor of 16 columns.
+            // The accumulators of two adjacent tiles are the left factor of 16 columns.
             let mut weights = Array::<Vector<F, P>>::new(4usize);
             let mut of_scores = Array::<Vector<F, P>>::new(4usize);
             #[unroll]

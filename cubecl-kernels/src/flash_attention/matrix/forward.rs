@@ -6,7 +6,7 @@ use cubecl::prelude::*;
 
 use super::super::device::{Problem, fragment_factors};
 use super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, left, multiply, right_of_columns, right_of_rows};
-use super::tile::{LOG2_E, exp2, from_behind, row_maximum, row_sum};
+use super::tile::{LOG2_E, exp2, from_the_end, row_maximum, row_sum};
 use crate::cube::dropout::DroppedRows;
 
 /// Writes the output, `[batch, queries, heads, d_head]`, and `log Σ exp` of the scores, `[batch, heads, queries]`.
@@ -38,7 +38,7 @@ pub fn attend_mma<F: Float, N: Size, O: Size>(
     let element_tiles = comptime!(tile.width / COLUMNS);
     let stride = comptime!(tile.stride());
     // The last queries see the most keys under causal attention: they go first.
-    let first_query = from_behind(CUBE_POS_X, CUBE_COUNT_X) as usize * comptime!(tile.staying());
+    let first_query = from_the_end(CUBE_POS_X, CUBE_COUNT_X) as usize * comptime!(tile.staying());
     let head = CUBE_POS_Y as usize;
     let sample = CUBE_POS_Z as usize;
     let key_head = head / problem.group;
@@ -250,7 +250,7 @@ pub fn attend_mma<F: Float, N: Size, O: Size>(
             let mut factors = Array::<Vector<F, P>>::new(comptime!(row_tiles * 4));
             #[unroll]
             for row in 0..row_tiles {
-                // The accumulators of two tiles beside each other are the left factor of 16 columns.
+                // The accumulators of two adjacent tiles are the left factor of 16 columns.
                 #[unroll]
                 for index in 0..4usize {
                     let weights = scores[(row * score_tiles + step * 2) * 2 + index];

@@ -158,7 +158,7 @@ pub fn copy_numbers(
     #[comptime] length: usize,
 ) {
     let unit = UNIT_POS as usize;
-    // There are as many units.
+    // There are at least `length` units.
     if unit < length {
         let is_there = first + unit < rows;
         let place = select(is_there, start + first + unit, 0usize);
@@ -240,9 +240,9 @@ pub fn multiply<F: Float, P: Size>(
     sums[index * 2 + 1] = sum[1];
 }
 
-/// The place of an index counted from the end.
+/// Returns the place of an index counted from the end.
 #[cube]
-pub fn from_behind(index: u32, count: u32) -> u32 {
+pub fn from_the_end(index: u32, count: u32) -> u32 {
     count - 1 - index
 }
 

@@ -30,8 +30,8 @@ pub enum Pass {
 impl Tile {
     /// The tile for heads of `d_head` elements.
     ///
-    /// As large as 32 KiB allow: forward those of queries, keys, values and weights; backward that of the output's
-    /// gradient beside them. Multiples of [`SIDE`], except where the widest heads leave less.
+    /// As large as 32 KiB allow: forward the tiles of queries, keys, values and weights; backward also that of the
+    /// output's gradient. Multiples of [`SIDE`], except where the widest heads leave less.
     pub fn new(pass: Pass, d_head: usize, has_dropout: bool) -> Self {
         let widths = [16, 32, 64, 96, 128, 192, 256];
         let width = widths.into_iter().find(|&width| width >= d_head);
@@ -61,7 +61,7 @@ impl Tile {
     }
 }
 
-/// Loads rows into shared memory, one number beside the other; zeros where there is no row or no element.
+/// Loads rows into shared memory, as consecutive numbers; zeros where there is no row or no element.
 #[cube]
 pub fn load<F: Float, N: Size>(
     from: &Tensor<Vector<F, N>>,

@@ -13,7 +13,7 @@ use crate::flex::tensor::{Place, flat, rounded, tensor};
 use crate::norm::{AddRule, NormGradients, NormKind, NormParameters, NormStatistics};
 use crate::precision::narrow;
 
-/// What a backward pass is given besides the gradient of the norm.
+/// What a backward pass is given in addition to the gradient of the norm.
 pub(super) struct Given<'a> {
     pub hidden: Tensor<Flex, 2>,
     pub parameters: &'a NormParameters<Flex>,
@@ -195,7 +195,7 @@ impl<R: Real> NormGradient<R> {
     }
 }
 
-/// What a row's gradient depends on besides the element.
+/// What a row's gradient depends on in addition to the element.
 #[derive(Clone, Copy)]
 struct Moments<R> {
     mean: R,

@@ -1,13 +1,13 @@
-//! The norms forward, alone or behind the sum of a residual stream.
+//! The norms forward, alone or after the sum of a residual stream.
 
 use cubecl::prelude::*;
 
 use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row};
 use crate::cube::reduce::{RowLayout, Rows, row_sum, vector_sum};
 
-/// What is added up before the norm, beside the input, and where the sum goes.
+/// What is added to the input before the norm.
 ///
-/// Without a residual, none of it is.
+/// Without a residual, nothing is.
 #[derive(CubeType, CubeLaunch)]
 pub(in super::super) struct SumBefore<E: Float, N: Size> {
     /// `[columns]`

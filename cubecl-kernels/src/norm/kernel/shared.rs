@@ -4,10 +4,10 @@ use cubecl::prelude::*;
 
 use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row};
 
-/// Where the gradient of the norm's input goes, and on to what it is the sum of.
+/// Where the gradient of the norm's input goes, and those of the terms that it sums.
 ///
-/// Where the norm is behind a sum, `of_hidden` is the sum's own gradient, `result` that of the residual, and `of_input`
-/// that of what dropout was applied to; without dropout they are the same, and `of_input` is not written.
+/// If the norm follows a sum, `of_hidden` is the sum's own gradient, `result` that of the residual, and `of_input` that
+/// of what dropout was applied to; without dropout they are the same, and `of_input` is not written.
 #[derive(CubeType, CubeLaunch)]
 pub(in super::super) struct Before<E: Float, N: Size> {
     pub of_hidden: ComptimeOption<Tensor<Vector<E, N>>>,

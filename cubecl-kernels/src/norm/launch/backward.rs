@@ -22,9 +22,9 @@ use crate::tape::float;
 /// The numbers of a row that a plane has to itself holds for each of its units, at most: no unit waits for another
 /// plane.
 const OF_A_PLANE: usize = 32;
-/// As many units leave each 128 registers.
+/// With this many units, each has 128 registers.
 const MOST_UNITS: usize = 512;
-/// As many leave each 255.
+/// With this many, each has 255.
 const MEANS_UNITS: usize = 256;
 /// Registers of the backward kernel for other things than what it holds of the row, and for the words of dropout.
 const OTHER_REGISTERS: usize = 40;
@@ -46,7 +46,7 @@ struct Read<'a, R: CubeRuntime> {
     reciprocal: CubeTensor<R>,
     of_hidden: Option<CubeTensor<R>>,
     dropout: Option<&'a RowDropout>,
-    /// Which sums over the rows are wanted beside the weight's: for the norm's bias, for the addend's.
+    /// Which sums over the rows are wanted in addition to the weight's: for the norm's bias, for the addend's.
     sums: [bool; 2],
 }
 
@@ -141,7 +141,7 @@ impl<R: CubeRuntime> Read<'_, R> {
     /// Rows that registers hold.
     fn launch_once(&self, plan: &RowPlan) -> Written<R> {
         let dtype = self.input.dtype;
-        // Input, gradient and weight end up in f32, beside the sums.
+        // Input, gradient and weight end up in f32, in addition to the sums.
         let sums = 1 + self.sums.into_iter().filter(|is_wanted| *is_wanted).count();
         let others = OTHER_REGISTERS + self.dropout.map_or(0, |_| DROPOUT_REGISTERS);
         let registers = |arrays: usize| plan.layout.slots * plan.vector_size * arrays + others;
@@ -265,7 +265,7 @@ impl<R: CubeRuntime> Read<'_, R> {
         BeforeLaunch::new(self.of_hidden.as_ref().map(argument).into(), dropped.into())
     }
 
-    /// Room for the results, and for so many rows of sums.
+    /// Allocates the results, and `parts` rows of sums.
     fn written(&self, parts: usize) -> Written<R> {
         let dims @ [_, columns] = self.dims();
         let dtype = self.input.dtype;

@@ -42,7 +42,7 @@ class Bench:
             torch.cuda.synchronize()
 
     def sample(self, run, calls):
-        """Returns the seconds of a call, of so many."""
+        """Returns the seconds per call, over `calls` calls."""
         self.wait()
         if not self.is_cuda:
             start = time.perf_counter()
@@ -201,12 +201,12 @@ class Bench:
         batch, heads, seq = request["batch"], request["heads"], request["seq"]
         is_causal = request["is_causal"]
         x = self.leaf(batch, heads, seq, seq)
-        behind = torch.ones(seq, seq, dtype=torch.bool, device=self.device).triu(1)
+        later = torch.ones(seq, seq, dtype=torch.bool, device=self.device).triu(1)
 
         def forward():
             scores = x * 0.125
             if is_causal:
-                scores = scores.masked_fill(behind, -torch.inf)
+                scores = scores.masked_fill(later, -torch.inf)
             return scores.softmax(-1)
 
         return {
@@ -228,7 +228,7 @@ class Bench:
         return {"forward": forward, "leaves": [x], "gradients": gradients, "compiles": True}
 
     def adamw(self, request):
-        # Parameters, gradients and moments in f32: as many bytes as ours moves, in any type.
+        # Parameters, gradients and moments in f32: the same number of bytes as ours moves, in any type.
         parameter = self.random(request["parameters"], dtype=torch.float32).requires_grad_()
         parameter.grad = self.random(request["parameters"], dtype=torch.float32)
         optimizer = torch.optim.AdamW([parameter], lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True)

@@ -21,7 +21,7 @@ fn copy_vectors<N: Size>(input: &Array<Vector<f32, N>>, output: &mut Array<Vecto
     }
 }
 
-/// Two buffers of as many bytes.
+/// Two buffers of the same size.
 pub struct Buffers<R: CubeRuntime> {
     from: Handle,
     to: Handle,
@@ -30,7 +30,7 @@ pub struct Buffers<R: CubeRuntime> {
 }
 
 impl<R: CubeRuntime> Buffers<R> {
-    /// Makes buffers of about so many bytes; what is copied is random.
+    /// Makes buffers of about `bytes` bytes; what is copied is random.
     pub fn random(client: &ComputeClient<R>, bytes: usize) -> Self {
         let floats = (bytes / size_of::<f32>()).next_multiple_of(64);
         let mut state = 0x9E37_79B9_7F4A_7C15u64;
@@ -89,8 +89,8 @@ impl<'a, R: CubeRuntime> Copying<'a, R> {
         }
     }
 
-    /// The rate of a copy that reads and writes as many bytes together: the faster of a kernel's and, on CUDA, the
-    /// driver's.
+    /// Returns the rate of a copy that reads and writes `bytes` bytes in all: the faster of a kernel's and, on CUDA,
+    /// the driver's.
     pub fn bytes_per_second(&mut self, bytes: usize) -> anyhow::Result<f64> {
         // Sizes within some percent share a measurement.
         let size = 1usize << bytes.max(2).ilog2();

@@ -12,7 +12,7 @@ use super::timing::median;
 const COPIES: usize = 20;
 const SAMPLES: usize = 9;
 
-/// Copies so many bytes, and returns how many it reads and writes in a second.
+/// Copies `bytes` bytes, and returns how many it reads and writes in a second.
 pub fn bytes_per_second(bytes: usize) -> anyhow::Result<f64> {
     // SAFETY: the primary context of the first device, which CubeCL uses too, is alive when this returns; memory,
     // stream and events are made and released inside; the copies stay within the two allocations.
@@ -55,7 +55,7 @@ unsafe fn seconds(bytes: usize) -> Result<f64, DriverError> {
 /// Writes numbers that no two of are alike.
 ///
 /// # Safety
-/// `memory` has so many bytes, and its context is the current one.
+/// `memory` has `bytes` bytes, and its context is the current one.
 unsafe fn fill(memory: u64, bytes: usize) -> Result<(), DriverError> {
     const BLOCK: usize = 1 << 20;
     let numbers: Vec<u32> = (0..BLOCK as u32 / 4)

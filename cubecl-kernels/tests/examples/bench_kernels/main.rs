@@ -245,7 +245,7 @@ fn measure_all<R: CubeRuntime>(
         let theirs = match pytorch.as_mut().map(|pytorch| pytorch.time(case.request())).transpose() {
             Ok(theirs) => theirs,
             Err(error) => {
-                println!("going on without PyTorch: {error:#}");
+                println!("continuing without PyTorch: {error:#}");
                 failed.push(format!("PyTorch at {}", case.title()));
                 pytorch = None;
                 None

@@ -13,7 +13,7 @@ use super::timing::Clock;
 
 type Matrix<R> = Tensor<CubeBackend<R, f32, i32, u8>, 2>;
 
-/// FLOP/s of burn's product of square matrices of so many rows.
+/// Returns the FLOP/s of burn's matmul of square matrices with `size` rows.
 pub fn best_rate<R: CubeRuntime>(
     clock: &Clock<R>,
     device: &R::Device,

@@ -99,7 +99,7 @@ impl PyTorch {
         })
     }
 
-    /// FLOP/s of the product of square matrices of so many rows.
+    /// Returns the FLOP/s of the matmul of square matrices with `size` rows.
     pub fn product_rate(&mut self, size: usize) -> anyhow::Result<Result<f64, String>> {
         let answer = self.time(json!({"operation": "product", "pass": "forward", "size": size}))?;
         Ok(answer.map(|(seconds, _)| 2.0 * (size as f64).powi(3) / seconds))

@@ -29,7 +29,7 @@ fn row([operation, size, ours, theirs, ratio, rate, share, target]: [String; 8])
 
 /// What the columns mean.
 pub const NOTES: &str = "rate: bytes that must be moved, or operations, by our time; attention's with the half that \
-causal attention needs, and in brackets with all. share: of the faster copy of as many bytes, or of the faster of \
+causal attention needs, and in brackets with all. share: of the faster copy of that many bytes, or of the faster of \
 burn's and PyTorch's largest product. target: 85 % of the copy; attention no slower than PyTorch's flash attention. \
 ratio: ours by PyTorch's time. L: launching took longer than running. c: PyTorch compiled, f: its flash attention, m: \
 its memory-efficient attention.";

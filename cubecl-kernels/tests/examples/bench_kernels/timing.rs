@@ -1,8 +1,8 @@
 //! How long a call takes on the device: the median of samples, each of many calls and one wait for all of them.
 //!
-//! Launching a kernel costs the host some microseconds, as long as a small kernel runs. On a device that runs beside
-//! the host, the calls of a sample are therefore queued behind copies that keep it busy meanwhile, and the time of
-//! these is subtracted; where queueing took longer than they did, the sample is said to be bound by launches.
+//! Launching a kernel costs the host some microseconds, as long as a small kernel runs. On a device that runs in
+//! parallel with the host, the calls of a sample are therefore queued after copies that keep it busy meanwhile, and the
+//! time of these is subtracted; if queueing took longer than the copies, the sample is reported as bound by launches.
 
 use std::time::{Duration, Instant};
 
@@ -43,15 +43,16 @@ struct Busy<R: CubeRuntime> {
 }
 
 impl<R: CubeRuntime> Clock<R> {
-    /// Makes a clock of so many samples, each of about so long, on a device that runs beside the host or is the host.
-    pub fn new(client: ComputeClient<R>, samples: usize, sample: Duration, is_beside: bool) -> anyhow::Result<Self> {
+    /// Makes a clock of `samples` samples of about `sample` each; `is_parallel` if the device runs in parallel with the
+    /// host.
+    pub fn new(client: ComputeClient<R>, samples: usize, sample: Duration, is_parallel: bool) -> anyhow::Result<Self> {
         let mut clock = Self {
             client,
             samples,
             sample,
             busy: None,
         };
-        if is_beside {
+        if is_parallel {
             let buffers = Buffers::random(&clock.client, BUSY_BYTES);
             let mut seconds = Vec::new();
             for _ in 0..samples.max(5) {

@@ -61,7 +61,7 @@ impl Tolerance {
     }
 }
 
-/// What attends to what, how often and how it lies.
+/// What attends to what, how often and in which layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub sizes: AttentionSizes,

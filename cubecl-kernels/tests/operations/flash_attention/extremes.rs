@@ -44,7 +44,7 @@ impl Claim for ShowsWhatIsNotFinite {
             case.check(setting, inputs)
                 .map_err(|error| error.context(format!("{spoilt} in input {which}")))?;
         }
-        // Scores of −∞: the first query sees nothing else, the others one key beside it.
+        // A third of the rows, the first included, see only scores of −∞.
         let case = small(20, 20, AttentionMask::Causal, 1);
         let [mut query, key, value] = case.normal(setting);
         let key: Vec<f64> = key.into_iter().map(f64::abs).collect();

@@ -1,4 +1,4 @@
-//! [`Described`]: a product as cuBLASLt is told of it; [`Call`]: what it is called with.
+//! [`Described`]: a matmul as described to cuBLASLt; [`Call`]: the arguments of its call.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -103,7 +103,7 @@ impl Types {
     }
 }
 
-/// A product as cuBLASLt is told of it.
+/// A matmul as described to cuBLASLt.
 pub struct Described {
     pub operation: Operation,
     /// Of A, B, C and D.
@@ -150,7 +150,7 @@ impl Described {
         Ok(())
     }
 
-    /// Chooses an algorithm that may have so many bytes of workspace.
+    /// Chooses an algorithm that uses at most `max_workspace` bytes of workspace.
     pub fn choose(&self, handle: Handle, max_workspace: u64) -> Result<Choice, CublasError> {
         let [a, b, c, d] = self.layouts;
         let preference = lt::create_matmul_pref()?;
@@ -206,7 +206,7 @@ impl Described {
     }
 
     pub fn destroy(self) -> Result<(), CublasError> {
-        // SAFETY: nobody uses them any more.
+        // SAFETY: they are no longer used.
         unsafe {
             for layout in self.layouts {
                 lt::destroy_matrix_layout(layout)?;

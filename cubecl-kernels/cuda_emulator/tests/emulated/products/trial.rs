@@ -93,7 +93,7 @@ pub fn number(seed: usize, row: usize, column: usize) -> f64 {
     mixed as f64 / 8.0 - 0.625
 }
 
-/// A matrix column after column; what lies between the columns is not a number.
+/// Returns a matrix column by column, with NaN in the gaps between the columns.
 pub fn filled((rows, columns): (usize, usize), gap: usize, element: impl Fn(usize, usize) -> f64) -> Vec<f64> {
     let mut values = Vec::new();
     for column in 0..columns {

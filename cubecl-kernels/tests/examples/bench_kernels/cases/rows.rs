@@ -9,7 +9,7 @@ use super::{Case, Setting, Work, dropout};
 /// Bytes of a number of f32: statistics.
 const F32: usize = 4;
 
-/// Layer norm, RMS norm, and layer norm behind a sum with bias and dropout.
+/// Layer norm, RMS norm, and layer norm after a sum with bias and dropout.
 pub fn norms<B: KernelBackend>(rows: usize, columns: usize, bytes: usize) -> Vec<Case<B>> {
     let (all, row) = (rows * columns * bytes, columns * bytes);
     let size = format!("{rows} x {columns}");
