@@ -16,7 +16,7 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Records an event after all work queued on the stream. The device's context must be current.
+    /// Returns an event recorded after all work queued on the stream. The device's context must be current.
     pub fn record(stream: StreamHandle) -> Result<Self, DriverError> {
         let event = Self(event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?);
         // SAFETY: both are of the current context.
