@@ -475,7 +475,7 @@ impl ParallelContext {
 
     /// Checks that all ranks that together hold one model were given the same tensor, such as a batch of samples or
     /// their labels. [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) compares the first
-    /// input of a parallel layer by itself every so many steps; this is for what it does not see.
+    /// input of a parallel layer by itself, at an interval of steps; this method is for inputs that it does not see.
     ///
     /// # Communication
     /// One all-gather of 16 bytes over the model group; if floats differ, a broadcast of them and another all-gather.
@@ -530,7 +530,7 @@ impl ParallelContext {
     /// - output: `shape`, the local shape of `placement` with dimensions joined
     ///
     /// # Panics
-    /// When `shape` has not as many elements as the placement's local shape.
+    /// When the number of elements of `shape` is not that of the placement's local shape.
     pub fn parameter<B: Backend, const D: usize>(
         &self,
         name: &str,
@@ -553,7 +553,7 @@ impl ParallelContext {
     }
 
     /// Declares the parameter of a layer that is applied to each token between parallel regions, such as a norm or the
-    /// bias behind a row-parallel matrix: under sequence parallelism it sees this rank's tokens only.
+    /// bias after a row-parallel matmul: under sequence parallelism it sees this rank's tokens only.
     pub fn declare_token_wise<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
         self.declare_whole(name, param, self.token_wise_distribution());
     }
@@ -579,9 +579,9 @@ impl ParallelContext {
         self.registry.declare_tied(param.id);
     }
 
-    /// Declares a parameter, declared already, as one that several segments of a pipeline stage use (see
+    /// Declares that a parameter, declared already, is used by several segments of a pipeline stage (see
     /// [`PipelineStage`](crate::pipeline_parallel::PipelineStage)): a pass gives it several gradients, so its bucket is
-    /// reduced behind all others.
+    /// reduced after all others.
     ///
     /// # Panics
     /// When the parameter has not been declared.
@@ -622,7 +622,7 @@ impl ParallelContext {
     }
 }
 
-/// How a parameter that [`ParallelContext::parameter`] makes lies over the ranks, and how it starts.
+/// How a parameter made by [`ParallelContext::parameter`] is distributed over the ranks, and how it is initialised.
 #[derive(Clone, Debug)]
 pub struct ParameterSpec {
     /// Which part of it is here.

@@ -1,4 +1,4 @@
-//! Layers in f16 and bf16 beside the same layers in f32 on the same numbers.
+//! Compares layers in f16 and bf16 with the same layers in f32 on the same numbers.
 //!
 //! What is computed in f32 has to give the f32 layer's numbers, rounded once: output and gradients are compared
 //! exactly.
@@ -143,7 +143,7 @@ fn a_norm_of_sixteen_bits_is_the_rounded_norm_of_f32() {
 }
 
 #[test]
-fn a_norms_mean_lies_between_two_numbers_of_sixteen_bits() {
+fn a_norms_mean_is_between_two_numbers_of_sixteen_bits() {
     // Neighbours: their mean is not a number of the type, and rounded it would be one of both.
     for (dtype, low, high) in [(DType::F16, 2048.0, 2050.0), (DType::BF16, 256.0, 258.0)] {
         let row: Vec<f64> = (0..10_000)

@@ -23,7 +23,7 @@ pub struct UnshardedCheckpoint {
     pub iteration: u64,
     /// For people who look at it.
     pub layout: Value,
-    /// What a run must know to go on.
+    /// What a run needs to resume.
     pub state: Value,
     /// What it holds.
     pub arrays: Vec<WholeArray>,

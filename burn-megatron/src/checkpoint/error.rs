@@ -48,7 +48,7 @@ pub enum CheckpointError {
     /// happened to it since.
     #[error(
         "{path}, the latest checkpoint, is damaged: its index.json is missing; bring it back, or move the folder away \
-         to go on with the checkpoint before it",
+         to resume from the checkpoint before it",
         path = .path.display()
     )]
     Damaged {
@@ -127,7 +127,7 @@ pub enum CheckpointError {
         path: PathBuf,
         /// The first byte of the block.
         begin: u64,
-        /// The byte behind the block.
+        /// The end of the block, exclusive.
         end: u64,
         /// The checksum, by the index.
         expected: u64,
@@ -196,7 +196,7 @@ pub enum CheckpointError {
     /// The folder to save to has a checkpoint that the run has not come to yet.
     #[error(
         "{later} is later than iteration {begins_at}, at which this run begins, and would be taken for its latest; \
-         save to another folder, go on with that checkpoint, or move it and others that are later away",
+         save to another folder, resume from that checkpoint, or move it and the other later ones away",
         later = .later.display()
     )]
     LaterCheckpoint {
@@ -250,7 +250,7 @@ impl CheckpointError {
     }
 }
 
-/// Why a rank cannot go on, as it tells the others.
+/// Why a rank cannot continue, as it reports to the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Cause {
     /// Another run holds the folder.

@@ -9,9 +9,9 @@ use std::path::Path;
 /// Opens a file for reading.
 ///
 /// # Errors
-/// The operating system refuses; something that is no regular file is there, such as a pipe, which nobody waits for.
+/// When the operating system refuses, or the path is not a regular file. Opening a pipe does not block.
 pub fn open_file(path: &Path) -> io::Result<File> {
-    // Of no effect on files; without it, opening a pipe waits for somebody to write to it.
+    // Has no effect on regular files. Without it, opening a pipe waits for a writer.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() {
         Ok(file)

@@ -153,7 +153,7 @@ fn safetensors_header(rank: usize, iteration: u64, infos: Vec<(String, TensorInf
         arrays: metadata.tensors().into_iter().collect(),
     };
     let mut json = serde_json::to_vec(&header).map_err(|error| error.to_string())?;
-    // Spaces behind it, so that the arrays begin at a multiple of 8.
+    // Trailing spaces align the arrays to a multiple of 8.
     json.resize(json.len().next_multiple_of(8), b' ');
     let mut header = (json.len() as u64).to_le_bytes().to_vec();
     header.extend(json);

@@ -148,7 +148,7 @@ pub(super) fn check_countable(shape: &[usize]) -> Result<(), String> {
 #[derive(Clone, Debug)]
 pub(super) struct Segments<'a> {
     region: &'a Region,
-    /// The row: an index for each dimension but the last. None behind the last row.
+    /// The row: an index for each dimension except the last; `None` after the last row.
     row: Option<Vec<usize>>,
     /// Where in the row to begin: not at 0 in the first row only.
     column: usize,
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_small_range_of_a_huge_box_costs_little() {
-        // As many rows as nobody could list.
+        // Too many rows to enumerate.
         let placement = Placement::new([1 << 40, 2], [0, 0], [1 << 40, 1]);
         let region = Region::new(&placement, (1 << 39)..(1 << 39) + 3).unwrap();
         assert_eq!((region.stored_len(), region.segments().count()), (3, 3));

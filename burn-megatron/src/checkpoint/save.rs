@@ -1,8 +1,8 @@
 //! One save, step by step, on all ranks at once.
 //!
 //! plan, alone → rank 0 checks all plans and makes the temporary folder → each rank writes its shard → rank 0 writes
-//! the index and renames. Behind each step the ranks tell each other whether it went well, so a failure anywhere ends
-//! the save everywhere, before anything has its name.
+//! the index and renames. After each step the ranks tell each other whether it succeeded, so a failure on any rank ends
+//! the save on all ranks, before anything has its final name.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -148,7 +148,7 @@ impl Shard {
         }
     }
 
-    /// Returns the bytes, counted from the start of the file, of an array that must have so many elements.
+    /// Returns the byte range, from the start of the file, of an array that must have `num_elements` elements.
     ///
     /// # Errors
     /// The shard does not hold such an array.

@@ -1,4 +1,4 @@
-//! [`CheckpointWriter`]: saves a run's checkpoints, while the caller waits or beside it.
+//! [`CheckpointWriter`]: saves a run's checkpoints, synchronously or in the background.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -150,8 +150,8 @@ impl CheckpointWriter {
 
     /// Saves, and returns when the checkpoint is on the disk under its name.
     ///
-    /// Over all ranks, `parts` must hold each element of each array exactly once. `state` is what the run must know to
-    /// go on; that of the group's first rank is written.
+    /// Over all ranks, `parts` must hold each element of each array exactly once. `state` is what the run needs to
+    /// resume; that of the group's first rank is written.
     ///
     /// # Errors
     /// The first failure of any rank, the same on every rank. An asynchronous save that is under way ends first, and
@@ -165,8 +165,9 @@ impl CheckpointWriter {
     /// Starts a save on a thread of its own. One is under way at a time: a second waits for the first, and begins all
     /// the same if that has failed.
     ///
-    /// [`wait`](Self::wait) returns the outcome. It is the same on every rank, and so is whether a save begins: always.
-    /// A failure that nobody has asked for when the next save begins, or the writer is dropped, is logged as an error.
+    /// [`wait`](Self::wait) returns the outcome, which is the same on every rank. A save always begins, on every rank.
+    /// A failure that no caller has asked for when the next save begins, or when the writer is dropped, is logged as an
+    /// error.
     ///
     /// # Errors
     /// The save has failed at once: it runs on the caller's thread where the operating system gives no other. The
@@ -182,7 +183,7 @@ impl CheckpointWriter {
             if let Ok((parts, state)) = take.recv() {
                 let outcome = saver.save(iteration, parts, state);
                 saver.group.hand_over();
-                // Nobody listens once the writer has been dropped and has waited long enough.
+                // The receiver is gone once the writer has been dropped and its wait has timed out.
                 let _ = sender.send(outcome);
             }
         };

@@ -84,11 +84,11 @@ mod tests {
     }
 
     #[test]
-    fn names_and_places_are_told() {
-        let told = looked_for(&["libone.so".to_owned(), "libtwo.so".to_owned()]);
+    fn names_and_places_are_reported() {
+        let text = looked_for(&["libone.so".to_owned(), "libtwo.so".to_owned()]);
         assert!(
-            told.contains("libone.so, libtwo.so") && told.contains("LD_LIBRARY_PATH"),
-            "{told}"
+            text.contains("libone.so, libtwo.so") && text.contains("LD_LIBRARY_PATH"),
+            "{text}"
         );
     }
 }

@@ -15,8 +15,7 @@
 //! cuda::check_shared(&device, context.world_group())?;
 //! ```
 //!
-//! With the feature `cublaslt`, matrix products can run on NVIDIA's cuBLASLt (`enable_cublaslt`) instead of burn's own
-//! kernels.
+//! With the feature `cublaslt`, matmuls can run on NVIDIA's cuBLASLt (`enable_cublaslt`) instead of burn's own kernels.
 
 mod gpu;
 pub mod libraries;

@@ -1,4 +1,4 @@
-//! Matrix products by NVIDIA's cuBLASLt; with the feature `cublaslt`.
+//! Matmuls by NVIDIA's cuBLASLt, with the feature `cublaslt`.
 
 use burn_cuda::CudaDevice;
 use cubecl_kernels::cublaslt::{self, CublasLtError, Version};
@@ -12,17 +12,17 @@ use burn_megatron_comm::collectives::ProcessGroup;
 /// # Errors
 /// [`CudaError::Missing`], with the names and places that were tried.
 pub fn check_cublaslt() -> Result<Version, CudaError> {
-    cublaslt::version().map_err(told)
+    cublaslt::version().map_err(cuda_error)
 }
 
-/// Lets this rank's matrix products run on cuBLASLt from now on. Call it behind [`choose`](super::choose), before the
-/// first product.
+/// Lets this rank's matmuls run on cuBLASLt from now on. Call it after [`choose`](super::choose), before the first
+/// matmul.
 ///
 /// # Errors
 /// The library is missing, or refuses the device.
 pub fn enable_cublaslt(device: &CudaDevice) -> Result<(), CudaError> {
-    let version = cublaslt::enable(device).map_err(told)?;
-    tracing::info!(%version, device = device.index, "matrix products run on cuBLASLt");
+    let version = cublaslt::enable(device).map_err(cuda_error)?;
+    tracing::info!(%version, device = device.index, "matmuls run on cuBLASLt");
     Ok(())
 }
 
@@ -54,7 +54,7 @@ fn in_words(version: i64) -> String {
     }
 }
 
-fn told(error: CublasLtError) -> CudaError {
+fn cuda_error(error: CublasLtError) -> CudaError {
     match error {
         CublasLtError::Missing(names) => CudaError::Missing {
             what: "no cuBLASLt, which multiplies matrices",
@@ -73,14 +73,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_to_multiply_are_told() {
+    fn ways_to_multiply_are_named() {
         assert_eq!(in_words(0), "burn's own products");
         assert_eq!(in_words(120_803), "cuBLASLt 12.8.3");
     }
 
     #[test]
-    fn a_missing_library_is_told_with_names_places_and_a_remedy() {
-        let error = told(CublasLtError::Missing(vec!["libcublasLt.so".to_owned()])).to_string();
+    fn a_missing_library_is_reported_with_names_places_and_a_remedy() {
+        let error = cuda_error(CublasLtError::Missing(vec!["libcublasLt.so".to_owned()])).to_string();
         for part in ["no cuBLASLt", "libcublasLt.so", "LD_LIBRARY_PATH", "--no-cublaslt"] {
             assert!(error.contains(part), "{part} is not in {error}");
         }

@@ -145,8 +145,8 @@ impl GlobalBatches {
     }
 }
 
-/// What a rank's mean is multiplied by, so that the mean over ranks is the mean over all samples; exactly 1 where every
-/// rank has as many.
+/// Returns the factor of a rank's mean that makes the mean over ranks the mean over all samples; exactly 1 if every
+/// rank has the same number of samples.
 pub(crate) fn mean_weight(shares: &[usize], rank: usize) -> f64 {
     if shares.iter().all(|share| *share == shares[0]) {
         return 1.0;

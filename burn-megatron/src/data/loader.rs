@@ -52,7 +52,7 @@ pub struct MicroBatch {
     pub seq_length: usize,
 }
 
-/// Yields micro-batches that another thread gathers ahead of time, at most as many as configured.
+/// Yields micro-batches that another thread gathers ahead of time, up to the configured number.
 ///
 /// The thread ends after the last micro-batch, after the first error, which is delivered in its
 /// place, or when the loader is dropped, which waits for it.
@@ -123,8 +123,8 @@ impl Iterator for Loader {
 impl Drop for Loader {
     fn drop(&mut self) {
         if let Some(LoaderThread { micro_batches, handle }) = self.thread.take() {
-            // Without a receiver the thread's next send fails, which ends it: no more than one
-            // micro-batch is still gathered. A panic has no one left to be told to.
+            // Without a receiver the thread's next send fails, which ends it: at most one more micro-batch is gathered.
+            // A panic of the thread has no caller left to be reported to.
             drop(micro_batches);
             let _ = handle.join();
         }

@@ -21,12 +21,11 @@ pub struct GptDatasetConfig {
 
 /// Samples of `seq_length + 1` tokens, in an order that depends on the documents and the seed.
 ///
-/// The documents, repeated for as many epochs as the wanted samples need, are shuffled and read
-/// as one stream, which ignores their boundaries. With T the tokens of an epoch and s the
-/// sequence length, e epochs, the fewest with `e·T ≥ num_samples·s + 1`, hold
-/// `floor((e·T − 1) / s)` samples. Sample i is the stream's tokens `i·s ..= (i+1)·s`: the last
-/// token of one is the first of the next, once as a target and once as an input. Then the samples
-/// are shuffled.
+/// The documents, repeated for the number of epochs that the samples need, are shuffled and read as one stream, which
+/// ignores their boundaries. With T the tokens of an epoch and s the sequence length, e epochs, the fewest with
+/// `e·T ≥ num_samples·s + 1`, hold `floor((e·T − 1) / s)` samples. Sample i is the stream's tokens `i·s ..= (i+1)·s`:
+/// the last token of one is the first of the next, once as a target and once as an input. Then the samples are
+/// shuffled.
 ///
 /// Where the last epoch gives less than 0.8 of its samples, it is shuffled alone, documents and
 /// samples, after the others: shuffled among them, its documents would turn up more often than

@@ -1,6 +1,6 @@
 //! `Binding`: a module's trained parameters as they stand, each with its number, its slot and its layout.
 //!
-//! Made when a module is wrapped, and anew when an update has changed which parameters there are.
+//! Made when a module is wrapped, and again when an update has changed which parameters there are.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -42,7 +42,7 @@ pub(super) struct BindingOptions {
     pub(super) bucket_size: usize,
     /// Whether each rank gets the reduction of its own shards only.
     pub(super) is_sharded: bool,
-    /// Whether full buckets are reduced while the backward pass goes on.
+    /// Whether full buckets are reduced during the backward pass.
     pub(super) overlaps: bool,
 }
 

@@ -20,7 +20,7 @@ pub struct BucketSlot {
 }
 
 impl BucketSlot {
-    /// Where in the bucket it lies.
+    /// Returns its range in the bucket.
     pub(super) fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.len
     }
@@ -51,9 +51,9 @@ impl BucketLayout {
     /// Lays parameters of these lengths out in buckets of about `bucket_size` elements, each of `num_shards` shards.
     ///
     /// The last parameter goes into the first bucket: gradients become complete from the output of a model to its
-    /// input, and buckets are reduced in the order of their numbers. A bucket is closed by the parameter that fills
-    /// it, which may reach beyond `bucket_size`; no parameter lies in two buckets. `class` says which a parameter may
-    /// lie in, by its number.
+    /// input, and buckets are reduced in the order of their numbers. A bucket is closed by the parameter that fills it,
+    /// which may reach beyond `bucket_size`; no parameter is in two buckets. `class` returns the class of buckets that
+    /// a parameter may be in, by its number.
     pub fn new(
         parameter_lengths: &[usize],
         bucket_size: usize,
@@ -103,7 +103,7 @@ impl BucketLayout {
         &self.slots
     }
 
-    /// The number of buckets, the first ones, that may be reduced while the backward pass goes on.
+    /// Returns the number of buckets, from the first, that may be reduced during the backward pass.
     pub fn num_early(&self) -> usize {
         self.num_early
     }
@@ -174,7 +174,7 @@ mod tests {
                 }
             }
             for bucket in &covered {
-                // Gaps are what alignment takes, and none lies at the end.
+                // Gaps come from alignment, and none is at the end.
                 prop_assert!(bucket.chunks(ALIGNMENT).all(|chunk| chunk.contains(&true)));
                 prop_assert!(bucket.last().is_none_or(|&is_covered| is_covered));
             }

@@ -1,4 +1,4 @@
-//! Whether ranks that share each layer were given the same samples: compared every so many steps.
+//! Compares, at an interval of steps, whether ranks that share each layer were given the same samples.
 
 use burn::module::AutodiffModule;
 use burn::tensor::{DType, Tensor};
@@ -40,7 +40,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         let is_far = |other: f64| match (other.is_finite(), first_loss.is_finite()) {
             // Below one, by what it is: a loss near zero is the difference of larger numbers.
             (true, true) => (other - first_loss).abs() > allowed * first_loss.abs().max(other.abs()).max(1.0),
-            // One that is not finite is told of elsewhere, but the others do not have it either.
+            // A loss that is not finite is reported elsewhere. Here it differs only if the other one is finite.
             (finite, first_finite) => finite != first_finite,
         };
         match all.iter().position(|other| is_far(*other)) {

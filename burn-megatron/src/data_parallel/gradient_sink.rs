@@ -11,9 +11,8 @@ pub trait GradientSink<B: Backend>: std::fmt::Debug + Send + Sync {
     /// Takes the whole gradient of parameter number `index` of the micro-batch at hand.
     fn receive(&self, index: usize, gradient: FloatTensor<B>);
 
-    /// What adds up products that are the gradient of parameter number `index`, if anything does. Behind them,
-    /// [`receive`](Self::receive) is given what of the gradient is no such product: a zero of one element where that is
-    /// all.
+    /// Returns what adds up the matmuls that make up the gradient of parameter number `index`, if anything does. After
+    /// them, [`receive`](Self::receive) is given the rest of the gradient: a zero of one element if there is none.
     fn product_sink(self: Arc<Self>, _index: usize) -> Option<Arc<dyn WeightSink<B>>> {
         None
     }

@@ -235,7 +235,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         }
     }
 
-    /// Where a range of a parameter's elements lies.
+    /// Returns where in its bucket a range of a parameter's elements is.
     pub(super) fn bucket_range(&self, entry: &GradientEntry, range: Range<usize>) -> BucketRange {
         let BucketSlot { bucket, offset, .. } = entry.slot;
         BucketRange {

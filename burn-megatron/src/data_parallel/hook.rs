@@ -1,10 +1,10 @@
 //! `HookBackend`: catches a parameter's gradient in the middle of a backward pass.
 //!
 //! burn runs a backward pass by depth, deepest first, and an identity on a leaf has depth 1, so a plain hook on a
-//! parameter would fire after everything else. Here the identity has two parents: a leaf, and an *anchor*, an
-//! untracked node of raised depth. The hooked parameter of number `i` in its module lies at depth `ANCHOR_STRIDE * i`,
-//! just below the layer that uses it, so its hook fires right after that layer's own backward step. A module that uses
-//! its parameters in another order than it lists them is right all the same; some hooks then fire late.
+//! parameter would fire after everything else. Here the identity has two parents: a leaf, and an *anchor*, an untracked
+//! node of raised depth. The hooked parameter number `i` of its module is at depth `ANCHOR_STRIDE * i`, just below the
+//! layer that uses it, so its hook fires right after that layer's own backward step. A module that uses its parameters
+//! in another order than it lists them still gets correct gradients; some hooks then fire late.
 //!
 //! The leaf is the hook's own and not the parameter's, so that graphs share no node. burn 0.21 puts graphs that share
 //! one into one table, by merging tables, and does not move every name of a table that is merged a second time: with

@@ -2,7 +2,7 @@
 //!
 //! [`DistributedDataParallel`] hooks every parameter of a module for one forward pass, so that its gradient leaves the
 //! autodiff graph the moment it is complete and is added to a flat bucket; on the last micro-batch, full buckets are
-//! reduced while the backward pass goes on.
+//! reduced during the backward pass.
 
 mod agreement;
 mod average;

@@ -1,5 +1,5 @@
-//! Gathers a bucket's parameters behind the update of a sharded optimizer: in host memory in that of the bucket's
-//! gradients.
+//! Gathers a bucket's parameters after the update of a sharded optimizer. In host memory they take the memory of the
+//! bucket's gradients.
 
 use std::ops::Range;
 
@@ -106,7 +106,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         Ok(GatheredParameters { bucket, values })
     }
 
-    /// Returns a parameter of a gathered bucket, `[len]`; none where it lies in another bucket.
+    /// Returns a parameter of a gathered bucket, `[len]`; `None` if it is in another bucket.
     pub(crate) fn gathered(
         &self,
         gathered: &GatheredParameters<B>,
@@ -126,13 +126,13 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         })
     }
 
-    /// Where this rank's shard of a bucket lies.
+    /// Returns the range of this rank's shard of a bucket.
     fn own_range(&self, bucket: usize) -> Range<usize> {
         let (length, rank) = (self.shard_length(bucket), self.data_group.rank());
         length * rank..length * (rank + 1)
     }
 
-    /// Where this rank's piece of a parameter lies in its bucket.
+    /// Returns the range of this rank's piece of a parameter in its bucket.
     fn owned_in_bucket(&self, entry: &GradientEntry) -> Range<usize> {
         let owned = self.owned(entry);
         entry.slot.offset + owned.start..entry.slot.offset + owned.end

@@ -46,7 +46,7 @@ fn net(context: &ParallelContext) -> Net<B> {
     }
 }
 
-/// As many calls as a flight recorder keeps.
+/// Makes enough calls to fill a flight recorder.
 fn communicate(group: &ProcessGroup) {
     for _ in 0..300 {
         group.all_reduce(&mut [1.0_f32], ReduceOp::Sum).unwrap();

@@ -31,7 +31,7 @@ pub(super) struct Reduction {
     pub(super) op: ReduceOp,
     /// Whether each rank needs the reduction of its own shards only.
     pub(super) is_sharded: bool,
-    /// Whether a bucket goes as soon as it is full, while the backward pass goes on.
+    /// Whether a bucket is reduced as soon as it is full, during the backward pass.
     pub(super) overlaps: bool,
     /// This rank's number in the world.
     pub(super) world_rank: usize,

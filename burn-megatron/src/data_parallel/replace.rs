@@ -38,7 +38,7 @@ pub(super) fn replace_parameters<B: HookBackend, M: Module<B>>(
 /// whether there was one.
 ///
 /// `Module::to_device` of burn leaves such parameters: the move is differentiable, and the gradient belongs to the
-/// tensor on the old device, which nobody has any more.
+/// tensor on the old device, which nothing refers to any more.
 pub(super) fn make_leaves<B: HookBackend, M: Module<B>>(module: M) -> (M, bool) {
     struct LeafMaker {
         has_made: bool,

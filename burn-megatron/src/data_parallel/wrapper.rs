@@ -60,7 +60,7 @@ pub struct DataParallelConfig {
 pub enum StepPart {
     /// Other micro-batches follow: gradients are only accumulated.
     More,
-    /// The step's last micro-batch: full buckets are reduced while the backward pass goes on.
+    /// The step's last micro-batch: full buckets are reduced during the backward pass.
     Last,
 }
 
@@ -421,7 +421,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         has_made
     }
 
-    /// Looks anew at what is not trained: its values, which are equal on all ranks, have been replaced.
+    /// Looks again at the values that are not trained, which have been replaced and are equal on all ranks.
     pub(crate) fn restart_buffers(&mut self) {
         if let Some(buffers) = &mut self.buffers {
             *buffers = BufferSync::new::<B, M>(self.module.as_ref().expect("absent inside `update` only"));

@@ -58,8 +58,7 @@ where
     /// Makes burn-train's logs begin with an epoch: it counts from 1, in a resumed run too, until it hears of an
     /// epoch's end.
     ///
-    /// The event has no other effect: metrics that hold nothing are cleared, and loggers are told of an epoch without
-    /// entries.
+    /// The event has no other effect: metrics that hold nothing are cleared, and loggers see an epoch without entries.
     pub(super) fn log_from(&mut self, epoch: usize) {
         if self.is_first && epoch > 1 {
             self.processor.process_train(LearnerEvent::EndEpoch(epoch - 1));

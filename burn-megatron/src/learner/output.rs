@@ -51,7 +51,7 @@ impl OutputPart {
 ///     }
 ///
 ///     fn with_parts(self, parts: Vec<TensorData>) -> Self {
-///         let [loss, scores] = parts.try_into().expect("as many as `parts` returned");
+///         let [loss, scores] = parts.try_into().expect("the two that `parts` returned");
 ///         let device = self.loss.device();
 ///         Self {
 ///             loss: Tensor::from_data(loss, &device),
@@ -76,9 +76,9 @@ impl GatherOutput for () {
     fn with_parts(self, _parts: Vec<TensorData>) -> Self {}
 }
 
-/// Returns the parts, of which `parts` returned as many.
+/// Returns the parts as an array of the `N` that `parts` returned.
 fn exactly<const N: usize>(parts: Vec<TensorData>) -> [TensorData; N] {
-    parts.try_into().expect("as many as `parts` returned")
+    parts.try_into().expect("the number that `parts` returned")
 }
 
 /// Implements [`GatherOutput`] for outputs of a loss, predictions and targets.

@@ -123,7 +123,8 @@ where
     /// Locks what is shared with the `launch` that is running.
     ///
     /// # Panics
-    /// When none is: nobody would report what the optimizer unwinds with, as the panic hook is not called for it.
+    /// When none is running: the panic hook is not called for what the optimizer unwinds with, so nothing would report
+    /// it.
     fn in_launch(&self) -> MutexGuard<'_, Shared<B, M, S>> {
         let shared = lock(&self.shared);
         if !shared.is_launched {

@@ -20,7 +20,7 @@ use crate::collectives::{CollectiveBackend, Movement, ProcessGroup, show_input};
 
 /// Enters a tensor-parallel region: Megatron's `f`.
 ///
-/// Every rank goes on with the same input and computes a part of the output, so the parts of the gradient are summed.
+/// Every rank continues with the same input and computes a part of the output, so the parts of the gradient are summed.
 ///
 /// # Communication
 /// Forward: none. Backward: one all-reduce of the input's size over `group`.
@@ -59,7 +59,7 @@ pub fn reduce_from_tensor_region<B: CollectiveBackend, const D: usize>(
     region(input, Movement::AllReduce, Movement::Keep, group)
 }
 
-/// Cuts an input that every rank holds along `dimension`; each rank goes on with its own part.
+/// Cuts an input that every rank holds along `dimension`; each rank continues with its own part.
 ///
 /// Along dimension 0 this is also the way into a sequence-parallel region.
 ///
@@ -83,7 +83,7 @@ pub fn scatter_to_tensor_region<B: CollectiveBackend, const D: usize>(
     )
 }
 
-/// Joins the parts of all ranks along `dimension`; every rank goes on with the same, and computes the same.
+/// Joins the parts of all ranks along `dimension`; every rank continues with the same tensor, and computes the same.
 ///
 /// # Communication
 /// Forward: one all-gather to the output's size over `group`. Backward: none.

@@ -79,7 +79,7 @@ impl AdamWConfig {
 }
 
 impl AdamW {
-    /// Returns the same optimizer with the update as one operation, as it is unless this says otherwise, or as many of
+    /// Returns the same optimizer with the update as one fused operation, which is the default, or as several of
     /// burn's.
     pub fn with_kernels(self, kernels: Kernels) -> Self {
         Self { kernels, ..self }

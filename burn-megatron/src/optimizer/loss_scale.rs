@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// So many skipped steps in a row at the smallest scale end the run: no further one will do better.
+/// Number of skipped steps in a row at the smallest scale that ends the run: a further one would do no better.
 const MAX_SKIPS_AT_MINIMUM: u32 = 100;
 
 /// How the loss is scaled; the fields have the names and defaults of Megatron-LM's flags.
@@ -31,10 +31,10 @@ pub struct DynamicLossScale {
     pub initial_loss_scale: f64,
     /// The scale never falls below this: `--min-loss-scale`.
     pub min_loss_scale: f64,
-    /// After so many finite steps in a row the scale doubles: `--loss-scale-window`.
+    /// Number of finite steps in a row after which the scale doubles: `--loss-scale-window`.
     pub loss_scale_window: u32,
-    /// At the so-many-th step with a gradient that is not finite, since the scale last grew, and at every further one,
-    /// the scale halves: `--hysteresis`.
+    /// Number of steps with a gradient that is not finite, since the scale last grew, at which the scale halves, as it
+    /// does at every further one: `--hysteresis`.
     pub hysteresis: u32,
 }
 
@@ -56,8 +56,8 @@ impl Default for DynamicLossScale {
 /// again at every further such step. On a finite step the growth tracker goes up by one; when it reaches the window, it
 /// starts again, the hysteresis tracker is full again, and the scale doubles.
 ///
-/// Megatron-LM goes on skipping without end if gradients stay infinite at the smallest scale; this scaler refuses after
-/// 100 such steps in a row, as it does for a constant scale.
+/// Megatron-LM keeps skipping without end if gradients stay infinite at the smallest scale; this scaler returns an
+/// error after 100 such steps in a row, as it does for a constant scale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossScaler {
     config: LossScaleConfig,
@@ -124,7 +124,7 @@ impl LossScaleConfig {
         let (scale, hysteresis_tracker) = match self {
             Self::Constant { loss_scale } => {
                 check_scale("--loss-scale", *loss_scale)?;
-                // As large as any: a dynamic scale that goes on from a checkpoint of this one begins with its own.
+                // The largest value: a dynamic scale that resumes from a checkpoint of this one begins with its own.
                 (*loss_scale, u32::MAX)
             }
             Self::Dynamic(dynamic) => {
@@ -212,7 +212,7 @@ impl LossScaler {
         self.state
     }
 
-    /// Goes on where a checkpoint was made.
+    /// Restores the state that a checkpoint recorded.
     ///
     /// A constant scale stays what the configuration says, and so does the smallest scale of a dynamic one: the
     /// recorded scale is raised to it.

@@ -153,9 +153,8 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         &mut self.optimizers
     }
 
-    /// Takes the parameters' values as they are in the module now, after
-    /// [`update`](DistributedDataParallel::update) has replaced them: main values of 16-bit parameters are made anew
-    /// from them. The optimizer's state stays.
+    /// Takes the parameters' values as they are in the module now, after [`update`](DistributedDataParallel::update)
+    /// has replaced them: main values of 16-bit parameters are made from them again. The optimizer's state stays.
     ///
     /// # Errors
     /// When this rank's pieces of the parameters are not those whose state is held.

@@ -19,7 +19,7 @@ pub trait StoredOptimizer<B: Backend>: ElementWise<B> {
     /// Returns the tensors of a state.
     fn tensors(state: &Self::State<1>) -> Vec<StateTensor<B>>;
 
-    /// Returns the state behind so many updates, one at least; none if the tensors are not those of a state.
+    /// Returns the state after `updates` updates, at least one; `None` if the tensors are not those of a state.
     fn state(updates: u64, tensors: Vec<StateTensor<B>>) -> Option<Self::State<1>>;
 }
 

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The box of a logical parameter that this rank holds, and the local array it lies in.
+/// The box of a logical parameter that this rank holds, and the local array that stores it.
 ///
 /// Both have the same number of dimensions. A fused query-key-value weight has the logical shape
 /// `[d_model, 3, n_heads, d_head]`, so that a tensor-parallel shard of it, a third of each of q, k and v, is one box.

@@ -121,7 +121,7 @@ impl ParameterRegistry {
         self.lock().converted.contains(&id)
     }
 
-    /// Returns `name`, or, where it has been given out before, `name` with the lowest free ordinal behind it.
+    /// Returns `name`, or, if it has been given out before, `name` followed by the lowest free ordinal.
     ///
     /// Two layers made under one name are two layers: they must not start with the same numbers. All ranks make
     /// their layers in the same order, so they agree on the ordinal.
@@ -137,7 +137,7 @@ impl ParameterRegistry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic while the lock is held leaves whole entries behind, so what is there is still good.
+        // A panic while the lock is held leaves only whole entries, so the contents are still valid.
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -70,7 +70,7 @@ pub fn read_host<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f64> {
 /// Returns a tensor of the given type and shape with these elements.
 ///
 /// # Panics
-/// When there are not as many elements as the shape has.
+/// When the number of elements is not that of the shape.
 pub fn tensor_from_host<B: Backend, const D: usize>(
     values: Vec<f64>,
     shape: [usize; D],

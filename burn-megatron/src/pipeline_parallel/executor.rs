@@ -75,8 +75,7 @@ impl PipelineExecutor {
     }
 
     /// Runs all micro-batches of a step forward and backward; the gradients are those of the wrapped chunks. Returns
-    /// what `objective` made of each micro-batch: as many numbers as micro-batches on the last stage, and none
-    /// elsewhere.
+    /// the value of `objective` for each micro-batch on the last stage, and nothing elsewhere.
     ///
     /// `objective` gets the number of a micro-batch and its losses, on the last stage only, and returns what is to be
     /// differentiated, one element: the mean over this rank's part of the step, divided by the number of micro-batches.

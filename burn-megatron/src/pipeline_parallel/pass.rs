@@ -14,7 +14,8 @@ pub(super) struct Pass<B: PipelineBackend, const D: usize> {
 }
 
 impl<B: PipelineBackend, const D: usize> Pass<B, D> {
-    /// The shape of the activation that went on, and of its gradient; none where the chunk ends in the loss.
+    /// Returns the shape of the activation that was passed on, and of its gradient; `None` if the chunk ends in the
+    /// loss.
     pub(super) fn output_shape(&self) -> Option<Shape> {
         self.output_shape.clone()
     }
@@ -39,8 +40,8 @@ pub(super) struct Chunk<'a, M, H, O> {
 }
 
 impl<M, H, O> Chunk<'_, M, H, O> {
-    /// Runs the chunk forward. Returns what is held for the backward pass, and the activation that goes on; none where
-    /// the chunk ends in the loss.
+    /// Runs the chunk forward. Returns what is held for the backward pass, and the activation to pass on; `None` if the
+    /// chunk ends in the loss.
     pub(super) fn forward<B: PipelineBackend, const D: usize>(
         &self,
         mut input: Option<Tensor<B::InnerBackend, D>>,

@@ -1,10 +1,10 @@
 //! A segment: a stretch of a stage with a graph of its own, from an input that came from elsewhere to an output that
 //! goes elsewhere.
 //!
-//! The gradient of the output is not known when the forward pass ends, and may come while other micro-batches are under
-//! way. So the graph ends in a root of ONE element, whose backward step puts the gradient in once it is there, and the
-//! output itself can be sent and freed at once. The input is a leaf behind a tap that catches its gradient, so that
-//! nothing but what the backward pass needs keeps the input alive.
+//! The gradient of the output is not known when the forward pass ends, and may come while other micro-batches are in
+//! flight. So the graph ends in a root of ONE element, whose backward step puts the gradient in once it is there, and
+//! the output itself can be sent and freed at once. The input is a leaf, followed by a tap that catches its gradient,
+//! so that nothing except what the backward pass needs keeps the input alive.
 //!
 //! Segments share no node of burn's: their inputs are leaves of their own, and so are hooked parameters.
 //!

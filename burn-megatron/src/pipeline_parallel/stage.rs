@@ -13,13 +13,12 @@ pub enum StageOutput<B: Backend, const D: usize> {
     Losses(Tensor<B, 1>),
 }
 
-/// A part of a model that was cut into stages, one behind the other; `D` is the number of dimensions of what they pass
-/// on.
+/// A part of a model that is cut into consecutive stages; `D` is the number of dimensions of what they pass on.
 ///
 /// Any burn module can be one. The same type serves as every stage, most easily as an enum or with optional fields.
 pub trait PipelineStage<B: Backend, const D: usize> {
-    /// What every stage is given of a micro-batch besides the activation: the samples for the first stage, the targets
-    /// for the last.
+    /// What every stage is given of a micro-batch in addition to the activation: the samples for the first stage, the
+    /// targets for the last.
     type MicroBatch;
 
     /// The shape of the activation that comes from the stage before, which may differ between micro-batches. Not asked
@@ -38,8 +37,8 @@ pub trait PipelineStage<B: Backend, const D: usize> {
         1
     }
 
-    /// Whether a segment keeps its input only, and is run again before its backward pass. What it changes besides, such
-    /// as a batch norm's running statistics, it changes twice.
+    /// Returns whether a segment keeps only its input, and is run again before its backward pass. Its side effects,
+    /// such as a change of a batch norm's running statistics, then happen twice.
     fn is_recomputed(&self, segment: usize) -> bool {
         let _ = segment;
         false

@@ -59,7 +59,7 @@ impl Activity {
         }
     }
 
-    /// Whether it goes on beside what the rank computes.
+    /// Returns whether it runs concurrently with the rank's compute.
     pub fn is_transfer(self) -> bool {
         matches!(self, Activity::Send | Activity::Receive)
     }

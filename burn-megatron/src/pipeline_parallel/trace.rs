@@ -14,8 +14,8 @@ const FIRST_SEND: usize = 1000;
 /// The first track of receives.
 const FIRST_RECEIVE: usize = 2000;
 
-/// Returns the events of all ranks as one JSON object: a process per rank, named by `names`, in which what it computes
-/// is one thread, and sends and receives are others, of which there are as many as are under way at the same time.
+/// Returns the events of all ranks as one JSON object: a process per rank, named by `names`, with one thread for its
+/// compute and further threads for sends and receives, one for each that is in flight at the same time.
 ///
 /// Times are in microseconds since the timeline's zero.
 ///

@@ -137,7 +137,7 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
         Ok(())
     }
 
-    /// Takes a tensor, waiting for it where it was sent from elsewhere; none where nobody makes it.
+    /// Takes a tensor, waiting for it if it is sent from elsewhere; `None` if no stage makes it.
     pub(super) fn take(&mut self, tag: Tag) -> Result<Option<Tensor<B, D>>, CollectiveError> {
         let Some(Posted { message, incoming, at }) = self.due.remove(&tag) else {
             return Ok(self.tensors.remove(&tag));

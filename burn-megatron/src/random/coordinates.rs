@@ -70,7 +70,7 @@ impl TokenMap {
     }
 }
 
-/// What dropout needs to know of a step besides its own site: seed, iteration, and the tokens at hand.
+/// What dropout needs to know of a step in addition to its own site: seed, iteration, and the tokens at hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepCoordinates {
     /// The seed of the run's dropout.

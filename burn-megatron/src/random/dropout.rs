@@ -71,7 +71,7 @@ impl Dropout {
     /// None: every rank computes its own part of the one global mask.
     ///
     /// # Panics
-    /// When the rows are not as many as `step.tokens` has.
+    /// When the number of rows is not that of `step.tokens`.
     pub fn forward<B: Backend, const D: usize>(&self, input: Tensor<B, D>, step: &StepCoordinates) -> Tensor<B, D> {
         let columns = ColumnShard::new(input.dims()[D - 1], 0, 1);
         self.forward_columns(input, step, &columns)
@@ -89,7 +89,7 @@ impl Dropout {
     /// None.
     ///
     /// # Panics
-    /// When the rows are not as many as `step.tokens` has, or the columns other than `columns` has.
+    /// When the number of rows is not that of `step.tokens`, or the number of columns is not that of `columns`.
     pub fn forward_columns<B: Backend, const D: usize>(
         &self,
         input: Tensor<B, D>,
@@ -139,7 +139,7 @@ impl Dropout {
     /// None.
     ///
     /// # Panics
-    /// When the queries are not as many as `step.tokens` has.
+    /// When the number of queries is not that of `step.tokens`.
     pub fn forward_attention<B: Backend>(
         &self,
         input: Tensor<B, 4>,

@@ -38,7 +38,7 @@ impl RandomStream {
     /// A ziggurat would draw a varying number of words, which no counter can address.
     pub fn fill_normal(&self, first: u64, deviation: f64, output: &mut [f64]) {
         self.fill(first, output, |[first, second]| {
-            // 1 - u lies in (0, 1], so that its logarithm is finite.
+            // 1 - u is in (0, 1], so its logarithm is finite.
             let radius = deviation * (-2.0 * (1.0 - first).ln()).sqrt();
             let (sine, cosine) = (TAU * second).sin_cos();
             [radius * cosine, radius * sine]

@@ -51,7 +51,7 @@ impl VocabShard {
         self.valid
     }
 
-    /// Returns each token's row in this range, 0 for a token outside it, and whether it lies outside.
+    /// Returns each token's row in this range, 0 for a token outside it, and whether it is outside.
     pub(super) fn localize<B: Backend>(&self, tokens: Tensor<B, 1, Int>) -> (Tensor<B, 1, Int>, Tensor<B, 1, Bool>) {
         let local = tokens - self.start as i64;
         let elsewhere = local

@@ -1,6 +1,6 @@
 //! Integers only: which ranks exist, how they are arranged in a grid, and which of them form groups.
 //!
-//! Everything else asks this room; it asks nobody. No sockets, no tensors.
+//! All other modules may use this one; it uses none of them. It has no sockets and no tensors.
 
 mod config;
 mod grid;

@@ -146,13 +146,13 @@ impl BatchSizeSchedule {
         self.num_steps_from(0, train_samples)
     }
 
-    /// Returns the steps that are left of a run of `train_samples` samples behind the first `consumed_samples`, by
-    /// whatever batches those were consumed.
+    /// Returns the number of steps that are left of a run of `train_samples` samples after the first
+    /// `consumed_samples`, whatever the sizes of the batches that consumed those.
     pub fn num_steps_from(&self, consumed_samples: u64, train_samples: u64) -> u64 {
         let mut steps = 0;
         for phase in self.stretches_from(consumed_samples) {
             let fit = train_samples.saturating_sub(phase.consumed_samples) / phase.batch_size;
-            // What is left behind them is less than one batch, and later ones are larger.
+            // What is left after them is less than one batch, and later batches are larger.
             if fit <= phase.num_steps {
                 return steps + fit;
             }
@@ -188,7 +188,7 @@ impl BatchSizeSchedule {
         (self.global_batch_size - ramp_up.start) / ramp_up.increment
     }
 
-    /// All steps behind some samples, by batch size; a size that no step has is left out.
+    /// Returns all steps after `consumed_samples`, by batch size; a size that no step has is left out.
     fn stretches_from(&self, consumed_samples: u64) -> impl Iterator<Item = BatchSizePhase> {
         std::iter::successors(Some(self.phase(consumed_samples)), |last| {
             let samples = last.num_steps.checked_mul(last.batch_size)?;

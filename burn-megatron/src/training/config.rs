@@ -22,7 +22,7 @@ pub struct TrainingConfig {
     pub seq_length: usize,
     /// Samples that a rank takes through the model at once.
     pub micro_batch_size: usize,
-    /// Samples per optimiser step, over all ranks, behind a ramp-up.
+    /// Samples per optimiser step, over all ranks, after a ramp-up.
     pub global_batch_size: usize,
     /// Smaller global batches at the beginning.
     pub rampup_batch_size: Option<BatchSizeRampUp>,

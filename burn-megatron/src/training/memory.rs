@@ -32,7 +32,7 @@ pub fn peak_bytes() -> usize {
     PEAK.load(Relaxed)
 }
 
-/// Lets [`peak_bytes`] begin anew with what is allocated now.
+/// Restarts [`peak_bytes`] with what is allocated now.
 pub fn restart_peak() {
     PEAK.store(CURRENT.load(Relaxed), Relaxed);
 }
@@ -52,9 +52,9 @@ pub fn machine_bytes() -> Option<u64> {
 
 /// Lets the system allocator keep what is freed, instead of giving it back and asking for it again.
 ///
-/// A training step frees and allocates the same large tensors over and over; given back, every page of them is faulted
-/// in and cleared anew. Of the bundled GPT's step that was 40% of the time on two cores. Without effect where the C
-/// library is not glibc.
+/// A training step frees and allocates the same large tensors over and over. If they are given back, every page of them
+/// is faulted in and cleared again. That was 40% of the step time of the bundled GPT on two cores. This has no effect
+/// if the C library is not glibc.
 pub fn keep_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

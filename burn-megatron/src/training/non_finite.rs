@@ -5,7 +5,7 @@ use std::fmt;
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup};
 use crate::data_parallel::ReducedGradients;
 
-/// The most bytes of a parameter's name that are told to other ranks.
+/// Maximum number of bytes of a parameter's name that are sent to other ranks.
 const NAME_LENGTH: usize = 200;
 
 /// Where a gradient that is not finite was seen first.

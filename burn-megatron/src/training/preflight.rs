@@ -29,7 +29,7 @@ const ENGINE_BYTES: usize = 16;
 pub struct Statement {
     /// What it is, for messages.
     pub what: &'static str,
-    /// Its value, of one line or several; a difference is told by the first line that differs.
+    /// Its value, of one line or several; a difference is reported as the first line that differs.
     pub value: String,
 }
 
@@ -225,8 +225,8 @@ fn agree(world: &ProcessGroup, statement: &Statement) -> Result<(), PreflightErr
     let Some((odd, usual)) = odd_one(&hashes) else {
         return Ok(());
     };
-    let odd_value = told_by(world, odd, &statement.value)?;
-    let usual_value = told_by(world, usual, &statement.value)?;
+    let odd_value = value_of(world, odd, &statement.value)?;
+    let usual_value = value_of(world, usual, &statement.value)?;
     let (odd_line, usual_line) = first_difference(&odd_value, &usual_value);
     Err(PreflightError::Disagreement {
         what: statement.what,
@@ -248,7 +248,7 @@ fn odd_one(hashes: &[i64]) -> Option<(usize, usize)> {
 }
 
 /// Returns the value of rank `root` on every rank.
-fn told_by(world: &ProcessGroup, root: usize, value: &str) -> Result<String, CollectiveError> {
+fn value_of(world: &ProcessGroup, root: usize, value: &str) -> Result<String, CollectiveError> {
     let mut length = [value.len() as i64];
     world.broadcast(&mut length, root)?;
     let mut bytes = value.as_bytes().to_vec();
@@ -311,7 +311,7 @@ fn time(group: &ProcessGroup) -> Result<[f64; 2], CollectiveError> {
     )
 }
 
-/// The same of tensors. One number is read behind each, so that the device has done it.
+/// The same for tensors. One number is read after each call, so that the device has finished it.
 fn time_tensors<B: CollectiveBackend>(group: &ProcessGroup, device: &B::Device) -> Result<[f64; 2], CollectiveError> {
     let all_reduce_read = |elements: usize| {
         let input = Tensor::<B, 1>::zeros([elements], (device, DType::F32));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn first_line_that_differs_is_told() {
+    fn first_line_that_differs_is_found() {
         assert_eq!(
             first_difference("a\n b: 1\nc", "a\n b: 2\nd"),
             ("b: 1".into(), "b: 2".into())

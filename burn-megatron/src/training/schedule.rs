@@ -43,7 +43,7 @@ pub enum AnnealingStyle {
 /// batch size.
 #[derive(Config, Debug, Copy, PartialEq)]
 pub struct LearningRateConfig {
-    /// How the rate decays behind the warm-up.
+    /// How the rate decays after the warm-up.
     #[config(default = "LearningRateDecay::Constant")]
     pub decay: LearningRateDecay,
     /// Rate at sample 0 of a warm-up.
@@ -51,7 +51,7 @@ pub struct LearningRateConfig {
     pub init: f64,
     /// Rate at the end of the warm-up.
     pub max: f64,
-    /// Rate at the end of the decay and behind it; a constant schedule does not use it.
+    /// Rate at the end of the decay and after it; a constant schedule does not use it.
     #[config(default = 0.0)]
     pub min: f64,
     /// Samples W from `init` to `max`; 0 starts at `max`.
@@ -83,7 +83,7 @@ pub enum ScheduleError {
         init: f64,
         /// Rate at the end.
         min: f64,
-        /// Rate behind the warm-up.
+        /// Rate after the warm-up.
         max: f64,
     },
 

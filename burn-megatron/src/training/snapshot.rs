@@ -125,8 +125,8 @@ where
     parts
 }
 
-/// Replaces the values of a wrapped module by those of a checkpoint, and the state of its optimizer, unless only the
-/// parameters are wanted: then the optimizer begins anew.
+/// Replaces the values of a wrapped module with those of a checkpoint, and the state of its optimizer too, unless only
+/// the parameters are wanted: then the optimizer starts from scratch.
 ///
 /// # Communication
 /// One all-reduce of one number over the world, and that of
@@ -234,7 +234,7 @@ fn is_stored_here(entry: &GradientEntry, context: &ParallelContext) -> bool {
     is_first_holder && (!entry.is_tied || context.coordinates().pipeline == 0)
 }
 
-/// A parameter that is not trained: its name in the checkpoint, and where it lies.
+/// A parameter that is not trained: its name in the checkpoint, and its placement.
 struct Untrained {
     array: String,
     placement: Placement,

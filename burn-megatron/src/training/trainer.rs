@@ -50,7 +50,7 @@ type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
 pub struct TrainerState {
     /// Steps, skipped ones too.
     pub iteration: u64,
-    /// Samples of these steps: where the data go on.
+    /// Samples of these steps: where the data resume.
     pub consumed_samples: u64,
     /// Samples of the steps that were not skipped: what the learning rate goes by.
     pub schedule_samples: u64,
@@ -162,7 +162,7 @@ where
         self.iteration
     }
 
-    /// How far training has come: what a checkpoint keeps beside the [`snapshot`](Self::snapshot).
+    /// Returns how far training has come: what a checkpoint keeps in addition to the [`snapshot`](Self::snapshot).
     pub fn state(&self) -> TrainerState {
         TrainerState {
             iteration: self.iteration,
@@ -177,7 +177,7 @@ where
         snapshot(&self.ddp, &self.optimizer, &self.context)
     }
 
-    /// Goes on where a checkpoint was made, in whatever layout.
+    /// Resumes from a checkpoint, made in any layout.
     ///
     /// # Communication
     /// As [`restore`].
@@ -195,7 +195,7 @@ where
         Ok(())
     }
 
-    /// Takes the parameters of a checkpoint and begins training anew with them.
+    /// Takes the parameters of a checkpoint and starts training from the beginning with them.
     ///
     /// # Communication
     /// As [`restore`].
@@ -227,15 +227,15 @@ where
         self.global_batch_size() / (self.config.micro_batch_size * self.context.grid().data_parallel_size())
     }
 
-    /// Runs one optimiser step on this rank's micro-batches of a global batch, as many as
-    /// [`num_micro_batches`](Self::num_micro_batches) says.
+    /// Runs one optimiser step on this rank's [`num_micro_batches`](Self::num_micro_batches) micro-batches of a global
+    /// batch.
     ///
     /// The loss is the sum of token losses over the number of tokens of the global batch, whatever the layout. With
     /// loss scaling, a step with a gradient that is not finite on some rank is skipped on all: parameters, the
     /// optimizer's state and the learning rate stay as they are.
     ///
     /// # Communication
-    /// Every so many steps (see
+    /// At an interval of steps (see
     /// [`DataParallelConfig::check_inputs_interval`](crate::data_parallel::DataParallelConfig)) one all-gather of 16
     /// bytes over the model group, to compare the micro-batches. That of the model, forward and backward, and between
     /// its stages; gradients as [`DistributedDataParallel::backward`] and [`DistributedDataParallel::gradients`]; two
@@ -395,7 +395,7 @@ where
         Ok(total[0] / total[1])
     }
 
-    /// Makes the executor anew where the next step has another number of micro-batches than it was made for.
+    /// Makes the executor again if the next step has another number of micro-batches than it was made for.
     fn fit_executor(&mut self) -> Result<(), TrainingError> {
         let num_micro_batches = self.num_micro_batches();
         if num_micro_batches != self.executor.schedule().num_micro_batches {

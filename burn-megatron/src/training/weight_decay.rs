@@ -25,7 +25,7 @@ pub struct WeightDecayConfig {
     pub increase: WeightDecayIncrease,
     /// The share of a parameter that decays in a step of learning rate 1, at sample 0.
     pub start: f64,
-    /// The same at the end of the ramp and behind it.
+    /// The same at the end of the ramp and after it.
     pub end: f64,
     /// Samples S from `start` to `end`; a constant schedule does not use them.
     #[config(default = 0)]
@@ -92,7 +92,7 @@ impl WeightDecaySchedule {
     /// Returns the weight decay of the step that begins after `samples` samples.
     ///
     /// With n samples and S of the ramp, `start + c·(end − start)`, where c is `n/S` (linear) or `½(1 − cos(πn/S))`
-    /// (cosine) up to S and 1 behind it.
+    /// (cosine) up to S and 1 after it.
     ///
     /// `samples` are those that moved the schedule, as for
     /// [`learning_rate`](super::LearningRateSchedule::learning_rate).

@@ -153,9 +153,9 @@ fn the_next_run_removes_what_a_killed_run_left() {
 }
 
 #[test]
-fn a_leftover_that_cannot_be_removed_stops_nobody() {
+fn a_leftover_that_cannot_be_removed_stops_no_run() {
     let folder = TempDir::new().unwrap();
-    // Not a folder, which nobody can remove as one.
+    // A file in place of a folder: removing it as a folder fails.
     let name = Temporary::Partial.name(30, 1);
     fs::write(folder.path().join(&name), "").unwrap();
     let other = Temporary::Partial.name(40, 2);

@@ -137,7 +137,7 @@ fn missing_index() {
             &[
                 path.to_str().unwrap(),
                 "index.json is missing",
-                "move the folder away to go on with the checkpoint before it",
+                "move the folder away to resume from the checkpoint before it",
             ],
         );
     }
@@ -169,7 +169,7 @@ fn a_pipe_is_not_waited_for() {
         let (sender, found) = std::sync::mpsc::channel();
         std::thread::spawn(move || sender.send(message(&path)));
         let found = found.recv_timeout(Duration::from_secs(20));
-        assert_says(&found.expect("nobody waits"), &[pipe.to_str().unwrap(), "expected a"]);
+        assert_says(&found.expect("never blocks"), &[pipe.to_str().unwrap(), "expected a"]);
     }
 }
 
@@ -235,7 +235,7 @@ fn array_of_another_vocabulary() {
             "iter_0000020",
         ],
     );
-    // The same rows behind another padding are no other vocabulary.
+    // The same rows with another padding are the same vocabulary.
     let padded = Placement::new([10, 4], [6, 0], [6, 4]);
     let read = checkpoint.read("model.embedding.weight", &padded, 0..24).unwrap();
     assert_eq!(*read.bytes, *expected(&padded, 0..24, DType::F32));
@@ -286,14 +286,14 @@ fn no_room_is_made_for_an_array_that_is_not_stored() {
         v["arrays"][0]["shape"] = serde_json::json!([huge]);
         v["arrays"][0]["parts"] = serde_json::json!([]);
     });
-    // Room for it would abort the process.
+    // Allocating that much would abort the process.
     let read = Checkpoint::open(&path).and_then(|checkpoint| {
         let array = Placement::whole([huge as usize]);
         checkpoint.read("model.embedding.weight", &array, 0..huge as usize)
     });
     let elements = format!("parts have 0 elements in all, expected {huge}");
     assert_says(&read.unwrap_err().to_string(), &["model.embedding.weight", &elements]);
-    // Nor for as many parts as one likes of one file.
+    // The parts of one file cannot add up to more bytes than it holds.
     let (_folder, path) = sample();
     edit_index(&path, |v| {
         let array = &mut v["arrays"][0];

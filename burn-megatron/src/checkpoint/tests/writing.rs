@@ -1,4 +1,4 @@
-//! The writer of one rank: what it refuses, what it leaves, and saves beside the caller.
+//! The writer of one rank: what it refuses, what it leaves, and asynchronous saves.
 
 use std::fs;
 use std::time::Instant;
@@ -100,7 +100,7 @@ fn what_is_open_can_be_read_while_it_is_replaced() {
 }
 
 #[test]
-fn a_save_beside_the_caller_is_the_same() {
+fn an_asynchronous_save_is_the_same() {
     let folder = TempDir::new().unwrap();
     let mut writer = writer(folder.path());
     for iteration in [10, 20, 30] {
@@ -118,7 +118,7 @@ fn a_save_beside_the_caller_is_the_same() {
 }
 
 #[test]
-fn a_save_beside_the_caller_that_fails_stops_no_other() {
+fn an_asynchronous_save_that_fails_stops_no_other() {
     let folder = TempDir::new().unwrap();
     let mut writer = writer(folder.path());
     writer.save(10, parts(), Value::Null).unwrap();
@@ -129,7 +129,7 @@ fn a_save_beside_the_caller_that_fails_stops_no_other() {
         assert!(error.contains(words), "{error}");
     }
     assert_eq!(names(folder.path()), [".lock", "iter_0000010", "iter_0000020"]);
-    // It comes out once, and where nobody asks for it the next save is made all the same.
+    // The error is returned once. If no caller asks for it, the next save is made all the same.
     writer.wait().unwrap();
     let latest = || Checkpoint::latest(folder.path()).unwrap().unwrap().iteration();
     writer.save_start(20, parts(), Value::Null).unwrap();
@@ -275,7 +275,7 @@ fn a_folder_with_a_later_checkpoint_is_refused() {
     }
     new.begin_at(40).unwrap();
     new.begin_at(41).unwrap();
-    // A run that does not want to know saves beside it, and removes nothing of it.
+    // A run that saves earlier iterations all the same does not remove the later checkpoints.
     for iteration in [1, 2, 3] {
         new.save(iteration, parts(), Value::Null).unwrap();
     }

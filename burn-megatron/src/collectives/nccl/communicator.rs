@@ -130,7 +130,8 @@ impl Communicator {
         progress(self.library, *comm).err()
     }
 
-    /// Ends all that is on its way, calls that wait included. Its stream goes on, with whatever the buffers hold then.
+    /// Aborts everything in flight, including calls that wait. Its stream continues, with whatever the buffers hold
+    /// then.
     pub(super) fn abort(&self, why: &str) {
         // The first stays.
         let _ = self.ending.set(why.to_owned());
@@ -155,7 +156,7 @@ impl Communicator {
                     Ok(())
                 }
             };
-            // SAFETY: the communicator is open, and is not used again behind its end.
+            // SAFETY: the communicator is open, and is not used again after its end.
             self.context.within(|| unsafe {
                 let status = (self.library.comm_finalize)(comm.0);
                 let is_final = match status {
@@ -173,7 +174,7 @@ impl Communicator {
         }
     }
 
-    /// Says that the communicator could not be ended: nobody waits for it any more.
+    /// Logs that the communicator could not be ended: no caller waits for it any more.
     fn complain(&self, what: &str, status: Status) {
         if status != Status::SUCCESS && status != Status::IN_PROGRESS {
             let said = self.library.describe(status, std::ptr::null_mut());

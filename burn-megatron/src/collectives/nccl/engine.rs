@@ -1,8 +1,9 @@
 //! [`Nccl`]: a group's operations on CUDA memory.
 //!
-//! [`prepare`](Nccl::prepare) asks CubeCL's server where the buffers are and for an event behind what was launched
-//! before. [`queue`](Nccl::queue) then makes NCCL's call, on the caller's thread or on that of a transfer's lane. The
-//! server's thread makes no call that waits for another rank: two ranks whose servers waited for each other would hang.
+//! [`prepare`](Nccl::prepare) asks CubeCL's server for the addresses of the buffers and for an event after everything
+//! launched so far. [`queue`](Nccl::queue) then makes NCCL's call, on the caller's thread or on that of a transfer's
+//! lane. The server's thread makes no call that waits for another rank: two ranks whose servers waited for each other
+//! would hang.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -84,8 +85,7 @@ pub(crate) fn attach(group: &ProcessGroup, gpu: &CudaDevice) -> Result<(), Colle
     }
 }
 
-/// A call that has been queued. Its result is there, for what is launched from then on, behind
-/// [`before_use`](Started::before_use).
+/// A call that has been queued. Its result is available to work launched after [`before_use`](Started::before_use).
 #[derive(Debug)]
 #[must_use = "what uses the result must wait for it"]
 pub(crate) struct Started {
@@ -141,14 +141,14 @@ impl Nccl {
         self.counted.so_far()
     }
 
-    /// Asks where the buffers are, and for an event behind what has been launched so far.
+    /// Asks for the addresses of the buffers, and for an event after everything launched so far.
     pub fn prepare(&self, buffers: Buffers) -> Prepared {
         Prepared::ask(&self.device, buffers, &self.compute)
     }
 
-    /// Queues a call behind what had been launched on the device when it was prepared; connects its communicator at its
-    /// first call, which takes the other ranks. `host` is the group's engine for host memory, `call` in its place among
-    /// the group's.
+    /// Queues a call after everything that had been launched on the device when it was prepared. The first call of a
+    /// communicator connects it, for which the other ranks are needed. `host` is the group's engine for host memory;
+    /// `call` comes in its order among the group's calls.
     ///
     /// # Errors
     /// When the ranks do not come together, or NCCL or the driver refuses the call. What goes wrong later is the
@@ -204,7 +204,7 @@ impl Nccl {
             memory: prepared.buffers,
         });
         if let Err(watched) = watched {
-            // As above: nobody else would keep the buffers.
+            // As above: nothing else would keep the buffers alive.
             let why = "the group was dropped";
             watched.communicator.abort(why);
             return Err(said(why.to_owned()));
@@ -286,13 +286,13 @@ impl Nccl {
         Ok(communicator)
     }
 
-    /// Whether a wait in NCCL for the other ranks may go on, from now.
+    /// Returns a check of whether a wait in NCCL for the other ranks, begun now, may continue.
     fn deadline<'a>(&'a self, call: &'a CallDescriptor) -> impl Fn() -> Result<(), CollectiveError> + 'a {
         let deadline = self.health.wait_deadline_on_device(call);
         move || deadline.check(|| self.health.awaited_by(call))
     }
 
-    /// Whether a wait for CubeCL's server may go on, from now.
+    /// Returns a check of whether a wait for CubeCL's server, begun now, may continue.
     fn may_go_on(&self) -> impl Fn() -> Result<(), String> {
         let (health, begun) = (&self.health, Instant::now());
         move || {
@@ -331,7 +331,8 @@ impl DeviceEngine for Nccl {
         }
     }
 
-    /// Closes the communicators, side by side, behind [`stop`](Self::stop). Bounded, also where NCCL does not return.
+    /// Closes the communicators in parallel, after [`stop`](Self::stop). The time is bounded even if NCCL does not
+    /// return.
     fn close(&self) {
         let (ends, all_ended) = mpsc::channel::<()>();
         for (_, communicator) in self.lock().drain() {
@@ -381,7 +382,7 @@ fn perform(
         },
         may_go_on,
     )?;
-    Ok(Event::behind(communicator.stream).map_err(in_words)?)
+    Ok(Event::record(communicator.stream).map_err(in_words)?)
 }
 
 fn data_type(element: ElementType) -> DataType {

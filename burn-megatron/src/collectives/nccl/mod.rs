@@ -1,9 +1,9 @@
 //! The engine for CUDA memory: NCCL, loaded at run time, with the feature `nccl`.
 //!
-//! A group keeps its engine for host memory, for what is small and for the agreement of the ranks; this one takes what
-//! lies on the GPU, where it lies. A call puts NCCL's work on a stream of its own behind what the backend has queued,
-//! and returns: no host waits, and nothing is copied. The backend's stream waits for the result before it is used, at
-//! once or when a handle is waited for.
+//! A group keeps its engine for host memory, for small data and for the agreement of the ranks; this one handles data
+//! on the GPU in place. A call queues NCCL's work on a stream of its own, after what the backend has queued, and
+//! returns: no host waits, and nothing is copied. The backend's stream waits for the result before it is used, either
+//! at once or when a handle is waited for.
 //!
 //! - `library`: NCCL's functions.
 //! - `order`: streams and events, and the stream that CubeCL computes on.
@@ -19,11 +19,12 @@
 //! # Why there are no group calls
 //!
 //! A pipeline's exchange sends and receives at once. NCCL's `ncclGroupStart` and `ncclGroupEnd` are for such transfers
-//! where they share a communicator: one behind the other in a stream, two ranks that send first wait for each other for
-//! ever. Here each direction of each pair of ranks has a communicator, a stream, and a lane with a thread that makes
-//! its calls: a send stands behind earlier sends to the same rank, and behind nothing else. A group would take away
-//! from that: a receive is posted long before its time, and its send is not made yet. What it takes is that the GPU has
-//! room for the kernels of both directions, which are few blocks each, on streams that go before that of the backend.
+//! that share a communicator: queued one after the other in a stream, two ranks that both send first would wait for
+//! each other forever. Here each direction of each pair of ranks has a communicator, a stream, and a lane with a thread
+//! that makes its calls: a send waits for earlier sends to the same rank, and for nothing else. Group calls would lose
+//! that: a receive is posted long before its time, when its send has not been made yet. In return, the GPU must have
+//! room for the kernels of both directions, which are a few blocks each, on streams that have priority over the
+//! backend's.
 //!
 //! NCCL adds in an order of its own choice: sums differ from those of the host engines in the last bits, and are the
 //! same on all ranks.

@@ -16,8 +16,8 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Returns an event behind all that is on the stream. The device's context is current.
-    pub fn behind(stream: StreamHandle) -> Result<Self, DriverError> {
+    /// Returns an event recorded after all work queued on the stream. The device's context must be current.
+    pub fn record(stream: StreamHandle) -> Result<Self, DriverError> {
         let event = Self(event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?);
         // SAFETY: both are of the current context.
         unsafe { event::record(event.0, stream.0)? };
@@ -78,8 +78,8 @@ impl Context {
         unsafe { ctx::set_current(self.0) }.map_err(in_words)
     }
 
-    /// Does something with it as this thread's, which may be the program's own: behind it the thread has what it had
-    /// before.
+    /// Runs `act` with this context current on this thread, which may be the program's own, and then restores the
+    /// context that was current before.
     pub fn within<R>(self, act: impl FnOnce() -> R) -> R {
         let before = ctx::get_current().ok().flatten();
         if let Err(error) = self.make_current() {

@@ -12,7 +12,7 @@ use cubecl_kernels::cuda::{Server, address, server};
 
 use super::order::{Context, Event, StreamHandle, in_words};
 
-/// Time between two looks at whether a wait for CubeCL's server may go on.
+/// Time between two checks of whether a wait for CubeCL's server may continue.
 const SLICE: Duration = Duration::from_millis(20);
 
 /// The device memory of a call, of the lengths that it asks for, without gaps.
@@ -36,7 +36,7 @@ pub(super) struct Place {
     pub context: Context,
     /// What CubeCL computes on.
     pub compute: StreamHandle,
-    /// Behind what was launched before the call.
+    /// An event after everything launched before the call.
     pub launched: Event,
 }
 
@@ -47,7 +47,7 @@ impl Prepared {
         let (compute, asked) = (compute.clone(), buffers.clone());
         let server = server(device);
         server.submit(move |server: &mut Server| {
-            // Nobody may wait for it any more.
+            // The receiver may be gone.
             let _ = give.send(Place::of(server, asked, &compute));
         });
         // Launches are queued until there are many: the other ranks wait for this one.
@@ -87,7 +87,7 @@ impl Place {
             output,
             context: Context::current()?,
             compute,
-            launched: Event::behind(compute).map_err(in_words)?,
+            launched: Event::record(compute).map_err(in_words)?,
         })
     }
 

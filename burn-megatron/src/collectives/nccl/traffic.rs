@@ -44,7 +44,7 @@ fn sent(call: &CallDescriptor, label: &GroupLabel) -> u64 {
     match call.operation {
         Operation::AllReduce => 2 * bytes * (size - 1) / size,
         Operation::AllGather | Operation::ReduceScatter => bytes * (size - 1),
-        // From the root round to the rank before it, which has nobody to hand it on to.
+        // The data pass around the ring from the root to the rank before it, which passes nothing on.
         Operation::Broadcast if call.peer == Some((label.rank + 1) % label.size()) => 0,
         Operation::Broadcast | Operation::Send => bytes,
         _ => 0,
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_sends_as_many_bytes() {
+    fn bytes_that_the_ranks_of_a_ring_send() {
         assert_eq!(sent_by(3, Operation::AllReduce, None), [64; 3]);
         assert_eq!(sent_by(3, Operation::AllGather, None), [96; 3]);
         assert_eq!(sent_by(3, Operation::Broadcast, Some(1)), [0, 48, 48]);

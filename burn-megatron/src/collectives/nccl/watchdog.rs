@@ -1,17 +1,17 @@
 //! [`Watchdog`]: a thread that waits for what a group has on its way over NCCL.
 //!
-//! It keeps the memory of a call until the GPU is done with it, notes calls that are done in the flight recorder, and
-//! looks at time, at NCCL's own errors, at ranks that have left the group and at the job's failure signal. When one of
-//! them says so, it raises the failure signal, so that every call of every group fails from then on, and then ends all
-//! that hangs, so that the GPU goes on. The results of what was ended are worthless; a program that reads one, and
-//! makes no call behind it, is not told.
+//! It keeps the memory of a call alive until the GPU is done with it, notes finished calls in the flight recorder, and
+//! watches the time, NCCL's own errors, ranks that have left the group and the job's failure signal. When one of them
+//! indicates a failure, it raises the failure signal, so that every call of every group fails from then on, and then
+//! aborts everything that hangs, so that the GPU continues. The results of aborted calls are worthless; a program that
+//! reads one and makes no further call does not learn of it.
 //!
 //! # Whose fault it is
 //!
-//! A call waits for the others from when the GPU has come to it, and, where it was started ahead of its time, somebody
-//! waits for it. For which of the others only the GPU knows; so a wait that goes on for long leaves a note that names
-//! them all, as the waits of the engines for host memory leave notes of those that are missing. The rank that does not
-//! come leaves none: it is the one to which the notes of all lead, and with it the failure signal is raised.
+//! A call counts as waiting for the others once the GPU has reached it and, if it was started ahead of its time, a
+//! caller waits for it. Only the GPU knows which of the others it waits for, so a long wait leaves a note that names
+//! them all; the notes of the engines for host memory name only the missing ones. The rank that does not come leaves no
+//! note: the notes of all the others lead to it, and the failure signal is raised with its name.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -41,9 +41,9 @@ pub(super) struct Watched {
     pub call: CallDescriptor,
     pub made: Made,
     pub communicator: Arc<Communicator>,
-    /// Before the call, which waits for nobody but this rank's own GPU until then.
+    /// An event before the call. Until it completes, the call waits only for this rank's own GPU.
     pub launched: Event,
-    /// Behind the call.
+    /// An event after the call.
     pub done: Arc<Event>,
     /// Of a call that was started ahead of its time.
     pub awaited: Option<Awaited>,
@@ -52,10 +52,10 @@ pub(super) struct Watched {
     pub memory: Buffers,
 }
 
-/// What the thread is told.
+/// A command to the thread.
 enum Command {
     Watch(Box<Watched>),
-    /// That it ends when nothing is on its way any more, and then at the latest.
+    /// Ends the thread once nothing is in flight, and at the given time at the latest.
     End(Instant),
 }
 
@@ -164,12 +164,13 @@ impl Watch {
                 return;
             }
             if let Err(failure) = self.look() {
-                // A group that is being dropped is told so before its calls fail of it, which is no failure of the job.
+                // The command that the group is being dropped comes before its calls fail for that reason, which is no
+                // failure of the job.
                 self.hear(words);
                 if self.is_over() {
                     continue;
                 }
-                // Told first: behind the end of what hangs the program goes on, with worthless results.
+                // Reported first: once the hanging calls are aborted, the program continues with worthless results.
                 let (error, made) = *failure;
                 let why = error.to_string();
                 if let Some(core) = self.core.upgrade() {
@@ -266,7 +267,7 @@ impl Watch {
                 scope.spawn(|| queue.communicator.abort(why));
             }
         });
-        // The memory is given back once the GPU has let go of it: behind the abort its streams go on.
+        // The memory is freed once the GPU no longer uses it: after the abort its streams continue.
         self.pending.clear();
     }
 }
@@ -290,7 +291,7 @@ struct Left {
 }
 
 impl Queue {
-    /// The first call is another one, or waits for nobody yet.
+    /// Restarts the clock: the first call has changed, or does not wait for other ranks yet.
     fn start_again(&mut self) {
         self.since = Instant::now();
         self.noted = None;
@@ -312,7 +313,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Looks whether the first call may go on.
+    /// Checks whether the first call may continue.
     fn look(&mut self, health: &GroupHealth) -> Result<(), Failure> {
         let Some(first) = self.calls.front() else {
             return Ok(());

@@ -1,4 +1,5 @@
-//! `CollectiveBackend` for burn's fusion: what is queued behind a tensor runs, and the backend beneath moves it.
+//! `CollectiveBackend` for burn's fusion: runs the queued operations that a tensor depends on, and lets the inner
+//! backend move it.
 
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Shape, TensorMetadata};
@@ -79,13 +80,13 @@ where
     }
 }
 
-/// Runs what is queued behind a tensor.
+/// Runs the queued operations that a tensor depends on.
 fn resolved<B: FusionBackend>(tensor: FloatTensor<Fusion<B>>) -> FloatTensor<B> {
     let client = tensor.client.clone();
     client.resolve_tensor_float::<B>(tensor)
 }
 
-/// Returns a tensor that operations can be queued behind.
+/// Returns a tensor on which further operations can be queued.
 fn fused<B: FusionBackend>(tensor: FloatTensor<B>) -> FloatTensor<Fusion<B>> {
     let client = get_client::<B>(&B::float_device(&tensor));
     let (shape, dtype) = (tensor.shape(), tensor.dtype());

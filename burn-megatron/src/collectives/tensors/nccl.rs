@@ -81,7 +81,7 @@ pub(super) fn broadcast_start<R: CubeRuntime>(
     start(input, shape, call, group, engine)
 }
 
-/// Starts to join the parts of all ranks, one behind the other.
+/// Starts to join the parts of all ranks, one after the other.
 #[track_caller]
 pub(super) fn all_gather_start<R: CubeRuntime>(
     tensor: CubeTensor<R>,
@@ -128,7 +128,7 @@ pub(super) fn send_start<R: CubeRuntime>(
     }
 }
 
-/// Starts to receive a tensor, which is there for what is launched behind [`Started::before_use`].
+/// Starts to receive a tensor, which is available to work launched after [`Started::before_use`].
 #[track_caller]
 pub(super) fn recv_start<R: CubeRuntime>(
     shape: Shape,
@@ -162,8 +162,8 @@ fn transfer<O: Send + 'static>(
     })
 }
 
-/// Starts a call and returns its result, which is there for what is launched behind [`Started::before_use`]: in place
-/// where it can be, and else in new memory.
+/// Starts a call and returns its result, in place if possible and otherwise in new memory. The result is available to
+/// work launched after [`Started::before_use`].
 #[track_caller]
 fn start<R: CubeRuntime>(
     input: CubeTensor<R>,

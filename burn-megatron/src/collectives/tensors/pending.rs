@@ -71,7 +71,7 @@ impl<B: Backend> PendingTensor<B> {
     }
 }
 
-/// A tensor that will be there for what is launched behind [`Started::before_use`](crate::collectives::nccl::Started).
+/// A tensor that is available to work launched after [`Started::before_use`](crate::collectives::nccl::Started).
 #[cfg(feature = "nccl")]
 struct OnDevice<T> {
     tensor: T,

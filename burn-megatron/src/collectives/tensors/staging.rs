@@ -1,7 +1,7 @@
 //! Collectives on tensors through host memory, for any backend: read, communicate, write back.
 //!
-//! What [`CollectiveBackend`](super::CollectiveBackend)'s methods do unless a backend has something better. On Flex
-//! tensors are in host memory already: one that nobody shares is reduced in place.
+//! The default of [`CollectiveBackend`](super::CollectiveBackend)'s methods, for backends that have nothing better. On
+//! Flex, tensors are in host memory already: one that is not shared is reduced in place.
 
 use burn::tensor::{DType, Shape, TensorData, TensorMetadata, backend::Backend, ops::FloatTensor, try_read_sync};
 use half::{bf16, f16};
@@ -209,7 +209,7 @@ fn gather_leading<B: Backend>(tensor: FloatTensor<B>, group: &ProcessGroup) -> R
     Ok(B::float_from_data(gathered, &device))
 }
 
-/// Gathers along a dimension other than the first: the parts arrive one behind the other and are then joined.
+/// Gathers along a dimension other than the first: the parts arrive one after the other and are then joined.
 #[track_caller]
 fn gather_inner<B: Backend>(
     tensor: FloatTensor<B>,
@@ -220,7 +220,7 @@ fn gather_inner<B: Backend>(
     Ok(join_along::<B>(stacked, dimension, group))
 }
 
-/// Returns the parts of all ranks, one behind the other along the first dimension, joined along another.
+/// Returns the parts of all ranks, which are stacked along the first dimension, joined along another.
 pub(super) fn join_along<B: Backend>(
     stacked: FloatTensor<B>,
     dimension: usize,

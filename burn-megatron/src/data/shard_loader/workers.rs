@@ -80,13 +80,13 @@ impl<O> Drop for Workers<O> {
             worker.batches = None;
         }
         for thread in self.workers.iter_mut().filter_map(|worker| worker.thread.take()) {
-            // A panic of batches that nobody takes has no one left to be reported to.
+            // A panic in batches that are no longer wanted has no caller to be reported to.
             let _ = thread.join();
         }
     }
 }
 
-/// Loads every `step`th batch from `first` on, until they end or nobody takes them.
+/// Loads every `step`th batch from `first` on, until the batches end or the receiver is gone.
 fn load_every<B: Backend, I, O>(epoch: &Epoch<B, I, O>, first: usize, step: usize, sender: &SyncSender<O>) {
     let mut batch = first;
     while let Some(loaded) = epoch.load(batch) {

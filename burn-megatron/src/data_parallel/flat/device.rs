@@ -15,7 +15,7 @@ use crate::collectives::{CollectiveBackend, CollectiveError, PendingTensor, Proc
 pub(in crate::data_parallel) struct DeviceBuffer<B: Backend> {
     /// Absent while it is written.
     sums: Option<Tensor<B, 1>>,
-    /// What the reduction of this rank's shard gave, and where in the bucket it lies.
+    /// The reduced shard of this rank, after its offset in the bucket.
     shard: Option<(usize, Tensor<B, 1>)>,
 }
 

@@ -1,4 +1,4 @@
-//! `HostBuffer`: a bucket's numbers, f32 or f64, in host memory, which the ranks of a node reduce where it lies.
+//! `HostBuffer`: a bucket's numbers, f32 or f64, in host memory, which the ranks of a node reduce in place.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! `FlatBuffer`: a bucket's numbers, f32 or f64: in host memory, which the ranks of a node reduce where it lies, or on
-//! a device, where gradients are added up, reduced and used without passing through the host.
+//! `FlatBuffer`: a bucket's numbers, f32 or f64: in host memory, which the ranks of a node reduce in place, or on a
+//! device, where gradients are added up, reduced and used without passing through the host.
 
 mod device;
 mod host;
@@ -138,7 +138,8 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         }
     }
 
-    /// Multiplies the elements of a range. What lies outside is not complete on this rank, and may be multiplied too.
+    /// Multiplies the elements of a range. Elements outside it are not complete on this rank, and may be multiplied
+    /// too.
     pub fn scale(&mut self, range: Range<usize>, factor: f64) {
         match self {
             FlatBuffer::Host(buffer) => buffer.scale(range, factor),
@@ -280,7 +281,8 @@ impl<B: CollectiveBackend> PendingFlat<B> {
 }
 
 impl<B: CollectiveBackend> NonFinite<B> {
-    /// None of so many parameters, whose gradients are kept in the type that `dtype` asks for.
+    /// Returns a record in which none of the parameters is marked; `dtype` determines the type that their gradients are
+    /// kept in.
     pub fn none(parameters: usize, dtype: DType, device: &B::Device) -> Self {
         if B::HAS_DEVICE_MEMORY {
             NonFinite::Device(Some(Tensor::zeros([parameters.max(1)], (device, main_type(dtype)))))
@@ -289,7 +291,7 @@ impl<B: CollectiveBackend> NonFinite<B> {
         }
     }
 
-    /// Returns the first parameter that did.
+    /// Returns the first parameter that is marked.
     pub fn first(&self) -> Option<usize> {
         match self {
             NonFinite::Host(first) => *first,

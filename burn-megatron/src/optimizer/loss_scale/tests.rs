@@ -1,4 +1,4 @@
-//! The scaler beside sequences computed by hand, and its invariants under random sequences.
+//! Compares the scaler with sequences computed by hand, and checks its invariants under random sequences.
 
 use proptest::prelude::*;
 
@@ -196,7 +196,7 @@ fn a_restored_scaler_obeys_its_own_configuration() {
     let mut constant = LossScaleConfig::Constant { loss_scale: 8.0 }.init().expect("valid");
     constant.restore(recorded).expect("valid");
     assert_eq!(constant.scale(), 8.0);
-    // Behind a constant scale, a dynamic one has all its hysteresis.
+    // After a constant scale, a dynamic one has its full hysteresis.
     scaler.restore(constant.state()).expect("valid");
     assert_eq!((scaler.scale(), scaler.state().hysteresis_tracker), (8.0, 2));
 }
@@ -232,7 +232,7 @@ proptest! {
     }
 
     #[test]
-    fn a_scaler_restored_anywhere_goes_on_as_the_one_that_was_recorded(
+    fn a_scaler_restored_anywhere_continues_as_the_one_that_was_recorded(
         config in configs(),
         before in prop::collection::vec(any::<bool>(), 0..50),
         after in prop::collection::vec(any::<bool>(), 0..50),

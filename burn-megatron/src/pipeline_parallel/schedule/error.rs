@@ -78,8 +78,8 @@ pub enum ScheduleError {
     },
     /// Fewer micro-batches than an interleaved schedule has stages.
     #[error(
-        "the interleaved schedule needs at least as many micro-batches as stages = {num_stages}, got \
-         {num_micro_batches}; the nearest valid number of micro-batches is {num_stages}"
+        "the interleaved schedule needs at least {num_stages} micro-batches, one per stage, got {num_micro_batches}; \
+         the nearest valid number of micro-batches is {num_stages}"
     )]
     TooFewMicroBatches {
         /// Stages: p.

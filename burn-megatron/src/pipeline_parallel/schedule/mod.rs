@@ -108,7 +108,7 @@ pub struct Schedule {
     pub num_micro_batches: usize,
     /// Whether there are forward passes only, as in validation.
     pub is_forward_only: bool,
-    /// The actions of each stage, in order; as many lists as there are stages.
+    /// The actions of each stage, in order; one list per stage.
     pub stages: Vec<Vec<Action>>,
 }
 

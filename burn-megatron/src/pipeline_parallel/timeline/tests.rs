@@ -51,7 +51,7 @@ fn a_receive_begins_no_earlier_than_its_own_send() {
             transfer(Activity::Receive, Direction::Forward, 0, 0.5, 3.5),
             // Asked for after its send.
             transfer(Activity::Receive, Direction::Backward, 0, 9.5, 11.0),
-            // Nobody recorded its send.
+            // No rank recorded its send.
             transfer(Activity::Receive, Direction::Forward, 2, 0.5, 2.0),
         ],
     ];

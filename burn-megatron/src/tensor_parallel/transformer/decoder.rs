@@ -138,7 +138,7 @@ impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
     ///
     /// # Communication
     /// Per layer, forward: three all-reduces of the target's size over the tensor group; under sequence parallelism
-    /// three all-gathers and three reduce-scatters. Backward: as many, and one all-reduce of the memory's size for all
+    /// three all-gathers and three reduce-scatters. Backward: the same, and one all-reduce of the memory's size for all
     /// layers. Under sequence parallelism one all-gather of the output in addition, and backward one of the target's
     /// gradient.
     ///

@@ -143,7 +143,7 @@ impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
     ///
     /// # Communication
     /// Per layer, forward: two all-reduces of the input's size over the tensor group; under sequence parallelism two
-    /// all-gathers and two reduce-scatters. Backward: as many. Under sequence parallelism one all-gather of the output
+    /// all-gathers and two reduce-scatters. Backward: the same. Under sequence parallelism one all-gather of the output
     /// in addition, and backward one of the input's gradient.
     ///
     /// # Panics

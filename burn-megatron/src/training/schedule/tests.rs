@@ -170,7 +170,7 @@ fn warm_up_stable_decay_is_stable_until_its_last_samples() {
 
 #[test]
 fn each_annealing_style_has_its_own_way_down() {
-    // A quarter, a half and all of the sixteen samples behind the 34th.
+    // A quarter, a half and all of the sixteen samples after the 34th.
     let at = |[quarter, half]: [f64; 2]| [(38, 0.1 + 0.9 * quarter), (42, 0.1 + 0.9 * half), (50, 0.1)];
     let root = 0.5f64.sqrt();
     for (style, shares) in STYLES.into_iter().zip([
@@ -218,7 +218,7 @@ fn any_decay() -> impl Strategy<Value = LearningRateDecay> {
 
 proptest! {
     #[test]
-    fn the_rate_stays_in_bounds_and_never_rises_behind_the_warm_up(
+    fn the_rate_stays_in_bounds_and_never_rises_after_the_warm_up(
         decay in any_decay(),
         warm_up in 0u64..100,
         length in 20u64..1000,
@@ -258,7 +258,7 @@ proptest! {
         .unwrap();
         // The steepest sample of each: a line's slope, π/2 times that, 2·ln 2 times that, √(1/S) at the beginning.
         let most = |samples: u64| 1.6 / samples as f64;
-        let behind = match decay {
+        let decaying = match decay {
             LearningRateDecay::WarmUpStableDecay { style: AnnealingStyle::MinusSquareRoot, samples } => {
                 (1.0 / samples as f64).sqrt()
             }
@@ -268,7 +268,7 @@ proptest! {
         };
         for samples in 0..until {
             let [before, after] = [samples, samples + 1].map(|samples| schedule.learning_rate(samples));
-            let limit = if samples < warm_up { most(warm_up) } else { behind };
+            let limit = if samples < warm_up { most(warm_up) } else { decaying };
             prop_assert!((after - before).abs() <= limit, "{samples}: {before} to {after}");
         }
     }

@@ -7,11 +7,11 @@ use crate::pipeline_parallel::schedule::{Message, Schedule, ScheduleError};
 
 /// Carries the schedule out and returns, per stage, the most messages that its channels held.
 ///
-/// It goes by rounds, in each of which every stage that can finish its action goes on to its next. Which stage goes
-/// first makes no difference to whether all finish: a transfer that is possible stays possible.
+/// It works in rounds: in each, every stage that can finish its action moves to its next one. Which stage moves first
+/// makes no difference to whether all finish: a transfer that is possible stays possible.
 ///
 /// # Errors
-/// [`ScheduleError::Deadlock`] when no stage can go on and not all have finished.
+/// [`ScheduleError::Deadlock`] when no stage can continue and not all have finished.
 pub(super) fn run(schedule: &Schedule, capacity: usize) -> Result<Vec<usize>, ScheduleError> {
     let num_stages = schedule.num_stages();
     let mut run = Run {

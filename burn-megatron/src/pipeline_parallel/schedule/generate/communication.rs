@@ -182,7 +182,7 @@ impl Play {
         self.transfer(stage, message);
     }
 
-    /// The stages of a ring in which each waits for the next; nobody can move.
+    /// Returns the stages of a ring in which each waits for the next; no stage can move.
     fn ring(&self) -> Vec<usize> {
         let waits_for = |stage: usize| match self.stages[stage].outbox {
             Some(message) => Some(message.peer),
@@ -191,7 +191,7 @@ impl Play {
         let Some(unfinished) = (0..self.stages.len()).find(|&stage| waits_for(stage).is_some()) else {
             return Vec::new();
         };
-        // Each waits for one other, so as many steps as there are stages lead from anywhere into a ring.
+        // Each waits for one other, so one step per stage leads from any stage into a ring.
         let inside = (0..self.stages.len()).try_fold(unfinished, |stage, _| waits_for(stage));
         iter::successors(inside, |&stage| waits_for(stage).filter(|&next| Some(next) != inside)).collect()
     }

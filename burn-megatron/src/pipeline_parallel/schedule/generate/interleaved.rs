@@ -25,9 +25,9 @@ pub(super) fn table(sizes: Sizes, group_size: usize) -> Vec<Task> {
     table
 }
 
-/// The order on `stage`. The warm-up is min(2 (p - stage - 1) + (v - 1) g, m v): the first group has gone through all
-/// chunks but the last, and twice as many passes as stages follow, because the others are further on by as many.
-/// Backward passes follow the same table with the chunks reversed.
+/// Returns the order on `stage`. The warm-up is min(2 (p - stage - 1) + (v - 1) g, m v): the first group passes through
+/// all chunks except the last, and two more passes follow for each later stage: one while the activation travels there,
+/// one while its gradient travels back. Backward passes follow the same table with the chunks reversed.
 pub(super) fn order(sizes: Sizes, group_size: usize, stage: usize) -> Order {
     let forwards = table(sizes, group_size);
     let last_chunk = sizes.num_chunks - 1;

@@ -173,8 +173,8 @@ fn sizes_without_a_schedule_are_errors_with_the_nearest_valid_ones() {
     );
     assert_eq!(
         error("interleaved", 4, 2, 3),
-        "the interleaved schedule needs at least as many micro-batches as stages = 4, got 3; the nearest valid number \
-         of micro-batches is 4"
+        "the interleaved schedule needs at least 4 micro-batches, one per stage, got 3; the nearest valid number of \
+         micro-batches is 4"
     );
     let rule = "the group size of the interleaved schedule must be between the stages and the micro-batches, and the \
                 micro-batches modulo the group size must be 0 or at least the stages; got";

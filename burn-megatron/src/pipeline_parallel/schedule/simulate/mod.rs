@@ -103,7 +103,7 @@ impl Schedule {
             arrivals: HashMap::new(),
             spans: vec![Vec::new(); self.num_stages()],
         };
-        // Each stage goes on as far as it can; what a task waits for does not depend on which stage goes first.
+        // Each stage advances as far as it can; what a task waits for does not depend on which stage goes first.
         let mut has_moved = true;
         while has_moved {
             has_moved = false;
