@@ -50,7 +50,7 @@ pub enum Operation {
     Send,
     /// One rank's buffer comes from another.
     Recv,
-    /// Nobody leaves before all have come.
+    /// No rank leaves before all have come.
     Barrier,
     /// Every rank gets a buffer that the others may reach.
     Allocate,

@@ -1,7 +1,7 @@
 //! The interface between a group and what moves its bytes.
 //!
-//! Implemented by `single` (a group of one), by the host engines and by `mpi`. What lies on a GPU goes past it, to
-//! `nccl`.
+//! Implemented by `single` (a group of one), by the host engines and by `mpi`. Data on a GPU does not pass through it:
+//! `nccl` moves that.
 
 use super::call::CallDescriptor;
 use super::error::CollectiveError;
@@ -76,8 +76,8 @@ pub trait Engine: Debug + Send + Sync {
         unreachable!("{} has allocated no {memory:?} for {call:?}", self.name())
     }
 
-    /// Returns what the rank with group index `peer`, another one, said when it gave the group up, if it has. For waits
-    /// that are not this engine's: it waits for nobody, but for a moment for a store that has the words.
+    /// Returns what another rank, with group index `peer`, said when it gave the group up, if it has. For waits outside
+    /// this engine: the call waits for no rank, and only for a moment for a store that has the words.
     fn disconnect_reason(&self, peer: usize) -> Option<String>;
 
     /// Returns the payload bytes that this rank has put on the wire, or into shared memory, for

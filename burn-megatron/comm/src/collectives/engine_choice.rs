@@ -121,7 +121,7 @@ fn fall_back(rendezvous: &Rendezvous, is_open: bool, what: &str) -> Result<Resul
     })
 }
 
-/// Whether nobody asked for an engine.
+/// Returns whether neither the option nor the variable names an engine.
 fn is_auto(option: EngineChoice, variable: Option<&str>) -> bool {
     option == EngineChoice::Auto && variable.is_none_or(|text| text == "auto")
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// How long the drop of a group waits for calls that were started and not waited for.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
-/// How long it then waits for a call that was told to stop.
+/// How long it then waits for a call that was asked to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
 /// A call in the flight recorder, and who made it.

@@ -1,8 +1,8 @@
 //! The health of a group, and bounded waiting.
 //!
-//! One [`GroupHealth`] per group and rank, shared by the group and its engine: it knows the first
-//! cause of failure, the job's failure signal, and the bound of every wait. A wait makes a
-//! [`WaitDeadline`] and asks it, again and again, whether to go on.
+//! One [`GroupHealth`] per group and rank, shared by the group and its engine, holds the first cause of failure, the
+//! job's failure signal, and the bound of every wait. A wait makes a [`WaitDeadline`] and asks it repeatedly whether to
+//! continue.
 
 mod device;
 mod progress;
@@ -91,8 +91,8 @@ impl GroupHealth {
         self.first_cause.set(cause.to_string()).is_ok()
     }
 
-    /// Notes which rank is responsible for `error`, if it says so, here and where the other ranks can read it:
-    /// should the program end with this error, that rank is told as the first cause and this one as secondary.
+    /// Notes which rank is responsible for `error`, if the error says so, here and where the other ranks can read it.
+    /// If the program ends with this error, that rank is reported as the first cause and this one as secondary.
     pub fn suspect(&self, error: &CollectiveError, called_at: &Location<'_>) {
         let (Some(failure), Some(notes)) = (&self.failure, &self.notes) else {
             return;
@@ -142,7 +142,7 @@ impl GroupHealth {
         }
     }
 
-    /// How long a wait that starts now on this thread goes on before it is noted.
+    /// Returns how long a wait that starts now on this thread lasts before it is noted.
     fn noted_after(&self) -> Duration {
         let usual = self.timeout / 4;
         match LAST_LONG_WAIT.get() {
@@ -188,7 +188,7 @@ impl Notes {
         Some(PeerFailure { rank, host, what })
     }
 
-    /// Whom `error` accuses, and of what. Nobody when the cause is known already, or lies in this rank alone.
+    /// Returns whom `error` accuses, and of what; `None` if the cause is known already, or is in this rank alone.
     fn suspicion(&self, error: &CollectiveError, called_at: &Location<'_>) -> Option<PeerFailure> {
         let (me, here) = (self.rank, host_name(&self.hosts[self.rank]));
         match error {
@@ -259,11 +259,11 @@ enum Note {
     Kept,
 }
 
-/// How long one wait may still go on.
+/// The time that one wait may still take.
 ///
-/// A wait that has used up a quarter of its time leaves a note of whom it waits for, so that a rank that waits for
-/// this one, and gives up first, does not take it for the one that hangs. One that follows it does so at once: what has
-/// come may not have been the last that is missing.
+/// A wait that has used up a quarter of its time leaves a note of the ranks that it waits for, so that a rank that
+/// waits for this one and gives up first does not take this one for the rank that hangs. A wait that follows it leaves
+/// a note at once: the rank that has come may not have been the last one missing.
 #[derive(Debug)]
 pub struct WaitDeadline<'a> {
     pub(super) health: &'a GroupHealth,
@@ -275,7 +275,7 @@ pub struct WaitDeadline<'a> {
     note: RefCell<Note>,
 }
 
-/// How long a wait goes on before it is noted, where one has just ended that was. Few are long enough to talk to the
+/// How long a wait lasts before it is noted if a noted wait has just ended. Few waits are long enough to talk to the
 /// store, however many there are in a call.
 const NOTED_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
@@ -315,7 +315,7 @@ impl WaitDeadline<'_> {
         left.min(slice)
     }
 
-    /// Checks that the wait may go on; `missing` gives the group indices still waited for.
+    /// Checks that the wait may continue; `missing` gives the group indices that are still waited for.
     ///
     /// # Errors
     /// As [`GroupHealth::check`], or [`CollectiveError::Timeout`].

@@ -76,7 +76,7 @@ impl Lane {
         })
     }
 
-    /// Whether somebody waits for the call of a ticket, or for one behind it.
+    /// Returns whether a thread waits for the call of a ticket, or for a later one.
     pub fn awaited(&self, ticket: u64) -> Awaited {
         Awaited::new(self.awaited_up_to.clone(), ticket)
     }
@@ -150,7 +150,7 @@ impl Lane {
             };
             drop(state);
             let _turn = Turn { lane: self };
-            // A panic has poisoned the group on its way; the calls behind it must still be told.
+            // A panic has poisoned the group on its way; the calls after it must still learn of it.
             let _ = catch_unwind(AssertUnwindSafe(|| job(ticket)));
         }
     }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_does_not_stop_the_calls_behind_it() {
+    fn a_panic_does_not_stop_the_calls_after_it() {
         let lane = Lane::new(LaneOwner::first_caller());
         lane.submit("lane", Box::new(|_| std::panic::resume_unwind(Box::new("planted"))))
             .unwrap();

@@ -19,8 +19,8 @@ pub struct Pending<O> {
     awaited: Option<Awaited>,
 }
 
-/// Whether somebody waits for a call that was started ahead of its time, or for one behind it in its lane, or has
-/// dropped the handle of either.
+/// Whether a thread waits for a call that was started ahead of its time, or for a later one in its lane, or has dropped
+/// the handle of either.
 #[derive(Clone, Debug)]
 pub struct Awaited {
     /// All calls of the lane with lower tickets are waited for.

@@ -54,10 +54,9 @@ impl GroupOptions for EngineChoice {
 
 /// A set of ranks that communicate together.
 ///
-/// Every rank of the group makes the same collective calls in the same order; transfers between
-/// two ranks are matched in order. Clones are the same group. After the first error the group
-/// refuses further calls. When the last clone is dropped, calls that were started still finish
-/// (for at most five seconds), then the other ranks are told.
+/// Every rank of the group makes the same collective calls in the same order; transfers between two ranks are matched
+/// in order. Clones are the same group. After the first error the group refuses further calls. When the last clone is
+/// dropped, calls that were started still finish (for at most five seconds), then the other ranks learn of the drop.
 ///
 /// Collectives are in order among themselves, transfers among those of the same sender and
 /// receiver; these lanes do not wait for each other, so started sends and receives between two

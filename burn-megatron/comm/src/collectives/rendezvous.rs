@@ -126,7 +126,7 @@ impl Rendezvous {
         for peer in label.peers() {
             let key = format!("{step}/{peer}");
             let theirs = self.wait(&key, peer)?;
-            // Read by nobody else; a key that stays is only untidy.
+            // No other rank reads it; a key that stays is only untidy.
             let _ = self.store.delete(&self.key(&key));
             if theirs != statement.as_bytes() && verdict.is_ok() {
                 let (rank, first) = (label.ranks[peer], label.ranks[0]);

@@ -1,4 +1,4 @@
-//! [`SharedBuffer`]: a buffer that the ranks of a node reduce where it lies, and the collectives on it.
+//! [`SharedBuffer`]: a buffer that the ranks of a node reduce in place, and the collectives on it.
 //!
 //! `exposed`, in the shared-memory engine, says who may touch such memory when; here the caller's access is taken away
 //! for as long as a call lasts, by taking the memory out of the buffer.
@@ -18,9 +18,9 @@ use std::sync::{Arc, Weak};
 
 /// A buffer of one group that collectives need not copy, made by [`ProcessGroup::allocate`].
 ///
-/// Where the ranks share memory, each has its own buffer and reaches those of the others during the calls that take
-/// it; otherwise it is an ordinary vector, and the calls do the same. It outlives its group, and may be dropped at any
-/// time: each rank has mappings of its own, which go with its buffer. There is no name that could be left behind.
+/// Where the ranks share memory, each has its own buffer and reaches those of the others during the calls that take it;
+/// otherwise it is an ordinary vector, and the calls do the same. It outlives its group and may be dropped at any time:
+/// each rank has mappings of its own, which are removed with its buffer. There is no name that could be left over.
 ///
 /// A call that fails once it has begun loses the buffer, because other ranks may still be at it: a started call does
 /// not return it, and after a blocking one it is empty. It cannot be cloned, since all ranks of the group make such
@@ -48,7 +48,7 @@ impl<T: CollectiveElement> SharedBuffer<T> {
         }
     }
 
-    /// Returns whether the other ranks reach the buffer where it lies.
+    /// Returns whether the other ranks reach the buffer in place.
     pub fn is_shared(&self) -> bool {
         matches!(self.memory, Memory::Shared(_))
     }

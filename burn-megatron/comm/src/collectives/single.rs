@@ -4,7 +4,7 @@ use super::call::CallDescriptor;
 use super::engine::{Engine, HostBuffers, wrong_buffers};
 use super::error::CollectiveError;
 
-/// Moves nothing to nobody.
+/// The engine of a group of one rank, which moves nothing.
 #[derive(Debug)]
 pub(crate) struct SingleEngine;
 

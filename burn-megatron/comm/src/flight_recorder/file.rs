@@ -29,7 +29,7 @@ pub struct RankRecord {
     pub pid: u32,
     /// When the file was written.
     pub written_at: f64,
-    /// The first failure that this rank met; none where a signal asked for the file.
+    /// The first failure that this rank met; `None` if a signal asked for the file.
     pub failure: Option<String>,
     /// The groups, in the order in which they were made.
     pub groups: Vec<RecordedGroup>,
@@ -86,7 +86,7 @@ pub struct RecordedCall {
 pub enum State {
     /// Waits for the calls made before it.
     Queued,
-    /// Is under way: waits for the other ranks, or moves data.
+    /// In flight: waits for the other ranks, or moves data.
     Running,
     /// Has ended well.
     Done,

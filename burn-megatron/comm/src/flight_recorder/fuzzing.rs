@@ -28,7 +28,7 @@ pub fn flight_record(data: &[u8]) {
     }
 }
 
-/// Two ranks, of which one is behind.
+/// Returns the records of two ranks, one of which is late.
 pub fn flight_record_seeds() -> Vec<Vec<u8>> {
     let call = |sequence, state| RecordedCall {
         operation: "all_reduce".into(),

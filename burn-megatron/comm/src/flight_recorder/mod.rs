@@ -7,7 +7,7 @@
 //!
 //! - `recorder`: the rings.
 //! - `file`(mod@file): the files, written and read.
-//! - `report`: puts the files of all ranks side by side and says who is behind; `examples/flight_recorder` prints it.
+//! - `report`: puts the files of all ranks side by side and says who is late; `examples/flight_recorder` prints it.
 
 mod file;
 #[cfg(feature = "fuzzing")]
@@ -19,4 +19,4 @@ mod tests;
 
 pub use file::{FlightRecorderError, RankRecord, RecordedCall, RecordedGroup, State, read_folder};
 pub use recorder::{CallNote, FlightRecorder, GroupRecorder, RankIdentity, variables};
-pub use report::{Behind, OutOfStep, Report};
+pub use report::{LateRank, OutOfStep, Report};

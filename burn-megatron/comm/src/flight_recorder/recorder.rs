@@ -1,7 +1,7 @@
 //! [`FlightRecorder`]: the rings of one process, and when they are written.
 //!
-//! A call takes a lock that nobody else holds for longer than the writing of a few words, three times: when it is made,
-//! when it begins and when it ends.
+//! A call takes a lock three times: when it is made, when it begins and when it ends. No other thread holds that lock
+//! for longer than the writing of a few words.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,7 +24,7 @@ pub mod variables {
     pub const LENGTH: &str = "BURN_MEGATRON_FLIGHT_RECORDER_LEN";
 }
 
-/// Calls that each group keeps unless told otherwise.
+/// Calls that each group keeps by default.
 const DEFAULT_LENGTH: usize = 256;
 /// Groups that are kept when they are gone.
 const MAX_GONE_GROUPS: usize = 64;
@@ -305,7 +305,7 @@ pub struct GroupRecorder {
 
 struct Ring {
     length: usize,
-    /// Call number n lies at n modulo `length`.
+    /// Call number n is at index n modulo `length`.
     entries: Vec<Entry>,
     next: u64,
 }

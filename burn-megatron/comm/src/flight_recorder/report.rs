@@ -1,13 +1,11 @@
-//! [`Report`]: the records of all ranks side by side: who is behind, at which call, and who waits there.
+//! [`Report`]: the records of all ranks side by side: which ranks are late, at which call, and which ranks wait there.
 //!
 //! # The rule
 //!
-//! Calls are lined up lane by lane: a group's collectives are one lane, its transfers from one rank to another are
-//! one lane each. A rank is *behind* in a lane when another rank of it has begun a call that it has not ended well, and
-//! this rank has not begun that call. A rank without a record has begun nothing that is known. Ranks that are behind
-//! may wait themselves, in another lane, for somebody further behind: the *culprits* are those that wait nowhere.
-//!
-//! Made by `examples/flight_recorder` and by tests.
+//! Calls are lined up lane by lane: a group's collectives are one lane, its transfers from one rank to another are one
+//! lane each. A rank is *late* in a lane when another rank of the lane has begun a call that it has not ended well, and
+//! this rank has not begun that call. A rank without a record has begun nothing that is known. A late rank may itself
+//! wait, in another lane, for another late rank: the *culprits* are those that wait nowhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,7 +15,7 @@ use super::file::{RankRecord, RecordedCall, RecordedGroup, State};
 
 /// A rank that others wait for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Behind {
+pub struct LateRank {
     /// The rank.
     pub rank: usize,
     /// Whether it has written a record: one that hangs or was killed has not.
@@ -28,7 +26,7 @@ pub struct Behind {
     pub last: Option<RecordedCall>,
     /// The call that others have begun and it has not.
     pub awaited: RecordedCall,
-    /// Who waits there.
+    /// The ranks that wait there.
     pub waiting: Vec<usize>,
 }
 
@@ -54,11 +52,11 @@ pub struct Report {
     pub missing: Vec<Range<usize>>,
     /// Each rank's host and the first failure that it met.
     pub failures: Vec<(usize, String, String)>,
-    /// Who is behind, lane by lane.
-    pub behind: Vec<Behind>,
-    /// Who did something else.
+    /// The late ranks, lane by lane.
+    pub behind: Vec<LateRank>,
+    /// Ranks that made different calls under the same number.
     pub out_of_step: Vec<OutOfStep>,
-    /// Ranks that others wait for and that wait for nobody.
+    /// Ranks that others wait for and that wait for no rank.
     pub culprits: Vec<usize>,
 }
 
@@ -73,12 +71,12 @@ impl Report {
         let world_size = records.iter().map(|record| record.world_size).max().unwrap_or(0);
         let recorded: BTreeSet<usize> = records.iter().map(|record| record.rank).collect();
         let lanes = lanes(records);
-        let behind: Vec<Behind> = lanes
+        let late_ranks: Vec<LateRank> = lanes
             .iter()
-            .flat_map(|(key, lane)| find_behind(key, lane, &recorded))
+            .flat_map(|(key, lane)| find_late(key, lane, &recorded))
             .collect();
-        let waiting: BTreeSet<usize> = behind.iter().flat_map(|behind| behind.waiting.clone()).collect();
-        let late: BTreeSet<usize> = behind.iter().map(|behind| behind.rank).collect();
+        let waiting: BTreeSet<usize> = late_ranks.iter().flat_map(|late| late.waiting.clone()).collect();
+        let late: BTreeSet<usize> = late_ranks.iter().map(|late| late.rank).collect();
         let idle: Vec<usize> = late.difference(&waiting).copied().collect();
         Self {
             job_id: records.first().map_or_else(String::new, |record| record.job_id.clone()),
@@ -98,7 +96,7 @@ impl Report {
             } else {
                 idle
             },
-            behind,
+            behind: late_ranks,
         }
     }
 }
@@ -141,8 +139,8 @@ fn begun(calls: &[&RecordedCall]) -> Option<u64> {
     begun.filter_map(|call| call.sequence).max()
 }
 
-fn find_behind(key: &LaneKey, lane: &Lane<'_>, recorded: &BTreeSet<usize>) -> Vec<Behind> {
-    // The first call in which somebody is stuck: what comes after it stands behind it.
+fn find_late(key: &LaneKey, lane: &Lane<'_>, recorded: &BTreeSet<usize>) -> Vec<LateRank> {
+    // The first call in which a rank is stuck: later calls wait for it.
     let is_stuck =
         |call: &&&RecordedCall| call.started.is_some() && matches!(call.state, State::Running | State::Failed);
     let stuck: Vec<(usize, &RecordedCall)> = lane
@@ -158,11 +156,11 @@ fn find_behind(key: &LaneKey, lane: &Lane<'_>, recorded: &BTreeSet<usize>) -> Ve
         Some((from, to)) => vec![from, to],
         None => key.1.clone(),
     };
-    let is_behind = |rank: &usize| lane.get(rank).and_then(|calls| begun(calls)) < awaited.sequence;
+    let is_late = |rank: &usize| lane.get(rank).and_then(|calls| begun(calls)) < awaited.sequence;
     members
         .into_iter()
-        .filter(is_behind)
-        .map(|rank| Behind {
+        .filter(is_late)
+        .map(|rank| LateRank {
             rank,
             has_record: recorded.contains(&rank),
             lane: lane_name(key),
@@ -268,35 +266,29 @@ impl fmt::Display for Report {
             }
         }
         if self.behind.is_empty() && self.out_of_step.is_empty() {
-            return writeln!(formatter, "nobody is behind");
+            return writeln!(formatter, "no rank is late");
         }
-        let width = self
-            .behind
-            .iter()
-            .map(|behind| behind.lane.len())
-            .max()
-            .unwrap_or(0)
-            .max(5);
+        let width = self.behind.iter().map(|late| late.lane.len()).max().unwrap_or(0).max(5);
         if !self.behind.is_empty() {
             writeln!(
                 formatter,
-                "{:width$}  behind  its last call -> the call that it has not begun; who waits there",
+                "{:width$}    late  its last call -> the call that it has not begun; who waits there",
                 "group"
             )?;
         }
-        for behind in &self.behind {
-            let last = match (&behind.last, behind.has_record) {
+        for late in &self.behind {
+            let last = match (&late.last, late.has_record) {
                 (Some(call), _) => call.to_string(),
                 (None, true) => "none".to_owned(),
                 (None, false) => "unknown".to_owned(),
             };
-            let Behind {
+            let LateRank {
                 rank,
                 lane,
                 awaited,
                 waiting,
                 ..
-            } = behind;
+            } = late;
             writeln!(
                 formatter,
                 "{lane:width$}  {rank:6}  {last} -> {awaited}; ranks {waiting:?}"

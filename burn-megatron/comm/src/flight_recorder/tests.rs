@@ -24,7 +24,7 @@ fn recorder(rank: usize, length: usize, folder: Option<&Path>) -> FlightRecorder
     FlightRecorder::new(identity, length, folder.map(Path::to_owned))
 }
 
-/// Makes so many calls that end, and one more that only begins if `begins`.
+/// Makes `done` calls that end, and one more that only begins if `begins`.
 fn play(group: &GroupRecorder, done: u64, begins: bool) {
     for sequence in 0..done {
         let number = group.queued(CALL, Location::caller(), None);
@@ -118,7 +118,7 @@ fn the_rank_without_a_record_that_others_wait_for_is_the_culprit() {
 }
 
 #[test]
-fn ranks_without_a_record_are_told_in_runs_however_many_they_are() {
+fn ranks_without_a_record_are_listed_as_runs_however_many_they_are() {
     let mut records = [0, 2].map(|rank| recorder(rank, 8, None).record());
     for record in &mut records {
         record.world_size = 1 << 20;
@@ -131,15 +131,15 @@ fn ranks_without_a_record_are_told_in_runs_however_many_they_are() {
 }
 
 #[test]
-fn a_rank_that_waits_itself_is_behind_but_no_culprit() {
+fn a_rank_that_waits_itself_is_late_but_no_culprit() {
     let ranks = [recorder(0, 8, None), recorder(1, 8, None), recorder(2, 8, None)];
     play(&ranks[0].group("data", &[0, 1]), 2, true);
     play(&ranks[1].group("data", &[0, 1]), 2, false);
     play(&ranks[1].group("tensor", &[1, 2]), 7, true);
     play(&ranks[2].group("tensor", &[1, 2]), 7, false);
     let report = Report::new(&ranks.map(|recorder| recorder.record()));
-    let behind: Vec<_> = report.behind.iter().map(|behind| behind.rank).collect();
-    assert_eq!(behind, [1, 2]);
+    let late: Vec<_> = report.behind.iter().map(|late| late.rank).collect();
+    assert_eq!(late, [1, 2]);
     assert_eq!(report.culprits, [2]);
     let last = report.behind[1].last.as_ref().unwrap();
     assert_eq!(last.sequence, Some(6));

@@ -1,8 +1,8 @@
 //! One function per thing that reads bytes from outside: it feeds them to the reader and asserts what must hold.
 //!
-//! Behind the feature `fuzzing`, and no part of the library's interface.
+//! Compiled only with the feature `fuzzing`, and no part of the library's interface.
 //!
-//! Beside what each function asserts, [`run`] bounds memory and time.
+//! In addition to what each function asserts, [`run`] bounds memory and time.
 
 pub mod allocations;
 
@@ -12,7 +12,8 @@ pub use crate::launch::fuzzing::{environment, store_handshake, store_protocol, s
 
 use std::time::{Duration, Instant};
 
-/// Memory that a reader may take besides a multiple of its input: buffers of fixed size, and the store's own state.
+/// Memory that a reader may take in addition to a multiple of its input: buffers of fixed size, and the store's own
+/// state.
 const FIXED_BYTES: usize = 512 << 10;
 /// Memory per byte of input: a list of empty texts takes 24 bytes for each 4, and twice that while it grows.
 const BYTES_PER_INPUT_BYTE: usize = 32;

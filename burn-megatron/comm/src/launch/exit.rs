@@ -32,9 +32,9 @@ const SILENT_SHARE: u32 = 3;
 /// that rank, and of their own error what is not that text again. Of ranks with the same error it is the first that
 /// reports it. The launcher prints it if the rank itself could not.
 ///
-/// Exits with code 1 when the error is this rank's own, and with
-/// [`SECONDARY_FAILURE_EXIT_CODE`] when another rank is known to have failed first, or is held responsible for what
-/// this rank met: one that did not come to a collective, say. Then the other ranks are told of that one.
+/// Exits with code 1 when the error is this rank's own. Exits with [`SECONDARY_FAILURE_EXIT_CODE`] when another rank is
+/// known to have failed first, or is held responsible for what this rank met, say because it did not come to a
+/// collective; the other ranks then learn of that rank.
 pub fn report_and_exit(world: &World, error: &(dyn Error + 'static)) -> ! {
     let what = with_sources(error);
     world.flight_recorder().write_failure(&what);

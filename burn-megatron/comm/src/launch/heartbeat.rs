@@ -1,4 +1,4 @@
-//! How often ranks and launchers tell the store that they are there, and for how long nobody may be silent.
+//! How often ranks and launchers tell the store that they are there, and for how long they may be silent.
 //!
 //! Read by [`World::join`](super::World::join) and by the launcher of a further node; sent by `world::heart`.
 
@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::error::LaunchError;
 use super::variables;
 
-/// The longest silence unless told otherwise.
+/// The longest silence by default.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
-/// What may be told, in seconds.
+/// The limits that may be set, in seconds.
 const VALID_SECS: std::ops::RangeInclusive<f64> = 0.5..=86400.0;
 /// Shortest limit that follows from a short timeout.
 const MIN_LIMIT: Duration = Duration::from_millis(500);
@@ -30,8 +30,8 @@ pub(super) struct Rhythm {
 impl Rhythm {
     /// Returns the rhythm for a limit of `chosen`, or of BURN_MEGATRON_HEARTBEAT_LIMIT_SECS, or of 30 s.
     ///
-    /// The limit is at most three quarters of `timeout`: who waits in a collective for a rank that fell silent is told
-    /// so before its own time is over.
+    /// The limit is at most three quarters of `timeout`, so that a rank that waits in a collective for one that fell
+    /// silent learns of it before its own time is over.
     ///
     /// # Errors
     /// The limit is no number of seconds from 0.5 to 86400.

@@ -88,13 +88,13 @@ pub const SECONDARY_FAILURE_EXIT_CODE: i32 = 75;
 
 /// Locks a mutex even if a thread panicked while holding it.
 ///
-/// The state behind these mutexes is changed in single steps, so it stays whole; and a second panic here would hide
-/// the first failure, which is the one worth reporting.
+/// The state in these mutexes is changed in single steps, so it stays whole; and a second panic here would hide the
+/// first failure, which is the one worth reporting.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes a line to stderr. Unlike `eprintln!`, it does not panic when nobody reads stderr any more.
+/// Writes a line to stderr. Unlike `eprintln!`, it does not panic when stderr has no reader any more.
 fn log_stderr(line: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

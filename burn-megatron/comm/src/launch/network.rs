@@ -16,7 +16,7 @@ use super::error::LaunchError;
 use super::resolver::Resolver;
 use super::variables;
 
-/// Connections that the kernel holds until they are accepted: a burst of strangers, and the ranks behind it.
+/// Connections that the kernel holds until they are accepted: a burst of strangers, and the ranks after it.
 const BACKLOG: i32 = 4096;
 
 /// Longest time to resolve the name of the store's host.
@@ -168,7 +168,7 @@ fn choose_store_address(
     if let Some(ip) = resolved.iter().find(is_reachable) {
         return Ok(*ip);
     }
-    // Given as an address, it is meant: nobody else uses a loopback address for another host.
+    // A literal address is meant as given: a loopback address never stands for another host.
     if let Ok(ip) = master_addr.parse::<IpAddr>()
         && is_own(&ip)
     {
@@ -260,8 +260,8 @@ fn default_route(like: IpAddr) -> Option<IpAddr> {
 
 /// Listens on an address, non-blocking.
 ///
-/// Like [`TcpListener::bind`], with room for more connections than its 128 that wait to be accepted: when that room is
-/// full, a rank behind a crowd of strangers would have to try again a second later.
+/// Like [`TcpListener::bind`], but with room for more than its 128 connections that wait to be accepted. When that room
+/// is full, a rank that comes after a crowd of strangers would have to try again a second later.
 ///
 /// # Errors
 /// The address is not this host's, or the port is taken.

@@ -69,8 +69,8 @@ impl PeerFailure {
 
     /// Who failed, without the text that the rank prints itself; of a rank that cannot, what the others know of it.
     pub(super) fn in_short(&self) -> String {
-        let told_by_others = ACCUSATIONS.iter().any(|beginning| self.what.starts_with(beginning));
-        let text = if told_by_others {
+        let is_accusation = ACCUSATIONS.iter().any(|beginning| self.what.starts_with(beginning));
+        let text = if is_accusation {
             self.to_string()
         } else {
             format!("rank {} on host {} failed", self.rank, host_name(&self.host))

@@ -34,7 +34,7 @@ impl Resolver {
     /// Returns the name's addresses.
     ///
     /// # Errors
-    /// The name has none, or the look-up takes longer than `limit`; the next call goes on waiting for it.
+    /// The name has none, or the look-up takes longer than `limit`; the next call continues to wait for it.
     pub(super) fn addresses(&mut self, limit: Duration) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = self.name.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, self.port)]);

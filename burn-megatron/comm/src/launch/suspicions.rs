@@ -1,7 +1,7 @@
 //! [`Suspicions`]: whom this rank waits for, or holds responsible for an error, and where the other ranks read it.
 //!
-//! `collectives` enters the waits that have gone on for long and the first error; `failure` follows the notes from
-//! rank to rank when a rank ends with an error, since a rank that did not come may itself wait for a third.
+//! `collectives` enters long waits and the first error; `failure` follows the notes from rank to rank when a rank ends
+//! with an error, since a rank that did not come may itself wait for a third.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::store::Store;
 /// Ranks that a note names at most, and waits that stay in the list after they have failed.
 const NAMED_RANKS: usize = 8;
 
-/// What is said of a rank that is blamed because nobody is left who waits for nobody; behind it, for what it waits.
+/// What is said of a rank that is blamed because every rank that is left waits for another; then what it waits for.
 const WAITS_TOO: &str = "it waits itself, and for ranks that wait: the calls of these ranks may not fit together";
 
 /// What this rank notes of other ranks. Clones share one list; cheap to clone.
@@ -219,9 +219,9 @@ pub(crate) fn note_key(rank: usize) -> String {
     format!("suspicion/{rank}")
 }
 
-/// Follows the notes from `rank`'s own to one who excuses itself with nobody: a hung rank leaves none, and one that is
-/// out of step accuses itself. Where a way only leads back to ranks on it, the next one is taken; where all do, the end
-/// of the first it is.
+/// Follows the notes from `rank`'s own to a rank that blames no other: a hung rank leaves no note, and one that is out
+/// of step accuses itself. Where a path only leads back to ranks on it, the next one is taken; where all do, the result
+/// is the end of the first.
 fn follow<E>(
     rank: usize,
     own: Vec<PeerFailure>,

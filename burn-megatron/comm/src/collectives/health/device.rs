@@ -10,9 +10,8 @@ use crate::collectives::error::CollectiveError;
 use crate::collectives::pending::Awaited;
 use crate::launch::blame;
 
-/// How long a call on the device goes on before it is noted, at most. Its note names all whom it may wait for, among
-/// them those who wait too: the shorter the time before they say so, the fewer are taken for the one that does not
-/// come.
+/// The longest that a call on the device lasts before it is noted. Its note names all ranks that it may wait for,
+/// including those that wait too. The sooner those say so, the fewer are taken for the rank that does not come.
 const NOTED_AFTER: Duration = Duration::from_secs(5);
 
 /// The call that this thread performs, if it was started ahead of its time.
@@ -70,7 +69,7 @@ impl GroupHealth {
         deadline
     }
 
-    /// Returns how long a call goes on before it is noted.
+    /// Returns how long a call on the device lasts before it is noted.
     pub fn noted_on_device_after(&self) -> Duration {
         self.noted_after().min(NOTED_AFTER)
     }

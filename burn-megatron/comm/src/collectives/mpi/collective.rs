@@ -1,7 +1,7 @@
 //! The collectives over MPI.
 //!
-//! Every call begins with an exchange of descriptors between all ranks, with short messages right behind them; nothing
-//! else is sent before all descriptors have come and are the same.
+//! Every call begins with an exchange of descriptors between all ranks, each with a short message right after it.
+//! Nothing else is sent before all descriptors have come and are the same.
 //!
 //! A reduction sends to each rank what that rank reduces, a piece at a time, and adds up what comes in rank order. A
 //! large all-reduce gives each rank a segment to reduce; a piece goes out to all as soon as it is reduced, while the
@@ -164,7 +164,7 @@ impl<'a> Call<'a> {
         (rank * size).min(length)..((rank + 1) * size).min(length)
     }
 
-    /// Sends each rank the descriptor with a short `message` behind it, receives theirs, of `length`, and compares the
+    /// Sends each rank the descriptor with a short `message` after it, receives theirs, of `length`, and compares the
     /// descriptors.
     fn exchange<'m>(
         self,
@@ -205,7 +205,7 @@ impl<'a> Call<'a> {
         for peer in self.peers() {
             let (expected, received) = (length(peer), lengths[peer]);
             if received != expected {
-                let what = format!("it sent {received} bytes behind its call, expected {expected}");
+                let what = format!("it sent {received} bytes after its call, expected {expected}");
                 return Err(self.lost(peer, &what));
             }
             heads.length = heads.length.max(expected);
@@ -213,7 +213,7 @@ impl<'a> Call<'a> {
         Ok(heads)
     }
 
-    /// Starts to send the descriptor with a short message behind it.
+    /// Starts to send the descriptor with a short message after it.
     pub(super) fn send_head(&self, peer: usize, tag: super::Tag, message: &[u8]) -> Result<Sending, CollectiveError> {
         let mut words = self.engine.heads.take();
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);

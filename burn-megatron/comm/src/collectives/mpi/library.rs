@@ -5,8 +5,8 @@
 //! to their end, and finalises. One that ends with an error does neither, and does not call `MPI_Abort`, which would
 //! kill the other ranks before they have said what they know: `mpirun` sees the exit code and ends the job.
 //!
-//! Neither `MPI_Init` nor `MPI_Finalize` has a bound, and neither may be left behind on another thread: both are called
-//! only when all ranks are about to, and a process in which one hangs nevertheless says so and ends.
+//! Neither `MPI_Init` nor `MPI_Finalize` has a bound, and neither may be left running on another thread. Both are
+//! called only when all ranks are about to call them, and a process in which one hangs nevertheless says so and ends.
 
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;

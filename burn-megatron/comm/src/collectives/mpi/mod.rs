@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// A message travels behind its descriptor, in the same MPI message, up to this size.
+/// The largest message that travels in the same MPI message as its descriptor.
 const INLINE_BYTES: usize = 8 * 1024;
 /// The largest piece of a longer message.
 const MAX_PIECE_BYTES: usize = 256 * 1024;
@@ -140,8 +140,8 @@ fn connect_tag(world: &World, health: &GroupHealth, rendezvous: &Rendezvous) -> 
     Ok((count % CONNECT_TAGS) as Tag)
 }
 
-/// Returns the communicator of the group. MPI makes it without a bound on the waits, so a thread does; should a rank
-/// die in between, the thread is left behind.
+/// Returns the communicator of the group. MPI makes it without a bound on the waits, so a thread does it; if a rank
+/// dies in between, the thread is left running.
 fn create_communicator(health: &GroupHealth, tag: Tag) -> Result<Communicator, CollectiveError> {
     let ranks: Vec<c_int> = health.label.ranks.iter().map(|&rank| rank as c_int).collect();
     let (sender, created) = mpsc::channel();
@@ -197,7 +197,7 @@ impl Call<'_> {
         }
     }
 
-    /// Reads the descriptor in front of a message, and how long the message behind it is.
+    /// Reads the descriptor in front of a message; returns it and the length of the message.
     fn decode(&self, peer: usize, words: &[u64], length: usize) -> Result<(CallDescriptor, usize), CollectiveError> {
         let bytes: &[u8] = bytemuck::cast_slice(words);
         bytes

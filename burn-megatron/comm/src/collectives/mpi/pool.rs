@@ -4,7 +4,7 @@ use super::request::Words;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// Buffers that wait for their next use. As many as were in use at a time.
+/// Buffers that wait for their next use: the largest number that were in use at a time.
 pub(super) struct Pool {
     words: usize,
     free: Mutex<Vec<Words>>,

@@ -1,7 +1,8 @@
 //! Bounded waiting for requests: when to look again, and when to give up.
 //!
-//! Every wait of the engine is a loop that tests its requests and then asks [`Progress`] whether to go on. MPI works
-//! only while it is called and cannot be slept on, so a wait looks without pause at first, and less often later.
+//! Every wait of the engine is a loop that tests its requests and then asks [`Progress`] whether to continue. MPI works
+//! only while it is called, and a thread cannot sleep on it, so a wait looks without pause at first and less often
+//! later.
 
 use super::super::call::CallDescriptor;
 use super::super::error::CollectiveError;

@@ -35,8 +35,8 @@ fn check(call: &'static str, code: c_int) -> Result<(), MpiError> {
     let mut text = [0u8; ffi::MPI_MAX_ERROR_STRING as usize];
     let mut length: c_int = 0;
     // SAFETY: the buffer has the length that the standard asks for.
-    let told = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut length) };
-    let what = if told == ffi::MPI_SUCCESS as c_int {
+    let status = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut length) };
+    let what = if status == ffi::MPI_SUCCESS as c_int {
         String::from_utf8_lossy(&text[..(length as usize).min(text.len())]).into_owned()
     } else {
         format!("error {code}")
@@ -127,8 +127,8 @@ impl Communicator {
             words.len()
         );
         let request = Request::start("MPI_Isend", |request| {
-            // SAFETY: the buffer is at least `length` bytes, shared with nobody who writes, and lives until the request
-            // is complete: `Sending` owns it and leaks it otherwise.
+            // SAFETY: the buffer is at least `length` bytes, not shared with any writer, and lives until the request is
+            // complete: `Sending` owns it and leaks it otherwise.
             unsafe {
                 ffi::MPI_Isend(
                     words.as_ptr().cast(),
@@ -150,8 +150,8 @@ impl Communicator {
     /// Starts to receive a message of at most the size of `words`.
     pub fn receive(&self, peer: usize, tag: c_int, mut words: Words) -> Result<Receiving, MpiError> {
         let request = Request::start("MPI_Irecv", |request| {
-            // SAFETY: the buffer has that size, belongs to nobody else, and lives until the request is complete:
-            // `Receiving` owns it and leaks it otherwise. A vector's memory stays where it is when the vector moves.
+            // SAFETY: the buffer has that size, has no other user, and lives until the request is complete: `Receiving`
+            // owns it and leaks it otherwise. A vector's memory stays where it is when the vector moves.
             unsafe {
                 ffi::MPI_Irecv(
                     words.as_mut_ptr().cast(),
@@ -231,7 +231,7 @@ impl Request {
         // An error here changes nothing: the buffer is then leaked.
         let is_done = self.test().unwrap_or(false);
         if !self.is_done {
-            // SAFETY: the request is active; what it started goes on by itself.
+            // SAFETY: the request is active; what it started continues by itself.
             unsafe { ffi::MPI_Request_free(&mut self.raw) };
             self.is_done = true;
         }

@@ -4,7 +4,7 @@ use super::super::tests::{SHORT_TIMEOUT, run_ranks};
 use super::super::{EngineChoice, ProcessGroup};
 
 #[test]
-fn a_process_without_mpirun_is_told() {
+fn a_process_without_mpirun_gets_an_error() {
     run_ranks(2, SHORT_TIMEOUT, |world| {
         let options = EngineChoice::Mpi;
         let error = ProcessGroup::connect(&world, "all", &[0, 1], &options).unwrap_err();

@@ -1,7 +1,7 @@
 //! Send and receive over MPI.
 //!
-//! What one rank sends to another is a sequence of descriptors, each with a short message right behind it or a long one
-//! in pieces after it. One direction is written by the sender's lane only and read by the receiver's only.
+//! What one rank sends to another is a sequence of descriptors, each with a short message right after it or a long one
+//! in pieces after it. Only the sender's lane writes one direction, and only the receiver's reads it.
 
 use super::super::error::CollectiveError;
 use super::progress::Progress;
@@ -52,7 +52,7 @@ impl Call<'_> {
         let is_short = buffer.len() <= INLINE_BYTES;
         let expected = if is_short { buffer.len() } else { 0 };
         if length != expected {
-            let what = format!("it sent {length} bytes behind its call, expected {expected}");
+            let what = format!("it sent {length} bytes after its call, expected {expected}");
             return Err(self.lost(peer, &what));
         }
         if is_short {

@@ -36,7 +36,7 @@ pub(super) fn watched<R>(
 
 /// Prints a line and ends this process at once: whatever runs at a proper end might wait for the call that hangs.
 pub(super) fn end_process(line: Arguments<'_>, code: i32) -> ! {
-    // Nobody may read it any more.
+    // Stderr may have no reader any more.
     let _ = writeln!(io::stderr(), "{line}");
     // SAFETY: ends the process; no code runs afterwards.
     unsafe { libc::_exit(code) }

@@ -29,7 +29,7 @@ pub(super) fn handles_can_be_waited_for_in_any_order(suite: &Suite) {
     });
 }
 
-pub(super) fn blocking_calls_queue_behind_started_ones(suite: &Suite) {
+pub(super) fn blocking_calls_run_after_started_ones(suite: &Suite) {
     suite.with_groups(2, TIMEOUT, |_, group| {
         for salt in 0..30 {
             let started = group.all_reduce_start(values::<f64>(group.rank(), 500, salt), ReduceOp::Sum);
@@ -128,13 +128,13 @@ pub(super) fn a_started_barrier_waits_for_every_rank(suite: &Suite) {
             return;
         }
         let started = group.barrier_start();
-        let behind = group.barrier_start();
+        let second = group.barrier_start();
         // The other ranks' start is not this one's, hence the margin.
         std::thread::sleep(Duration::from_millis(100));
         assert!(!started.is_done());
         started.wait().unwrap();
         // That one rank 1 never joins: it leaves.
-        let error = behind.wait().unwrap_err().to_string();
+        let error = second.wait().unwrap_err().to_string();
         assert!(error.contains("rank 1 gave the group up"), "{error}");
     });
 }

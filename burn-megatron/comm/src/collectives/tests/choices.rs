@@ -62,7 +62,7 @@ fn a_group_of_one_is_the_identity() {
 }
 
 #[test]
-fn ranks_that_choose_different_engines_are_told() {
+fn ranks_that_choose_different_engines_get_an_error() {
     run_ranks(2, TIMEOUT, |world| {
         let options = ENGINES[world.rank()];
         let error = ProcessGroup::connect(&world, "all", &[0, 1], &options).unwrap_err();

@@ -69,8 +69,8 @@ macro_rules! model_integer {
 
 model_integer!(i32, i64, u8);
 
-/// After so many elements the values repeat, which keeps the model fast. A prime: no chunk, slice
-/// or shard is a multiple of it, so an element in the wrong place shows.
+/// The values repeat after this number of elements, which keeps the model fast. It is prime: no chunk, slice or shard
+/// is a multiple of it, so an element in the wrong place shows.
 const PERIOD: usize = 1021;
 
 fn repeat<T: Modelled>(period: &[T], length: usize) -> Vec<T> {
@@ -190,7 +190,7 @@ pub(super) fn four_ranks_match_the_model(suite: &Suite) {
     every_type(suite, 4);
 }
 
-/// One element gets the same sum wherever it lies in a message, however long that is.
+/// One element gets the same sum wherever it is in a message, however long that is.
 pub(super) fn sums_do_not_depend_on_chunk_boundaries(suite: &Suite) {
     let element = |rank: usize| [1.0f32, 1e8, -1e8, 3.0][rank];
     suite.with_groups(4, TIMEOUT, |_, group| {

@@ -136,7 +136,7 @@ pub(super) fn a_message_that_never_comes_times_out(suite: &Suite) {
     });
 }
 
-pub(super) fn a_receive_behind_one_that_nobody_waits_for_times_out(suite: &Suite) {
+pub(super) fn a_receive_after_one_that_is_not_waited_for_times_out(suite: &Suite) {
     for is_started in [true, false] {
         suite.with_groups(2, SHORT_TIMEOUT, |_, group| {
             if group.rank() == 0 {
@@ -144,7 +144,7 @@ pub(super) fn a_receive_behind_one_that_nobody_waits_for_times_out(suite: &Suite
                 return;
             }
             let first = group.recv_start::<u8>(4, 0);
-            // As long as nobody waits, nothing is late.
+            // Nothing is late until a thread waits for it.
             std::thread::sleep(Duration::from_millis(600));
             assert!(!first.is_done());
             let error = if is_started {
@@ -258,7 +258,7 @@ pub(super) fn a_disconnect_reason_can_be_read_without_a_call(suite: &Suite) {
             std::thread::sleep(Duration::from_millis(10));
         }
         world.store().set(&format!("read by {}", group.rank()), b"").unwrap();
-        // Nobody else leaves while the other looks.
+        // Each of the two stays until the other has looked.
         world
             .store()
             .wait(&format!("read by {}", 2 - group.rank()), TIMEOUT)

@@ -46,13 +46,13 @@ macro_rules! for_each_element {
 }
 use for_each_element;
 
-/// Hands the list of all tests to a macro, behind the macro's own arguments.
+/// Hands the list of all tests to a macro, after the macro's own arguments.
 macro_rules! for_each_case {
     ($then:ident! $($argument:tt)*) => {
         $then! {
             [$($argument)*]
             asynchronous::handles_can_be_waited_for_in_any_order
-            asynchronous::blocking_calls_queue_behind_started_ones
+            asynchronous::blocking_calls_run_after_started_ones
             asynchronous::a_dropped_handle_still_completes
             asynchronous::large_exchanges_do_not_block
             asynchronous::a_group_dropped_with_calls_pending_does_not_hang
@@ -73,7 +73,7 @@ macro_rules! for_each_case {
             failures::different_transfers_are_named_on_both_sides
             failures::a_timeout_names_exactly_the_missing_ranks
             failures::a_message_that_never_comes_times_out
-            failures::a_receive_behind_one_that_nobody_waits_for_times_out
+            failures::a_receive_after_one_that_is_not_waited_for_times_out
             failures::connecting_times_out_and_names_the_missing_rank
             failures::a_failure_during_a_wait_ends_it_at_once
             failures::a_failure_before_a_call_is_seen
@@ -86,7 +86,7 @@ macro_rules! for_each_case {
             shared_buffers::shared_buffers_of_four_ranks_match_the_model
             shared_buffers::long_buffers_match_the_model
             shared_buffers::shared_buffers_come_back_in_any_order
-            shared_buffers::a_call_whose_buffer_nobody_waits_for_still_completes
+            shared_buffers::a_call_whose_buffer_is_not_waited_for_still_completes
             shared_buffers::two_groups_reduce_at_the_same_time
             shared_buffers::ordinary_calls_and_those_on_shared_buffers_alternate
             shared_buffers::buffers_and_groups_go_in_any_order

@@ -46,7 +46,7 @@ fn a_rank_that_waits_in_two_lanes_says_so_until_each_has_ended() {
                 await_note(&world, 0, &[]);
             }
         }
-        // Nobody leaves while others look.
+        // No rank leaves while others look.
         group.barrier().unwrap();
     });
 }
@@ -72,8 +72,8 @@ fn a_wait_that_moves_is_followed(engine: EngineChoice, name: &str) {
                 let cause = world.suspicions().first_cause(Duration::from_millis(300));
                 let cause = cause.unwrap().unwrap();
                 assert_eq!(cause.rank, 3, "{name}: {cause}");
-                let told = "did not come to barrier (call 0) of group others [1, 2, 3], where rank 1 waits for it";
-                assert!(cause.what.contains(told), "{name}: {cause}");
+                let what = "did not come to barrier (call 0) of group others [1, 2, 3], where rank 1 waits for it";
+                assert!(cause.what.contains(what), "{name}: {cause}");
                 world.store().set("found", b"").unwrap();
             }
             1 => {

@@ -131,8 +131,8 @@ pub(super) fn shared_buffers_come_back_in_any_order(suite: &Suite) {
     });
 }
 
-/// A started call behind which its handle was dropped still runs, with the buffer that nobody has any more.
-pub(super) fn a_call_whose_buffer_nobody_waits_for_still_completes(suite: &Suite) {
+/// A started call whose handle was dropped still runs, with the buffer that no caller has any more.
+pub(super) fn a_call_whose_buffer_is_not_waited_for_still_completes(suite: &Suite) {
     suite.with_groups(2, TIMEOUT, |_, group| {
         let mut buffer = filled::<f32>(&group, 100_000, group.rank() as u64);
         if group.rank() == 0 {
@@ -194,7 +194,7 @@ pub(super) fn buffers_and_groups_go_in_any_order(suite: &Suite) {
         let mut second = filled::<f32>(&group, 30_000, 2);
         group.all_reduce_shared(&mut first, ReduceOp::Sum).unwrap();
         if rank == 0 {
-            // The other rank goes on with its own.
+            // The other rank continues with its own.
             drop(first);
         } else {
             assert_same_bits(&first, &reduced(2, 30_000, 1, ReduceOp::Sum), "its own");
@@ -337,7 +337,7 @@ pub(super) fn a_failure_during_a_wait_for_a_buffer_ends_it_at_once(suite: &Suite
         let buffer = filled::<f32>(&group, 100_000, 1);
         group.barrier().unwrap();
         if group.rank() == 1 {
-            // Stays until it is told of the failure.
+            // Waits until it learns of the failure.
             world.store().wait("never set", TIMEOUT).unwrap_err();
             return;
         }
@@ -358,7 +358,7 @@ pub(super) fn a_failure_during_a_wait_for_a_buffer_ends_it_at_once(suite: &Suite
     });
 }
 
-/// The rank that is behind still finds the memory of one that has gone, and learns that it has.
+/// The rank that is late still finds the memory of one that has gone, and learns that it has.
 pub(super) fn a_rank_that_drops_buffer_and_group_is_named(suite: &Suite) {
     suite.with_groups(2, TIMEOUT, |_, group| {
         let mut buffer = filled::<f32>(&group, 100_000, 1);

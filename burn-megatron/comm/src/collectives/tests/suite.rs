@@ -28,7 +28,7 @@ pub struct Suite {
 /// This process's part in a suite whose ranks are processes.
 #[derive(Debug)]
 struct Processes {
-    /// All of them, for the whole run; each body has a job of its own besides, since some end with a failed one.
+    /// All of them, for the whole run; each body also has a job of its own, since some end with a failed one.
     world: World,
     bodies: AtomicUsize,
     has_run: AtomicBool,

@@ -1,4 +1,4 @@
-//! [`Environment`]: what a launcher told this process about its place in the job.
+//! [`Environment`]: what a launcher says to this process about its place in the job.
 //!
 //! Called first thing by every program; its absence means that the program is to launch its ranks itself. Three
 //! dialects are read, the first that is there: torchrun's names (which our own launcher speaks, too), those of
@@ -153,7 +153,7 @@ fn from_torchrun(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Envir
         .map(Some)
 }
 
-/// What fuzzers call besides [`Environment::from_lookup`].
+/// What fuzzers call in addition to [`Environment::from_lookup`].
 #[cfg(feature = "fuzzing")]
 pub(super) mod fuzzing {
     use super::slurm_lists::{first_host, tasks_per_node};

@@ -16,11 +16,11 @@ pub(super) fn first_host(list: &str) -> Result<String, &'static str> {
         if !rest[end..].starts_with('[') {
             break;
         }
-        let (inside, behind) = rest[end + 1..]
+        let (inside, after) = rest[end + 1..]
             .split_once(']')
             .ok_or("a bracket is not closed; valid: node1,node2 or node[01-04,7]")?;
         host.push_str(first_number(inside)?);
-        rest = behind;
+        rest = after;
     }
     if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == ']') {
         return Err("the first host has no name; valid: node1,node2 or node[01-04,7]");

@@ -176,7 +176,7 @@ impl Children {
 }
 
 impl Drop for Children {
-    /// Leaves no rank behind, whatever happened.
+    /// Leaves no rank running, whatever happened.
     fn drop(&mut self) {
         self.kill();
         let deadline = deadline_after(REAP_LIMIT);

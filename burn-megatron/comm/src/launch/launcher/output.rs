@@ -136,7 +136,7 @@ impl Outputs {
             .carried
             .recv_timeout(deadline.saturating_duration_since(Instant::now()));
         if waited == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("the ranks' last output is lost: nobody reads the launcher's output");
+            tracing::warn!("the ranks' last output is lost: the launcher's output is not read");
         }
     }
 }
@@ -177,7 +177,7 @@ fn carry<W: Write>(
     write(&mut lines, &sink);
 }
 
-/// Writes whole lines in one go. If nobody takes them any more, the pipe is still emptied, so that no rank blocks.
+/// Writes whole lines in one go. If no reader takes them any more, the pipe is still emptied, so that no rank blocks.
 fn write<W: Write>(lines: &mut Vec<u8>, sink: impl Fn() -> W) {
     if !lines.is_empty() {
         let mut sink = sink();

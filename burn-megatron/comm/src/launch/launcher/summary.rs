@@ -149,8 +149,8 @@ impl LaunchSummary {
             .filter(|failure| !self.ranks.contains(&failure.rank))
     }
 
-    /// Returns whether all ranks exited with code 0, and nobody interrupted them; on other nodes, none is known to have
-    /// failed.
+    /// Returns whether all ranks of this node exited with code 0 and were not interrupted, and no rank of another node
+    /// is known to have failed.
     pub fn is_success(&self) -> bool {
         self.interrupted_by.is_none()
             && self.failure_elsewhere().is_none()
@@ -190,7 +190,7 @@ impl LaunchSummary {
         (self.reported.is_none() && self.ends.iter().all(is_same)).then_some(signal)
     }
 
-    /// Writes how the ranks ended that failed, but for those that `left_out` says.
+    /// Writes how the failed ranks ended, except those that `left_out` names.
     fn write_failures(
         &self,
         formatter: &mut fmt::Formatter<'_>,

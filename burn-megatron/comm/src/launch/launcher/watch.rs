@@ -19,10 +19,10 @@ use crate::launch::store::deadline_after;
 const TERMINATE_LIMIT: Duration = Duration::from_secs(2);
 /// Time for the kernel to end what got SIGKILL.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
-/// Time for the last output, when ranks failed and nobody reads it.
+/// Time for the last output, when ranks failed and no process reads it.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
-/// What the loop waits for besides the ranks' ends.
+/// What the loop waits for in addition to the ranks' ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     /// All is well.

@@ -79,9 +79,9 @@ fn store_listens_where_the_ranks_look_for_it_and_nowhere_else() {
         // Debian's name of this host in /etc/hosts: of no use to the others.
         ("node0", &["127.0.1.1", "10.0.0.5"], false, "10.0.0.5"),
         ("node0", &["127.0.1.1"], true, "127.0.1.1"),
-        // All ranks are told a loopback address as such: several "hosts" of a test.
+        // All ranks are given a loopback address as such: several "hosts" of a test.
         ("127.0.0.1", &["127.0.0.1"], false, "127.0.0.1"),
-        // Not this host's, or only for itself: behind some translation.
+        // Not this host's address, or only for itself: it is translated on the way.
         ("node0", &["127.0.1.1"], false, "0.0.0.0"),
         ("203.0.113.9", &["203.0.113.9"], false, "0.0.0.0"),
         ("2001:db8::9", &["2001:db8::9"], false, "::"),
@@ -96,7 +96,7 @@ fn store_listens_where_the_ranks_look_for_it_and_nowhere_else() {
 }
 
 #[test]
-fn store_listens_on_the_interface_that_was_asked_for_or_says_that_nobody_would_find_it() {
+fn store_listens_on_the_interface_that_was_asked_for_or_says_that_no_rank_would_find_it() {
     assert_eq!(
         store_at("node0", &["10.0.0.5", "192.168.1.5"], false, Some("10.0.0.5")),
         Ok(ip("10.0.0.5"))

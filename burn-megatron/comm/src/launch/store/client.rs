@@ -363,7 +363,7 @@ pub(crate) struct BoundedStream<'a> {
 }
 
 impl<'a> BoundedStream<'a> {
-    /// Returns a stream that ends at `deadline`; it leaves its time limits behind on the socket.
+    /// Returns a stream that ends at `deadline`; its time limits stay on the socket.
     pub(crate) fn until(stream: &'a TcpStream, deadline: Instant) -> BoundedStream<'a> {
         BoundedStream {
             stream,

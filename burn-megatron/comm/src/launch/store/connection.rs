@@ -1,6 +1,6 @@
 //! One connection of the server: the handshake, then requests one after the other, or the life of one rank.
 //!
-//! Each connection is a task of its own, so a slow or silent one holds up nobody else.
+//! Each connection is a task of its own, so a slow or silent one holds up no other.
 
 use std::io;
 use std::pin::pin;
@@ -197,15 +197,15 @@ async fn stand_for_life(
     rendezvous_timeout: Duration,
 ) -> io::Result<()> {
     let life = live(reader, writer, job, rank, rendezvous_timeout).await;
-    // A rank whose server ends has nobody left to say goodbye to.
+    // A rank whose server ends can say goodbye to no one.
     let is_closing = *job.closing.borrow();
     if let (Err(error), false) = (&life, is_closing) {
         use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
         match error.kind() {
-            // Ours, or the kernel's when its probes are not answered: nobody has closed the connection.
+            // Ours, or the kernel's when its probes are not answered: the rank has not closed the connection.
             TimedOut | HostUnreachable | NetworkUnreachable => {
                 job.fell_silent(rank);
-                // Should it go on one day, it learns why the others have not.
+                // If it resumes one day, it learns why the others did not continue.
                 if let Some(first) = job.first_failure() {
                     let _ = timeout(LAST_WORD_LIMIT, writer.write_all(&Reply::Failed(first).to_frame())).await;
                 }
@@ -261,7 +261,7 @@ async fn live(
                 Reply::Missing(job.rendezvous_timed_out(rendezvous_timeout))
             }
             () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, PeerState::Rank(rank)).await,
-            // Begins anew with whatever happens: a piece of time counts as silent when nothing came in all of it.
+            // Starts again whenever something happens: a piece of time counts as silent when nothing came in all of it.
             () = sleep(job.listening_time(PeerState::Rank(rank))) => {
                 if job.nothing_heard(PeerState::Rank(rank)) {
                     return Err(io::ErrorKind::TimedOut.into());
@@ -330,7 +330,7 @@ async fn stand_for_launcher(
             }
             () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, life).await,
             () = sleep(job.listening_time(life)) => {
-                // Ranks that have come speak for themselves, and need no launcher to go on.
+                // Ranks that have come speak for themselves, and need no launcher to continue.
                 if job.nothing_heard(life) {
                     job.launcher_fell_silent(node_rank);
                 }

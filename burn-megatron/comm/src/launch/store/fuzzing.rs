@@ -62,7 +62,7 @@ pub fn store_protocol_seeds() -> Vec<Vec<u8>> {
     bodies.chain([frames.concat()]).collect()
 }
 
-/// Nobody passes the handshake without the token, at neither end: not with made-up bytes, and not with those of an
+/// No peer passes the handshake without the token, at either end: neither with made-up bytes nor with those of an
 /// earlier handshake that succeeded.
 pub fn store_handshake(data: &[u8]) {
     let token = JobToken::from_text(TOKEN);
@@ -175,7 +175,7 @@ fn refused_by_client(token: &JobToken, said: &[u8]) {
 
 /// Plays a script of connections against the server's state machine: strangers, clients that say half of something,
 /// ranks, launchers, in any order. Nothing panics, every answer is a message, keys hold what was set last, and when all
-/// have gone nobody is waited for.
+/// have gone no wait is left.
 pub fn store_server(data: &[u8]) {
     run_on_runtime(async {
         let job = Job::new(WORLD_SIZE, "0123456789abcdef".into(), JobToken::from_text(TOKEN), None);
@@ -265,7 +265,7 @@ impl Play {
         if !client.in_step {
             let _ = tokio::time::timeout(ANSWER_LIMIT, client.stream.write_all(&frame)).await;
             check_answers(&drain(&mut client.stream).await, false);
-            // Nobody knows which requests were understood.
+            // It is not known which requests were understood.
             self.keys.clear();
             return;
         }
@@ -430,7 +430,7 @@ fn request(act: u8, script: &mut Script<'_>) -> Request {
 async fn drain(stream: &mut DuplexStream) -> Vec<u8> {
     let mut heard = Vec::new();
     let mut buffer = [0; 1024];
-    // The clock goes on only when nothing else can: until then the server answers.
+    // The clock advances only when nothing else can: until then the server answers.
     while let Ok(Ok(count @ 1..)) = tokio::time::timeout(Duration::from_millis(1), stream.read(&mut buffer)).await {
         heard.extend(&buffer[..count]);
     }

@@ -35,7 +35,7 @@ pub(super) struct Job {
     pub(super) closing: watch::Sender<bool>,
     on_failure: Option<FailureCallback>,
     state: Mutex<State>,
-    /// Told whenever a rank or a launcher leaves or is lost.
+    /// Notified whenever a rank or a launcher leaves or is lost.
     departure: Condvar,
 }
 
@@ -344,7 +344,7 @@ impl Job {
                 self.world_size
             )));
         }
-        // As many nodes as ranks at most.
+        // A job has no more nodes than ranks.
         if node_rank == 0 || node_rank >= world_size {
             return Err(Reply::Rejected(format!(
                 "node {node_rank} is no further node of a job of {world_size} ranks"
@@ -424,7 +424,7 @@ impl Job {
         }
     }
 
-    /// Returns whether nobody is present and nobody waits for a key.
+    /// Returns whether no rank and no launcher is present and no client waits for a key.
     #[cfg(feature = "fuzzing")]
     pub(super) fn is_idle(&self) -> bool {
         let state = lock(&self.state);

@@ -1,8 +1,8 @@
 //! The store's messages and their bytes on the wire.
 //!
-//! A frame is a length (4 bytes, little endian) and so many bytes of body; a body is one byte of kind, then its fields.
-//! Numbers are little endian; texts, values and lists carry their length first. Every length is checked against its
-//! limit, and against the bytes at hand, before anything is allocated.
+//! A frame is a length (4 bytes, little endian) and a body of that many bytes; a body is one byte of kind, then its
+//! fields. Numbers are little endian; texts, values and lists carry their length first. Every length is checked against
+//! its limit, and against the bytes at hand, before anything is allocated.
 //!
 //! Used by both ends: `client` and `monitor` with [`std::io`], `server` with tokio.
 

@@ -1,9 +1,9 @@
 //! [`Heartbeats`]: what the store knows of one rank's heartbeats. Kept by [`job`](super::job), on behalf of the
 //! connection that stands for the rank's life.
 //!
-//! A rank that ends closes its connection, and is known to be dead at once. One that is stopped, or that no packet
+//! A rank that ends closes its connection and is known to be dead at once. One that is stopped, or that no packet
 //! reaches, closes nothing: it is known by its silence. Silence is counted in the pieces of time during which the store
-//! listened, not read off a clock: a store that was stopped itself, or starved of processor time, accuses nobody.
+//! listened, not read off a clock: a store that was stopped itself, or starved of processor time, accuses no rank.
 
 use std::time::{Duration, Instant};
 

@@ -9,7 +9,7 @@ use super::protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// Largest sum of all keys and values of a store, in bytes.
 pub const MAX_STORE_BYTES: usize = 1 << 30;
-/// What an entry costs besides its key and value: bounds the number of empty ones.
+/// What an entry costs in addition to its key and value: bounds the number of empty ones.
 const ENTRY_BYTES: usize = 64;
 
 /// A limit or a rule that a request breaks.

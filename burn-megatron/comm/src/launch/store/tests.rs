@@ -206,7 +206,7 @@ fn an_address_that_gives_no_answer_leaves_the_next_one_its_time() {
     let stream = client::reach(&addresses, &JobToken::from_text("right token"), deadline).unwrap();
     assert_eq!(stream.peer_addr().unwrap(), server.address());
     assert!(begin.elapsed() < 4 * SECOND, "{:?}", begin.elapsed());
-    // Of two that are not the store, the one that answers is told.
+    // Neither of these two is the store: the error is that of the one that answers.
     let error = client::reach(
         &[server.address(), mute.local_addr().unwrap()],
         &JobToken::from_text("wrong token"),
@@ -388,7 +388,7 @@ fn closed_connection_is_a_death_and_ends_all_waits() {
 #[test]
 fn process_that_ends_before_registering_ends_the_rendezvous() {
     let (server, address) = start(2);
-    server.process_ended(1, "exit code 0"); // nobody waits yet: no failure
+    server.process_ended(1, "exit code 0"); // no rank waits yet: no failure
     assert_eq!(server.first_failure(), None);
     let (_connection, reply) = register(&address, &hello(0, 2, LONG));
     let Reply::Failed(failure) = reply else {
@@ -445,7 +445,7 @@ fn rank_whose_heartbeats_stop_is_silent_not_dead() {
     let (server, address) = start(1);
     let begin = Instant::now();
     let mut connection = beat_once(&address, Duration::from_millis(600));
-    // Its connection stays open: nobody has died.
+    // Its connection stays open: no rank has died.
     while server.first_failure().is_none() && begin.elapsed() < LONG {
         thread::sleep(Duration::from_millis(5));
     }
@@ -539,7 +539,7 @@ fn launcher_that_falls_silent_before_its_ranks_have_come_ends_the_rendezvous() {
         ),
         "{failure}"
     );
-    // Its connection is still there: it may go on and end its ranks.
+    // Its connection is still there: it may continue and end its ranks.
     assert_eq!(
         launcher.listen().unwrap(),
         Reply::Failed(server.first_failure().unwrap())
@@ -568,7 +568,7 @@ fn launcher_that_dies_when_its_ranks_have_come_or_that_leaves_is_no_failure() {
     drop(ranks);
 }
 
-/// Registers the launcher of node 1 anew as soon as the store knows that the first one has gone, and says goodbye.
+/// Registers the launcher of node 1 again as soon as the store knows that the first one has gone, and says goodbye.
 fn watch_when_the_first_has_gone(address: &StoreAddress) -> Reply {
     let request = Request::Watch {
         node_rank: 1,

@@ -1,9 +1,9 @@
 //! [`HeartbeatSender`]: the thread that tells the store, again and again, that this process is there, and notices when
 //! the store does not answer any more. Started by [`Membership`](super::Membership).
 //!
-//! A thread of its own, which computes nothing: however busy the rank is, the heart beats. What counts is the number of
-//! heartbeats without an answer, not the clock: a process that was stopped and goes on blames nobody for the time that
-//! it missed itself.
+//! It is a thread of its own, which computes nothing: however busy the rank is, the heart beats. What counts is the
+//! number of heartbeats without an answer, not the clock: a process that was stopped and resumes blames no other for
+//! the time that it missed itself.
 //!
 //! When the network swallows packets for a time, TCP sends again after 0.2, 0.4, 0.8 s and so on: a connection may stay
 //! mute for as long again as the network was. Who has had no answer for some heartbeats therefore sends the next ones
@@ -22,7 +22,7 @@ use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::store::{PeerState, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
 
-/// What a heart needs besides the connection.
+/// What a heart needs in addition to the connection.
 pub(in crate::launch) struct HeartbeatOptions {
     /// How often, and for how long without an answer.
     pub(in crate::launch) rhythm: Rhythm,
@@ -50,7 +50,7 @@ pub(super) struct HeartbeatSender {
 pub(super) struct Beats {
     /// Heartbeats sent since the last answer.
     unanswered: AtomicU32,
-    /// Whether too many were: nobody waits for this store any more.
+    /// Whether too many were: no thread waits for this store any more.
     is_out_of_reach: AtomicBool,
     /// Held while a message is sent, so that none is cut in two by another.
     line: Mutex<Line>,
@@ -153,7 +153,7 @@ fn beat(connection: &StoreConnection, beats: &Beats, failure: &FailureSignal, op
     if line.has_left {
         return false;
     }
-    // Behind one that is still on its way, another one would say nothing new.
+    // After one that is still on its way, another one would say nothing new.
     if line.rest.is_empty() {
         line.rest = heartbeat.to_frame();
     }
@@ -251,7 +251,7 @@ mod tests {
         let (beats, failure) = (Beats::default(), FailureSignal::detached());
         let is_cut = |beats: &Beats| !lock(&beats.line).rest.is_empty();
         let begin = Instant::now();
-        // Until one has gone only in part, and some more beside it.
+        // Until one has gone only in part; some more follow it.
         while !is_cut(&beats) {
             assert!(
                 begin.elapsed() < Duration::from_secs(20),

@@ -126,7 +126,7 @@ struct Inner {
     local_rank: usize,
     local_world_size: usize,
     timeout: Duration,
-    /// The host of each rank: as many as there are ranks.
+    /// The host of each rank; the length is the world size.
     hosts: Vec<String>,
     local_address: IpAddr,
     job_id: String,

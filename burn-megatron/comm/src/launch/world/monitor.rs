@@ -117,7 +117,7 @@ impl Membership {
 }
 
 impl Drop for Membership {
-    /// Ends the monitor thread also where nobody left: while unwinding.
+    /// Ends the monitor thread even if this rank has not left: while unwinding.
     fn drop(&mut self) {
         if let Some(present) = lock(&self.state).take() {
             present.connection.shut_down();

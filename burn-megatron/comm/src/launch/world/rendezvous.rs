@@ -131,8 +131,8 @@ pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhyt
     })
 }
 
-/// Registers, and waits until the store says what has come of it; sends heartbeats meanwhile, so that a rank which is
-/// stopped or cut off while others have not come is told apart from one that waits.
+/// Registers, and waits until the store says what has come of it. Sends heartbeats meanwhile, so that a rank that is
+/// stopped or cut off while others have not come is distinguished from one that waits.
 fn register(
     connection: &mut StoreConnection,
     hello: &Request,

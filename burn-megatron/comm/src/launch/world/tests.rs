@@ -65,7 +65,7 @@ fn leave_all(worlds: Vec<World>) {
 }
 
 #[test]
-fn single_world_needs_nobody() {
+fn single_world_needs_no_other_process() {
     let world = World::single();
     assert_eq!(
         (
@@ -241,7 +241,7 @@ fn taken_store_port_names_its_variable() {
     assert!(error.contains("BURN_MEGATRON_STORE_PORT"), "{error}");
 }
 
-/// A relay between a rank and its store, which can be made to swallow what comes over the first so many connections.
+/// A relay between a rank and its store, which can be made to swallow what comes over the first n connections.
 fn relay(to: u16) -> (u16, Arc<AtomicUsize>) {
     use std::io::{Read, Write};
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -293,7 +293,7 @@ fn rank_that_is_cut_off_while_others_have_not_come_is_silent() {
     };
     let (relayed, swallowed) = relay(port);
     let far_options = options.clone();
-    // Rank 2 never comes. Nobody waits for this thread, which hears nothing any more.
+    // Rank 2 never comes. This thread, which hears nothing any more, is not waited for.
     thread::spawn(move || World::join(&environment(1, 3, relayed), &far_options));
     thread::spawn(move || {
         thread::sleep(Duration::from_secs(3));
@@ -310,7 +310,7 @@ fn rank_that_is_cut_off_while_others_have_not_come_is_silent() {
 }
 
 #[test]
-fn life_whose_connection_is_mute_goes_on_over_another_one() {
+fn life_whose_connection_is_mute_continues_over_another_one() {
     let port = free_port();
     let limit = Duration::from_secs(2);
     let options = JoinConfig {

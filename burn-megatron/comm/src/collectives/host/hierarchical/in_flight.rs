@@ -3,10 +3,10 @@
 //!
 //! # Why this does not block
 //!
-//! A step waits for ranks of the node, a receive for a rank of another node, and ranks wait for each other in turn. No
-//! circle comes of it because of two rules. What is sent goes on going while its sender waits, be it in a step or in a
-//! receive, so a receive waits only until its sender has come to the send. And `reduction` and `spreading` order what
-//! each rank does by chunks in such a way that everything waits only for what comes before it in that order.
+//! A step waits for ranks of the node, a receive for a rank of another node, and ranks wait for each other in turn. Two
+//! rules prevent a cycle. A rank keeps sending while it waits, in a step or in a receive, so a receive waits only until
+//! its sender has come to the send. And `reduction` and `spreading` order what each rank does by chunks in such a way
+//! that everything waits only for what comes before it in that order.
 
 use super::super::super::error::CollectiveError;
 use super::super::shared_memory::collective::Round;

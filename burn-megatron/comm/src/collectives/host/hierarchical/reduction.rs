@@ -18,9 +18,9 @@
 //! other price is the time until the first result is back, which is that of 2 (n - 1) transfers of a chunk: linear in
 //! the nodes.
 //!
-//! A node shows a chunk's contributions in one step and its results in a later one. On the way between the two are
-//! `DEPTH` chunks for every node that is still ahead, which is the number of chunks by which the second kind of step
-//! lags behind the first.
+//! A node shows a chunk's contributions in one step and its results in a later one. Between the two, `DEPTH` chunks are
+//! on their way for every node that is still ahead. That is the number of chunks by which the second kind of step
+//! trails the first.
 //!
 //! Nothing waits in a circle (see `in_flight`): to show chunk k, a node needs the sums of chunk k from the node before
 //! it and the results of a chunk before k; these need no more of any node ahead than a chunk before k, since the lag is
@@ -187,9 +187,9 @@ impl CollectiveInFlight<'_, '_> {
             }
             if let Some(previous) = topology.node.checked_sub(1) {
                 let going = common(&slice, &needed_up_to(operands, topology, previous));
-                // As far ahead as the node before may be behind while it contributes; at the end, when nothing that it
-                // sends holds this node up any more, the lag of all nodes before would pile up here. It takes the
-                // results of the chunks before these without anything that this node has not done yet.
+                // As far ahead as the node before may lag while it contributes. At the end, when nothing that it sends
+                // holds this node up any more, the lag of all nodes before would pile up here. The node before takes
+                // the results of the chunks before these without anything that this node has not done yet.
                 let limit = DEPTH * self.slice(&(0..CHUNK_BYTES), 0).len();
                 let previous = topology.partner(previous);
                 self.streams.drain_to(limit, previous)?;

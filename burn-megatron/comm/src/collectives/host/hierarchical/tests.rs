@@ -131,7 +131,7 @@ fn a_byte_crosses_once_for_a_node_where_flat_tcp_sends_it_to_every_rank() {
 
 /// With room for a part of a slice only, ranks wait for each other in the nodes and between them at the same time.
 #[test]
-fn sockets_without_room_block_nobody() {
+fn sockets_without_room_block_no_rank() {
     for hosts in [
         &TWO_AND_TWO[..],
         &["a", "a", "b", "c", "c", "c"],

@@ -78,8 +78,8 @@ impl Topology {
         self.nodes.partition_point(|node| node.end <= rank)
     }
 
-    /// Returns how many ranks of every node own a slice of each chunk, and carry it between the nodes: as many as the
-    /// smallest node has ranks, so that each has one partner in every node.
+    /// Returns how many ranks of every node own a slice of each chunk and carry it between the nodes: the number of
+    /// ranks of the smallest node, so that each owner has one partner in every node.
     pub fn owners(&self) -> usize {
         self.nodes.iter().map(Range::len).min().unwrap_or(0)
     }

@@ -117,8 +117,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Hands the other ranks their slices of a chunk; slice r lies at the same place in every area
-    /// as in the chunk.
+    /// Hands the other ranks their slices of a chunk; slice r is at the same place in every area as in the chunk.
     fn stage_slices(&self, index: usize, chunk: &[u8]) -> Result<(), CollectiveError> {
         let own = self.slice(chunk.len(), self.rank());
         self.stage(index, |area| {
@@ -137,8 +136,8 @@ impl<'a> Round<'a> {
         self.await_staged(index, self.peers())?;
         let result = &mut chunk[own.clone()];
         self.reduce(index, result, own.start);
-        // SAFETY: all ranks have staged and nobody but this rank reads this slice of any area
-        // before `reduced` is raised.
+        // SAFETY: all ranks have staged, and no rank but this one reads this slice of any area before `reduced` is
+        // raised.
         unsafe { self.area(self.rank(), index).write(own.start, result) };
         self.engine.count_bytes(own.len());
         self.block(self.rank()).reduced.raise(self.done(index));
@@ -343,8 +342,8 @@ impl<'a> Round<'a> {
     /// Waits for a counter of the rank `peer`.
     fn wait_for(&self, peer: usize, flag: impl Fn(&RankBlock) -> &Flag, target: u32) -> Result<(), CollectiveError> {
         let missing = || {
-            let behind = |peer: &usize| !flag(self.block(*peer)).has_reached(target);
-            self.peers().filter(behind).collect()
+            let is_missing = |peer: &usize| !flag(self.block(*peer)).has_reached(target);
+            self.peers().filter(is_missing).collect()
         };
         let waited_for = flag(self.block(peer));
         self.engine.wait_for(self.call, peer, (waited_for, target), missing)

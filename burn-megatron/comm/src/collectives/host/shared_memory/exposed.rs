@@ -4,12 +4,12 @@
 //!
 //! # Who may touch it
 //!
-//! Every rank has a part, and has the parts of all ranks mapped. Between calls a rank touches its own part only, so
-//! that whoever holds the value has this rank's part for itself. A call takes the value, and with it the caller's
-//! access. Inside the call, after all ranks have come and until the last of them is done, slice r of *every* part is
-//! rank r's, and nobody else's: no byte has two users at any time. A call returns the value only when all ranks are
-//! done with this rank's part. If it fails they may not be, so the value is dropped, which unmaps the parts here; the
-//! other ranks have mappings of their own, and a part lives until the last of them is gone.
+//! Every rank has a part, and has the parts of all ranks mapped. Between calls a rank touches only its own part, so
+//! whoever holds the value has this rank's part to itself. A call takes the value, and with it the caller's access.
+//! Inside the call, after all ranks have come and until the last of them is done, slice r of *every* part belongs to
+//! rank r alone: no byte has two users at any time. A call returns the value only when all ranks are done with this
+//! rank's part. If it fails they may not be, so the value is dropped, which unmaps the parts here; the other ranks have
+//! mappings of their own, and a part lives until the last of them is gone.
 //!
 //! This rests on the other ranks' doing the same: they are processes of one job that run one program. The length is
 //! not theirs to change, because each part is sealed against it.
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_the_same_memory_for_all_and_nobody_elses() {
+    fn a_part_is_the_same_memory_for_all_and_overlaps_no_other() {
         with_memory(|world, engine, mut memory, call| {
             memory.bytes_mut()[BYTES - 1] = 1 + world.rank() as u8;
             engine.execute(&call, HostBuffers::None).unwrap();
             for rank in 0..2 {
-                // SAFETY: nobody writes between the two barriers.
+                // SAFETY: no rank writes between the two barriers.
                 let bytes = unsafe { &*memory.slice(rank, 0..BYTES) };
                 assert_eq!((bytes[0], bytes[BYTES - 1]), (0, 1 + rank as u8));
             }
@@ -160,7 +160,7 @@ mod tests {
                     .expect("the other rank comes");
                 // As the kernel does it for a process that is killed; its part lives on in the other's mapping.
                 drop(memory);
-                // Stays until it is told of the failure.
+                // Waits until it learns of the failure.
                 world.store().wait("never set", TIMEOUT).unwrap_err();
                 return;
             }

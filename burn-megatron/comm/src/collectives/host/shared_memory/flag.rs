@@ -48,7 +48,7 @@ impl Flag {
         }
     }
 
-    /// Sets the counter where nobody waits for it.
+    /// Sets a counter that no rank waits for.
     pub fn set(&self, value: u32) {
         self.value.store(value, Ordering::Release);
     }

@@ -188,7 +188,7 @@ mod tests {
 
     /// The file in /dev/shm is used where a memfd cannot be opened, and is gone afterwards.
     #[test]
-    fn the_named_segment_is_mapped_by_all_and_leaves_nothing_behind() {
+    fn the_named_segment_is_mapped_by_all_and_leaves_no_file() {
         let names = run_ranks(3, TIMEOUT, |world| {
             let label = GroupLabel {
                 name: "named".into(),

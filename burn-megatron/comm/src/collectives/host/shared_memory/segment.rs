@@ -1,5 +1,4 @@
-//! The shared segment of a group: made by its first rank, mapped by the others, without a name
-//! that could be left behind.
+//! The shared segment of a group: made by its first rank, mapped by the others, without a name that could be left over.
 //!
 //! The first choice is a memfd, which never has a name: the others open it as
 //! `/proc/{pid}/fd/{number}`. Where that is not possible (a process namespace per rank, no
@@ -137,8 +136,8 @@ impl Segment {
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: `at` checks that it lies inside; a header is made of atomics, for which any
-        // bytes are valid; the mapping lives as long as `self`.
+        // SAFETY: `at` checks that the header is inside the mapping; a header is made of atomics, for which any bytes
+        // are valid; the mapping lives as long as `self`.
         unsafe { &*self.at(0, size_of::<Header>()).cast() }
     }
 
@@ -199,7 +198,7 @@ impl<'a> Area<'a> {
     /// Copies `bytes` into the area.
     ///
     /// # Safety
-    /// Nobody else may read or write these bytes at the same time.
+    /// No one else may read or write these bytes at the same time.
     ///
     /// # Panics
     /// When they do not fit.
@@ -217,7 +216,7 @@ impl<'a> Area<'a> {
     /// Returns bytes of the area.
     ///
     /// # Safety
-    /// Nobody may write these bytes while the result lives.
+    /// These bytes must not be written while the result lives.
     ///
     /// # Panics
     /// When they are out of bounds.
@@ -273,12 +272,11 @@ impl Source {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that has no other owner.
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len(size as u64)?;
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        // SAFETY: an integer command on an open descriptor. Nobody can then cut the file short
-        // under our mapping.
+        // SAFETY: an integer command on an open descriptor. No process can then cut the file short under our mapping.
         if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } < 0 {
             return Err(io::Error::last_os_error());
         }

@@ -1,7 +1,7 @@
 //! The collectives over TCP, made of exchanges.
 //!
-//! Every call begins with an exchange of descriptors between all ranks, with the first bytes of
-//! the payload right behind; no payload is read before all descriptors have come and are the same.
+//! Every call begins with an exchange of descriptors between all ranks. The first bytes of the payload follow each
+//! descriptor directly; no payload is read before all descriptors have come and are the same.
 //!
 //! A reduction sends to each rank what that rank reduces, and adds up what comes, in rank order, a
 //! piece at a time: pieces of all ranks wait for each other in a scratch buffer of fixed size, and
@@ -263,7 +263,7 @@ impl<'a> Round<'a> {
         Ok(round)
     }
 
-    /// Goes on with a call whose descriptors have been compared.
+    /// Continues a call whose descriptors have been compared.
     fn resume(engine: &'a TcpEngine, call: &'a CallDescriptor, part: impl Fn(usize) -> &'a [u8]) -> Self {
         Self::with_header(engine, call, &[], part)
     }
@@ -283,7 +283,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Receives `incoming`, while sending goes on.
+    /// Receives `incoming` while sending continues.
     fn receive(&mut self, incoming: &mut [Incoming<'_>]) -> Result<(), CollectiveError> {
         self.exchange.run(&mut self.outgoing, incoming, Sent::Something)
     }

@@ -24,8 +24,8 @@ pub(super) struct Outgoing<'a> {
     pub header: &'a [u8],
     pub payload: Cow<'a, [u8]>,
     sent: usize,
-    /// Why nothing more can be sent. Not an error until nothing else is left to do: the rank may
-    /// have left behind a better one.
+    /// Why nothing more can be sent. Not an error until nothing else is left to do: the rank may have left a better
+    /// one.
     broken: Option<io::Error>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Outgoing<'a> {
         payload.extend_from_slice(bytes);
     }
 
-    /// Returns how many bytes have not been sent yet; none where nothing more can be sent.
+    /// Returns how many bytes have not been sent yet; 0 if nothing more can be sent.
     pub fn queued(&self) -> usize {
         match self.broken {
             Some(_) => 0,
@@ -137,11 +137,11 @@ impl<'a> Exchange<'a> {
         let mut vain_looks = 0;
         loop {
             let has_moved = self.write(outgoing) | self.read(incoming)?;
-            let is_behind = |out: &&Outgoing<'_>| out.sent < goal(out);
+            let is_unsent = |out: &&Outgoing<'_>| out.sent < goal(out);
             if incoming.iter().all(Incoming::is_complete) {
-                let behind = outgoing.iter().filter(is_behind);
-                // Who did not take the header may still have sent its own: the caller compares.
-                match behind.clone().find(|out| out.broken.is_some()) {
+                let unsent = outgoing.iter().filter(is_unsent);
+                // A rank that did not take the header may still have sent its own: the caller compares.
+                match unsent.clone().find(|out| out.broken.is_some()) {
                     Some(Outgoing {
                         peer,
                         broken: Some(error),
@@ -149,7 +149,7 @@ impl<'a> Exchange<'a> {
                     }) if sent == Sent::All => {
                         return Err(self.engine.lost(self.call, *peer, error));
                     }
-                    _ if behind.clone().all(|out| out.broken.is_some()) => return Ok(()),
+                    _ if unsent.clone().all(|out| out.broken.is_some()) => return Ok(()),
                     _ => {}
                 }
             }
@@ -160,7 +160,7 @@ impl<'a> Exchange<'a> {
                 continue;
             }
             self.deadline.check(|| {
-                let senders = outgoing.iter().filter(is_behind).map(|out| out.peer);
+                let senders = outgoing.iter().filter(is_unsent).map(|out| out.peer);
                 let receivers = incoming.iter().filter(|incoming| !incoming.is_complete());
                 let mut missing: Vec<usize> = receivers.map(|incoming| incoming.peer).collect();
                 missing.extend(senders);

@@ -8,8 +8,8 @@ use std::io::{self, Read, Write};
 
 const TOKEN: &[u8] = b"a token that no input can guess";
 
-/// Nobody is welcomed, and nobody is trusted, without the token: neither for made-up bytes nor for those of an earlier
-/// handshake that succeeded. However its bytes are cut, a handshake takes the same course.
+/// No peer is welcomed or trusted without the token: neither for made-up bytes nor for those of an earlier handshake
+/// that succeeded. However its bytes are cut, a handshake takes the same course.
 pub fn rank_handshake(data: &[u8]) {
     let mut script = Script::new(data);
     let (mode, cut) = (script.byte(), script.byte());
@@ -63,7 +63,7 @@ fn course(mut said: &[u8], cut: usize) -> Vec<&'static str> {
     let mut course = Vec::new();
     while !said.is_empty() {
         let buffer = acceptance.buffer();
-        assert!(!buffer.is_empty(), "there is no room although the handshake goes on");
+        assert!(!buffer.is_empty(), "there is no room although the handshake continues");
         let count = buffer.len().min(said.len()).min(cut);
         buffer[..count].copy_from_slice(&said[..count]);
         said = &said[count..];
@@ -134,7 +134,7 @@ impl Read for Pair {
     }
 }
 
-/// A stream that says these bytes, whatever it is told.
+/// A stream that returns these bytes, whatever is written to it.
 struct Scripted<'a>(&'a [u8]);
 
 impl Read for Scripted<'_> {

@@ -142,7 +142,7 @@ impl Acceptance {
         }
     }
 
-    /// Returns where the next bytes go. Never empty while the handshake goes on.
+    /// Returns where the next bytes go. Never empty while the handshake is in progress.
     pub fn buffer(&mut self) -> &mut [u8] {
         let wanted = self.wanted();
         &mut self.received[self.length..wanted]

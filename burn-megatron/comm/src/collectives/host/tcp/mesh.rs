@@ -1,13 +1,13 @@
 //! Connecting every two ranks of a group.
 //!
-//! Each rank listens on a port of its own and publishes the address; of two ranks the one with the
-//! higher index connects to the other, once per channel. Accepting and connecting go on at the
-//! same time. A connection that does not complete the handshake is dropped and the job does not
-//! notice: neither garbage nor silence keeps the others from connecting.
+//! Each rank listens on a port of its own and publishes the address. Of two ranks, the one with the higher index
+//! connects to the other, once per channel. Accepting and connecting happen at the same time. A connection that does
+//! not complete the handshake is dropped, and the job does not notice: neither garbage nor silence keeps the others
+//! from connecting.
 //!
 //! The acceptor has the last word of the handshake, the welcome, and cannot know whether it has come. A rank that does
-//! not get it in time connects again, so all listen until the ranks have told each other, through the store, that they
-//! have been welcomed everywhere; a later connection takes the place of an earlier one.
+//! not get it in time connects again, so all listen until every rank has reported, through the store, that it has been
+//! welcomed everywhere; a later connection replaces an earlier one.
 
 use super::super::super::error::CollectiveError;
 use super::super::super::health::{GroupHealth, WaitDeadline};

@@ -145,7 +145,7 @@ impl Engine for TcpEngine {
     }
 
     fn disconnect_reason(&self, peer: usize) -> Option<String> {
-        // Behind the words, which are in the store by then.
+        // A rank that leaves closes its connections after its words are in the store.
         let has_gone = readiness::has_gone(self.transfers.to(peer));
         has_gone.then(|| self.rendezvous.disconnect_reason(peer)).flatten()
     }
@@ -156,7 +156,7 @@ impl Engine for TcpEngine {
 
     fn leave(&self, cause: &str) {
         self.rendezvous.send_disconnect_reason(cause);
-        // Only the writing side, and after what was written: a rank that is behind still reads it.
+        // Only the writing side, and after what was written: a rank that is late still reads it.
         for stream in self.collectives.all().chain(self.transfers.all()) {
             let _ = stream.shutdown(Shutdown::Write);
         }

@@ -33,8 +33,8 @@ impl TcpEngine {
 }
 
 impl Streams<'_> {
-    /// Sends `bytes` to the rank with group index `peer`, behind what was sent to it before; does not wait. Who sends
-    /// more than the other side has asked for calls [`drain_to`](Self::drain_to) first.
+    /// Sends `bytes` to the rank with group index `peer`, after what was sent to it before; does not wait. A caller
+    /// that sends more than the other side has asked for calls [`drain_to`](Self::drain_to) first.
     pub fn send(&mut self, peer: usize, bytes: &[u8]) {
         self.engine.count_bytes(bytes.len());
         let found = self.outgoing.iter().position(|out| out.peer == peer);
@@ -58,14 +58,14 @@ impl Streams<'_> {
         self.exchange.run(&mut self.outgoing, &mut incoming, Sent::Something)
     }
 
-    /// Returns when the system has taken everything that was sent to the rank `peer`, but for `bytes` at most: before
-    /// more is sent to a rank that does not answer, so that it does not pile up here.
+    /// Returns when the system has taken all but at most `bytes` of what was sent to the rank `peer`: before more is
+    /// sent to a rank that does not answer, so that it does not pile up here.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
     pub fn drain_to(&mut self, bytes: usize, peer: usize) -> Result<(), CollectiveError> {
-        let is_behind = |out: &Outgoing<'_>| out.peer == peer && out.queued() > bytes;
-        let drained = |outgoing: &[Outgoing<'_>]| !outgoing.iter().any(is_behind);
+        let has_backlog = |out: &Outgoing<'_>| out.peer == peer && out.queued() > bytes;
+        let drained = |outgoing: &[Outgoing<'_>]| !outgoing.iter().any(has_backlog);
         self.write_until(drained, || vec![peer])
     }
 

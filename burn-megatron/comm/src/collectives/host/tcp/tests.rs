@@ -100,7 +100,7 @@ impl TcpEngine {
 /// Rank 0 has sent more than the sockets hold and waits for something else, which rank 1 does after it has received
 /// all.
 #[test]
-fn what_was_sent_goes_on_while_its_sender_waits() {
+fn sending_continues_while_the_sender_waits() {
     let length = 3_000_000;
     let has_come = std::sync::atomic::AtomicBool::new(false);
     run_ranks(2, TIMEOUT, |world| {
@@ -180,7 +180,7 @@ fn a_rank_whose_welcome_is_lost_connects_again() {
                 };
                 handshake::initiate(&mut TcpStream::connect(address).unwrap(), &hello, world.job_token()).unwrap();
             }
-            // Time enough to go on without this rank.
+            // Enough time for the other rank to continue without this one.
             std::thread::sleep(Duration::from_millis(300));
         }
         let engine = connect(&world, &health, &rendezvous).unwrap();
@@ -210,7 +210,7 @@ fn barrier() -> CallDescriptor {
     }
 }
 
-/// Of so many bytes, from rank 0.
+/// Returns a broadcast of `length` bytes from rank 0.
 fn broadcast_call(length: usize) -> CallDescriptor {
     CallDescriptor {
         operation: crate::collectives::Operation::Broadcast,

@@ -1,8 +1,8 @@
 //! Send and receive over TCP.
 //!
-//! Each pair has a connection for transfers; what one rank sends to the other is a stream of
-//! descriptors, each with its message behind. One direction is written by the sender's lane only
-//! and read by the receiver's only, so the two directions need nothing of each other.
+//! Each pair has a connection for transfers; what one rank sends to the other is a stream of descriptors, each followed
+//! by its message. Only the sender's lane writes one direction and only the receiver's reads it, so the two directions
+//! need nothing of each other.
 
 use super::super::super::call::CallDescriptor;
 use super::super::super::error::CollectiveError;

@@ -22,7 +22,7 @@ const PART_BYTES: usize = 16 * 1024 * 1024;
 const BLOCK_BYTES: usize = 64 * 1024;
 
 impl Round<'_> {
-    /// Goes on with a second collective under the same descriptor.
+    /// Continues with a second collective under the same descriptor.
     pub fn begin_again(&mut self) {
         self.first_step = self.next_step();
         self.steps = 0;
