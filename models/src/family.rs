@@ -107,7 +107,7 @@ pub struct ForwardFlops {
 
 /// A kind of model that the training programs train in any layout; it is implemented by its configuration.
 ///
-/// A new family is a folder beside [`gpt`](crate::gpt) and a line in [`registry`](crate::registry).
+/// A new family is a folder next to [`gpt`](crate::gpt) and a line in [`registry`](crate::registry).
 pub trait ModelFamily:
     ModelConfig + HuggingFaceFormat + Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {

@@ -186,12 +186,12 @@ fn flight_record(name: &'static str, kind: &'static str) -> Trial {
         let end = Job::new(case, 2).ends_within(2 * END_LIMIT).run()?;
         let report = Report::new(&read_folder(folder.path())?);
         let late = report
-            .behind
+            .late
             .first()
             .ok_or_else(|| format!("no rank is late\n{}", end.output))?;
         let facts = [
             (report.culprits == [1], "rank 1 is the culprit"),
-            (report.behind.len() == 1 && late.waiting == [0], "rank 0 waits for it"),
+            (report.late.len() == 1 && late.waiting == [0], "rank 0 waits for it"),
             (late.awaited.operation == "barrier", "in a barrier"),
             (late.awaited.sequence == Some(2), "with its number"),
             (

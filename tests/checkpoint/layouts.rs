@@ -68,7 +68,7 @@ pub fn ranks_save_and_any_number_loads() -> Result<(), Failed> {
 
 pub fn saves_run_during_training() -> Result<(), Failed> {
     let folder = TempDir::new()?;
-    run("beside", 2, folder.path())?;
+    run("background", 2, folder.path())?;
     let found = names(folder.path())?;
     let expected = [".lock", "iter_0000002", "iter_0000003", "iter_0000004"];
     expect(found == expected, &format!("{found:?} instead of {expected:?}"))?;

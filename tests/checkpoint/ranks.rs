@@ -40,7 +40,7 @@ fn play(case: &str, world: &World) -> Outcome {
             let checkpoint = Checkpoint::latest(directory())?.ok_or("there is a checkpoint")?;
             Ok(arrays::check(&checkpoint, world.rank(), world.world_size())?)
         }
-        "beside" => save_during_training(world),
+        "background" => save_during_training(world),
         "too_large" => too_large(world),
         "no_space" => no_space(world),
         "disagree" => disagree(world),

@@ -89,9 +89,11 @@ impl ModelConfig for GptConfig {
         }
     }
 
-    /// `5 + 12/t`, under sequence parallelism `17/t`. The paper's bytes are of 16-bit elements, hence half as many
-    /// numbers; where it has 5as/2h for attention's core, the fused one holds nothing that grows with s². burn's own
-    /// operations ([`Kernels::Plain`](cubecl_kernels::Kernels::Plain)) hold more.
+    /// `5 + 12/t`, under sequence parallelism `17/t`.
+    ///
+    /// The paper counts bytes of 16-bit elements, two per number. Where it has 5as/2h for attention's core, the fused
+    /// one holds nothing that grows with s²; burn's own operations
+    /// ([`Kernels::Plain`](cubecl_kernels::Kernels::Plain)) hold more.
     ///
     /// # Reference
     /// Korthikanti et al. 2022, arXiv:2205.05198, equations 1, 2 and 4.

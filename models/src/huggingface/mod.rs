@@ -1,5 +1,5 @@
-//! Models in Hugging Face's files: [`export`] writes a checkpoint as such files, [`HuggingFaceModel`] makes a checkpoint
-//! from them.
+//! Models in Hugging Face's files: [`export`] writes a checkpoint as such files, [`HuggingFaceModel`] makes a
+//! checkpoint from them.
 //!
 //! A model is a folder with `config.json` and either `model.safetensors` or several such files and
 //! `model.safetensors.index.json`. What differs between families is their [`HuggingFaceFormat`].

@@ -1,4 +1,6 @@
-//! What transformers share: blocks, MLPs, the parts that stages hold, recomputation. A family gives parameters their names.
+//! What transformers share: blocks, MLPs, the parts that stages hold, recomputation.
+//!
+//! Parameters have the names that a family gives them.
 
 mod activation;
 mod block;

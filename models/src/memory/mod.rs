@@ -1,17 +1,17 @@
 //! About how many bytes a rank of each stage needs to train: parameters, gradients, Adam's moments and activations.
 //!
-//! Static: [`MemorySetting::parameter_bytes`] per parameter, shared by the t tensor ranks. A stage has the parameters of
-//! its layers, the first virtual stage the embeddings, the last one the final norm and the head, or its copy of a tied
-//! one.
+//! Static: [`MemorySetting::parameter_bytes`] per parameter, shared by the t tensor ranks. A stage has the parameters
+//! of its layers, the first virtual stage the embeddings, the last one the final norm and the head, or its copy of a
+//! tied one.
 //!
 //! A layer holds [`activations_per_element`](ModelConfig::activations_per_element) numbers for each of the `sbh` of its
 //! input, of s tokens in each of b samples and width h. Of a group of layers that runs again only the input is held,
 //! `sbh` numbers, `sbh / t` under sequence parallelism.
 //!
 //! A stage holds the activations of each task, one micro-batch in one chunk, from its forward to its backward pass; the
-//! backward pass also needs those of one group if groups run again. The stage's list in the schedule says how many tasks
-//! that are at the worst moment: min(m, p - stage) of m micro-batches on p stages for 1F1B, m for GPipe. Logits and
-//! buffers for messages are not counted.
+//! backward pass also needs those of one group if groups run again. The stage's list in the schedule says how many
+//! tasks that are at the worst moment: min(m, p - stage) of m micro-batches on p stages for 1F1B, m for GPipe. Logits
+//! and buffers for messages are not counted.
 //!
 //! # Reference
 //! Korthikanti et al. 2022, arXiv:2205.05198, equations 1, 2, 4 and 6.

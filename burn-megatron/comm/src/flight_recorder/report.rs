@@ -53,7 +53,7 @@ pub struct Report {
     /// Each rank's host and the first failure that it met.
     pub failures: Vec<(usize, String, String)>,
     /// The late ranks, lane by lane.
-    pub behind: Vec<LateRank>,
+    pub late: Vec<LateRank>,
     /// Ranks that made different calls under the same number.
     pub out_of_step: Vec<OutOfStep>,
     /// Ranks that others wait for and that wait for no rank.
@@ -96,7 +96,7 @@ impl Report {
             } else {
                 idle
             },
-            behind: late_ranks,
+            late: late_ranks,
         }
     }
 }
@@ -265,18 +265,18 @@ impl fmt::Display for Report {
                 writeln!(formatter, "  rank {rank} called {call}")?;
             }
         }
-        if self.behind.is_empty() && self.out_of_step.is_empty() {
+        if self.late.is_empty() && self.out_of_step.is_empty() {
             return writeln!(formatter, "no rank is late");
         }
-        let width = self.behind.iter().map(|late| late.lane.len()).max().unwrap_or(0).max(5);
-        if !self.behind.is_empty() {
+        let width = self.late.iter().map(|late| late.lane.len()).max().unwrap_or(0).max(5);
+        if !self.late.is_empty() {
             writeln!(
                 formatter,
                 "{:width$}    late  its last call -> the call that it has not begun; who waits there",
                 "group"
             )?;
         }
-        for late in &self.behind {
+        for late in &self.late {
             let last = match (&late.last, late.has_record) {
                 (Some(call), _) => call.to_string(),
                 (None, true) => "none".to_owned(),

@@ -112,9 +112,9 @@ fn the_rank_without_a_record_that_others_wait_for_is_the_culprit() {
     let report = Report::new(&ranks.map(|recorder| recorder.record()));
     assert_eq!((report.missing.len(), report.missing.first()), (1, Some(&(2..3))));
     assert_eq!(report.culprits, [2]);
-    assert_eq!(report.behind.len(), 1);
-    assert_eq!(report.behind[0].awaited.sequence, Some(4));
-    assert_eq!(report.behind[0].waiting, [0, 1]);
+    assert_eq!(report.late.len(), 1);
+    assert_eq!(report.late[0].awaited.sequence, Some(4));
+    assert_eq!(report.late[0].waiting, [0, 1]);
 }
 
 #[test]
@@ -138,10 +138,10 @@ fn a_rank_that_waits_itself_is_late_but_no_culprit() {
     play(&ranks[1].group("tensor", &[1, 2]), 7, true);
     play(&ranks[2].group("tensor", &[1, 2]), 7, false);
     let report = Report::new(&ranks.map(|recorder| recorder.record()));
-    let late: Vec<_> = report.behind.iter().map(|late| late.rank).collect();
+    let late: Vec<_> = report.late.iter().map(|late| late.rank).collect();
     assert_eq!(late, [1, 2]);
     assert_eq!(report.culprits, [2]);
-    let last = report.behind[1].last.as_ref().unwrap();
+    let last = report.late[1].last.as_ref().unwrap();
     assert_eq!(last.sequence, Some(6));
 }
 
@@ -162,7 +162,7 @@ fn different_calls_of_one_number_are_out_of_step() {
     let report = Report::new(&ranks.map(|recorder| recorder.record()));
     assert_eq!(report.out_of_step.len(), 1);
     assert_eq!(report.out_of_step[0].other.1.length, 4);
-    assert!(report.behind.is_empty(), "{report}");
+    assert!(report.late.is_empty(), "{report}");
 }
 
 #[test]
