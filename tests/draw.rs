@@ -1,6 +1,4 @@
 //! Random choices that a seed and a number alone decide, so that one of many can be met again.
-//!
-//! Used by the storm of faults and by that of kills.
 
 /// SplitMix64: enough for choosing.
 pub struct Draw(u64);

@@ -1,6 +1,4 @@
 //! Other processes: those that carry a marker in their environment, and signals to them.
-//!
-//! Used by the storm of faults and by that of kills.
 #![allow(dead_code, reason = "each of the two uses a part of it")]
 
 use std::fs;

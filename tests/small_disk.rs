@@ -1,6 +1,4 @@
 //! A file system with little room, where root may mount one.
-//!
-//! Used by the tests of checkpoints and of resuming.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,4 @@
 //! The flags of a storm: which of the things that a seed decides are tried, and how many at once.
-//!
-//! Used by the storm of faults and by that of kills.
 
 use anyhow::Context as _;
 

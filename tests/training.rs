@@ -1,6 +1,4 @@
 //! A run of `pretrain_gpt` that saves: its flags, its processes, what it says, its losses and its checkpoints.
-//!
-//! Used by the storm of kills and by the tests of resuming.
 #![allow(dead_code, reason = "each of the two uses a part of it")]
 
 use std::collections::BTreeMap;

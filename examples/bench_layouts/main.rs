@@ -15,7 +15,7 @@ use burn_megatron::launch::{Environment, Launcher, World, join, report_and_exit}
 use burn_megatron::training::StepMetrics;
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use clap::Parser;
-use examples::arguments::TrainingArguments;
+use examples::arguments::{ParallelArguments, TrainingArguments};
 use examples::device::TrainingBackend;
 use examples::launching::connect;
 use examples::layout::Layout;
@@ -209,11 +209,8 @@ impl TrainingProgram for Training<'_> {
 /// The flags of a run in one layout.
 fn training(arguments: &Arguments, layout: &Layout) -> TrainingArguments {
     let mut training = arguments.training.clone();
-    training.parallel.tensor_model_parallel_size = layout.tensor_parallel_size;
-    training.parallel.sequence_parallel = layout.sequence_parallel;
-    training.parallel.pipeline_model_parallel_size = layout.pipeline_parallel_size;
-    training.parallel.num_virtual_stages_per_pipeline_rank = Some(layout.num_chunks);
-    training.parallel.world_size = Some(layout.world_size());
+    let flags = &arguments.training.parallel;
+    training.parallel = ParallelArguments::of_layout(layout, &flags.stages, &flags.communication);
     training.optimization.train_iters = Some((WARM_UP_STEPS + arguments.steps) as u64);
     training
 }

@@ -6,8 +6,8 @@ use clap::builder::ArgPredicate;
 use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
 use examples::arguments::{
     CheckpointArguments, CommunicationArguments, DataArguments, DeviceArguments, Dtype, LoggingArguments,
-    ModelArguments, NodeArguments, OptimizationArguments, ParallelArguments, PrecisionArguments, RecomputeArguments,
-    StageArguments, TrainingArguments,
+    ModelArguments, OptimizationArguments, ParallelArguments, PrecisionArguments, RecomputeArguments, StageArguments,
+    TrainingArguments,
 };
 
 use examples::layout::Layout;
@@ -157,20 +157,7 @@ impl Arguments {
     /// The arguments of a run in one layout.
     pub fn training(&self, layout: &Layout) -> TrainingArguments {
         TrainingArguments {
-            parallel: ParallelArguments {
-                nodes: NodeArguments::default(),
-                tensor_model_parallel_size: layout.tensor_parallel_size,
-                sequence_parallel: layout.sequence_parallel,
-                pipeline_model_parallel_size: layout.pipeline_parallel_size,
-                num_layers_per_virtual_pipeline_stage: None,
-                num_virtual_stages_per_pipeline_rank: Some(layout.num_chunks),
-                stages: match layout.pipeline_parallel_size {
-                    1 => StageArguments::default(),
-                    _ => self.stages.clone(),
-                },
-                world_size: Some(layout.world_size()),
-                communication: self.communication.clone(),
-            },
+            parallel: ParallelArguments::of_layout(layout, &self.stages, &self.communication),
             model: self.model.clone(),
             data: self.data.clone(),
             optimization: self.optimization.clone(),
@@ -180,18 +167,8 @@ impl Arguments {
             // Replicas are compared with the one-rank run after every step, all of them.
             logging: LoggingArguments {
                 log_interval: 1,
-                eval_interval: 0,
-                eval_iters: 0,
-                check_weight_hash_across_dp_replicas_interval: 0,
-                log_jsonl: None,
-                log_num_zeros_in_grad: false,
-                log_stragglers: false,
-                straggler_share: 0.0,
-                timeline: None,
-                trace: None,
                 profile_step_start: 1,
-                profile_step_end: None,
-                exit_duration_in_mins: None,
+                ..LoggingArguments::default()
             },
         }
     }

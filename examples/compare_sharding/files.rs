@@ -1,6 +1,4 @@
 //! `OutputFolder`: the files that a comparison leaves: table and losses, for programs and as pictures.
-//!
-//! Made by `main` before anything runs, written when all is judged.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

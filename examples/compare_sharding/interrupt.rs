@@ -1,6 +1,4 @@
 //! `Interrupt`: remembers Ctrl-C and SIGTERM, also between two jobs, when no launcher listens.
-//!
-//! Installed by the process run by hand, which then cleans up and exits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,4 @@
 //! `Run`: one training run in one layout, as a job of ranks that record, and what they left.
-//!
-//! Made by the process run by hand, one after the other; read by `judge`.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;

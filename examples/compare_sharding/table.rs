@@ -1,6 +1,4 @@
 //! `Table`: rows of short texts, as aligned lines or as a picture.
-//!
-//! Filled by `report`.
 
 use std::ops::Range;
 

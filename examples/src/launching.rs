@@ -1,7 +1,5 @@
 //! What the programs do before they train: logging to the terminal, the number of ranks, the launcher's terminal, the
 //! groups.
-//!
-//! Called first thing by every training program.
 
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{self, Launcher, Prefix, Role, World};

@@ -1,6 +1,4 @@
 //! Tells a person how training goes: a progress bar on a terminal, plain lines otherwise.
-//!
-//! Used by rank 0 of the training programs.
 
 use std::io::Write;
 use std::path::Path;

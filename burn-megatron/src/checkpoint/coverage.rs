@@ -1,6 +1,4 @@
 //! Whether the parts of an array make up the array: each element in exactly one.
-//!
-//! Called on rank 0 before a save writes anything, and by `verify`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

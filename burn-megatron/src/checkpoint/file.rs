@@ -1,5 +1,4 @@
-//! [`open_file`]: opens what somebody has left in a folder. Called for the index and for shards, and by readers of
-//! other formats.
+//! [`open_file`]: opens what somebody has left in a folder.
 
 use std::fs::File;
 use std::io;

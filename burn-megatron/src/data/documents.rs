@@ -1,4 +1,4 @@
-//! Tokens of all documents in one flat store. Made once per run, read by `samples`.
+//! Tokens of all documents in one flat store.
 
 use super::{corpus::Corpus, tokenizer::ByteTokenizer};
 

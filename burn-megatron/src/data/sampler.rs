@@ -1,5 +1,4 @@
-//! Which samples a rank reads, micro-batch by micro-batch. Made by the training program, advanced
-//! by `loader`.
+//! Which samples a rank reads, micro-batch by micro-batch.
 
 use burn::config::Config;
 

@@ -1,5 +1,4 @@
-//! How much memory parameters, gradients and Adam's state take. Asked before training starts, and by tests of what it
-//! took.
+//! How much memory parameters, gradients and Adam's state take.
 
 use burn::tensor::DType;
 

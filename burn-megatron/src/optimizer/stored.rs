@@ -1,6 +1,4 @@
 //! `StoredOptimizer`: an optimizer whose state a checkpoint can keep, element by element, for any layout.
-//!
-//! Implemented for AdamW, for burn's Adam and AdamW, and by whoever has another.
 
 use burn::optim::{Adam, AdamState, AdaptiveMomentumState};
 use burn::tensor::{Tensor, backend::Backend};

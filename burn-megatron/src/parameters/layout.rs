@@ -1,6 +1,6 @@
 //! `Placement` and `Distribution`: which elements of a logical parameter a rank holds, and who else holds them.
 //!
-//! Pure integers. Declared by layers, read by initialisation, gradient finalisation and checkpoints.
+//! Pure integers.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,4 @@
 //! `ParameterRegistry`: what this rank's parameters have declared about themselves.
-//!
-//! Filled by layers when they are made, through the [`ParallelContext`](crate::context::ParallelContext); read by
-//! gradient finalisation, the replica check, parity comparisons and checkpoints.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Recordings of a run: each rank's gradients and parameters of every step, in files.
 //!
-//! Written by the ranks of `compare_sharding`, read by the process that judges. One safetensors file per step, kind and
-//! rank; placements lie in its metadata, so a file can be judged without the model. Tensors are written one by one, so
-//! that recording adds next to nothing to the peak memory of the run that is recorded.
+//! One safetensors file per step, kind and rank; placements lie in its metadata, so a file can be judged without
+//! the model. Tensors are written one by one, so that recording adds next to nothing to the peak memory of the run
+//! that is recorded.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

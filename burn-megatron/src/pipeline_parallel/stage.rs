@@ -1,6 +1,4 @@
 //! [`PipelineStage`]: what the pipeline asks of a part of a model.
-//!
-//! Implemented by models, one value per chunk; called by `pass`.
 
 use burn::tensor::{Tensor, backend::Backend};
 

@@ -1,6 +1,4 @@
 //! Where the tokens that a rank holds lie in the global batch, and in which step.
-//!
-//! Made by the trainer for each micro-batch, cut by sequence-parallel regions, read by [`Dropout`](super::Dropout).
 
 use std::sync::Arc;
 

@@ -1,6 +1,4 @@
 //! `StepMetrics`: what is logged of a step, one JSON object per line.
-//!
-//! Written by training programs, read by `compare_sharding` and by whoever plots.
 
 use serde::{Deserialize, Deserializer, Serialize};
 

@@ -1,6 +1,4 @@
 //! `LanguageModel`: what the trainer asks of a model, and `TokenBatch`, what it gives it.
-//!
-//! Implemented by models, called by the trainer.
 
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 

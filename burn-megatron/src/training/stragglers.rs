@@ -1,7 +1,7 @@
 //! [`StragglerReport`]: which rank the others wait for.
 //!
-//! Ranks that train together take the same time; what differs is how they spend it. The slowest rank computes longest
-//! and waits least. Made by training programs once per log interval.
+//! Ranks that train together take the same time; what differs is how they spend it. The slowest rank computes
+//! longest and waits least.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,6 +1,4 @@
 //! What the kernels in CubeCL share: reductions over a row's units, the random numbers, and how kernels are launched.
-//!
-//! Used by the operations' `kernel.rs` (device code) and `launch.rs` (host code).
 
 // Of what the macro `cube` makes of a function.
 #![allow(missing_docs)]

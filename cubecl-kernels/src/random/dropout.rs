@@ -1,8 +1,8 @@
 //! `RowDropout`: which elements of which rows fall, by their place in the model and in the global batch alone.
 //!
 //! The same on the host and in kernels: the counter of an element is made of its column, head, position, sample and
-//! iteration, and the generator's key of what the caller calls the site. Rows are the tokens of an activation, or the
-//! queries of attention. Made by the caller for each operation and step.
+//! iteration, and the generator's key of what the caller calls the site. Rows are the tokens of an activation, or
+//! the queries of attention.
 
 use std::sync::Arc;
 

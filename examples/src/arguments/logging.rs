@@ -7,7 +7,7 @@ use burn_megatron::training::BatchSizeSchedule;
 use clap::Args;
 
 /// What is reported of the run, and how often.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Logging and validation")]
 pub struct LoggingArguments {
     /// Steps between lines of output

@@ -1,6 +1,4 @@
 //! Command-line flags of the training programs, with Megatron-LM's names, grouped by topic in `--help`.
-//!
-//! Parsed by the programs, turned into the library's configurations here.
 
 mod checkpointing;
 mod data;

@@ -10,6 +10,7 @@ use burn_megatron::topology::ParallelConfig;
 use clap::Args;
 
 use super::StageArguments;
+use crate::layout::Layout;
 
 /// How the ranks share the work.
 #[derive(Args, Clone, Debug)]
@@ -115,6 +116,24 @@ pub struct CommunicationArguments {
 }
 
 impl ParallelArguments {
+    /// The flags of a layout on this machine; those of stages are left out of a layout that has none.
+    pub fn of_layout(layout: &Layout, stages: &StageArguments, communication: &CommunicationArguments) -> Self {
+        Self {
+            tensor_model_parallel_size: layout.tensor_parallel_size,
+            sequence_parallel: layout.sequence_parallel,
+            pipeline_model_parallel_size: layout.pipeline_parallel_size,
+            num_layers_per_virtual_pipeline_stage: None,
+            num_virtual_stages_per_pipeline_rank: Some(layout.num_chunks),
+            world_size: Some(layout.world_size()),
+            stages: match layout.pipeline_parallel_size {
+                1 => StageArguments::default(),
+                _ => stages.clone(),
+            },
+            communication: communication.clone(),
+            nodes: NodeArguments::default(),
+        }
+    }
+
     /// The sizes of the axes.
     pub fn config(&self) -> ParallelConfig {
         ParallelConfig {

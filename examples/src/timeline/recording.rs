@@ -1,6 +1,4 @@
 //! `Recording`: what all ranks did in the profiled steps, and what their schedule takes when it is simulated.
-//!
-//! Made by the recorder, drawn by `picture`.
 
 use burn_megatron::pipeline_parallel::schedule::{Schedule, ScheduleKind, Simulation};
 use burn_megatron::pipeline_parallel::{PipelineProfile, ProfileError, TimelineEvent, chrome_trace};

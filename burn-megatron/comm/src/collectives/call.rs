@@ -1,6 +1,4 @@
 //! What a call is: the descriptor that ranks compare with each other, and the group it belongs to.
-//!
-//! Made by `process_group`, carried by the engines in front of the first bytes of every call.
 
 use super::element::ElementType;
 use super::error::CollectiveError;

@@ -1,7 +1,5 @@
 //! How the ranks of a group find each other: keys in the job's store, waits that are bounded and
 //! name the rank that is missing.
-//!
-//! Used by the engines while they connect.
 
 use super::error::CollectiveError;
 use super::health::GroupHealth;

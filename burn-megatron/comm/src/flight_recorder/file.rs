@@ -1,7 +1,6 @@
 //! The files of the flight recorder: one JSON object per rank.
 //!
-//! Written by `recorder`, read by `report` and by whoever likes JSON. Times are seconds since 1970 by the rank's own
-//! clock.
+//! Times are seconds since 1970 by the rank's own clock.
 
 use std::fs;
 use std::io;

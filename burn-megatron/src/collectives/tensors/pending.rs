@@ -1,5 +1,4 @@
-//! [`PendingTensor`]: the handle of a tensor on its way to this rank. Made by
-//! [`CollectiveBackend`](super::CollectiveBackend), held by the pipeline and by data parallelism.
+//! [`PendingTensor`]: the handle of a tensor on its way to this rank.
 
 use std::time::Instant;
 

@@ -1,6 +1,4 @@
 //! Which ranks of a group share a node, and which of them stand for it.
-//!
-//! Used by `host` to choose an engine and by the hierarchical engine to find its way.
 
 use std::ops::Range;
 

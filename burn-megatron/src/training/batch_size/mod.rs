@@ -1,5 +1,4 @@
-//! Global batch size over the course of training. Asked by the trainer before every step, and by programs for the
-//! length of a run.
+//! Global batch size over the course of training.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -1,6 +1,4 @@
 //! `TrainingConfig`: what a run is, apart from the model, the data and the layout. Validated before anything starts.
-//!
-//! Made by the command line, read by the trainer.
 
 use burn::config::Config;
 

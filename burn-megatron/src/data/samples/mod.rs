@@ -1,5 +1,4 @@
-//! Training samples cut from the token stream of shuffled documents. Made by the training program
-//! for each part of the split; read by `loader`.
+//! Training samples cut from the token stream of shuffled documents.
 
 use std::{ops::Range, sync::Arc};
 

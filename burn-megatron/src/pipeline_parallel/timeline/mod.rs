@@ -1,6 +1,4 @@
 //! [`Timeline`]: what this rank did when, measured.
-//!
-//! Written by the executor and by the trainer while it is on, collected over all ranks by programs, which draw it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
