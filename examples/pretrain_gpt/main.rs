@@ -11,20 +11,11 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{Role, StopFlag, World, exit_code_of, report_and_exit};
+use burn_megatron::launch::exit_code_of;
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
-use burn_megatron::training::preflight;
 use clap::Parser;
 use examples::arguments::TrainingArguments;
-use examples::checkpointing::{Checkpointing, Saving};
-use examples::device::TrainingBackend;
-use examples::launching::{self, enter};
-use examples::progress::{JsonLines, Progress};
-use examples::session::{Session, StopReason};
-use examples::timeline::Recorder;
-use examples::training_program::TrainingProgram;
-use models::ModelFamily;
+use examples::pretraining::pretrain;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
@@ -46,196 +37,12 @@ struct Arguments {
 fn main() -> ExitCode {
     let started = Instant::now();
     keep_freed_memory();
-    match run(&Arguments::parse(), started) {
+    let Arguments { training, preflight } = Arguments::parse();
+    match pretrain(&training, preflight, started) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             exit_code_of(error.as_ref(), 2)
         }
     }
-}
-
-fn run(
-    Arguments {
-        training: arguments,
-        preflight,
-    }: &Arguments,
-    started: Instant,
-) -> anyhow::Result<ExitCode> {
-    arguments.validate()?;
-    match enter(&arguments.parallel)? {
-        Role::Launched(summary) => Ok(summary.into()),
-        Role::Rank(world) => {
-            let rank = Rank {
-                arguments,
-                preflight: *preflight,
-                world: &world,
-                started,
-            };
-            let done = arguments.run(&world, rank);
-            done.or_else(|error| report_and_exit(&world, error.as_ref()))
-        }
-    }
-}
-
-/// One rank of the world, in a process that has been there since `started`.
-struct Rank<'a> {
-    arguments: &'a TrainingArguments,
-    preflight: bool,
-    world: &'a World,
-    started: Instant,
-}
-
-impl TrainingProgram for Rank<'_> {
-    type Output = ExitCode;
-
-    fn run<B: TrainingBackend, C: ModelFamily>(self, device: B::Device) -> anyhow::Result<ExitCode> {
-        if self.preflight {
-            examine::<B, C>(self.arguments, self.world, &device)
-        } else {
-            train::<B, C>(self.arguments, self.world, self.started, &device)
-        }
-    }
-}
-
-/// Connects this rank's groups and compares what the ranks are about to do.
-fn connect<B: TrainingBackend>(
-    arguments: &TrainingArguments,
-    world: &World,
-    device: &B::Device,
-) -> anyhow::Result<ParallelContext> {
-    let context = launching::connect(arguments, world)?;
-    preflight::check::<B::InnerBackend>(&context, &[arguments.statement()], device)?;
-    Ok(context)
-}
-
-/// Compares the text too, measures every group and prints one table.
-fn examine<B: TrainingBackend, C: ModelFamily>(
-    arguments: &TrainingArguments,
-    world: &World,
-    device: &B::Device,
-) -> anyhow::Result<ExitCode> {
-    let context = connect::<B>(arguments, world, device)?;
-    Session::<B, C>::new(arguments, &context, device)?; // compares the text
-    let report = preflight::measure::<B::InnerBackend>(&context, device)?;
-    if world.rank() == 0 {
-        println!(
-            "{} ranks agree on version, configuration and data\n{report}",
-            world.world_size()
-        );
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Trains as one rank of the world, in a process that has been there since `started`.
-fn train<B: TrainingBackend, C: ModelFamily>(
-    arguments: &TrainingArguments,
-    world: &World,
-    started: Instant,
-    device: &B::Device,
-) -> anyhow::Result<ExitCode> {
-    let stop = StopFlag::install()?;
-    let logging = &arguments.logging;
-    let context = connect::<B>(arguments, world, device)?;
-    let is_first = world.rank() == 0;
-    // Before the search for the checkpoint to continue from, so that no other run replaces it meanwhile.
-    let mut checkpointing = Checkpointing::new(&arguments.checkpoints, world, &context)?;
-    let mut session = Session::<B, C>::new(arguments, &context, device)?;
-    if let Some(checkpointing) = &checkpointing {
-        checkpointing.begin(&session)?;
-    }
-    let first_step = session.iteration() + 1;
-    let mut log = match &logging.log_jsonl {
-        Some(path) if is_first => Some(JsonLines::go_on(path, session.iteration())?),
-        _ => None,
-    };
-    let recorder = Recorder::new(logging, world.rank())?;
-    let num_steps = session.num_steps();
-    let mut progress = is_first.then(|| Progress::new(num_steps, logging.log_interval));
-    if let Some(progress) = &progress {
-        let summary = session.summary();
-        let grid = context.grid();
-        progress.line(&format!(
-            "{} parameters on {} ranks: tensor {} (sequence {}), pipeline {} ({}), data {} | {} tokens of {} \
-             documents, {} for validation",
-            summary.num_parameters,
-            grid.world_size(),
-            grid.tensor_parallel_size(),
-            if context.is_sequence_parallel() {
-                "sharded"
-            } else {
-                "whole"
-            },
-            grid.pipeline_parallel_size(),
-            session.order(),
-            grid.data_parallel_size(),
-            summary.num_train_tokens,
-            summary.num_documents.0,
-            summary.num_documents.1,
-        ));
-    }
-    if let (Some(progress), true) = (&progress, first_step > 1) {
-        let done = session.iteration();
-        progress.line(&if num_steps > done {
-            format!("continuing after step {done}")
-        } else {
-            format!("nothing is left to train on after step {done}: all samples are consumed")
-        });
-    }
-    let validates = logging.eval_iters > 0;
-    for step in first_step..=num_steps {
-        if let Some(recorder) = &recorder {
-            recorder.before_step(step, &session)?;
-        }
-        let metrics = session.step()?;
-        if let Some(log) = &mut log {
-            log.write(&metrics)?;
-        }
-        if let Some(progress) = &mut progress {
-            progress.step(&metrics);
-        }
-        if logging.log_stragglers && step.is_multiple_of(logging.log_interval.max(1)) {
-            let stragglers = session.stragglers(logging.straggler_share)?;
-            if let Some(progress) = &progress {
-                progress.line(&format!("step {step} | {stragglers}"));
-            }
-        }
-        let is_due = logging.eval_interval > 0 && step.is_multiple_of(logging.eval_interval);
-        if validates && (is_due || step == num_steps) {
-            let loss = session.evaluate()?;
-            if let Some(progress) = &progress {
-                progress.validation(step, loss);
-            }
-        }
-        let is_over = logging.exit_duration().is_some_and(|limit| started.elapsed() >= limit);
-        let reason = StopReason::of(&stop).or(is_over.then_some(StopReason::TimeIsOver));
-        let reason = session.agree_to_stop(reason)?;
-        let measured = recorder
-            .as_ref()
-            .map(|recorder| recorder.after_step(step, reason.is_some(), &session));
-        if let (Some(Some(measured)), Some(progress)) = (measured.transpose()?, &progress) {
-            progress.line(&measured);
-        }
-        if let Some(checkpointing) = &mut checkpointing
-            && let Some(saving) = checkpointing.after_step(&session, reason.is_some() || step == num_steps)?
-            && let Some(progress) = &progress
-        {
-            let what = match saving {
-                Saving::Begun => "is being saved",
-                Saving::Done => "saved",
-            };
-            progress.line(&format!("step {step} | {what}"));
-        }
-        if let Some(reason) = reason {
-            if let Some(progress) = &progress {
-                progress.line(&format!("stopped after step {step}: {reason}"));
-                progress.finish();
-            }
-            return Ok(reason.exit_code());
-        }
-    }
-    if let Some(progress) = &progress {
-        progress.finish();
-    }
-    Ok(ExitCode::SUCCESS)
 }

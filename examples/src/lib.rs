@@ -5,6 +5,7 @@ pub mod checkpointing;
 pub mod device;
 pub mod launching;
 pub mod layout;
+pub mod pretraining;
 pub mod progress;
 pub mod session;
 mod terminal;
