@@ -5,11 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::error::LaunchError;
-use super::failure_signal::{FailureSignal, SETTLE_LIMIT};
 use super::host::host_name;
+use super::liveness::{FailureSignal, SETTLE_LIMIT, Suspicions};
 use super::peer_failure::{DID_NOT_COME, PeerFailure, silence_text};
 use super::store::Store;
-use super::suspicions::Suspicions;
 use super::world::World;
 use super::{SECONDARY_FAILURE_EXIT_CODE, log_stderr};
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::event::Event;
 use super::{Nodes, summary};
 use crate::launch::error::LaunchError;
-use crate::launch::failure_signal::FailureSignal;
-use crate::launch::heartbeat::Rhythm;
 use crate::launch::host::own_host;
 use crate::launch::identity::JobToken;
+use crate::launch::liveness::{FailureSignal, HeartbeatOptions, Rhythm};
 use crate::launch::peer_failure::PeerFailure;
-use crate::launch::store::{PeerState, Reply, Request, Store, StoreAddress, StoreConnection, StoreServer};
+use crate::launch::server::StoreServer;
+use crate::launch::store::{PeerState, Reply, Request, Store, StoreAddress, StoreConnection};
 use crate::launch::variables;
+use crate::launch::world::Membership;
 use crate::launch::world::rendezvous::{lost_contact, lost_store_of_node_zero};
-use crate::launch::world::{HeartbeatOptions, Membership};
 
 /// Longest wait for the store's answer to a launcher that registers.
 const REGISTER_LIMIT: Duration = Duration::from_secs(10);

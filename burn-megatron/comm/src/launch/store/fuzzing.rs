@@ -8,13 +8,12 @@ use hmac::Mac;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::{JoinHandle, LocalSet};
 
-use super::connection::answer_requests;
 use super::handshake::{self, HandshakeError};
-use super::job::Job;
 use super::protocol::{PeerState, Reply, Request, read_body, read_body_async};
 use crate::fuzzing::Script;
 use crate::launch::identity::JobToken;
 use crate::launch::peer_failure::PeerFailure;
+use crate::launch::server::{Job, answer_requests};
 
 const TOKEN: &str = "a token that no input can guess";
 const WORLD_SIZE: usize = 3;

@@ -22,7 +22,7 @@ pub const MAX_VALUE_BYTES: usize = 64 << 20;
 /// Longest text (reasons, host names), in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// Longest body of a frame: a `Set` of the longest key and value.
-pub(super) const MAX_FRAME_BYTES: usize = MAX_VALUE_BYTES + MAX_KEY_BYTES + 64;
+pub(in crate::launch) const MAX_FRAME_BYTES: usize = MAX_VALUE_BYTES + MAX_KEY_BYTES + 64;
 /// Longest text that a heartbeat carries, in bytes.
 const MAX_PROGRESS_BYTES: usize = 256;
 /// First allocation for a body; more follows only as bytes arrive.
@@ -463,7 +463,7 @@ pub(in crate::launch) fn read_body(reader: &mut impl Read) -> io::Result<Vec<u8>
 
 /// Like [`read_body`], on tokio. Not cancel-safe.
 #[cfg(feature = "tcp")]
-pub(super) async fn read_body_async(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+pub(in crate::launch) async fn read_body_async(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     reader.read_exact(&mut length).await?;
     let length = checked_length(length)?;

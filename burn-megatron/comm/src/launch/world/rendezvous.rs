@@ -6,18 +6,16 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::JoinConfig;
-use super::monitor::Membership;
+use super::membership::Membership;
 use crate::launch::environment::Environment;
 use crate::launch::error::LaunchError;
-use crate::launch::failure_signal::FailureSignal;
-use crate::launch::heartbeat::Rhythm;
 use crate::launch::host::{host_identity, host_name};
 use crate::launch::identity::random_job_id;
+use crate::launch::liveness::{FailureSignal, Rhythm};
 use crate::launch::network::{chosen_address, data_address, store_address};
 use crate::launch::peer_failure::PeerFailure;
-use crate::launch::store::{
-    Reply, Request, Store, StoreAddress, StoreConnection, StoreServer, StoreServerConfig, deadline_after,
-};
+use crate::launch::server::{StoreServer, StoreServerConfig};
+use crate::launch::store::{Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
 use crate::launch::variables;
 
 /// How much later than the store a rank gives up waiting for the others.

@@ -1,5 +1,5 @@
 //! [`HeartbeatSender`]: the thread that tells the store, again and again, that this process is there, and notices when
-//! the store does not answer any more. Started by [`Membership`](super::Membership).
+//! the store does not answer any more. Started by [`Membership`](crate::launch::world::Membership).
 //!
 //! It is a thread of its own, which computes nothing: however busy the rank is, the heart beats. What counts is the
 //! number of heartbeats without an answer, not the clock: a process that was stopped and resumes blames no other for
@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::failure_signal::FailureSignal;
+use super::heartbeat::Rhythm;
 use crate::launch::error::LaunchError;
-use crate::launch::failure_signal::FailureSignal;
-use crate::launch::heartbeat::Rhythm;
 use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::store::{PeerState, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
@@ -41,13 +41,13 @@ const PATIENCE: u32 = 3;
 
 /// A heart that beats until it is dropped.
 #[derive(Debug)]
-pub(super) struct HeartbeatSender {
+pub(in crate::launch) struct HeartbeatSender {
     _stop: mpsc::Sender<()>,
 }
 
 /// What the heart shares with the thread that listens, and with the one that says goodbye.
 #[derive(Debug, Default)]
-pub(super) struct Beats {
+pub(in crate::launch) struct Beats {
     /// Heartbeats sent since the last answer.
     unanswered: AtomicU32,
     /// Whether too many were: no thread waits for this store any more.
@@ -67,7 +67,7 @@ struct Line {
 
 impl Beats {
     /// Notes an answer of the store.
-    pub(super) fn answered(&self) {
+    pub(in crate::launch) fn answered(&self) {
         self.unanswered.store(0, Ordering::Relaxed);
     }
 
@@ -82,12 +82,16 @@ impl Beats {
     }
 
     /// Returns whether the store has left too many heartbeats unanswered.
-    pub(super) fn is_out_of_reach(&self) -> bool {
+    pub(in crate::launch) fn is_out_of_reach(&self) -> bool {
         self.is_out_of_reach.load(Ordering::Relaxed)
     }
 
     /// Says goodbye, the last message of this connection.
-    pub(super) fn send_goodbye(&self, connection: &StoreConnection, limit: Duration) -> Result<(), LaunchError> {
+    pub(in crate::launch) fn send_goodbye(
+        &self,
+        connection: &StoreConnection,
+        limit: Duration,
+    ) -> Result<(), LaunchError> {
         let mut line = lock(&self.line);
         line.has_left = true;
         line.rest.extend(Request::Goodbye.to_frame());
@@ -97,7 +101,7 @@ impl Beats {
 
 impl HeartbeatSender {
     /// Starts to beat on a connection whose rank is registered.
-    pub(super) fn start(
+    pub(in crate::launch) fn start(
         connection: StoreConnection,
         beats: Arc<Beats>,
         failure: FailureSignal,

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use super::heartbeat_sender::{Beats, HeartbeatOptions, HeartbeatSender};
 use crate::launch::error::LaunchError;
-use crate::launch::failure_signal::FailureSignal;
+use crate::launch::liveness::{Beats, FailureSignal, HeartbeatOptions, HeartbeatSender};
 use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
-use crate::launch::store::{Reply, StoreConnection, StoreServer};
+use crate::launch::server::StoreServer;
+use crate::launch::store::{Reply, StoreConnection};
 
 /// Longest time to send a goodbye, and to hear that it was understood.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);

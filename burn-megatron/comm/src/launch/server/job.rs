@@ -11,22 +11,22 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use super::FailureCallback;
-use super::protocol::{HeartbeatStatus, PeerState, Reply};
-use super::silence::Heartbeats;
-use super::table::{MAX_STORE_BYTES, Table, TableError};
 use crate::launch::host::host_name;
 use crate::launch::identity::JobToken;
+use crate::launch::liveness::Heartbeats;
 use crate::launch::peer_failure::{CONNECTION_LOST, PeerFailure, silence_text};
+use crate::launch::store::protocol::{HeartbeatStatus, PeerState, Reply};
+use crate::launch::store::table::{MAX_STORE_BYTES, Table, TableError};
 use crate::launch::{list_ranks, lock};
 
 /// How long to listen to a rank that has sent no heartbeat yet.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// The server's state.
-pub(super) struct Job {
+pub(in crate::launch) struct Job {
     pub(super) world_size: usize,
     pub(super) job_id: String,
-    pub(super) token: JobToken,
+    pub(in crate::launch) token: JobToken,
     /// The first failure, once there is one.
     pub(super) failure: watch::Sender<Option<PeerFailure>>,
     /// The host of each rank, once all have registered.
@@ -73,7 +73,7 @@ enum Member {
 }
 
 impl Job {
-    pub(super) fn new(
+    pub(in crate::launch) fn new(
         world_size: usize,
         job_id: String,
         token: JobToken,
@@ -324,7 +324,7 @@ impl Job {
     }
 
     /// Returns the first failure.
-    pub(super) fn first_failure(&self) -> Option<PeerFailure> {
+    pub(in crate::launch) fn first_failure(&self) -> Option<PeerFailure> {
         self.failure.borrow().clone()
     }
 
@@ -426,7 +426,7 @@ impl Job {
 
     /// Returns whether no rank and no launcher is present and no client waits for a key.
     #[cfg(feature = "fuzzing")]
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::launch) fn is_idle(&self) -> bool {
         let state = lock(&self.state);
         let is_present = |member: &Member| matches!(member, Member::Present { .. });
         state.waiting.is_empty() && state.launchers.is_empty() && !state.members.iter().any(is_present)

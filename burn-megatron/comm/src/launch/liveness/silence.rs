@@ -1,5 +1,5 @@
-//! [`Heartbeats`]: what the store knows of one rank's heartbeats. Kept by [`job`](super::job), on behalf of the
-//! connection that stands for the rank's life.
+//! [`Heartbeats`]: what the store knows of one peer's heartbeats, kept on behalf of the connection that stands for the
+//! peer's life.
 //!
 //! A rank that ends closes its connection and is known to be dead at once. One that is stopped, or that no packet
 //! reaches, closes nothing: it is known by its silence. Silence is counted in the pieces of time during which the store
@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::protocol::HeartbeatStatus;
+use crate::launch::store::HeartbeatStatus;
 
 /// Pieces of a rank's limit in which the store listens to it.
 const PIECES: u32 = 10;
@@ -16,7 +16,7 @@ const MIN_PIECE: Duration = Duration::from_millis(20);
 
 /// The last heartbeat of a rank, and the silence since then.
 #[derive(Clone, Debug)]
-pub(super) struct Heartbeats {
+pub(in crate::launch) struct Heartbeats {
     last: Instant,
     limit: Duration,
     progress: String,
@@ -26,7 +26,7 @@ pub(super) struct Heartbeats {
 
 impl Heartbeats {
     /// Returns those of a rank that was heard just now.
-    pub(super) fn new(limit: Duration, progress: String) -> Heartbeats {
+    pub(in crate::launch) fn new(limit: Duration, progress: String) -> Heartbeats {
         Heartbeats {
             last: Instant::now(),
             limit,
@@ -36,18 +36,18 @@ impl Heartbeats {
     }
 
     /// Returns how long to listen before [`nothing_heard`](Self::nothing_heard).
-    pub(super) fn listening_time(&self) -> Duration {
+    pub(in crate::launch) fn listening_time(&self) -> Duration {
         (self.limit / PIECES).max(MIN_PIECE)
     }
 
     /// Counts one listening time in vain; returns whether the limit is reached.
-    pub(super) fn nothing_heard(&mut self) -> bool {
+    pub(in crate::launch) fn nothing_heard(&mut self) -> bool {
         self.silence = self.silence.saturating_add(self.listening_time());
         self.silence >= self.limit
     }
 
     /// Returns what other ranks may know.
-    pub(super) fn pulse(&self) -> HeartbeatStatus {
+    pub(in crate::launch) fn pulse(&self) -> HeartbeatStatus {
         HeartbeatStatus {
             silence: self.last.elapsed(),
             limit: self.limit,

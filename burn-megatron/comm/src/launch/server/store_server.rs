@@ -21,6 +21,7 @@ use crate::launch::error::LaunchError;
 use crate::launch::identity::JobToken;
 use crate::launch::network;
 use crate::launch::peer_failure::PeerFailure;
+use crate::launch::store::set_socket_options;
 
 /// Time for the last messages to leave when the server ends.
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
@@ -171,7 +172,7 @@ async fn serve(listener: TcpListener, job: Arc<Job>) -> io::Result<()> {
                         // also lets those that are there be heard before they are pushed out.
                         connections.join_next().await;
                     }
-                    if let Err(error) = super::set_socket_options(&stream) {
+                    if let Err(error) = set_socket_options(&stream) {
                         tracing::debug!(%error, "store: connection closed at once");
                         continue;
                     }

@@ -12,11 +12,11 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::handshake;
 use super::job::Job;
 use super::pending_handshakes::PendingHandshake;
-use super::protocol::{PeerState, Reply, Request, read_body_async};
-use super::table::{TableError, check_entry};
+use crate::launch::store::handshake;
+use crate::launch::store::protocol::{PeerState, Reply, Request, read_body_async};
+use crate::launch::store::table::{TableError, check_entry};
 
 /// Longest handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ async fn read_request(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Reque
 }
 
 /// Answers requests until the connection closes, which is an error here, or becomes a rank's life.
-pub(super) async fn answer_requests(
+pub(in crate::launch) async fn answer_requests(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,

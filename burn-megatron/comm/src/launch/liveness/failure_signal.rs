@@ -1,6 +1,6 @@
 //! [`FailureSignal`]: tells every wait loop of this process to stop waiting.
 //!
-//! Raised by the monitor thread of [`World`](super::World), by `collectives`, and by a rank that fails itself;
+//! Raised by the monitor thread of [`World`](crate::launch::World), by `collectives`, and by a rank that fails itself;
 //! every loop that waits for another rank looks at it.
 
 use std::fmt;
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
-use super::lock;
-use super::peer_failure::PeerFailure;
+use crate::launch::lock;
+use crate::launch::peer_failure::PeerFailure;
 
 /// Longest wait for an announcement that another thread is sending, before this process ends.
-pub(super) const SETTLE_LIMIT: Duration = Duration::from_secs(3);
+pub(in crate::launch) const SETTLE_LIMIT: Duration = Duration::from_secs(3);
 
 type Callback = Box<dyn Fn() + Send + Sync>;
 type Announcer = Box<dyn Fn(&PeerFailure) + Send + Sync>;
@@ -46,7 +46,7 @@ impl FailureSignal {
     }
 
     /// Returns a signal that calls `announcer` with a cause that was raised in this process.
-    pub(super) fn announced_by(announcer: impl Fn(&PeerFailure) + Send + Sync + 'static) -> FailureSignal {
+    pub(in crate::launch) fn announced_by(announcer: impl Fn(&PeerFailure) + Send + Sync + 'static) -> FailureSignal {
         let signal = FailureSignal::default();
         let set = signal.inner.announcer.set(Box::new(announcer));
         assert!(set.is_ok(), "the announcer of a new signal was already set");
@@ -80,7 +80,7 @@ impl FailureSignal {
     }
 
     /// Raises the signal with a cause that the store already knows.
-    pub(super) fn raise_from_store(&self, cause: PeerFailure) {
+    pub(in crate::launch) fn raise_from_store(&self, cause: PeerFailure) {
         self.raise_locally(&cause, false);
     }
 
@@ -105,7 +105,7 @@ impl FailureSignal {
     }
 
     /// Waits, for a bounded time, until an announcement that another thread began has reached the store.
-    pub(super) fn settle(&self) {
+    pub(in crate::launch) fn settle(&self) {
         self.wait_while(SETTLE_LIMIT, |state| state.announcing);
     }
 

@@ -8,10 +8,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::error::LaunchError;
-use super::lock;
-use super::peer_failure::PeerFailure;
-use super::store::Store;
+use crate::launch::error::LaunchError;
+use crate::launch::lock;
+use crate::launch::peer_failure::PeerFailure;
+use crate::launch::store::Store;
 
 /// Ranks that a note names at most, and waits that stay in the list after they have failed.
 const NAMED_RANKS: usize = 8;
@@ -70,7 +70,7 @@ impl List {
 
 impl Suspicions {
     /// Returns an empty list of the rank `rank`, to be read in `store`.
-    pub(super) fn new(store: Store, rank: usize) -> Self {
+    pub(in crate::launch) fn new(store: Store, rank: usize) -> Self {
         let list = Mutex::default();
         Self {
             inner: Arc::new(Inner { store, rank, list }),
@@ -78,14 +78,14 @@ impl Suspicions {
     }
 
     /// Where the notes are.
-    pub(super) fn store(&self) -> &Store {
+    pub(in crate::launch) fn store(&self) -> &Store {
         &self.inner.store
     }
 
     /// Notes whom this rank holds responsible for an error that it met; the first one stays.
     ///
     /// Raises nothing: a program may get over the error. One that does not ends with
-    /// [`report_and_exit`](super::report_and_exit), which looks at it.
+    /// [`report_and_exit`](crate::launch::report_and_exit), which looks at it.
     pub(crate) fn accuse(&self, suspicion: PeerFailure) {
         lock(&self.inner.list).accused.get_or_insert(suspicion);
         self.publish();

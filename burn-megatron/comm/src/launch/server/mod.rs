@@ -1,0 +1,29 @@
+//! The server of the rendezvous store, which notices when a rank dies.
+//!
+//! - [`store_server`]: accepts connections; one task each in [`connection`]; their common state is [`job`].
+//! - [`pending_handshakes`]: strangers, kept in check.
+
+#[cfg(feature = "tcp")]
+mod connection;
+#[cfg(feature = "tcp")]
+mod job;
+#[cfg(not(feature = "tcp"))]
+mod no_server;
+#[cfg(feature = "tcp")]
+mod pending_handshakes;
+#[cfg(feature = "tcp")]
+mod store_server;
+
+#[cfg(feature = "fuzzing")]
+pub(super) use connection::answer_requests;
+#[cfg(feature = "fuzzing")]
+pub(super) use job::Job;
+#[cfg(not(feature = "tcp"))]
+pub use no_server::{StoreServer, StoreServerConfig};
+#[cfg(feature = "tcp")]
+pub use store_server::{StoreServer, StoreServerConfig};
+
+use super::peer_failure::PeerFailure;
+
+/// Called once with the job's first failure, on the thread that learns of it: it must not block.
+pub type FailureCallback = Box<dyn Fn(&PeerFailure) + Send + Sync>;
