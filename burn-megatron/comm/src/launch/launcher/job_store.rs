@@ -11,7 +11,7 @@ use crate::launch::identity::JobToken;
 use crate::launch::liveness::{FailureSignal, HeartbeatOptions, Rhythm};
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::server::StoreServer;
-use crate::launch::store::{PeerState, Reply, Request, Store, StoreAddress, StoreConnection};
+use crate::launch::store::{PeerId, Reply, Request, Store, StoreAddress, StoreConnection};
 use crate::launch::variables;
 use crate::launch::world::Membership;
 use crate::launch::world::rendezvous::{lost_contact, lost_store_of_node_zero};
@@ -93,7 +93,7 @@ impl JobStore {
                 what: lost_contact(&nodes.master_addr),
             },
             store: store.clone(),
-            life: PeerState::Launcher(nodes.rank),
+            life: PeerId::Launcher(nodes.rank),
         };
         membership.start_heart(failure.clone(), heart)?;
         let joined = JobStore::Remote {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
+use super::states::accuse;
 use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
 
@@ -113,10 +114,9 @@ impl FailureSignal {
     fn raise_locally(&self, cause: &PeerFailure, announcing: bool) -> bool {
         let callbacks = {
             let mut state = lock(&self.inner.state);
-            if state.cause.is_some() {
+            if !accuse(&mut state.cause, cause) {
                 return false;
             }
-            state.cause = Some(cause.clone());
             state.announcing = announcing;
             self.inner.raised.store(true, Ordering::Release);
             std::mem::take(&mut state.callbacks)

@@ -9,7 +9,6 @@
 //! mute for as long again as the network was. Who has had no answer for some heartbeats therefore sends the next ones
 //! over a new connection as well, whose first packet leaves at once.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -17,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use super::failure_signal::FailureSignal;
 use super::heartbeat::Rhythm;
+use super::states::{StoreEvent, StoreState};
 use crate::launch::error::LaunchError;
 use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
-use crate::launch::store::{PeerState, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
+use crate::launch::store::{PeerId, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
 
 /// What a heart needs in addition to the connection.
 pub(in crate::launch) struct HeartbeatOptions {
@@ -33,11 +33,8 @@ pub(in crate::launch) struct HeartbeatOptions {
     /// The store's clients of this process: they give up with the heart.
     pub(in crate::launch) store: Store,
     /// Whose heart it is.
-    pub(in crate::launch) life: PeerState,
+    pub(in crate::launch) life: PeerId,
 }
-
-/// Heartbeats without an answer before a new connection is tried.
-const PATIENCE: u32 = 3;
 
 /// A heart that beats until it is dropped.
 #[derive(Debug)]
@@ -48,10 +45,7 @@ pub(in crate::launch) struct HeartbeatSender {
 /// What the heart shares with the thread that listens, and with the one that says goodbye.
 #[derive(Debug, Default)]
 pub(in crate::launch) struct Beats {
-    /// Heartbeats sent since the last answer.
-    unanswered: AtomicU32,
-    /// Whether too many were: no thread waits for this store any more.
-    is_out_of_reach: AtomicBool,
+    store: Mutex<StoreState>,
     /// Held while a message is sent, so that none is cut in two by another.
     line: Mutex<Line>,
 }
@@ -66,24 +60,21 @@ struct Line {
 }
 
 impl Beats {
+    /// Notes what has happened between this process and the store, and returns what the store is now.
+    fn on(&self, event: StoreEvent) -> StoreState {
+        let mut store = lock(&self.store);
+        *store = store.on(event);
+        *store
+    }
+
     /// Notes an answer of the store.
     pub(in crate::launch) fn answered(&self) {
-        self.unanswered.store(0, Ordering::Relaxed);
-    }
-
-    /// Notes an answer of the store over another connection, which is used until the life's own answers.
-    fn answered_beside(&self) {
-        self.unanswered.fetch_min(PATIENCE - 1, Ordering::Relaxed);
-    }
-
-    /// Returns whether an answer is so late that a new connection is worth a try.
-    fn is_answer_late(&self) -> bool {
-        self.unanswered.load(Ordering::Relaxed) >= PATIENCE
+        self.on(StoreEvent::Answer);
     }
 
     /// Returns whether the store has left too many heartbeats unanswered.
     pub(in crate::launch) fn is_out_of_reach(&self) -> bool {
-        self.is_out_of_reach.load(Ordering::Relaxed)
+        *lock(&self.store) == StoreState::OutOfReach
     }
 
     /// Says goodbye, the last message of this connection.
@@ -125,7 +116,7 @@ impl HeartbeatSender {
                     if !beat(&connection, &beats, &failure, &options) {
                         return;
                     }
-                    if beats.is_answer_late() {
+                    if lock(&beats.store).is_late() {
                         beat_beside(&mut second, connection.address(), &beats, &failure, &options);
                     } else {
                         second = None;
@@ -143,9 +134,8 @@ impl HeartbeatSender {
 /// Sends a heartbeat; returns whether another one is to follow.
 fn beat(connection: &StoreConnection, beats: &Beats, failure: &FailureSignal, options: &HeartbeatOptions) -> bool {
     let HeartbeatOptions { rhythm, progress, .. } = options;
-    if beats.unanswered.fetch_add(1, Ordering::Relaxed) >= rhythm.beats() {
+    if beats.on(StoreEvent::BeatDue(rhythm.beats())) == StoreState::OutOfReach {
         options.store.give_up();
-        beats.is_out_of_reach.store(true, Ordering::Relaxed);
         failure.raise_from_store(out_of_reach(options, connection));
         return false;
     }
@@ -197,7 +187,9 @@ fn beat_beside(
         Ok(reply)
     });
     match reply {
-        Ok(Reply::Heard) => beats.answered_beside(),
+        Ok(Reply::Heard) => {
+            beats.on(StoreEvent::AnswerBeside);
+        }
         // The life's own connection may not bring it for a while.
         Ok(Reply::Failed(first)) => failure.raise_from_store(first),
         // The store does not know this life any more, as it says on the life's own connection.
@@ -250,7 +242,7 @@ mod tests {
                 what: "out of reach".into(),
             },
             store: Store::in_process(),
-            life: PeerState::Rank(0),
+            life: PeerId::Rank(0),
         };
         let (beats, failure) = (Beats::default(), FailureSignal::detached());
         let is_cut = |beats: &Beats| !lock(&beats.line).rest.is_empty();

@@ -14,8 +14,8 @@ const PIECES: u32 = 10;
 /// Shortest piece: a rank's limit comes from outside.
 const MIN_PIECE: Duration = Duration::from_millis(20);
 
-/// The last heartbeat of a rank, and the silence since then.
-#[derive(Clone, Debug)]
+/// The last heartbeat of a peer, and the silence since then.
+#[derive(Clone, Debug, PartialEq)]
 pub(in crate::launch) struct Heartbeats {
     last: Instant,
     limit: Duration,
@@ -25,10 +25,10 @@ pub(in crate::launch) struct Heartbeats {
 }
 
 impl Heartbeats {
-    /// Returns those of a rank that was heard just now.
-    pub(in crate::launch) fn new(limit: Duration, progress: String) -> Heartbeats {
+    /// Returns those of a peer that is heard at the moment `now`.
+    pub(in crate::launch) fn new(now: Instant, limit: Duration, progress: String) -> Heartbeats {
         Heartbeats {
-            last: Instant::now(),
+            last: now,
             limit,
             progress,
             silence: Duration::ZERO,
@@ -36,20 +36,25 @@ impl Heartbeats {
     }
 
     /// Returns how long to listen before [`nothing_heard`](Self::nothing_heard).
-    pub(in crate::launch) fn listening_time(&self) -> Duration {
+    pub(super) fn listening_time(&self) -> Duration {
         (self.limit / PIECES).max(MIN_PIECE)
     }
 
-    /// Counts one listening time in vain; returns whether the limit is reached.
-    pub(in crate::launch) fn nothing_heard(&mut self) -> bool {
-        self.silence = self.silence.saturating_add(self.listening_time());
+    /// Counts one listening time in vain.
+    pub(super) fn nothing_heard(self) -> Heartbeats {
+        let silence = self.silence.saturating_add(self.listening_time());
+        Heartbeats { silence, ..self }
+    }
+
+    /// Returns whether the limit is reached.
+    pub(super) fn is_silent(&self) -> bool {
         self.silence >= self.limit
     }
 
-    /// Returns what other ranks may know.
-    pub(in crate::launch) fn pulse(&self) -> HeartbeatStatus {
+    /// Returns what other ranks may know at the moment `now`.
+    pub(super) fn status(&self, now: Instant) -> HeartbeatStatus {
         HeartbeatStatus {
-            silence: self.last.elapsed(),
+            silence: now.saturating_duration_since(self.last),
             limit: self.limit,
             progress: self.progress.clone(),
         }

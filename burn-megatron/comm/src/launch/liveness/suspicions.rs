@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::states::accuse;
 use crate::launch::error::LaunchError;
 use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
@@ -87,7 +88,7 @@ impl Suspicions {
     /// Raises nothing: a program may get over the error. One that does not ends with
     /// [`report_and_exit`](crate::launch::report_and_exit), which looks at it.
     pub(crate) fn accuse(&self, suspicion: PeerFailure) {
-        lock(&self.inner.list).accused.get_or_insert(suspicion);
+        accuse(&mut lock(&self.inner.list).accused, &suspicion);
         self.publish();
     }
 

@@ -5,7 +5,7 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -14,8 +14,9 @@ use tokio::time::{sleep, timeout};
 
 use super::job::Job;
 use super::pending_handshakes::PendingHandshake;
+use crate::launch::liveness::{Action, Event};
 use crate::launch::store::handshake;
-use crate::launch::store::protocol::{PeerState, Reply, Request, read_body_async};
+use crate::launch::store::protocol::{PeerId, Reply, Request, read_body_async};
 use crate::launch::store::table::{TableError, check_entry};
 
 /// Longest handshake.
@@ -72,18 +73,20 @@ pub(in crate::launch) async fn answer_requests(
                 host,
                 ranks,
             } => {
-                if let Err(refusal) = job.launcher_came(node_rank, world_size, &host, ranks) {
+                let registered = job.change(|all| all.register_launcher(node_rank, world_size, &host, ranks));
+                if let Err(refusal) = registered {
                     return answer(writer, &refusal.to_frame()).await;
                 }
                 let result = stand_for_launcher(reader, writer, job, node_rank).await;
-                match &result {
-                    Err(_) if !*job.closing.borrow() => job.launcher_lost(node_rank),
-                    _ => job.launcher_left(node_rank),
-                }
+                let event = match &result {
+                    Err(_) if !*job.closing.borrow() => Event::Closed,
+                    _ => Event::Goodbye,
+                };
+                job.on(PeerId::Launcher(node_rank), event);
                 return result;
             }
             Request::Ended { rank, host, what } => {
-                job.process_ended(rank, &host, &what);
+                job.change(|members| members.process_ended(rank, &host, &what));
                 Reply::Done.to_frame()
             }
             Request::Goodbye => Reply::Rejected("goodbye without hello".into()).to_frame(),
@@ -104,7 +107,7 @@ pub(in crate::launch) async fn answer_requests(
                 Reply::Done.to_frame()
             }
             Request::Fail(failure) => {
-                job.fail(failure);
+                job.change(|members| members.accuse(&failure));
                 Reply::Done.to_frame()
             }
         };
@@ -204,13 +207,15 @@ async fn stand_for_life(
         match error.kind() {
             // Ours, or the kernel's when its probes are not answered: the rank has not closed the connection.
             TimedOut | HostUnreachable | NetworkUnreachable => {
-                job.fell_silent(rank);
+                job.on(PeerId::Rank(rank), Event::Unreachable(Instant::now()));
                 // If it resumes one day, it learns why the others did not continue.
                 if let Some(first) = job.first_failure() {
                     let _ = timeout(LAST_WORD_LIMIT, writer.write_all(&Reply::Failed(first).to_frame())).await;
                 }
             }
-            _ => job.lost(rank),
+            _ => {
+                job.on(PeerId::Rank(rank), Event::Closed);
+            }
         }
     }
     life
@@ -233,7 +238,7 @@ async fn live(
     // One future for the whole life: a read that is dropped half-way would lose its bytes.
     let heartbeat = Notify::new();
     let mut goodbye = pin!(until_goodbye(reader, |limit, progress| {
-        job.heard(PeerState::Rank(rank), limit, progress);
+        job.heard(PeerId::Rank(rank), limit, progress);
         heartbeat.notify_one();
     }));
     loop {
@@ -243,8 +248,8 @@ async fn live(
                 let Request::Goodbye = goodbye? else {
                     return Err(io::ErrorKind::InvalidData.into());
                 };
-                job.left(rank);
-                return tell(writer, &Reply::Done, job, PeerState::Rank(rank)).await;
+                job.on(PeerId::Rank(rank), Event::Goodbye);
+                return tell(writer, &Reply::Done, job, PeerId::Rank(rank)).await;
             }
             () = heartbeat.notified() => Reply::Heard,
             hosts = value_of(&mut roster), if roster_due => {
@@ -258,23 +263,23 @@ async fn live(
             () = &mut rendezvous_end, if roster_due => {
                 // The failure that this raises is for the others: this rank gets the full list.
                 (roster_due, failure_due) = (false, false);
-                Reply::Missing(job.rendezvous_timed_out(rendezvous_timeout))
+                Reply::Missing(job.change(|members| members.rendezvous_timed_out(rendezvous_timeout)))
             }
-            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, PeerState::Rank(rank)).await,
+            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, PeerId::Rank(rank)).await,
             // Starts again whenever something happens: a piece of time counts as silent when nothing came in all of it.
-            () = sleep(job.listening_time(PeerState::Rank(rank))) => {
-                if job.nothing_heard(PeerState::Rank(rank)) {
+            () = sleep(job.listening_time(PeerId::Rank(rank))) => {
+                if job.on(PeerId::Rank(rank), Event::NothingHeard) == Action::GiveUp {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
                 continue;
             }
         };
-        tell(writer, &reply, job, PeerState::Rank(rank)).await?;
+        tell(writer, &reply, job, PeerId::Rank(rank)).await?;
     }
 }
 
 /// Sends a reply to a rank or a launcher. One that takes nothing for as long as it may say nothing counts as silent.
-async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, life: PeerState) -> io::Result<()> {
+async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, life: PeerId) -> io::Result<()> {
     let frame = reply.to_frame();
     // One future until the end: a message that is cut off would make nonsense of the next.
     let mut sending = pin!(answer(writer, &frame));
@@ -283,7 +288,7 @@ async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, 
             biased;
             sent = &mut sending => return sent,
             () = sleep(job.listening_time(life)) => {
-                if job.nothing_heard(life) {
+                if job.on(life, Event::NothingHeard) == Action::GiveUp {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
@@ -305,7 +310,7 @@ async fn stand_for_launcher(
     job: &Job,
     node_rank: usize,
 ) -> io::Result<()> {
-    let life = PeerState::Launcher(node_rank);
+    let life = PeerId::Launcher(node_rank);
     let job_id = job.job_id.clone();
     answer(writer, &Reply::Welcome { job_id }.to_frame()).await?;
     let mut failure = job.failure.subscribe();
@@ -331,8 +336,8 @@ async fn stand_for_launcher(
             () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, life).await,
             () = sleep(job.listening_time(life)) => {
                 // Ranks that have come speak for themselves, and need no launcher to continue.
-                if job.nothing_heard(life) {
-                    job.launcher_fell_silent(node_rank);
+                if job.on(life, Event::NothingHeard) == Action::GiveUp {
+                    job.change(|members| members.launcher_fell_silent(node_rank, Instant::now()));
                 }
                 continue;
             }

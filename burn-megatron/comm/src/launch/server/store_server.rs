@@ -104,7 +104,7 @@ impl StoreServer {
 
     /// Reports a failure to every rank; the first one wins.
     pub fn fail(&self, failure: PeerFailure) {
-        self.job.fail(failure);
+        self.job.change(|members| members.accuse(&failure));
     }
 
     /// Returns the job's first failure.
@@ -119,7 +119,8 @@ impl StoreServer {
 
     /// Notes that a rank's process has ended on this host, for those that wait for it to register.
     pub(in crate::launch) fn process_ended(&self, rank: usize, what: &str) {
-        self.job.process_ended(rank, "localhost", what);
+        self.job
+            .change(|members| members.process_ended(rank, "localhost", what));
     }
 
     /// Waits until every registered rank and launcher has left, at most for `limit`.

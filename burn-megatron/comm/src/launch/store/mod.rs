@@ -28,7 +28,7 @@ pub(crate) use client::BoundedStream;
 pub(super) use client::{StoreAddress, StoreConnection, deadline_after};
 #[cfg(test)]
 pub(super) use protocol::read_body;
-pub(super) use protocol::{HeartbeatStatus, PeerState, Reply, Request};
+pub(super) use protocol::{HeartbeatStatus, PeerId, Reply, Request};
 pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use table::MAX_STORE_BYTES;
 

@@ -71,7 +71,7 @@ pub(in crate::launch) enum Request {
     AskPulse { rank: usize },
     /// A heartbeat of a life that another connection stands for, and does not carry it for now.
     HeartbeatBeside {
-        life: PeerState,
+        life: PeerId,
         limit: Duration,
         progress: String,
     },
@@ -79,7 +79,7 @@ pub(in crate::launch) enum Request {
 
 /// Whose life a connection may stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::launch) enum PeerState {
+pub(in crate::launch) enum PeerId {
     Rank(usize),
     /// The launcher of a node.
     Launcher(usize),
@@ -176,8 +176,8 @@ impl Request {
             Request::AskPulse { rank } => Encoder::new(11).number(*rank as u64).frame(),
             Request::HeartbeatBeside { life, limit, progress } => {
                 let (kind, number) = match *life {
-                    PeerState::Rank(rank) => (0, rank),
-                    PeerState::Launcher(node_rank) => (1, node_rank),
+                    PeerId::Rank(rank) => (0, rank),
+                    PeerId::Launcher(node_rank) => (1, node_rank),
                 };
                 let encoder = Encoder::new(12).number(kind).number(number as u64);
                 encoder.duration(*limit).progress(progress).frame()
@@ -230,8 +230,8 @@ impl Request {
             11 => Request::AskPulse { rank: fields.index()? },
             12 => Request::HeartbeatBeside {
                 life: match (fields.number()?, fields.index()?) {
-                    (0, rank) => PeerState::Rank(rank),
-                    (1, node_rank) => PeerState::Launcher(node_rank),
+                    (0, rank) => PeerId::Rank(rank),
+                    (1, node_rank) => PeerId::Launcher(node_rank),
                     _ => return Err(Malformed("unknown kind of life")),
                 },
                 limit: fields.duration()?,

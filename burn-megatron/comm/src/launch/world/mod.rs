@@ -22,7 +22,7 @@ use super::host::{host_identity, host_name};
 use super::identity::{JobToken, random_job_id};
 use super::liveness::{FailureSignal, HeartbeatOptions, Rhythm, Suspicions};
 use super::peer_failure::PeerFailure;
-use super::store::{PeerState, Store};
+use super::store::{PeerId, Store};
 use crate::flight_recorder::{FlightRecorder, RankIdentity};
 
 /// How a process joins its job: how long things may take, and where it listens and writes.
@@ -178,7 +178,7 @@ impl World {
             progress: Box::new(move || progress.last_call().unwrap_or_else(|| "no collective yet".into())),
             out_of_reach: joined.out_of_reach,
             store: joined.store.clone(),
-            life: PeerState::Rank(environment.rank),
+            life: PeerId::Rank(environment.rank),
         };
         joined.membership.start_heart(joined.failure.clone(), heart)?;
         Ok(World {
