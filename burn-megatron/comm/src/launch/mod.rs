@@ -55,16 +55,15 @@ mod world;
 
 pub use environment::Environment;
 pub use error::LaunchError;
-pub(crate) use exit::blame;
 pub use exit::{exit_code_of, install_panic_hook, report_and_exit};
 pub use host::{host_identity, host_name};
 pub use identity::JobToken;
 pub use interrupt::StopFlag;
 pub use launcher::{LaunchSummary, Launcher, Nodes, Prefix, RankEnd, RankOutcome};
 pub use liveness::FailureSignal;
-pub(crate) use liveness::Suspicions;
 #[cfg(test)]
 pub(crate) use liveness::note_key;
+pub(crate) use liveness::{Suspicions, blame};
 pub(crate) use network::listen;
 pub use peer_failure::PeerFailure;
 pub(crate) use peer_failure::{DID_NOT_COME, OUT_OF_STEP};

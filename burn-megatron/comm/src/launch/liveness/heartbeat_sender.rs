@@ -68,7 +68,7 @@ impl Beats {
     }
 
     /// Notes an answer of the store.
-    pub(in crate::launch) fn answered(&self) {
+    pub(super) fn answered(&self) {
         self.on(StoreEvent::Answer);
     }
 

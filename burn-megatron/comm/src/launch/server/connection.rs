@@ -63,7 +63,7 @@ pub(in crate::launch) async fn answer_requests(
                 timeout,
             } => {
                 return match job.register(rank, world_size, &host) {
-                    Ok(()) => stand_for_life(reader, writer, job, rank, timeout).await,
+                    Ok(()) => stand_for_life(reader, writer, job, PeerId::Rank(rank), timeout).await,
                     Err(refusal) => answer(writer, &refusal.to_frame()).await,
                 };
             }
@@ -77,13 +77,7 @@ pub(in crate::launch) async fn answer_requests(
                 if let Err(refusal) = registered {
                     return answer(writer, &refusal.to_frame()).await;
                 }
-                let result = stand_for_launcher(reader, writer, job, node_rank).await;
-                let event = match &result {
-                    Err(_) if !*job.closing.borrow() => Event::Closed,
-                    _ => Event::Goodbye,
-                };
-                job.on(PeerId::Launcher(node_rank), event);
-                return result;
+                return stand_for_life(reader, writer, job, PeerId::Launcher(node_rank), Duration::ZERO).await;
             }
             Request::Ended { rank, host, what } => {
                 job.change(|members| members.process_ended(rank, &host, &what));
@@ -191,54 +185,58 @@ async fn until_goodbye(
     }
 }
 
-/// Stands for a registered rank until it leaves, dies or falls silent, and notes which.
+/// Stands for a registered rank, or a launcher, until it leaves, dies or falls silent, and notes which.
 async fn stand_for_life(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,
-    rank: usize,
+    peer: PeerId,
     rendezvous_timeout: Duration,
 ) -> io::Result<()> {
-    let life = live(reader, writer, job, rank, rendezvous_timeout).await;
-    // A rank whose server ends can say goodbye to no one.
+    let life = live(reader, writer, job, peer, rendezvous_timeout).await;
+    // A peer whose server ends can say goodbye to no one.
     let is_closing = *job.closing.borrow();
     if let (Err(error), false) = (&life, is_closing) {
         use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
-        match error.kind() {
+        match (error.kind(), peer) {
             // Ours, or the kernel's when its probes are not answered: the rank has not closed the connection.
-            TimedOut | HostUnreachable | NetworkUnreachable => {
-                job.on(PeerId::Rank(rank), Event::Unreachable(Instant::now()));
+            (TimedOut | HostUnreachable | NetworkUnreachable, PeerId::Rank(_)) => {
+                job.on(peer, Event::Unreachable(Instant::now()));
                 // If it resumes one day, it learns why the others did not continue.
                 if let Some(first) = job.first_failure() {
                     let _ = timeout(LAST_WORD_LIMIT, writer.write_all(&Reply::Failed(first).to_frame())).await;
                 }
             }
             _ => {
-                job.on(PeerId::Rank(rank), Event::Closed);
+                job.on(peer, Event::Closed);
             }
         }
     }
     life
 }
 
-/// Sends a registered rank the roster, then the first failure if one comes, and answers its heartbeats; ends well when
-/// it says goodbye or the server ends.
+/// Sends a registered rank the roster, a rank and a launcher the first failure if one comes, and answers heartbeats;
+/// ends well when the peer says goodbye or the server ends.
 async fn live(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,
-    rank: usize,
+    peer: PeerId,
     rendezvous_timeout: Duration,
 ) -> io::Result<()> {
     let mut roster = job.roster.subscribe();
     let mut failure = job.failure.subscribe();
     let mut closing = job.closing.subscribe();
-    let (mut roster_due, mut failure_due) = (true, true);
+    let (mut roster_due, mut failure_due) = (matches!(peer, PeerId::Rank(_)), true);
+    if !roster_due {
+        let job_id = job.job_id.clone();
+        answer(writer, &Reply::Welcome { job_id }.to_frame()).await?;
+    }
     let mut rendezvous_end = pin!(sleep(rendezvous_timeout));
     // One future for the whole life: a read that is dropped half-way would lose its bytes.
     let heartbeat = Notify::new();
     let mut goodbye = pin!(until_goodbye(reader, |limit, progress| {
-        job.heard(PeerId::Rank(rank), limit, progress);
+        job.heard(peer, limit, progress);
         heartbeat.notify_one();
     }));
     loop {
@@ -248,8 +246,10 @@ async fn live(
                 let Request::Goodbye = goodbye? else {
                     return Err(io::ErrorKind::InvalidData.into());
                 };
-                job.on(PeerId::Rank(rank), Event::Goodbye);
-                return tell(writer, &Reply::Done, job, PeerId::Rank(rank)).await;
+                job.on(peer, Event::Goodbye);
+                // It has left in good order, whether it takes the answer or not.
+                let _ = answer(writer, &Reply::Done.to_frame()).await;
+                return Ok(());
             }
             () = heartbeat.notified() => Reply::Heard,
             hosts = value_of(&mut roster), if roster_due => {
@@ -265,21 +265,26 @@ async fn live(
                 (roster_due, failure_due) = (false, false);
                 Reply::Missing(job.change(|members| members.rendezvous_timed_out(rendezvous_timeout)))
             }
-            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, PeerId::Rank(rank)).await,
+            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, peer).await,
             // Starts again whenever something happens: a piece of time counts as silent when nothing came in all of it.
-            () = sleep(job.listening_time(PeerId::Rank(rank))) => {
-                if job.on(PeerId::Rank(rank), Event::NothingHeard) == Action::GiveUp {
-                    return Err(io::ErrorKind::TimedOut.into());
+            () = sleep(job.listening_time(peer)) => {
+                match (job.on(peer, Event::NothingHeard), peer) {
+                    (Action::GiveUp, PeerId::Rank(_)) => return Err(io::ErrorKind::TimedOut.into()),
+                    // Ranks that have come speak for themselves, and need no launcher to continue.
+                    (Action::GiveUp, PeerId::Launcher(node_rank)) => {
+                        job.change(|members| members.launcher_fell_silent(node_rank, Instant::now()));
+                    }
+                    _ => {}
                 }
                 continue;
             }
         };
-        tell(writer, &reply, job, PeerId::Rank(rank)).await?;
+        tell(writer, &reply, job, peer).await?;
     }
 }
 
 /// Sends a reply to a rank or a launcher. One that takes nothing for as long as it may say nothing counts as silent.
-async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, life: PeerId) -> io::Result<()> {
+async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, peer: PeerId) -> io::Result<()> {
     let frame = reply.to_frame();
     // One future until the end: a message that is cut off would make nonsense of the next.
     let mut sending = pin!(answer(writer, &frame));
@@ -287,8 +292,8 @@ async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, 
         tokio::select! {
             biased;
             sent = &mut sending => return sent,
-            () = sleep(job.listening_time(life)) => {
-                if job.on(life, Event::NothingHeard) == Action::GiveUp {
+            () = sleep(job.listening_time(peer)) => {
+                if job.on(peer, Event::NothingHeard) == Action::GiveUp {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
@@ -300,50 +305,6 @@ async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, 
 async fn answer(writer: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> io::Result<()> {
     let sent = timeout(ANSWER_LIMIT, writer.write_all(frame)).await;
     sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-}
-
-/// Stands for the launcher of a further node: sends it the first failure if one comes, and answers its heartbeats,
-/// until it leaves or dies.
-async fn stand_for_launcher(
-    reader: &mut (impl AsyncRead + Unpin),
-    writer: &mut (impl AsyncWrite + Unpin),
-    job: &Job,
-    node_rank: usize,
-) -> io::Result<()> {
-    let life = PeerId::Launcher(node_rank);
-    let job_id = job.job_id.clone();
-    answer(writer, &Reply::Welcome { job_id }.to_frame()).await?;
-    let mut failure = job.failure.subscribe();
-    let mut closing = job.closing.subscribe();
-    let mut failure_due = true;
-    let heartbeat = Notify::new();
-    let mut goodbye = pin!(until_goodbye(reader, |limit, progress| {
-        job.heard(life, limit, progress);
-        heartbeat.notify_one();
-    }));
-    loop {
-        let reply = tokio::select! {
-            biased;
-            goodbye = &mut goodbye => return match goodbye? {
-                Request::Goodbye => tell(writer, &Reply::Done, job, life).await,
-                _ => Err(io::ErrorKind::InvalidData.into()),
-            },
-            () = heartbeat.notified() => Reply::Heard,
-            first = value_of(&mut failure), if failure_due => {
-                failure_due = false;
-                Reply::Failed(first)
-            }
-            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, life).await,
-            () = sleep(job.listening_time(life)) => {
-                // Ranks that have come speak for themselves, and need no launcher to continue.
-                if job.on(life, Event::NothingHeard) == Action::GiveUp {
-                    job.change(|members| members.launcher_fell_silent(node_rank, Instant::now()));
-                }
-                continue;
-            }
-        };
-        tell(writer, &reply, job, life).await?;
-    }
 }
 
 #[cfg(test)]
