@@ -70,12 +70,7 @@ impl JobStore {
             other => return Err(connection.unexpected("registering a launcher", &other)),
         };
         let store = Store::remote(address.clone(), timeout);
-        let announcing_store = store.clone();
-        let failure = FailureSignal::announced_by(move |cause| {
-            if let Err(error) = announcing_store.fail(cause) {
-                tracing::debug!(%error, "could not tell the store of a failure");
-            }
-        });
+        let failure = FailureSignal::announced_to(&store);
         // The receiver may be gone already: then all ranks have ended.
         failure.on_raise(Box::new(move || drop(events.send(Event::FailureReported))));
         let store_lost = PeerFailure {

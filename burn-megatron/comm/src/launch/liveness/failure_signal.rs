@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::states::accuse;
 use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
+use crate::launch::store::Store;
 
 /// Longest wait for an announcement that another thread is sending, before this process ends.
 pub(in crate::launch) const SETTLE_LIMIT: Duration = Duration::from_secs(3);
@@ -46,8 +47,17 @@ impl FailureSignal {
         FailureSignal::default()
     }
 
-    /// Returns a signal that calls `announcer` with a cause that was raised in this process.
-    pub(in crate::launch) fn announced_by(announcer: impl Fn(&PeerFailure) + Send + Sync + 'static) -> FailureSignal {
+    /// Returns a signal that tells `store` of a cause that was raised in this process.
+    pub(in crate::launch) fn announced_to(store: &Store) -> FailureSignal {
+        let store = store.clone();
+        FailureSignal::announced_by(move |cause| {
+            if let Err(error) = store.fail(cause) {
+                tracing::debug!(%error, "could not tell the store of a failure");
+            }
+        })
+    }
+
+    fn announced_by(announcer: impl Fn(&PeerFailure) + Send + Sync + 'static) -> FailureSignal {
         let signal = FailureSignal::default();
         let set = signal.inner.announcer.set(Box::new(announcer));
         assert!(set.is_ok(), "the announcer of a new signal was already set");

@@ -139,23 +139,29 @@ fn beat(connection: &StoreConnection, beats: &Beats, failure: &FailureSignal, op
         failure.raise_from_store(out_of_reach(options, connection));
         return false;
     }
-    let heartbeat = Request::Heartbeat {
-        limit: rhythm.limit,
-        progress: progress(),
-    };
+    let progress = progress();
     let mut line = lock(&beats.line);
-    if line.has_left {
-        return false;
+    if !line.has_left {
+        // A connection that is closed is the monitor's to notice.
+        send_heartbeat(connection, &mut line.rest, *rhythm, progress);
     }
-    // After one that is still on its way, another one would say nothing new.
-    if line.rest.is_empty() {
-        line.rest = heartbeat.to_frame();
+    !line.has_left
+}
+
+/// Sends a heartbeat, or the rest of one that is still on its way: after that, another one would say nothing new.
+pub(in crate::launch) fn send_heartbeat(
+    connection: &StoreConnection,
+    rest: &mut Vec<u8>,
+    rhythm: Rhythm,
+    progress: String,
+) {
+    if rest.is_empty() {
+        let limit = rhythm.limit;
+        *rest = Request::Heartbeat { limit, progress }.to_frame();
     }
-    // A connection that is closed is the monitor's to notice.
-    if let Err(error) = connection.send_from(&mut line.rest, rhythm.interval, "heartbeat") {
+    if let Err(error) = connection.send_from(rest, rhythm.interval, "heartbeat") {
         tracing::debug!(%error, "heartbeat");
     }
-    true
 }
 
 /// Sends a heartbeat over the second connection, which it makes if there is none, and waits for the answer: all of it

@@ -8,7 +8,7 @@ use std::mem;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::states::{Action, Event, Loss, PeerState, accuse};
+use super::states::{Action, Event, NEVER_CAME, PeerState, accuse};
 use crate::launch::host::host_name;
 use crate::launch::list_ranks;
 use crate::launch::peer_failure::{PeerFailure, silence_text};
@@ -60,15 +60,15 @@ impl Members {
         let here = host_name(host);
         self.check_world_size(|| format!("rank {rank} on host {here}"), world_size)?;
         if rank >= world_size {
-            return Err(Reply::Rejected(format!(
+            return rejected(format!(
                 "rank {rank} on host {here} is not below world size {world_size}"
-            )));
+            ));
         }
         self.check_failure()?;
         if self.on(PeerId::Rank(rank), Event::Register) == Action::Refuse {
             let Rank { state, host, end } = &self.ranks[rank];
             let first = host_name(host);
-            return Err(Reply::Rejected(match state {
+            return rejected(match state {
                 PeerState::NeverCame => format!("the process of rank {rank} has already ended: {end}"),
                 PeerState::Absent | PeerState::Present(_) => {
                     format!("two processes are rank {rank}: one on host {first}, and one on host {here}")
@@ -76,7 +76,7 @@ impl Members {
                 PeerState::Left | PeerState::Lost => format!(
                     "rank {rank} on host {here} comes too late: rank {rank} on host {first} has already left the job"
                 ),
-            }));
+            });
         }
         self.ranks[rank].host = host.into();
         self.accuse_never_came();
@@ -98,22 +98,22 @@ impl Members {
         )?;
         // A job has no more nodes than ranks.
         if node_rank == 0 || node_rank >= world_size {
-            return Err(Reply::Rejected(format!(
+            return rejected(format!(
                 "node {node_rank} is no further node of a job of {world_size} ranks"
-            )));
+            ));
         }
         if ranks.is_empty() || ranks.end > world_size {
-            return Err(Reply::Rejected(format!(
+            return rejected(format!(
                 "the launcher of node {node_rank} on host {here} starts ranks {ranks:?}, which are none of a job of \
                  {world_size} ranks"
-            )));
+            ));
         }
         self.check_failure()?;
         if let Some(Launcher { host: first, .. }) = self.launchers.get(&node_rank) {
-            return Err(Reply::Rejected(format!(
-                "two launchers are node {node_rank}: one on host {}, and one on host {here}",
-                host_name(first)
-            )));
+            let first = host_name(first);
+            return rejected(format!(
+                "two launchers are node {node_rank}: one on host {first}, and one on host {here}"
+            ));
         }
         let (state, _) = PeerState::Absent.on(Event::Register);
         let host = host.into();
@@ -126,9 +126,9 @@ impl Members {
             return Ok(());
         }
         let (who, expected) = (who(), self.ranks.len());
-        Err(Reply::Rejected(format!(
+        rejected(format!(
             "{who} has world size {world_size}, but the job has world size {expected}"
-        )))
+        ))
     }
 
     fn check_failure(&self) -> Result<(), Reply> {
@@ -146,13 +146,12 @@ impl Members {
         *state = next;
         let has_gone = matches!(state, PeerState::Left | PeerState::Lost);
         match (peer, &action) {
-            (PeerId::Rank(rank), Action::Report(loss @ (Loss::Dead | Loss::Silent(_)))) => {
-                let host = self.ranks[rank].host.clone();
-                let what = loss.text();
+            (PeerId::Rank(rank), Action::Report(what)) if has_gone => {
+                let (host, what) = (self.ranks[rank].host.clone(), what.clone());
                 self.accuse(&PeerFailure { rank, host, what });
             }
             // It has died, and its ranks with it. Those that have registered tell so by their own connections.
-            (PeerId::Launcher(node_rank), Action::Report(loss)) => self.lose_ranks_of(node_rank, &loss.text()),
+            (PeerId::Launcher(node_rank), Action::Report(how)) => self.lose_ranks_of(node_rank, how),
             _ => {}
         }
         // Another one may come in the place of a launcher.
@@ -291,7 +290,11 @@ impl Rank {
         PeerFailure {
             rank,
             host: self.host.clone(),
-            what: format!("{}: {}", Loss::NeverCame.text(), self.end),
+            what: format!("{}: {}", NEVER_CAME, self.end),
         }
     }
+}
+
+fn rejected(why: String) -> Result<(), Reply> {
+    Err(Reply::Rejected(why))
 }

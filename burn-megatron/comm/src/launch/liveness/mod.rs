@@ -24,7 +24,7 @@ pub(crate) use blame::blame;
 pub use failure_signal::FailureSignal;
 pub(super) use failure_signal::SETTLE_LIMIT;
 pub(super) use heartbeat::Rhythm;
-pub(super) use heartbeat_sender::{Beats, HeartbeatOptions, HeartbeatSender};
+pub(super) use heartbeat_sender::{Beats, HeartbeatOptions, HeartbeatSender, send_heartbeat};
 #[cfg(feature = "tcp")]
 pub(super) use members::Members;
 pub(super) use monitor::start_monitor;

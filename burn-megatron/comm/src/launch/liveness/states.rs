@@ -6,6 +6,10 @@ use std::time::{Duration, Instant};
 use super::silence::Heartbeats;
 use crate::launch::peer_failure::{CONNECTION_LOST, PeerFailure, silence_text};
 
+/// What is reported of a rank that ended before it registered, up to how.
+pub(super) const NEVER_CAME: &str = "ended without joining the job";
+/// What is reported of a rank whose connection carries nothing any more and never carried a heartbeat.
+const NEVER_HEARD: &str = "is silent: its connection to the store broke before the first heartbeat";
 /// How long to listen to a peer that has sent no heartbeat yet.
 const IDLE: Duration = Duration::from_secs(1);
 /// Heartbeats without an answer before a new connection is tried.
@@ -56,17 +60,8 @@ pub(in crate::launch) enum Action {
     Refuse,
     /// It counts as silent: its connection is given up.
     GiveUp,
-    /// Reported to every rank as the failure of this one, unless another one failed first.
-    Report(Loss),
-}
-
-/// How a peer was lost.
-#[derive(Clone, Debug, PartialEq)]
-pub(in crate::launch) enum Loss {
-    Dead,
-    /// For how long, if it was ever heard.
-    Silent(Option<Duration>),
-    NeverCame,
+    /// It is lost: what every rank is to read of it, unless another one failed first.
+    Report(String),
 }
 
 impl PeerState {
@@ -77,7 +72,7 @@ impl PeerState {
             (Absent, Event::Register) => (Present(None), Action::Accept),
             (state, Event::Register) => (state, Action::Refuse),
             // One that has come speaks for itself.
-            (Absent, Event::Ended) => (NeverCame, Action::Report(Loss::NeverCame)),
+            (Absent, Event::Ended) => (NeverCame, Action::Report(NEVER_CAME.into())),
             (Present(_), Event::Heartbeat(heartbeats)) => (Present(Some(heartbeats)), Action::Accept),
             (Present(Some(heartbeats)), Event::NothingHeard) => {
                 let heartbeats = heartbeats.nothing_heard();
@@ -89,10 +84,13 @@ impl PeerState {
                 (Present(Some(heartbeats)), action)
             }
             (Present(_), Event::Goodbye) => (Left, Action::Accept),
-            (Present(_), Event::Closed) => (Lost, Action::Report(Loss::Dead)),
+            (Present(_), Event::Closed) => (Lost, Action::Report(CONNECTION_LOST.into())),
             (Present(heartbeats), Event::Unreachable(now)) => {
-                let silence = heartbeats.map(|heartbeats| heartbeats.status(now).silence);
-                (Lost, Action::Report(Loss::Silent(silence)))
+                let silence = heartbeats.map_or(NEVER_HEARD.into(), |known| silence_text(known.status(now).silence));
+                (
+                    Lost,
+                    Action::Report(format!("{silence} (stopped, or cut off from the store?)")),
+                )
             }
             // Who has gone stays gone, and who has not come has nothing to lose.
             (state, _) => (state, Action::Ignore),
@@ -118,24 +116,11 @@ impl PeerState {
     }
 }
 
-impl Loss {
-    /// Returns what the other ranks read of a rank that was lost so, or of its launcher.
-    pub(super) fn text(&self) -> String {
-        let silence = match self {
-            Loss::Dead => return CONNECTION_LOST.into(),
-            Loss::NeverCame => return "ended without joining the job".into(),
-            Loss::Silent(Some(silence)) => silence_text(*silence),
-            Loss::Silent(None) => "is silent: its connection to the store broke before the first heartbeat".into(),
-        };
-        format!("{silence} (stopped, or cut off from the store?)")
-    }
-}
-
 /// The store, as a peer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoreState {
-    /// It is asked; with the heartbeats sent since its last answer.
-    Asked { unanswered: u32 },
+    /// It is asked; with the number of heartbeats sent since its last answer.
+    Asked(u32),
     /// Too many were not answered: it is not asked any more.
     OutOfReach,
 }
@@ -153,7 +138,7 @@ pub(super) enum StoreEvent {
 
 impl Default for StoreState {
     fn default() -> StoreState {
-        StoreState::Asked { unanswered: 0 }
+        StoreState::Asked(0)
     }
 }
 
@@ -163,20 +148,16 @@ impl StoreState {
         use StoreState::{Asked, OutOfReach};
         match (self, event) {
             (OutOfReach, _) => OutOfReach,
-            (Asked { unanswered }, StoreEvent::BeatDue(limit)) if unanswered >= limit => OutOfReach,
-            (Asked { unanswered }, StoreEvent::BeatDue(_)) => Asked {
-                unanswered: unanswered + 1,
-            },
-            (Asked { .. }, StoreEvent::Answer) => Asked { unanswered: 0 },
-            (Asked { unanswered }, StoreEvent::AnswerBeside) => Asked {
-                unanswered: unanswered.min(PATIENCE - 1),
-            },
+            (Asked(unanswered), StoreEvent::BeatDue(limit)) if unanswered >= limit => OutOfReach,
+            (Asked(unanswered), StoreEvent::BeatDue(_)) => Asked(unanswered + 1),
+            (Asked(_), StoreEvent::Answer) => Asked(0),
+            (Asked(unanswered), StoreEvent::AnswerBeside) => Asked(unanswered.min(PATIENCE - 1)),
         }
     }
 
     /// Returns whether an answer is so late that a second connection is worth a try.
     pub(super) fn is_late(self) -> bool {
-        matches!(self, StoreState::Asked { unanswered } if unanswered >= PATIENCE)
+        matches!(self, StoreState::Asked(PATIENCE..))
     }
 }
 

@@ -4,7 +4,6 @@
 //! with an error, since a rank that did not come may itself wait for a third.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -19,18 +18,19 @@ use crate::launch::store::Store;
 const NAMED_RANKS: usize = 8;
 
 /// What this rank notes of other ranks. Clones share one list; cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Suspicions {
     inner: Arc<Inner>,
 }
 
+#[derive(Debug)]
 struct Inner {
     store: Store,
     rank: usize,
     list: Mutex<List>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct List {
     /// Whom the first error of this rank accuses.
     accused: Option<PeerFailure>,
@@ -42,6 +42,7 @@ struct List {
     is_publishing: bool,
 }
 
+#[derive(Debug)]
 struct LongWait {
     /// When it began, or something moved.
     since: Instant,
@@ -196,15 +197,6 @@ impl Suspicions {
             Err(LaunchError::PeerFailed(known)) => Err(known),
             Err(_) => Ok(Vec::new()),
         })
-    }
-}
-
-impl fmt::Debug for Suspicions {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Suspicions")
-            .field("note", &lock(&self.inner.list).note())
-            .finish_non_exhaustive()
     }
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::members::Members;
 use super::silence::Heartbeats;
-use super::states::{Action, Event, Loss, PeerState, StoreEvent, StoreState, accuse};
+use super::states::{Action, Event, PeerState, StoreEvent, StoreState, accuse};
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::store::{PeerId, Reply};
 
@@ -63,10 +63,10 @@ proptest! {
                 prop_assert_eq!(&next, &state);
                 prop_assert_eq!(&action, if is_registering { &Action::Refuse } else { &Action::Ignore });
             }
-            if let Action::Report(loss) = &action {
+            if let Action::Report(_) = &action {
                 reports += 1;
-                let is_never_come = *loss == Loss::NeverCame;
-                prop_assert_eq!(&next, if is_never_come { &PeerState::NeverCame } else { &PeerState::Lost });
+                let is_known = matches!(state, PeerState::Present(_));
+                prop_assert_eq!(&next, if is_known { &PeerState::Lost } else { &PeerState::NeverCame });
             }
             state = next;
         }
@@ -104,7 +104,7 @@ proptest! {
         ),
         limit in 3_u32..12,
     ) {
-        let mut store = StoreState::default();
+        let mut store = StoreState::Asked(0);
         let mut in_vain = 0;
         for event in events {
             let is_beat = event.is_none();

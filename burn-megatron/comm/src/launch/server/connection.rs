@@ -73,20 +73,20 @@ pub(in crate::launch) async fn answer_requests(
                 host,
                 ranks,
             } => {
-                let registered = job.change(|all| all.register_launcher(node_rank, world_size, &host, ranks));
+                let registered = job.members(|all| all.register_launcher(node_rank, world_size, &host, ranks));
                 if let Err(refusal) = registered {
                     return answer(writer, &refusal.to_frame()).await;
                 }
                 return stand_for_life(reader, writer, job, PeerId::Launcher(node_rank), Duration::ZERO).await;
             }
             Request::Ended { rank, host, what } => {
-                job.change(|members| members.process_ended(rank, &host, &what));
+                job.members(|all| all.process_ended(rank, &host, &what));
                 Reply::Done.to_frame()
             }
             Request::Goodbye => Reply::Rejected("goodbye without hello".into()).to_frame(),
             Request::Heartbeat { .. } => Reply::Rejected("heartbeat without hello".into()).to_frame(),
             Request::AskPulse { rank } => job
-                .pulse(rank)
+                .members(|all| all.heartbeats_of(rank, Instant::now()))
                 .map_or(Reply::NoPulse, Reply::HeartbeatStatus)
                 .to_frame(),
             Request::HeartbeatBeside { life, limit, progress } => job.heard_beside(life, limit, progress).to_frame(),
@@ -101,7 +101,7 @@ pub(in crate::launch) async fn answer_requests(
                 Reply::Done.to_frame()
             }
             Request::Fail(failure) => {
-                job.change(|members| members.accuse(&failure));
+                job.members(|all| all.accuse(&failure));
                 Reply::Done.to_frame()
             }
         };
@@ -263,16 +263,16 @@ async fn live(
             () = &mut rendezvous_end, if roster_due => {
                 // The failure that this raises is for the others: this rank gets the full list.
                 (roster_due, failure_due) = (false, false);
-                Reply::Missing(job.change(|members| members.rendezvous_timed_out(rendezvous_timeout)))
+                Reply::Missing(job.members(|all| all.rendezvous_timed_out(rendezvous_timeout)))
             }
             () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, peer).await,
             // Starts again whenever something happens: a piece of time counts as silent when nothing came in all of it.
-            () = sleep(job.listening_time(peer)) => {
+            () = sleep(job.members(|all| all.listening_time(peer))) => {
                 match (job.on(peer, Event::NothingHeard), peer) {
                     (Action::GiveUp, PeerId::Rank(_)) => return Err(io::ErrorKind::TimedOut.into()),
                     // Ranks that have come speak for themselves, and need no launcher to continue.
                     (Action::GiveUp, PeerId::Launcher(node_rank)) => {
-                        job.change(|members| members.launcher_fell_silent(node_rank, Instant::now()));
+                        job.members(|all| all.launcher_fell_silent(node_rank, Instant::now()));
                     }
                     _ => {}
                 }
@@ -292,7 +292,7 @@ async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, 
         tokio::select! {
             biased;
             sent = &mut sending => return sent,
-            () = sleep(job.listening_time(peer)) => {
+            () = sleep(job.members(|all| all.listening_time(peer))) => {
                 if job.on(peer, Event::NothingHeard) == Action::GiveUp {
                     return Err(io::ErrorKind::TimedOut.into());
                 }

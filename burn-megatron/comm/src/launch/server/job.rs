@@ -14,7 +14,7 @@ use crate::launch::identity::JobToken;
 use crate::launch::liveness::{Action, Event, Heartbeats, Members};
 use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
-use crate::launch::store::protocol::{HeartbeatStatus, PeerId, Reply};
+use crate::launch::store::protocol::{PeerId, Reply};
 use crate::launch::store::table::{MAX_STORE_BYTES, Table, TableError};
 
 /// The server's state.
@@ -107,11 +107,11 @@ impl Job {
         }
     }
 
-    /// Changes the members; tells every rank, and the launcher, of the first failure if that is one.
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Members) -> R) -> R {
+    /// Asks or changes the members; tells every rank, and the launcher, of the first failure if that brings it.
+    pub(super) fn members<R>(&self, access: impl FnOnce(&mut Members) -> R) -> R {
         let mut state = lock(&self.state);
         let had_failed = state.members.first_failure().is_some();
-        let result = change(&mut state.members);
+        let result = access(&mut state.members);
         let first = state.members.first_failure().filter(|_| !had_failed).cloned();
         drop(state);
         self.departure.notify_all();
@@ -126,7 +126,7 @@ impl Job {
 
     /// Registers a rank; the error is the reply that refuses it.
     pub(super) fn register(&self, rank: usize, world_size: usize, host: &str) -> Result<(), Reply> {
-        self.change(|members| {
+        self.members(|members| {
             members.register(rank, world_size, host)?;
             if let Some(hosts) = members.all_hosts() {
                 self.roster.send_replace(Some(Arc::new(hosts)));
@@ -137,7 +137,7 @@ impl Job {
 
     /// Notes what has happened to a peer, and returns what follows for it.
     pub(super) fn on(&self, peer: PeerId, event: Event) -> Action {
-        self.change(|members| members.on(peer, event))
+        self.members(|members| members.on(peer, event))
     }
 
     /// Notes a heartbeat of a peer, which counts as lost after a silence of `limit`; returns whether it is present.
@@ -155,21 +155,6 @@ impl Job {
             None if is_present => Reply::Heard,
             None => Reply::NoPulse,
         }
-    }
-
-    /// Returns how long to listen to a peer before [`Event::NothingHeard`].
-    pub(super) fn listening_time(&self, peer: PeerId) -> Duration {
-        lock(&self.state).members.listening_time(peer)
-    }
-
-    /// Returns what is known of a rank's heartbeats, if it has sent any and is there.
-    pub(super) fn pulse(&self, rank: usize) -> Option<HeartbeatStatus> {
-        lock(&self.state).members.heartbeats_of(rank, Instant::now())
-    }
-
-    /// Returns the ranks that have not registered.
-    pub(super) fn missing(&self) -> Vec<usize> {
-        lock(&self.state).members.missing()
     }
 
     /// Returns the first failure.

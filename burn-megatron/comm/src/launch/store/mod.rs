@@ -256,6 +256,10 @@ impl Store {
     /// # Errors
     /// The store does not answer.
     pub fn delete(&self, key: &str) -> Result<(), LaunchError> {
+        self.delete_within(key, self.limit())
+    }
+
+    fn delete_within(&self, key: &str, limit: Duration) -> Result<(), LaunchError> {
         let operation = || format!("delete {key:?}");
         check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
         match &*self.backing {
@@ -263,35 +267,18 @@ impl Store {
                 lock(table).delete(key);
                 Ok(())
             }
-            Backing::Remote { .. } => {
-                self.call_for_done(Request::Delete { key: key.into() }, self.limit(), operation())
-            }
+            Backing::Remote { .. } => self.call_for_done(Request::Delete { key: key.into() }, limit, operation()),
         }
     }
 
     /// Sets a key for others to find should things go wrong; gives up soon, for the caller has other things to do.
     pub(crate) fn leave_note(&self, key: &str, value: &[u8]) -> Result<(), LaunchError> {
-        match &*self.backing {
-            Backing::InProcess { .. } => self.set(key, value),
-            Backing::Remote { .. } => {
-                let request = Request::Set {
-                    key: key.into(),
-                    value: value.to_vec(),
-                };
-                self.call_for_done(request, FAIL_LIMIT, format!("leave note {key:?}"))
-            }
-        }
+        self.set_within(key, value, FAIL_LIMIT)
     }
 
     /// Removes a note; gives up soon.
     pub(crate) fn remove_note(&self, key: &str) -> Result<(), LaunchError> {
-        match &*self.backing {
-            Backing::InProcess { .. } => self.delete(key),
-            Backing::Remote { .. } => {
-                let request = Request::Delete { key: key.into() };
-                self.call_for_done(request, FAIL_LIMIT, format!("remove note {key:?}"))
-            }
-        }
+        self.delete_within(key, FAIL_LIMIT)
     }
 
     /// Tells the store that a rank has failed; gives up soon, for the caller is about to end.

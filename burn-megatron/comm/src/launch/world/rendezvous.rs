@@ -11,7 +11,7 @@ use crate::launch::environment::Environment;
 use crate::launch::error::LaunchError;
 use crate::launch::host::{host_identity, host_name};
 use crate::launch::identity::random_job_id;
-use crate::launch::liveness::{FailureSignal, Rhythm};
+use crate::launch::liveness::{FailureSignal, Rhythm, send_heartbeat};
 use crate::launch::network::{chosen_address, data_address, store_address};
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::server::{StoreServer, StoreServerConfig};
@@ -78,12 +78,7 @@ pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhyt
     };
 
     let store = Store::remote(address.clone(), options.timeout);
-    let announcing_store = store.clone();
-    let failure = FailureSignal::announced_by(move |cause| {
-        if let Err(error) = announcing_store.fail(cause) {
-            tracing::debug!(%error, "could not tell the store of a failure");
-        }
-    });
+    let failure = FailureSignal::announced_to(&store);
     let local_address = match interface {
         Some(interface) => interface,
         None => {
@@ -155,17 +150,8 @@ fn register(
                 reason: format!("no answer within {limit:.1?}"),
             });
         }
-        if rest.is_empty() {
-            let heartbeat = Request::Heartbeat {
-                limit: rhythm.limit,
-                progress: "waits for all ranks to join".into(),
-            };
-            rest = heartbeat.to_frame();
-        }
         // A store that has refused this rank takes no more: what it said is still to be read.
-        if let Err(error) = connection.send_from(&mut rest, rhythm.interval, OPERATION) {
-            tracing::debug!(%error, "heartbeat");
-        }
+        send_heartbeat(connection, &mut rest, rhythm, "waits for all ranks to join".into());
     }
 }
 
