@@ -1,7 +1,4 @@
 //! [`FailureSignal`]: tells every wait loop of this process to stop waiting.
-//!
-//! Raised by the monitor thread of [`World`](crate::launch::World), by `collectives`, and by a rank that fails itself;
-//! every loop that waits for another rank looks at it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

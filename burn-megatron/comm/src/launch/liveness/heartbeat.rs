@@ -1,6 +1,4 @@
-//! How often ranks and launchers tell the store that they are there, and for how long they may be silent.
-//!
-//! Read by [`World::join`](crate::launch::World::join) and by the launcher of a further node; sent by `world::heart`.
+//! [`Rhythm`]: how often ranks and launchers tell the store that they are there, and how long they may be silent.
 
 use std::time::Duration;
 

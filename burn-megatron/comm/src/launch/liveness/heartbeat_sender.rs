@@ -1,13 +1,5 @@
 //! [`HeartbeatSender`]: the thread that tells the store, again and again, that this process is there, and notices when
-//! the store does not answer any more. Started by [`Membership`](crate::launch::world::Membership).
-//!
-//! It is a thread of its own, which computes nothing: however busy the rank is, the heart beats. What counts is the
-//! number of heartbeats without an answer, not the clock: a process that was stopped and resumes blames no other for
-//! the time that it missed itself.
-//!
-//! When the network swallows packets for a time, TCP sends again after 0.2, 0.4, 0.8 s and so on: a connection may stay
-//! mute for as long again as the network was. Who has had no answer for some heartbeats therefore sends the next ones
-//! over a new connection as well, whose first packet leaves at once.
+//! the store does not answer any more.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};

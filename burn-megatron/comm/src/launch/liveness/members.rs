@@ -23,7 +23,7 @@ pub(in crate::launch) struct Members {
     first_failure: Option<PeerFailure>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Rank {
     state: PeerState,
     /// Known from its registration or from its end.
@@ -43,13 +43,8 @@ struct Launcher {
 impl Members {
     /// Returns those of a job of `world_size` ranks of which none has come.
     pub(in crate::launch) fn new(world_size: usize) -> Members {
-        let absent = Rank {
-            state: PeerState::Absent,
-            host: String::new(),
-            end: String::new(),
-        };
         Members {
-            ranks: vec![absent; world_size],
+            ranks: vec![Rank::default(); world_size],
             launchers: HashMap::new(),
             first_failure: None,
         }
@@ -142,7 +137,7 @@ impl Members {
         let Some(state) = self.state_mut(peer) else {
             return Action::Ignore;
         };
-        let (next, action) = mem::replace(state, PeerState::Absent).on(event);
+        let (next, action) = mem::take(state).on(event);
         *state = next;
         let has_gone = matches!(state, PeerState::Left | PeerState::Lost);
         match (peer, &action) {

@@ -1,21 +1,18 @@
-//! Who is alive, who is suspected, who is lost, and to whom that is reported.
+#![doc = include_str!("README.md")]
+// Without a server, a peer's half of it is used.
+#![cfg_attr(not(feature = "tcp"), allow(dead_code, unused_imports))]
 
 mod blame;
 mod failure_signal;
 mod first_cause;
 mod heartbeat;
 mod heartbeat_sender;
-#[cfg(feature = "tcp")]
 mod members;
 mod monitor;
-// Without a server, what a peer makes of the store is used.
-#[cfg_attr(not(feature = "tcp"), allow(dead_code))]
 mod silence;
-#[cfg_attr(not(feature = "tcp"), allow(dead_code))]
 mod states;
 mod suspicions;
 
-#[cfg(feature = "tcp")]
 #[cfg(test)]
 mod tests;
 
@@ -25,12 +22,9 @@ pub use failure_signal::FailureSignal;
 pub(super) use failure_signal::SETTLE_LIMIT;
 pub(super) use heartbeat::Rhythm;
 pub(super) use heartbeat_sender::{Beats, HeartbeatOptions, HeartbeatSender, send_heartbeat};
-#[cfg(feature = "tcp")]
 pub(super) use members::Members;
 pub(super) use monitor::start_monitor;
-#[cfg(feature = "tcp")]
 pub(super) use silence::Heartbeats;
-#[cfg(feature = "tcp")]
 pub(super) use states::{Action, Event};
 pub(crate) use suspicions::Suspicions;
 #[cfg(test)]

@@ -1,9 +1,4 @@
-//! [`Heartbeats`]: what the store knows of one peer's heartbeats, kept on behalf of the connection that stands for the
-//! peer's life.
-//!
-//! A rank that ends closes its connection and is known to be dead at once. One that is stopped, or that no packet
-//! reaches, closes nothing: it is known by its silence. Silence is counted in the pieces of time during which the store
-//! listened, not read off a clock: a store that was stopped itself, or starved of processor time, accuses no rank.
+//! [`Heartbeats`]: what the store knows of one peer's heartbeats, and how long it has listened in vain.
 
 use std::time::{Duration, Instant};
 

@@ -16,9 +16,10 @@ const IDLE: Duration = Duration::from_secs(1);
 const PATIENCE: u32 = 3;
 
 /// A rank, or the launcher of a further node, as the store sees it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum PeerState {
     /// Has not registered.
+    #[default]
     Absent,
     /// Registered and not gone; with its heartbeats, once it has sent one.
     Present(Option<Heartbeats>),

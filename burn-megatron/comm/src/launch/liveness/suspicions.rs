@@ -1,7 +1,4 @@
 //! [`Suspicions`]: whom this rank waits for, or holds responsible for an error, and where the other ranks read it.
-//!
-//! `collectives` enters long waits and the first error; `failure` follows the notes from rank to rank when a rank ends
-//! with an error, since a rank that did not come may itself wait for a third.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -6,10 +6,8 @@
 //! - [`handshake`], [`protocol`]: what goes over the wire.
 //! - [`table`]: keys, values and limits.
 //!
-//! A rank has one connection that stands for its life (made by [`World`](super::World)): it registers there, hears
-//! there of the first failure, sends its heartbeats there, and says goodbye there. If that connection closes without a
-//! goodbye, the rank has died; if it stays open and nothing comes, the rank is silent.
-//! Keys travel on further connections, so that a large value never delays the news of a failure.
+//! Keys do not travel on the connection that stands for a rank's life (see [`liveness`](super::liveness)), so that a
+//! large value never delays the news of a failure.
 
 mod client;
 #[cfg(feature = "fuzzing")]
