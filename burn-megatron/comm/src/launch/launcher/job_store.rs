@@ -73,20 +73,17 @@ impl JobStore {
         let failure = FailureSignal::announced_to(&store);
         // The receiver may be gone already: then all ranks have ended.
         failure.on_raise(Box::new(move || drop(events.send(Event::FailureReported))));
-        let store_lost = PeerFailure {
+        let of_node_zero = |what| PeerFailure {
             rank: 0,
             host: nodes.master_addr.clone(),
-            what: lost_store_of_node_zero(&address),
+            what,
         };
+        let store_lost = of_node_zero(lost_store_of_node_zero(&address));
         let membership = Membership::watch(connection, failure.clone(), store_lost, None, Duration::ZERO)?;
         let heart = HeartbeatOptions {
             rhythm,
             progress: Box::new(String::new),
-            out_of_reach: PeerFailure {
-                rank: 0,
-                host: nodes.master_addr.clone(),
-                what: lost_contact(&nodes.master_addr),
-            },
+            out_of_reach: of_node_zero(lost_contact(&nodes.master_addr)),
             store: store.clone(),
             life: PeerId::Launcher(nodes.rank),
         };

@@ -172,15 +172,16 @@ async fn until_set(receiver: &mut watch::Receiver<bool>) {
     }
 }
 
-/// Reads what comes during a life: hands heartbeats to `on_heartbeat`, and returns what is none.
+/// Reads what comes during a life, and hands heartbeats to `on_heartbeat`; anything else than a goodbye is an error.
 async fn until_goodbye(
     reader: &mut (impl AsyncRead + Unpin),
     on_heartbeat: impl Fn(Duration, String),
-) -> io::Result<Request> {
+) -> io::Result<()> {
     loop {
         match read_request(reader).await? {
             Request::Heartbeat { limit, progress } => on_heartbeat(limit, progress),
-            goodbye => return Ok(goodbye),
+            Request::Goodbye => return Ok(()),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }
@@ -243,9 +244,7 @@ async fn live(
         let reply = tokio::select! {
             biased;
             goodbye = &mut goodbye => {
-                let Request::Goodbye = goodbye? else {
-                    return Err(io::ErrorKind::InvalidData.into());
-                };
+                goodbye?;
                 job.on(peer, Event::Goodbye);
                 // It has left in good order, whether it takes the answer or not.
                 let _ = answer(writer, &Reply::Done.to_frame()).await;
@@ -268,12 +267,11 @@ async fn live(
             () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, peer).await,
             // Starts again whenever something happens: a piece of time counts as silent when nothing came in all of it.
             () = sleep(job.members(|all| all.listening_time(peer))) => {
-                match (job.on(peer, Event::NothingHeard), peer) {
-                    (Action::GiveUp, PeerId::Rank(_)) => return Err(io::ErrorKind::TimedOut.into()),
+                let (is_silent, now) = (job.on(peer, Event::NothingHeard) == Action::GiveUp, Instant::now());
+                match peer {
+                    PeerId::Rank(_) if is_silent => return Err(io::ErrorKind::TimedOut.into()),
                     // Ranks that have come speak for themselves, and need no launcher to continue.
-                    (Action::GiveUp, PeerId::Launcher(node_rank)) => {
-                        job.members(|all| all.launcher_fell_silent(node_rank, Instant::now()));
-                    }
+                    PeerId::Launcher(node) if is_silent => job.members(|all| all.launcher_fell_silent(node, now)),
                     _ => {}
                 }
                 continue;

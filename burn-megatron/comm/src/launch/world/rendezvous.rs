@@ -86,22 +86,18 @@ pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhyt
             data_address(connection.local_address()?, &environment.master_addr, is_one_host)?
         }
     };
-    let store_lost = if environment.store_hosted_elsewhere && host != hosts[0] {
-        PeerFailure {
-            rank: 0,
-            host: hosts[0].clone(),
-            what: lost_store_of_node_zero(&address),
-        }
-    } else if environment.store_hosted_elsewhere {
-        let what = format!("lost the launcher's store at {address} (has the launcher ended or been killed?)");
-        PeerFailure { rank, host, what }
-    } else {
-        let what = format!("lost the store at {address}, which rank 0 hosts (killed?)");
-        PeerFailure {
-            rank: 0,
-            host: hosts[0].clone(),
-            what,
-        }
+    let is_launchers = environment.store_hosted_elsewhere;
+    let is_here = is_launchers && host == hosts[0];
+    let store_lost = PeerFailure {
+        what: if is_here {
+            format!("lost the launcher's store at {address} (has the launcher ended or been killed?)")
+        } else if is_launchers {
+            lost_store_of_node_zero(&address)
+        } else {
+            format!("lost the store at {address}, which rank 0 hosts (killed?)")
+        },
+        rank: if is_here { rank } else { 0 },
+        host: hosts[0].clone(),
     };
     let out_of_reach = PeerFailure {
         what: if store_lost.rank == rank {
