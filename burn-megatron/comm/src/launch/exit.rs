@@ -2,29 +2,16 @@
 
 use std::error::Error;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use super::error::LaunchError;
-use super::failure_signal::{FailureSignal, SETTLE_LIMIT};
 use super::host::host_name;
-use super::peer_failure::{DID_NOT_COME, PeerFailure, silence_text};
-use super::store::Store;
-use super::suspicions::Suspicions;
+use super::liveness::{CAUSE_LIMIT, SETTLE_LIMIT, blame};
+use super::peer_failure::PeerFailure;
 use super::world::World;
 use super::{SECONDARY_FAILURE_EXIT_CODE, log_stderr};
 
-/// How long a rank with an error looks whether another rank failed first.
-///
-/// A dead peer closes its connection to the store and its connections to this rank at the same moment; the store's
-/// news takes one hop more.
-const CAUSE_LIMIT: Duration = Duration::from_millis(300);
-
 /// The store's counter of the ranks that are about to report an error of their own.
 const REPORTERS: &str = "failure/reporters";
-
-/// Heartbeats that a rank may miss before it is called silent instead of late: of those that fit into its limit, a
-/// third.
-const SILENT_SHARE: u32 = 3;
 
 /// Prints `error`, tells every other rank, and ends this process. Never returns.
 ///
@@ -102,30 +89,6 @@ pub fn exit_code_of(error: &(dyn Error + 'static), otherwise: u8) -> ExitCode {
     } else {
         otherwise
     })
-}
-
-/// Returns who failed first, if this rank suspects another one, and tells every rank.
-pub(crate) fn blame(failure: &FailureSignal, suspicions: &Suspicions) -> Option<PeerFailure> {
-    let mut culprit = match suspicions.first_cause(CAUSE_LIMIT) {
-        Ok(culprit) => culprit?,
-        Err(known) => return Some(known),
-    };
-    add_condition(suspicions.store(), &mut culprit);
-    failure.raise(culprit);
-    failure.cause()
-}
-
-/// Says of a rank whether its heartbeats have stopped, or come although the rank itself does not.
-fn add_condition(store: &Store, culprit: &mut PeerFailure) {
-    let Ok(Some(pulse)) = store.pulse(culprit.rank) else {
-        return;
-    };
-    let what = &culprit.what;
-    if pulse.silence > pulse.limit / SILENT_SHARE {
-        culprit.what = format!("{}; {what}", silence_text(pulse.silence));
-    } else if what.starts_with(DID_NOT_COME) {
-        culprit.what = format!("is late: its heartbeats arrive, {}; {what}", pulse.progress);
-    }
 }
 
 /// Makes every panic of this process, on any thread, a failure of this rank that the other ranks learn of at once.

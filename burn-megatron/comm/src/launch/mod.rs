@@ -36,45 +36,42 @@
 mod environment;
 mod error;
 mod exit;
-mod failure_signal;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod heartbeat;
 mod host;
 mod identity;
 mod interrupt;
 mod launcher;
+mod liveness;
 mod network;
 mod peer_failure;
 mod resolver;
 mod role;
 mod run;
+mod server;
 mod store;
-mod suspicions;
 pub mod variables;
 mod world;
 
 pub use environment::Environment;
 pub use error::LaunchError;
-pub(crate) use exit::blame;
 pub use exit::{exit_code_of, install_panic_hook, report_and_exit};
-pub use failure_signal::FailureSignal;
 pub use host::{host_identity, host_name};
 pub use identity::JobToken;
 pub use interrupt::StopFlag;
 pub use launcher::{LaunchSummary, Launcher, Nodes, Prefix, RankEnd, RankOutcome};
+pub use liveness::FailureSignal;
+#[cfg(test)]
+pub(crate) use liveness::note_key;
+pub(crate) use liveness::{Suspicions, blame};
 pub(crate) use network::listen;
 pub use peer_failure::PeerFailure;
 pub(crate) use peer_failure::{DID_NOT_COME, OUT_OF_STEP};
 pub use role::{Role, enter, join};
 pub use run::run;
+pub use server::{FailureCallback, StoreServer, StoreServerConfig};
 pub(crate) use store::BoundedStream;
-pub use store::{
-    FailureCallback, MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store, StoreServer, StoreServerConfig,
-};
-pub(crate) use suspicions::Suspicions;
-#[cfg(test)]
-pub(crate) use suspicions::note_key;
+pub use store::{MAX_KEY_BYTES, MAX_STORE_BYTES, MAX_VALUE_BYTES, Store};
 pub use world::{JoinConfig, World};
 
 use std::fmt;

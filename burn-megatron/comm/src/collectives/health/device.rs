@@ -1,10 +1,9 @@
 //! The health of a group as the engine of a device needs it: for calls that no thread waits for, and of which only the
 //! device knows whom they wait for.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{AHEAD_OF_TIME, GroupHealth, LAST_LONG_WAIT, Notes, WaitDeadline};
+use super::{AHEAD_OF_TIME, GroupHealth, NotedWait, WaitDeadline};
 use crate::collectives::call::{CallDescriptor, Operation};
 use crate::collectives::error::CollectiveError;
 use crate::collectives::pending::Awaited;
@@ -76,12 +75,9 @@ impl GroupHealth {
 
     /// Lets the others read that a call has waited since `since`, until what is returned is dropped.
     pub fn note_wait(&self, since: Instant, call: &CallDescriptor) -> Option<NotedWait> {
-        let notes = self.notes.clone()?;
+        let notes = self.notes.as_ref()?;
         let awaited = notes.awaited(&self.label, Some(call), &self.awaited_by(call));
-        Some(NotedWait {
-            number: Some(notes.suspicions.enter(since, awaited)),
-            notes,
-        })
+        Some(NotedWait::enter(notes, since, awaited))
     }
 
     /// Raises the job's failure signal, unless another rank has failed first: with the rank to which the notes lead,
@@ -97,32 +93,6 @@ impl GroupHealth {
         };
         if let Some(cause) = other.or_else(|| notes.failure_of(notes.rank, error.to_string())) {
             failure.raise(cause);
-        }
-    }
-}
-
-/// A wait that the other ranks can read of.
-#[derive(Debug)]
-pub struct NotedWait {
-    notes: Arc<Notes>,
-    /// Among this rank's waits.
-    number: Option<u64>,
-}
-
-impl NotedWait {
-    /// Lets it stay: the wait has failed.
-    pub fn keep(mut self) {
-        if let Some(number) = self.number.take() {
-            self.notes.suspicions.keep(number);
-        }
-    }
-}
-
-impl Drop for NotedWait {
-    fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.notes.suspicions.withdraw(number);
-            LAST_LONG_WAIT.set(Some(Instant::now()));
         }
     }
 }

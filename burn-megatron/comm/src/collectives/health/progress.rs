@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use super::{GroupHealth, Notes};
+use super::GroupHealth;
+use super::notes::Notes;
 use crate::collectives::error::CollectiveError;
 
 /// How long a rank waits for what the other says: it has met the same mismatch, or is about to.

@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::event::Event;
 use super::{Nodes, summary};
 use crate::launch::error::LaunchError;
-use crate::launch::failure_signal::FailureSignal;
-use crate::launch::heartbeat::Rhythm;
 use crate::launch::host::own_host;
 use crate::launch::identity::JobToken;
+use crate::launch::liveness::{FailureSignal, HeartbeatOptions, Rhythm};
 use crate::launch::peer_failure::PeerFailure;
-use crate::launch::store::{PeerState, Reply, Request, Store, StoreAddress, StoreConnection, StoreServer};
+use crate::launch::server::StoreServer;
+use crate::launch::store::{PeerId, Reply, Request, Store, StoreAddress, StoreConnection};
 use crate::launch::variables;
+use crate::launch::world::Membership;
 use crate::launch::world::rendezvous::{lost_contact, lost_store_of_node_zero};
-use crate::launch::world::{HeartbeatOptions, Membership};
 
 /// Longest wait for the store's answer to a launcher that registers.
 const REGISTER_LIMIT: Duration = Duration::from_secs(10);
@@ -70,30 +70,22 @@ impl JobStore {
             other => return Err(connection.unexpected("registering a launcher", &other)),
         };
         let store = Store::remote(address.clone(), timeout);
-        let announcing_store = store.clone();
-        let failure = FailureSignal::announced_by(move |cause| {
-            if let Err(error) = announcing_store.fail(cause) {
-                tracing::debug!(%error, "could not tell the store of a failure");
-            }
-        });
+        let failure = FailureSignal::announced_to(&store);
         // The receiver may be gone already: then all ranks have ended.
         failure.on_raise(Box::new(move || drop(events.send(Event::FailureReported))));
-        let store_lost = PeerFailure {
+        let of_node_zero = |what| PeerFailure {
             rank: 0,
             host: nodes.master_addr.clone(),
-            what: lost_store_of_node_zero(&address),
+            what,
         };
+        let store_lost = of_node_zero(lost_store_of_node_zero(&address));
         let membership = Membership::watch(connection, failure.clone(), store_lost, None, Duration::ZERO)?;
         let heart = HeartbeatOptions {
             rhythm,
             progress: Box::new(String::new),
-            out_of_reach: PeerFailure {
-                rank: 0,
-                host: nodes.master_addr.clone(),
-                what: lost_contact(&nodes.master_addr),
-            },
+            out_of_reach: of_node_zero(lost_contact(&nodes.master_addr)),
             store: store.clone(),
-            life: PeerState::Launcher(nodes.rank),
+            life: PeerId::Launcher(nodes.rank),
         };
         membership.start_heart(failure.clone(), heart)?;
         let joined = JobStore::Remote {

@@ -8,13 +8,12 @@ use hmac::Mac;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::{JoinHandle, LocalSet};
 
-use super::connection::answer_requests;
 use super::handshake::{self, HandshakeError};
-use super::job::Job;
-use super::protocol::{PeerState, Reply, Request, read_body, read_body_async};
+use super::protocol::{PeerId, Reply, Request, read_body, read_body_async};
 use crate::fuzzing::Script;
 use crate::launch::identity::JobToken;
 use crate::launch::peer_failure::PeerFailure;
+use crate::launch::server::{Job, answer_requests};
 
 const TOKEN: &str = "a token that no input can guess";
 const WORLD_SIZE: usize = 3;
@@ -415,9 +414,9 @@ fn request(act: u8, script: &mut Script<'_>) -> Request {
         }),
         16 => Request::HeartbeatBeside {
             life: if script.byte() == 0 {
-                PeerState::Rank(rank)
+                PeerId::Rank(rank)
             } else {
-                PeerState::Launcher(rank)
+                PeerId::Launcher(rank)
             },
             limit: timeout(script) * 100,
             progress: "last collective #1".into(),
@@ -507,7 +506,7 @@ fn requests() -> Vec<Request> {
             what: "exit code 1".into(),
         },
         Request::HeartbeatBeside {
-            life: PeerState::Launcher(1),
+            life: PeerId::Launcher(1),
             limit: timeout,
             progress: "last collective #1".into(),
         },

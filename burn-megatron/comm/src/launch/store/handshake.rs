@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::launch::identity::JobToken;
 
 /// First bytes in both directions: name and version of the protocol.
-pub(super) const MAGIC: [u8; 8] = *b"BMSTORE1";
+pub(in crate::launch) const MAGIC: [u8; 8] = *b"BMSTORE1";
 const NONCE_BYTES: usize = 32;
 const PROOF_BYTES: usize = 32;
 const GREETING_BYTES: usize = MAGIC.len() + NONCE_BYTES;
@@ -33,7 +33,7 @@ const ACCEPTED: u8 = 1;
 #[cfg(feature = "tcp")]
 const REFUSED: u8 = 0;
 
-pub(super) type Greeting = [u8; GREETING_BYTES];
+pub(in crate::launch) type Greeting = [u8; GREETING_BYTES];
 
 /// Why a handshake did not succeed.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl From<io::Error> for HandshakeError {
 }
 
 /// The client's side, blocking; the stream's own time limits bound it.
-pub(super) fn connect(stream: &mut (impl Read + Write), token: &JobToken) -> Result<(), HandshakeError> {
+pub(in crate::launch) fn connect(stream: &mut (impl Read + Write), token: &JobToken) -> Result<(), HandshakeError> {
     let ours = greeting()?;
     stream.write_all(&ours)?;
 
@@ -76,7 +76,7 @@ pub(super) fn connect(stream: &mut (impl Read + Write), token: &JobToken) -> Res
 
 /// The server's side; the caller bounds its time.
 #[cfg(feature = "tcp")]
-pub(super) async fn accept(
+pub(in crate::launch) async fn accept(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     token: &JobToken,
 ) -> Result<(), HandshakeError> {
@@ -104,7 +104,7 @@ pub(super) async fn accept(
     Ok(())
 }
 
-pub(super) fn greeting() -> io::Result<Greeting> {
+pub(in crate::launch) fn greeting() -> io::Result<Greeting> {
     let mut greeting = [0; GREETING_BYTES];
     greeting[..MAGIC.len()].copy_from_slice(&MAGIC);
     getrandom::fill(&mut greeting[MAGIC.len()..])?;
@@ -120,7 +120,7 @@ fn check_magic(greeting: &Greeting) -> Result<(), HandshakeError> {
 }
 
 /// The proof that `side` knows the token, over both greetings, the client's first.
-pub(super) fn proof(token: &JobToken, side: &[u8], client: &Greeting, server: &Greeting) -> Hmac<Sha256> {
+pub(in crate::launch) fn proof(token: &JobToken, side: &[u8], client: &Greeting, server: &Greeting) -> Hmac<Sha256> {
     let hmac = Hmac::<Sha256>::new_from_slice(token.as_bytes()).expect("HMAC takes keys of any length");
     hmac.chain_update(side).chain_update(client).chain_update(server)
 }

@@ -1,37 +1,22 @@
-//! The rendezvous store: a key-value store over TCP where the ranks of a job meet, and which notices when one dies.
+//! The rendezvous store: a key-value store over TCP where the ranks of a job meet, and which notices when one dies. Its
+//! other end is [`server`](super::server).
 //!
 //! - [`Store`] (here): what a rank holds; every clone may be used from any thread.
-//! - [`server`]: accepts connections; one task each in [`connection`]; their common state is [`job`].
 //! - [`client`]: a rank's end of a connection.
 //! - [`handshake`], [`protocol`]: what goes over the wire.
-//! - [`silence`]: a rank's heartbeats.
 //! - [`table`]: keys, values and limits.
 //!
-//! A rank has one connection that stands for its life (made by [`World`](super::World)): it registers there, hears
-//! there of the first failure, sends its heartbeats there, and says goodbye there. If that connection closes without a
-//! goodbye, the rank has died; if it stays open and nothing comes, the rank is silent.
-//! Keys travel on further connections, so that a large value never delays the news of a failure.
+//! Keys do not travel on the connection that stands for a rank's life (see [`liveness`](super::liveness)), so that a
+//! large value never delays the news of a failure.
 
 mod client;
-#[cfg(feature = "tcp")]
-mod connection;
 #[cfg(feature = "fuzzing")]
 pub(super) mod fuzzing;
-mod handshake;
-#[cfg(feature = "tcp")]
-mod job;
-#[cfg(not(feature = "tcp"))]
-mod no_server;
-#[cfg(feature = "tcp")]
-mod pending_handshakes;
+pub(super) mod handshake;
 // Without a server, a client's half of it is used.
 #[cfg_attr(not(feature = "tcp"), allow(dead_code))]
-mod protocol;
-#[cfg(feature = "tcp")]
-mod server;
-#[cfg(feature = "tcp")]
-mod silence;
-mod table;
+pub(super) mod protocol;
+pub(super) mod table;
 
 #[cfg(feature = "tcp")]
 #[cfg(test)]
@@ -39,14 +24,10 @@ mod tests;
 
 pub(crate) use client::BoundedStream;
 pub(super) use client::{StoreAddress, StoreConnection, deadline_after};
-#[cfg(not(feature = "tcp"))]
-pub use no_server::{StoreServer, StoreServerConfig};
 #[cfg(test)]
 pub(super) use protocol::read_body;
-pub(super) use protocol::{HeartbeatStatus, PeerState, Reply, Request};
+pub(super) use protocol::{HeartbeatStatus, PeerId, Reply, Request};
 pub use protocol::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-#[cfg(feature = "tcp")]
-pub use server::{StoreServer, StoreServerConfig};
 pub use table::MAX_STORE_BYTES;
 
 use std::io;
@@ -72,9 +53,6 @@ const WAIT_SLACK: Duration = Duration::from_secs(10);
 const FAIL_LIMIT: Duration = Duration::from_secs(1);
 /// Connections that are kept for later requests.
 const IDLE_CONNECTIONS: usize = 2;
-
-/// Called once with the job's first failure, on the thread that learns of it: it must not block.
-pub type FailureCallback = Box<dyn Fn(&PeerFailure) + Send + Sync>;
 
 /// Key-value store of the job: blocking, thread-safe, cheap to clone.
 ///
@@ -276,6 +254,10 @@ impl Store {
     /// # Errors
     /// The store does not answer.
     pub fn delete(&self, key: &str) -> Result<(), LaunchError> {
+        self.delete_within(key, self.limit())
+    }
+
+    fn delete_within(&self, key: &str, limit: Duration) -> Result<(), LaunchError> {
         let operation = || format!("delete {key:?}");
         check_entry(key, &[]).map_err(|error| refused(operation(), error))?;
         match &*self.backing {
@@ -283,35 +265,18 @@ impl Store {
                 lock(table).delete(key);
                 Ok(())
             }
-            Backing::Remote { .. } => {
-                self.call_for_done(Request::Delete { key: key.into() }, self.limit(), operation())
-            }
+            Backing::Remote { .. } => self.call_for_done(Request::Delete { key: key.into() }, limit, operation()),
         }
     }
 
     /// Sets a key for others to find should things go wrong; gives up soon, for the caller has other things to do.
     pub(crate) fn leave_note(&self, key: &str, value: &[u8]) -> Result<(), LaunchError> {
-        match &*self.backing {
-            Backing::InProcess { .. } => self.set(key, value),
-            Backing::Remote { .. } => {
-                let request = Request::Set {
-                    key: key.into(),
-                    value: value.to_vec(),
-                };
-                self.call_for_done(request, FAIL_LIMIT, format!("leave note {key:?}"))
-            }
-        }
+        self.set_within(key, value, FAIL_LIMIT)
     }
 
     /// Removes a note; gives up soon.
     pub(crate) fn remove_note(&self, key: &str) -> Result<(), LaunchError> {
-        match &*self.backing {
-            Backing::InProcess { .. } => self.delete(key),
-            Backing::Remote { .. } => {
-                let request = Request::Delete { key: key.into() };
-                self.call_for_done(request, FAIL_LIMIT, format!("remove note {key:?}"))
-            }
-        }
+        self.delete_within(key, FAIL_LIMIT)
     }
 
     /// Tells the store that a rank has failed; gives up soon, for the caller is about to end.
@@ -436,6 +401,6 @@ fn refused(operation: String, error: table::TableError) -> LaunchError {
 /// And no probes of the kernel. A killed process closes its connections at once; a host that loses power or network
 /// does not, and then heartbeats decide, or the time that a request has. Probes would give up a connection after a time
 /// of their own, and break a job that a network failed for less than the heartbeats' limit.
-fn set_socket_options(stream: &impl std::os::fd::AsFd) -> io::Result<()> {
+pub(super) fn set_socket_options(stream: &impl std::os::fd::AsFd) -> io::Result<()> {
     SockRef::from(stream).set_tcp_nodelay(true)
 }

@@ -22,7 +22,7 @@ pub const MAX_VALUE_BYTES: usize = 64 << 20;
 /// Longest text (reasons, host names), in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// Longest body of a frame: a `Set` of the longest key and value.
-pub(super) const MAX_FRAME_BYTES: usize = MAX_VALUE_BYTES + MAX_KEY_BYTES + 64;
+pub(in crate::launch) const MAX_FRAME_BYTES: usize = MAX_VALUE_BYTES + MAX_KEY_BYTES + 64;
 /// Longest text that a heartbeat carries, in bytes.
 const MAX_PROGRESS_BYTES: usize = 256;
 /// First allocation for a body; more follows only as bytes arrive.
@@ -71,7 +71,7 @@ pub(in crate::launch) enum Request {
     AskPulse { rank: usize },
     /// A heartbeat of a life that another connection stands for, and does not carry it for now.
     HeartbeatBeside {
-        life: PeerState,
+        life: PeerId,
         limit: Duration,
         progress: String,
     },
@@ -79,7 +79,7 @@ pub(in crate::launch) enum Request {
 
 /// Whose life a connection may stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::launch) enum PeerState {
+pub(in crate::launch) enum PeerId {
     Rank(usize),
     /// The launcher of a node.
     Launcher(usize),
@@ -176,8 +176,8 @@ impl Request {
             Request::AskPulse { rank } => Encoder::new(11).number(*rank as u64).frame(),
             Request::HeartbeatBeside { life, limit, progress } => {
                 let (kind, number) = match *life {
-                    PeerState::Rank(rank) => (0, rank),
-                    PeerState::Launcher(node_rank) => (1, node_rank),
+                    PeerId::Rank(rank) => (0, rank),
+                    PeerId::Launcher(node_rank) => (1, node_rank),
                 };
                 let encoder = Encoder::new(12).number(kind).number(number as u64);
                 encoder.duration(*limit).progress(progress).frame()
@@ -230,8 +230,8 @@ impl Request {
             11 => Request::AskPulse { rank: fields.index()? },
             12 => Request::HeartbeatBeside {
                 life: match (fields.number()?, fields.index()?) {
-                    (0, rank) => PeerState::Rank(rank),
-                    (1, node_rank) => PeerState::Launcher(node_rank),
+                    (0, rank) => PeerId::Rank(rank),
+                    (1, node_rank) => PeerId::Launcher(node_rank),
                     _ => return Err(Malformed("unknown kind of life")),
                 },
                 limit: fields.duration()?,
@@ -463,7 +463,7 @@ pub(in crate::launch) fn read_body(reader: &mut impl Read) -> io::Result<Vec<u8>
 
 /// Like [`read_body`], on tokio. Not cancel-safe.
 #[cfg(feature = "tcp")]
-pub(super) async fn read_body_async(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+pub(in crate::launch) async fn read_body_async(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     reader.read_exact(&mut length).await?;
     let length = checked_length(length)?;

@@ -14,7 +14,7 @@ const ENTRY_BYTES: usize = 64;
 
 /// A limit or a rule that a request breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum TableError {
+pub(in crate::launch) enum TableError {
     #[error("the key has {bytes} bytes; a key has at most {MAX_KEY_BYTES}")]
     KeyTooLong { bytes: usize },
     #[error("the value of key {key:?} has {bytes} bytes; a value has at most {MAX_VALUE_BYTES}")]
@@ -29,7 +29,7 @@ pub(super) enum TableError {
 
 /// Keys and values.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(in crate::launch) struct Table {
     entries: HashMap<String, Arc<[u8]>>,
     bytes: usize,
     limit: usize,
@@ -37,7 +37,7 @@ pub(super) struct Table {
 
 impl Table {
     /// Returns an empty table of at most `limit` bytes.
-    pub(super) fn new(limit: usize) -> Table {
+    pub(in crate::launch) fn new(limit: usize) -> Table {
         Table {
             entries: HashMap::new(),
             bytes: 0,
@@ -46,12 +46,12 @@ impl Table {
     }
 
     /// Returns a key's value.
-    pub(super) fn value(&self, key: &str) -> Option<Arc<[u8]>> {
+    pub(in crate::launch) fn value(&self, key: &str) -> Option<Arc<[u8]>> {
         self.entries.get(key).cloned()
     }
 
     /// Sets a key, new or not.
-    pub(super) fn set(&mut self, key: &str, value: Arc<[u8]>) -> Result<(), TableError> {
+    pub(in crate::launch) fn set(&mut self, key: &str, value: Arc<[u8]>) -> Result<(), TableError> {
         check_entry(key, &value)?;
         let replaced = self.entries.get(key).map_or(0, |old| entry_bytes(key, old));
         let bytes = self.bytes - replaced + entry_bytes(key, &value);
@@ -68,7 +68,7 @@ impl Table {
     }
 
     /// Adds to a counter, which begins at 0; returns its new value. A counter's value is an `i64`, little endian.
-    pub(super) fn add(&mut self, key: &str, delta: i64) -> Result<i64, TableError> {
+    pub(in crate::launch) fn add(&mut self, key: &str, delta: i64) -> Result<i64, TableError> {
         let value = match self.entries.get(key) {
             None => 0,
             Some(bytes) => i64::from_le_bytes(bytes[..].try_into().map_err(|_| TableError::NotACounter {
@@ -87,7 +87,7 @@ impl Table {
     }
 
     /// Removes a key, if it exists.
-    pub(super) fn delete(&mut self, key: &str) {
+    pub(in crate::launch) fn delete(&mut self, key: &str) {
         if let Some(value) = self.entries.remove(key) {
             self.bytes -= entry_bytes(key, &value);
         }
@@ -95,7 +95,7 @@ impl Table {
 }
 
 /// Checks an entry's own limits; a client does so before it sends anything.
-pub(super) fn check_entry(key: &str, value: &[u8]) -> Result<(), TableError> {
+pub(in crate::launch) fn check_entry(key: &str, value: &[u8]) -> Result<(), TableError> {
     if key.len() > MAX_KEY_BYTES {
         return Err(TableError::KeyTooLong { bytes: key.len() });
     }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::*;
 use crate::launch::identity::JobToken;
 use crate::launch::peer_failure::CONNECTION_LOST;
+use crate::launch::server::{StoreServer, StoreServerConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(20);

@@ -3,8 +3,7 @@
 //! Made once at the start of a rank's program and handed to `collectives`, which find the other ranks through its
 //! store and stop waiting when its failure signal is raised.
 
-mod heartbeat_sender;
-mod monitor;
+mod membership;
 pub(super) mod rendezvous;
 
 #[cfg(test)]
@@ -16,17 +15,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) use self::heartbeat_sender::HeartbeatOptions;
-pub(super) use self::monitor::Membership;
+pub(super) use self::membership::Membership;
 use super::environment::Environment;
 use super::error::LaunchError;
-use super::failure_signal::FailureSignal;
-use super::heartbeat::Rhythm;
 use super::host::{host_identity, host_name};
 use super::identity::{JobToken, random_job_id};
+use super::liveness::{FailureSignal, HeartbeatOptions, Rhythm, Suspicions};
 use super::peer_failure::PeerFailure;
-use super::store::{PeerState, Store};
-use super::suspicions::Suspicions;
+use super::store::{PeerId, Store};
 use crate::flight_recorder::{FlightRecorder, RankIdentity};
 
 /// How a process joins its job: how long things may take, and where it listens and writes.
@@ -182,7 +178,7 @@ impl World {
             progress: Box::new(move || progress.last_call().unwrap_or_else(|| "no collective yet".into())),
             out_of_reach: joined.out_of_reach,
             store: joined.store.clone(),
-            life: PeerState::Rank(environment.rank),
+            life: PeerId::Rank(environment.rank),
         };
         joined.membership.start_heart(joined.failure.clone(), heart)?;
         Ok(World {

@@ -6,18 +6,16 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::JoinConfig;
-use super::monitor::Membership;
+use super::membership::Membership;
 use crate::launch::environment::Environment;
 use crate::launch::error::LaunchError;
-use crate::launch::failure_signal::FailureSignal;
-use crate::launch::heartbeat::Rhythm;
 use crate::launch::host::{host_identity, host_name};
 use crate::launch::identity::random_job_id;
+use crate::launch::liveness::{FailureSignal, Rhythm, send_heartbeat};
 use crate::launch::network::{chosen_address, data_address, store_address};
 use crate::launch::peer_failure::PeerFailure;
-use crate::launch::store::{
-    Reply, Request, Store, StoreAddress, StoreConnection, StoreServer, StoreServerConfig, deadline_after,
-};
+use crate::launch::server::{StoreServer, StoreServerConfig};
+use crate::launch::store::{Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
 use crate::launch::variables;
 
 /// How much later than the store a rank gives up waiting for the others.
@@ -80,12 +78,7 @@ pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhyt
     };
 
     let store = Store::remote(address.clone(), options.timeout);
-    let announcing_store = store.clone();
-    let failure = FailureSignal::announced_by(move |cause| {
-        if let Err(error) = announcing_store.fail(cause) {
-            tracing::debug!(%error, "could not tell the store of a failure");
-        }
-    });
+    let failure = FailureSignal::announced_to(&store);
     let local_address = match interface {
         Some(interface) => interface,
         None => {
@@ -93,22 +86,18 @@ pub(super) fn join(environment: &Environment, options: &JoinConfig, rhythm: Rhyt
             data_address(connection.local_address()?, &environment.master_addr, is_one_host)?
         }
     };
-    let store_lost = if environment.store_hosted_elsewhere && host != hosts[0] {
-        PeerFailure {
-            rank: 0,
-            host: hosts[0].clone(),
-            what: lost_store_of_node_zero(&address),
-        }
-    } else if environment.store_hosted_elsewhere {
-        let what = format!("lost the launcher's store at {address} (has the launcher ended or been killed?)");
-        PeerFailure { rank, host, what }
-    } else {
-        let what = format!("lost the store at {address}, which rank 0 hosts (killed?)");
-        PeerFailure {
-            rank: 0,
-            host: hosts[0].clone(),
-            what,
-        }
+    let is_launchers = environment.store_hosted_elsewhere;
+    let is_here = is_launchers && host == hosts[0];
+    let store_lost = PeerFailure {
+        what: if is_here {
+            format!("lost the launcher's store at {address} (has the launcher ended or been killed?)")
+        } else if is_launchers {
+            lost_store_of_node_zero(&address)
+        } else {
+            format!("lost the store at {address}, which rank 0 hosts (killed?)")
+        },
+        rank: if is_here { rank } else { 0 },
+        host: hosts[0].clone(),
     };
     let out_of_reach = PeerFailure {
         what: if store_lost.rank == rank {
@@ -157,17 +146,8 @@ fn register(
                 reason: format!("no answer within {limit:.1?}"),
             });
         }
-        if rest.is_empty() {
-            let heartbeat = Request::Heartbeat {
-                limit: rhythm.limit,
-                progress: "waits for all ranks to join".into(),
-            };
-            rest = heartbeat.to_frame();
-        }
         // A store that has refused this rank takes no more: what it said is still to be read.
-        if let Err(error) = connection.send_from(&mut rest, rhythm.interval, OPERATION) {
-            tracing::debug!(%error, "heartbeat");
-        }
+        send_heartbeat(connection, &mut rest, rhythm, "waits for all ranks to join".into());
     }
 }
 

@@ -10,7 +10,7 @@ use super::*;
 use crate::launch::StoreServer;
 use crate::launch::exit::cause_elsewhere;
 use crate::launch::peer_failure::CONNECTION_LOST;
-use crate::launch::store::StoreServerConfig;
+use crate::launch::server::StoreServerConfig;
 
 const LONG: Duration = Duration::from_secs(20);
 

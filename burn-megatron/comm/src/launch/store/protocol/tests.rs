@@ -42,9 +42,9 @@ fn requests() -> impl Strategy<Value = Request> {
         (any::<bool>(), any::<usize>(), millis(), ".{0,40}").prop_map(|(is_rank, number, limit, progress)| {
             Request::HeartbeatBeside {
                 life: if is_rank {
-                    PeerState::Rank(number)
+                    PeerId::Rank(number)
                 } else {
-                    PeerState::Launcher(number)
+                    PeerId::Launcher(number)
                 },
                 limit,
                 progress,

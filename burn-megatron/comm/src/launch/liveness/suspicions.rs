@@ -1,37 +1,33 @@
 //! [`Suspicions`]: whom this rank waits for, or holds responsible for an error, and where the other ranks read it.
-//!
-//! `collectives` enters long waits and the first error; `failure` follows the notes from rank to rank when a rank ends
-//! with an error, since a rank that did not come may itself wait for a third.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::error::LaunchError;
-use super::lock;
-use super::peer_failure::PeerFailure;
-use super::store::Store;
+use super::first_cause::follow;
+use super::states::accuse;
+use crate::launch::error::LaunchError;
+use crate::launch::lock;
+use crate::launch::peer_failure::PeerFailure;
+use crate::launch::store::Store;
 
 /// Ranks that a note names at most, and waits that stay in the list after they have failed.
 const NAMED_RANKS: usize = 8;
 
-/// What is said of a rank that is blamed because every rank that is left waits for another; then what it waits for.
-const WAITS_TOO: &str = "it waits itself, and for ranks that wait: the calls of these ranks may not fit together";
-
 /// What this rank notes of other ranks. Clones share one list; cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Suspicions {
     inner: Arc<Inner>,
 }
 
+#[derive(Debug)]
 struct Inner {
     store: Store,
     rank: usize,
     list: Mutex<List>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct List {
     /// Whom the first error of this rank accuses.
     accused: Option<PeerFailure>,
@@ -43,6 +39,7 @@ struct List {
     is_publishing: bool,
 }
 
+#[derive(Debug)]
 struct LongWait {
     /// When it began, or something moved.
     since: Instant,
@@ -70,7 +67,7 @@ impl List {
 
 impl Suspicions {
     /// Returns an empty list of the rank `rank`, to be read in `store`.
-    pub(super) fn new(store: Store, rank: usize) -> Self {
+    pub(in crate::launch) fn new(store: Store, rank: usize) -> Self {
         let list = Mutex::default();
         Self {
             inner: Arc::new(Inner { store, rank, list }),
@@ -78,16 +75,16 @@ impl Suspicions {
     }
 
     /// Where the notes are.
-    pub(super) fn store(&self) -> &Store {
+    pub(in crate::launch) fn store(&self) -> &Store {
         &self.inner.store
     }
 
     /// Notes whom this rank holds responsible for an error that it met; the first one stays.
     ///
     /// Raises nothing: a program may get over the error. One that does not ends with
-    /// [`report_and_exit`](super::report_and_exit), which looks at it.
+    /// [`report_and_exit`](crate::launch::report_and_exit), which looks at it.
     pub(crate) fn accuse(&self, suspicion: PeerFailure) {
-        lock(&self.inner.list).accused.get_or_insert(suspicion);
+        accuse(&mut lock(&self.inner.list).accused, &suspicion);
         self.publish();
     }
 
@@ -200,15 +197,6 @@ impl Suspicions {
     }
 }
 
-impl fmt::Debug for Suspicions {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Suspicions")
-            .field("note", &lock(&self.inner.list).note())
-            .finish_non_exhaustive()
-    }
-}
-
 fn named(mut missing: Vec<PeerFailure>) -> Vec<PeerFailure> {
     missing.truncate(NAMED_RANKS);
     missing
@@ -219,48 +207,9 @@ pub(crate) fn note_key(rank: usize) -> String {
     format!("suspicion/{rank}")
 }
 
-/// Follows the notes from `rank`'s own to a rank that blames no other: a hung rank leaves no note, and one that is out
-/// of step accuses itself. Where a path only leads back to ranks on it, the next one is taken; where all do, the result
-/// is the end of the first.
-fn follow<E>(
-    rank: usize,
-    own: Vec<PeerFailure>,
-    mut note_of: impl FnMut(usize) -> Result<Vec<PeerFailure>, E>,
-) -> Result<Option<PeerFailure>, E> {
-    let first = own.first().cloned();
-    if first.as_ref().is_some_and(|first| first.rank == rank) {
-        return Ok(first);
-    }
-    let mut met = vec![rank];
-    let mut dead_end = None;
-    // The next to visit is the last.
-    let mut suspects: Vec<PeerFailure> = own.into_iter().rev().collect();
-    while let Some(suspect) = suspects.pop() {
-        if met.contains(&suspect.rank) {
-            continue;
-        }
-        met.push(suspect.rank);
-        let note = note_of(suspect.rank)?;
-        if note.first().is_none_or(|named| named.rank == suspect.rank) {
-            return Ok(Some(suspect));
-        }
-        let before = suspects.len();
-        let its_wait = note.first().map(|named| format!("rank {} {}", named.rank, named.what));
-        suspects.extend(note.into_iter().rev().filter(|named| !met.contains(&named.rank)));
-        if suspects.len() == before {
-            dead_end.get_or_insert_with(|| PeerFailure {
-                what: format!("{}; {WAITS_TOO}: {}", suspect.what, its_wait.unwrap_or_default()),
-                ..suspect
-            });
-        }
-    }
-    Ok(dead_end.or(first))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::convert::Infallible;
 
     fn failure(rank: usize) -> PeerFailure {
         PeerFailure {
@@ -272,46 +221,6 @@ mod tests {
 
     fn failures(ranks: &[usize]) -> Vec<PeerFailure> {
         ranks.iter().map(|&rank| failure(rank)).collect()
-    }
-
-    /// The first cause for rank 0, where `notes[r]` is the note of rank r.
-    fn cause(notes: &[&[usize]]) -> Option<usize> {
-        let found = follow(0, failures(notes[0]), |rank| {
-            Ok::<_, Infallible>(failures(notes.get(rank).copied().unwrap_or_default()))
-        });
-        let Ok(found) = found;
-        found.map(|found| found.rank)
-    }
-
-    #[test]
-    fn notes_are_followed_to_the_rank_that_has_left_none() {
-        assert_eq!(cause(&[&[]]), None);
-        assert_eq!(cause(&[&[1], &[2], &[3], &[]]), Some(3));
-        // One that is out of step accuses itself, or is accused by the one that looks.
-        assert_eq!(cause(&[&[1], &[1, 2], &[]]), Some(1));
-        assert_eq!(cause(&[&[0, 1], &[]]), Some(0));
-    }
-
-    #[test]
-    fn a_way_that_leads_back_is_left_for_the_next() {
-        assert_eq!(cause(&[&[1], &[2, 3], &[1], &[]]), Some(3));
-        assert_eq!(cause(&[&[1], &[0, 3], &[], &[]]), Some(3));
-        assert_eq!(cause(&[&[1, 3], &[2], &[0, 1], &[]]), Some(3));
-        // All wait for each other.
-        assert_eq!(cause(&[&[1], &[2], &[0]]), Some(2));
-        assert_eq!(cause(&[&[1], &[0]]), Some(1));
-    }
-
-    #[test]
-    fn of_ranks_that_wait_for_each_other_it_is_said() {
-        let what = |note: &[usize]| {
-            let found = follow(0, failures(&[1]), |_| Ok::<_, Infallible>(failures(note)));
-            let Ok(found) = found;
-            found.unwrap().what
-        };
-        let waits = format!("did not come; rank 1; {WAITS_TOO}: rank 0 did not come; rank 0");
-        assert_eq!(what(&[0]), waits);
-        assert!(!what(&[]).contains(WAITS_TOO));
     }
 
     fn ranks_in(store: &Store, rank: usize) -> Vec<usize> {

@@ -1,11 +1,9 @@
-//! How often ranks and launchers tell the store that they are there, and for how long they may be silent.
-//!
-//! Read by [`World::join`](super::World::join) and by the launcher of a further node; sent by `world::heart`.
+//! [`Rhythm`]: how often ranks and launchers tell the store that they are there, and how long they may be silent.
 
 use std::time::Duration;
 
-use super::error::LaunchError;
-use super::variables;
+use crate::launch::error::LaunchError;
+use crate::launch::variables;
 
 /// The longest silence by default.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
@@ -20,11 +18,11 @@ const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The rhythm of one process's heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rhythm {
+pub(in crate::launch) struct Rhythm {
     /// The silence after which a rank, or the store, counts as lost.
-    pub(super) limit: Duration,
+    pub(in crate::launch) limit: Duration,
     /// Time between two heartbeats: one second, or a tenth of a shorter limit.
-    pub(super) interval: Duration,
+    pub(in crate::launch) interval: Duration,
 }
 
 impl Rhythm {
@@ -35,7 +33,7 @@ impl Rhythm {
     ///
     /// # Errors
     /// The limit is no number of seconds from 0.5 to 86400.
-    pub(super) fn new(chosen: Option<Duration>, timeout: Duration) -> Result<Rhythm, LaunchError> {
+    pub(in crate::launch) fn new(chosen: Option<Duration>, timeout: Duration) -> Result<Rhythm, LaunchError> {
         let given = match chosen {
             Some(limit) => Some(limit.as_secs_f64().to_string()),
             None => std::env::var_os(variables::HEARTBEAT_LIMIT).map(|value| value.to_string_lossy().into_owned()),
@@ -49,7 +47,7 @@ impl Rhythm {
     }
 
     /// Returns how many heartbeats may go unanswered.
-    pub(super) fn beats(&self) -> u32 {
+    pub(in crate::launch) fn beats(&self) -> u32 {
         (self.limit.as_secs_f64() / self.interval.as_secs_f64()).ceil() as u32
     }
 }

@@ -1,17 +1,15 @@
-//! The connection that stands for the life of a rank, or of a further node's launcher, and the thread that listens on
-//! it for the first failure and for the answers to heartbeats.
+//! [`Membership`]: the connection that stands for the life of a rank, or of a further node's launcher, until it leaves.
 
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
-use super::heartbeat_sender::{Beats, HeartbeatOptions, HeartbeatSender};
 use crate::launch::error::LaunchError;
-use crate::launch::failure_signal::FailureSignal;
+use crate::launch::liveness::{Beats, FailureSignal, HeartbeatOptions, HeartbeatSender, start_monitor};
 use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
-use crate::launch::store::{Reply, StoreConnection, StoreServer};
+use crate::launch::server::StoreServer;
+use crate::launch::store::StoreConnection;
 
 /// Longest time to send a goodbye, and to hear that it was understood.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
@@ -48,20 +46,8 @@ impl Membership {
         server: Option<StoreServer>,
         linger: Duration,
     ) -> Result<Membership, LaunchError> {
-        let listener = connection.try_clone()?;
-        let (alive, monitor_ended) = mpsc::channel();
         let beats = Arc::new(Beats::default());
-        let answers = Arc::clone(&beats);
-        thread::Builder::new()
-            .name("failure-monitor".into())
-            .spawn(move || {
-                listen(listener, &failure, store_lost, &answers);
-                drop(alive);
-            })
-            .map_err(|source| LaunchError::System {
-                action: "cannot start the monitor thread".into(),
-                source,
-            })?;
+        let monitor_ended = start_monitor(connection.try_clone()?, failure, store_lost, Arc::clone(&beats))?;
         let present = Present {
             connection,
             monitor_ended,
@@ -121,25 +107,6 @@ impl Drop for Membership {
     fn drop(&mut self) {
         if let Some(present) = lock(&self.state).take() {
             present.connection.shut_down();
-        }
-    }
-}
-
-/// Listens until the store has heard this rank's goodbye, ends, or is lost.
-fn listen(mut connection: StoreConnection, failure: &FailureSignal, store_lost: PeerFailure, beats: &Beats) {
-    loop {
-        match connection.listen() {
-            Ok(Reply::Heard) => beats.answered(),
-            Ok(Reply::Failed(first)) => failure.raise_from_store(first),
-            Ok(Reply::Done | Reply::Closing) => return,
-            Ok(reply) => {
-                tracing::error!(?reply, "unexpected message from the store");
-                return failure.raise_from_store(store_lost);
-            }
-            Err(error) => {
-                tracing::debug!(%error, "monitor");
-                return failure.raise_from_store(store_lost);
-            }
         }
     }
 }

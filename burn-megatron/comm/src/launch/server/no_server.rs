@@ -3,26 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::FailureCallback;
+use super::StoreServerConfig;
 use crate::launch::error::LaunchError;
-use crate::launch::identity::JobToken;
 use crate::launch::peer_failure::PeerFailure;
-
-/// How a store is started.
-pub struct StoreServerConfig {
-    /// Address to listen on; port 0 stands for any free port.
-    pub listen: SocketAddr,
-    /// The environment variable that chose the port, for messages.
-    pub port_variable: &'static str,
-    /// Number of ranks.
-    pub world_size: usize,
-    /// The job's id, handed out to the ranks.
-    pub job_id: String,
-    /// The job's secret.
-    pub token: JobToken,
-    /// Called once with the job's first failure.
-    pub on_failure: Option<FailureCallback>,
-}
 
 /// A running store: without the feature `tcp` there is none.
 #[derive(Debug)]

@@ -13,33 +13,17 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::FailureCallback;
+use super::StoreServerConfig;
 use super::connection;
 use super::job::Job;
 use super::pending_handshakes::PendingHandshakes;
 use crate::launch::error::LaunchError;
-use crate::launch::identity::JobToken;
 use crate::launch::network;
 use crate::launch::peer_failure::PeerFailure;
+use crate::launch::store::set_socket_options;
 
 /// Time for the last messages to leave when the server ends.
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
-
-/// How a store is started.
-pub struct StoreServerConfig {
-    /// Address to listen on; port 0 stands for any free port.
-    pub listen: SocketAddr,
-    /// The environment variable that chose the port, for messages.
-    pub port_variable: &'static str,
-    /// Number of ranks.
-    pub world_size: usize,
-    /// The job's id, handed out to the ranks.
-    pub job_id: String,
-    /// The job's secret.
-    pub token: JobToken,
-    /// Called once with the job's first failure, on the server's thread or the one that calls [`StoreServer::fail`].
-    pub on_failure: Option<FailureCallback>,
-}
 
 /// A running store. Dropping it ends it in good order.
 pub struct StoreServer {
@@ -103,7 +87,7 @@ impl StoreServer {
 
     /// Reports a failure to every rank; the first one wins.
     pub fn fail(&self, failure: PeerFailure) {
-        self.job.fail(failure);
+        self.job.members(|all| all.accuse(&failure));
     }
 
     /// Returns the job's first failure.
@@ -113,12 +97,12 @@ impl StoreServer {
 
     /// Returns the ranks that have not registered.
     pub fn missing_ranks(&self) -> Vec<usize> {
-        self.job.missing()
+        self.job.members(|all| all.missing())
     }
 
     /// Notes that a rank's process has ended on this host, for those that wait for it to register.
     pub(in crate::launch) fn process_ended(&self, rank: usize, what: &str) {
-        self.job.process_ended(rank, "localhost", what);
+        self.job.members(|all| all.process_ended(rank, "localhost", what));
     }
 
     /// Waits until every registered rank and launcher has left, at most for `limit`.
@@ -171,7 +155,7 @@ async fn serve(listener: TcpListener, job: Arc<Job>) -> io::Result<()> {
                         // also lets those that are there be heard before they are pushed out.
                         connections.join_next().await;
                     }
-                    if let Err(error) = super::set_socket_options(&stream) {
+                    if let Err(error) = set_socket_options(&stream) {
                         tracing::debug!(%error, "store: connection closed at once");
                         continue;
                     }

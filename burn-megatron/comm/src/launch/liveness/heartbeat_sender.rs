@@ -1,26 +1,18 @@
 //! [`HeartbeatSender`]: the thread that tells the store, again and again, that this process is there, and notices when
-//! the store does not answer any more. Started by [`Membership`](super::Membership).
-//!
-//! It is a thread of its own, which computes nothing: however busy the rank is, the heart beats. What counts is the
-//! number of heartbeats without an answer, not the clock: a process that was stopped and resumes blames no other for
-//! the time that it missed itself.
-//!
-//! When the network swallows packets for a time, TCP sends again after 0.2, 0.4, 0.8 s and so on: a connection may stay
-//! mute for as long again as the network was. Who has had no answer for some heartbeats therefore sends the next ones
-//! over a new connection as well, whose first packet leaves at once.
+//! the store does not answer any more.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::failure_signal::FailureSignal;
+use super::heartbeat::Rhythm;
+use super::states::{StoreEvent, StoreState};
 use crate::launch::error::LaunchError;
-use crate::launch::failure_signal::FailureSignal;
-use crate::launch::heartbeat::Rhythm;
 use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
-use crate::launch::store::{PeerState, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
+use crate::launch::store::{PeerId, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
 
 /// What a heart needs in addition to the connection.
 pub(in crate::launch) struct HeartbeatOptions {
@@ -33,25 +25,19 @@ pub(in crate::launch) struct HeartbeatOptions {
     /// The store's clients of this process: they give up with the heart.
     pub(in crate::launch) store: Store,
     /// Whose heart it is.
-    pub(in crate::launch) life: PeerState,
+    pub(in crate::launch) life: PeerId,
 }
-
-/// Heartbeats without an answer before a new connection is tried.
-const PATIENCE: u32 = 3;
 
 /// A heart that beats until it is dropped.
 #[derive(Debug)]
-pub(super) struct HeartbeatSender {
+pub(in crate::launch) struct HeartbeatSender {
     _stop: mpsc::Sender<()>,
 }
 
 /// What the heart shares with the thread that listens, and with the one that says goodbye.
 #[derive(Debug, Default)]
-pub(super) struct Beats {
-    /// Heartbeats sent since the last answer.
-    unanswered: AtomicU32,
-    /// Whether too many were: no thread waits for this store any more.
-    is_out_of_reach: AtomicBool,
+pub(in crate::launch) struct Beats {
+    store: Mutex<StoreState>,
     /// Held while a message is sent, so that none is cut in two by another.
     line: Mutex<Line>,
 }
@@ -66,28 +52,29 @@ struct Line {
 }
 
 impl Beats {
+    /// Notes what has happened between this process and the store, and returns what the store is now.
+    fn on(&self, event: StoreEvent) -> StoreState {
+        let mut store = lock(&self.store);
+        *store = store.on(event);
+        *store
+    }
+
     /// Notes an answer of the store.
     pub(super) fn answered(&self) {
-        self.unanswered.store(0, Ordering::Relaxed);
-    }
-
-    /// Notes an answer of the store over another connection, which is used until the life's own answers.
-    fn answered_beside(&self) {
-        self.unanswered.fetch_min(PATIENCE - 1, Ordering::Relaxed);
-    }
-
-    /// Returns whether an answer is so late that a new connection is worth a try.
-    fn is_answer_late(&self) -> bool {
-        self.unanswered.load(Ordering::Relaxed) >= PATIENCE
+        self.on(StoreEvent::Answer);
     }
 
     /// Returns whether the store has left too many heartbeats unanswered.
-    pub(super) fn is_out_of_reach(&self) -> bool {
-        self.is_out_of_reach.load(Ordering::Relaxed)
+    pub(in crate::launch) fn is_out_of_reach(&self) -> bool {
+        *lock(&self.store) == StoreState::OutOfReach
     }
 
     /// Says goodbye, the last message of this connection.
-    pub(super) fn send_goodbye(&self, connection: &StoreConnection, limit: Duration) -> Result<(), LaunchError> {
+    pub(in crate::launch) fn send_goodbye(
+        &self,
+        connection: &StoreConnection,
+        limit: Duration,
+    ) -> Result<(), LaunchError> {
         let mut line = lock(&self.line);
         line.has_left = true;
         line.rest.extend(Request::Goodbye.to_frame());
@@ -97,7 +84,7 @@ impl Beats {
 
 impl HeartbeatSender {
     /// Starts to beat on a connection whose rank is registered.
-    pub(super) fn start(
+    pub(in crate::launch) fn start(
         connection: StoreConnection,
         beats: Arc<Beats>,
         failure: FailureSignal,
@@ -121,7 +108,7 @@ impl HeartbeatSender {
                     if !beat(&connection, &beats, &failure, &options) {
                         return;
                     }
-                    if beats.is_answer_late() {
+                    if lock(&beats.store).is_late() {
                         beat_beside(&mut second, connection.address(), &beats, &failure, &options);
                     } else {
                         second = None;
@@ -139,29 +126,34 @@ impl HeartbeatSender {
 /// Sends a heartbeat; returns whether another one is to follow.
 fn beat(connection: &StoreConnection, beats: &Beats, failure: &FailureSignal, options: &HeartbeatOptions) -> bool {
     let HeartbeatOptions { rhythm, progress, .. } = options;
-    if beats.unanswered.fetch_add(1, Ordering::Relaxed) >= rhythm.beats() {
+    if beats.on(StoreEvent::BeatDue(rhythm.beats())) == StoreState::OutOfReach {
         options.store.give_up();
-        beats.is_out_of_reach.store(true, Ordering::Relaxed);
         failure.raise_from_store(out_of_reach(options, connection));
         return false;
     }
-    let heartbeat = Request::Heartbeat {
-        limit: rhythm.limit,
-        progress: progress(),
-    };
+    let progress = progress();
     let mut line = lock(&beats.line);
-    if line.has_left {
-        return false;
+    if !line.has_left {
+        // A connection that is closed is the monitor's to notice.
+        send_heartbeat(connection, &mut line.rest, *rhythm, progress);
     }
-    // After one that is still on its way, another one would say nothing new.
-    if line.rest.is_empty() {
-        line.rest = heartbeat.to_frame();
+    !line.has_left
+}
+
+/// Sends a heartbeat, or the rest of one that is still on its way: after that, another one would say nothing new.
+pub(in crate::launch) fn send_heartbeat(
+    connection: &StoreConnection,
+    rest: &mut Vec<u8>,
+    rhythm: Rhythm,
+    progress: String,
+) {
+    if rest.is_empty() {
+        let limit = rhythm.limit;
+        *rest = Request::Heartbeat { limit, progress }.to_frame();
     }
-    // A connection that is closed is the monitor's to notice.
-    if let Err(error) = connection.send_from(&mut line.rest, rhythm.interval, "heartbeat") {
+    if let Err(error) = connection.send_from(rest, rhythm.interval, "heartbeat") {
         tracing::debug!(%error, "heartbeat");
     }
-    true
 }
 
 /// Sends a heartbeat over the second connection, which it makes if there is none, and waits for the answer: all of it
@@ -193,7 +185,9 @@ fn beat_beside(
         Ok(reply)
     });
     match reply {
-        Ok(Reply::Heard) => beats.answered_beside(),
+        Ok(Reply::Heard) => {
+            beats.on(StoreEvent::AnswerBeside);
+        }
         // The life's own connection may not bring it for a while.
         Ok(Reply::Failed(first)) => failure.raise_from_store(first),
         // The store does not know this life any more, as it says on the life's own connection.
@@ -246,7 +240,7 @@ mod tests {
                 what: "out of reach".into(),
             },
             store: Store::in_process(),
-            life: PeerState::Rank(0),
+            life: PeerId::Rank(0),
         };
         let (beats, failure) = (Beats::default(), FailureSignal::detached());
         let is_cut = |beats: &Beats| !lock(&beats.line).rest.is_empty();

@@ -5,23 +5,27 @@
 //! continue.
 
 mod device;
+mod notes;
 mod progress;
 
 use super::call::{CallDescriptor, GroupLabel};
 use super::error::CollectiveError;
 use super::pending::Awaited;
 use crate::flight_recorder::{FlightRecorder, GroupRecorder};
-use crate::launch::{DID_NOT_COME, FailureSignal, OUT_OF_STEP, PeerFailure, Store, Suspicions, World, host_name};
+use crate::launch::{FailureSignal, World};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-pub use device::{NotedWait, ahead_of_time};
+use notes::Notes;
+
+pub use device::ahead_of_time;
+pub use notes::NotedWait;
 
 /// Whether a group can still be used, and why not.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct GroupHealth {
     /// Which group, and which rank of it this is.
     pub label: GroupLabel,
@@ -40,21 +44,20 @@ pub struct GroupHealth {
 impl GroupHealth {
     /// Returns the health of a group of `world`.
     pub fn new(label: GroupLabel, world: &World) -> Self {
-        let flight_recorder = world.flight_recorder().clone();
         Self {
-            recorder: flight_recorder.group(&label.name, &label.ranks),
-            flight_recorder,
-            label,
             failure: Some(world.failure().clone()),
             notes: Some(Arc::new(Notes::new(world))),
             timeout: world.timeout(),
-            first_cause: Arc::default(),
+            ..Self::recorded(label, world.flight_recorder().clone())
         }
     }
 
     /// Returns the health of a group of one that belongs to no world.
     pub fn alone(label: GroupLabel) -> Self {
-        let flight_recorder = FlightRecorder::detached();
+        Self::recorded(label, FlightRecorder::detached())
+    }
+
+    fn recorded(label: GroupLabel, flight_recorder: FlightRecorder) -> Self {
         Self {
             recorder: flight_recorder.group(&label.name, &label.ranks),
             flight_recorder,
@@ -74,15 +77,7 @@ impl GroupHealth {
             ranks: self.label.ranks[members.clone()].into(),
             rank: self.label.rank - members.start,
         };
-        Self {
-            label,
-            failure: self.failure.clone(),
-            notes: self.notes.clone(),
-            flight_recorder: self.flight_recorder.clone(),
-            recorder: self.recorder.clone(),
-            timeout: self.timeout,
-            first_cause: self.first_cause.clone(),
-        }
+        Self { label, ..self.clone() }
     }
 
     /// Makes every further call, and every call that waits now, fail with `cause`. Returns whether
@@ -145,7 +140,7 @@ impl GroupHealth {
     /// Returns how long a wait that starts now on this thread lasts before it is noted.
     fn noted_after(&self) -> Duration {
         let usual = self.timeout / 4;
-        match LAST_LONG_WAIT.get() {
+        match notes::last_long_wait() {
             Some(end) if end.elapsed() < usual => usual.min(NOTED_AGAIN_AFTER),
             _ => usual,
         }
@@ -162,99 +157,13 @@ impl GroupHealth {
     }
 }
 
-/// How this rank tells the others, through the store, whom it waits for.
-#[derive(Debug)]
-struct Notes {
-    suspicions: Suspicions,
-    store: Store,
-    rank: usize,
-    hosts: Arc<[String]>,
-}
-
-impl Notes {
-    fn new(world: &World) -> Self {
-        Self {
-            suspicions: world.suspicions().clone(),
-            store: world.store().clone(),
-            rank: world.rank(),
-            hosts: (0..world.world_size())
-                .map(|rank| world.host_of(rank).to_string())
-                .collect(),
-        }
-    }
-
-    fn failure_of(&self, rank: usize, what: String) -> Option<PeerFailure> {
-        let host = self.hosts.get(rank)?.clone();
-        Some(PeerFailure { rank, host, what })
-    }
-
-    /// Returns whom `error` accuses, and of what; `None` if the cause is known already, or is in this rank alone.
-    fn suspicion(&self, error: &CollectiveError, called_at: &Location<'_>) -> Option<PeerFailure> {
-        let (me, here) = (self.rank, host_name(&self.hosts[self.rank]));
-        match error {
-            CollectiveError::Timeout {
-                group,
-                call,
-                timeout_secs,
-                missing,
-            } => {
-                let what = format!(
-                    "{DID_NOT_COME}{call} of group {group}; rank {me} on host {here} waited {timeout_secs} s for it \
-                     at {called_at}, still missing: ranks {missing:?}"
-                );
-                self.failure_of(*missing.first()?, what)
-            }
-            CollectiveError::Mismatch { rank, .. } => {
-                let place = if *rank == me {
-                    format!("; at {called_at}")
-                } else {
-                    String::new()
-                };
-                self.failure_of(*rank, format!("{OUT_OF_STEP}{error}{place}"))
-            }
-            CollectiveError::PeerLeft {
-                group,
-                call,
-                rank,
-                cause,
-            } => {
-                let what = format!("gave group {group} up before {call} of rank {me} at {called_at}: {cause}");
-                self.failure_of(*rank, what)
-            }
-            CollectiveError::ConnectionLost {
-                group,
-                call,
-                rank,
-                what,
-            } => {
-                let what = format!(
-                    "its connection to rank {me} on host {here} broke in {call} of group {group} at {called_at}: {what}"
-                );
-                self.failure_of(*rank, what)
-            }
-            _ => None,
-        }
-    }
-
-    /// Whom a wait in `call` is for: the ranks with the group indices `missing`.
-    fn awaited(&self, label: &GroupLabel, call: Option<&CallDescriptor>, missing: &[usize]) -> Vec<PeerFailure> {
-        let what = format!(
-            "{DID_NOT_COME}{} of group {label}, where rank {} waits for it",
-            label.describe_activity(call),
-            self.rank
-        );
-        let failure_of = |&peer: &usize| self.failure_of(label.ranks[peer], what.clone());
-        missing.iter().filter_map(failure_of).collect()
-    }
-}
-
 /// What the other ranks can read of a wait.
 #[derive(Debug)]
 enum Note {
     /// It is too young.
     NotYet,
-    /// Whom it waits for, by group index, and its number among this rank's waits.
-    Left { number: u64, missing: Vec<usize> },
+    /// With whom it waits for, by group index.
+    Left { wait: NotedWait, missing: Vec<usize> },
     /// The same, and it stays: the wait has failed.
     Kept,
 }
@@ -282,8 +191,6 @@ const NOTED_AGAIN_AFTER: Duration = Duration::from_millis(20);
 thread_local! {
     /// The call that this thread performs, if it was started ahead of its time.
     static AHEAD_OF_TIME: RefCell<Option<Awaited>> = const { RefCell::new(None) };
-    /// When the last wait of this thread ended that was noted.
-    static LAST_LONG_WAIT: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Performs a call whose waits have all the time in the world until somebody waits for it; a failure ends them as any
@@ -304,8 +211,8 @@ impl WaitDeadline<'_> {
     /// Starts the time again, because something has moved.
     pub fn renew(&mut self) {
         self.since.set(Instant::now());
-        if let (Note::Left { number, .. }, Some(notes)) = (self.note.get_mut(), &self.health.notes) {
-            notes.suspicions.renew(*number);
+        if let Note::Left { wait, .. } = self.note.get_mut() {
+            wait.renew();
         }
     }
 
@@ -352,15 +259,12 @@ impl WaitDeadline<'_> {
         match &mut *note {
             Note::NotYet => {
                 *note = Note::Left {
-                    number: notes.suspicions.enter(self.since.get(), named()),
+                    wait: NotedWait::enter(notes, self.since.get(), named()),
                     missing: missing.to_vec(),
                 };
             }
-            Note::Left {
-                number,
-                missing: earlier,
-            } if earlier != missing => {
-                notes.suspicions.move_to(*number, named());
+            Note::Left { wait, missing: earlier } if earlier != missing => {
+                wait.move_to(named());
                 *earlier = missing.to_vec();
             }
             Note::Left { .. } | Note::Kept => {}
@@ -368,17 +272,8 @@ impl WaitDeadline<'_> {
     }
 
     fn keep_note(&self) {
-        if let (Note::Left { number, .. }, Some(notes)) = (self.note.replace(Note::Kept), &self.health.notes) {
-            notes.suspicions.keep(number);
-        }
-    }
-}
-
-impl Drop for WaitDeadline<'_> {
-    fn drop(&mut self) {
-        if let (Note::Left { number, .. }, Some(notes)) = (self.note.get_mut(), &self.health.notes) {
-            notes.suspicions.withdraw(*number);
-            LAST_LONG_WAIT.set(Some(Instant::now()));
+        if let Note::Left { wait, .. } = self.note.replace(Note::Kept) {
+            wait.keep();
         }
     }
 }

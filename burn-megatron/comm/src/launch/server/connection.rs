@@ -5,18 +5,19 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::handshake;
 use super::job::Job;
 use super::pending_handshakes::PendingHandshake;
-use super::protocol::{PeerState, Reply, Request, read_body_async};
-use super::table::{TableError, check_entry};
+use crate::launch::liveness::{Action, Event};
+use crate::launch::store::handshake;
+use crate::launch::store::protocol::{PeerId, Reply, Request, read_body_async};
+use crate::launch::store::table::{TableError, check_entry};
 
 /// Longest handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
@@ -47,7 +48,7 @@ async fn read_request(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Reque
 }
 
 /// Answers requests until the connection closes, which is an error here, or becomes a rank's life.
-pub(super) async fn answer_requests(
+pub(in crate::launch) async fn answer_requests(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,
@@ -62,7 +63,7 @@ pub(super) async fn answer_requests(
                 timeout,
             } => {
                 return match job.register(rank, world_size, &host) {
-                    Ok(()) => stand_for_life(reader, writer, job, rank, timeout).await,
+                    Ok(()) => stand_for_life(reader, writer, job, PeerId::Rank(rank), timeout).await,
                     Err(refusal) => answer(writer, &refusal.to_frame()).await,
                 };
             }
@@ -72,24 +73,20 @@ pub(super) async fn answer_requests(
                 host,
                 ranks,
             } => {
-                if let Err(refusal) = job.launcher_came(node_rank, world_size, &host, ranks) {
+                let registered = job.members(|all| all.register_launcher(node_rank, world_size, &host, ranks));
+                if let Err(refusal) = registered {
                     return answer(writer, &refusal.to_frame()).await;
                 }
-                let result = stand_for_launcher(reader, writer, job, node_rank).await;
-                match &result {
-                    Err(_) if !*job.closing.borrow() => job.launcher_lost(node_rank),
-                    _ => job.launcher_left(node_rank),
-                }
-                return result;
+                return stand_for_life(reader, writer, job, PeerId::Launcher(node_rank), Duration::ZERO).await;
             }
             Request::Ended { rank, host, what } => {
-                job.process_ended(rank, &host, &what);
+                job.members(|all| all.process_ended(rank, &host, &what));
                 Reply::Done.to_frame()
             }
             Request::Goodbye => Reply::Rejected("goodbye without hello".into()).to_frame(),
             Request::Heartbeat { .. } => Reply::Rejected("heartbeat without hello".into()).to_frame(),
             Request::AskPulse { rank } => job
-                .pulse(rank)
+                .members(|all| all.heartbeats_of(rank, Instant::now()))
                 .map_or(Reply::NoPulse, Reply::HeartbeatStatus)
                 .to_frame(),
             Request::HeartbeatBeside { life, limit, progress } => job.heard_beside(life, limit, progress).to_frame(),
@@ -104,7 +101,7 @@ pub(super) async fn answer_requests(
                 Reply::Done.to_frame()
             }
             Request::Fail(failure) => {
-                job.fail(failure);
+                job.members(|all| all.accuse(&failure));
                 Reply::Done.to_frame()
             }
         };
@@ -175,76 +172,83 @@ async fn until_set(receiver: &mut watch::Receiver<bool>) {
     }
 }
 
-/// Reads what comes during a life: hands heartbeats to `on_heartbeat`, and returns what is none.
+/// Reads what comes during a life, and hands heartbeats to `on_heartbeat`; anything else than a goodbye is an error.
 async fn until_goodbye(
     reader: &mut (impl AsyncRead + Unpin),
     on_heartbeat: impl Fn(Duration, String),
-) -> io::Result<Request> {
+) -> io::Result<()> {
     loop {
         match read_request(reader).await? {
             Request::Heartbeat { limit, progress } => on_heartbeat(limit, progress),
-            goodbye => return Ok(goodbye),
+            Request::Goodbye => return Ok(()),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }
 
-/// Stands for a registered rank until it leaves, dies or falls silent, and notes which.
+/// Stands for a registered rank, or a launcher, until it leaves, dies or falls silent, and notes which.
 async fn stand_for_life(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,
-    rank: usize,
+    peer: PeerId,
     rendezvous_timeout: Duration,
 ) -> io::Result<()> {
-    let life = live(reader, writer, job, rank, rendezvous_timeout).await;
-    // A rank whose server ends can say goodbye to no one.
+    let life = live(reader, writer, job, peer, rendezvous_timeout).await;
+    // A peer whose server ends can say goodbye to no one.
     let is_closing = *job.closing.borrow();
     if let (Err(error), false) = (&life, is_closing) {
         use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
-        match error.kind() {
+        match (error.kind(), peer) {
             // Ours, or the kernel's when its probes are not answered: the rank has not closed the connection.
-            TimedOut | HostUnreachable | NetworkUnreachable => {
-                job.fell_silent(rank);
+            (TimedOut | HostUnreachable | NetworkUnreachable, PeerId::Rank(_)) => {
+                job.on(peer, Event::Unreachable(Instant::now()));
                 // If it resumes one day, it learns why the others did not continue.
                 if let Some(first) = job.first_failure() {
                     let _ = timeout(LAST_WORD_LIMIT, writer.write_all(&Reply::Failed(first).to_frame())).await;
                 }
             }
-            _ => job.lost(rank),
+            _ => {
+                job.on(peer, Event::Closed);
+            }
         }
     }
     life
 }
 
-/// Sends a registered rank the roster, then the first failure if one comes, and answers its heartbeats; ends well when
-/// it says goodbye or the server ends.
+/// Sends a registered rank the roster, a rank and a launcher the first failure if one comes, and answers heartbeats;
+/// ends well when the peer says goodbye or the server ends.
 async fn live(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,
-    rank: usize,
+    peer: PeerId,
     rendezvous_timeout: Duration,
 ) -> io::Result<()> {
     let mut roster = job.roster.subscribe();
     let mut failure = job.failure.subscribe();
     let mut closing = job.closing.subscribe();
-    let (mut roster_due, mut failure_due) = (true, true);
+    let (mut roster_due, mut failure_due) = (matches!(peer, PeerId::Rank(_)), true);
+    if !roster_due {
+        let job_id = job.job_id.clone();
+        answer(writer, &Reply::Welcome { job_id }.to_frame()).await?;
+    }
     let mut rendezvous_end = pin!(sleep(rendezvous_timeout));
     // One future for the whole life: a read that is dropped half-way would lose its bytes.
     let heartbeat = Notify::new();
     let mut goodbye = pin!(until_goodbye(reader, |limit, progress| {
-        job.heard(PeerState::Rank(rank), limit, progress);
+        job.heard(peer, limit, progress);
         heartbeat.notify_one();
     }));
     loop {
         let reply = tokio::select! {
             biased;
             goodbye = &mut goodbye => {
-                let Request::Goodbye = goodbye? else {
-                    return Err(io::ErrorKind::InvalidData.into());
-                };
-                job.left(rank);
-                return tell(writer, &Reply::Done, job, PeerState::Rank(rank)).await;
+                goodbye?;
+                job.on(peer, Event::Goodbye);
+                // It has left in good order, whether it takes the answer or not.
+                let _ = answer(writer, &Reply::Done.to_frame()).await;
+                return Ok(());
             }
             () = heartbeat.notified() => Reply::Heard,
             hosts = value_of(&mut roster), if roster_due => {
@@ -258,23 +262,27 @@ async fn live(
             () = &mut rendezvous_end, if roster_due => {
                 // The failure that this raises is for the others: this rank gets the full list.
                 (roster_due, failure_due) = (false, false);
-                Reply::Missing(job.rendezvous_timed_out(rendezvous_timeout))
+                Reply::Missing(job.members(|all| all.rendezvous_timed_out(rendezvous_timeout)))
             }
-            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, PeerState::Rank(rank)).await,
+            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, peer).await,
             // Starts again whenever something happens: a piece of time counts as silent when nothing came in all of it.
-            () = sleep(job.listening_time(PeerState::Rank(rank))) => {
-                if job.nothing_heard(PeerState::Rank(rank)) {
-                    return Err(io::ErrorKind::TimedOut.into());
+            () = sleep(job.members(|all| all.listening_time(peer))) => {
+                let (is_silent, now) = (job.on(peer, Event::NothingHeard) == Action::GiveUp, Instant::now());
+                match peer {
+                    PeerId::Rank(_) if is_silent => return Err(io::ErrorKind::TimedOut.into()),
+                    // Ranks that have come speak for themselves, and need no launcher to continue.
+                    PeerId::Launcher(node) if is_silent => job.members(|all| all.launcher_fell_silent(node, now)),
+                    _ => {}
                 }
                 continue;
             }
         };
-        tell(writer, &reply, job, PeerState::Rank(rank)).await?;
+        tell(writer, &reply, job, peer).await?;
     }
 }
 
 /// Sends a reply to a rank or a launcher. One that takes nothing for as long as it may say nothing counts as silent.
-async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, life: PeerState) -> io::Result<()> {
+async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, peer: PeerId) -> io::Result<()> {
     let frame = reply.to_frame();
     // One future until the end: a message that is cut off would make nonsense of the next.
     let mut sending = pin!(answer(writer, &frame));
@@ -282,8 +290,8 @@ async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, 
         tokio::select! {
             biased;
             sent = &mut sending => return sent,
-            () = sleep(job.listening_time(life)) => {
-                if job.nothing_heard(life) {
+            () = sleep(job.members(|all| all.listening_time(peer))) => {
+                if job.on(peer, Event::NothingHeard) == Action::GiveUp {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
@@ -295,50 +303,6 @@ async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, 
 async fn answer(writer: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> io::Result<()> {
     let sent = timeout(ANSWER_LIMIT, writer.write_all(frame)).await;
     sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-}
-
-/// Stands for the launcher of a further node: sends it the first failure if one comes, and answers its heartbeats,
-/// until it leaves or dies.
-async fn stand_for_launcher(
-    reader: &mut (impl AsyncRead + Unpin),
-    writer: &mut (impl AsyncWrite + Unpin),
-    job: &Job,
-    node_rank: usize,
-) -> io::Result<()> {
-    let life = PeerState::Launcher(node_rank);
-    let job_id = job.job_id.clone();
-    answer(writer, &Reply::Welcome { job_id }.to_frame()).await?;
-    let mut failure = job.failure.subscribe();
-    let mut closing = job.closing.subscribe();
-    let mut failure_due = true;
-    let heartbeat = Notify::new();
-    let mut goodbye = pin!(until_goodbye(reader, |limit, progress| {
-        job.heard(life, limit, progress);
-        heartbeat.notify_one();
-    }));
-    loop {
-        let reply = tokio::select! {
-            biased;
-            goodbye = &mut goodbye => return match goodbye? {
-                Request::Goodbye => tell(writer, &Reply::Done, job, life).await,
-                _ => Err(io::ErrorKind::InvalidData.into()),
-            },
-            () = heartbeat.notified() => Reply::Heard,
-            first = value_of(&mut failure), if failure_due => {
-                failure_due = false;
-                Reply::Failed(first)
-            }
-            () = until_set(&mut closing) => return tell(writer, &Reply::Closing, job, life).await,
-            () = sleep(job.listening_time(life)) => {
-                // Ranks that have come speak for themselves, and need no launcher to continue.
-                if job.nothing_heard(life) {
-                    job.launcher_fell_silent(node_rank);
-                }
-                continue;
-            }
-        };
-        tell(writer, &reply, job, life).await?;
-    }
 }
 
 #[cfg(test)]

@@ -1,18 +1,17 @@
 //! [`FailureSignal`]: tells every wait loop of this process to stop waiting.
-//!
-//! Raised by the monitor thread of [`World`](super::World), by `collectives`, and by a rank that fails itself;
-//! every loop that waits for another rank looks at it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
-use super::lock;
-use super::peer_failure::PeerFailure;
+use super::states::accuse;
+use crate::launch::lock;
+use crate::launch::peer_failure::PeerFailure;
+use crate::launch::store::Store;
 
 /// Longest wait for an announcement that another thread is sending, before this process ends.
-pub(super) const SETTLE_LIMIT: Duration = Duration::from_secs(3);
+pub(in crate::launch) const SETTLE_LIMIT: Duration = Duration::from_secs(3);
 
 type Callback = Box<dyn Fn() + Send + Sync>;
 type Announcer = Box<dyn Fn(&PeerFailure) + Send + Sync>;
@@ -45,8 +44,17 @@ impl FailureSignal {
         FailureSignal::default()
     }
 
-    /// Returns a signal that calls `announcer` with a cause that was raised in this process.
-    pub(super) fn announced_by(announcer: impl Fn(&PeerFailure) + Send + Sync + 'static) -> FailureSignal {
+    /// Returns a signal that tells `store` of a cause that was raised in this process.
+    pub(in crate::launch) fn announced_to(store: &Store) -> FailureSignal {
+        let store = store.clone();
+        FailureSignal::announced_by(move |cause| {
+            if let Err(error) = store.fail(cause) {
+                tracing::debug!(%error, "could not tell the store of a failure");
+            }
+        })
+    }
+
+    fn announced_by(announcer: impl Fn(&PeerFailure) + Send + Sync + 'static) -> FailureSignal {
         let signal = FailureSignal::default();
         let set = signal.inner.announcer.set(Box::new(announcer));
         assert!(set.is_ok(), "the announcer of a new signal was already set");
@@ -80,7 +88,7 @@ impl FailureSignal {
     }
 
     /// Raises the signal with a cause that the store already knows.
-    pub(super) fn raise_from_store(&self, cause: PeerFailure) {
+    pub(in crate::launch) fn raise_from_store(&self, cause: PeerFailure) {
         self.raise_locally(&cause, false);
     }
 
@@ -105,7 +113,7 @@ impl FailureSignal {
     }
 
     /// Waits, for a bounded time, until an announcement that another thread began has reached the store.
-    pub(super) fn settle(&self) {
+    pub(in crate::launch) fn settle(&self) {
         self.wait_while(SETTLE_LIMIT, |state| state.announcing);
     }
 
@@ -113,10 +121,9 @@ impl FailureSignal {
     fn raise_locally(&self, cause: &PeerFailure, announcing: bool) -> bool {
         let callbacks = {
             let mut state = lock(&self.inner.state);
-            if state.cause.is_some() {
+            if !accuse(&mut state.cause, cause) {
                 return false;
             }
-            state.cause = Some(cause.clone());
             state.announcing = announcing;
             self.inner.raised.store(true, Ordering::Release);
             std::mem::take(&mut state.callbacks)

@@ -1,0 +1,270 @@
+//! Claims about the tables that hold for every sequence of events: the invariants of the README.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::members::Members;
+use super::silence::Heartbeats;
+use super::states::{Action, Event, PeerState, StoreEvent, StoreState, accuse};
+use crate::launch::peer_failure::PeerFailure;
+use crate::launch::store::{PeerId, Reply};
+
+const RANKS: usize = 4;
+/// The launcher of node 1 starts the last two ranks.
+const NODE: usize = 1;
+const LIMIT: Duration = Duration::from_secs(3);
+
+fn heartbeats(limit: Duration) -> Heartbeats {
+    Heartbeats::new(Instant::now(), limit, "trains".into())
+}
+
+fn failure(rank: usize) -> PeerFailure {
+    PeerFailure {
+        rank,
+        host: "node/boot".into(),
+        what: "loss is not finite".into(),
+    }
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        Just(Event::Register),
+        (1_u64..5000).prop_map(|millis| Event::Heartbeat(heartbeats(Duration::from_millis(millis)))),
+        Just(Event::NothingHeard),
+        Just(Event::Goodbye),
+        Just(Event::Closed),
+        Just(Event::Unreachable(Instant::now())),
+        Just(Event::Ended),
+    ]
+}
+
+/// Events of a rank that has registered and sends nothing else.
+fn events_of_a_life() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => Just(Event::Heartbeat(heartbeats(LIMIT))),
+        4 => Just(Event::NothingHeard),
+        1 => Just(Event::Goodbye),
+        1 => Just(Event::Closed),
+        1 => Just(Event::Unreachable(Instant::now())),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn who_has_gone_stays_gone_and_is_reported_at_most_once(events in prop::collection::vec(events(), 0..40)) {
+        let mut state = PeerState::Absent;
+        let mut reports = 0;
+        for event in events {
+            let has_gone = matches!(state, PeerState::Left | PeerState::Lost | PeerState::NeverCame);
+            let is_registering = matches!(event, Event::Register);
+            let (next, action) = state.clone().on(event);
+            if has_gone {
+                prop_assert_eq!(&next, &state);
+                prop_assert_eq!(&action, if is_registering { &Action::Refuse } else { &Action::Ignore });
+            }
+            if let Action::Report(_) = &action {
+                reports += 1;
+                let is_known = matches!(state, PeerState::Present(_));
+                prop_assert_eq!(&next, if is_known { &PeerState::Lost } else { &PeerState::NeverCame });
+            }
+            state = next;
+        }
+        prop_assert_eq!(reports, usize::from(matches!(state, PeerState::Lost | PeerState::NeverCame)));
+    }
+
+    #[test]
+    fn a_rank_is_given_up_only_after_its_whole_limit_in_vain(
+        events in prop::collection::vec(prop_oneof![1 => Just(true), 6 => Just(false)], 0..60),
+        millis in 1_u64..5000,
+    ) {
+        let limit = Duration::from_millis(millis);
+        let mut state = PeerState::Present(None);
+        let (mut was_heard, mut silence) = (false, Duration::ZERO);
+        for is_heard in events {
+            let piece = state.listening_time();
+            let event = if is_heard { Event::Heartbeat(heartbeats(limit)) } else { Event::NothingHeard };
+            (was_heard, silence) = (was_heard || is_heard, if is_heard { Duration::ZERO } else { silence + piece });
+            let (next, action) = state.on(event);
+            // A rank that was never heard is the rendezvous's to give up.
+            prop_assert_eq!(action == Action::GiveUp, was_heard && !is_heard && silence >= limit);
+            state = next;
+        }
+    }
+
+    #[test]
+    fn the_store_is_given_up_once_and_only_when_it_does_not_answer(
+        events in prop::collection::vec(
+            prop_oneof![
+                2 => Just(None),
+                1 => Just(Some(StoreEvent::Answer)),
+                1 => Just(Some(StoreEvent::AnswerBeside)),
+            ],
+            0..80,
+        ),
+        limit in 3_u32..12,
+    ) {
+        let mut store = StoreState::Asked(0);
+        let mut in_vain = 0;
+        for event in events {
+            let is_beat = event.is_none();
+            let was_out_of_reach = store == StoreState::OutOfReach;
+            store = store.on(event.unwrap_or(StoreEvent::BeatDue(limit)));
+            in_vain = if is_beat { in_vain + 1 } else { 0 };
+            let is_out_of_reach = store == StoreState::OutOfReach;
+            prop_assert!(!was_out_of_reach || is_out_of_reach);
+            // After an answer over a second connection two heartbeats count as unanswered still.
+            if is_out_of_reach && !was_out_of_reach {
+                prop_assert!(is_beat && in_vain + 2 > limit, "{in_vain} in vain");
+            }
+            prop_assert!(is_out_of_reach || in_vain <= limit, "{in_vain} in vain");
+        }
+    }
+
+    #[test]
+    fn the_first_cause_wins(ranks in prop::collection::vec(0_usize..RANKS, 1..10)) {
+        let mut first = None;
+        let were_first: Vec<bool> = ranks.iter().map(|&rank| accuse(&mut first, &failure(rank))).collect();
+        prop_assert_eq!(first, Some(failure(ranks[0])));
+        prop_assert!(were_first[0] && !were_first[1..].contains(&true));
+    }
+}
+
+/// What may happen to a job.
+#[derive(Clone, Debug)]
+enum Act {
+    Peer(usize, Event),
+    Ended(usize),
+    LauncherComes,
+    Launcher(Event),
+    LauncherFallsSilent,
+    Accuse(usize),
+    TimeIsUp,
+}
+
+fn acts() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        6 => (0..RANKS).prop_map(|rank| Act::Peer(rank, Event::Register)),
+        6 => (0..RANKS, events_of_a_life()).prop_map(|(rank, event)| Act::Peer(rank, event)),
+        1 => (0..RANKS + 1).prop_map(Act::Ended),
+        2 => Just(Act::LauncherComes),
+        2 => events_of_a_life().prop_map(Act::Launcher),
+        1 => Just(Act::LauncherFallsSilent),
+        1 => (0..RANKS).prop_map(Act::Accuse),
+        1 => Just(Act::TimeIsUp),
+    ]
+}
+
+/// Does it; returns what follows for the peer that it happens to, if it is in the job.
+fn perform(members: &mut Members, act: &Act) -> Action {
+    match act {
+        Act::Peer(rank, Event::Register) => {
+            let registered = members.register(*rank, RANKS, &format!("node{rank}/boot"));
+            return if registered.is_ok() {
+                Action::Accept
+            } else {
+                Action::Refuse
+            };
+        }
+        Act::Peer(rank, event) => return members.on(PeerId::Rank(*rank), event.clone()),
+        Act::Ended(rank) => members.process_ended(*rank, "node/boot", "exit code 1"),
+        Act::LauncherComes => drop(members.register_launcher(NODE, RANKS, "node/boot", 2..4)),
+        Act::Launcher(event) => return members.on(PeerId::Launcher(NODE), event.clone()),
+        Act::LauncherFallsSilent => members.launcher_fell_silent(NODE, Instant::now()),
+        Act::Accuse(rank) => members.accuse(&failure(*rank)),
+        Act::TimeIsUp => drop(members.rendezvous_timed_out(LIMIT)),
+    }
+    Action::Ignore
+}
+
+proptest! {
+    #[test]
+    fn every_accusation_and_every_loss_ends_in_one_verdict(acts in prop::collection::vec(acts(), 0..60)) {
+        let mut members = Members::new(RANKS);
+        let (mut here, mut left, mut lost) = ([false; RANKS], [false; RANKS], [false; RANKS]);
+        for act in acts {
+            let before = members.first_failure().cloned();
+            let action = perform(&mut members, &act);
+            let verdict = members.first_failure().cloned();
+            if let Some(before) = &before {
+                prop_assert_eq!(Some(before), verdict.as_ref(), "the first cause wins");
+            }
+            match (&act, &action) {
+                (Act::Peer(rank, Event::Register), Action::Accept) => {
+                    prop_assert!(!lost[*rank] && !left[*rank], "rank {rank} has come back");
+                    prop_assert!(before.is_none(), "a rank is let in to a job that has failed");
+                    here[*rank] = true;
+                }
+                (Act::Peer(rank, Event::Heartbeat(_)), action) => {
+                    prop_assert_eq!(action == &Action::Accept, here[*rank]);
+                }
+                (Act::Peer(rank, Event::Goodbye), Action::Accept) => (here[*rank], left[*rank]) = (false, true),
+                (Act::Peer(rank, _), Action::Report(_)) => {
+                    prop_assert!(here[*rank], "rank {rank} is lost though it is not here");
+                    (here[*rank], lost[*rank]) = (false, true);
+                    prop_assert_eq!(before.map_or(*rank, |first| first.rank), verdict.unwrap().rank);
+                    continue;
+                }
+                (Act::Accuse(rank), _) => {
+                    prop_assert_eq!(before.unwrap_or(failure(*rank)), verdict.unwrap());
+                    continue;
+                }
+                _ => {}
+            }
+            if let (None, Some(verdict)) = (before, verdict) {
+                // All that is left is a rank that others wait for and that does not come.
+                prop_assert!(members.missing().contains(&verdict.rank) && !left[verdict.rank], "{verdict}");
+            }
+        }
+        let is_launcher_here = members.on(PeerId::Launcher(NODE), Event::Register) == Action::Refuse;
+        prop_assert_eq!(members.is_empty(), !is_launcher_here && !here.contains(&true));
+    }
+
+    #[test]
+    fn ranks_that_never_come_are_one_failure_in_whatever_order_their_ends_are_known(
+        ends in Just((0..RANKS).collect::<Vec<_>>()).prop_shuffle(),
+        count in 1..RANKS,
+    ) {
+        let mut members = Members::new(RANKS);
+        let (ended, waiting) = ends.split_at(count);
+        for &rank in ended {
+            members.process_ended(rank, "node/boot", "exit code 1");
+            prop_assert!(members.first_failure().is_none(), "no rank waits for it");
+        }
+        prop_assert_eq!(members.register(waiting[0], RANKS, "node/boot"), Ok(()));
+        prop_assert_eq!(members.first_failure().map(|first| first.rank), ended.iter().copied().min());
+        for &rank in ended {
+            let refusal = members.register(rank, RANKS, "node/boot");
+            prop_assert!(matches!(refusal, Err(Reply::Failed(_))), "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn what_becomes_of_a_rank_does_not_depend_on_when_the_others_report(
+        lives in prop::collection::vec(prop::collection::vec(events_of_a_life(), 0..8), RANKS),
+        picks in prop::collection::vec(0..RANKS, RANKS * 8),
+    ) {
+        let play = |order: &mut dyn Iterator<Item = usize>| {
+            let mut members = Members::new(RANKS);
+            let mut lives: Vec<_> = lives.iter().cloned().map(Vec::into_iter).collect();
+            (0..RANKS).for_each(|rank| members.register(rank, RANKS, "node/boot").unwrap());
+            let mut lost = Vec::new();
+            for rank in order {
+                let event = lives[rank].next();
+                let action = event.map(|event| members.on(PeerId::Rank(rank), event));
+                if let Some(Action::Report(_)) = action {
+                    lost.push(rank);
+                }
+            }
+            let first = members.first_failure().map(|first| first.rank);
+            assert_eq!(first, lost.first().copied(), "the first that is lost is the cause");
+            let is_heard = |rank| members.heartbeats_of(rank, Instant::now()).is_some();
+            let heard: Vec<bool> = (0..RANKS).map(is_heard).collect();
+            lost.sort_unstable();
+            (lost, heard, members.is_empty())
+        };
+        let one_after_the_other = || (0..RANKS).flat_map(|rank| [rank; 8]);
+        let mixed = play(&mut picks.iter().copied().chain(one_after_the_other()));
+        prop_assert_eq!(play(&mut one_after_the_other()), mixed);
+    }
+}
