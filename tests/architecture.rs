@@ -38,7 +38,18 @@ const CRATES: [(&str, &[&str]); 3] = [
             "prelude",
         ],
     ),
-    ("models/src", &["layers", "family", "gpt", "registry"]),
+    (
+        "models/src",
+        &[
+            "layers",
+            "model_config",
+            "memory",
+            "huggingface",
+            "family",
+            "gpt",
+            "registry",
+        ],
+    ),
 ];
 
 /// Modules that tests alone use.

@@ -19,7 +19,8 @@ use crate::session::{Session, StopReason};
 use crate::timeline::Recorder;
 use crate::training_program::TrainingProgram;
 
-/// Trains the model that the flags name, as one rank of as many as they ask for; starts these first if no launcher has.
+/// Trains the model that the flags name, as one rank of the number that they ask for; starts the ranks first if no
+/// launcher has.
 /// With `preflight`, compares and measures the ranks instead.
 ///
 /// # Errors

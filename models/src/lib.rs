@@ -9,6 +9,8 @@ pub mod gpt;
 pub mod huggingface;
 pub mod layers;
 pub mod memory;
+pub mod model_config;
 pub mod registry;
 
-pub use family::{ModelConfig, ModelFamily, ModelSettings};
+pub use family::{ModelFamily, ModelSettings};
+pub use model_config::ModelConfig;

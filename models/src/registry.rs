@@ -1,7 +1,8 @@
 //! The families that programs know by name.
 
-use crate::family::{ModelConfig, ModelFamily, ModelSettings};
+use crate::family::{ModelFamily, ModelSettings};
 use crate::huggingface::HuggingFaceFormat;
+use crate::model_config::ModelConfig;
 
 /// Lists the families: [`FAMILIES`], and [`run_with_family`] for those who need the type.
 macro_rules! families {

@@ -24,7 +24,7 @@ use burn_megatron::training::TrainingConfig;
 use burn_megatron::training::memory::machine_bytes;
 use burn_megatron::training::preflight::Statement;
 use clap::Args;
-use models::memory::MemorySetting;
+use models::memory::{MemorySetting, bytes_of_stages};
 
 use crate::progress::bytes;
 pub use checkpointing::CheckpointArguments;
@@ -99,14 +99,17 @@ impl TrainingArguments {
         };
         training.validate_stages(&every_step, grid.data_parallel_size())?;
         self.model.recompute.validate_layers(&layers)?;
-        let stage_bytes = model.memory_bytes(&MemorySetting {
-            parallel: &parallel,
-            layers: &layers,
-            schedule: &schedule,
-            micro_batch_size: self.optimization.micro_batch_size,
-            element_bytes: DType::from(self.precision.dtype()).size(),
-            parameter_bytes: self.bytes_per_parameter(&grid),
-        });
+        let stage_bytes = bytes_of_stages(
+            &*model,
+            &MemorySetting {
+                parallel: &parallel,
+                layers: &layers,
+                schedule: &schedule,
+                micro_batch_size: self.optimization.micro_batch_size,
+                element_bytes: DType::from(self.precision.dtype()).size(),
+                parameter_bytes: self.bytes_per_parameter(&grid),
+            },
+        );
         let machine = machine_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
         check_memory(&stage_bytes, &grid, self.local_ranks(&grid)?, machine)
     }

@@ -131,7 +131,7 @@ mod tests {
     use burn_megatron::topology::ParallelConfig;
 
     use super::*;
-    use crate::family::ModelConfig;
+    use crate::model_config::ModelConfig;
 
     #[test]
     fn presets_have_the_published_sizes() {

@@ -5,8 +5,9 @@ use burn_megatron::pipeline_parallel::{LayerLayout, PipelineBackend};
 use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
 
 use super::{Gpt, GptConfig, GptPreset};
-use crate::family::{ForwardFlops, ModelConfig, ModelFamily, ModelSettings, ParameterCounts};
+use crate::family::{ModelFamily, ModelSettings};
 use crate::layers::{LayerRecompute, ModelError};
+use crate::model_config::{ForwardFlops, ModelConfig, ParameterCounts};
 
 impl ModelConfig for GptConfig {
     fn family_name(&self) -> &'static str {

@@ -171,8 +171,8 @@ mod tests {
     use burn_megatron::parameters::list_parameters;
 
     use super::*;
-    use crate::family::ModelConfig;
     use crate::huggingface::parse_config;
+    use crate::model_config::ModelConfig;
 
     /// The settings of the published GPT-2, those of text generation shortened.
     fn gpt2() -> Value {

@@ -18,11 +18,11 @@ use burn_megatron::training::{LanguageModel, TokenBatch};
 use cubecl_kernels::Kernels;
 
 use super::GptConfig;
-use crate::family::ModelConfig;
 use crate::layers::{
     Block, BlockConfig, BlockNames, CausalSelfAttentionConfig, CausalSelfAttentionNames, LayerRecompute, MlpConfig,
     MlpNames, ModelError, ModelPart, Segment, TokenContext, validate_head_size,
 };
+use crate::model_config::ModelConfig;
 
 /// The number of the embedding's dropout site; its layer is the one after the last.
 const EMBEDDING_SITE: u32 = 0;

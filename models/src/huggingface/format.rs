@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Fields, HuggingFaceError};
-use crate::family::ModelConfig;
+use crate::model_config::ModelConfig;
 
 /// A model that Hugging Face's files can hold; implemented by its configuration.
 pub trait HuggingFaceFormat: ModelConfig + Sized {

@@ -20,7 +20,7 @@ use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::pipeline_parallel::schedule::{Pass, Schedule};
 use burn_megatron::topology::ParallelConfig;
 
-use crate::family::ModelConfig;
+use crate::model_config::ModelConfig;
 
 #[cfg(test)]
 mod tests;
@@ -50,8 +50,11 @@ struct ChunkActivations {
     run_again: f64,
 }
 
-/// See the module's documentation.
-pub(crate) fn bytes_of_stages(model: &(impl ModelConfig + ?Sized), setting: &MemorySetting<'_>) -> Vec<f64> {
+/// Returns about how many bytes a rank of each stage needs to train: see the module's documentation.
+///
+/// # Panics
+/// If `setting.layers` are not this model's, or `setting.schedule` has other stages or chunks than these.
+pub fn bytes_of_stages(model: &dyn ModelConfig, setting: &MemorySetting<'_>) -> Vec<f64> {
     let (layers, schedule) = (setting.layers, setting.schedule);
     assert_eq!(
         layers.num_layers(),
@@ -72,7 +75,7 @@ pub(crate) fn bytes_of_stages(model: &(impl ModelConfig + ?Sized), setting: &Mem
 }
 
 /// The parameters of a stage, padding not counted.
-fn stage_parameters(model: &(impl ModelConfig + ?Sized), layers: &LayerLayout, stage: usize) -> usize {
+fn stage_parameters(model: &dyn ModelConfig, layers: &LayerLayout, stage: usize) -> usize {
     let counts = model.parameter_counts();
     let of_chunk = |(chunk, range): (usize, std::ops::Range<usize>)| {
         let virtual_stage = chunk * layers.num_stages() + stage;
@@ -94,7 +97,7 @@ fn stage_parameters(model: &(impl ModelConfig + ?Sized), layers: &LayerLayout, s
 }
 
 /// The most numbers that a stage holds of activations at one time.
-fn stage_activations(model: &(impl ModelConfig + ?Sized), setting: &MemorySetting<'_>, stage: usize) -> f64 {
+fn stage_activations(model: &dyn ModelConfig, setting: &MemorySetting<'_>, stage: usize) -> f64 {
     if setting.schedule.is_forward_only {
         return 0.0;
     }
@@ -124,11 +127,7 @@ fn stage_activations(model: &(impl ModelConfig + ?Sized), setting: &MemorySettin
     peak
 }
 
-fn chunk_activations(
-    model: &(impl ModelConfig + ?Sized),
-    setting: &MemorySetting<'_>,
-    num_blocks: usize,
-) -> ChunkActivations {
+fn chunk_activations(model: &dyn ModelConfig, setting: &MemorySetting<'_>, num_blocks: usize) -> ChunkActivations {
     let parallel = setting.parallel;
     let [s, b, h, t] = [
         model.max_seq_length(),

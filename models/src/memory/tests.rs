@@ -58,7 +58,7 @@ impl Run {
     }
 
     fn bytes(&self) -> Vec<f64> {
-        self.config.memory_bytes(&self.setting())
+        bytes_of_stages(&self.config, &self.setting())
     }
 
     fn parameters(&self) -> Vec<usize> {

@@ -4,7 +4,7 @@ use half::bf16;
 use safetensors::SafeTensors;
 
 use super::*;
-use crate::family::ModelConfig;
+use crate::model_config::ModelConfig;
 
 fn of_type(dtype: ExportType) -> ExportConfig {
     ExportConfig {
