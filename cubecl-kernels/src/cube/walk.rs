@@ -23,7 +23,7 @@ const WAVES: usize = 8;
 /// Units that a processor holds at once, of kernels with up to 64 registers a unit.
 const RESIDENT_UNITS: u32 = 1024;
 
-/// The least argument of [`sigmoid`] whose exponential is finite, and whose result is a normal number.
+/// The least argument of [`sigmoid()`] whose exponential is finite, and whose result is a normal number.
 pub const LOWEST: f32 = -87.0;
 
 /// How units walk over a matrix.
