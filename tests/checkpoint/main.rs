@@ -5,22 +5,17 @@
 
 mod arrays;
 mod failures;
-#[allow(dead_code, reason = "the tests of the launcher use the rest")]
-#[path = "../launch/job.rs"]
-mod job;
 mod kills;
 mod layouts;
 mod ranks;
-#[path = "../small_disk.rs"]
-mod small_disk;
 
 use std::time::Duration;
 
 use burn_megatron::launch::Environment;
 use libtest_mimic::{Arguments, Failed, Trial};
+use tests::job::{self, CASE, FOLDER};
+use tests::small_disk;
 
-const CASE: &str = "CHECKPOINT_TEST_CASE";
-const FOLDER: &str = "CHECKPOINT_TEST_FOLDER";
 /// The number of ranks of a case.
 const RANKS: &str = "CHECKPOINT_TEST_RANKS";
 /// The folder that a case saves to or loads from.

@@ -1,11 +1,10 @@
 //! Tests of the launcher with real processes.
 //!
-//! The binary plays three roles. Started by cargo, it runs the tests; a test starts it again with `LAUNCH_TEST_CASE`
+//! The binary plays three roles. Started by cargo, it runs the tests; a test starts it again with `JOB_TEST_CASE`
 //! set, and then it is the launcher of that case; the launcher starts it once per rank, and then RANK is set, too. A
 //! case of `running` leaves that choice to the library.
 
 mod failing;
-mod job;
 mod meeting;
 mod nodes;
 mod roles;
@@ -17,6 +16,7 @@ use std::time::Duration;
 
 use burn_megatron::launch::Environment;
 use libtest_mimic::{Arguments, Failed, Trial};
+use tests::job::{self, CASE, FOLDER};
 
 use failing::*;
 use meeting::*;
@@ -25,8 +25,6 @@ use roles::{act_as_launcher, act_as_rank};
 use running::*;
 use signals::*;
 
-const CASE: &str = "LAUNCH_TEST_CASE";
-const FOLDER: &str = "LAUNCH_TEST_FOLDER";
 /// `node count master-port`, for a launcher of one of several nodes.
 const NODE: &str = "LAUNCH_TEST_NODE";
 /// Where node 0 of several listens: not the address that one node takes.

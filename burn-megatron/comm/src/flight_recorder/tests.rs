@@ -1,4 +1,4 @@
-//! Rings, files and reports without processes; with processes in the repository's `tests/cases/faults.rs`.
+//! Rings, files and reports without processes; with processes in the repository's `tests/parity/cases/faults.rs`.
 
 use std::fs;
 use std::panic::Location;

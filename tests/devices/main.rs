@@ -1,0 +1,327 @@
+//! Training on other backends than burn's for the processor: layouts on Vulkan against one rank there, and one rank
+//! there against one on the processor; the same on `Wgpu`, on `NdArray` in both types, and on burn's CUDA backend and
+//! NCCL, on the emulator; what is said where a device or a library is missing.
+//!
+//! Without a Vulkan driver, or a compiler for the emulator, their trials count as ignored, and say so.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::ensure;
+use libtest_mimic::{Arguments, Trial};
+use program::{build, end, losses, pretrain_gpt, start, training_text};
+use tempfile::TempDir;
+use tests::program;
+
+const LIMIT: Duration = Duration::from_secs(300);
+const NUM_STEPS: usize = 3;
+/// A model that is small on lavapipe, with sizes that no tile divides; two of everything that is sharded.
+const MODEL: &str = "--num-layers 2 --hidden-size 36 --num-attention-heads 2 --seq-length 22 --micro-batch-size 1 \
+    --global-batch-size 4 --train-iters 3 --lr-decay-style constant --hidden-dropout 0.1 --attention-dropout 0.1 \
+    --data-path";
+
+/// Cuts the model's 20 thousand parameters into several buckets, which are sent during the backward pass.
+const BUCKET: &str = "3000";
+
+/// Each data-parallel rank updates its own shard.
+const SHARDED: &[&str] = &["--use-distributed-optimizer"];
+const TENSOR_AND_SEQUENCE: &[&str] = &["--tensor-model-parallel-size", "2", "--sequence-parallel"];
+
+fn main() {
+    let trials = vec![
+        on_vulkan("layouts_on_vulkan_train_as_one_rank_there", || {
+            layouts_train_as_one_rank("vulkan", "f32", "tp2sp,pp2,dp2", SHARDED)
+        }),
+        on_vulkan("one_rank_on_vulkan_trains_as_on_the_processor", || {
+            trains_as_on_the_processor("vulkan", "f32", 2e-6)
+        }),
+        on_vulkan("layouts_on_wgpu_train_as_one_rank_there", || {
+            layouts_train_as_one_rank("wgpu", "f32", "tp2sp,dp2", SHARDED)
+        }),
+        on_vulkan("one_rank_on_wgpu_trains_as_on_the_processor", || {
+            trains_as_on_the_processor("wgpu", "f32", 2e-6)
+        }),
+        Trial::test("layouts_on_ndarray_train_as_one_rank_there", || {
+            for dtype in ["f32", "f64"] {
+                layouts_train_as_one_rank("ndarray", dtype, "tp2,tp2sp,dp2", &[])?;
+                layouts_train_as_one_rank("ndarray", dtype, "dp2", SHARDED)?;
+            }
+            Ok(())
+        }),
+        Trial::test("one_rank_on_ndarray_trains_as_on_flex", || {
+            trains_as_on_the_processor("ndarray", "f32", 2e-6)?;
+            Ok(trains_as_on_the_processor("ndarray", "f64", 1e-12)?)
+        }),
+        Trial::test("ndarray_refuses_bf16", || {
+            let flags = &["--device", "ndarray", "--dtype", "bf16"];
+            Ok(refused(flags, None, &["ndarray", "bf16", "f32 or f64"])?)
+        }),
+        on_emulated_cuda("layouts_on_cuda_over_nccl_train_as_on_the_processor", trains_on_cuda),
+        on_emulated_cuda(
+            "layouts_on_cuda_train_with_burns_products",
+            trains_on_cuda_with_burns_products,
+        ),
+        on_emulated_cuda("preflight_measures_nccl", preflight_measures_nccl),
+        without_cublaslt("a_missing_cublaslt_is_named", missing_cublaslt_is_named),
+        on_vulkan("vulkan_refuses_f64", || {
+            refused(
+                &["--device", "vulkan", "--dtype", "f64"],
+                None,
+                &["vulkan", "f64", "f32 or f16"],
+            )
+        }),
+        on_emulated_cuda("cuda_refuses_f64", || {
+            let libraries = cuda_emulator::library_folder()?;
+            refused(
+                &["--device", "cuda", "--dtype", "f64"],
+                Some(libraries.path()),
+                &["cuda", "f64", "f32, f16 or bf16"],
+            )
+        }),
+        Trial::test("sharing_gpus_without_gpus_is_refused", || {
+            Ok(refused(&["--share-gpu"], None, &["--share-gpu", "--device cuda"])?)
+        }),
+        without_driver("a_missing_cuda_driver_is_named", || {
+            refused(
+                &["--device", "cuda"],
+                None,
+                &[
+                    "no CUDA driver",
+                    "libcuda.so",
+                    "LD_LIBRARY_PATH",
+                    "install NVIDIA's driver",
+                ],
+            )
+        }),
+    ];
+    let mut arguments = Arguments::from_args();
+    // Each takes all cores.
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// A trial that is ignored, aloud, where nothing speaks Vulkan.
+fn on_vulkan(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
+    let has_driver = |folder: &str| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries
+            .map(|entry| entry.path())
+            .any(|path| path.extension().is_some_and(|kind| kind == "json"))
+    };
+    let is_here = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"]
+        .into_iter()
+        .any(has_driver);
+    if !is_here {
+        eprintln!("{name} is ignored: no Vulkan driver (install mesa-vulkan-drivers)");
+    }
+    Trial::test(name, move || Ok(test()?)).with_ignored_flag(!is_here)
+}
+
+/// A trial that is ignored, aloud, where the emulator cannot compile kernels.
+fn on_emulated_cuda(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
+    let found = cuda_source::Host::find();
+    if let Err(error) = found {
+        eprintln!("{name} is ignored: {error}");
+    }
+    Trial::test(name, move || Ok(test()?)).with_ignored_flag(found.is_err())
+}
+
+/// A trial on the emulator that is ignored, aloud, where the dynamic linker finds cuBLASLt by itself.
+fn without_cublaslt(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
+    let listed = Command::new("ldconfig").arg("-p").output();
+    let is_listed = listed.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("libcublasLt"));
+    let is_named = std::env::var("LD_LIBRARY_PATH").is_ok_and(|paths| {
+        let folders = std::env::split_paths(&paths).filter_map(|folder| std::fs::read_dir(folder).ok());
+        let mut entries = folders.flatten().flatten();
+        entries.any(|entry| entry.file_name().to_string_lossy().starts_with("libcublasLt"))
+    });
+    if is_listed || is_named {
+        eprintln!("{name} is ignored: there is cuBLASLt");
+        return Trial::test(name, || Ok(())).with_ignored_flag(true);
+    }
+    on_emulated_cuda(name, test)
+}
+
+/// A trial that is ignored, aloud, where there is what it expects to be missing.
+fn without_driver(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
+    let is_here = std::fs::exists("/dev/nvidiactl").unwrap_or(false);
+    if is_here {
+        eprintln!("{name} is ignored: there is a CUDA driver");
+    }
+    Trial::test(name, move || Ok(test()?)).with_ignored_flag(is_here)
+}
+
+/// All that `compare_sharding` compares: the start's bits, the loss, every gradient and parameter after every step.
+fn layouts_train_as_one_rank(device: &str, dtype: &str, layouts: &str, flags: &[&str]) -> anyhow::Result<()> {
+    let folder = TempDir::new()?;
+    let mut command = Command::new(build("compare_sharding")?);
+    command
+        .args(["--device", device, "--dtype", dtype, "--layouts", layouts])
+        .args(flags)
+        .args(["--ddp-bucket-size", BUCKET, "--output"])
+        .arg(folder.path().join("comparison"))
+        .args(MODEL.split_whitespace())
+        .arg(training_text());
+    let ended = end(start(&mut command)?, LIMIT)?;
+    ended.expect_code(0)?;
+    for layout in layouts.split(',') {
+        ensure!(
+            ended.stdout.contains(layout),
+            "{layout} is not in the table:\n{}",
+            ended.stdout
+        );
+    }
+    Ok(())
+}
+
+/// `tolerance` is that between layouts in the type: both round at every operation, in other orders.
+fn trains_as_on_the_processor(device: &str, dtype: &str, tolerance: f64) -> anyhow::Result<()> {
+    let here = train_in("cpu", dtype, &[], None)?;
+    expect_close(&here, &train_in(device, dtype, &[], None)?, tolerance)
+}
+
+/// The backend, the kernels' sources, CubeCL's server and the calls of NCCL and cuBLASLt are those of a GPU; the
+/// emulator is beneath them.
+fn trains_on_cuda() -> anyhow::Result<()> {
+    let libraries = cuda_emulator::library_folder()?;
+    let here = train("cpu", &[], None)?;
+    let alone = train("cuda", &[], Some(libraries.path()))?;
+    // The tolerance between layouts in f32: both round at every operation, in other orders.
+    expect_close(&here, &alone, 2e-6)?;
+    for layout in [
+        TENSOR_AND_SEQUENCE,
+        &["--pipeline-model-parallel-size", "2"],
+        &["--world-size", "2", "--ddp-bucket-size", BUCKET],
+        &[
+            "--world-size",
+            "2",
+            "--ddp-bucket-size",
+            BUCKET,
+            "--use-distributed-optimizer",
+        ],
+    ] {
+        expect_close(&alone, &train("cuda", layout, Some(libraries.path()))?, 2e-6)?;
+    }
+    Ok(())
+}
+
+/// On CUDA burn rounds the factors of products in f32 to TF32, 2^-11 of each, which the sums of a product average out.
+fn trains_on_cuda_with_burns_products() -> anyhow::Result<()> {
+    let libraries = cuda_emulator::library_folder()?;
+    let on_cuda = |layout: &[&str]| {
+        let flags = [&["--no-cublaslt"], layout].concat();
+        train("cuda", &flags, Some(libraries.path()))
+    };
+    let (here, alone) = (train("cpu", &[], None)?, on_cuda(&[])?);
+    expect_close(&here, &alone, 5e-5)?;
+    let with_cublaslt = train("cuda", &[], Some(libraries.path()))?;
+    ensure!(
+        alone != with_cublaslt,
+        "products in TF32 give the bits of those in f32: {alone:?}"
+    );
+    // A sum that is rounded another way may fall on the other side of a TF32 number in the next product.
+    expect_close(&alone, &on_cuda(TENSOR_AND_SEQUENCE)?, 5e-6)
+}
+
+fn missing_cublaslt_is_named() -> anyhow::Result<()> {
+    let libraries = cuda_emulator::library_folder()?;
+    for entry in std::fs::read_dir(libraries.path())? {
+        let path = entry?.path();
+        if path.to_string_lossy().contains("libcublasLt") {
+            std::fs::remove_file(path)?;
+        }
+    }
+    refused(
+        &["--device", "cuda"],
+        Some(libraries.path()),
+        &["no cuBLASLt", "libcublasLt.so", "LD_LIBRARY_PATH", "--no-cublaslt"],
+    )
+}
+
+/// Slices in host memory over the world, tensors over NCCL in the tensor-parallel group.
+fn preflight_measures_nccl() -> anyhow::Result<()> {
+    let libraries = cuda_emulator::library_folder()?;
+    let mut command = Command::new(pretrain_gpt()?);
+    command
+        .args([
+            "--preflight",
+            "--device",
+            "cuda",
+            "--dtype",
+            "f32",
+            "--tensor-model-parallel-size",
+            "2",
+        ])
+        .args(MODEL.split_whitespace())
+        .arg(training_text());
+    emulate(&mut command, libraries.path());
+    let ended = end(start(&mut command)?, LIMIT)?;
+    ended.expect_code(0)?;
+    let measured = |group: &str, engine: &str| {
+        let mut lines = ended.stdout.lines();
+        lines.any(|line| line.starts_with(group) && line.contains(engine) && line.ends_with("GB/s"))
+    };
+    ensure!(
+        measured("world", "shared-memory") && measured("tensor", "shared-memory") && measured("tensor", "NCCL"),
+        "not all of it is in the table:\n{}",
+        ended.stdout
+    );
+    Ok(())
+}
+
+/// Lets a program find the emulator's libraries and GPUs.
+fn emulate(command: &mut Command, libraries: &Path) {
+    // A wait between streams that is missing shows as old or poisoned numbers.
+    command
+        .envs(cuda_emulator::environment(libraries))
+        .env("CUDA_EMULATOR_DEVICES", "2")
+        .env("CUDA_EMULATOR_JITTER_US", "100");
+}
+
+/// Trains on a device in f32, and returns the loss of each step.
+fn train(device: &str, layout: &[&str], libraries: Option<&Path>) -> anyhow::Result<Vec<f64>> {
+    train_in(device, "f32", layout, libraries)
+}
+
+/// Trains on a device in a type, and returns the loss of each step.
+fn train_in(device: &str, dtype: &str, layout: &[&str], libraries: Option<&Path>) -> anyhow::Result<Vec<f64>> {
+    let folder = TempDir::new()?;
+    let log = folder.path().join("log");
+    let mut command = Command::new(pretrain_gpt()?);
+    command
+        .args(["--device", device, "--dtype", dtype, "--eval-iters", "0", "--log-jsonl"])
+        .arg(&log)
+        .args(layout)
+        .args(MODEL.split_whitespace())
+        .arg(training_text());
+    if let Some(libraries) = libraries {
+        emulate(&mut command, libraries);
+    }
+    end(start(&mut command)?, LIMIT)?.expect_code(0)?;
+    losses(&log)
+}
+
+fn expect_close(expected: &[f64], found: &[f64], tolerance: f64) -> anyhow::Result<()> {
+    let is_close = |(expected, found): (&f64, &f64)| (expected - found).abs() <= tolerance * expected.abs();
+    ensure!(
+        expected.len() == NUM_STEPS && found.len() == NUM_STEPS && expected.iter().zip(found).all(is_close),
+        "the losses differ by more than {tolerance}: {expected:?} and {found:?}"
+    );
+    Ok(())
+}
+
+/// Runs `pretrain_gpt` with flags that it must refuse with all of these words, before it starts anything.
+fn refused(flags: &[&str], libraries: Option<&Path>, words: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new(pretrain_gpt()?);
+    command.args(["--train-iters", "1"]).args(flags);
+    if let Some(libraries) = libraries {
+        emulate(&mut command, libraries);
+    }
+    let ended = end(start(&mut command)?, LIMIT)?;
+    ensure!(ended.code != Some(0), "it is accepted: {}", ended.stdout);
+    for word in words {
+        ensure!(ended.stderr.contains(word), "{word:?} is not in {:?}", ended.stderr);
+    }
+    Ok(())
+}

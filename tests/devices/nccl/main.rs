@@ -1,0 +1,41 @@
+//! The engine over NCCL, in real processes: every operation on tensors of burn's CUDA backend against plain sums, the
+//! order between its streams and the backend's, ranks that die, come late, leave or share a GPU; gradients that are
+//! added to their buckets as products.
+//!
+//! NVIDIA's libraries are the emulator's (`cuda-emulator`), which needs no GPU: the backend, CubeCL's server and the
+//! engine are the real ones. With `NCCL_TESTS_ON_GPU=1` they are NVIDIA's, and trials with more than one rank count as
+//! ignored.
+//!
+//! As in the tests of the launcher, the binary plays three roles: it runs the tests; it is the launcher of a case; and,
+//! with RANK set, it is one of its ranks.
+
+mod cases;
+mod endings;
+mod products;
+mod ranks;
+
+use std::time::Duration;
+
+use burn_megatron::launch::Environment;
+use libtest_mimic::Arguments;
+use tests::job::{self, CASE, FOLDER};
+
+/// The number of ranks of a case.
+const RANKS: &str = "NCCL_TEST_RANKS";
+/// Whether NVIDIA's own libraries are used.
+const ON_GPU: &str = "NCCL_TESTS_ON_GPU";
+const LONG: Duration = Duration::from_secs(120);
+
+fn main() {
+    match (std::env::var(CASE), Environment::detect()) {
+        (Err(_), _) => {
+            let mut arguments = Arguments::from_args();
+            // Each takes all cores.
+            arguments.test_threads = Some(1);
+            libtest_mimic::run(&arguments, cases::trials()).exit()
+        }
+        (Ok(_), Ok(None)) => ranks::act_as_launcher(),
+        (Ok(case), Ok(Some(environment))) => ranks::act_as_rank(&case, &environment),
+        (Ok(_), Err(error)) => panic!("{error}"),
+    }
+}

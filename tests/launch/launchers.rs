@@ -1,0 +1,142 @@
+//! `pretrain_gpt` with four ranks under every launcher: ours, `mpirun`, `torchrun`, each with the losses of one rank;
+//! and its preflight; and on two nodes, in `namespaces`. What is not installed counts as ignored, and says so.
+
+mod namespaces;
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::ensure;
+use libtest_mimic::{Arguments, Failed, Trial};
+use program::{
+    Ended, FOUR_RANKS, end, expect_same, flags, is_installed, losses, losses_of_one_rank, pretrain_gpt, start,
+};
+use tempfile::TempDir;
+use tests::{cable, program};
+
+const STEPS: usize = 3;
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn main() {
+    let mut trials = vec![
+        Trial::test("own_launcher_trains_as_one_rank", || trains_as_one_rank(&[])),
+        needs("mpirun", "mpirun_trains_as_one_rank", || trains_as_one_rank(&MPIRUN)),
+        needs(
+            "mpirun",
+            "mpirun_with_other_flags_on_one_rank_names_it",
+            other_flags_are_named,
+        ),
+        needs("torchrun", "torchrun_trains_as_one_rank", || {
+            trains_as_one_rank(&["torchrun", "--nproc-per-node", "4", "--no-python"])
+        }),
+        Trial::test(
+            "signal_ends_training_after_a_step_with_its_own_code",
+            signal_ends_training,
+        ),
+        Trial::test("preflight_prints_a_table_and_ends", preflight_prints_a_table_and_ends),
+    ];
+    trials.extend(namespaces::trials());
+    let mut arguments = Arguments::from_args();
+    // Each takes all cores.
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+const MPIRUN: [&str; 5] = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "4"];
+
+/// A trial that is ignored, aloud, where a program is not installed.
+fn needs(program: &str, name: &str, test: impl Fn() -> Result<(), Failed> + Send + 'static) -> Trial {
+    let is_here = is_installed(program);
+    if !is_here {
+        eprintln!("{name} is ignored: {program} is not in PATH");
+    }
+    Trial::test(name, test).with_ignored_flag(!is_here)
+}
+
+/// Runs four ranks under `launcher`, or by themselves, and compares their losses with those of one rank.
+fn trains_as_one_rank(launcher: &[&str]) -> Result<(), Failed> {
+    let folder = TempDir::new()?;
+    let log = folder.path().join("four.jsonl");
+    let program = pretrain_gpt()?;
+    let mut command = match launcher.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(&program);
+            command
+        }
+        None => Command::new(&program),
+    };
+    command.args(flags(STEPS)).args(FOUR_RANKS).arg("--log-jsonl").arg(&log);
+    end(start(&mut command)?, LIMIT)?.expect_code(0)?;
+    Ok(expect_same(&losses(&log)?, &losses_of_one_rank(STEPS, folder.path())?)?)
+}
+
+fn other_flags_are_named() -> Result<(), Failed> {
+    let program = pretrain_gpt()?;
+    let mut command = Command::new(MPIRUN[0]);
+    command.args(&MPIRUN[1..3]).args(["-n", "3"]).arg(&program);
+    command.args(flags(STEPS)).args(FOUR_RANKS);
+    command.args([":", "-n", "1"]).arg(&program);
+    command.args(flags(STEPS)).args(FOUR_RANKS).args(["--lr", "0.5"]);
+    let ended: Ended = end(start(&mut command)?, LIMIT)?;
+    if ended.code == Some(0) {
+        return Err("mpirun succeeds with different flags".into());
+    }
+    ended.expect_line(
+        "rank 3 has another configuration than rank 0: \"lr: 0.5,\" on rank 3, \"lr: 0.002,\" on rank 0",
+    )?;
+    Ok(())
+}
+
+/// Ctrl-C and a scheduler's SIGTERM, on one rank without a launcher and on four with one.
+fn signal_ends_training() -> Result<(), Failed> {
+    let folder = TempDir::new()?;
+    for (ranks, more) in [(1, &[][..]), (4, &FOUR_RANKS[..])] {
+        for (signal, name) in [(libc::SIGINT, "SIGINT"), (libc::SIGTERM, "SIGTERM")] {
+            let log = folder.path().join(format!("{ranks}-{name}.jsonl"));
+            let mut command = Command::new(pretrain_gpt()?);
+            command.args(flags(1_000_000)).args(more).arg("--log-jsonl").arg(&log);
+            let (child, begun) = start(&mut command)?;
+            while losses(&log).map_or(0, |losses| losses.len()) < 2 {
+                if begun.elapsed() > LIMIT {
+                    return Err(format!("{ranks} ranks make no two steps").into());
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            // SAFETY: kill takes two numbers and touches no memory of this process.
+            unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+            let ended = end((child, begun), LIMIT)?;
+            ended.expect_code(128 + signal)?;
+            let said = format!("{}{}", ended.stdout, ended.stderr);
+            // The last step is whole: it is in the log.
+            let last = losses(&log)?.len();
+            let stopped = format!("stopped after step {last}: asked to by {name}");
+            if !said.contains(&stopped) || said.contains("failed") {
+                return Err(format!("{ranks} ranks, {name}: no {stopped:?} in\n{said}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn preflight_prints_a_table_and_ends() -> Result<(), Failed> {
+    let mut command = Command::new(pretrain_gpt()?);
+    command.args(flags(STEPS)).args(FOUR_RANKS).arg("--preflight");
+    let ended = end(start(&mut command)?, LIMIT)?;
+    ended.expect_code(0)?;
+    let has = |text: &str| -> anyhow::Result<()> {
+        ensure!(ended.stdout.contains(text), "no {text:?} in\n{}", ended.stdout);
+        Ok(())
+    };
+    has("4 ranks agree on version, configuration and data")?;
+    has("tensor    [2, 3]")?;
+    has("data      [1, 3]")?;
+    ended
+        .stdout
+        .lines()
+        .filter(|line| line.contains("GB/s"))
+        .count()
+        .eq(&7)
+        .then_some(())
+        .ok_or_else(|| format!("not 7 groups:\n{}", ended.stdout).into())
+}

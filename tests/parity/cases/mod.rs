@@ -1,0 +1,92 @@
+//! All cases: which trials there are, and which function runs each on a rank.
+
+mod checkpoints;
+mod clipping;
+mod comparison;
+mod converted;
+mod drawing;
+mod faults;
+mod fixtures;
+mod half;
+mod huggingface;
+mod layers;
+mod layouts;
+mod memory;
+mod pipeline;
+mod plain_burn;
+mod ramp_up;
+mod sharded;
+mod wrapper;
+
+use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::launch::{Environment, World};
+use libtest_mimic::Trial;
+pub use tests::{B, problem};
+
+use crate::harness::Case;
+
+/// All trials, in the order in which they are listed.
+pub fn trials() -> Vec<Trial> {
+    [
+        layouts::trials(),
+        sharded::trials(),
+        checkpoints::trials(),
+        half::trials(),
+        huggingface::trials(),
+        memory::trials(),
+        ramp_up::trials(),
+        layers::trials(),
+        fixtures::trials(),
+        plain_burn::trials(),
+        converted::trials(),
+        drawing::trials(),
+        wrapper::trials(),
+        clipping::trials(),
+        pipeline::trials(),
+        faults::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What a rank of a case does before it joins the job.
+pub fn before_join(case: &Case) -> anyhow::Result<()> {
+    if let Ok(dtype) = case.setting::<String>("dtype") {
+        let dtype = match dtype.as_str() {
+            "f64" => FloatDType::F64,
+            _ => FloatDType::F32,
+        };
+        set_default_dtypes::<Flex>(&FlexDevice, dtype, IntDType::I32).map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    }
+    faults::before_join(case)
+}
+
+/// Changes who a rank believes to be.
+pub fn change_environment(case: &Case, environment: &mut Environment) {
+    faults::change_environment(case, environment);
+}
+
+/// Runs a case as one rank.
+pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
+    match case.name.as_str() {
+        "layout" => layouts::run(case, world),
+        "checkpoint" => checkpoints::run(case, world),
+        "half" => half::run(case, world),
+        "huggingface" => huggingface::run(case, world),
+        "memory" => memory::run(case, world),
+        "sharded" => sharded::run(case, world),
+        "ramp_up" => ramp_up::run(case, world),
+        "layer" => layers::run(case, world),
+        "fixture" => fixtures::run(case, world),
+        "plain_burn" => plain_burn::run(case, world),
+        "converted" => converted::run(case, world),
+        "drawing" => drawing::run(case, world),
+        "wrapper" => wrapper::run(case, world),
+        "clipping" => clipping::run(case, world),
+        "pipeline" => pipeline::run(case, world),
+        "fault" => faults::run(case, world),
+        other => anyhow::bail!("there is no case {other}"),
+    }
+}

@@ -1,0 +1,113 @@
+//! `DistributedDataParallel` around burn models that know nothing of burn-megatron, against plain burn in one process.
+
+mod agreement;
+mod buffers;
+mod failures;
+mod gradients;
+mod inputs;
+mod memory;
+pub mod nets;
+mod resuming;
+mod trainer;
+mod weights;
+
+use tests::training;
+use anyhow::Context as _;
+use burn_megatron::launch::World;
+use libtest_mimic::Trial;
+
+use super::comparison::{DP2, DP4, Layout, ONE, Scene, TP2, TP2SP, TP4};
+use crate::harness::{Case, Job};
+
+/// A claim, the function that checks it on a rank, and the layouts it is checked in.
+struct Check {
+    name: &'static str,
+    run: fn(&Scene) -> anyhow::Result<()>,
+    layouts: &'static [Layout],
+    dtypes: &'static [&'static str],
+}
+
+/// A job that must fail, and what must be said.
+struct Failure {
+    name: &'static str,
+    run: fn(&Scene) -> anyhow::Result<()>,
+    layout: Layout,
+    messages: &'static [&'static str],
+}
+
+const ALL: &[Layout] = &[ONE, DP2, DP4];
+const SEVERAL: &[Layout] = &[DP2, DP4];
+
+/// In f64, where nothing but a fault is larger than rounding.
+const fn check(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, layouts: &'static [Layout]) -> Check {
+    Check {
+        name,
+        run,
+        layouts,
+        dtypes: &["f64"],
+    }
+}
+
+/// For what must hold to the bit in every type.
+const fn check_bits(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, layouts: &'static [Layout]) -> Check {
+    Check {
+        dtypes: &["f64", "f32"],
+        ..check(name, run, layouts)
+    }
+}
+
+fn checks() -> impl Iterator<Item = &'static Check> {
+    [
+        gradients::CHECKS,
+        training::CHECKS,
+        resuming::CHECKS,
+        trainer::CHECKS,
+        weights::CHECKS,
+        buffers::CHECKS,
+        memory::CHECKS,
+        failures::CHECKS,
+        agreement::CHECKS,
+        inputs::CHECKS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+fn failures() -> impl Iterator<Item = &'static Failure> {
+    [weights::FAILURES, failures::FAILURES, agreement::FAILURES]
+        .into_iter()
+        .flatten()
+}
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for check in checks() {
+        for layout in check.layouts {
+            for dtype in check.dtypes {
+                let case = layout.describe(Case::new("wrapper").with("check", check.name), dtype);
+                let name = format!("{}_{}_{dtype}", check.name, layout.name);
+                trials.push(Job::new(case, layout.world_size()).succeeds(name));
+            }
+        }
+    }
+    for Failure {
+        name, layout, messages, ..
+    } in failures()
+    {
+        let case = layout.describe(Case::new("wrapper").with("check", name), "f64");
+        trials.push(Job::new(case, layout.world_size()).fails_with(format!("{name}_{}", layout.name), messages));
+    }
+    trials
+}
+
+pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
+    let scene = Scene::new(case, world)?;
+    let name: String = case.setting("check")?;
+    let check = checks().map(|check| (check.name, check.run));
+    let failure = failures().map(|failure| (failure.name, failure.run));
+    let found = check.chain(failure).find(|(found, _)| *found == name);
+    let (_, run) = found.with_context(|| format!("there is no check {name}"))?;
+    run(&scene)?;
+    println!("worst difference: {:.1e}", scene.worst());
+    Ok(())
+}

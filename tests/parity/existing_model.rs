@@ -1,0 +1,151 @@
+//! A crate outside the workspace: a burn program and the same on several ranks, built as a user builds it. How many
+//! lines each changes, and that all train to the same losses.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use libtest_mimic::{Arguments, Failed, Trial};
+use program::{end, start};
+use similar::{ChangeTag, TextDiff};
+use tests::program;
+
+const BUILD_LIMIT: Duration = Duration::from_secs(3000);
+const RUN_LIMIT: Duration = Duration::from_secs(120);
+/// Two orders of adding up the same numbers in f32, over forty steps.
+const TOLERANCE: f64 = 2e-6;
+
+/// A program, the one that it is a changed copy of, and how many lines it may change.
+const VARIANTS: [(&str, &str, usize); 3] = [
+    ("data_parallel", "serial", 12),
+    ("sharded", "data_parallel", 2),
+    ("tensor_parallel", "serial", 15),
+];
+
+fn main() {
+    let mut trials = Vec::new();
+    for (name, original, most) in VARIANTS {
+        trials.push(Trial::test(
+            format!("{name}_changes_few_lines_of_{original}"),
+            move || changes_few_lines(name, original, most),
+        ));
+        trials.push(Trial::test(
+            format!("{name}_trains_to_the_losses_of_serial"),
+            move || trains_to_the_losses_of_serial(name),
+        ));
+    }
+    let mut arguments = Arguments::from_args();
+    // Each takes all cores.
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn source() -> PathBuf {
+    tests::folder().join("../examples/existing_model")
+}
+
+fn text_of(name: &str) -> anyhow::Result<String> {
+    let path = source().join(format!("src/bin/{name}.rs"));
+    let text = std::fs::read_to_string(&path).with_context(|| format!("no {}", path.display()))?;
+    // The first line says what the program is.
+    text.split_once('\n')
+        .map(|(_, code)| code.to_owned())
+        .with_context(|| format!("{} has one line", path.display()))
+}
+
+fn changes_few_lines(name: &str, original: &str, most: usize) -> Result<(), Failed> {
+    let (before, after) = (text_of(original)?, text_of(name)?);
+    let changed = changed_lines(&before, &after);
+    println!("{name}: {changed} changed lines of {original}");
+    if changed > most {
+        return Err(format!("{name} changes {changed} lines of {original}, more than {most}").into());
+    }
+    Ok(())
+}
+
+/// The lines that are added, or, where more are removed in a place than added, those that are removed.
+fn changed_lines(before: &str, after: &str) -> usize {
+    let diff = TextDiff::from_lines(before, after);
+    let of_place = |(removed, added): &(usize, usize)| *removed.max(added);
+    let (mut changed, mut place) = (0, (0, 0));
+    for change in diff.iter_all_changes() {
+        match change.tag() {
+            ChangeTag::Equal => changed += of_place(&std::mem::take(&mut place)),
+            ChangeTag::Delete => place.0 += 1,
+            ChangeTag::Insert => place.1 += 1,
+        }
+    }
+    changed + of_place(&place)
+}
+
+fn trains_to_the_losses_of_serial(name: &str) -> Result<(), Failed> {
+    let folder = built()?;
+    let (expected, losses) = (losses_of(&folder.join("serial"))?, losses_of(&folder.join(name))?);
+    let (Some(first), Some(last)) = (expected.first(), expected.last()) else {
+        return Err("serial prints no loss".into());
+    };
+    if last >= first {
+        return Err(format!("serial does not learn: {first} to {last}").into());
+    }
+    let is_close = |(loss, expected): (&f64, &f64)| (loss - expected).abs() <= TOLERANCE * expected.abs();
+    if losses.len() != expected.len() || !losses.iter().zip(&expected).all(is_close) {
+        return Err(format!("{name}: {losses:?}\nserial: {expected:?}").into());
+    }
+    println!("{name}: last loss {}, serial {last}", losses[losses.len() - 1]);
+    Ok(())
+}
+
+/// The losses that a program prints on its first rank, step by step.
+fn losses_of(program: &Path) -> anyhow::Result<Vec<f64>> {
+    let ended = end(start(&mut Command::new(program))?, RUN_LIMIT)?;
+    ended.expect_code(0)?;
+    let of_line = |line: &str| -> Option<anyhow::Result<f64>> {
+        let (step, loss) = line.trim_start_matches("[rank 0] ").split_once(" | loss ")?;
+        step.starts_with("step ").then(|| Ok(loss.trim().parse()?))
+    };
+    ended.stdout.lines().filter_map(of_line).collect()
+}
+
+/// Builds the crate once, as a crate of its own, and returns the folder of its programs.
+fn built() -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+    built.clone().map_err(anyhow::Error::msg)
+}
+
+fn build() -> anyhow::Result<PathBuf> {
+    // target/<profile>/deps/<this test>
+    let test = std::env::current_exe()?;
+    let target = test.ancestors().nth(3).context("a test is in target/<profile>/deps")?;
+    let root = tests::folder().join("..").canonicalize()?;
+    let copy = target.join("existing_model");
+    std::fs::create_dir_all(copy.join("src/bin"))?;
+    let manifest = std::fs::read_to_string(source().join("Cargo.toml"))?;
+    let library = root.join("burn-megatron").display().to_string();
+    let moved = manifest.replace("../../burn-megatron", &library);
+    ensure!(moved != manifest, "the manifest does not name ../../burn-megatron");
+    std::fs::write(copy.join("Cargo.toml"), moved)?;
+    // The versions that the workspace is tested with, which are here without a network.
+    std::fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock"))?;
+    for (name, original, _) in VARIANTS {
+        for name in [name, original] {
+            let file = format!("src/bin/{name}.rs");
+            std::fs::copy(source().join(&file), copy.join(&file))?;
+        }
+    }
+    let cargo = std::env::var_os("CARGO").context("cargo runs the tests and sets CARGO")?;
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--quiet", "--bins"])
+        .arg("--manifest-path")
+        .arg(copy.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(copy.join("target"));
+    let ended = end(start(&mut command)?, BUILD_LIMIT)?;
+    ended.expect_code(0)?;
+    // The lines that are left must all be needed.
+    ensure!(!ended.stderr.contains("warning"), "{}", ended.stderr);
+    Ok(copy.join("target/debug"))
+}

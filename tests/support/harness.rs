@@ -1,0 +1,275 @@
+//! Runs a case in real processes and judges how they end.
+//!
+//! `main` asks [`role`] what this process is; a binary describes its jobs with [`Job`], and what their ranks do with [`Ranks`].
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
+use libtest_mimic::{Failed, Trial};
+
+const CASE: &str = "BURN_MEGATRON_TEST_CASE";
+const WORLD_SIZE: &str = "BURN_MEGATRON_TEST_WORLD_SIZE";
+const MUTANT: &str = "BURN_MEGATRON_MUTANT";
+/// Longer than any job takes on a busy machine; the launcher's own limits are far below.
+const JOB_LIMIT: Duration = Duration::from_secs(300);
+
+/// What this process is.
+pub enum Role {
+    /// The test runner.
+    Runner,
+    /// The launcher of a job with this number of ranks.
+    Job(usize),
+    /// A rank of the case.
+    Rank(Case),
+}
+
+/// A case with its settings, as text between processes: `name key=value …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// What the ranks know it by.
+    pub name: String,
+    settings: BTreeMap<String, String>,
+}
+
+impl Case {
+    /// Returns a case without settings.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            settings: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a setting.
+    pub fn with(mut self, key: &str, value: impl ToString) -> Self {
+        self.settings.insert(key.to_owned(), value.to_string());
+        self
+    }
+
+    /// Returns a setting.
+    pub fn setting<T: std::str::FromStr>(&self, key: &str) -> anyhow::Result<T> {
+        let text = self
+            .settings
+            .get(key)
+            .ok_or_else(|| anyhow!("case {} has no setting {key}", self.name))?;
+        text.parse().map_err(|_| anyhow!("case {}: {key}={text}", self.name))
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = self.name.clone();
+        for (key, value) in &self.settings {
+            let _ = write!(text, " {key}={value}");
+        }
+        text
+    }
+
+    fn from_text(text: &str) -> Self {
+        let mut words = text.split(' ');
+        let mut case = Self::new(words.next().unwrap_or_default());
+        for (key, value) in words.filter_map(|word| word.split_once('=')) {
+            case = case.with(key, value);
+        }
+        case
+    }
+}
+
+/// What the ranks of a binary's cases do.
+#[derive(Clone, Copy)]
+pub struct Ranks {
+    /// What a rank does before it joins the job.
+    pub before_join: fn(&Case) -> anyhow::Result<()>,
+    /// What a rank pretends about its place.
+    pub change_environment: fn(&Case, &mut Environment),
+    /// Runs the case.
+    pub run: fn(&Case, &World) -> anyhow::Result<()>,
+}
+
+/// A case, its number of ranks, and how it must end.
+#[derive(Clone, Debug)]
+pub struct Job {
+    case: Case,
+    world_size: usize,
+    mutant: Option<String>,
+    ends_within: Duration,
+}
+
+/// How a job ended.
+pub struct JobEnd {
+    /// The launcher's exit code.
+    pub code: i32,
+    /// Everything that launcher and ranks printed.
+    pub output: String,
+    /// From start to end.
+    pub duration: Duration,
+}
+
+impl Job {
+    /// Returns a job.
+    pub fn new(case: Case, world_size: usize) -> Self {
+        Self {
+            case,
+            world_size,
+            mutant: None,
+            ends_within: JOB_LIMIT,
+        }
+    }
+
+    /// Plants a fault in every rank.
+    pub fn with_mutant(mut self, mutant: &str) -> Self {
+        self.mutant = Some(mutant.to_owned());
+        self
+    }
+
+    /// Bounds the job's time.
+    pub fn ends_within(mut self, limit: Duration) -> Self {
+        self.ends_within = limit;
+        self
+    }
+
+    /// A trial that passes when every rank does. With `--nocapture`, what the ranks say is shown then, too.
+    pub fn succeeds(self, name: impl Into<String>) -> Trial {
+        Trial::test(name, move || {
+            let end = self.run()?;
+            if end.code != 0 {
+                return Err(format!("exit code {}\n{}", end.code, end.output).into());
+            }
+            if std::env::args().any(|argument| argument == "--nocapture") {
+                print!("{}", end.output);
+            }
+            Ok(())
+        })
+    }
+
+    /// A trial that passes when the job fails and says all of `messages`.
+    pub fn fails_with(self, name: impl Into<String>, messages: &'static [&'static str]) -> Trial {
+        Trial::test(name, move || {
+            let end = self.run()?;
+            if end.code == 0 {
+                return Err(format!("the job succeeded\n{}", end.output).into());
+            }
+            for message in messages {
+                if !end.output.contains(message) {
+                    return Err(format!("the output lacks {message:?}\n{}", end.output).into());
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs the job to its end.
+    pub fn run(&self) -> Result<JobEnd, Failed> {
+        self.run_inner().map_err(|error| format!("{error:#}").into())
+    }
+
+    fn run_inner(&self) -> anyhow::Result<JobEnd> {
+        let started = Instant::now();
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .env(CASE, self.case.to_text())
+            .env(WORLD_SIZE, self.world_size.to_string())
+            .env("RAYON_NUM_THREADS", "1")
+            .env("RUST_BACKTRACE", "0")
+            .env_remove("RANK")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        match &self.mutant {
+            Some(mutant) => command.env(MUTANT, mutant),
+            None => command.env_remove(MUTANT),
+        };
+        let mut child = command.spawn().context("cannot start the job")?;
+        let pipes = (
+            child.stdout.take().context("piped")?,
+            child.stderr.take().context("piped")?,
+        );
+        let readers = (
+            std::thread::spawn(move || std::io::read_to_string(pipes.0)),
+            std::thread::spawn(move || std::io::read_to_string(pipes.1)),
+        );
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if started.elapsed() > self.ends_within {
+                // The ranks die with their launcher.
+                child.kill()?;
+                child.wait()?;
+                bail!(
+                    "the job {} did not end within {:?}",
+                    self.case.to_text(),
+                    self.ends_within
+                );
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let join = |reader: std::thread::JoinHandle<std::io::Result<String>>| {
+            reader
+                .join()
+                .map_err(|_| anyhow!("a reader panicked"))?
+                .context("the job's output")
+        };
+        let output = join(readers.0)? + &join(readers.1)?;
+        Ok(JobEnd {
+            code: status.code().unwrap_or(-1),
+            output,
+            duration: started.elapsed(),
+        })
+    }
+}
+
+/// Finds out what this process is from its environment.
+pub fn role() -> Role {
+    let Ok(case) = std::env::var(CASE) else {
+        return Role::Runner;
+    };
+    match std::env::var("RANK") {
+        Ok(_) => Role::Rank(Case::from_text(&case)),
+        Err(_) => {
+            let world_size = std::env::var(WORLD_SIZE).ok().and_then(|size| size.parse().ok());
+            Role::Job(world_size.unwrap_or(1))
+        }
+    }
+}
+
+/// Starts the ranks of a job and waits for them.
+pub fn launch(world_size: usize) -> ExitCode {
+    match Launcher::new(world_size).run() {
+        Ok(summary) => ExitCode::from(u8::try_from(summary.exit_code()).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Joins the job and runs a case as one of its ranks.
+pub fn run_rank(case: &Case, ranks: Ranks) -> ExitCode {
+    let result = (ranks.before_join)(case).and_then(|()| {
+        let mut environment = Environment::detect()?.context("a rank has an environment")?;
+        (ranks.change_environment)(case, &mut environment);
+        let timeout = Duration::from_secs_f64(case.setting("timeout_secs").unwrap_or(60.0));
+        let options = JoinConfig {
+            rendezvous_timeout: timeout,
+            timeout,
+            flight_recorder_folder: case.setting("records").ok(),
+            ..JoinConfig::new()
+        };
+        Ok(World::join(&environment, &options)?)
+    });
+    let world = match result {
+        Ok(world) => world,
+        Err(error) => {
+            eprintln!("{error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    install_panic_hook(&world);
+    match (ranks.run)(case, &world) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => report_and_exit(&world, error.as_ref()),
+    }
+}

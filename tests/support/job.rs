@@ -1,0 +1,189 @@
+//! [`Job`]: a launcher with its ranks, as a test sees it.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use burn_megatron::launch::Launcher;
+use libtest_mimic::Failed;
+use tempfile::TempDir;
+
+/// The case of a process that a test has started.
+pub const CASE: &str = "JOB_TEST_CASE";
+/// Its folder.
+pub const FOLDER: &str = "JOB_TEST_FOLDER";
+/// Longer than what is waited for takes on a busy machine.
+const LONG: Duration = Duration::from_secs(120);
+
+/// Leaves a file in the test's folder, whole from the moment it exists: what a rank has to say to the test.
+pub fn note(name: &str, content: impl ToString) {
+    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("the test sets its folder"));
+    let draft = folder.join(format!("{name}.draft"));
+    fs::write(&draft, content.to_string()).expect("the test's folder is writable");
+    fs::rename(draft, folder.join(name)).expect("the test's folder is writable");
+}
+
+/// Runs a launcher, and ends this process with its exit code.
+pub fn launch(launcher: Launcher) -> ! {
+    match launcher.run() {
+        Ok(summary) => std::process::exit(summary.exit_code()),
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(99);
+        }
+    }
+}
+
+/// A launcher that runs, with its ranks.
+pub struct Job {
+    pub folder: TempDir,
+    pub launcher: Child,
+}
+
+/// A launcher that has ended.
+pub struct Ended {
+    folder: TempDir,
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Job {
+    pub fn start(case: &str) -> io::Result<Job> {
+        Job::start_with(case, &[])
+    }
+
+    pub fn start_with(case: &str, environment: &[(&str, &str)]) -> io::Result<Job> {
+        let folder = TempDir::new()?;
+        let launcher = Command::new(std::env::current_exe()?)
+            .env_remove("MASTER_PORT")
+            .env_remove("RUST_BACKTRACE")
+            .envs(environment.iter().copied())
+            .env(CASE, case)
+            .env(FOLDER, folder.path())
+            .stdout(File::create(folder.path().join("stdout"))?)
+            .stderr(File::create(folder.path().join("stderr"))?)
+            .spawn()?;
+        Ok(Job { folder, launcher })
+    }
+
+    /// Waits until each rank has said that it is ready; returns what they said.
+    pub fn wait_until_ready(&self, ranks: usize) -> Result<Vec<String>, Failed> {
+        self.wait_until_ranks_are_ready(0..ranks)
+    }
+
+    pub fn wait_until_ranks_are_ready(&self, ranks: Range<usize>) -> Result<Vec<String>, Failed> {
+        let file = |rank: usize| self.folder.path().join(format!("ready-{rank}"));
+        expect(
+            wait_until(LONG, || ranks.clone().all(|rank| file(rank).exists())),
+            "the ranks are not ready",
+        )?;
+        Ok(ranks
+            .map(|rank| fs::read_to_string(file(rank)))
+            .collect::<Result<_, _>>()?)
+    }
+
+    pub fn pid(&self, name: &str) -> Result<u32, Failed> {
+        Ok(fs::read_to_string(self.folder.path().join(name))?.parse()?)
+    }
+
+    /// Waits for the launcher, and checks that no process is left.
+    pub fn end(mut self) -> Result<Ended, Failed> {
+        let mut status = None;
+        wait_until(LONG, || {
+            status = self.launcher.try_wait().ok().flatten();
+            status.is_some()
+        });
+        let Some(status) = status else {
+            self.launcher.kill()?;
+            return Err("the launcher does not end".into());
+        };
+        for file in fs::read_dir(self.folder.path())? {
+            let name = file?.file_name().to_string_lossy().into_owned();
+            if name.starts_with("pid-") {
+                // A grandchild got SIGKILL; what it had begun to write goes to the disk before it ends.
+                let pid = self.pid(&name)?;
+                expect(
+                    wait_until(Duration::from_secs(10), || !is_alive(pid)),
+                    &format!("{name} is left running"),
+                )?;
+            }
+        }
+        let read = |name: &str| fs::read_to_string(self.folder.path().join(name));
+        let (stdout, stderr) = (read("stdout")?, read("stderr")?);
+        Ok(Ended {
+            folder: self.folder,
+            status,
+            stdout,
+            stderr,
+        })
+    }
+}
+
+impl Ended {
+    pub fn expect_code(&self, code: i32) -> Result<(), Failed> {
+        expect(
+            self.status.code() == Some(code),
+            &format!("{} instead of {code}\n{}", self.status, self.stderr),
+        )
+    }
+
+    /// The first line of stderr that contains `text`.
+    pub fn line(&self, text: &str) -> Result<&str, Failed> {
+        let line = self.stderr.lines().find(|line| line.contains(text));
+        line.ok_or_else(|| format!("no line contains {text:?}:\n{}", self.stderr).into())
+    }
+
+    pub fn expect_line(&self, text: &str) -> Result<(), Failed> {
+        self.line(text).map(drop)
+    }
+
+    pub fn pid(&self, rank: usize) -> Result<u32, Failed> {
+        Ok(fs::read_to_string(self.folder.path().join(format!("pid-{rank}")))?.parse()?)
+    }
+}
+
+pub fn expect(claim: bool, otherwise: &str) -> Result<(), Failed> {
+    if claim { Ok(()) } else { Err(otherwise.into()) }
+}
+
+pub fn wait_until(limit: Duration, mut claim: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if claim() {
+            return true;
+        }
+        if start.elapsed() > limit {
+            return false;
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process has a thread that runs. A process that has not been reaped does not count; one whose first thread
+/// has ended holds its locks until the last has.
+pub fn is_alive(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    // A thread that ends meanwhile has no state.
+    let states = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    states
+        .filter_map(|stat| state(&stat))
+        .any(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// The state follows the program's name, which stands in parentheses.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit(')').next()?.trim_start().chars().next()
+}
+
+pub fn send(pid: u32, signal: i32) {
+    // SAFETY: kill takes two numbers and touches no memory of this process.
+    unsafe { libc::kill(pid as libc::pid_t, signal) };
+}

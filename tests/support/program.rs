@@ -1,0 +1,166 @@
+//! What the tests of launchers and devices share: the programs, built on demand, small flags, and their losses.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+
+/// How a program ended.
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+    pub seconds: f64,
+}
+
+impl Ended {
+    /// The first line of stderr with `text` in it.
+    pub fn expect_line(&self, text: &str) -> anyhow::Result<&str> {
+        let line = self.stderr.lines().find(|line| line.contains(text));
+        line.with_context(|| format!("no line contains {text:?}:\n{}", self.stderr))
+    }
+
+    pub fn expect_code(&self, code: i32) -> anyhow::Result<()> {
+        ensure!(
+            self.code == Some(code),
+            "{:?} instead of {code}\n{}",
+            self.code,
+            self.stderr
+        );
+        Ok(())
+    }
+}
+
+/// The path of `pretrain_gpt`; builds it first, which is quick where it has been built.
+pub fn pretrain_gpt() -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| build("pretrain_gpt").map_err(|error| format!("{error:#}")));
+    built.clone().map_err(anyhow::Error::msg)
+}
+
+/// Builds a program as the tests' own build does, for all devices, and returns its path.
+pub fn build(example: &str) -> anyhow::Result<PathBuf> {
+    // target/<profile>/deps/<this test>
+    let test = std::env::current_exe()?;
+    let folder = test
+        .parent()
+        .and_then(Path::parent)
+        .context("a test is in target/<profile>/deps")?;
+    let mut command = Command::new(std::env::var_os("CARGO").context("cargo runs the tests and sets CARGO")?);
+    // With any other selection of packages the crates have other features, and are built again.
+    command.args(["build", "--quiet", "--workspace", "--example", example]);
+    if cfg!(feature = "mpi") {
+        command.args(["--features", "mpi"]);
+    }
+    if folder.ends_with("release") {
+        command.arg("--release");
+    }
+    if let Some(target) = folder.parent() {
+        command.arg("--target-dir").arg(target);
+    }
+    ensure!(command.status()?.success(), "cargo cannot build {example}");
+    Ok(folder.join("examples").join(example))
+}
+
+/// Sources, to be trained on.
+pub fn training_text() -> PathBuf {
+    crate::folder().join("../burn-megatron/comm/src/launch")
+}
+
+/// Four ranks, two per model, a model and text small enough for two cores. Run by every launcher alike.
+pub fn flags(steps: usize) -> Vec<String> {
+    let flags = format!(
+        "--num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --micro-batch-size 2 \
+         --global-batch-size 4 --eval-iters 0 --train-iters {steps} --dtype f64 --lr-decay-style constant --data-path"
+    );
+    let text = training_text().display().to_string();
+    flags.split_whitespace().map(str::to_owned).chain([text]).collect()
+}
+
+/// The flags of four ranks, two per model.
+pub const FOUR_RANKS: [&str; 4] = ["--tensor-model-parallel-size", "2", "--world-size", "4"];
+
+/// Returns the loss of each step in a `--log-jsonl` file.
+pub fn losses(log: &Path) -> anyhow::Result<Vec<f64>> {
+    let text = std::fs::read_to_string(log).with_context(|| format!("no log at {}", log.display()))?;
+    let loss = |line: &str| -> anyhow::Result<f64> {
+        let metrics: serde_json::Value = serde_json::from_str(line)?;
+        metrics["loss"].as_f64().context("a step has a loss")
+    };
+    text.lines().map(loss).collect()
+}
+
+/// Fails unless the losses of two runs are the same to 1e-12, the f64 tolerance of every layout.
+pub fn expect_same(left: &[f64], right: &[f64]) -> anyhow::Result<()> {
+    let is_close = |(left, right): (&f64, &f64)| (left - right).abs() <= 1e-12 * right.abs();
+    ensure!(
+        left.len() == right.len() && !left.is_empty() && left.iter().zip(right).all(is_close),
+        "the losses differ: {left:?} and {right:?}"
+    );
+    Ok(())
+}
+
+/// The losses of one rank, in one process.
+pub fn losses_of_one_rank(steps: usize, folder: &Path) -> anyhow::Result<Vec<f64>> {
+    let log = folder.join("one.jsonl");
+    let mut command = Command::new(pretrain_gpt()?);
+    command.args(flags(steps)).arg("--log-jsonl").arg(&log);
+    end(start(&mut command)?, Duration::from_secs(60))?.expect_code(0)?;
+    losses(&log)
+}
+
+/// Starts a command with its outputs caught.
+pub fn start(command: &mut Command) -> anyhow::Result<(Child, Instant)> {
+    command.env_remove("MASTER_PORT").env_remove("MASTER_ADDR");
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    Ok((child.spawn()?, Instant::now()))
+}
+
+/// Waits for a command; kills it and fails when it takes longer than `limit`.
+pub fn end((mut child, started): (Child, Instant), limit: Duration) -> anyhow::Result<Ended> {
+    let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
+    let read = |pipe: &mut dyn std::io::Read| {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let (status, stdout, stderr) = std::thread::scope(|scope| {
+        let stdout = scope.spawn(|| stdout.as_mut().map_or(String::new(), |pipe| read(pipe)));
+        let stderr = scope.spawn(|| stderr.as_mut().map_or(String::new(), |pipe| read(pipe)));
+        let status = loop {
+            match child.try_wait() {
+                Ok(None) if started.elapsed() > limit => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    break None;
+                }
+                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+                Ok(Some(status)) => break Some(status),
+                Err(_) => break None,
+            }
+        };
+        let seconds = started.elapsed().as_secs_f64();
+        let text = |thread: std::thread::ScopedJoinHandle<'_, String>| thread.join().unwrap_or_default();
+        (status.map(|status| (status, seconds)), text(stdout), text(stderr))
+    });
+    let Some((status, seconds)) = status else {
+        bail!("does not end within {limit:?}:\n{stderr}")
+    };
+    Ok(Ended {
+        code: status.code(),
+        stdout,
+        stderr,
+        seconds,
+    })
+}
+
+/// Returns whether a program is in PATH.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
