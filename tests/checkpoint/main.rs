@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use burn_megatron::launch::Environment;
 use libtest_mimic::{Arguments, Failed, Trial};
-use tests::job::{self, CASE, FOLDER};
+use tests::job::{self, CASE};
 use tests::small_disk;
 
 /// The number of ranks of a case.

@@ -9,7 +9,7 @@ impl Draw {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number << 32))
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,13 +18,13 @@ impl Draw {
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.bits() % bound
     }
 
     /// A number from 0 to below 1.
     #[allow(dead_code, reason = "the storm of faults has no use for it")]
     pub fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use burn_megatron::launch::Environment;
 use libtest_mimic::Arguments;
-use tests::job::{self, CASE, FOLDER};
+use tests::job::{self, CASE};
 
 /// The number of ranks of a case.
 const RANKS: &str = "NCCL_TEST_RANKS";

@@ -25,7 +25,7 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
-use tests::{draw, processes, program, storm_flags, training};
+use tests::{draw, processes, storm_flags, training};
 
 use life::{References, Score};
 use plan::{KILLS, Life};

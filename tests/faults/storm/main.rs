@@ -27,8 +27,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use burn::backend::Autodiff;
-use burn_flex::Flex;
 use burn_megatron::launch::exit_code_of;
 use cable::Cable;
 use libtest_mimic::{Arguments, Trial};
@@ -37,9 +35,6 @@ use storm_flags::StormFlags;
 use tests::{cable, draw, problem, processes, storm_flags};
 use trial::References;
 use worker::variables;
-
-/// The backend of the job.
-type B = Autodiff<Flex>;
 
 /// The test's share of the storm: a seed whose first faults are a kill, a stop, a late rank, a cut, a pause and
 /// garbage.

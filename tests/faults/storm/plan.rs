@@ -173,7 +173,7 @@ impl Fault {
         let node = draw.below(layout.nodes() as u64) as usize;
         let pause = Duration::from_millis(100 + draw.below(1400));
         let signal = draw.one_of(&[libc::SIGINT, libc::SIGTERM]);
-        let garbage = draw.next();
+        let garbage = draw.bits();
         let is_two = layout.place == Place::TwoNodes;
         let kinds = [
             Kind::KillRank(rank),

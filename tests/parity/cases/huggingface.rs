@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use tests::program;
 use anyhow::{Context as _, ensure};
 use burn_flex::FlexDevice;
 use burn_megatron::checkpoint::Checkpoint;
@@ -21,6 +20,7 @@ use models::gpt::GptConfig;
 use models::huggingface::{ExportConfig, HuggingFaceModel, export};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 use serde_json::{Value, json};
+use tests::program;
 
 use super::checkpoints::{step, trainer, writer};
 use super::comparison::{Layout, ONE, TP4, connect, layout};

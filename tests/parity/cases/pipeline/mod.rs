@@ -4,8 +4,8 @@ mod faults;
 mod memory;
 mod nets;
 mod recomputation;
+mod training;
 
-use tests::training;
 use anyhow::Context as _;
 use burn_megatron::launch::World;
 use libtest_mimic::Trial;

@@ -9,9 +9,9 @@ mod memory;
 pub mod nets;
 mod resuming;
 mod trainer;
+mod training;
 mod weights;
 
-use tests::training;
 use anyhow::Context as _;
 use burn_megatron::launch::World;
 use libtest_mimic::Trial;
