@@ -1,6 +1,7 @@
 //! Runs a case in real processes and judges how they end.
 //!
-//! `main` asks [`role`] what this process is; a binary describes its jobs with [`Job`], and what their ranks do with [`Ranks`].
+//! `main` asks [`role`] what this process is; a binary describes its jobs with [`Job`], and what their ranks do with
+//! [`Ranks`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! The truth from PyTorch: logits, every gradient, every loss and the final parameters of 20 AdamW steps.
 //!
-//! The files under `tests/parity/fixtures` and what is in them are described by the README there. Each layout is compared
-//! with them directly, never with another run of ours.
+//! The README in `tests/parity/fixtures` describes the files. Each layout is compared with them directly, never with
+//! another run of ours.
 
 use std::collections::HashMap;
 
