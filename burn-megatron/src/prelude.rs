@@ -6,7 +6,7 @@
 #[cfg(feature = "checkpoint")]
 pub use crate::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
 pub use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
-pub use crate::context::{ParallelContext, ParallelContextConfig};
+pub use crate::context::{ParallelContext, ParallelContextConfig, ParameterScope};
 #[cfg(feature = "dataset")]
 pub use crate::data::{LastBatch, shard_loader};
 pub use crate::data_parallel::{DataParallelConfig, DistributedDataParallel, HookBackend, StepPart, average_gradients};

@@ -201,7 +201,7 @@ fn the_gradient_of_an_embeddings_row_adds_up_all_its_tokens() {
         let run_in = |run_in| {
             let context = ParallelContext::single(5);
             let embedding: VocabParallelEmbedding<B> = VocabParallelEmbeddingConfig::new(11, 6)
-                .init(&FlexDevice, &context)
+                .init(&FlexDevice, &context.root())
                 .expect("the sizes fit");
             let embedding = with_parameters_in(embedding, dtype, run_in);
             let tokens = Tensor::<B, 1, Int>::from_data(TensorData::from(&tokens[..]), &FlexDevice);
@@ -266,7 +266,8 @@ fn what_dropout_keeps_is_scaled_in_f32_and_rounded_once() {
 }
 
 fn column(through: DType, dtype: DType, [d_input, d_output]: [usize; 2]) -> ColumnParallelLinear<B> {
-    let layer = ColumnParallelLinearConfig::new(d_input, d_output).init(&FlexDevice, &ParallelContext::single(3));
+    let layer =
+        ColumnParallelLinearConfig::new(d_input, d_output).init(&FlexDevice, &ParallelContext::single(3).root());
     with_parameters_in(layer.expect("the sizes fit"), through, dtype)
 }
 
@@ -354,7 +355,7 @@ fn the_gradient_of_a_bias_over_two_dimensions_is_rounded_once() {
         let input = || tensor::<3>(&TensorData::zeros::<f32, _>([samples, 3, 2]), dtype);
         let ascent = TensorData::ones::<f32, _>([samples, 3, 5]);
         let context = ParallelContext::single(3);
-        let row = RowParallelLinearConfig::new(2, 5).init::<B>(&FlexDevice, &context);
+        let row = RowParallelLinearConfig::new(2, 5).init::<B>(&FlexDevice, &context.root());
         let row = with_parameters_in(row.expect("the sizes fit"), dtype, dtype);
         let outcomes = [
             run(
@@ -379,14 +380,14 @@ fn an_input_of_another_type_is_refused_by_the_name_of_the_layer() {
     let device = &FlexDevice;
     let column = column(DType::BF16, DType::BF16, [4, 4]);
     let row = RowParallelLinearConfig::new(4, 4)
-        .init::<B>(device, &context)
+        .init::<B>(device, &context.root())
         .expect("the sizes fit");
     let row = with_parameters_in(row, DType::BF16, DType::BF16);
     let head = VocabParallelEmbeddingConfig::new(5, 4)
-        .init::<B>(device, &context)
+        .init::<B>(device, &context.root())
         .expect("the sizes fit");
     let head = with_parameters_in(head, DType::BF16, DType::BF16);
-    let positions = PositionEmbeddingConfig::new(6, 4).init::<B>(device, &context);
+    let positions = PositionEmbeddingConfig::new(6, 4).init::<B>(device, &context.root());
     let positions = with_parameters_in(positions, DType::BF16, DType::BF16);
     let norm = norm(4, DType::BF16, DType::BF16);
     type Forward<'a> = Box<dyn Fn() -> Tensor<B, 2> + 'a>;

@@ -94,7 +94,7 @@ impl<B: Backend> Stage<B> {
             output: (stage + 1 == num_stages).then_some(output),
         };
         // (3) What is not sharded is the same on every tensor-parallel rank.
-        context.declare_rest_replicated(&stage)?;
+        context.root().declare_rest_replicated(&stage)?;
         Ok(stage)
     }
 }

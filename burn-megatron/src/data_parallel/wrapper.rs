@@ -124,7 +124,7 @@ impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             overlaps: config.overlap_grad_reduce,
         };
         // Before anything else looks at the module: even asking for its devices draws values.
-        context.draw_whole::<B, M>(&module)?;
+        context.root().draw_whole::<B, M>(&module)?;
         let (module, _) = make_leaves::<B, M>(module);
         let parameters = list_parameters::<B, M>(&module);
         if trains_nothing(&parameters, context)
@@ -509,7 +509,9 @@ mod tests {
 
     fn column(context: &ParallelContext) -> ColumnParallelLinear<B> {
         let config = ColumnParallelLinearConfig::new(3, 4);
-        config.init(&Default::default(), context).expect("no size to divide")
+        config
+            .init(&Default::default(), &context.root())
+            .expect("no size to divide")
     }
 
     fn names(wrapped: &DistributedDataParallel<B, ColumnParallelLinear<B>>) -> Vec<&str> {

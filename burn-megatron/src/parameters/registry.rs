@@ -30,7 +30,7 @@ pub enum RegistryError {
     /// Nothing is known of a parameter where something must be.
     #[error(
         "parameter {path} has not declared its layout, which tensor-parallel ranks need; declare it with \
-         ParallelContext::declare_replicated (its layer sees every token on every rank), declare_token_wise (it is \
+         ParameterScope::declare_replicated (its layer sees every token on every rank), declare_token_wise (it is \
          applied to each token between parallel layers) or declare_sharded; if the module was loaded from a record, \
          load it with ParallelContext::load_record, which keeps the declarations"
     )]

@@ -10,7 +10,7 @@ use super::conversion::{ConversionError, check_drawn, named};
 use super::product::ColumnParallelMatmul;
 use super::{linear_init, take_shard};
 use crate::collectives::{CollectiveBackend, show_input};
-use crate::context::{ParallelContext, ParameterSpec};
+use crate::context::{ParameterScope, ParameterSpec};
 use crate::mappings::gather_from_tensor_region;
 use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use crate::precision::{assert_dtype, by_rows, is_half};
@@ -77,11 +77,11 @@ impl ColumnParallelLinearConfig {
     pub fn init<B: Backend>(
         &self,
         device: &B::Device,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<ColumnParallelLinear<B>, TopologyError> {
-        let cut = self.cut(context)?;
-        let shard = cut.identity(self.bias, context);
-        let weight = context.parameter(
+        let cut = self.cut(scope)?;
+        let shard = cut.identity(self.bias, scope);
+        let weight = scope.parameter(
             "weight",
             [self.d_input, cut.width],
             &ParameterSpec {
@@ -92,7 +92,7 @@ impl ColumnParallelLinearConfig {
             device,
         );
         let bias = self.bias.then(|| {
-            context.parameter(
+            scope.parameter(
                 "bias",
                 [cut.width],
                 &ParameterSpec {
@@ -103,11 +103,11 @@ impl ColumnParallelLinearConfig {
                 device,
             )
         });
-        Ok(self.layer(weight, bias, shard, context))
+        Ok(self.layer(weight, bias, shard, scope))
     }
 
     /// Returns this rank's shard of an existing layer, which every rank holds in full, with these settings:
-    /// `ColumnParallelLinearConfig::of(&linear).with_gather_output(true).from_linear(linear, &context)`.
+    /// `ColumnParallelLinearConfig::of(&linear).with_gather_output(true).from_linear(linear, &scope)`.
     ///
     /// `bias` and the initialisers of this configuration are not looked at: the layer's own are taken.
     ///
@@ -119,7 +119,7 @@ impl ColumnParallelLinearConfig {
     pub fn from_linear<B: Backend>(
         &self,
         linear: Linear<B>,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<ColumnParallelLinear<B>, ConversionError> {
         assert_eq!(
             linear.weight.lazy_shape().to_vec(),
@@ -127,33 +127,33 @@ impl ColumnParallelLinearConfig {
             "the linear layer's shape against the configured [d_input, d_output]"
         );
         let cut = self
-            .cut(&context.unscoped())
-            .map_err(named(context, "column-parallel linear layer"))?;
-        check_drawn::<B, _>(&linear, context)?;
-        let shard = cut.identity(linear.bias.is_some(), context);
-        let weight = take_shard(linear.weight, &cut.weight, [self.d_input, cut.width], context);
-        context.declare_sharded("weight", &weight, cut.weight);
+            .cut(&scope.root())
+            .map_err(named(scope, "column-parallel linear layer"))?;
+        check_drawn::<B, _>(&linear, scope)?;
+        let shard = cut.identity(linear.bias.is_some(), scope);
+        let weight = take_shard(linear.weight, &cut.weight, [self.d_input, cut.width], scope);
+        scope.declare_sharded("weight", &weight, cut.weight);
         let bias = linear.bias.map(|bias| {
-            let bias = take_shard(bias, &cut.bias, [cut.width], context);
-            context.declare_sharded("bias", &bias, cut.bias);
+            let bias = take_shard(bias, &cut.bias, [cut.width], scope);
+            scope.declare_sharded("bias", &bias, cut.bias);
             bias
         });
-        Ok(self.layer(weight, bias, shard, context))
+        Ok(self.layer(weight, bias, shard, scope))
     }
 
-    fn cut(&self, context: &ParallelContext) -> Result<Cut, TopologyError> {
+    fn cut(&self, scope: &ParameterScope) -> Result<Cut, TopologyError> {
         assert!(
             !(self.gather_output && self.fused > 1),
             "the output of {} fused matrices cannot be gathered: their shards would interleave",
             self.fused
         );
-        let group = context.tensor_group();
+        let group = scope.tensor_group();
         if self.fused == 0 {
             return Err(TopologyError::Zero { name: "fused" });
         }
         let matrix = self.d_output / self.fused;
         crate::topology::check_divides("d_output", self.d_output, "fused", self.fused)?;
-        context.check_tensor_divides("the width of a column-parallel matrix", matrix)?;
+        scope.check_tensor_divides("the width of a column-parallel matrix", matrix)?;
         // The dimension before the last counts the fused matrices; each is cut along the last.
         let shard = |shape: &[usize]| {
             Placement::shard(shape, shape.len() - 1, group.rank(), group.size()).with_fused_dimension(shape.len() - 2)
@@ -170,7 +170,7 @@ impl ColumnParallelLinearConfig {
         weight: Param<Tensor<B, 2>>,
         bias: Option<Param<Tensor<B, 1>>>,
         shard: ShardIdentity<B>,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> ColumnParallelLinear<B> {
         ColumnParallelLinear {
             weight,
@@ -178,7 +178,7 @@ impl ColumnParallelLinearConfig {
             gather_output: self.gather_output,
             fused: self.fused,
             shard,
-            product: ColumnParallelMatmul::new(context),
+            product: ColumnParallelMatmul::new(scope),
         }
     }
 }
@@ -189,8 +189,8 @@ impl<B: Backend> ColumnParallelLinear<B> {
     ///
     /// # Errors
     /// As [`ColumnParallelLinearConfig::from_linear`].
-    pub fn from_linear(linear: Linear<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
-        ColumnParallelLinearConfig::of(&linear).from_linear(linear, context)
+    pub fn from_linear(linear: Linear<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
+        ColumnParallelLinearConfig::of(&linear).from_linear(linear, scope)
     }
 
     /// Which output features of the whole layer this rank holds, for a [`Dropout`](crate::random::Dropout) of them.
@@ -215,9 +215,9 @@ struct Cut {
 
 impl Cut {
     /// What the layer's record says of its shards.
-    fn identity<B: Backend>(&self, has_bias: bool, context: &ParallelContext) -> ShardIdentity<B> {
+    fn identity<B: Backend>(&self, has_bias: bool, scope: &ParameterScope) -> ShardIdentity<B> {
         let shards = [("weight", &self.weight), ("bias", &self.bias)];
-        context.shard_identity(&shards[..1 + usize::from(has_bias)])
+        scope.shard_identity(&shards[..1 + usize::from(has_bias)])
     }
 }
 

@@ -5,7 +5,7 @@ use burn::module::{Module, Param};
 use burn::nn::{self, LayerNorm};
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 
-use crate::context::ParallelContext;
+use crate::context::ParameterScope;
 use crate::parameters::{RegistryError, read_host, refuse_undrawn};
 use crate::random::{Dropout, DropoutConfig, DropoutSite};
 use crate::topology::TopologyError;
@@ -54,25 +54,22 @@ pub enum ConversionError {
 }
 
 /// The name of the module that a context is for, in messages.
-pub(super) fn module_name(context: &ParallelContext, kind: &str) -> String {
-    match context.scope_name() {
+pub(super) fn module_name(scope: &ParameterScope, kind: &str) -> String {
+    match scope.name() {
         "" => kind.to_owned(),
         name => format!("{kind} {name}"),
     }
 }
 
 /// Gives a topology error the module's name; what was checked had no scope to name.
-pub(super) fn named(context: &ParallelContext, kind: &str) -> impl FnOnce(TopologyError) -> ConversionError {
-    let module = module_name(context, kind);
+pub(super) fn named(scope: &ParameterScope, kind: &str) -> impl FnOnce(TopologyError) -> ConversionError {
+    let module = module_name(scope, kind);
     move |source| ConversionError::Topology { module, source }
 }
 
 /// Checks that every parameter of a layer has values: a part of a model draws none.
-pub(super) fn check_drawn<B: Backend, M: Module<B>>(
-    layer: &M,
-    context: &ParallelContext,
-) -> Result<(), ConversionError> {
-    Ok(refuse_undrawn::<B, M>(layer, context.scope_name())?)
+pub(super) fn check_drawn<B: Backend, M: Module<B>>(layer: &M, scope: &ParameterScope) -> Result<(), ConversionError> {
+    Ok(refuse_undrawn::<B, M>(layer, scope.name())?)
 }
 
 /// Returns what replaces burn's dropout in a module, called `site` in the context's scope.
@@ -80,18 +77,18 @@ pub(super) fn converted_dropout(
     dropout: &nn::Dropout,
     site: &str,
     kind: &str,
-    context: &ParallelContext,
+    scope: &ParameterScope,
 ) -> Result<Dropout, ConversionError> {
     if !(0.0..1.0).contains(&dropout.prob) {
         return Err(ConversionError::Unsupported {
-            module: module_name(context, kind),
+            module: module_name(scope, kind),
             field: "dropout",
             value: dropout.prob.to_string(),
             valid: "a probability in [0, 1)",
         });
     }
     // Reserved, so that two modules of one name do not share their masks.
-    let name = context.registry().reserve_name(context.scope(site).scope_name());
+    let name = scope.registry().reserve_name(scope.scope(site).name());
     Ok(DropoutConfig::new(dropout.prob).init(DropoutSite::named(&name)))
 }
 
@@ -158,6 +155,7 @@ mod tests {
     use burn_flex::{Flex, FlexDevice};
 
     use super::*;
+    use crate::context::ParallelContext;
     use crate::data_parallel::{DataParallelConfig, DistributedDataParallel};
     use crate::initialize;
     use crate::tensor_parallel::{ColumnParallelLinear, RowParallelLinear};
@@ -212,14 +210,17 @@ mod tests {
         let converted = ColumnParallelLinear::from_linear(initialize::<B, _>(linear()), &context.scope("first"));
         let model = (converted.expect("it has values"), linear());
         let expected = "parameter 1.weight has no values yet";
-        let refused = context.declare_rest_replicated::<B, _>(&model).unwrap_err();
+        let refused = context.root().declare_rest_replicated::<B, _>(&model).unwrap_err();
         assert!(refused.to_string().starts_with(expected), "{refused}");
         let refused = DistributedDataParallel::<B, _>::new(model.clone(), &context, DataParallelConfig::new());
         let refused = refused.expect_err("it is drawn by itself");
         assert!(refused.to_string().starts_with(expected), "{refused}");
 
         let model = initialize::<B, _>(model);
-        context.declare_rest_replicated::<B, _>(&model).expect("it has values");
+        context
+            .root()
+            .declare_rest_replicated::<B, _>(&model)
+            .expect("it has values");
         let names = [model.1.weight.id, model.0.weight.id].map(|id| context.registry().declaration(id));
         let names = names.map(|declaration| declaration.expect("declared").name);
         assert_eq!(names, ["1.weight", "first.weight"]);

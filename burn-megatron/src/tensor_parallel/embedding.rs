@@ -10,7 +10,7 @@ use super::conversion::{ConversionError, check_drawn, named};
 use super::product::ColumnParallelMatmul;
 use super::{VocabShard, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup, show_input};
-use crate::context::{ParallelContext, ParameterSpec};
+use crate::context::{ParameterScope, ParameterSpec};
 use crate::mappings::reduce_from_tensor_region;
 use crate::mutants::{self, Mutant};
 use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
@@ -64,12 +64,12 @@ impl VocabParallelEmbeddingConfig {
     pub fn init<B: Backend>(
         &self,
         device: &B::Device,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<VocabParallelEmbedding<B>, TopologyError> {
-        let shard = self.shard(context)?;
+        let shard = self.shard(scope)?;
         let placement = self.placement(shard);
-        let identity = context.shard_identity(&[("weight", &placement)]);
-        let weight = context.parameter(
+        let identity = scope.shard_identity(&[("weight", &placement)]);
+        let weight = scope.parameter(
             "weight",
             [shard.rows(), self.d_model],
             &ParameterSpec {
@@ -79,7 +79,7 @@ impl VocabParallelEmbeddingConfig {
             },
             device,
         );
-        Ok(Self::layer(weight, shard, identity, context))
+        Ok(Self::layer(weight, shard, identity, scope))
     }
 
     /// Returns this rank's rows of an existing embedding, which every rank holds in full, with these settings.
@@ -92,7 +92,7 @@ impl VocabParallelEmbeddingConfig {
     pub fn from_embedding<B: Backend>(
         &self,
         embedding: Embedding<B>,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<VocabParallelEmbedding<B>, ConversionError> {
         assert_eq!(
             embedding.weight.lazy_shape().to_vec(),
@@ -100,18 +100,18 @@ impl VocabParallelEmbeddingConfig {
             "the embedding's shape against the configured [n_embedding, d_model]"
         );
         let shard = self
-            .shard(&context.unscoped())
-            .map_err(named(context, "vocabulary-parallel embedding"))?;
-        check_drawn::<B, _>(&embedding, context)?;
+            .shard(&scope.root())
+            .map_err(named(scope, "vocabulary-parallel embedding"))?;
+        check_drawn::<B, _>(&embedding, scope)?;
         let placement = self.placement(shard);
-        let identity = context.shard_identity(&[("weight", &placement)]);
-        let weight = take_shard(embedding.weight, &placement, [shard.rows(), self.d_model], context);
-        context.declare_sharded("weight", &weight, placement);
-        Ok(Self::layer(weight, shard, identity, context))
+        let identity = scope.shard_identity(&[("weight", &placement)]);
+        let weight = take_shard(embedding.weight, &placement, [shard.rows(), self.d_model], scope);
+        scope.declare_sharded("weight", &weight, placement);
+        Ok(Self::layer(weight, shard, identity, scope))
     }
 
-    fn shard(&self, context: &ParallelContext) -> Result<VocabShard, TopologyError> {
-        let group = context.tensor_group();
+    fn shard(&self, scope: &ParameterScope) -> Result<VocabShard, TopologyError> {
+        let group = scope.tensor_group();
         let padded = self
             .padded_size
             .unwrap_or(self.n_embedding.next_multiple_of(group.size()));
@@ -120,7 +120,7 @@ impl VocabParallelEmbeddingConfig {
             "a padded vocabulary of {padded} rows cannot hold {} tokens",
             self.n_embedding
         );
-        context.check_tensor_divides("the padded vocabulary", padded)?;
+        scope.check_tensor_divides("the padded vocabulary", padded)?;
         Ok(VocabShard::new(self.n_embedding, padded, group))
     }
 
@@ -136,15 +136,15 @@ impl VocabParallelEmbeddingConfig {
         weight: Param<Tensor<B, 2>>,
         shard: VocabShard,
         identity: ShardIdentity<B>,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> VocabParallelEmbedding<B> {
         VocabParallelEmbedding {
             weight,
             shard,
-            sequence_parallel: context.is_sequence_parallel(),
+            sequence_parallel: scope.is_sequence_parallel(),
             identity,
-            product: ColumnParallelMatmul::new(context),
-            group: context.tensor_group().clone(),
+            product: ColumnParallelMatmul::new(scope),
+            group: scope.tensor_group().clone(),
         }
     }
 }
@@ -155,8 +155,8 @@ impl<B: Backend> VocabParallelEmbedding<B> {
     ///
     /// # Errors
     /// As [`VocabParallelEmbeddingConfig::from_embedding`].
-    pub fn from_embedding(embedding: Embedding<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
-        VocabParallelEmbeddingConfig::of(&embedding).from_embedding(embedding, context)
+    pub fn from_embedding(embedding: Embedding<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
+        VocabParallelEmbeddingConfig::of(&embedding).from_embedding(embedding, scope)
     }
 }
 
@@ -250,7 +250,7 @@ pub struct PositionEmbedding<B: Backend> {
 
 impl PositionEmbeddingConfig {
     /// Returns a new embedding, initialised by its global name.
-    pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> PositionEmbedding<B> {
+    pub fn init<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> PositionEmbedding<B> {
         let shape = [self.max_seq_length, self.d_model];
         let spec = ParameterSpec {
             placement: Placement::whole(shape),
@@ -258,7 +258,7 @@ impl PositionEmbeddingConfig {
             init: self.init,
         };
         PositionEmbedding {
-            weight: context.parameter("weight", shape, &spec, device),
+            weight: scope.parameter("weight", shape, &spec, device),
         }
     }
 }
@@ -268,10 +268,10 @@ impl<B: Backend> PositionEmbedding<B> {
     ///
     /// # Errors
     /// When the embedding has no values yet.
-    pub fn from_embedding(embedding: Embedding<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
-        check_drawn::<B, _>(&embedding, context)?;
-        context.registry().mark_converted(embedding.weight.id);
-        context.declare_replicated("weight", &embedding.weight);
+    pub fn from_embedding(embedding: Embedding<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
+        check_drawn::<B, _>(&embedding, scope)?;
+        scope.registry().mark_converted(embedding.weight.id);
+        scope.declare_replicated("weight", &embedding.weight);
         Ok(Self {
             weight: embedding.weight,
         })

@@ -1,14 +1,14 @@
 //! Layers whose weights are shared out over the tensor-parallel group.
 //!
-//! Each has a `Config` with `.init(&device, &context)`, and behaves as burn's own layer in a group of one. Each is also
-//! made from burn's own, which takes its sizes from it: `ColumnParallelLinear::from_linear(linear, &context)`; with
-//! other settings `ColumnParallelLinearConfig::of(&linear).with_gather_output(true).from_linear(linear, &context)`. The
+//! Each has a `Config` with `.init(&device, &scope)`, and behaves as burn's own layer in a group of one. Each is also
+//! made from burn's own, which takes its sizes from it: `ColumnParallelLinear::from_linear(linear, &scope)`; with
+//! other settings `ColumnParallelLinearConfig::of(&linear).with_gather_output(true).from_linear(linear, &scope)`. The
 //! layer must have its values: [`initialize`](crate::initialize) draws them for the whole model.
 //!
 //! burn's composites are converted likewise, and then called as burn's: [`ParallelTransformerEncoder::from_encoder`],
 //! [`ParallelTransformerDecoder::from_decoder`], [`ParallelMultiHeadAttention::from_mha`] and
 //! [`ParallelPositionWiseFeedForward::from_pwff`]. The layers around them stay burn's:
-//! [`ParallelContext::declare_rest_replicated`] declares them in one line.
+//! [`ParameterScope::declare_rest_replicated`] declares them in one line.
 //!
 //! Inputs and outputs are of the parameters' element type; where that has 16 bits, statistics and losses are f32.
 //!
@@ -55,7 +55,7 @@ use burn::module::Param;
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::KernelError;
 
-use crate::context::ParallelContext;
+use crate::context::ParameterScope;
 use crate::parameters::{ParameterInit, Placement, read_host, tensor_from_host};
 
 /// The result of an operation whose inputs are a layer's own: another shape or type is the caller's mistake.
@@ -79,7 +79,7 @@ fn take_shard<B: Backend, const D: usize>(
     whole: Param<Tensor<B, D>>,
     placement: &Placement,
     shape: [usize; D],
-    context: &ParallelContext,
+    scope: &ParameterScope,
 ) -> Param<Tensor<B, D>> {
     let tensor = whole.val();
     let (device, dtype, trained) = (tensor.device(), tensor.dtype(), tensor.is_require_grad());
@@ -97,6 +97,6 @@ fn take_shard<B: Backend, const D: usize>(
     }
     let tensor = tensor_from_host(shard, shape, dtype, &device);
     let shard = Param::from_tensor(tensor).set_require_grad(trained);
-    context.registry().mark_converted(shard.id);
+    scope.registry().mark_converted(shard.id);
     shard
 }

@@ -13,7 +13,7 @@ use cubecl_kernels::{KernelBackend, Kernels};
 
 use super::checked;
 use super::conversion::{ConversionError, check_epsilon, module_name};
-use crate::context::ParallelContext;
+use crate::context::ParameterScope;
 use crate::parameters::initialize;
 use crate::precision::{assert_dtype, is_half, narrow, widen};
 
@@ -52,9 +52,9 @@ impl LayerNormConfig {
     }
 
     /// Returns a new norm, its weight one and its bias zero, declared under the context's scope.
-    pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> LayerNorm<B> {
+    pub fn init<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> LayerNorm<B> {
         let config = nn::LayerNormConfig::new(self.d_model).with_epsilon(self.epsilon);
-        self.declared(config.with_bias(self.bias).init(device), context)
+        self.declared(config.with_bias(self.bias).init(device), scope)
     }
 
     /// Returns an existing norm, which every rank holds in full, declared under the context's scope. `bias` is not
@@ -70,28 +70,28 @@ impl LayerNormConfig {
     pub fn from_layer_norm<B: Backend>(
         &self,
         norm: nn::LayerNorm<B>,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<LayerNorm<B>, ConversionError> {
         assert_eq!(
             norm.gamma.lazy_shape().to_vec(),
             [self.d_model],
             "the norm's shape against the configured [d_model]"
         );
-        check_epsilon(&module_name(context, "layer norm"), "epsilon", &norm, self.epsilon)?;
-        context.registry().mark_converted(norm.gamma.id);
-        Ok(self.declared(norm, context))
+        check_epsilon(&module_name(scope, "layer norm"), "epsilon", &norm, self.epsilon)?;
+        scope.registry().mark_converted(norm.gamma.id);
+        Ok(self.declared(norm, scope))
     }
 
-    fn declared<B: Backend>(&self, norm: nn::LayerNorm<B>, context: &ParallelContext) -> LayerNorm<B> {
+    fn declared<B: Backend>(&self, norm: nn::LayerNorm<B>, scope: &ParameterScope) -> LayerNorm<B> {
         let norm = initialize::<B, _>(norm);
-        context.declare_token_wise("weight", &norm.gamma);
+        scope.declare_token_wise("weight", &norm.gamma);
         if let Some(beta) = &norm.beta {
-            context.declare_token_wise("bias", beta);
+            scope.declare_token_wise("bias", beta);
         }
         LayerNorm {
             norm,
             epsilon: self.epsilon,
-            kernels: context.kernels(),
+            kernels: scope.kernels(),
         }
     }
 }
@@ -102,8 +102,8 @@ impl<B: Backend> LayerNorm<B> {
     ///
     /// # Errors
     /// When the norm's epsilon is another.
-    pub fn from_layer_norm(norm: nn::LayerNorm<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
-        LayerNormConfig::of(&norm).from_layer_norm(norm, context)
+    pub fn from_layer_norm(norm: nn::LayerNorm<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
+        LayerNormConfig::of(&norm).from_layer_norm(norm, scope)
     }
 }
 

@@ -5,7 +5,7 @@ use burn::tensor::{Tensor, backend::Backend};
 use super::TokenContext;
 use super::conversion::module_name;
 use crate::collectives::{CollectiveBackend, ProcessGroup};
-use crate::context::ParallelContext;
+use crate::context::ParameterScope;
 use crate::mappings::{
     copy_to_tensor_region, gather_from_sequence_region, gather_from_tensor_region, scatter_to_tensor_region,
 };
@@ -24,12 +24,12 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// Returns the region of the composite that the context is for, a module of this kind.
-    pub fn new(context: &ParallelContext, kind: &str) -> Self {
+    /// Returns the region of the composite of this scope, a module of this kind.
+    pub fn new(scope: &ParameterScope, kind: &str) -> Self {
         Self {
-            module: module_name(context, kind),
-            group: context.tensor_group().clone(),
-            sequence_parallel: context.is_sequence_parallel(),
+            module: module_name(scope, kind),
+            group: scope.tensor_group().clone(),
+            sequence_parallel: scope.is_sequence_parallel(),
         }
     }
 

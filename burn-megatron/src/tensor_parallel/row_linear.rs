@@ -11,7 +11,7 @@ use super::conversion::{ConversionError, check_drawn, named};
 use super::product::affine;
 use super::{linear_init, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup};
-use crate::context::{ParallelContext, ParameterSpec};
+use crate::context::{ParameterScope, ParameterSpec};
 use crate::mappings::{reduce_from_tensor_region, reduce_scatter_to_sequence_region, scatter_to_tensor_region};
 use crate::mutants::{self, Mutant};
 use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
@@ -71,13 +71,13 @@ impl RowParallelLinearConfig {
     pub fn init<B: Backend>(
         &self,
         device: &B::Device,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<RowParallelLinear<B>, TopologyError> {
-        let placement = self.cut(context)?;
-        let shard = context.shard_identity(&[("weight", &placement)]);
-        let weight = context.parameter(
+        let placement = self.cut(scope)?;
+        let shard = scope.shard_identity(&[("weight", &placement)]);
+        let weight = scope.parameter(
             "weight",
-            [self.local_input(context), self.d_output],
+            [self.local_input(scope), self.d_output],
             &ParameterSpec {
                 placement,
                 distribution: Distribution::Sharded,
@@ -86,22 +86,22 @@ impl RowParallelLinearConfig {
             device,
         );
         let bias = self.bias.then(|| {
-            context.parameter(
+            scope.parameter(
                 "bias",
                 [self.d_output],
                 &ParameterSpec {
                     placement: Placement::whole([self.d_output]),
-                    distribution: context.token_wise_distribution(),
+                    distribution: scope.token_wise_distribution(),
                     init: linear_init(&self.bias_init, self.d_input),
                 },
                 device,
             )
         });
-        Ok(self.layer(weight, bias, shard, context))
+        Ok(self.layer(weight, bias, shard, scope))
     }
 
     /// Returns this rank's shard of an existing layer, which every rank holds in full, with these settings:
-    /// `RowParallelLinearConfig::of(&linear).with_input_is_parallel(false).from_linear(linear, &context)`.
+    /// `RowParallelLinearConfig::of(&linear).with_input_is_parallel(false).from_linear(linear, &scope)`.
     ///
     /// `bias` and the initialisers of this configuration are not looked at: the layer's own are taken.
     ///
@@ -113,7 +113,7 @@ impl RowParallelLinearConfig {
     pub fn from_linear<B: Backend>(
         &self,
         linear: Linear<B>,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<RowParallelLinear<B>, ConversionError> {
         assert_eq!(
             linear.weight.lazy_shape().to_vec(),
@@ -121,29 +121,29 @@ impl RowParallelLinearConfig {
             "the linear layer's shape against the configured [d_input, d_output]"
         );
         let placement = self
-            .cut(&context.unscoped())
-            .map_err(named(context, "row-parallel linear layer"))?;
-        check_drawn::<B, _>(&linear, context)?;
-        let shard = context.shard_identity(&[("weight", &placement)]);
-        let shape = [self.local_input(context), self.d_output];
-        let weight = take_shard(linear.weight, &placement, shape, context);
-        context.declare_sharded("weight", &weight, placement);
+            .cut(&scope.root())
+            .map_err(named(scope, "row-parallel linear layer"))?;
+        check_drawn::<B, _>(&linear, scope)?;
+        let shard = scope.shard_identity(&[("weight", &placement)]);
+        let shape = [self.local_input(scope), self.d_output];
+        let weight = take_shard(linear.weight, &placement, shape, scope);
+        scope.declare_sharded("weight", &weight, placement);
         if let Some(bias) = &linear.bias {
-            context.registry().mark_converted(bias.id);
-            context.declare_token_wise("bias", bias);
+            scope.registry().mark_converted(bias.id);
+            scope.declare_token_wise("bias", bias);
         }
-        Ok(self.layer(weight, linear.bias, shard, context))
+        Ok(self.layer(weight, linear.bias, shard, scope))
     }
 
-    fn cut(&self, context: &ParallelContext) -> Result<Placement, TopologyError> {
-        let group = context.tensor_group();
-        context.check_tensor_divides("the input width of a row-parallel matrix", self.d_input)?;
+    fn cut(&self, scope: &ParameterScope) -> Result<Placement, TopologyError> {
+        let group = scope.tensor_group();
+        scope.check_tensor_divides("the input width of a row-parallel matrix", self.d_input)?;
         let shape = [self.d_input, self.d_output];
         Ok(Placement::shard(&shape, 0, group.rank(), group.size()))
     }
 
-    fn local_input(&self, context: &ParallelContext) -> usize {
-        self.d_input / context.tensor_group().size()
+    fn local_input(&self, scope: &ParameterScope) -> usize {
+        self.d_input / scope.tensor_group().size()
     }
 
     fn layer<B: Backend>(
@@ -151,16 +151,16 @@ impl RowParallelLinearConfig {
         weight: Param<Tensor<B, 2>>,
         bias: Option<Param<Tensor<B, 1>>>,
         shard: ShardIdentity<B>,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> RowParallelLinear<B> {
         RowParallelLinear {
             weight,
             bias,
             input_is_parallel: self.input_is_parallel,
-            sequence_parallel: context.is_sequence_parallel(),
+            sequence_parallel: scope.is_sequence_parallel(),
             shard,
-            kernels: context.kernels(),
-            group: context.tensor_group().clone(),
+            kernels: scope.kernels(),
+            group: scope.tensor_group().clone(),
         }
     }
 }
@@ -171,8 +171,8 @@ impl<B: Backend> RowParallelLinear<B> {
     ///
     /// # Errors
     /// As [`RowParallelLinearConfig::from_linear`].
-    pub fn from_linear(linear: Linear<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
-        RowParallelLinearConfig::of(&linear).from_linear(linear, context)
+    pub fn from_linear(linear: Linear<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
+        RowParallelLinearConfig::of(&linear).from_linear(linear, scope)
     }
 }
 

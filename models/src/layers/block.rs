@@ -4,7 +4,7 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::collectives::CollectiveBackend;
-use burn_megatron::context::ParallelContext;
+use burn_megatron::context::ParameterScope;
 use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
 use burn_megatron::tensor_parallel::{LayerNorm, LayerNormConfig};
 use burn_megatron::topology::TopologyError;
@@ -83,7 +83,7 @@ impl BlockConfig {
         layer: usize,
         names: &BlockNames,
         device: &B::Device,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<Block<B>, TopologyError> {
         let norm = LayerNormConfig::new(self.attention.d_model).with_epsilon(self.norm_epsilon);
         let site = |number| DropoutSite {
@@ -92,18 +92,18 @@ impl BlockConfig {
         };
         let dropout = DropoutConfig::new(self.hidden_dropout);
         Ok(Block {
-            attention_norm: norm.init(device, &context.scope(names.attention_norm)),
+            attention_norm: norm.init(device, &scope.scope(names.attention_norm)),
             attention: self.attention.init(
                 site(ATTENTION_WEIGHTS_SITE),
                 &names.attention_layers,
                 device,
-                &context.scope(names.attention),
+                &scope.scope(names.attention),
             )?,
-            mlp_norm: norm.init(device, &context.scope(names.mlp_norm)),
-            mlp: self.mlp.init(&names.mlp_layers, device, &context.scope(names.mlp))?,
+            mlp_norm: norm.init(device, &scope.scope(names.mlp_norm)),
+            mlp: self.mlp.init(&names.mlp_layers, device, &scope.scope(names.mlp))?,
             attention_dropout: dropout.init(site(ATTENTION_OUTPUT_SITE)),
             mlp_dropout: dropout.init(site(MLP_OUTPUT_SITE)),
-            kernels: context.kernels(),
+            kernels: scope.kernels(),
         })
     }
 }

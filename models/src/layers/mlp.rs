@@ -4,7 +4,7 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::collectives::CollectiveBackend;
-use burn_megatron::context::ParallelContext;
+use burn_megatron::context::ParameterScope;
 use burn_megatron::parameters::ParameterInit;
 use burn_megatron::tensor_parallel::{
     ColumnParallelLinear, ColumnParallelLinearConfig, RowParallelLinear, RowParallelLinearConfig,
@@ -57,18 +57,18 @@ impl MlpConfig {
         &self,
         names: &MlpNames,
         device: &B::Device,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<Mlp<B>, TopologyError> {
         Ok(Mlp {
             input: ColumnParallelLinearConfig::new(self.d_model, self.d_hidden)
                 .with_weight_init(Some(self.input_init))
                 .with_bias_init(Some(ParameterInit::Zeros))
-                .init(device, &context.scope(names.input))?,
+                .init(device, &scope.scope(names.input))?,
             output: RowParallelLinearConfig::new(self.d_hidden, self.d_model)
                 .with_weight_init(Some(self.output_init))
                 .with_bias_init(Some(ParameterInit::Zeros))
-                .init(device, &context.scope(names.output))?,
-            kernels: context.kernels(),
+                .init(device, &scope.scope(names.output))?,
+            kernels: scope.kernels(),
         })
     }
 }

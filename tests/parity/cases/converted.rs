@@ -158,7 +158,7 @@ impl<B: CollectiveBackend> Stage<B> {
             head: (stage + 1 == stages).then_some(serial.head),
             context: context.clone(),
         };
-        context.declare_rest_replicated(&model)?;
+        context.root().declare_rest_replicated(&model)?;
         Ok(model)
     }
 }

@@ -92,7 +92,7 @@ fn masks(scene: &Scene) -> anyhow::Result<()> {
 fn numbers(scene: &Scene) -> anyhow::Result<()> {
     let context = &scene.context;
     let net = initialize(net(0.0));
-    context.declare_rest_replicated(&net)?;
+    context.root().declare_rest_replicated(&net)?;
     DistributedDataParallel::<B, _>::new(net, context, DataParallelConfig::new())?;
     let drawn = read_host(Tensor::<B, 1>::random([32], Distribution::Default, &FlexDevice));
     for (group, equal) in [

@@ -1,7 +1,7 @@
 //! Multi-head causal self-attention with fused projections, each tensor-parallel rank computing its own heads.
 
 use crate::collectives::CollectiveBackend;
-use crate::context::ParallelContext;
+use crate::context::ParameterScope;
 use crate::mutants::{self, Mutant};
 use crate::parameters::ParameterInit;
 use crate::random::{Dropout, DropoutConfig, DropoutSite};
@@ -70,26 +70,26 @@ impl CausalSelfAttentionConfig {
         dropout_site: DropoutSite,
         names: &CausalSelfAttentionNames,
         device: &B::Device,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<CausalSelfAttention<B>, TopologyError> {
-        let group = context.tensor_group();
-        context.check_tensor_divides("the number of attention heads", self.n_heads)?;
+        let group = scope.tensor_group();
+        scope.check_tensor_divides("the number of attention heads", self.n_heads)?;
         check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
         let n_heads = self.n_heads / group.size();
         let qkv = ColumnParallelLinearConfig::new(self.d_model, 3 * self.d_model)
             .with_fused(3)
             .with_weight_init(Some(self.qkv_init))
             .with_bias_init(Some(ParameterInit::Zeros))
-            .init(device, &context.scope(names.qkv))?;
+            .init(device, &scope.scope(names.qkv))?;
         let output = RowParallelLinearConfig::new(self.d_model, self.d_model)
             .with_weight_init(Some(self.output_init))
             .with_bias_init(Some(ParameterInit::Zeros))
-            .init(device, &context.scope(names.output))?;
+            .init(device, &scope.scope(names.output))?;
         Ok(CausalSelfAttention {
             qkv,
             output,
             dropout: DropoutConfig::new(self.dropout).init(dropout_site),
-            kernels: context.kernels(),
+            kernels: scope.kernels(),
             n_heads,
             first_head: group.rank() * n_heads,
             d_head: self.d_model / self.n_heads,

@@ -8,7 +8,7 @@ use cubecl_kernels::Kernels;
 use super::MhaCache;
 use super::heads::{AttentionMasks, Heads, average};
 use crate::collectives::CollectiveBackend;
-use crate::context::ParallelContext;
+use crate::context::ParameterScope;
 use crate::random::{ModuleStep, StepCoordinates};
 use crate::tensor_parallel::conversion::{ConversionError, check_drawn, converted_dropout, module_name, named};
 use crate::tensor_parallel::region::{Region, TokenPass, rows, samples};
@@ -141,15 +141,15 @@ impl<B: Backend> ParallelMultiHeadAttention<B> {
     /// # Errors
     /// When the tensor-parallel size does not divide the heads, the heads do not divide `d_model`, the module has no
     /// values yet, or its dropout is outside `[0, 1)`.
-    pub fn from_mha(mha: MultiHeadAttention<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
+    pub fn from_mha(mha: MultiHeadAttention<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
         const KIND: &str = "multi-head attention";
-        let divided = context
+        let divided = scope
             .config()
             .check_tensor_divides("the number of attention heads", mha.n_heads)
             .and_then(|()| check_divides("d_model", mha.d_model, "n_heads", mha.n_heads));
-        divided.map_err(named(context, KIND))?;
-        check_drawn::<B, _>(&mha, context)?;
-        let group = context.tensor_group();
+        divided.map_err(named(scope, KIND))?;
+        check_drawn::<B, _>(&mha, scope)?;
+        let group = scope.tensor_group();
         let n_heads = mha.n_heads / group.size();
         Ok(Self {
             heads: Heads {
@@ -158,15 +158,15 @@ impl<B: Backend> ParallelMultiHeadAttention<B> {
                 d_k: mha.d_k,
                 min_float: mha.min_float,
                 quiet_softmax: mha.quiet_softmax,
-                dropout: converted_dropout(&mha.dropout, "dropout", KIND, context)?,
+                dropout: converted_dropout(&mha.dropout, "dropout", KIND, scope)?,
             },
-            query: ColumnParallelLinear::from_linear(mha.query, &context.scope("query"))?,
-            key: ColumnParallelLinear::from_linear(mha.key, &context.scope("key"))?,
-            value: ColumnParallelLinear::from_linear(mha.value, &context.scope("value"))?,
-            output: RowParallelLinear::from_linear(mha.output, &context.scope("output"))?,
-            kernels: context.kernels(),
-            region: Region::new(context, KIND),
-            step: ModuleStep::new(context.current_step(), module_name(context, KIND)),
+            query: ColumnParallelLinear::from_linear(mha.query, &scope.scope("query"))?,
+            key: ColumnParallelLinear::from_linear(mha.key, &scope.scope("key"))?,
+            value: ColumnParallelLinear::from_linear(mha.value, &scope.scope("value"))?,
+            output: RowParallelLinear::from_linear(mha.output, &scope.scope("output"))?,
+            kernels: scope.kernels(),
+            region: Region::new(scope, KIND),
+            step: ModuleStep::new(scope.current_step(), module_name(scope, KIND)),
         })
     }
 

@@ -9,7 +9,7 @@ use super::ParallelPositionWiseFeedForward;
 use super::cache::LayerCache;
 use super::residual::{NormFirst, add, convert_norm};
 use crate::collectives::CollectiveBackend;
-use crate::context::ParallelContext;
+use crate::context::ParameterScope;
 use crate::random::{Dropout, ModuleStep, StepCoordinates};
 use crate::tensor_parallel::attention::{AttentionMasks, AttentionSources, ParallelMultiHeadAttention};
 use crate::tensor_parallel::conversion::{ConversionError, check_drawn, check_field, converted_dropout, module_name};
@@ -106,9 +106,9 @@ impl<B: Backend> ParallelTransformerDecoder<B> {
     pub fn from_decoder(
         decoder: TransformerDecoder<B>,
         config: &TransformerDecoderConfig,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<Self, ConversionError> {
-        let module = module_name(context, KIND);
+        let module = module_name(scope, KIND);
         check_field(&module, "d_model", config.d_model, decoder.d_model)?;
         check_field(&module, "d_ff", config.d_ff, decoder.d_ff)?;
         check_field(&module, "n_heads", config.n_heads, decoder.n_heads)?;
@@ -116,15 +116,15 @@ impl<B: Backend> ParallelTransformerDecoder<B> {
         check_field(&module, "dropout", config.dropout, decoder.dropout)?;
         check_field(&module, "norm_first", config.norm_first, decoder.norm_first)?;
         check_field(&module, "quiet_softmax", config.quiet_softmax, decoder.quiet_softmax)?;
-        check_drawn::<B, _>(&decoder, context)?;
+        check_drawn::<B, _>(&decoder, scope)?;
         let layers = decoder.layers.into_iter().enumerate().map(|(number, layer)| {
-            let scope = context.scope(format!("layers.{number}"));
+            let scope = scope.scope(format!("layers.{number}"));
             ParallelTransformerDecoderLayer::from_layer(layer, config.layer_norm_eps, &scope)
         });
         Ok(Self {
             layers: layers.collect::<Result<_, _>>()?,
-            region: Region::new(context, KIND),
-            step: ModuleStep::new(context.current_step(), module),
+            region: Region::new(scope, KIND),
+            step: ModuleStep::new(scope.current_step(), module),
         })
     }
 }
@@ -237,22 +237,22 @@ impl<B: Backend> ParallelTransformerDecoderLayer<B> {
     fn from_layer(
         layer: TransformerDecoderLayer<B>,
         epsilon: f64,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<Self, ConversionError> {
-        let dropout = |site| converted_dropout(&layer.dropout, site, LAYER_KIND, context);
+        let dropout = |site| converted_dropout(&layer.dropout, site, LAYER_KIND, scope);
         Ok(Self {
             self_dropout: dropout("self_dropout")?,
             cross_dropout: dropout("cross_dropout")?,
             feed_forward_dropout: dropout("feed_forward_dropout")?,
-            cross_attn: ParallelMultiHeadAttention::from_mha(layer.cross_attn, &context.scope("cross_attn"))?,
-            self_attn: ParallelMultiHeadAttention::from_mha(layer.self_attn, &context.scope("self_attn"))?,
-            pwff: ParallelPositionWiseFeedForward::from_pwff(layer.pwff, &context.scope("pwff"))?,
-            norm_1: convert_norm(layer.norm_1, epsilon, &context.scope("norm_1"))?,
-            norm_2: convert_norm(layer.norm_2, epsilon, &context.scope("norm_2"))?,
-            norm_3: convert_norm(layer.norm_3, epsilon, &context.scope("norm_3"))?,
+            cross_attn: ParallelMultiHeadAttention::from_mha(layer.cross_attn, &scope.scope("cross_attn"))?,
+            self_attn: ParallelMultiHeadAttention::from_mha(layer.self_attn, &scope.scope("self_attn"))?,
+            pwff: ParallelPositionWiseFeedForward::from_pwff(layer.pwff, &scope.scope("pwff"))?,
+            norm_1: convert_norm(layer.norm_1, epsilon, &scope.scope("norm_1"))?,
+            norm_2: convert_norm(layer.norm_2, epsilon, &scope.scope("norm_2"))?,
+            norm_3: convert_norm(layer.norm_3, epsilon, &scope.scope("norm_3"))?,
             norm_first: layer.norm_first,
-            kernels: context.kernels(),
-            region: Region::new(context, LAYER_KIND),
+            kernels: scope.kernels(),
+            region: Region::new(scope, LAYER_KIND),
         })
     }
 

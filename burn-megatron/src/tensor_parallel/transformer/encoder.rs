@@ -9,7 +9,7 @@ use super::ParallelPositionWiseFeedForward;
 use super::cache::LayerCache;
 use super::residual::{NormFirst, add, convert_norm};
 use crate::collectives::CollectiveBackend;
-use crate::context::ParallelContext;
+use crate::context::ParameterScope;
 use crate::random::{Dropout, ModuleStep, StepCoordinates};
 use crate::tensor_parallel::attention::{AttentionMasks, AttentionSources, ParallelMultiHeadAttention};
 use crate::tensor_parallel::conversion::{ConversionError, check_drawn, check_field, converted_dropout, module_name};
@@ -86,7 +86,7 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
     /// use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
     /// use burn::tensor::Tensor;
     /// use burn_flex::{Flex, FlexDevice};
-    /// use burn_megatron::context::ParallelContext;
+    /// use burn_megatron::context::ParameterScope;
     /// use burn_megatron::tensor_parallel::{ParallelTransformerEncoder, TransformerEncoderInput};
     ///
     /// # fn main() -> Result<(), burn_megatron::tensor_parallel::ConversionError> {
@@ -111,9 +111,9 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
     pub fn from_encoder(
         encoder: TransformerEncoder<B>,
         config: &TransformerEncoderConfig,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<Self, ConversionError> {
-        let module = module_name(context, KIND);
+        let module = module_name(scope, KIND);
         check_field(&module, "d_model", config.d_model, encoder.d_model)?;
         check_field(&module, "d_ff", config.d_ff, encoder.d_ff)?;
         check_field(&module, "n_heads", config.n_heads, encoder.n_heads)?;
@@ -121,15 +121,15 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
         check_field(&module, "dropout", config.dropout, encoder.dropout)?;
         check_field(&module, "norm_first", config.norm_first, encoder.norm_first)?;
         check_field(&module, "quiet_softmax", config.quiet_softmax, encoder.quiet_softmax)?;
-        check_drawn::<B, _>(&encoder, context)?;
+        check_drawn::<B, _>(&encoder, scope)?;
         let layers = encoder.layers.into_iter().enumerate().map(|(number, layer)| {
-            let scope = context.scope(format!("layers.{number}"));
+            let scope = scope.scope(format!("layers.{number}"));
             ParallelTransformerEncoderLayer::from_layer(layer, config.layer_norm_eps, &scope)
         });
         Ok(Self {
             layers: layers.collect::<Result<_, _>>()?,
-            region: Region::new(context, KIND),
-            step: ModuleStep::new(context.current_step(), module),
+            region: Region::new(scope, KIND),
+            step: ModuleStep::new(scope.current_step(), module),
         })
     }
 }
@@ -231,19 +231,19 @@ impl<B: Backend> ParallelTransformerEncoderLayer<B> {
     fn from_layer(
         layer: TransformerEncoderLayer<B>,
         epsilon: f64,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<Self, ConversionError> {
-        let dropout = |site| converted_dropout(&layer.dropout, site, LAYER_KIND, context);
+        let dropout = |site| converted_dropout(&layer.dropout, site, LAYER_KIND, scope);
         Ok(Self {
             attention_dropout: dropout("attention_dropout")?,
             feed_forward_dropout: dropout("feed_forward_dropout")?,
-            mha: ParallelMultiHeadAttention::from_mha(layer.mha, &context.scope("mha"))?,
-            pwff: ParallelPositionWiseFeedForward::from_pwff(layer.pwff, &context.scope("pwff"))?,
-            norm_1: convert_norm(layer.norm_1, epsilon, &context.scope("norm_1"))?,
-            norm_2: convert_norm(layer.norm_2, epsilon, &context.scope("norm_2"))?,
+            mha: ParallelMultiHeadAttention::from_mha(layer.mha, &scope.scope("mha"))?,
+            pwff: ParallelPositionWiseFeedForward::from_pwff(layer.pwff, &scope.scope("pwff"))?,
+            norm_1: convert_norm(layer.norm_1, epsilon, &scope.scope("norm_1"))?,
+            norm_2: convert_norm(layer.norm_2, epsilon, &scope.scope("norm_2"))?,
             norm_first: layer.norm_first,
-            kernels: context.kernels(),
-            region: Region::new(context, LAYER_KIND),
+            kernels: scope.kernels(),
+            region: Region::new(scope, LAYER_KIND),
         })
     }
 

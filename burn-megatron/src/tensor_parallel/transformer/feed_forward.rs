@@ -6,7 +6,7 @@ use burn::nn::transformer::PositionWiseFeedForward;
 use burn::tensor::{Tensor, backend::Backend};
 
 use crate::collectives::CollectiveBackend;
-use crate::context::ParallelContext;
+use crate::context::ParameterScope;
 use crate::precision::{narrow, widen};
 use crate::random::{Dropout, ModuleStep};
 use crate::tensor_parallel::conversion::{ConversionError, check_drawn, converted_dropout, module_name, named};
@@ -41,19 +41,19 @@ impl<B: Backend> ParallelPositionWiseFeedForward<B> {
     /// # Errors
     /// When the activation has parameters or does not work element by element, when the tensor-parallel size does not
     /// divide `d_ff`, the module has no values yet, or its dropout is outside `[0, 1)`.
-    pub fn from_pwff(pwff: PositionWiseFeedForward<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
+    pub fn from_pwff(pwff: PositionWiseFeedForward<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
         let [_, d_ff] = pwff.linear_inner.weight.lazy_shape().dims();
-        let divided = context.config().check_tensor_divides("d_ff", d_ff);
-        divided.map_err(named(context, KIND))?;
-        check_activation(&pwff.activation, context)?;
-        check_drawn::<B, _>(&pwff, context)?;
+        let divided = scope.config().check_tensor_divides("d_ff", d_ff);
+        divided.map_err(named(scope, KIND))?;
+        check_activation(&pwff.activation, scope)?;
+        check_drawn::<B, _>(&pwff, scope)?;
         Ok(Self {
-            dropout: converted_dropout(&pwff.dropout, "dropout", KIND, context)?,
-            linear_inner: ColumnParallelLinear::from_linear(pwff.linear_inner, &context.scope("linear_inner"))?,
-            linear_outer: RowParallelLinear::from_linear(pwff.linear_outer, &context.scope("linear_outer"))?,
+            dropout: converted_dropout(&pwff.dropout, "dropout", KIND, scope)?,
+            linear_inner: ColumnParallelLinear::from_linear(pwff.linear_inner, &scope.scope("linear_inner"))?,
+            linear_outer: RowParallelLinear::from_linear(pwff.linear_outer, &scope.scope("linear_outer"))?,
             activation: pwff.activation,
-            region: Region::new(context, KIND),
-            step: ModuleStep::new(context.current_step(), module_name(context, KIND)),
+            region: Region::new(scope, KIND),
+            step: ModuleStep::new(scope.current_step(), module_name(scope, KIND)),
         })
     }
 
@@ -117,7 +117,7 @@ impl<B: CollectiveBackend> ParallelPositionWiseFeedForward<B> {
 }
 
 /// Checks that an activation works on a shard of the features as on all of them.
-fn check_activation<B: Backend>(activation: &Activation<B>, context: &ParallelContext) -> Result<(), ConversionError> {
+fn check_activation<B: Backend>(activation: &Activation<B>, scope: &ParameterScope) -> Result<(), ConversionError> {
     let is_element_wise = matches!(
         activation,
         Activation::Gelu(_)
@@ -143,7 +143,7 @@ fn check_activation<B: Backend>(activation: &Activation<B>, context: &ParallelCo
     let printed = format!("{activation:?}");
     let name: String = printed.chars().take_while(|c| c.is_alphanumeric()).collect();
     Err(ConversionError::Unsupported {
-        module: module_name(context, KIND),
+        module: module_name(scope, KIND),
         field: "activation",
         value: name,
         valid: "an activation that works element by element and has no parameters, such as Gelu or Relu",

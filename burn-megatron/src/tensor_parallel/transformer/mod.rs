@@ -2,7 +2,7 @@
 //!
 //! Each is made from burn's own module by a `from_…` function and called as it: input and output are
 //! `[batch, seq, d_model]` on every tensor-parallel rank, so the layers around it stay as they are; declare these by
-//! [`declare_rest_replicated`](crate::context::ParallelContext::declare_rest_replicated). Under sequence parallelism
+//! [`declare_rest_replicated`](crate::context::ParameterScope::declare_rest_replicated). Under sequence parallelism
 //! the tokens are shared out inside.
 //!
 //! Dropout is [`Dropout`](crate::random::Dropout), by coordinates: the same elements are dropped in every layout. The

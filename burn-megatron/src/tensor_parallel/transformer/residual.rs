@@ -7,7 +7,7 @@ use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::norm::Addends;
 
 use crate::collectives::CollectiveBackend;
-use crate::context::ParallelContext;
+use crate::context::ParameterScope;
 use crate::random::{Dropout, StepCoordinates};
 use crate::tensor_parallel::conversion::{ConversionError, check_epsilon, module_name};
 use crate::tensor_parallel::{LayerNorm, LayerNormConfig, checked};
@@ -73,10 +73,10 @@ impl NormFirst {
 pub(super) fn convert_norm<B: Backend>(
     norm: nn::LayerNorm<B>,
     epsilon: f64,
-    context: &ParallelContext,
+    scope: &ParameterScope,
 ) -> Result<LayerNorm<B>, ConversionError> {
-    check_epsilon(&module_name(context, "layer norm"), "layer_norm_eps", &norm, epsilon)?;
+    check_epsilon(&module_name(scope, "layer norm"), "layer_norm_eps", &norm, epsilon)?;
     LayerNormConfig::of(&norm)
         .with_epsilon(epsilon)
-        .from_layer_norm(norm, context)
+        .from_layer_norm(norm, scope)
 }

@@ -172,7 +172,8 @@ fn an_encoder_is_burns_with_its_masks_and_settings() {
             .with_activation(activation);
         for masked in [false, true] {
             let burn = encoder(&config);
-            let ours = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &ParallelContext::single(1));
+            let ours =
+                ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &ParallelContext::single(1).root());
             let ours = ours.expect("one rank");
             let what = format!("norm first {norm_first}, quiet {quiet_softmax}, masked {masked}");
             let expected = |[input, _]: [Tensor<B, 3>; 2]| {
@@ -201,7 +202,7 @@ fn a_decoder_is_burns_with_its_masks() {
     for norm_first in [false, true] {
         let config = decoder_config().with_norm_first(norm_first);
         let burn = decoder(&config);
-        let ours = ParallelTransformerDecoder::from_decoder(burn.clone(), &config, &ParallelContext::single(1));
+        let ours = ParallelTransformerDecoder::from_decoder(burn.clone(), &config, &ParallelContext::single(1).root());
         let ours = ours.expect("one rank");
         let expected = |[target, memory]: [Tensor<B, 3>; 2]| {
             let input = nn::transformer::TransformerDecoderInput::new(target, memory);
@@ -233,7 +234,8 @@ fn attention_gives_burns_weights_too() {
         .with_dropout(0.0)
         .with_min_float(-2.0);
     let burn = numbered(config.init::<B>(&FlexDevice));
-    let ours = ParallelMultiHeadAttention::from_mha(burn.clone(), &ParallelContext::single(1)).expect("one rank");
+    let ours =
+        ParallelMultiHeadAttention::from_mha(burn.clone(), &ParallelContext::single(1).root()).expect("one rank");
     let [target, memory] =
         [("target", SEQ), ("memory", MEMORY_SEQ)].map(|(name, seq)| numbers(name, [BATCH, seq, D_MODEL]));
     let expected = burn.forward(
@@ -248,7 +250,7 @@ fn attention_gives_burns_weights_too() {
 fn attentions() -> (nn::attention::MultiHeadAttention<B>, ParallelMultiHeadAttention<B>) {
     let config = nn::attention::MultiHeadAttentionConfig::new(D_MODEL, 2).with_dropout(0.0);
     let burn = numbered(config.init::<B>(&FlexDevice));
-    let ours = ParallelMultiHeadAttention::from_mha(burn.clone(), &ParallelContext::single(1));
+    let ours = ParallelMultiHeadAttention::from_mha(burn.clone(), &ParallelContext::single(1).root());
     (burn, ours.expect("one rank"))
 }
 
@@ -321,7 +323,7 @@ fn caches_give_what_burns_give_token_by_token() {
         let config = encoder_config().with_norm_first(norm_first);
         let burn = encoder(&config);
         let context = ParallelContext::single(1);
-        let ours = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &context).expect("one rank");
+        let ours = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &context.root()).expect("one rank");
         let mut caches = (burn.new_autoregressive_cache(), ours.new_autoregressive_cache());
         let input = numbers("target", [BATCH, SEQ, D_MODEL]);
         for seq in 1..=SEQ {
@@ -335,7 +337,7 @@ fn caches_give_what_burns_give_token_by_token() {
 
         let config = decoder_config().with_norm_first(norm_first);
         let burn = decoder(&config);
-        let ours = ParallelTransformerDecoder::from_decoder(burn.clone(), &config, &context).expect("one rank");
+        let ours = ParallelTransformerDecoder::from_decoder(burn.clone(), &config, &context.root()).expect("one rank");
         let mut caches = (burn.new_autoregressive_cache(), ours.new_autoregressive_cache());
         let memory = numbers("memory", [BATCH, MEMORY_SEQ, D_MODEL]);
         for seq in 1..=SEQ {
@@ -398,7 +400,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
 /// An encoder that drops, and its input.
 fn dropping(context: &ParallelContext) -> (ParallelTransformerEncoder<B>, Tensor<B, 3>) {
     let config = encoder_config().with_dropout(0.3);
-    let ours = ParallelTransformerEncoder::from_encoder(encoder(&config), &config, context);
+    let ours = ParallelTransformerEncoder::from_encoder(encoder(&config), &config, &context.root());
     (ours.expect("one rank"), numbers("target", [BATCH, SEQ, D_MODEL]))
 }
 

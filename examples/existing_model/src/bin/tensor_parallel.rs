@@ -31,7 +31,7 @@ impl<B: CollectiveBackend> Classifier<B> {
         let encoder = config.init(device);
         let output = LinearConfig::new(32, CLASSES).init(device);
         let (embedding, encoder, output) = burn_megatron::initialize((embedding, encoder, output));
-        let encoder = ParallelTransformerEncoder::from_encoder(encoder, &config, context)?;
+        let encoder = ParallelTransformerEncoder::from_encoder(encoder, &config, &context.root())?;
         Ok(Self {
             embedding,
             encoder,

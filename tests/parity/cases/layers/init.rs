@@ -153,36 +153,45 @@ fn bad_sizes(scene: &Scene) -> anyhow::Result<()> {
 
     let column = ColumnParallelLinearConfig::new(6, 10);
     let what = "the width of a column-parallel matrix";
-    refused(column.init::<B>(device, context).map(drop), [what, neighbours])?;
-    refused(column.from_linear(linear(6, 10), context).map(drop), [what, neighbours])?;
+    refused(column.init::<B>(device, &context.root()).map(drop), [what, neighbours])?;
+    refused(
+        column.from_linear(linear(6, 10), &context.root()).map(drop),
+        [what, neighbours],
+    )?;
     let each = ColumnParallelLinearConfig::new(6, 30).with_fused(3);
-    refused(each.init::<B>(device, context).map(drop), [what, neighbours])?;
+    refused(each.init::<B>(device, &context.root()).map(drop), [what, neighbours])?;
     let fused = ColumnParallelLinearConfig::new(6, 40).with_fused(3);
     let fused_neighbours = "fused = 3, got 40; the nearest valid values are 39 and 42";
     refused(
-        fused.init::<B>(device, context).map(drop),
+        fused.init::<B>(device, &context.root()).map(drop),
         ["d_output", fused_neighbours],
     )?;
     refused(
-        fused.from_linear(linear(6, 40), context).map(drop),
+        fused.from_linear(linear(6, 40), &context.root()).map(drop),
         ["d_output", fused_neighbours],
     )?;
 
     let row = RowParallelLinearConfig::new(10, 6);
     let what = "the input width of a row-parallel matrix";
-    refused(row.init::<B>(device, context).map(drop), [what, neighbours])?;
-    refused(row.from_linear(linear(10, 6), context).map(drop), [what, neighbours])?;
+    refused(row.init::<B>(device, &context.root()).map(drop), [what, neighbours])?;
+    refused(
+        row.from_linear(linear(10, 6), &context.root()).map(drop),
+        [what, neighbours],
+    )?;
 
     let vocabulary = VocabParallelEmbeddingConfig::new(9, 6).with_padded_size(Some(10));
     let embedding = EmbeddingConfig::new(9, 6).init::<B>(device);
     let what = "the padded vocabulary";
-    refused(vocabulary.init::<B>(device, context).map(drop), [what, neighbours])?;
     refused(
-        vocabulary.from_embedding(embedding, context).map(drop),
+        vocabulary.init::<B>(device, &context.root()).map(drop),
+        [what, neighbours],
+    )?;
+    refused(
+        vocabulary.from_embedding(embedding, &context.root()).map(drop),
         [what, neighbours],
     )?;
 
-    let small = RowParallelLinearConfig::new(3, 6).init::<B>(device, context);
+    let small = RowParallelLinearConfig::new(3, 6).init::<B>(device, &context.root());
     refused(small.map(drop), ["got 3", "the nearest valid values are 4"])
 }
 

@@ -166,7 +166,7 @@ fn feed_forward(scene: &Scene) -> anyhow::Result<()> {
 fn unmasked_encoder(scene: &Scene) -> anyhow::Result<()> {
     let config = TransformerEncoderConfig::new(D_MODEL, D_FF, HEADS, 2).with_dropout(0.0);
     let burn = numbered(scene, config.init::<B>(&FlexDevice));
-    let layer = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &scene.context)?;
+    let layer = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &scene.context.root())?;
     let [input, output_gradient] = activations(scene);
     let serial = Pass::run(input.clone(), output_gradient.clone(), |input| {
         burn.forward(transformer::TransformerEncoderInput::new(input))
@@ -181,7 +181,7 @@ fn unmasked_encoder(scene: &Scene) -> anyhow::Result<()> {
 fn caches(scene: &Scene) -> anyhow::Result<()> {
     let config = TransformerEncoderConfig::new(D_MODEL, D_FF, HEADS, 2).with_dropout(0.0);
     let burn = numbered(scene, config.init::<B>(&FlexDevice));
-    let layer = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &scene.context)?;
+    let layer = ParallelTransformerEncoder::from_encoder(burn.clone(), &config, &scene.context.root())?;
     let mut caches = (burn.new_autoregressive_cache(), layer.new_autoregressive_cache());
     let [input, _] = activations(scene);
     let input = input.narrow(0, 0, 3);

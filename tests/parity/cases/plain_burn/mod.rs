@@ -253,5 +253,5 @@ fn vocabulary(
 ) -> Result<VocabParallelEmbedding<B>, ConversionError> {
     VocabParallelEmbeddingConfig::of(&embedding)
         .with_padded_size(Some(SIZES.vocab_size + 3))
-        .from_embedding(embedding, context)
+        .from_embedding(embedding, &context.root())
 }

@@ -1,24 +1,25 @@
-//! `ParallelContext`: what a layer must know of the ranks around it, and where it declares its parameters.
+//! [`ParallelContext`]: this rank's process groups. [`ParameterScope`]: where a module declares its parameters.
 //!
-//! Made once per process and handed to every layer's `init`; it holds this rank's process groups. It is made by
-//! [`ParallelConfig::init`], or by a [`ParallelContextConfig`] that also says the seed or how groups are made.
+//! A process has one context. It is made by [`ParallelConfig::init`], or by a [`ParallelContextConfig`] that also says
+//! the seed or how groups are made. Layers are made in a [`scope`](ParallelContext::scope) of it.
+
+mod scope;
 
 use std::ops::Range;
 use std::time::Duration;
 
 use burn::config::Config;
-use burn::module::{Module, Param, ParamId, list_param_ids};
-use burn::tensor::{BasicOps, Tensor, backend::Backend, get_device_settings};
+use burn::module::{Module, Param};
+use burn::tensor::{BasicOps, Tensor, backend::Backend};
 use cubecl_kernels::Kernels;
 
 use crate::collectives::{CollectiveError, GroupConfig, InputError, ProcessGroup, compare_input};
 use crate::launch::World;
-use crate::parameters::{
-    Declaration, Distribution, ParameterEntry, ParameterInit, ParameterRegistry, Placement, RecordError, RegistryError,
-    ShardIdentity, collect_mismatches, list_parameters, refuse_undrawn, tensor_from_host,
-};
+use crate::parameters::{ParameterEntry, ParameterRegistry, RecordError, collect_mismatches, list_parameters};
 use crate::random::{CurrentStep, StepCoordinates};
 use crate::topology::{Coordinates, GroupKind, ParallelConfig, RankGrid, TopologyError};
+
+pub use scope::{ParameterScope, ParameterSpec};
 
 /// This rank's process groups and parameter declarations. Clones share them.
 #[derive(Clone, Debug)]
@@ -37,7 +38,6 @@ pub struct ParallelContext {
     seed: u64,
     kernels: Kernels,
     overlap_tensor_reduce: bool,
-    scope: String,
     step: CurrentStep,
 }
 
@@ -122,7 +122,6 @@ impl ParallelContext {
             seed,
             kernels: Kernels::default(),
             overlap_tensor_reduce: true,
-            scope: String::new(),
             step: CurrentStep::new(seed),
         }
     }
@@ -157,7 +156,6 @@ impl ParallelContext {
             seed: *seed,
             kernels: Kernels::default(),
             overlap_tensor_reduce: true,
-            scope: String::new(),
             step: CurrentStep::new(*seed),
         })
     }
@@ -300,26 +298,14 @@ impl ParallelContext {
         &self.registry
     }
 
-    /// Returns the same context for the parts of a module called `name`: it goes in front of their parameters' names.
-    pub fn scope(&self, name: impl AsRef<str>) -> Self {
-        Self {
-            scope: self.global_name(name.as_ref()),
-            ..self.clone()
-        }
+    /// Returns the scope of a module called `name`: where its layers declare their parameters.
+    pub fn scope(&self, name: impl AsRef<str>) -> ParameterScope {
+        ParameterScope::new(self.clone(), name.as_ref().to_owned())
     }
 
-    /// Returns the same context without the name of a module.
-    pub(crate) fn unscoped(&self) -> Self {
-        Self {
-            scope: String::new(),
-            ..self.clone()
-        }
-    }
-
-    /// The name of the module that the context is for, as [`scope`](Self::scope) has built it; empty for the whole
-    /// model.
-    pub fn scope_name(&self) -> &str {
-        &self.scope
+    /// Returns the scope of the whole model.
+    pub fn root(&self) -> ParameterScope {
+        self.scope("")
     }
 
     /// The seed of the initialisation, and of dropout by coordinates.
@@ -353,47 +339,6 @@ impl ParallelContext {
     /// The step under way, which modules made with this context share.
     pub(crate) fn current_step(&self) -> &CurrentStep {
         &self.step
-    }
-
-    /// Declares every parameter of a module that has no declaration yet as replicated, by its module path: the layers
-    /// around converted modules, which see every token on every tensor rank.
-    ///
-    /// A layer of its own between two sequence-parallel ones is declared by
-    /// [`declare_token_wise`](Self::declare_token_wise) before this call. Parameters without values are drawn first, in
-    /// the order of the module.
-    ///
-    /// # Errors
-    /// [`RegistryError::Undrawn`] when a parameter has no values and others have been converted, or this is a pipeline
-    /// stage: it would not get those of the whole model.
-    pub fn declare_rest_replicated<B: Backend, M: Module<B>>(&self, module: &M) -> Result<(), RegistryError> {
-        for entry in self.draw_whole::<B, M>(module)? {
-            if self.registry.declaration(entry.id).is_none() {
-                let name = self.registry.reserve_name(&self.global_name(&entry.path));
-                let placement = Placement::whole(entry.shape);
-                self.declare(entry.id, name, placement, Distribution::Replicated);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns a whole model's parameters, and draws those that have no values, in the order of the module.
-    ///
-    /// # Errors
-    /// [`RegistryError::Undrawn`] when a parameter has no values though the module is only a part of a model (there are
-    /// several pipeline stages), or parts of it have been converted.
-    pub(crate) fn draw_whole<B: Backend, M: Module<B>>(
-        &self,
-        module: &M,
-    ) -> Result<Vec<ParameterEntry>, RegistryError> {
-        let is_part = self.grid.pipeline_parallel_size() > 1;
-        if is_part
-            || list_param_ids::<M, B>(module)
-                .into_iter()
-                .any(|id| self.registry.is_converted(id))
-        {
-            refuse_undrawn::<B, M>(module, &self.scope)?;
-        }
-        Ok(list_parameters::<B, M>(module))
     }
 
     /// Returns a module with a record's values, each parameter keeping the declaration of its path.
@@ -457,22 +402,6 @@ impl ParallelContext {
         Ok((module, unmarked))
     }
 
-    /// Returns what a layer with shards keeps as a field of type [`ShardIdentity`], so that its record is loaded by the
-    /// rank that saved it only. `shards` are its sharded parameters, by field name.
-    pub fn shard_identity<B: Backend>(&self, shards: &[(&str, &Placement)]) -> ShardIdentity<B> {
-        let layer = if self.scope.is_empty() {
-            "the module".to_owned()
-        } else {
-            self.scope.clone()
-        };
-        let shards = shards
-            .iter()
-            .map(|&(name, placement)| (name.to_owned(), placement.clone()))
-            .collect();
-        let [tensor, pipeline] = [&self.tensor, &self.pipeline].map(|group| (group.rank(), group.size()));
-        ShardIdentity::new(layer, tensor, pipeline, shards)
-    }
-
     /// Checks that all ranks that together hold one model were given the same tensor, such as a batch of samples or
     /// their labels. [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) compares the first
     /// input of a parallel layer by itself, at an interval of steps; this method is for inputs that it does not see.
@@ -489,19 +418,6 @@ impl ParallelContext {
         compare_input("the batch", batch, &self.model)
     }
 
-    /// Checks that the tensor-parallel size divides `value`, a quantity of the layer of this scope called `what`.
-    ///
-    /// # Errors
-    /// [`TopologyError::Indivisible`], which names the layer, with the nearest values that would do.
-    pub fn check_tensor_divides(&self, what: &str, value: usize) -> Result<(), TopologyError> {
-        let what = if self.scope.is_empty() {
-            what.to_owned()
-        } else {
-            format!("{}: {what}", self.scope)
-        };
-        self.config.check_tensor_divides(&what, value)
-    }
-
     /// Declares each parameter of `after` that has no declaration as the one of the same path in `before`.
     pub(crate) fn transfer_declarations(&self, before: &[ParameterEntry], after: &[ParameterEntry]) {
         for new in after {
@@ -511,62 +427,6 @@ impl ParallelContext {
                 self.registry.declare(new.id, declaration);
             }
         }
-    }
-
-    /// Returns the distribution of a parameter that every tensor rank holds and that sees this rank's tokens only.
-    ///
-    /// Under sequence parallelism its gradient is partial; otherwise every rank sees every token.
-    pub fn token_wise_distribution(&self) -> Distribution {
-        if self.is_sequence_parallel() {
-            Distribution::PartialOverTensor
-        } else {
-            Distribution::Replicated
-        }
-    }
-
-    /// Returns a new parameter, initialised by its global name, and declares it.
-    ///
-    /// # Shapes
-    /// - output: `shape`, the local shape of `placement` with dimensions joined
-    ///
-    /// # Panics
-    /// When the number of elements of `shape` is not that of the placement's local shape.
-    pub fn parameter<B: Backend, const D: usize>(
-        &self,
-        name: &str,
-        shape: [usize; D],
-        spec: &ParameterSpec,
-        device: &B::Device,
-    ) -> Param<Tensor<B, D>> {
-        let name = self.registry.reserve_name(&self.global_name(name));
-        let values = spec.init.values(self.seed, &name, &spec.placement);
-        let dtype = get_device_settings::<B>(device).float_dtype.into();
-        let tensor = tensor_from_host(values, shape, dtype, device);
-        let param = Param::from_tensor(tensor);
-        self.declare(param.id, name, spec.placement.clone(), spec.distribution);
-        param
-    }
-
-    /// Declares the parameter of a layer that sees every token on every rank, such as a position embedding.
-    pub fn declare_replicated<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
-        self.declare_whole(name, param, Distribution::Replicated);
-    }
-
-    /// Declares the parameter of a layer that is applied to each token between parallel regions, such as a norm or the
-    /// bias after a row-parallel matmul: under sequence parallelism it sees this rank's tokens only.
-    pub fn declare_token_wise<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
-        self.declare_whole(name, param, self.token_wise_distribution());
-    }
-
-    /// Declares a parameter made elsewhere, such as a shard of an existing layer.
-    pub fn declare_sharded<B: Backend, const D: usize>(
-        &self,
-        name: &str,
-        param: &Param<Tensor<B, D>>,
-        placement: Placement,
-    ) {
-        let name = self.registry.reserve_name(&self.global_name(name));
-        self.declare(param.id, name, placement, Distribution::Sharded);
     }
 
     /// Declares a parameter, declared already, as tied: the model uses it at its start and at its end, as an embedding
@@ -588,49 +448,6 @@ impl ParallelContext {
     pub fn declare_reused<B: Backend, const D: usize>(&self, param: &Param<Tensor<B, D>>) {
         self.registry.declare_reused(param.id);
     }
-
-    fn declare_whole<B: Backend, const D: usize>(
-        &self,
-        name: &str,
-        param: &Param<Tensor<B, D>>,
-        distribution: Distribution,
-    ) {
-        let name = self.registry.reserve_name(&self.global_name(name));
-        let placement = Placement::whole(param.lazy_shape().to_vec());
-        self.declare(param.id, name, placement, distribution);
-    }
-
-    fn declare(&self, id: ParamId, name: String, placement: Placement, distribution: Distribution) {
-        self.registry.declare(
-            id,
-            Declaration {
-                name,
-                placement,
-                distribution,
-                is_tied: false,
-                is_reused: false,
-            },
-        );
-    }
-
-    fn global_name(&self, name: &str) -> String {
-        match (self.scope.is_empty(), name.is_empty()) {
-            (true, _) => name.to_owned(),
-            (false, true) => self.scope.clone(),
-            (false, false) => format!("{}.{name}", self.scope),
-        }
-    }
-}
-
-/// How a parameter made by [`ParallelContext::parameter`] is distributed over the ranks, and how it is initialised.
-#[derive(Clone, Debug)]
-pub struct ParameterSpec {
-    /// Which part of it is here.
-    pub placement: Placement,
-    /// Who else holds it, and what its local gradient is.
-    pub distribution: Distribution,
-    /// How it starts.
-    pub init: ParameterInit,
 }
 
 #[cfg(test)]
@@ -663,7 +480,7 @@ mod tests {
         use burn_flex::Flex;
 
         let layer = |context: ParallelContext| {
-            let layer = ColumnParallelLinearConfig::new(3, 2).init::<Flex>(&Default::default(), &context);
+            let layer = ColumnParallelLinearConfig::new(3, 2).init::<Flex>(&Default::default(), &context.root());
             layer.expect("it fits one rank").weight.val().into_data()
         };
         let config = ParallelContextConfig::new(ParallelConfig::new());

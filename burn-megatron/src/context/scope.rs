@@ -1,0 +1,220 @@
+//! [`ParameterScope`]: where the layers of a module make and declare their parameters.
+
+use std::ops::Deref;
+
+use burn::module::{Module, Param, ParamId, list_param_ids};
+use burn::tensor::{Tensor, backend::Backend, get_device_settings};
+
+use super::ParallelContext;
+use crate::parameters::{
+    Declaration, Distribution, ParameterEntry, ParameterInit, Placement, RegistryError, ShardIdentity, list_parameters,
+    refuse_undrawn, tensor_from_host,
+};
+use crate::topology::TopologyError;
+
+/// A module's name and the ranks around it: it goes in front of the global names of the module's parameters.
+///
+/// It is a [`ParallelContext`] as well.
+#[derive(Clone, Debug)]
+pub struct ParameterScope {
+    context: ParallelContext,
+    name: String,
+}
+
+/// How a parameter made by [`ParameterScope::parameter`] is distributed over the ranks, and how it is initialised.
+#[derive(Clone, Debug)]
+pub struct ParameterSpec {
+    /// Which part of it is here.
+    pub placement: Placement,
+    /// Who else holds it, and what its local gradient is.
+    pub distribution: Distribution,
+    /// How it starts.
+    pub init: ParameterInit,
+}
+
+impl Deref for ParameterScope {
+    type Target = ParallelContext;
+
+    fn deref(&self) -> &ParallelContext {
+        &self.context
+    }
+}
+
+impl ParameterScope {
+    pub(super) fn new(context: ParallelContext, name: String) -> Self {
+        Self { context, name }
+    }
+
+    /// Returns the scope of a part called `name`.
+    pub fn scope(&self, name: impl AsRef<str>) -> Self {
+        Self::new(self.context.clone(), self.global_name(name.as_ref()))
+    }
+
+    /// The name of the module, as [`scope`](Self::scope) has built it; empty for the whole model.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The ranks around the module, without its name.
+    pub fn context(&self) -> &ParallelContext {
+        &self.context
+    }
+
+    /// Declares every parameter of a module that has no declaration yet as replicated, by its module path: the layers
+    /// around converted modules, which see every token on every tensor rank.
+    ///
+    /// A layer of its own between two sequence-parallel ones is declared by
+    /// [`declare_token_wise`](Self::declare_token_wise) before this call. Parameters without values are drawn first, in
+    /// the order of the module.
+    ///
+    /// # Errors
+    /// [`RegistryError::Undrawn`] when a parameter has no values and others have been converted, or this is a pipeline
+    /// stage: it would not get those of the whole model.
+    pub fn declare_rest_replicated<B: Backend, M: Module<B>>(&self, module: &M) -> Result<(), RegistryError> {
+        for entry in self.draw_whole::<B, M>(module)? {
+            if self.registry().declaration(entry.id).is_none() {
+                let name = self.registry().reserve_name(&self.global_name(&entry.path));
+                let placement = Placement::whole(entry.shape);
+                self.declare(entry.id, name, placement, Distribution::Replicated);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a whole model's parameters, and draws those that have no values, in the order of the module.
+    ///
+    /// # Errors
+    /// [`RegistryError::Undrawn`] when a parameter has no values though the module is only a part of a model (there are
+    /// several pipeline stages), or parts of it have been converted.
+    pub(crate) fn draw_whole<B: Backend, M: Module<B>>(
+        &self,
+        module: &M,
+    ) -> Result<Vec<ParameterEntry>, RegistryError> {
+        let is_part = self.grid().pipeline_parallel_size() > 1;
+        if is_part
+            || list_param_ids::<M, B>(module)
+                .into_iter()
+                .any(|id| self.registry().is_converted(id))
+        {
+            refuse_undrawn::<B, M>(module, &self.name)?;
+        }
+        Ok(list_parameters::<B, M>(module))
+    }
+
+    /// Returns what a layer with shards keeps as a field of type [`ShardIdentity`], so that its record is loaded by the
+    /// rank that saved it only. `shards` are its sharded parameters, by field name.
+    pub fn shard_identity<B: Backend>(&self, shards: &[(&str, &Placement)]) -> ShardIdentity<B> {
+        let layer = if self.name.is_empty() {
+            "the module".to_owned()
+        } else {
+            self.name.clone()
+        };
+        let shards = shards
+            .iter()
+            .map(|&(name, placement)| (name.to_owned(), placement.clone()))
+            .collect();
+        let [tensor, pipeline] = [self.tensor_group(), self.pipeline_group()].map(|group| (group.rank(), group.size()));
+        ShardIdentity::new(layer, tensor, pipeline, shards)
+    }
+
+    /// Checks that the tensor-parallel size divides `value`, a quantity of this module called `what`.
+    ///
+    /// # Errors
+    /// [`TopologyError::Indivisible`], which names the layer, with the nearest values that would do.
+    pub fn check_tensor_divides(&self, what: &str, value: usize) -> Result<(), TopologyError> {
+        let what = if self.name.is_empty() {
+            what.to_owned()
+        } else {
+            format!("{}: {what}", self.name)
+        };
+        self.config().check_tensor_divides(&what, value)
+    }
+
+    /// Returns the distribution of a parameter that every tensor rank holds and that sees this rank's tokens only.
+    ///
+    /// Under sequence parallelism its gradient is partial; otherwise every rank sees every token.
+    pub fn token_wise_distribution(&self) -> Distribution {
+        if self.is_sequence_parallel() {
+            Distribution::PartialOverTensor
+        } else {
+            Distribution::Replicated
+        }
+    }
+
+    /// Returns a new parameter, initialised by its global name, and declares it.
+    ///
+    /// # Shapes
+    /// - output: `shape`, the local shape of `placement` with dimensions joined
+    ///
+    /// # Panics
+    /// When the number of elements of `shape` is not that of the placement's local shape.
+    pub fn parameter<B: Backend, const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+        spec: &ParameterSpec,
+        device: &B::Device,
+    ) -> Param<Tensor<B, D>> {
+        let name = self.registry().reserve_name(&self.global_name(name));
+        let values = spec.init.values(self.seed(), &name, &spec.placement);
+        let dtype = get_device_settings::<B>(device).float_dtype.into();
+        let tensor = tensor_from_host(values, shape, dtype, device);
+        let param = Param::from_tensor(tensor);
+        self.declare(param.id, name, spec.placement.clone(), spec.distribution);
+        param
+    }
+
+    /// Declares the parameter of a layer that sees every token on every rank, such as a position embedding.
+    pub fn declare_replicated<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
+        self.declare_whole(name, param, Distribution::Replicated);
+    }
+
+    /// Declares the parameter of a layer that is applied to each token between parallel regions, such as a norm or the
+    /// bias after a row-parallel matmul: under sequence parallelism it sees this rank's tokens only.
+    pub fn declare_token_wise<B: Backend, const D: usize>(&self, name: &str, param: &Param<Tensor<B, D>>) {
+        self.declare_whole(name, param, self.token_wise_distribution());
+    }
+
+    /// Declares a parameter made elsewhere, such as a shard of an existing layer.
+    pub fn declare_sharded<B: Backend, const D: usize>(
+        &self,
+        name: &str,
+        param: &Param<Tensor<B, D>>,
+        placement: Placement,
+    ) {
+        let name = self.registry().reserve_name(&self.global_name(name));
+        self.declare(param.id, name, placement, Distribution::Sharded);
+    }
+
+    fn declare_whole<B: Backend, const D: usize>(
+        &self,
+        name: &str,
+        param: &Param<Tensor<B, D>>,
+        distribution: Distribution,
+    ) {
+        let name = self.registry().reserve_name(&self.global_name(name));
+        let placement = Placement::whole(param.lazy_shape().to_vec());
+        self.declare(param.id, name, placement, distribution);
+    }
+
+    fn declare(&self, id: ParamId, name: String, placement: Placement, distribution: Distribution) {
+        self.registry().declare(
+            id,
+            Declaration {
+                name,
+                placement,
+                distribution,
+                is_tied: false,
+                is_reused: false,
+            },
+        );
+    }
+
+    fn global_name(&self, name: &str) -> String {
+        match (self.name.is_empty(), name.is_empty()) {
+            (true, _) => name.to_owned(),
+            (false, true) => self.name.clone(),
+            (false, false) => format!("{}.{name}", self.name),
+        }
+    }
+}
