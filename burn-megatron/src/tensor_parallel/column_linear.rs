@@ -233,8 +233,8 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     /// Forward: none; under sequence parallelism one all-gather of the input over the tensor group. Backward: one
     /// all-reduce of the input's size, while the gradient of the weight is computed; under sequence parallelism one
     /// reduce-scatter instead, and another all-gather of the input while its gradient is computed. Where the context
-    /// [does not overlap](ParallelContext::with_overlap_tensor_reduce) them, the gathered input is kept, and the others
-    /// are waited for. If gathered, one more all-gather, of the output, in the forward pass.
+    /// does not overlap them (`ParallelContext::with_overlap_tensor_reduce`), the gathered input is kept, and the
+    /// others are waited for. If gathered, one more all-gather, of the output, in the forward pass.
     ///
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.

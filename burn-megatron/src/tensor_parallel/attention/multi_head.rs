@@ -64,7 +64,7 @@ impl<B: Backend> MhaInput<B> {
         self
     }
 
-    /// Says where the queries are in the run, in place of [`ParallelContext::set_step`]: `[batch * queries]` tokens.
+    /// Says where the queries are in the run, in place of `ParallelContext::set_step`: `[batch * queries]` tokens.
     pub fn coordinates(mut self, step: StepCoordinates) -> Self {
         self.step = Some(step);
         self
@@ -98,7 +98,7 @@ pub struct MhaOutput<B: Backend> {
 /// burn's multi-head attention, whose heads are shared out over the tensor-parallel group.
 ///
 /// Dropout is applied to the scores before they are masked, as burn does; the step's coordinates determine which
-/// elements are dropped: see [`ParallelContext::set_step`].
+/// elements are dropped: see `ParallelContext::set_step`.
 ///
 /// # Reference
 /// Vaswani et al. 2017, arXiv:1706.03762, section 3.2; Shoeybi et al. 2019, arXiv:1909.08053, section 3.
@@ -189,7 +189,7 @@ impl<B: CollectiveBackend> ParallelMultiHeadAttention<B> {
     ///
     /// # Panics
     /// When a collective fails, a mask has another shape, an active dropout does not know its step (see
-    /// [`ParallelContext::set_step`]), or the tensor-parallel size does not divide `batch * queries` under sequence
+    /// `ParallelContext::set_step`), or the tensor-parallel size does not divide `batch * queries` under sequence
     /// parallelism.
     pub fn forward(&self, input: MhaInput<B>) -> MhaOutput<B> {
         let dims @ [batch, queries, _] = input.query.dims();

@@ -71,7 +71,7 @@ impl<B: Backend> TransformerDecoderInput<B> {
         self
     }
 
-    /// Says where the target's tokens are in the run, in place of [`ParallelContext::set_step`]: `[batch * seq]`
+    /// Says where the target's tokens are in the run, in place of `ParallelContext::set_step`: `[batch * seq]`
     /// tokens.
     pub fn coordinates(mut self, step: StepCoordinates) -> Self {
         self.step = Some(step);
@@ -144,7 +144,7 @@ impl<B: CollectiveBackend> ParallelTransformerDecoder<B> {
     ///
     /// # Panics
     /// When a collective fails, a mask has another shape, an active dropout does not know its step (see
-    /// [`ParallelContext::set_step`]), or the tensor-parallel size does not divide `batch * seq` under sequence
+    /// `ParallelContext::set_step`), or the tensor-parallel size does not divide `batch * seq` under sequence
     /// parallelism.
     pub fn forward(&self, input: TransformerDecoderInput<B>) -> Tensor<B, 3> {
         let dims @ [batch, seq, _] = input.target.dims();

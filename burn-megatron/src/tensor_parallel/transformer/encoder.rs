@@ -53,7 +53,7 @@ impl<B: Backend> TransformerEncoderInput<B> {
         self
     }
 
-    /// Says where the tokens are in the run, in place of [`ParallelContext::set_step`]: `[batch * seq]` tokens.
+    /// Says where the tokens are in the run, in place of `ParallelContext::set_step`: `[batch * seq]` tokens.
     pub fn coordinates(mut self, step: StepCoordinates) -> Self {
         self.step = Some(step);
         self
@@ -148,7 +148,7 @@ impl<B: CollectiveBackend> ParallelTransformerEncoder<B> {
     ///
     /// # Panics
     /// When a collective fails, a mask has another shape, an active dropout does not know its step (see
-    /// [`ParallelContext::set_step`]), or the tensor-parallel size does not divide `batch * seq` under sequence
+    /// `ParallelContext::set_step`), or the tensor-parallel size does not divide `batch * seq` under sequence
     /// parallelism.
     pub fn forward(&self, input: TransformerEncoderInput<B>) -> Tensor<B, 3> {
         let dims @ [batch, seq, _] = input.tensor.dims();

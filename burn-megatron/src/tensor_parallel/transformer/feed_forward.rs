@@ -76,7 +76,7 @@ impl<B: CollectiveBackend> ParallelPositionWiseFeedForward<B> {
     ///
     /// # Panics
     /// When a collective fails, an active dropout does not know its step (see
-    /// [`ParallelContext::set_step`]), or the tensor-parallel size does not divide `batch * seq` under sequence
+    /// `ParallelContext::set_step`), or the tensor-parallel size does not divide `batch * seq` under sequence
     /// parallelism.
     pub fn forward(&self, input: Tensor<B, 3>) -> Tensor<B, 3> {
         let dims @ [batch, seq, _] = input.dims();

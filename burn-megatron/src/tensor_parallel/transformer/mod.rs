@@ -6,7 +6,7 @@
 //! the tokens are shared out inside.
 //!
 //! Dropout is [`Dropout`](crate::random::Dropout), by coordinates: the same elements are dropped in every layout. The
-//! program names the step by [`set_step`](crate::context::ParallelContext::set_step) before each forward pass, or gives
+//! program names the step by `ParallelContext::set_step` before each forward pass, or gives
 //! an input its coordinates; an active dropout without them panics.
 //!
 //! The layers of a converted encoder or decoder are public: a pipeline stage converts the whole and keeps its part.
