@@ -37,6 +37,13 @@ pub enum ScheduleKind {
 }
 
 impl ScheduleKind {
+    /// All kinds, with their usual group size.
+    pub const ALL: [Self; 3] = [
+        Self::GPipe,
+        Self::OneForwardOneBackward,
+        Self::Interleaved { group_size: None },
+    ];
+
     /// The usual schedule for this many chunks per stage: 1F1B, interleaved where there are several.
     pub fn for_chunks(num_chunks: usize) -> Self {
         match num_chunks {

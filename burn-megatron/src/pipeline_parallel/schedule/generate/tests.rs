@@ -298,6 +298,22 @@ proptest! {
     }
 
     #[test]
+    fn the_backward_passes_of_a_chunk_ascend_whatever_the_kind(p in 1usize..=8, v in 1usize..=4, m in 1usize..=32) {
+        for kind in ScheduleKind::ALL {
+            let config = ScheduleConfig { kind, num_stages: p, num_chunks: v, num_micro_batches: m };
+            let Ok(schedule) = config.init() else { continue };
+            for stage in &schedule.stages {
+                for chunk in 0..v {
+                    let backward = stage.iter().filter_map(Action::compute).filter_map(|(pass, task)| {
+                        (pass == Pass::Backward && task.chunk == chunk).then_some(task.micro_batch)
+                    });
+                    prop_assert!(backward.eq(0..m), "{kind} on {p} stages of {v} chunks, {m} micro-batches");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn every_group_size_that_an_error_names_is_valid(p in 2usize..=8, m in 1usize..=32, g in 1usize..=40) {
         let error = config(&format!("interleaved:{g}"), p, 2, m).init();
         if let Err(ScheduleError::GroupSize { nearest, others, .. }) = error {
