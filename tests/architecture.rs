@@ -26,6 +26,7 @@ const CRATES: [(&str, &[&str]); 3] = [
             "parameters",
             "context",
             "mappings",
+            "autodiff",
             "tensor_parallel",
             "data_parallel",
             "pipeline_parallel",

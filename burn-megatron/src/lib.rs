@@ -107,6 +107,7 @@
     allow(rustdoc::broken_intra_doc_links)
 )]
 
+pub mod autodiff;
 #[cfg(feature = "checkpoint")]
 pub mod checkpoint;
 pub mod collectives;

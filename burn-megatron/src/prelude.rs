@@ -3,13 +3,14 @@
 //! No name of it is also in burn's prelude. Optimizers, losses and layers of burn keep their own names: what replaces
 //! them here, such as [`random::Dropout`](crate::random::Dropout), is imported by its module.
 
+pub use crate::autodiff::TrainingBackend;
 #[cfg(feature = "checkpoint")]
 pub use crate::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
 pub use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
 pub use crate::context::{ParallelContext, ParallelContextConfig, ParameterScope};
 #[cfg(feature = "dataset")]
 pub use crate::data::{LastBatch, shard_loader};
-pub use crate::data_parallel::{DataParallelConfig, DistributedDataParallel, HookBackend, StepPart, average_gradients};
+pub use crate::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart, average_gradients};
 pub use crate::launch::World;
 #[cfg(feature = "learner")]
 pub use crate::learner::ParallelLearner;

@@ -10,15 +10,11 @@ use burn::backend::Autodiff;
 use burn::tensor::{DType, FloatDType, IntDType, backend::Backend, set_default_dtypes};
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::launch::World;
-use burn_megatron::pipeline_parallel::PipelineBackend;
 use clap::ValueEnum;
 
 use crate::arguments::Dtype;
 
-/// A backend that the programs can train on.
-pub trait TrainingBackend: PipelineBackend {}
-
-impl<B: PipelineBackend> TrainingBackend for B {}
+pub use burn_megatron::autodiff::TrainingBackend;
 
 /// The kinds of devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

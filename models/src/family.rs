@@ -1,8 +1,9 @@
 //! [`ModelFamily`]: what training programs know of a kind of model.
 
 use burn::module::AutodiffModule;
+use burn_megatron::autodiff::TrainingBackend;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::pipeline_parallel::{LayerLayout, PipelineBackend};
+use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::training::LanguageModel;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,7 +22,7 @@ pub trait ModelFamily:
     const NAME: &'static str;
 
     /// A chunk of a pipeline stage; without stages, the whole model.
-    type Stage<B: PipelineBackend>: AutodiffModule<B, InnerModule: LanguageModel<B::InnerBackend>> + LanguageModel<B>;
+    type Stage<B: TrainingBackend>: AutodiffModule<B, InnerModule: LanguageModel<B::InnerBackend>> + LanguageModel<B>;
 
     /// Returns the names of the well-known sizes, from the smallest to the largest; no other family has the same.
     fn presets() -> Vec<&'static str>;
@@ -33,7 +34,7 @@ pub trait ModelFamily:
     ///
     /// # Errors
     /// When a size does not divide, or `layers` is not for this model or this layout.
-    fn init_stage<B: PipelineBackend>(
+    fn init_stage<B: TrainingBackend>(
         &self,
         layers: &LayerLayout,
         device: &B::Device,

@@ -12,15 +12,15 @@ use burn::tensor::{DType, Tensor, backend::Backend, ops::FloatTensor};
 use super::bucket::{BucketClass, BucketLayout};
 use super::error::DataParallelError;
 use super::gradient_entry::GradientEntry;
-use super::hook::HookBackend;
 use super::reducer::{Reducer, Reduction};
+use crate::autodiff::TrainingBackend;
 use crate::collectives::ReduceOp;
 use crate::context::ParallelContext;
 use crate::mutants::{self, Mutant};
 use crate::parameters::{Declaration, Distribution, ParameterEntry, Placement, RegistryError};
 
 /// The trained parameters of a module, bound to buckets.
-pub(super) struct Binding<B: HookBackend> {
+pub(super) struct Binding<B: TrainingBackend> {
     /// Every float parameter and buffer of the module, as it was listed.
     pub(super) parameters: Vec<ParameterEntry>,
     /// The trained ones, in the module's order.
@@ -47,7 +47,7 @@ pub(super) struct BindingOptions {
 }
 
 /// How many there are, not which: that is the module's to print.
-impl<B: HookBackend> fmt::Debug for Binding<B> {
+impl<B: TrainingBackend> fmt::Debug for Binding<B> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Binding")
@@ -59,7 +59,7 @@ impl<B: HookBackend> fmt::Debug for Binding<B> {
     }
 }
 
-impl<B: HookBackend> Binding<B> {
+impl<B: TrainingBackend> Binding<B> {
     /// Binds parameters to empty buckets: those of `former` if they have the same
     /// places, otherwise new ones, which all ranks of the data-parallel group make together. Their modules have been
     /// compared: the buckets would show a difference as lengths.

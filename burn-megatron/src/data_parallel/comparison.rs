@@ -4,11 +4,11 @@ use burn::module::AutodiffModule;
 use burn::tensor::{DType, Tensor};
 
 use super::error::DataParallelError;
-use super::hook::HookBackend;
 use super::wrapper::DistributedDataParallel;
+use crate::autodiff::TrainingBackend;
 use crate::parameters::read_host;
 
-impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
+impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Whether what ranks are given is compared in the step that begins next.
     pub(crate) fn is_input_check_due(&self) -> bool {
         let interval = self.check_inputs_interval as u64;

@@ -6,11 +6,11 @@ use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, TensorPrimitive};
 
 use super::binding::Binding;
-use super::gradient_sink::GradientSink;
-use super::hook::HookBackend;
+use crate::autodiff::GradientSink;
+use crate::autodiff::TrainingBackend;
 
 /// Returns a clone of the module, for one forward pass, whose bound parameters are hooked.
-pub(super) fn hook_module<B: HookBackend, M: Module<B>>(
+pub(super) fn hook_module<B: TrainingBackend, M: Module<B>>(
     module: M,
     binding: &Binding<B>,
     sink: &Arc<dyn GradientSink<B::InnerBackend>>,
@@ -18,12 +18,12 @@ pub(super) fn hook_module<B: HookBackend, M: Module<B>>(
     module.map(&mut Hooker { binding, sink })
 }
 
-struct Hooker<'a, B: HookBackend> {
+struct Hooker<'a, B: TrainingBackend> {
     binding: &'a Binding<B>,
     sink: &'a Arc<dyn GradientSink<B::InnerBackend>>,
 }
 
-impl<B: HookBackend> ModuleMapper<B> for Hooker<'_, B> {
+impl<B: TrainingBackend> ModuleMapper<B> for Hooker<'_, B> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
         let (id, tensor, mapper) = param.consume();
         let Some(&number) = self.binding.numbers.get(&id) else {

@@ -3,12 +3,12 @@
 use burn::module::AutodiffModule;
 
 use super::error::DataParallelError;
-use super::hook::HookBackend;
 use super::watched::watched;
 use super::wrapper::{DistributedDataParallel, StepPart};
+use crate::autodiff::TrainingBackend;
 use crate::collectives::catch_collective_error;
 
-impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
+impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Runs one micro-batch by a closure that goes forward and backward itself, and returns what the closure returns.
     ///
     /// As [`backward`](Self::backward), for code that calls burn's `backward` in a function of its own, as a

@@ -13,8 +13,8 @@ use cubecl_kernels::tape::float;
 
 use super::bucket::BucketLayout;
 use super::flat::{FlatBuffer, NonFinite, PendingFlat, main_type};
-use super::gradient_sink::GradientSink;
 use super::progress::Progress;
+use crate::autodiff::GradientSink;
 use crate::collectives::{CollectiveBackend, CollectiveError, Pending, ProcessGroup, ReduceOp};
 use crate::mutants::{self, Mutant};
 

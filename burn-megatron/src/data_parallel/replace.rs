@@ -4,19 +4,22 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Tensor, TensorPrimitive};
 
 use super::binding::Binding;
-use super::hook::HookBackend;
+use crate::autodiff::TrainingBackend;
 
 /// Returns the module with new values for the trained parameters that `value` gives some for, by number, `[len]`.
-pub(super) fn replace_parameters<B: HookBackend, M: Module<B>>(
+pub(super) fn replace_parameters<B: TrainingBackend, M: Module<B>>(
     module: M,
     binding: &Binding<B>,
     value: impl FnMut(usize) -> Option<Tensor<B::InnerBackend, 1>>,
 ) -> M {
-    struct Replacer<'a, B: HookBackend, F> {
+    struct Replacer<'a, B: TrainingBackend, F> {
         binding: &'a Binding<B>,
         value: F,
     }
-    impl<B: HookBackend, F: FnMut(usize) -> Option<Tensor<B::InnerBackend, 1>>> ModuleMapper<B> for Replacer<'_, B, F> {
+    impl<B: TrainingBackend, F> ModuleMapper<B> for Replacer<'_, B, F>
+    where
+        F: FnMut(usize) -> Option<Tensor<B::InnerBackend, 1>>,
+    {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
             let fresh = self
                 .binding
@@ -39,11 +42,11 @@ pub(super) fn replace_parameters<B: HookBackend, M: Module<B>>(
 ///
 /// `Module::to_device` of burn leaves such parameters: the move is differentiable, and the gradient belongs to the
 /// tensor on the old device, which nothing refers to any more.
-pub(super) fn make_leaves<B: HookBackend, M: Module<B>>(module: M) -> (M, bool) {
+pub(super) fn make_leaves<B: TrainingBackend, M: Module<B>>(module: M) -> (M, bool) {
     struct LeafMaker {
         has_made: bool,
     }
-    impl<B: HookBackend> ModuleMapper<B> for LeafMaker {
+    impl<B: TrainingBackend> ModuleMapper<B> for LeafMaker {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
             let (id, tensor, mapper) = param.consume();
             let is_leaf = tensor.is_require_grad();
@@ -65,15 +68,15 @@ pub(super) fn make_leaves<B: HookBackend, M: Module<B>>(module: M) -> (M, bool) 
 }
 
 /// Returns the values of the trained parameters, by number, `[len]`.
-pub(super) fn read_parameters<B: HookBackend, M: Module<B>>(
+pub(super) fn read_parameters<B: TrainingBackend, M: Module<B>>(
     module: &M,
     binding: &Binding<B>,
 ) -> Vec<Tensor<B::InnerBackend, 1>> {
-    struct Reader<'a, B: HookBackend> {
+    struct Reader<'a, B: TrainingBackend> {
         binding: &'a Binding<B>,
         values: Vec<Option<Tensor<B::InnerBackend, 1>>>,
     }
-    impl<B: HookBackend> ModuleVisitor<B> for Reader<'_, B> {
+    impl<B: TrainingBackend> ModuleVisitor<B> for Reader<'_, B> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
             if let Some(&number) = self.binding.numbers.get(&param.id) {
                 let value = param.val().inner();

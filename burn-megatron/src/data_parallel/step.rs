@@ -8,14 +8,14 @@ use burn::tensor::Tensor;
 use super::element_wise::ElementWise;
 use super::error::DataParallelError;
 use super::gradients::ReducedGradients;
-use super::hook::HookBackend;
 use super::wrapper::{DistributedDataParallel, StepPart};
+use crate::autodiff::TrainingBackend;
 use crate::collectives::{CollectiveBackend, ReduceOp};
 use crate::parameters::{Distribution, read_host, tensor_from_host};
 
 /// An optimizer that updates a wrapped module: burn's `OptimizerAdaptor`, or a
 /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer).
-pub trait ModuleOptimizer<B: HookBackend, M: AutodiffModule<B>> {
+pub trait ModuleOptimizer<B: TrainingBackend, M: AutodiffModule<B>> {
     /// What can go wrong in an update.
     type Error: From<DataParallelError>;
 
@@ -31,7 +31,7 @@ pub trait ModuleOptimizer<B: HookBackend, M: AutodiffModule<B>> {
     ) -> Result<(), Self::Error>;
 }
 
-impl<B: HookBackend, M: AutodiffModule<B>, O: ElementWise<B::InnerBackend>> ModuleOptimizer<B, M>
+impl<B: TrainingBackend, M: AutodiffModule<B>, O: ElementWise<B::InnerBackend>> ModuleOptimizer<B, M>
     for OptimizerAdaptor<O, M, B>
 {
     type Error = DataParallelError;
@@ -46,7 +46,7 @@ impl<B: HookBackend, M: AutodiffModule<B>, O: ElementWise<B::InnerBackend>> Modu
     }
 }
 
-impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
+impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Makes a whole training step of one micro-batch, and returns its loss, averaged over the data-parallel group.
     ///
     /// It is [`backward`](Self::backward), [`gradients`](Self::gradients), the optimizer's step, and the average.
@@ -172,7 +172,7 @@ fn refuse_sharded<B: CollectiveBackend, O>(gradients: &ReducedGradients<B>) -> R
 /// Moves an optimizer's state into one that does not clip; what is left has neither.
 fn take_without_clipping<B, M, O>(optimizer: &mut OptimizerAdaptor<O, M, B>) -> OptimizerAdaptor<O, M, B>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     M: AutodiffModule<B>,
     O: ElementWise<B::InnerBackend>,
 {

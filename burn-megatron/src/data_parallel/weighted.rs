@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::tensor::{backend::Backend, ops::FloatTensor};
 use cubecl_kernels::tape::{float, primitive};
 
-use super::gradient_sink::GradientSink;
+use crate::autodiff::GradientSink;
 
 /// Returns `sink`, or one before it that multiplies every gradient by `weight`.
 pub(super) fn weighted_sink<B: Backend>(sink: Arc<dyn GradientSink<B>>, weight: f64) -> Arc<dyn GradientSink<B>> {

@@ -13,9 +13,7 @@ use super::error::DataParallelError;
 use super::foreign_dropout::refuse_foreign_dropout;
 use super::generators::separate_generators;
 use super::gradient_entry::GradientEntry;
-use super::gradient_sink::GradientSink;
 use super::gradients::ReducedGradients;
-use super::hook::HookBackend;
 use super::hook_module::hook_module;
 use super::progress::Progress;
 use super::replace::{make_leaves, read_parameters, replace_parameters};
@@ -23,6 +21,8 @@ use super::replica_check::{Compared, check_replicas, compare_replicas, compare_t
 use super::sync::{WeightSync, broadcast_module};
 use super::watched::watched;
 use super::weighted::weighted_sink;
+use crate::autodiff::GradientSink;
+use crate::autodiff::TrainingBackend;
 use crate::collectives::catch_collective_error;
 use crate::context::ParallelContext;
 use crate::parameters::{ParameterEntry, list_parameters};
@@ -69,7 +69,7 @@ pub enum StepPart {
 /// One step: [`backward`](Self::backward) for each micro-batch, [`gradients`](Self::gradients), and
 /// [`step`](Self::step) or [`update`](Self::update).
 #[derive(Debug)]
-pub struct DistributedDataParallel<B: HookBackend, M> {
+pub struct DistributedDataParallel<B: TrainingBackend, M> {
     /// There is always one, except inside `update`.
     module: Option<M>,
     pub(super) context: ParallelContext,
@@ -89,7 +89,7 @@ pub struct DistributedDataParallel<B: HookBackend, M> {
     is_untrained: bool,
 }
 
-impl<B: HookBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
+impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Wraps a module. Parameters without values get them, in the order of the module, as one rank alone draws them.
     ///
     /// One rank alone draws a parameter when it is first used: a serial program that uses its parts in another order

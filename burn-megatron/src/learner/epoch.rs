@@ -17,13 +17,14 @@ use super::components::Components;
 use super::error::LearnerError;
 use super::output::{GatherOutput, OutputGatherer};
 use super::sharded::ShardedUpdate;
+use crate::autodiff::TrainingBackend;
 use crate::context::ParallelContext;
-use crate::data_parallel::{DistributedDataParallel, HookBackend, StepPart};
+use crate::data_parallel::{DistributedDataParallel, StepPart};
 
 /// A running training.
 pub(super) struct Run<B, LR, M, O>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     LR: LrScheduler + 'static,
     M: TrainStep + AutodiffModule<B> + Display + 'static,
     M::InnerModule: InferenceStep,
@@ -49,7 +50,7 @@ where
 
 impl<B, LR, M, O> Run<B, LR, M, O>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     LR: LrScheduler + 'static,
     M: TrainStep<Output: GatherOutput> + AutodiffModule<B> + Display + 'static,
     M::InnerModule: InferenceStep<Output: GatherOutput>,
@@ -277,7 +278,7 @@ impl<'a, T> Batches<'a, T> {
 /// is after all before it have been processed.
 pub(super) fn flush<B, LR, M, O>(processor: &mut SupervisedTrainingEventProcessor<Components<B, LR, M, O>>)
 where
-    B: HookBackend,
+    B: TrainingBackend,
     LR: LrScheduler + 'static,
     M: TrainStep + AutodiffModule<B> + Display + 'static,
     M::InnerModule: InferenceStep,

@@ -18,9 +18,10 @@ use super::output::GatherOutput;
 use super::sharded::{ShardedLearnerOptimizer, ShardedUpdate};
 use super::silent::{SilentLogger, SilentRenderer};
 use super::strategy::{Options, Strategy};
+use crate::autodiff::TrainingBackend;
 use crate::collectives::CollectiveError;
 use crate::context::ParallelContext;
-use crate::data_parallel::{DataParallelConfig, HookBackend};
+use crate::data_parallel::DataParallelConfig;
 use crate::launch::StopFlag;
 use crate::optimizer::StoredOptimizer;
 
@@ -141,7 +142,7 @@ use crate::optimizer::StoredOptimizer;
 /// println!("{}", result.model);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ParallelLearner<B: HookBackend, M> {
+pub struct ParallelLearner<B: TrainingBackend, M> {
     context: ParallelContext,
     options: Options,
     sharded: Option<Arc<dyn ShardedUpdate<B, M>>>,
@@ -150,7 +151,7 @@ pub struct ParallelLearner<B: HookBackend, M> {
 
 impl<B, M> ParallelLearner<B, M>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     M: TrainStep<Output: GatherOutput> + AutodiffModule<B> + Display + 'static,
     M::InnerModule: InferenceStep<Output: GatherOutput>,
 {

@@ -11,8 +11,9 @@ use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 
 use super::error::{LearnerError, unwrap_or_unwind};
 use super::gather::{gather_bytes, pack, unpack};
+use crate::autodiff::TrainingBackend;
 use crate::context::ParallelContext;
-use crate::data_parallel::{DistributedDataParallel, GradientEntry, HookBackend, ReducedGradients};
+use crate::data_parallel::{DistributedDataParallel, GradientEntry, ReducedGradients};
 use crate::optimizer::{ShardedOptimizer, StoredOptimizer};
 
 /// The main values of a 16-bit parameter among the tensors of its record.
@@ -28,7 +29,7 @@ const MAIN: &str = "main";
 /// returned it; in burn-train's own `launch` its first step panics.
 pub struct ShardedLearnerOptimizer<B, M, S>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     M: AutodiffModule<B>,
     S: SimpleOptimizer<B::InnerBackend>,
 {
@@ -38,7 +39,7 @@ where
 /// What clones of the optimizer and the training loop share.
 struct Shared<B, M, S>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     M: AutodiffModule<B>,
     S: SimpleOptimizer<B::InnerBackend>,
 {
@@ -62,7 +63,7 @@ type DueStep<B, M> = (
 );
 
 /// The wrapped module and its gradients on their way through burn-train's learner, which passes neither.
-enum Step<B: HookBackend, M> {
+enum Step<B: TrainingBackend, M> {
     None,
     /// Boxed, as they are large.
     Due(Box<DueStep<B, M>>),
@@ -70,7 +71,7 @@ enum Step<B: HookBackend, M> {
 }
 
 /// The training loop's side of a sharded optimizer.
-pub(super) trait ShardedUpdate<B: HookBackend, M> {
+pub(super) trait ShardedUpdate<B: TrainingBackend, M> {
     /// Says whether `launch` is running: it returns the errors that the optimizer unwinds with, and outside it panics.
     fn set_launched(&self, is_launched: bool);
 
@@ -89,7 +90,7 @@ pub(super) trait ShardedUpdate<B: HookBackend, M> {
 
 impl<B, M, S> ShardedLearnerOptimizer<B, M, S>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     M: AutodiffModule<B> + 'static,
     S: StoredOptimizer<B::InnerBackend> + 'static,
 {
@@ -116,7 +117,7 @@ where
 
 impl<B, M, S> ShardedLearnerOptimizer<B, M, S>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     M: AutodiffModule<B>,
     S: SimpleOptimizer<B::InnerBackend>,
 {
@@ -137,7 +138,7 @@ where
 
 impl<B, M, S> Clone for ShardedLearnerOptimizer<B, M, S>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     M: AutodiffModule<B>,
     S: SimpleOptimizer<B::InnerBackend>,
 {
@@ -151,7 +152,7 @@ where
 
 impl<B, M, S> Optimizer<M, B> for ShardedLearnerOptimizer<B, M, S>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     M: AutodiffModule<B>,
     S: StoredOptimizer<B::InnerBackend> + 'static,
 {
@@ -208,7 +209,7 @@ pub struct StateRecord<B: Backend> {
 
 impl<B, M, S> Shared<B, M, S>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     M: AutodiffModule<B>,
     S: StoredOptimizer<B::InnerBackend> + 'static,
 {
@@ -322,7 +323,7 @@ where
 
 impl<B, M, S> ShardedUpdate<B, M> for Mutex<Shared<B, M, S>>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     M: AutodiffModule<B>,
     S: StoredOptimizer<B::InnerBackend> + 'static,
 {

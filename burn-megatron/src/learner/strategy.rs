@@ -17,8 +17,9 @@ use super::epoch::Run;
 use super::error::{LearnerError, unwrap_or_unwind};
 use super::output::{GatherOutput, OutputGatherer};
 use super::sharded::ShardedUpdate;
+use crate::autodiff::TrainingBackend;
 use crate::context::ParallelContext;
-use crate::data_parallel::{DataParallelConfig, DistributedDataParallel, HookBackend};
+use crate::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use crate::launch::StopFlag;
 
 /// What a `ParallelLearner` was given.
@@ -28,7 +29,7 @@ pub(super) struct Options {
 }
 
 /// The strategy that is given to burn-train.
-pub(super) struct Strategy<B: HookBackend, M> {
+pub(super) struct Strategy<B: TrainingBackend, M> {
     pub(super) context: ParallelContext,
     pub(super) options: Options,
     pub(super) sharded: Option<Arc<dyn ShardedUpdate<B, M>>>,
@@ -39,7 +40,7 @@ type Trained<B, LR, M, O> = (M, SupervisedTrainingEventProcessor<Components<B, L
 
 impl<B, LR, M, O> SupervisedLearningStrategy<Components<B, LR, M, O>> for Strategy<B, M>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     LR: LrScheduler + 'static,
     M: TrainStep<Output: GatherOutput> + AutodiffModule<B> + Display + 'static,
     M::InnerModule: InferenceStep<Output: GatherOutput>,
@@ -72,11 +73,11 @@ where
 }
 
 /// The same with burn-train's own frame around it: loading a checkpoint, the events of start and end, the summary.
-struct Loop<'a, B: HookBackend, M>(&'a Strategy<B, M>);
+struct Loop<'a, B: TrainingBackend, M>(&'a Strategy<B, M>);
 
 impl<B, LR, M, O> SupervisedLearningStrategy<Components<B, LR, M, O>> for Loop<'_, B, M>
 where
-    B: HookBackend,
+    B: TrainingBackend,
     LR: LrScheduler + 'static,
     M: TrainStep<Output: GatherOutput> + AutodiffModule<B> + Display + 'static,
     M::InnerModule: InferenceStep<Output: GatherOutput>,
@@ -94,7 +95,7 @@ where
     }
 }
 
-impl<B: HookBackend, M> Strategy<B, M> {
+impl<B: TrainingBackend, M> Strategy<B, M> {
     /// The loop over epochs, as burn-train's on one device.
     fn run<LR, O>(
         &self,

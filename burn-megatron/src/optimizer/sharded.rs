@@ -14,9 +14,9 @@ use burn::tensor::backend::Backend;
 
 use super::error::OptimizerError;
 use super::piece::{Piece, Update, main_of};
+use crate::autodiff::TrainingBackend;
 use crate::data_parallel::{
-    DistributedDataParallel, ElementWise, GradientEntry, HookBackend, ModuleOptimizer, PendingParameters,
-    ReducedGradients,
+    DistributedDataParallel, ElementWise, GradientEntry, ModuleOptimizer, PendingParameters, ReducedGradients,
 };
 
 /// Buckets whose parameters are gathered while the next ones are updated.
@@ -92,7 +92,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         optimizer: OptimizerAdaptor<O, M, A>,
     ) -> Result<Self, OptimizerError>
     where
-        A: HookBackend<InnerBackend = B>,
+        A: TrainingBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
         O: ElementWise<B>,
     {
@@ -110,7 +110,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         group: impl Fn(&GradientEntry) -> usize + Send + 'static,
     ) -> Result<Self, OptimizerError>
     where
-        A: HookBackend<InnerBackend = B>,
+        A: TrainingBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
         O: ElementWise<B>,
     {
@@ -160,7 +160,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     /// When this rank's pieces of the parameters are not those whose state is held.
     pub fn take_parameters<A, M>(&mut self, module: &DistributedDataParallel<A, M>) -> Result<(), OptimizerError>
     where
-        A: HookBackend<InnerBackend = B>,
+        A: TrainingBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
         self.check_parameters(module)?;
@@ -200,7 +200,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         mut gradients: ReducedGradients<B>,
     ) -> Result<(), OptimizerError>
     where
-        A: HookBackend<InnerBackend = B>,
+        A: TrainingBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
         if self.records_loaded == module.records_loaded() {
@@ -233,7 +233,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         mut update: Update<B>,
     ) -> Result<(), OptimizerError>
     where
-        A: HookBackend<InnerBackend = B>,
+        A: TrainingBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
         let entries = module.trained().to_vec();
@@ -255,7 +255,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         mut update: Update<B>,
     ) -> Result<(), OptimizerError>
     where
-        A: HookBackend<InnerBackend = B>,
+        A: TrainingBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
         let in_flight = if self.overlap_param_gather {
@@ -295,7 +295,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
     /// have gone lose theirs.
     fn check_parameters<A, M>(&mut self, module: &DistributedDataParallel<A, M>) -> Result<(), OptimizerError>
     where
-        A: HookBackend<InnerBackend = B>,
+        A: TrainingBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
         let entries = module.trained();
@@ -329,7 +329,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
 
 impl<A, M, O> ModuleOptimizer<A, M> for ShardedOptimizer<A::InnerBackend, O>
 where
-    A: HookBackend,
+    A: TrainingBackend,
     M: AutodiffModule<A>,
     O: SimpleOptimizer<A::InnerBackend>,
 {
@@ -362,7 +362,7 @@ fn finish_oldest<A, M>(
     pending: &mut VecDeque<PendingParameters<A::InnerBackend>>,
 ) -> Result<(), OptimizerError>
 where
-    A: HookBackend,
+    A: TrainingBackend,
     M: AutodiffModule<A>,
 {
     let Some(oldest) = pending.pop_front() else {

@@ -32,7 +32,6 @@ pub use error::PipelineError;
 pub use executor::PipelineExecutor;
 pub use layer_layout::{LayerLayout, LayerLayoutError, LayerSizes};
 pub use profile::{PipelineProfile, ProfileError, StepProfile};
-pub use segment::{GradientSlot, PipelineBackend};
 pub use stage::{PipelineStage, StageOutput};
 pub use timeline::{Activity, Timeline, TimelineEvent, TimelineLabel};
 pub use trace::chrome_trace;

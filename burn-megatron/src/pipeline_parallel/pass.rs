@@ -3,17 +3,18 @@
 use burn::module::AutodiffModule;
 use burn::tensor::{Shape, Tensor, TensorPrimitive};
 
-use super::segment::{PipelineBackend, Segment};
+use super::segment::Segment;
 use super::stage::{PipelineStage, StageOutput};
+use crate::autodiff::TrainingBackend;
 
 /// What a chunk holds of a micro-batch between forward and backward.
-pub(super) struct Pass<B: PipelineBackend, const D: usize> {
+pub(super) struct Pass<B: TrainingBackend, const D: usize> {
     segments: Vec<Held<B, D>>,
     /// None where the chunk ends in the loss.
     output_shape: Option<Shape>,
 }
 
-impl<B: PipelineBackend, const D: usize> Pass<B, D> {
+impl<B: TrainingBackend, const D: usize> Pass<B, D> {
     /// Returns the shape of the activation that was passed on, and of its gradient; `None` if the chunk ends in the
     /// loss.
     pub(super) fn output_shape(&self) -> Option<Shape> {
@@ -22,7 +23,7 @@ impl<B: PipelineBackend, const D: usize> Pass<B, D> {
 }
 
 /// What is held of a segment.
-enum Held<B: PipelineBackend, const D: usize> {
+enum Held<B: TrainingBackend, const D: usize> {
     /// Its graph.
     Graph(Segment<B>),
     /// Its input, of which the graph will be made again; none where the segment starts the model.
@@ -42,7 +43,7 @@ pub(super) struct Chunk<'a, M, H, O> {
 impl<M, H, O> Chunk<'_, M, H, O> {
     /// Runs the chunk forward. Returns what is held for the backward pass, and the activation to pass on; `None` if the
     /// chunk ends in the loss.
-    pub(super) fn forward<B: PipelineBackend, const D: usize>(
+    pub(super) fn forward<B: TrainingBackend, const D: usize>(
         &self,
         mut input: Option<Tensor<B::InnerBackend, D>>,
         micro_batch: &M::MicroBatch,
@@ -74,7 +75,7 @@ impl<M, H, O> Chunk<'_, M, H, O> {
 
     /// Runs the chunk backward and returns the gradient of its input, if it had one. `gradient` is that of its output;
     /// none where the chunk ends in the loss.
-    pub(super) fn backward<B: PipelineBackend, const D: usize>(
+    pub(super) fn backward<B: TrainingBackend, const D: usize>(
         &self,
         pass: Pass<B, D>,
         gradient: Option<Tensor<B::InnerBackend, D>>,
@@ -96,7 +97,7 @@ impl<M, H, O> Chunk<'_, M, H, O> {
         gradient.map(|gradient| Tensor::from_primitive(TensorPrimitive::Float(gradient)))
     }
 
-    fn run_with_graph<B: PipelineBackend, const D: usize>(
+    fn run_with_graph<B: TrainingBackend, const D: usize>(
         &self,
         segment: usize,
         input: Option<Tensor<B::InnerBackend, D>>,
@@ -119,7 +120,7 @@ impl<M, H, O> Chunk<'_, M, H, O> {
     }
 
     /// Runs a segment that will be run again. Dropout is on, as the second time: only the graph is missing.
-    fn run_without_graph<B: PipelineBackend, const D: usize>(
+    fn run_without_graph<B: TrainingBackend, const D: usize>(
         &self,
         segment: usize,
         input: Option<Tensor<B::InnerBackend, D>>,

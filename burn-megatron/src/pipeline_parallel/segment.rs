@@ -12,108 +12,13 @@
 //! process: so recomputation, too, is a segment, run again by `pass` before its backward pass, and not a step in a
 //! graph.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::base::Checkpointer;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
+use burn::tensor::{Tensor, TensorPrimitive};
 
-use crate::collectives::CollectiveBackend;
-use crate::data_parallel::HookBackend;
-
-/// Where a gradient waits on its way into a graph or out of it.
-#[derive(Debug)]
-pub struct GradientSlot<B: Backend>(Arc<Mutex<Option<FloatTensor<B>>>>);
-
-impl<B: Backend> Clone for GradientSlot<B> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<B: Backend> Default for GradientSlot<B> {
-    fn default() -> Self {
-        Self(Arc::default())
-    }
-}
-
-impl<B: Backend> GradientSlot<B> {
-    /// Puts a gradient in.
-    pub fn put(&self, gradient: FloatTensor<B>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(gradient);
-    }
-
-    /// Takes the gradient out, if it is there.
-    pub fn take(&self) -> Option<FloatTensor<B>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// An autodiff backend whose graphs can be cut into segments.
-pub trait PipelineBackend: HookBackend {
-    /// Returns the start of a graph: `input`, whose gradient goes to `slot`.
-    fn enter(input: FloatTensor<Self::InnerBackend>, slot: &GradientSlot<Self::InnerBackend>) -> FloatTensor<Self>;
-
-    /// Returns the end of a graph: one element, whose backward pass begins with the gradient in `slot` as that of
-    /// `output`. It does not keep `output`'s elements.
-    fn leave(output: FloatTensor<Self>, slot: &GradientSlot<Self::InnerBackend>) -> FloatTensor<Self>;
-}
-
-impl<B: CollectiveBackend, C: CheckpointStrategy> PipelineBackend for Autodiff<B, C> {
-    fn enter(input: FloatTensor<B>, slot: &GradientSlot<B>) -> FloatTensor<Self> {
-        let leaf = FloatTensor::<Self>::new(input).require_grad();
-        match CatchGradient.prepare::<C>([leaf.node]).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => prep.finish(slot.clone(), leaf.primitive),
-            OpsKind::UnTracked(_) => unreachable!("the leaf is tracked"),
-        }
-    }
-
-    fn leave(output: FloatTensor<Self>, slot: &GradientSlot<B>) -> FloatTensor<Self> {
-        let device = B::float_device(&output.primitive);
-        let one = B::float_zeros(Shape::new([1]), &device, output.primitive.dtype().into());
-        match PutGradient.prepare::<C>([output.node]).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => prep.finish(slot.clone(), one),
-            OpsKind::UnTracked(prep) => prep.finish(one),
-        }
-    }
-}
-
-/// The backward step of a segment's input.
-#[derive(Debug)]
-struct CatchGradient;
-
-impl<B: Backend> Backward<B, 1> for CatchGradient {
-    type State = GradientSlot<B>;
-
-    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        ops.state.put(grads.consume::<B>(&ops.node));
-    }
-}
-
-/// The backward step of a segment's root.
-#[derive(Debug)]
-struct PutGradient;
-
-impl<B: Backend> Backward<B, 1> for PutGradient {
-    type State = GradientSlot<B>;
-
-    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        grads.consume::<B>(&ops.node);
-        let gradient = ops.state.take().expect("put there before the backward pass");
-        let [parent] = ops.parents;
-        if let Some(parent) = parent {
-            grads.register::<B>(parent.id, gradient);
-        }
-    }
-}
+use crate::autodiff::{GradientSlot, TrainingBackend};
 
 /// A segment between its forward and its backward pass.
-pub(super) struct Segment<B: PipelineBackend> {
+pub(super) struct Segment<B: TrainingBackend> {
     root: Tensor<B, 1>,
     /// None where the root is a loss.
     output_gradient: Option<GradientSlot<B::InnerBackend>>,
@@ -121,7 +26,7 @@ pub(super) struct Segment<B: PipelineBackend> {
     input_gradient: Option<GradientSlot<B::InnerBackend>>,
 }
 
-impl<B: PipelineBackend> Segment<B> {
+impl<B: TrainingBackend> Segment<B> {
     /// Returns the input as the start of a new graph, and where its gradient will be.
     pub(super) fn enter<const D: usize>(
         input: Tensor<B::InnerBackend, D>,
@@ -179,6 +84,7 @@ impl<B: PipelineBackend> Segment<B> {
 
 #[cfg(test)]
 mod tests {
+    use burn::backend::Autodiff;
     use burn_flex::{Flex, FlexDevice};
 
     use super::*;

@@ -8,8 +8,8 @@ use burn::tensor::{Shape, Tensor, backend::Backend};
 
 use super::pass::{Chunk, Pass};
 use super::schedule::{Direction, Task};
-use super::segment::PipelineBackend;
 use super::stage::{PipelineStage, StageOutput};
+use crate::autodiff::TrainingBackend;
 use crate::data_parallel::{DataParallelError, DistributedDataParallel, StepPart, watched};
 
 /// Carries tasks out on tensors without autodiff: what crosses between stages.
@@ -24,7 +24,7 @@ pub(super) trait Work<B: Backend, const D: usize> {
 }
 
 /// Forward and backward passes of a step.
-pub(super) struct Training<'a, B: PipelineBackend, M: PipelineStage<B, D>, O, const D: usize> {
+pub(super) struct Training<'a, B: TrainingBackend, M: PipelineStage<B, D>, O, const D: usize> {
     pub(super) stages: &'a mut DistributedDataParallel<B, Vec<M>>,
     pub(super) micro_batches: &'a [M::MicroBatch],
     pub(super) objective: O,
@@ -42,7 +42,7 @@ pub(super) struct Training<'a, B: PipelineBackend, M: PipelineStage<B, D>, O, co
 
 impl<B, M, O, const D: usize> Work<B::InnerBackend, D> for Training<'_, B, M, O, D>
 where
-    B: PipelineBackend,
+    B: TrainingBackend,
     M: AutodiffModule<B> + PipelineStage<B, D>,
     O: Fn(usize, Tensor<B, 1>) -> Tensor<B, 1>,
 {

@@ -8,10 +8,11 @@ use burn::module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::backend::Backend;
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 
+use crate::autodiff::TrainingBackend;
 use crate::checkpoint::{ArrayPart, Checkpoint, CheckpointError};
 use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
-use crate::data_parallel::{DataParallelError, DistributedDataParallel, GradientEntry, HookBackend};
+use crate::data_parallel::{DataParallelError, DistributedDataParallel, GradientEntry};
 use crate::optimizer::{ShardedOptimizer, StoredOptimizer};
 use crate::parameters::{Distribution, Placement, list_parameters};
 
@@ -80,7 +81,7 @@ pub fn snapshot<A, M, O>(
     context: &ParallelContext,
 ) -> Vec<ArrayPart>
 where
-    A: HookBackend,
+    A: TrainingBackend,
     M: AutodiffModule<A>,
     O: StoredOptimizer<A::InnerBackend>,
 {
@@ -143,7 +144,7 @@ pub fn restore<A, M, O>(
     with_optimizer: bool,
 ) -> Result<(), RestoreError>
 where
-    A: HookBackend,
+    A: TrainingBackend,
     M: AutodiffModule<A>,
     O: StoredOptimizer<A::InnerBackend>,
 {
@@ -290,7 +291,7 @@ fn untrained_parts<B: Backend, M: Module<B>>(module: &M, context: &ParallelConte
     collector.parts
 }
 
-fn restore_untrained<A: HookBackend, M: AutodiffModule<A>>(
+fn restore_untrained<A: TrainingBackend, M: AutodiffModule<A>>(
     checkpoint: &Checkpoint,
     module: &mut DistributedDataParallel<A, M>,
     context: &ParallelContext,
@@ -334,7 +335,7 @@ fn restore_untrained<A: HookBackend, M: AutodiffModule<A>>(
 }
 
 /// Checks that the checkpoint has no parameter that the model lacks, over all ranks.
-fn check_model<A: HookBackend, M: AutodiffModule<A>>(
+fn check_model<A: TrainingBackend, M: AutodiffModule<A>>(
     checkpoint: &Checkpoint,
     module: &DistributedDataParallel<A, M>,
     context: &ParallelContext,

@@ -13,6 +13,7 @@ use super::{
     BatchSizeSchedule, LanguageModel, LearningRateSchedule, NonFiniteOrigin, TokenBatch, TrainerConfig, TrainingConfig,
     TrainingConfigError, TrainingError, WeightDecaySchedule, restore, snapshot,
 };
+use crate::autodiff::TrainingBackend;
 use crate::checkpoint::{ArrayPart, Checkpoint};
 use crate::collectives::{ReduceOp, compare_hash};
 use crate::context::ParallelContext;
@@ -23,7 +24,7 @@ use crate::data_parallel::{
 use crate::mutants::{self, Mutant};
 use crate::optimizer::{AdamW, LossScaler, LossScalerState, ShardedOptimizer};
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
-use crate::pipeline_parallel::{Activity, PipelineBackend, PipelineError, PipelineExecutor, Timeline, TimelineLabel};
+use crate::pipeline_parallel::{Activity, PipelineError, PipelineExecutor, Timeline, TimelineLabel};
 
 /// The figures of one step that do not depend on time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,7 +62,7 @@ pub struct TrainerState {
 /// The chunks of this rank's stage of a model, with their optimizer, and how far they have come.
 ///
 /// Without pipeline stages, the one chunk is the model.
-pub struct Trainer<B: PipelineBackend, M: AutodiffModule<B>> {
+pub struct Trainer<B: TrainingBackend, M: AutodiffModule<B>> {
     ddp: DistributedDataParallel<B, Vec<M>>,
     /// Parameters of two dimensions and more, which decay, and the others: biases and norms.
     optimizer: ShardedOptimizer<B::InnerBackend, AdamW>,
@@ -83,7 +84,7 @@ pub struct Trainer<B: PipelineBackend, M: AutodiffModule<B>> {
     schedule_samples: u64,
 }
 
-impl<B: PipelineBackend, M: AutodiffModule<B> + LanguageModel<B>> Trainer<B, M>
+impl<B: TrainingBackend, M: AutodiffModule<B> + LanguageModel<B>> Trainer<B, M>
 where
     M::InnerModule: LanguageModel<B::InnerBackend>,
 {

@@ -1,7 +1,8 @@
 //! GPT as a [`ModelFamily`]: what training programs ask of its configuration.
 
+use burn_megatron::autodiff::TrainingBackend;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::pipeline_parallel::{LayerLayout, PipelineBackend};
+use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::topology::{ParallelConfig, TopologyError, check_divides};
 
 use super::{Gpt, GptConfig, GptPreset};
@@ -130,7 +131,7 @@ impl ModelConfig for GptConfig {
 impl ModelFamily for GptConfig {
     const NAME: &'static str = "gpt";
 
-    type Stage<B: PipelineBackend> = Gpt<B>;
+    type Stage<B: TrainingBackend> = Gpt<B>;
 
     fn presets() -> Vec<&'static str> {
         GptPreset::ALL.iter().map(|preset| preset.name).collect()
@@ -157,7 +158,7 @@ impl ModelFamily for GptConfig {
         }
     }
 
-    fn init_stage<B: PipelineBackend>(
+    fn init_stage<B: TrainingBackend>(
         &self,
         layers: &LayerLayout,
         device: &B::Device,

@@ -14,11 +14,11 @@ use burn::tensor::{DType, Tensor};
 use super::boundary::Boundary;
 use super::error::PipelineError;
 use super::schedule::{Action, Direction, Schedule, Task};
-use super::segment::PipelineBackend;
 use super::stage::PipelineStage;
 use super::timeline::{Activity, Timeline, TimelineLabel};
 use super::traffic::Traffic;
 use super::work::{Evaluation, Training, Work};
+use crate::autodiff::TrainingBackend;
 use crate::collectives::{CollectiveBackend, catch_collective_error};
 use crate::context::ParallelContext;
 use crate::data_parallel::{DistributedDataParallel, has_foreign_dropout};
@@ -94,7 +94,7 @@ impl PipelineExecutor {
         objective: impl Fn(usize, Tensor<B, 1>) -> Tensor<B, 1>,
     ) -> Result<Vec<Tensor<B::InnerBackend, 1>>, PipelineError>
     where
-        B: PipelineBackend,
+        B: TrainingBackend,
         M: AutodiffModule<B> + PipelineStage<B, D>,
     {
         self.check_sizes(stages.module().len(), micro_batches.len())?;
@@ -165,7 +165,7 @@ impl PipelineExecutor {
     /// Refuses, the first time, burn's dropout in a stage that is recomputed.
     fn examine<B, M, const D: usize>(&self, chunks: &[M]) -> Result<(), PipelineError>
     where
-        B: PipelineBackend,
+        B: TrainingBackend,
         M: AutodiffModule<B> + PipelineStage<B, D>,
     {
         let recomputes = |chunk: &M| (0..chunk.num_segments()).any(|segment| chunk.is_recomputed(segment));
