@@ -8,6 +8,7 @@ mod config;
 mod error;
 mod export;
 mod export_type;
+mod fields;
 mod files;
 mod format;
 mod import;
@@ -16,10 +17,11 @@ mod shards;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Fields, read_model_type};
+pub use config::read_model_type;
 pub use error::HuggingFaceError;
 pub use export::{ExportConfig, export};
 pub use export_type::ExportType;
+pub use fields::Fields;
 pub use format::{HuggingFaceFormat, Parameter, TiedHead};
 pub use import::HuggingFaceModel;
 
