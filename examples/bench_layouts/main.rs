@@ -77,6 +77,17 @@ struct Measurement {
 
 /// Runs every layout in turn and prints the table.
 fn measure(arguments: &Arguments) -> anyhow::Result<()> {
+    let flags = &arguments.training.parallel;
+    ensure!(
+        flags.num_layers_per_virtual_pipeline_stage.is_none(),
+        "--num-layers-per-virtual-pipeline-stage is not for layouts: give the chunks of a stage as vN in --layouts"
+    );
+    let given = flags.stages.given();
+    ensure!(
+        given.is_empty() || arguments.layouts.iter().any(|layout| layout.pipeline_parallel_size > 1),
+        "{} must come with a layout that has pipeline stages, as pp2",
+        given.join(", ")
+    );
     ensure!(
         Environment::detect()?.is_none(),
         "bench_layouts starts its own ranks: run it by itself, not under torchrun (RANK is set)"

@@ -162,14 +162,13 @@ fn run(command: &Command) -> anyhow::Result<String> {
                         max_shard_bytes: *max_shard_size,
                     };
                     let FamilyState { family } = FamilyState::of(&checkpoint)?;
-                    run_with_family(
-                        &family,
-                        Export {
-                            checkpoint,
-                            output,
-                            options,
-                        },
-                    )??;
+                    let path = checkpoint.path().display().to_string();
+                    let program = Export {
+                        checkpoint,
+                        output,
+                        options,
+                    };
+                    run_with_family(&family, program).context(path)??;
                     output.clone()
                 }
                 (None, Some(Format::Huggingface)) => import(checkpoint, output)?,
@@ -198,16 +197,10 @@ impl FamilyProgram for Export<'_> {
 
 /// Writes a model in Hugging Face's files as a checkpoint, and returns its folder.
 fn import(files: &Path, output: &Path) -> anyhow::Result<PathBuf> {
-    let model_type = read_model_type(files)?;
+    let known: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
+    let model_type = read_model_type(files, &known)?;
     let family = FAMILIES.iter().find(|family| family.model_type == model_type);
-    let family = family.with_context(|| {
-        let known: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
-        let known = known.join(" or ");
-        format!(
-            "{}: the model type is {model_type:?}: expected {known}",
-            files.display()
-        )
-    })?;
+    let family = family.context("a family has each of the model types")?;
     run_with_family(family.name, Import { files, output })?
 }
 

@@ -21,6 +21,7 @@ use crate::training_program::TrainingProgram;
 
 /// Trains the model that the flags name, as one rank of the number that they ask for; starts the ranks first if no
 /// launcher has.
+///
 /// With `preflight`, compares and measures the ranks instead.
 ///
 /// # Errors

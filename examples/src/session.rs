@@ -127,6 +127,12 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         prepare: impl FnOnce(Vec<C::Stage<B>>) -> Vec<C::Stage<B>>,
     ) -> anyhow::Result<Self> {
         arguments.model.validate()?;
+        let family = arguments.model.family()?.name;
+        ensure!(
+            family == C::NAME,
+            "the flags name the model family {family}, this is {}",
+            C::NAME
+        );
         let model = C::from_settings(&arguments.model.settings(ByteTokenizer::VOCABULARY_SIZE));
         model.validate(context.config())?;
         let training = arguments.training_config(model.max_seq_length())?;

@@ -73,8 +73,9 @@ impl ModelArguments {
         let sizes = (family.presets)();
         anyhow::ensure!(
             self.model_size.as_deref().is_none_or(|size| sizes.contains(&size)),
-            "--model-size must be one of --model-family {name}: {}",
-            sizes.join(", ")
+            "--model-size must be one of --model-family {name}: {}; got {}",
+            sizes.join(", "),
+            self.model_size.as_deref().unwrap_or_default()
         );
         Ok(family)
     }

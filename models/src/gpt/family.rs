@@ -108,7 +108,8 @@ impl ModelConfig for GptConfig {
         }
     }
 
-    /// Per token a layer has 24h² in its four weights and 4sh in `QKᵀ` and its matmul with V; the head has 2hV.
+    /// Per token a layer has 8h² + 4hf in its four weights, with f the MLP's hidden size (24h² if that is 4h), and 4sh
+    /// in `QKᵀ` and its matmul with V; the head has 2hV.
     ///
     /// # Reference
     /// Korthikanti et al. 2022, arXiv:2205.05198, appendix A.

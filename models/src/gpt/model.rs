@@ -84,6 +84,7 @@ impl GptConfig {
     /// When a size does not divide: see [`validate`](Self::validate). When the layout has pipeline stages.
     pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> Result<Gpt<B>, ModelError> {
         let part = ModelPart::whole(self.n_layers, context)?;
+        self.validate_for(context)?;
         self.init_part(&part, device, context)
     }
 
@@ -97,8 +98,14 @@ impl GptConfig {
         device: &B::Device,
         context: &ParallelContext,
     ) -> Result<Vec<Gpt<B>>, ModelError> {
+        self.validate_for(context)?;
         let parts = ModelPart::of_stage(self.n_layers, layers, context)?;
         parts.iter().map(|part| self.init_part(part, device, context)).collect()
+    }
+
+    fn validate_for(&self, context: &ParallelContext) -> Result<(), ModelError> {
+        self.validate(context.config())?;
+        validate_head_size(self.d_model / self.n_heads, context.kernels())
     }
 
     fn init_part<B: Backend>(
@@ -107,8 +114,6 @@ impl GptConfig {
         device: &B::Device,
         context: &ParallelContext,
     ) -> Result<Gpt<B>, ModelError> {
-        self.validate(context.config())?;
-        validate_head_size(self.d_model / self.n_heads, context.kernels())?;
         let init = ParameterInit::Normal {
             deviation: self.init_deviation,
         };

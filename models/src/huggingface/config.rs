@@ -19,14 +19,22 @@ pub(super) fn read_config<C: HuggingFaceFormat>(path: &Path) -> Result<C, Huggin
     parse_config(path, read_fields(path)?)
 }
 
-/// Returns the `model_type` of a model's `config.json`; empty if it has none.
+/// Returns which of `known` the `model_type` of a model's `config.json` is.
 ///
 /// # Errors
-/// It cannot be read.
-pub fn read_model_type(folder: &Path) -> Result<String, HuggingFaceError> {
-    let fields = read_fields(&folder.join(CONFIG_NAME))?;
-    let model_type = fields.get("model_type").and_then(Value::as_str);
-    Ok(model_type.unwrap_or_default().to_owned())
+/// It cannot be read, or is none of them.
+pub fn read_model_type<'a>(folder: &Path, known: &[&'a str]) -> Result<&'a str, HuggingFaceError> {
+    let path = folder.join(CONFIG_NAME);
+    let mut fields = Fields {
+        left: read_fields(&path)?,
+        path,
+    };
+    let model_type = fields.take("model_type").unwrap_or_default();
+    let found = known.iter().copied().find(|name| model_type == *name);
+    found.ok_or_else(|| {
+        let known: Vec<String> = known.iter().map(|name| format!("{name:?}")).collect();
+        fields.refuse("model_type", &model_type, &known.join(" or "))
+    })
 }
 
 fn read_fields(path: &Path) -> Result<Map<String, Value>, HuggingFaceError> {

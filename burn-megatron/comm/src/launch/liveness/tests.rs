@@ -106,7 +106,13 @@ proptest! {
     ) {
         let mut store = StoreState::Asked(0);
         let mut in_vain = 0;
+        let mut unanswered = 0;
         for event in events {
+            unanswered = match event {
+                None => unanswered + 1,
+                Some(StoreEvent::AnswerBeside) => unanswered.min(2),
+                Some(_) => 0,
+            };
             let is_beat = event.is_none();
             let was_out_of_reach = store == StoreState::OutOfReach;
             store = store.on(event.unwrap_or(StoreEvent::BeatDue(limit)));
@@ -118,6 +124,7 @@ proptest! {
                 prop_assert!(is_beat && in_vain + 2 > limit, "{in_vain} in vain");
             }
             prop_assert!(is_out_of_reach || in_vain <= limit, "{in_vain} in vain");
+            prop_assert!(is_out_of_reach || store.is_late() == (unanswered >= 3), "{unanswered} unanswered");
         }
     }
 

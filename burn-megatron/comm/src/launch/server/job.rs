@@ -30,7 +30,7 @@ pub(in crate::launch) struct Job {
     pub(super) closing: watch::Sender<bool>,
     on_failure: Option<FailureCallback>,
     state: Mutex<State>,
-    /// Notified whenever a rank or a launcher leaves or is lost.
+    /// Notified when the last rank or launcher has left or is lost.
     departure: Condvar,
 }
 
@@ -113,8 +113,11 @@ impl Job {
         let had_failed = state.members.first_failure().is_some();
         let result = access(&mut state.members);
         let first = state.members.first_failure().filter(|_| !had_failed).cloned();
+        let is_empty = state.members.is_empty();
         drop(state);
-        self.departure.notify_all();
+        if is_empty {
+            self.departure.notify_all();
+        }
         if let Some(first) = first {
             self.failure.send_replace(Some(first.clone()));
             if let Some(callback) = &self.on_failure {
