@@ -93,7 +93,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Writes a line to stderr. Unlike `eprintln!`, it does not panic when stderr has no reader any more.
 fn log_stderr(line: fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    // In one piece: other ranks write to the same pipe.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Returns `1, 3` for `[1, 3]`, cut short when the list is long.

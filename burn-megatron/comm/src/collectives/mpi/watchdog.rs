@@ -36,8 +36,8 @@ pub(super) fn watched<R>(
 
 /// Prints a line and ends this process at once: whatever runs at a proper end might wait for the call that hangs.
 pub(super) fn end_process(line: Arguments<'_>, code: i32) -> ! {
-    // Stderr may have no reader any more.
-    let _ = writeln!(io::stderr(), "{line}");
+    // Stderr may have no reader any more. In one piece: other ranks write to the same pipe.
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
     // SAFETY: ends the process; no code runs afterwards.
     unsafe { libc::_exit(code) }
 }
