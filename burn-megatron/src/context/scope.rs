@@ -14,7 +14,8 @@ use crate::topology::TopologyError;
 
 /// A module's name and the ranks around it: it goes in front of the global names of the module's parameters.
 ///
-/// It is a [`ParallelContext`] as well.
+/// It is a [`ParallelContext`] as well, without the name: a function that makes layers takes a scope, so that a scope
+/// passed to it keeps its name.
 #[derive(Clone, Debug)]
 pub struct ParameterScope {
     context: ParallelContext,

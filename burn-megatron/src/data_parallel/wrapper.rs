@@ -503,15 +503,14 @@ mod tests {
     use burn_flex::Flex;
 
     use super::*;
+    use crate::context::ParameterScope;
     use crate::tensor_parallel::{ColumnParallelLinear, ColumnParallelLinearConfig};
 
     type B = Autodiff<Flex>;
 
-    fn column(context: &ParallelContext) -> ColumnParallelLinear<B> {
+    fn column(scope: &ParameterScope) -> ColumnParallelLinear<B> {
         let config = ColumnParallelLinearConfig::new(3, 4);
-        config
-            .init(&Default::default(), &context.root())
-            .expect("no size to divide")
+        config.init(&Default::default(), scope).expect("no size to divide")
     }
 
     fn names(wrapped: &DistributedDataParallel<B, ColumnParallelLinear<B>>) -> Vec<&str> {
@@ -526,7 +525,7 @@ mod tests {
     #[test]
     fn a_loaded_record_keeps_its_declarations_and_is_trained() {
         let context = ParallelContext::single(1);
-        let record = || column(&ParallelContext::single(2)).into_record();
+        let record = || column(&ParallelContext::single(2).root()).into_record();
         let layer = context
             .load_record::<B, _>(column(&context.scope("fc")), record())
             .expect("the same fields");

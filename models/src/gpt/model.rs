@@ -5,7 +5,7 @@ use std::ops::Range;
 use burn::module::Module;
 use burn::tensor::{Int, Tensor, backend::Backend};
 use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
-use burn_megatron::context::ParallelContext;
+use burn_megatron::context::{ParallelContext, ParameterScope};
 use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::parameters::ParameterInit;
 use burn_megatron::pipeline_parallel::{LayerLayout, PipelineStage, StageOutput};
@@ -83,9 +83,17 @@ impl GptConfig {
     /// # Errors
     /// When a size does not divide: see [`validate`](Self::validate). When the layout has pipeline stages.
     pub fn init<B: Backend>(&self, device: &B::Device, context: &ParallelContext) -> Result<Gpt<B>, ModelError> {
-        let part = ModelPart::whole(self.n_layers, context)?;
-        self.validate_for(context)?;
-        self.init_part(&part, device, context)
+        self.init_in(device, &context.root())
+    }
+
+    /// As [`init`](Self::init), as a part of a model: its parameters are named in `scope`.
+    ///
+    /// # Errors
+    /// As [`init`](Self::init).
+    pub fn init_in<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> Result<Gpt<B>, ModelError> {
+        let part = ModelPart::whole(self.n_layers, scope)?;
+        self.validate_for(scope)?;
+        self.init_part(&part, device, scope)
     }
 
     /// Returns the chunks of this rank's pipeline stage, initialised as [`init`](Self::init) does.
@@ -100,7 +108,8 @@ impl GptConfig {
     ) -> Result<Vec<Gpt<B>>, ModelError> {
         self.validate_for(context)?;
         let parts = ModelPart::of_stage(self.n_layers, layers, context)?;
-        parts.iter().map(|part| self.init_part(part, device, context)).collect()
+        let scope = context.root();
+        parts.iter().map(|part| self.init_part(part, device, &scope)).collect()
     }
 
     fn validate_for(&self, context: &ParallelContext) -> Result<(), ModelError> {
@@ -112,7 +121,7 @@ impl GptConfig {
         &self,
         part: &ModelPart,
         device: &B::Device,
-        context: &ParallelContext,
+        scope: &ParameterScope,
     ) -> Result<Gpt<B>, ModelError> {
         let init = ParameterInit::Normal {
             deviation: self.init_deviation,
@@ -120,7 +129,7 @@ impl GptConfig {
         let output_init = ParameterInit::Normal {
             deviation: self.init_deviation / (2.0 * self.n_layers as f64).sqrt(),
         };
-        let padded = self.padded_vocab(context.config().tensor_parallel_size);
+        let padded = self.padded_vocab(scope.config().tensor_parallel_size);
         let block = BlockConfig::new(
             CausalSelfAttentionConfig::new(self.d_model, self.n_heads, init, output_init)
                 .with_dropout(self.attention_dropout),
@@ -132,25 +141,25 @@ impl GptConfig {
             .with_padded_size(Some(padded))
             .with_init(Some(init));
         let has_wte = part.is_first || (part.is_last && self.tied_embeddings);
-        let wte = has_wte.then(|| embedding.init(device, &context.scope("wte")));
+        let wte = has_wte.then(|| embedding.init(device, &scope.scope("wte")));
         let wte = wte.transpose()?;
         if let (Some(wte), true) = (&wte, self.tied_embeddings) {
-            context.declare_tied(&wte.weight);
+            scope.declare_tied(&wte.weight);
         }
         let wpe = part.is_first.then(|| {
             PositionEmbeddingConfig::new(self.max_seq_length, self.d_model)
                 .with_init(init)
-                .init(device, &context.scope("wpe"))
+                .init(device, &scope.scope("wpe"))
         });
         let h = part
             .layers
             .clone()
-            .map(|layer| block.init(layer, &BLOCK, device, &context.scope(format!("h.{layer}"))))
+            .map(|layer| block.init(layer, &BLOCK, device, &scope.scope(format!("h.{layer}"))))
             .collect::<Result<_, _>>()?;
         let norm = LayerNormConfig::new(self.d_model).with_epsilon(self.norm_epsilon);
-        let ln_f = part.is_last.then(|| norm.init(device, &context.scope("ln_f")));
+        let ln_f = part.is_last.then(|| norm.init(device, &scope.scope("ln_f")));
         let lm_head = (part.is_last && !self.tied_embeddings)
-            .then(|| embedding.init(device, &context.scope("lm_head")))
+            .then(|| embedding.init(device, &scope.scope("lm_head")))
             .transpose()?;
         let embedding_site = DropoutSite {
             layer: self.n_layers as u32,
@@ -164,11 +173,11 @@ impl GptConfig {
             lm_head,
             embedding_dropout: DropoutConfig::new(self.hidden_dropout).init(embedding_site),
             recompute: self.layer_recompute,
-            kernels: context.kernels(),
+            kernels: scope.kernels(),
             vocab_size: self.vocab_size,
             d_model: self.d_model,
-            sequence_parallel: context.is_sequence_parallel(),
-            tensor_group: context.tensor_group().clone(),
+            sequence_parallel: scope.is_sequence_parallel(),
+            tensor_group: scope.tensor_group().clone(),
         })
     }
 }

@@ -17,7 +17,7 @@ use burn_flex::{Flex, FlexDevice};
 
 use super::super::{ConversionError, MhaInput, ParallelMultiHeadAttention};
 use super::*;
-use crate::context::ParallelContext;
+use crate::context::{ParallelContext, ParameterScope};
 use crate::initialize;
 use crate::parameters::read_host;
 use crate::random::{RandomStream, StepCoordinates, TokenMap};
@@ -398,16 +398,16 @@ fn what_cannot_be_honoured_is_refused_by_name() {
 }
 
 /// An encoder that drops, and its input.
-fn dropping(context: &ParallelContext) -> (ParallelTransformerEncoder<B>, Tensor<B, 3>) {
+fn dropping(scope: &ParameterScope) -> (ParallelTransformerEncoder<B>, Tensor<B, 3>) {
     let config = encoder_config().with_dropout(0.3);
-    let ours = ParallelTransformerEncoder::from_encoder(encoder(&config), &config, &context.root());
+    let ours = ParallelTransformerEncoder::from_encoder(encoder(&config), &config, scope);
     (ours.expect("one rank"), numbers("target", [BATCH, SEQ, D_MODEL]))
 }
 
 #[test]
 fn what_is_dropped_depends_on_the_step_and_nothing_is_without_autodiff() {
     let context = ParallelContext::single(1);
-    let (encoder, input) = dropping(&context);
+    let (encoder, input) = dropping(&context.root());
     let run = |iteration| {
         context.set_step(iteration, [4, 5, 6]);
         read_host(encoder.forward(TransformerEncoderInput::new(input.clone())))
@@ -440,7 +440,7 @@ fn an_active_dropout_without_a_step_is_refused() {
 #[should_panic(expected = "a second forward pass at the same coordinates, iteration 1")]
 fn a_forgotten_step_is_refused() {
     let context = ParallelContext::single(1);
-    let (encoder, input) = dropping(&context);
+    let (encoder, input) = dropping(&context.root());
     context.set_step(1, [4, 5, 6]);
     for _ in 0..2 {
         encoder.clone().forward(TransformerEncoderInput::new(input.clone()));
@@ -450,8 +450,8 @@ fn a_forgotten_step_is_refused() {
 #[test]
 fn two_modules_of_one_name_and_two_places_of_a_layer_have_masks_of_their_own() {
     let context = ParallelContext::single(1);
-    let (first, input) = dropping(&context);
-    let (second, _) = dropping(&context);
+    let (first, input) = dropping(&context.root());
+    let (second, _) = dropping(&context.root());
     context.set_step(1, [4, 5, 6]);
     let run = |encoder: &ParallelTransformerEncoder<B>| {
         read_host(encoder.forward(TransformerEncoderInput::new(input.clone())))

@@ -6,7 +6,7 @@ use burn::tensor::activation::tanh;
 use burn::tensor::{Int, Tensor, backend::Backend};
 use burn_flex::FlexDevice;
 use burn_megatron::collectives::ProcessGroup;
-use burn_megatron::context::ParallelContext;
+use burn_megatron::context::ParameterScope;
 use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::tensor_parallel::{
     self, ColumnParallelLinear, ColumnParallelLinearConfig, ConversionError, RowParallelLinear,
@@ -107,8 +107,8 @@ impl PlainNet<B> {
 
 impl CutNet<B> {
     /// Takes this rank's part of each layer.
-    pub fn new(plain: PlainNet<B>, context: &ParallelContext) -> Result<Self, ConversionError> {
-        let scope = |name: &str| context.scope(name);
+    pub fn new(plain: PlainNet<B>, module: &ParameterScope) -> Result<Self, ConversionError> {
+        let scope = |name: &str| module.scope(name);
         Ok(Self {
             embedding: VocabParallelEmbeddingConfig::new(VOCABULARY, D_MODEL)
                 .with_padded_size(Some(VOCABULARY + 3))
@@ -122,7 +122,7 @@ impl CutNet<B> {
             head: ColumnParallelLinearConfig::new(D_MODEL, D_OUTPUT)
                 .with_gather_output(true)
                 .from_linear(plain.head, &scope("head"))?,
-            sequence_group: context.is_sequence_parallel().then(|| context.tensor_group().clone()),
+            sequence_group: module.is_sequence_parallel().then(|| module.tensor_group().clone()),
         })
     }
 

@@ -10,7 +10,7 @@ use burn::module::Param;
 use burn::nn::{Embedding, LayerNorm, Linear};
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use burn_flex::FlexDevice;
-use burn_megatron::context::ParallelContext;
+use burn_megatron::context::{ParallelContext, ParameterScope};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
 use burn_megatron::launch::World;
 use burn_megatron::parameters::{Placement, read_host};
@@ -211,7 +211,7 @@ fn parallel(plain: PlainGpt<B>, tied: bool, context: &ParallelContext) -> anyhow
     .with_padded_vocab_size(Some(SIZES.vocab_size + 3))
     .with_tied_embeddings(tied);
     // Its own parameters are all replaced; their names must not take those of the new ones.
-    let mut gpt = config.init(&FlexDevice, &context.scope("replaced"))?;
+    let mut gpt = config.init_in(&FlexDevice, &context.scope("replaced"))?;
     gpt.wte = Some(vocabulary(plain.wte, &context.scope("wte"))?);
     gpt.wpe = Some(PositionEmbedding::from_embedding(plain.wpe, &context.scope("wpe"))?);
     for (number, (block, plain)) in gpt.h.iter_mut().zip(plain.h).enumerate() {
@@ -247,11 +247,8 @@ fn joined_qkv(attention: &PlainAttention<B>) -> Linear<B> {
     }
 }
 
-fn vocabulary(
-    embedding: Embedding<B>,
-    context: &ParallelContext,
-) -> Result<VocabParallelEmbedding<B>, ConversionError> {
+fn vocabulary(embedding: Embedding<B>, scope: &ParameterScope) -> Result<VocabParallelEmbedding<B>, ConversionError> {
     VocabParallelEmbeddingConfig::of(&embedding)
         .with_padded_size(Some(SIZES.vocab_size + 3))
-        .from_embedding(embedding, &context.root())
+        .from_embedding(embedding, scope)
 }
