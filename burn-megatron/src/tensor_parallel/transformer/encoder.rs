@@ -86,7 +86,7 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
     /// use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig};
     /// use burn::tensor::Tensor;
     /// use burn_flex::{Flex, FlexDevice};
-    /// use burn_megatron::context::ParameterScope;
+    /// use burn_megatron::context::ParallelContext;
     /// use burn_megatron::tensor_parallel::{ParallelTransformerEncoder, TransformerEncoderInput};
     ///
     /// # fn main() -> Result<(), burn_megatron::tensor_parallel::ConversionError> {
