@@ -1,7 +1,5 @@
 //! [`ParameterScope`]: where the layers of a module make and declare their parameters.
 
-use std::ops::Deref;
-
 use burn::module::{Module, Param, ParamId, list_param_ids};
 use burn::tensor::{Tensor, backend::Backend, get_device_settings};
 
@@ -14,8 +12,7 @@ use crate::topology::TopologyError;
 
 /// A module's name and the ranks around it: it goes in front of the global names of the module's parameters.
 ///
-/// It is a [`ParallelContext`] as well, without the name: a function that makes layers takes a scope, so that a scope
-/// passed to it keeps its name.
+/// A function that makes layers takes a scope. The ranks are those of its [`context`](Self::context).
 #[derive(Clone, Debug)]
 pub struct ParameterScope {
     context: ParallelContext,
@@ -31,14 +28,6 @@ pub struct ParameterSpec {
     pub distribution: Distribution,
     /// How it starts.
     pub init: ParameterInit,
-}
-
-impl Deref for ParameterScope {
-    type Target = ParallelContext;
-
-    fn deref(&self) -> &ParallelContext {
-        &self.context
-    }
 }
 
 impl ParameterScope {
@@ -73,8 +62,8 @@ impl ParameterScope {
     /// stage: it would not get those of the whole model.
     pub fn declare_rest_replicated<B: Backend, M: Module<B>>(&self, module: &M) -> Result<(), RegistryError> {
         for entry in self.draw_whole::<B, M>(module)? {
-            if self.registry().declaration(entry.id).is_none() {
-                let name = self.registry().reserve_name(&self.global_name(&entry.path));
+            if self.context.registry().declaration(entry.id).is_none() {
+                let name = self.context.registry().reserve_name(&self.global_name(&entry.path));
                 let placement = Placement::whole(entry.shape);
                 self.declare(entry.id, name, placement, Distribution::Replicated);
             }
@@ -91,11 +80,11 @@ impl ParameterScope {
         &self,
         module: &M,
     ) -> Result<Vec<ParameterEntry>, RegistryError> {
-        let is_part = self.grid().pipeline_parallel_size() > 1;
+        let is_part = self.context.grid().pipeline_parallel_size() > 1;
         if is_part
             || list_param_ids::<M, B>(module)
                 .into_iter()
-                .any(|id| self.registry().is_converted(id))
+                .any(|id| self.context.registry().is_converted(id))
         {
             refuse_undrawn::<B, M>(module, &self.name)?;
         }
@@ -114,7 +103,8 @@ impl ParameterScope {
             .iter()
             .map(|&(name, placement)| (name.to_owned(), placement.clone()))
             .collect();
-        let [tensor, pipeline] = [self.tensor_group(), self.pipeline_group()].map(|group| (group.rank(), group.size()));
+        let [tensor, pipeline] =
+            [self.context.tensor_group(), self.context.pipeline_group()].map(|group| (group.rank(), group.size()));
         ShardIdentity::new(layer, tensor, pipeline, shards)
     }
 
@@ -128,14 +118,14 @@ impl ParameterScope {
         } else {
             format!("{}: {what}", self.name)
         };
-        self.config().check_tensor_divides(&what, value)
+        self.context.config().check_tensor_divides(&what, value)
     }
 
     /// Returns the distribution of a parameter that every tensor rank holds and that sees this rank's tokens only.
     ///
     /// Under sequence parallelism its gradient is partial; otherwise every rank sees every token.
     pub fn token_wise_distribution(&self) -> Distribution {
-        if self.is_sequence_parallel() {
+        if self.context.is_sequence_parallel() {
             Distribution::PartialOverTensor
         } else {
             Distribution::Replicated
@@ -156,8 +146,8 @@ impl ParameterScope {
         spec: &ParameterSpec,
         device: &B::Device,
     ) -> Param<Tensor<B, D>> {
-        let name = self.registry().reserve_name(&self.global_name(name));
-        let values = spec.init.values(self.seed(), &name, &spec.placement);
+        let name = self.context.registry().reserve_name(&self.global_name(name));
+        let values = spec.init.values(self.context.seed(), &name, &spec.placement);
         let dtype = get_device_settings::<B>(device).float_dtype.into();
         let tensor = tensor_from_host(values, shape, dtype, device);
         let param = Param::from_tensor(tensor);
@@ -183,7 +173,7 @@ impl ParameterScope {
         param: &Param<Tensor<B, D>>,
         placement: Placement,
     ) {
-        let name = self.registry().reserve_name(&self.global_name(name));
+        let name = self.context.registry().reserve_name(&self.global_name(name));
         self.declare(param.id, name, placement, Distribution::Sharded);
     }
 
@@ -193,13 +183,13 @@ impl ParameterScope {
         param: &Param<Tensor<B, D>>,
         distribution: Distribution,
     ) {
-        let name = self.registry().reserve_name(&self.global_name(name));
+        let name = self.context.registry().reserve_name(&self.global_name(name));
         let placement = Placement::whole(param.lazy_shape().to_vec());
         self.declare(param.id, name, placement, distribution);
     }
 
     fn declare(&self, id: ParamId, name: String, placement: Placement, distribution: Distribution) {
-        self.registry().declare(
+        self.context.registry().declare(
             id,
             Declaration {
                 name,

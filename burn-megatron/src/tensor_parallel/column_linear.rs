@@ -127,7 +127,7 @@ impl ColumnParallelLinearConfig {
             "the linear layer's shape against the configured [d_input, d_output]"
         );
         let cut = self
-            .cut(&scope.root())
+            .cut(&scope.context().root())
             .map_err(named(scope, "column-parallel linear layer"))?;
         check_drawn::<B, _>(&linear, scope)?;
         let shard = cut.identity(linear.bias.is_some(), scope);
@@ -147,7 +147,7 @@ impl ColumnParallelLinearConfig {
             "the output of {} fused matrices cannot be gathered: their shards would interleave",
             self.fused
         );
-        let group = scope.tensor_group();
+        let group = scope.context().tensor_group();
         if self.fused == 0 {
             return Err(TopologyError::Zero { name: "fused" });
         }
@@ -178,7 +178,7 @@ impl ColumnParallelLinearConfig {
             gather_output: self.gather_output,
             fused: self.fused,
             shard,
-            product: ColumnParallelMatmul::new(scope),
+            product: ColumnParallelMatmul::new(scope.context()),
         }
     }
 }

@@ -88,7 +88,7 @@ pub(super) fn converted_dropout(
         });
     }
     // Reserved, so that two modules of one name do not share their masks.
-    let name = scope.registry().reserve_name(scope.scope(site).name());
+    let name = scope.context().registry().reserve_name(scope.scope(site).name());
     Ok(DropoutConfig::new(dropout.prob).init(DropoutSite::named(&name)))
 }
 

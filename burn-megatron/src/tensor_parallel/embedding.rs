@@ -100,7 +100,7 @@ impl VocabParallelEmbeddingConfig {
             "the embedding's shape against the configured [n_embedding, d_model]"
         );
         let shard = self
-            .shard(&scope.root())
+            .shard(&scope.context().root())
             .map_err(named(scope, "vocabulary-parallel embedding"))?;
         check_drawn::<B, _>(&embedding, scope)?;
         let placement = self.placement(shard);
@@ -111,7 +111,7 @@ impl VocabParallelEmbeddingConfig {
     }
 
     fn shard(&self, scope: &ParameterScope) -> Result<VocabShard, TopologyError> {
-        let group = scope.tensor_group();
+        let group = scope.context().tensor_group();
         let padded = self
             .padded_size
             .unwrap_or(self.n_embedding.next_multiple_of(group.size()));
@@ -141,10 +141,10 @@ impl VocabParallelEmbeddingConfig {
         VocabParallelEmbedding {
             weight,
             shard,
-            sequence_parallel: scope.is_sequence_parallel(),
+            sequence_parallel: scope.context().is_sequence_parallel(),
             identity,
-            product: ColumnParallelMatmul::new(scope),
-            group: scope.tensor_group().clone(),
+            product: ColumnParallelMatmul::new(scope.context()),
+            group: scope.context().tensor_group().clone(),
         }
     }
 }
@@ -270,7 +270,7 @@ impl<B: Backend> PositionEmbedding<B> {
     /// When the embedding has no values yet.
     pub fn from_embedding(embedding: Embedding<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
         check_drawn::<B, _>(&embedding, scope)?;
-        scope.registry().mark_converted(embedding.weight.id);
+        scope.context().registry().mark_converted(embedding.weight.id);
         scope.declare_replicated("weight", &embedding.weight);
         Ok(Self {
             weight: embedding.weight,

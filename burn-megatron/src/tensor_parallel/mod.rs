@@ -97,6 +97,6 @@ fn take_shard<B: Backend, const D: usize>(
     }
     let tensor = tensor_from_host(shard, shape, dtype, &device);
     let shard = Param::from_tensor(tensor).set_require_grad(trained);
-    scope.registry().mark_converted(shard.id);
+    scope.context().registry().mark_converted(shard.id);
     shard
 }

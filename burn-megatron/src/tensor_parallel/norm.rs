@@ -78,7 +78,7 @@ impl LayerNormConfig {
             "the norm's shape against the configured [d_model]"
         );
         check_epsilon(&module_name(scope, "layer norm"), "epsilon", &norm, self.epsilon)?;
-        scope.registry().mark_converted(norm.gamma.id);
+        scope.context().registry().mark_converted(norm.gamma.id);
         Ok(self.declared(norm, scope))
     }
 
@@ -91,7 +91,7 @@ impl LayerNormConfig {
         LayerNorm {
             norm,
             epsilon: self.epsilon,
-            kernels: scope.kernels(),
+            kernels: scope.context().kernels(),
         }
     }
 }

@@ -28,8 +28,8 @@ impl Region {
     pub fn new(scope: &ParameterScope, kind: &str) -> Self {
         Self {
             module: module_name(scope, kind),
-            group: scope.tensor_group().clone(),
-            sequence_parallel: scope.is_sequence_parallel(),
+            group: scope.context().tensor_group().clone(),
+            sequence_parallel: scope.context().is_sequence_parallel(),
         }
     }
 

@@ -121,7 +121,7 @@ impl RowParallelLinearConfig {
             "the linear layer's shape against the configured [d_input, d_output]"
         );
         let placement = self
-            .cut(&scope.root())
+            .cut(&scope.context().root())
             .map_err(named(scope, "row-parallel linear layer"))?;
         check_drawn::<B, _>(&linear, scope)?;
         let shard = scope.shard_identity(&[("weight", &placement)]);
@@ -129,21 +129,21 @@ impl RowParallelLinearConfig {
         let weight = take_shard(linear.weight, &placement, shape, scope);
         scope.declare_sharded("weight", &weight, placement);
         if let Some(bias) = &linear.bias {
-            scope.registry().mark_converted(bias.id);
+            scope.context().registry().mark_converted(bias.id);
             scope.declare_token_wise("bias", bias);
         }
         Ok(self.layer(weight, linear.bias, shard, scope))
     }
 
     fn cut(&self, scope: &ParameterScope) -> Result<Placement, TopologyError> {
-        let group = scope.tensor_group();
+        let group = scope.context().tensor_group();
         scope.check_tensor_divides("the input width of a row-parallel matrix", self.d_input)?;
         let shape = [self.d_input, self.d_output];
         Ok(Placement::shard(&shape, 0, group.rank(), group.size()))
     }
 
     fn local_input(&self, scope: &ParameterScope) -> usize {
-        self.d_input / scope.tensor_group().size()
+        self.d_input / scope.context().tensor_group().size()
     }
 
     fn layer<B: Backend>(
@@ -157,10 +157,10 @@ impl RowParallelLinearConfig {
             weight,
             bias,
             input_is_parallel: self.input_is_parallel,
-            sequence_parallel: scope.is_sequence_parallel(),
+            sequence_parallel: scope.context().is_sequence_parallel(),
             shard,
-            kernels: scope.kernels(),
-            group: scope.tensor_group().clone(),
+            kernels: scope.context().kernels(),
+            group: scope.context().tensor_group().clone(),
         }
     }
 }

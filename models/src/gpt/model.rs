@@ -91,8 +91,8 @@ impl GptConfig {
     /// # Errors
     /// As [`init`](Self::init).
     pub fn init_in<B: Backend>(&self, device: &B::Device, scope: &ParameterScope) -> Result<Gpt<B>, ModelError> {
-        let part = ModelPart::whole(self.n_layers, scope)?;
-        self.validate_for(scope)?;
+        let part = ModelPart::whole(self.n_layers, scope.context())?;
+        self.validate_for(scope.context())?;
         self.init_part(&part, device, scope)
     }
 
@@ -129,7 +129,7 @@ impl GptConfig {
         let output_init = ParameterInit::Normal {
             deviation: self.init_deviation / (2.0 * self.n_layers as f64).sqrt(),
         };
-        let padded = self.padded_vocab(scope.config().tensor_parallel_size);
+        let padded = self.padded_vocab(scope.context().config().tensor_parallel_size);
         let block = BlockConfig::new(
             CausalSelfAttentionConfig::new(self.d_model, self.n_heads, init, output_init)
                 .with_dropout(self.attention_dropout),
@@ -144,7 +144,7 @@ impl GptConfig {
         let wte = has_wte.then(|| embedding.init(device, &scope.scope("wte")));
         let wte = wte.transpose()?;
         if let (Some(wte), true) = (&wte, self.tied_embeddings) {
-            scope.declare_tied(&wte.weight);
+            scope.context().declare_tied(&wte.weight);
         }
         let wpe = part.is_first.then(|| {
             PositionEmbeddingConfig::new(self.max_seq_length, self.d_model)
@@ -173,11 +173,11 @@ impl GptConfig {
             lm_head,
             embedding_dropout: DropoutConfig::new(self.hidden_dropout).init(embedding_site),
             recompute: self.layer_recompute,
-            kernels: scope.kernels(),
+            kernels: scope.context().kernels(),
             vocab_size: self.vocab_size,
             d_model: self.d_model,
-            sequence_parallel: scope.is_sequence_parallel(),
-            tensor_group: scope.tensor_group().clone(),
+            sequence_parallel: scope.context().is_sequence_parallel(),
+            tensor_group: scope.context().tensor_group().clone(),
         })
     }
 }

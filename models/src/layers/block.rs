@@ -103,7 +103,7 @@ impl BlockConfig {
             mlp: self.mlp.init(&names.mlp_layers, device, &scope.scope(names.mlp))?,
             attention_dropout: dropout.init(site(ATTENTION_OUTPUT_SITE)),
             mlp_dropout: dropout.init(site(MLP_OUTPUT_SITE)),
-            kernels: scope.kernels(),
+            kernels: scope.context().kernels(),
         })
     }
 }

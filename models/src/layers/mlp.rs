@@ -68,7 +68,7 @@ impl MlpConfig {
                 .with_weight_init(Some(self.output_init))
                 .with_bias_init(Some(ParameterInit::Zeros))
                 .init(device, &scope.scope(names.output))?,
-            kernels: scope.kernels(),
+            kernels: scope.context().kernels(),
         })
     }
 }

@@ -72,7 +72,7 @@ impl CausalSelfAttentionConfig {
         device: &B::Device,
         scope: &ParameterScope,
     ) -> Result<CausalSelfAttention<B>, TopologyError> {
-        let group = scope.tensor_group();
+        let group = scope.context().tensor_group();
         scope.check_tensor_divides("the number of attention heads", self.n_heads)?;
         check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
         let n_heads = self.n_heads / group.size();
@@ -89,7 +89,7 @@ impl CausalSelfAttentionConfig {
             qkv,
             output,
             dropout: DropoutConfig::new(self.dropout).init(dropout_site),
-            kernels: scope.kernels(),
+            kernels: scope.context().kernels(),
             n_heads,
             first_head: group.rank() * n_heads,
             d_head: self.d_model / self.n_heads,

@@ -144,12 +144,13 @@ impl<B: Backend> ParallelMultiHeadAttention<B> {
     pub fn from_mha(mha: MultiHeadAttention<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
         const KIND: &str = "multi-head attention";
         let divided = scope
+            .context()
             .config()
             .check_tensor_divides("the number of attention heads", mha.n_heads)
             .and_then(|()| check_divides("d_model", mha.d_model, "n_heads", mha.n_heads));
         divided.map_err(named(scope, KIND))?;
         check_drawn::<B, _>(&mha, scope)?;
-        let group = scope.tensor_group();
+        let group = scope.context().tensor_group();
         let n_heads = mha.n_heads / group.size();
         Ok(Self {
             heads: Heads {
@@ -164,9 +165,9 @@ impl<B: Backend> ParallelMultiHeadAttention<B> {
             key: ColumnParallelLinear::from_linear(mha.key, &scope.scope("key"))?,
             value: ColumnParallelLinear::from_linear(mha.value, &scope.scope("value"))?,
             output: RowParallelLinear::from_linear(mha.output, &scope.scope("output"))?,
-            kernels: scope.kernels(),
+            kernels: scope.context().kernels(),
             region: Region::new(scope, KIND),
-            step: ModuleStep::new(scope.current_step(), module_name(scope, KIND)),
+            step: ModuleStep::new(scope.context().current_step(), module_name(scope, KIND)),
         })
     }
 

@@ -124,7 +124,7 @@ impl<B: Backend> ParallelTransformerDecoder<B> {
         Ok(Self {
             layers: layers.collect::<Result<_, _>>()?,
             region: Region::new(scope, KIND),
-            step: ModuleStep::new(scope.current_step(), module),
+            step: ModuleStep::new(scope.context().current_step(), module),
         })
     }
 }
@@ -251,7 +251,7 @@ impl<B: Backend> ParallelTransformerDecoderLayer<B> {
             norm_2: convert_norm(layer.norm_2, epsilon, &scope.scope("norm_2"))?,
             norm_3: convert_norm(layer.norm_3, epsilon, &scope.scope("norm_3"))?,
             norm_first: layer.norm_first,
-            kernels: scope.kernels(),
+            kernels: scope.context().kernels(),
             region: Region::new(scope, LAYER_KIND),
         })
     }

@@ -129,7 +129,7 @@ impl<B: Backend> ParallelTransformerEncoder<B> {
         Ok(Self {
             layers: layers.collect::<Result<_, _>>()?,
             region: Region::new(scope, KIND),
-            step: ModuleStep::new(scope.current_step(), module),
+            step: ModuleStep::new(scope.context().current_step(), module),
         })
     }
 }
@@ -242,7 +242,7 @@ impl<B: Backend> ParallelTransformerEncoderLayer<B> {
             norm_1: convert_norm(layer.norm_1, epsilon, &scope.scope("norm_1"))?,
             norm_2: convert_norm(layer.norm_2, epsilon, &scope.scope("norm_2"))?,
             norm_first: layer.norm_first,
-            kernels: scope.kernels(),
+            kernels: scope.context().kernels(),
             region: Region::new(scope, LAYER_KIND),
         })
     }

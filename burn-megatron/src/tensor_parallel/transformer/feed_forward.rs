@@ -43,7 +43,7 @@ impl<B: Backend> ParallelPositionWiseFeedForward<B> {
     /// divide `d_ff`, the module has no values yet, or its dropout is outside `[0, 1)`.
     pub fn from_pwff(pwff: PositionWiseFeedForward<B>, scope: &ParameterScope) -> Result<Self, ConversionError> {
         let [_, d_ff] = pwff.linear_inner.weight.lazy_shape().dims();
-        let divided = scope.config().check_tensor_divides("d_ff", d_ff);
+        let divided = scope.context().config().check_tensor_divides("d_ff", d_ff);
         divided.map_err(named(scope, KIND))?;
         check_activation(&pwff.activation, scope)?;
         check_drawn::<B, _>(&pwff, scope)?;
@@ -53,7 +53,7 @@ impl<B: Backend> ParallelPositionWiseFeedForward<B> {
             linear_outer: RowParallelLinear::from_linear(pwff.linear_outer, &scope.scope("linear_outer"))?,
             activation: pwff.activation,
             region: Region::new(scope, KIND),
-            step: ModuleStep::new(scope.current_step(), module_name(scope, KIND)),
+            step: ModuleStep::new(scope.context().current_step(), module_name(scope, KIND)),
         })
     }
 

@@ -304,8 +304,8 @@ fn tokens_that_sequence_parallelism_cannot_cut_are_refused_with_the_name_of_the_
         let parallel = ParallelConfig::new()
             .with_tensor_parallel_size(2)
             .with_sequence_parallel(true);
-        let context = parallel.init(&world).unwrap().scope("enc");
-        let ours = ParallelTransformerEncoder::from_encoder(encoder(&config), &config, &context).unwrap();
+        let context = parallel.init(&world).unwrap();
+        let ours = ParallelTransformerEncoder::from_encoder(encoder(&config), &config, &context.scope("enc")).unwrap();
         context.set_step(1, [4, 5, 6]);
         let input = TransformerEncoderInput::new(numbers("target", [BATCH, SEQ, D_MODEL]));
         let refused = catch_unwind(AssertUnwindSafe(|| drop(ours.forward(input)))).unwrap_err();

@@ -187,12 +187,12 @@ fn train_plain(scene: &Scene, mut optimizer: impl Optimizer<PlainNet<B>, B>) -> 
 
 /// Wraps this rank's part of the model; in shards if a size of buckets is given.
 fn wrap(scene: &Scene, run: usize, sharded: Option<usize>) -> anyhow::Result<Wrapped> {
-    let context = scene.context.scope(format!("run {run}"));
+    let scope = scene.context.scope(format!("run {run}"));
     let config = DataParallelConfig::new()
         .with_bucket_size(Some(sharded.unwrap_or(200)))
         .with_shard_gradients(sharded.is_some());
-    let net = CutNet::new(PlainNet::new(scene), &context)?;
-    Ok(DistributedDataParallel::new(net, &context, config)?)
+    let net = CutNet::new(PlainNet::new(scene), &scope)?;
+    Ok(DistributedDataParallel::new(net, &scene.context, config)?)
 }
 
 /// Runs this rank's micro-batches of a step; returns the mean loss over all.
@@ -245,10 +245,10 @@ fn train_unwrapped<O: ElementWise<Flex>>(
 ) -> anyhow::Result<Trained> {
     let clipping = optimizer.grad_clipping().context("the optimizers clip")?;
     let mut optimizer = OptimizerAdaptor::<O, CutNet<B>, B>::from(optimizer.optim().clone());
-    let context = scene
+    let scope = scene
         .context
         .scope(format!("run {}", runs.next().context("runs do not end")?));
-    let mut net = CutNet::new(PlainNet::new(scene), &context)?;
+    let mut net = CutNet::new(PlainNet::new(scene), &scope)?;
     let mut losses = Vec::new();
     for step in 0..STEPS {
         let numbers = step * MICRO_BATCHES..(step + 1) * MICRO_BATCHES;
@@ -257,8 +257,8 @@ fn train_unwrapped<O: ElementWise<Flex>>(
         let loss = sum.mul_scalar(1.0 / MICRO_BATCHES as f64);
         losses.extend(read_host(loss.clone()));
         let mut gradients = GradientsParams::from_grads(loss.backward(), &net);
-        sum_partial_gradients::<B, _>(&mut gradients, &net, &context)?;
-        clip_each_gradient::<B, _>(&mut gradients, &net, clipping, &context)?;
+        sum_partial_gradients::<B, _>(&mut gradients, &net, &scene.context)?;
+        clip_each_gradient::<B, _>(&mut gradients, &net, clipping, &scene.context)?;
         net = optimizer.step(LEARNING_RATE, net, gradients);
     }
     Ok((losses, parts(scene, &net)?))

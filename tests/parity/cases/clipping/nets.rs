@@ -122,7 +122,10 @@ impl CutNet<B> {
             head: ColumnParallelLinearConfig::new(D_MODEL, D_OUTPUT)
                 .with_gather_output(true)
                 .from_linear(plain.head, &scope("head"))?,
-            sequence_group: module.is_sequence_parallel().then(|| module.tensor_group().clone()),
+            sequence_group: module
+                .context()
+                .is_sequence_parallel()
+                .then(|| module.context().tensor_group().clone()),
         })
     }
 
