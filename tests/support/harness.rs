@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
@@ -90,13 +92,20 @@ pub struct Ranks {
 }
 
 /// A case, its number of ranks, and how it must end.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Job {
     case: Case,
     world_size: usize,
     mutant: Option<String>,
     ends_within: Duration,
+    file: Option<FileSetting>,
 }
+
+/// A setting, and what makes the file that it names.
+type FileSetting = (
+    &'static str,
+    Arc<dyn Fn(&Case) -> anyhow::Result<PathBuf> + Send + Sync>,
+);
 
 /// How a job ended.
 pub struct JobEnd {
@@ -116,7 +125,18 @@ impl Job {
             world_size,
             mutant: None,
             ends_within: JOB_LIMIT,
+            file: None,
         }
+    }
+
+    /// Adds a setting: the path of a file that `make` makes, or finds, when the job is run.
+    pub fn with_file(
+        mut self,
+        key: &'static str,
+        make: impl Fn(&Case) -> anyhow::Result<PathBuf> + Send + Sync + 'static,
+    ) -> Self {
+        self.file = Some((key, Arc::new(make)));
+        self
     }
 
     /// Plants a fault in every rank.
@@ -167,10 +187,14 @@ impl Job {
     }
 
     fn run_inner(&self) -> anyhow::Result<JobEnd> {
+        let case = match &self.file {
+            Some((key, make)) => self.case.clone().with(key, make(&self.case)?.display()),
+            None => self.case.clone(),
+        };
         let started = Instant::now();
         let mut command = Command::new(std::env::current_exe()?);
         command
-            .env(CASE, self.case.to_text())
+            .env(CASE, case.to_text())
             .env(WORLD_SIZE, self.world_size.to_string())
             .env("RAYON_NUM_THREADS", "1")
             .env("RUST_BACKTRACE", "0")
@@ -199,11 +223,7 @@ impl Job {
                 // The ranks die with their launcher.
                 child.kill()?;
                 child.wait()?;
-                bail!(
-                    "the job {} did not end within {:?}",
-                    self.case.to_text(),
-                    self.ends_within
-                );
+                bail!("the job {} did not end within {:?}", case.to_text(), self.ends_within);
             }
             std::thread::sleep(Duration::from_millis(10));
         };

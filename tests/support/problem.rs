@@ -1,6 +1,6 @@
 //! The small training problem that layouts are compared on: a GPT of odd sizes and random tokens.
 //!
-//! Every rank also trains the one-rank model, in the same process, and compares its own shards with it in memory.
+//! What one rank makes of it is trained by a job of its own, or by every rank in the same process.
 
 use std::str::FromStr;
 

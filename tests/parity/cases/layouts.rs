@@ -1,6 +1,7 @@
 //! Every layout against the one-rank run: loss, every gradient, parameters after every step, validation loss.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 use burn::module::{Module, ModuleVisitor, Param};
@@ -9,12 +10,13 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::data_parallel::GradientCounts;
 use burn_megatron::launch::World;
 use burn_megatron::parameters::{Placement, read_host};
-use burn_megatron::parity::{Judge, Tolerance, compare_shard};
+use burn_megatron::parity::{Judge, PartDifference, Tolerance, compare_shard};
 use cubecl_kernels::Kernels;
 use libtest_mimic::Trial;
 use models::ModelConfig;
 
 use super::comparison::{DP2, DP4, Layout, PP2, TP2, TP2SP, TP4, TP4SP, connect, dtype, layout, padding_is_zero};
+use super::one_rank::{Files, OneRank};
 use super::{B, problem};
 use crate::harness::{Case, Job};
 
@@ -101,12 +103,13 @@ const MUTANTS: [(&str, Layout); 9] = [
 ];
 
 pub fn trials() -> Vec<Trial> {
+    let files = Files::default();
     let mut trials = Vec::new();
     for layout in FLAT {
-        trials.extend(IN_TURN.map(|settings| matches_one_rank(layout, settings)));
+        trials.extend(IN_TURN.map(|settings| matches_one_rank(layout, settings, &files)));
     }
-    trials.extend(staged().map(|(layout, settings)| matches_one_rank(layout, settings)));
-    trials.extend(sharded().map(|(layout, settings)| matches_one_rank(layout, settings)));
+    trials.extend(staged().map(|(layout, settings)| matches_one_rank(layout, settings, &files)));
+    trials.extend(sharded().map(|(layout, settings)| matches_one_rank(layout, settings, &files)));
     for (mutant, layout) in MUTANTS {
         let name = format!("mutant_{mutant}_is_caught_in_{}", layout.name);
         let settings = Settings {
@@ -114,7 +117,7 @@ pub fn trials() -> Vec<Trial> {
             n_layers: 4,
             ..SETTINGS
         };
-        let job = job(layout, settings).with_mutant(mutant);
+        let job = job(layout, settings, &files).with_mutant(mutant);
         // A release build has no faults planted.
         let is_absent = !cfg!(debug_assertions);
         trials.push(job.fails_with(name, &[PARITY_BROKEN]).with_ignored_flag(is_absent));
@@ -215,7 +218,7 @@ fn sharded() -> impl Iterator<Item = (Layout, Settings)> {
     .into_iter()
 }
 
-fn matches_one_rank(layout: Layout, settings: Settings) -> Trial {
+fn matches_one_rank(layout: Layout, settings: Settings, files: &Files) -> Trial {
     let Settings { dtype, dropout, .. } = settings;
     let mut name = format!(
         "{}_matches_one_rank_{dtype}_{}_{}_dropout_{dropout}",
@@ -234,10 +237,10 @@ fn matches_one_rank(layout: Layout, settings: Settings) -> Trial {
             name = format!("{name}_{what}");
         }
     }
-    job(layout, settings).succeeds(name)
+    job(layout, settings, files).succeeds(name)
 }
 
-fn job(layout: Layout, settings: Settings) -> Job {
+fn job(layout: Layout, settings: Settings, files: &Files) -> Job {
     let case = layout
         .describe(Case::new("layout"), settings.dtype)
         .with("chunks", layout.chunks)
@@ -251,7 +254,8 @@ fn job(layout: Layout, settings: Settings) -> Job {
         .with("recompute", settings.recompute)
         .with("update", settings.update)
         .with("kernels", settings.kernels);
-    Job::new(case, layout.world_size())
+    let files = files.clone();
+    Job::new(case, layout.world_size()).with_file("one_rank", move |case| files.file_of(case))
 }
 
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
@@ -278,7 +282,6 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     };
     let steps: u64 = case.setting("steps")?;
     let dtype = dtype(case)?;
-    let single = ParallelContext::single(problem::SEED);
     let kernels = match case.setting::<String>("kernels")?.as_str() {
         "plain" => Kernels::Plain,
         _ => Kernels::Fused,
@@ -287,16 +290,10 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let context = connect(case, world)?
         .with_kernels(kernels)
         .with_overlap_tensor_reduce(overlaps);
-    let whole = problem::Variant {
-        recompute: problem::Recompute::Nothing,
-        update: problem::Update::Whole,
-        ..variant
-    };
-    let mut reference = problem::trainer(whole, steps, &problem::Stages::one_chunk(), &single)?;
-    let mut sharded = problem::trainer(variant, steps, &stages, &context)?;
+    let one_rank = OneRank::open(&case.setting::<PathBuf>("one_rank")?)?;
+    let mut trainer = problem::trainer(variant, steps, &stages, &context)?;
 
-    let differences = parameter_differences(sharded.model(), &context, reference.model(), &single)?;
-    for part in &differences {
+    for part in differences(trainer.model(), &context, |name| one_rank.parameter(0, name))? {
         ensure!(
             part.difference == 0.0,
             "{PARITY_BROKEN}: {} starts with other bits",
@@ -308,54 +305,41 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let mut judge = Judge::new(Tolerance::of(dtype), num_parameters, dtype == DType::F64);
     let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
     for step in 0..steps {
-        let mut expected = HashMap::new();
-        let whole = reference.step_inspected(&problem::micro_batches(step, 0, 1), |gradients| {
-            for entry in gradients.entries() {
-                let values = unpad(&gradients.values(entry), &entry.placement);
-                expected.insert(entry.name.clone(), values);
-            }
-        })?;
+        let whole = one_rank.step(step)?;
         let mut parts = Vec::new();
         let micro_batches = problem::micro_batches(step, data, data_size);
-        let part = sharded.step_inspected(&micro_batches, |gradients| {
+        let part = trainer.step_inspected(&micro_batches, |gradients| {
             for entry in gradients.entries() {
                 let values = gradients.values(entry);
-                let reference = &expected[&entry.name];
-                parts.extend(compare_shard(&entry.name, reference, &values, &entry.placement));
+                let compared = one_rank
+                    .gradient(step, &entry.name)
+                    .map(|whole| compare_shard(&entry.name, &whole, &values, &entry.placement));
+                parts.push(compared);
             }
         })?;
         judge.scalars(step + 1, [part.loss, whole.loss], [part.grad_norm, whole.grad_norm]);
-        for part in &parts {
+        for part in parts.into_iter().collect::<anyhow::Result<Vec<_>>>()?.iter().flatten() {
             judge.gradient(step + 1, part, whole.grad_norm);
         }
-        let parameters = parameter_differences(sharded.model(), &context, reference.model(), &single)?;
-        for part in &parameters {
+        for part in &differences(trainer.model(), &context, |name| one_rank.parameter(step + 1, name))? {
             judge.parameter(step + 1, part);
         }
         if let Some(first) = judge.failures().first() {
             anyhow::bail!("{PARITY_BROKEN} on rank {}: {first}", world.rank());
         }
-        let elements = || expected.values().flatten();
-        let counts = GradientCounts {
-            zeros: elements().filter(|&&value| value == 0.0).count() as u64,
-            non_finite: elements().filter(|value| !value.is_finite()).count() as u64,
-        };
+        let counts = whole.gradient_counts;
         let is_near = |other: GradientCounts| {
             other.non_finite == counts.non_finite && other.zeros.abs_diff(counts.zeros) <= ZEROS_BY_CHANCE
         };
         ensure!(
-            whole.gradient_counts == Some(counts) && part.gradient_counts.is_some_and(is_near),
-            "{counts:?} of one rank's gradient, which counts {:?}, and rank {} {:?}",
-            whole.gradient_counts,
+            part.gradient_counts.is_some_and(is_near),
+            "{counts:?} of one rank's gradient, and of rank {} {:?}",
             world.rank(),
             part.gradient_counts
         );
     }
-    let validation = [
-        sharded.evaluate(problem::micro_batches(steps, data, data_size))?,
-        reference.evaluate(problem::micro_batches(steps, 0, 1))?,
-    ];
-    judge.scalars(steps, validation, [1.0, 1.0]);
+    let loss = trainer.evaluate(problem::micro_batches(steps, data, data_size))?;
+    judge.scalars(steps, [loss, one_rank.validation()?], [1.0, 1.0]);
     ensure!(
         judge.failures().is_empty(),
         "{PARITY_BROKEN} in validation: {}",
@@ -398,19 +382,29 @@ fn check_traffic(context: &ParallelContext, dtype: DType, steps: u64) -> anyhow:
     Ok(())
 }
 
-/// Compares this rank's parameters with the one-rank model's.
+/// Compares this rank's parameters with those of a one-rank model in the same process.
 pub fn parameter_differences<M: Module<B>>(
     sharded: &M,
     context: &ParallelContext,
     reference: &M,
     single: &ParallelContext,
-) -> anyhow::Result<Vec<burn_megatron::parity::PartDifference>> {
-    let expected = parameters(reference, single)?;
+) -> anyhow::Result<Vec<PartDifference>> {
+    let whole = parameters(reference, single)?;
+    differences(sharded, context, |name| {
+        let (placement, values) = &whole[name];
+        Ok(unpad(values, placement))
+    })
+}
+
+/// Compares this rank's parameters with whole ones, which `whole` returns by name, in logical order.
+fn differences<M: Module<B>>(
+    sharded: &M,
+    context: &ParallelContext,
+    whole: impl Fn(&str) -> anyhow::Result<Vec<f64>>,
+) -> anyhow::Result<Vec<PartDifference>> {
     let mut differences = Vec::new();
     for (name, (placement, values)) in parameters(sharded, context)? {
-        let (whole, reference) = &expected[&name];
-        let reference = unpad(reference, whole);
-        differences.extend(compare_shard(&name, &reference, &values, &placement));
+        differences.extend(compare_shard(&name, &whole(&name)?, &values, &placement));
         ensure!(
             padding_is_zero(&values, &placement),
             "{PARITY_BROKEN}: the padding of {name} is not zero"
@@ -420,7 +414,7 @@ pub fn parameter_differences<M: Module<B>>(
 }
 
 /// A module's parameters by global name.
-fn parameters<M: Module<B>>(
+pub fn parameters<M: Module<B>>(
     module: &M,
     context: &ParallelContext,
 ) -> anyhow::Result<HashMap<String, (Placement, Vec<f64>)>> {
@@ -455,7 +449,7 @@ fn parameters<M: Module<B>>(
 }
 
 /// The elements of a one-rank array in logical order, without padding.
-fn unpad(values: &[f64], placement: &Placement) -> Vec<f64> {
+pub fn unpad(values: &[f64], placement: &Placement) -> Vec<f64> {
     let mut logical = vec![0.0; placement.logical_len()];
     for run in placement.runs() {
         logical[run.logical..run.logical + run.length].copy_from_slice(&values[run.local..run.local + run.length]);

@@ -12,6 +12,7 @@ mod huggingface;
 mod layers;
 mod layouts;
 mod memory;
+mod one_rank;
 mod pipeline;
 mod plain_burn;
 mod ramp_up;
@@ -76,6 +77,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "half" => half::run(case, world),
         "huggingface" => huggingface::run(case, world),
         "memory" => memory::run(case, world),
+        "one_rank" => one_rank::run(case),
         "sharded" => sharded::run(case, world),
         "ramp_up" => ramp_up::run(case, world),
         "layer" => layers::run(case, world),
