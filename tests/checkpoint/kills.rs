@@ -10,8 +10,9 @@ use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::random::RandomStream;
 use libtest_mimic::Failed;
 use tempfile::TempDir;
+use tests::processes::send;
 
-use crate::job::{expect, send};
+use crate::job::expect;
 use crate::layouts::{latest, names, start};
 use crate::{FIRST, arrays};
 

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use burn_megatron::launch::SECONDARY_FAILURE_EXIT_CODE;
 use libtest_mimic::Failed;
 use tempfile::TempDir;
+use tests::processes::{Process, is_alive, send, wait_until};
 
-use crate::job::{Job, expect, is_alive, send, wait_until};
+use crate::job::{Job, expect};
 use crate::{CASE, FOLDER, LONG};
 
 pub fn exit_code_of_the_first_failure_is_kept() -> Result<(), Failed> {
@@ -77,7 +78,6 @@ pub fn ranks_die_with_their_launcher() -> Result<(), Failed> {
         .map(|rank| job.pid(&format!("pid-{rank}")))
         .collect::<Result<_, _>>()?;
     job.launcher.kill()?;
-    job.launcher.wait()?;
     let all_gone = wait_until(Duration::from_secs(5), || !ranks.iter().any(|&pid| is_alive(pid)));
     // No process is left to clean up the ranks' own children and shared memory.
     for rank in 0..3 {
@@ -128,15 +128,13 @@ pub fn hosting_rank_that_is_killed_is_named() -> Result<(), Failed> {
         }
         command.env("MASTER_ADDR", "localhost").env("MASTER_PORT", "1");
         command.env("BURN_MEGATRON_STORE_PORT", store_port.to_string());
-        command
-            .stderr(File::create(folder.path().join(format!("stderr-{rank}")))?)
-            .spawn()
+        command.stderr(File::create(folder.path().join(format!("stderr-{rank}")))?);
+        Process::start(&mut command)
     };
     let mut ranks = [start(0)?, start(1)?, start(2)?];
     let ready = |rank: usize| folder.path().join(format!("ready-{rank}")).exists();
     expect(wait_until(LONG, || (0..3).all(ready)), "the ranks are not ready")?;
     ranks[0].kill()?;
-    ranks[0].wait()?;
     // The job has no secret: rank 0 alone warns of who may connect, once.
     for rank in 0..3 {
         let stderr = fs::read_to_string(folder.path().join(format!("stderr-{rank}")))?;
@@ -144,7 +142,7 @@ pub fn hosting_rank_that_is_killed_is_named() -> Result<(), Failed> {
         expect(warnings == usize::from(rank == 0), &stderr)?;
     }
     for rank in [1, 2] {
-        let code = ranks[rank].wait()?.code();
+        let code = ranks[rank].wait_within(LONG)?.and_then(|status| status.code());
         let stderr = fs::read_to_string(folder.path().join(format!("stderr-{rank}")))?;
         expect(
             code == Some(SECONDARY_FAILURE_EXIT_CODE),

@@ -12,6 +12,7 @@ use program::{
     Ended, FOUR_RANKS, end, expect_same, flags, is_installed, losses, losses_of_one_rank, pretrain_gpt, start,
 };
 use tempfile::TempDir;
+use tests::processes::send;
 use tests::{cable, program};
 
 const STEPS: usize = 3;
@@ -96,16 +97,15 @@ fn signal_ends_training() -> Result<(), Failed> {
             let log = folder.path().join(format!("{ranks}-{name}.jsonl"));
             let mut command = Command::new(pretrain_gpt()?);
             command.args(flags(1_000_000)).args(more).arg("--log-jsonl").arg(&log);
-            let (child, begun) = start(&mut command)?;
+            let started = start(&mut command)?;
             while losses(&log).map_or(0, |losses| losses.len()) < 2 {
-                if begun.elapsed() > LIMIT {
+                if started.begun.elapsed() > LIMIT {
                     return Err(format!("{ranks} ranks make no two steps").into());
                 }
                 std::thread::sleep(Duration::from_millis(20));
             }
-            // SAFETY: kill takes two numbers and touches no memory of this process.
-            unsafe { libc::kill(child.id() as libc::pid_t, signal) };
-            let ended = end((child, begun), LIMIT)?;
+            send(started.process.id(), signal);
+            let ended = end(started, LIMIT)?;
             ended.expect_code(128 + signal)?;
             let said = format!("{}{}", ended.stdout, ended.stderr);
             // The last step is whole: it is in the log.

@@ -3,16 +3,16 @@
 //! cannot make namespaces.
 
 use std::path::Path;
-use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use libtest_mimic::{Failed, Trial};
 use tempfile::TempDir;
+use tests::processes::send;
 
 use crate::cable::{ADDRESSES, Cable};
-use crate::program::{FOUR_RANKS, end, expect_same, flags, losses, losses_of_one_rank, pretrain_gpt, start};
+use crate::program::{FOUR_RANKS, Started, end, expect_same, flags, losses, losses_of_one_rank, pretrain_gpt, start};
 
 const STEPS: usize = 3;
 /// More than are made before the cable is cut.
@@ -133,8 +133,7 @@ fn survives_silence(heartbeat_limit: Duration, silence: Duration) -> Result<(), 
     cable.deliver()?;
     let went_on = wait_for_steps(&log, before + 3);
     // To the launcher: `ip` has become it.
-    // SAFETY: kill takes two numbers and touches no memory of this process; the child has not been reaped.
-    unsafe { libc::kill(zero.0.id() as libc::pid_t, libc::SIGTERM) };
+    send(zero.process.id(), libc::SIGTERM);
     let (zero, one) = (end(zero, LIMIT)?, end(one, LIMIT)?);
     if let Err(error) = went_on {
         return Err(format!("{error}; node 0:\n{}\nnode 1:\n{}", zero.stderr, one.stderr).into());
@@ -154,7 +153,7 @@ fn wait_for_steps(log: &Path, steps: usize) -> anyhow::Result<()> {
 }
 
 /// Starts two of four ranks in a namespace.
-fn start_node(cable: &Cable, node: usize, steps: usize, more: &[&str]) -> anyhow::Result<(Child, Instant)> {
+fn start_node(cable: &Cable, node: usize, steps: usize, more: &[&str]) -> anyhow::Result<Started> {
     let mut command = cable.command(node, pretrain_gpt()?);
     command.args(flags(steps)).args(FOUR_RANKS);
     command.args(["--nnodes", "2", "--node-rank", &node.to_string()]);

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use burn_megatron::launch::SECONDARY_FAILURE_EXIT_CODE;
 use libtest_mimic::Failed;
+use tests::processes::{send, wait_until};
 
-use crate::job::{Job, expect, send, wait_until};
+use crate::job::{Job, expect};
 use crate::{LONG, NODE, NODE_ZERO};
 
 pub fn ranks_of_two_nodes_meet() -> Result<(), Failed> {
@@ -62,7 +63,6 @@ pub fn killed_launcher_of_node_zero_is_named() -> Result<(), Failed> {
     zero.wait_until_ranks_are_ready(0..2)?;
     one.wait_until_ranks_are_ready(2..4)?;
     zero.launcher.kill()?;
-    zero.launcher.wait()?;
     let one = one.end()?;
     one.expect_code(SECONDARY_FAILURE_EXIT_CODE)?;
     one.expect_line("(another node) failed first: lost the store at 127.0.0.2:")?;
@@ -78,7 +78,6 @@ pub fn launcher_killed_before_its_ranks_have_joined_is_named() -> Result<(), Fai
     expect(all_started, "the ranks are not started")?;
     let start = Instant::now();
     one.launcher.kill()?;
-    one.launcher.wait()?;
     let zero = zero.end()?;
     expect(
         start.elapsed() < Duration::from_secs(10),

@@ -4,8 +4,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
+use tests::processes::{is_alive, send};
 
-use crate::job::{Job, expect, is_alive, send};
+use crate::job::{Job, expect};
 
 pub fn interrupt_ends_ranks_in_good_order() -> Result<(), Failed> {
     for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {

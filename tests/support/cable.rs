@@ -1,5 +1,4 @@
 //! Two network namespaces joined by a cable (a veth pair): two nodes on one machine. Needs root and iproute2.
-#![allow(dead_code, reason = "each of the two uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

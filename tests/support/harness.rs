@@ -6,13 +6,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
 use libtest_mimic::{Failed, Trial};
+
+use crate::processes::isolate;
+use crate::program::{end, start};
 
 const CASE: &str = "BURN_MEGATRON_TEST_CASE";
 const WORLD_SIZE: &str = "BURN_MEGATRON_TEST_WORLD_SIZE";
@@ -191,53 +194,20 @@ impl Job {
             Some((key, make)) => self.case.clone().with(key, make(&self.case)?.display()),
             None => self.case.clone(),
         };
-        let started = Instant::now();
         let mut command = Command::new(std::env::current_exe()?);
-        command
+        isolate(&mut command)
             .env(CASE, case.to_text())
-            .env(WORLD_SIZE, self.world_size.to_string())
-            .env("RAYON_NUM_THREADS", "1")
-            .env("RUST_BACKTRACE", "0")
-            .env_remove("RANK")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .env(WORLD_SIZE, self.world_size.to_string());
         match &self.mutant {
             Some(mutant) => command.env(MUTANT, mutant),
             None => command.env_remove(MUTANT),
         };
-        let mut child = command.spawn().context("cannot start the job")?;
-        let pipes = (
-            child.stdout.take().context("piped")?,
-            child.stderr.take().context("piped")?,
-        );
-        let readers = (
-            std::thread::spawn(move || std::io::read_to_string(pipes.0)),
-            std::thread::spawn(move || std::io::read_to_string(pipes.1)),
-        );
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            if started.elapsed() > self.ends_within {
-                // The ranks die with their launcher.
-                child.kill()?;
-                child.wait()?;
-                bail!("the job {} did not end within {:?}", case.to_text(), self.ends_within);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        };
-        let join = |reader: std::thread::JoinHandle<std::io::Result<String>>| {
-            reader
-                .join()
-                .map_err(|_| anyhow!("a reader panicked"))?
-                .context("the job's output")
-        };
-        let output = join(readers.0)? + &join(readers.1)?;
+        let ended = end(start(&mut command)?, self.ends_within);
+        let ended = ended.with_context(|| format!("the job {}", case.to_text()))?;
         Ok(JobEnd {
-            code: status.code().unwrap_or(-1),
-            output,
-            duration: started.elapsed(),
+            code: ended.code.unwrap_or(-1),
+            output: ended.stdout + &ended.stderr,
+            duration: Duration::from_secs_f64(ended.seconds),
         })
     }
 }

@@ -4,13 +4,14 @@ use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use burn_megatron::launch::Launcher;
 use libtest_mimic::Failed;
 use tempfile::TempDir;
+
+use crate::processes::{Process, is_alive, wait_until};
 
 /// The case of a process that a test has started.
 pub const CASE: &str = "JOB_TEST_CASE";
@@ -19,9 +20,14 @@ pub const FOLDER: &str = "JOB_TEST_FOLDER";
 /// Longer than what is waited for takes on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
+/// The test's folder, for the processes that it has started.
+pub fn folder() -> PathBuf {
+    PathBuf::from(std::env::var_os(FOLDER).expect("the test sets its folder"))
+}
+
 /// Leaves a file in the test's folder, whole from the moment it exists: what a rank has to say to the test.
 pub fn note(name: &str, content: impl ToString) {
-    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("the test sets its folder"));
+    let folder = folder();
     let draft = folder.join(format!("{name}.draft"));
     fs::write(&draft, content.to_string()).expect("the test's folder is writable");
     fs::rename(draft, folder.join(name)).expect("the test's folder is writable");
@@ -41,7 +47,7 @@ pub fn launch(launcher: Launcher) -> ! {
 /// A launcher that runs, with its ranks.
 pub struct Job {
     pub folder: TempDir,
-    pub launcher: Child,
+    pub launcher: Process,
 }
 
 /// A launcher that has ended.
@@ -59,15 +65,17 @@ impl Job {
 
     pub fn start_with(case: &str, environment: &[(&str, &str)]) -> io::Result<Job> {
         let folder = TempDir::new()?;
-        let launcher = Command::new(std::env::current_exe()?)
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .env_remove("MASTER_ADDR")
             .env_remove("MASTER_PORT")
             .env_remove("RUST_BACKTRACE")
             .envs(environment.iter().copied())
             .env(CASE, case)
             .env(FOLDER, folder.path())
             .stdout(File::create(folder.path().join("stdout"))?)
-            .stderr(File::create(folder.path().join("stderr"))?)
-            .spawn()?;
+            .stderr(File::create(folder.path().join("stderr"))?);
+        let launcher = Process::start(&mut command)?;
         Ok(Job { folder, launcher })
     }
 
@@ -93,15 +101,7 @@ impl Job {
 
     /// Waits for the launcher, and checks that no process is left.
     pub fn end(mut self) -> Result<Ended, Failed> {
-        let mut status = None;
-        wait_until(LONG, || {
-            status = self.launcher.try_wait().ok().flatten();
-            status.is_some()
-        });
-        let Some(status) = status else {
-            self.launcher.kill()?;
-            return Err("the launcher does not end".into());
-        };
+        let status = self.launcher.wait_within(LONG)?.ok_or("the launcher does not end")?;
         for file in fs::read_dir(self.folder.path())? {
             let name = file?.file_name().to_string_lossy().into_owned();
             if name.starts_with("pid-") {
@@ -149,41 +149,4 @@ impl Ended {
 
 pub fn expect(claim: bool, otherwise: &str) -> Result<(), Failed> {
     if claim { Ok(()) } else { Err(otherwise.into()) }
-}
-
-pub fn wait_until(limit: Duration, mut claim: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    loop {
-        if claim() {
-            return true;
-        }
-        if start.elapsed() > limit {
-            return false;
-        }
-        sleep(Duration::from_millis(5));
-    }
-}
-
-/// Whether a process has a thread that runs. A process that has not been reaped does not count; one whose first thread
-/// has ended holds its locks until the last has.
-pub fn is_alive(pid: u32) -> bool {
-    let threads = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    // A thread that ends meanwhile has no state.
-    let states = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
-    states
-        .filter_map(|stat| state(&stat))
-        .any(|state| !matches!(state, 'Z' | 'X'))
-}
-
-/// The state follows the program's name, which stands in parentheses.
-fn state(stat: &str) -> Option<char> {
-    stat.rsplit(')').next()?.trim_start().chars().next()
-}
-
-pub fn send(pid: u32, signal: i32) {
-    // SAFETY: kill takes two numbers and touches no memory of this process.
-    unsafe { libc::kill(pid as libc::pid_t, signal) };
 }

@@ -2,14 +2,14 @@
 #![allow(missing_docs, reason = "no one reads them apart from the tests")]
 
 pub mod cable;
-pub mod draw;
 pub mod harness;
 pub mod job;
 pub mod problem;
 pub mod processes;
 pub mod program;
 pub mod small_disk;
-pub mod storm_flags;
+pub mod sockets;
+pub mod storm;
 pub mod training;
 
 use std::path::PathBuf;

@@ -1,11 +1,14 @@
 //! What the tests of launchers and devices share: the programs, built on demand, small flags, and their losses.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
+
+use crate::processes::Process;
 
 /// How a program ended.
 pub struct Ended {
@@ -111,52 +114,56 @@ pub fn losses_of_one_rank(steps: usize, folder: &Path) -> anyhow::Result<Vec<f64
     losses(&log)
 }
 
+/// A command under way.
+pub struct Started {
+    pub process: Process,
+    pub begun: Instant,
+}
+
 /// Starts a command with its outputs caught.
-pub fn start(command: &mut Command) -> anyhow::Result<(Child, Instant)> {
+pub fn start(command: &mut Command) -> anyhow::Result<Started> {
     command.env_remove("MASTER_PORT").env_remove("MASTER_ADDR");
-    let child = command
+    command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    Ok((child.spawn()?, Instant::now()))
+    let process = Process::start(command).with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    Ok(Started {
+        process,
+        begun: Instant::now(),
+    })
 }
 
-/// Waits for a command; kills it and fails when it takes longer than `limit`.
-pub fn end((mut child, started): (Child, Instant), limit: Duration) -> anyhow::Result<Ended> {
-    let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
-    let read = |pipe: &mut dyn std::io::Read| {
-        let mut bytes = Vec::new();
-        let _ = pipe.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
+/// Waits for a command; kills it and fails when it takes longer than `limit` from its start.
+pub fn end(started: Started, limit: Duration) -> anyhow::Result<Ended> {
+    let Started { mut process, begun } = started;
+    let (stdout, stderr) = process.take_outputs();
     let (status, stdout, stderr) = std::thread::scope(|scope| {
-        let stdout = scope.spawn(|| stdout.as_mut().map_or(String::new(), |pipe| read(pipe)));
-        let stderr = scope.spawn(|| stderr.as_mut().map_or(String::new(), |pipe| read(pipe)));
-        let status = loop {
-            match child.try_wait() {
-                Ok(None) if started.elapsed() > limit => {
-                    let _ = child.kill();
-                    let _ = child.wait();
-                    break None;
-                }
-                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
-                Ok(Some(status)) => break Some(status),
-                Err(_) => break None,
-            }
-        };
-        let seconds = started.elapsed().as_secs_f64();
+        let (stdout, stderr) = (scope.spawn(|| read(stdout)), scope.spawn(|| read(stderr)));
+        let status = process.wait_within(limit.saturating_sub(begun.elapsed()));
+        let seconds = begun.elapsed().as_secs_f64();
+        // What it has written so far ends here if it is still running.
+        drop(process);
         let text = |thread: std::thread::ScopedJoinHandle<'_, String>| thread.join().unwrap_or_default();
         (status.map(|status| (status, seconds)), text(stdout), text(stderr))
     });
-    let Some((status, seconds)) = status else {
-        bail!("does not end within {limit:?}:\n{stderr}")
-    };
+    let (status, seconds) = status?;
+    let status = status.with_context(|| format!("does not end within {limit:?}:\n{stderr}"))?;
     Ok(Ended {
         code: status.code(),
         stdout,
         stderr,
         seconds,
     })
+}
+
+fn read(pipe: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        // What there is of it counts.
+        let _ = pipe.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Returns whether a program is in PATH.

@@ -25,7 +25,6 @@ impl SmallDisk {
     ///
     /// # Errors
     /// What `mount` says.
-    #[allow(dead_code, reason = "the tests of checkpoints make room in another way")]
     pub fn resize(&self, mib: usize) -> Result<(), String> {
         let mut command = Command::new("mount");
         run(command.arg("-o").arg(format!("remount,size={mib}m")).arg(self.path()))

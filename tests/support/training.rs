@@ -1,22 +1,18 @@
 //! A run of `pretrain_gpt` that saves: its flags, its processes, what it says, its losses and its checkpoints.
-#![allow(dead_code, reason = "each of the two uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use burn_megatron::checkpoint::Checkpoint;
 use serde_json::Value;
 
-use crate::processes::{die_with_parent, processes_with, send, variable_of, wait_until};
+use crate::processes::{Marked, isolate, variable_of};
 use crate::program::{pretrain_gpt, training_text};
 
-/// Set, to the folder of a run, in the environment of its launcher and so of its ranks.
-const MARKER: &str = "BURN_MEGATRON_TEST_TRAINING";
 /// Longest run on a busy machine.
 const END_LIMIT: Duration = Duration::from_secs(120);
 /// Time for the kernel to end what was killed.
@@ -79,23 +75,16 @@ impl Training {
     pub fn start_prepared(&self, prepare: impl FnOnce(&mut Command)) -> anyhow::Result<Run> {
         let output = |name: &str| File::create(self.folder.join(name));
         let mut command = Command::new(&self.program);
-        command
+        isolate(&mut command)
             .args(&self.flags)
-            .env(MARKER, &self.folder)
-            .env("RAYON_NUM_THREADS", "1")
-            .env("RUST_BACKTRACE", "0")
             .env_remove("RUST_LOG")
-            .env_remove("RANK")
-            .env_remove("MASTER_PORT")
-            .stdin(Stdio::null())
             .stdout(output("stdout")?)
             .stderr(output("stderr")?);
-        // SAFETY: between fork and exec, one system call that touches no memory of this process.
-        unsafe { command.pre_exec(die_with_parent) };
         prepare(&mut command);
-        let launcher = command.spawn().context("cannot start pretrain_gpt")?;
+        let mut job = Marked::new(self.folder.display());
+        job.start(&mut command).context("cannot start pretrain_gpt")?;
         Ok(Run {
-            launcher,
+            job,
             folder: self.folder.clone(),
         })
     }
@@ -134,22 +123,18 @@ fn parse_losses(text: &str) -> anyhow::Result<BTreeMap<u64, String>> {
 /// A run under way. Killed when it is dropped.
 #[derive(Debug)]
 pub struct Run {
-    launcher: Child,
+    job: Marked,
     folder: PathBuf,
 }
 
 impl Run {
     pub fn launcher(&self) -> u32 {
-        self.launcher.id()
-    }
-
-    fn marker(&self) -> String {
-        self.folder.display().to_string()
+        self.job.launchers[0].id()
     }
 
     /// The launcher and all ranks.
     pub fn processes(&self) -> Vec<u32> {
-        processes_with(MARKER, &self.marker())
+        self.job.processes()
     }
 
     /// The process of each rank that has been started.
@@ -165,7 +150,7 @@ impl Run {
 
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
-        !matches!(self.launcher.try_wait(), Ok(None))
+        self.job.launchers[0].has_ended()
     }
 
     /// Waits until rank 0 has reported a step.
@@ -188,36 +173,15 @@ impl Run {
 
     /// Waits for the launcher, and checks that no process is left.
     pub fn end(mut self) -> anyhow::Result<Ended> {
-        let begun = Instant::now();
-        let status = loop {
-            match self.launcher.try_wait()? {
-                Some(status) => break status,
-                None if begun.elapsed() > END_LIMIT => {
-                    bail!("does not end within {END_LIMIT:?}:\n{}{}", self.stdout(), self.stderr())
-                }
-                None => std::thread::sleep(Duration::from_millis(2)),
-            }
+        let Some(status) = self.job.launchers[0].wait_within(END_LIMIT)? else {
+            bail!("does not end within {END_LIMIT:?}:\n{}{}", self.stdout(), self.stderr())
         };
-        ensure!(
-            wait_until(GONE_LIMIT, || self.processes().is_empty()),
-            "processes are left: {:?}",
-            self.processes()
-        );
+        self.job.expect_end_within(GONE_LIMIT)?;
         Ok(Ended {
             status,
             stdout: self.stdout(),
             stderr: self.stderr(),
         })
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        let _ = self.launcher.kill();
-        let _ = self.launcher.wait();
-        for pid in self.processes() {
-            send(pid, libc::SIGKILL);
-        }
     }
 }
 

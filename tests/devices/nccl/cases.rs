@@ -5,9 +5,10 @@ use std::path::Path;
 use cuda_emulator::{environment, library_folder};
 use cuda_source::Host;
 use libtest_mimic::{Failed, Trial};
+use tests::processes::send;
 
 use crate::endings::PAUSED;
-use crate::job::{Ended, Job, expect, send};
+use crate::job::{Ended, Job, expect};
 use crate::{ON_GPU, RANKS};
 
 /// The call that somebody does not come to.

@@ -1,16 +1,16 @@
 //! One life: a run that is killed and resumed, again and again, and what must be true after each kill and at the end.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
+use tests::processes::send;
 
 use crate::plan::{Kill, Layout, Life, Moment, STEPS, Victim};
-use crate::processes::send;
 use crate::training::{
     Content, Ended, Run, Training, is_temporary, names, of_step, read_all, reported_saves, resumed_after,
 };
@@ -20,15 +20,9 @@ const MOMENT_LIMIT: Duration = Duration::from_secs(60);
 /// How often the folder of checkpoints is looked at.
 const GLANCE: Duration = Duration::from_micros(100);
 
-/// The undisturbed runs.
-#[derive(Default)]
-pub struct References {
-    runs: Mutex<HashMap<Layout, Arc<Reference>>>,
-}
-
 /// An undisturbed run of a layout, which saved after every step.
 #[derive(Debug)]
-struct Reference {
+pub struct Reference {
     losses: BTreeMap<u64, String>,
     contents: BTreeMap<u64, Content>,
     /// From the start to the first step.
@@ -39,20 +33,12 @@ struct Reference {
     save_time: Duration,
 }
 
-impl References {
-    fn of(&self, layout: Layout) -> anyhow::Result<Arc<Reference>> {
-        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(run) = runs.get(&layout) {
-            return Ok(run.clone());
-        }
-        let run = Arc::new(Reference::run(layout).with_context(|| format!("the undisturbed run of {}", layout.name))?);
-        runs.insert(layout, run.clone());
-        Ok(run)
-    }
-}
-
 impl Reference {
-    fn run(layout: Layout) -> anyhow::Result<Self> {
+    pub fn run(layout: Layout) -> anyhow::Result<Self> {
+        Self::try_run(layout).with_context(|| format!("the undisturbed run of {}", layout.name))
+    }
+
+    fn try_run(layout: Layout) -> anyhow::Result<Self> {
         let folder = TempDir::new()?;
         let save = folder.path().join("save");
         let training = Training::new(folder.path(), STEPS, layout.flags)?;
@@ -103,12 +89,20 @@ pub struct Score {
     pub missed: u64,
 }
 
+impl AddAssign for Score {
+    fn add_assign(&mut self, other: Self) {
+        self.kills += other.kills;
+        self.in_save += other.in_save;
+        self.before_first += other.before_first;
+        self.missed += other.missed;
+    }
+}
+
 /// Lives a life to its end.
 ///
 /// # Errors
 /// What was wrong after which kill, or at the end.
-pub fn live(life: &Life, references: &References) -> anyhow::Result<Score> {
-    let reference = references.of(life.layout)?;
+pub fn live(life: &Life, reference: &Reference) -> anyhow::Result<Score> {
     let folder = TempDir::new()?;
     let save = folder.path().join("save");
     let training = Training::new(folder.path(), STEPS, life.layout.flags)?;
@@ -118,7 +112,7 @@ pub fn live(life: &Life, references: &References) -> anyhow::Result<Score> {
             .with_path("--save", &save)
             .with_path("--load", &save),
         life,
-        reference: &reference,
+        reference,
         save,
         resumes_after: None,
         newest: None,

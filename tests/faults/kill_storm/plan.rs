@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::draw::Draw;
+use tests::storm::Draw;
 
 /// Steps of a life: more than its kills can let pass.
 pub const STEPS: u64 = 90;

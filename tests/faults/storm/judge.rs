@@ -1,12 +1,13 @@
 //! What must come of each fault: in which time, with which exit codes, and whom the launchers name.
 
+use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use crate::job::End;
 use crate::plan::{Fault, Kind};
-use crate::trial::{End, Outcome};
 use crate::worker::{GRACE, SILENCE, TIMEOUT};
 
 /// A death ends the job in this time, on every rank.
@@ -33,6 +34,17 @@ fn limit(fault: &Fault) -> Duration {
         Kind::StopLauncher | Kind::Cut => TIMEOUT + REPLY_SLACK + GRACE + TERMINATE + SLACK,
         _ => RUN_LIMIT,
     }
+}
+
+/// A job whose time is over, or not.
+pub struct Outcome {
+    pub ends: Vec<End>,
+    /// Process ids of the ranks that came so far.
+    pub pids: HashMap<usize, u32>,
+    /// From the strike to the end of the last launcher, or of the last rank where the launcher is stopped.
+    pub time: Duration,
+    pub losses: String,
+    pub reference: String,
 }
 
 /// Says what is wrong with how a job ended.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::draw::Draw;
+use tests::storm::Draw;
 
 /// Steps of a job that nothing harms: a second or two of training.
 pub const STEPS: u64 = 80;

@@ -2,17 +2,14 @@
 //!
 //! A process of its own, so that it can run in the job's network namespace.
 
-use std::collections::HashSet;
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::Path;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::processes::processes_with;
-use crate::worker::variables;
+use tests::processes::marked_with;
+use tests::sockets::{LISTENING, own_ends};
 
 /// The marker of the job to bother, and a number for the garbage.
 pub const TARGET: &str = "FAULT_STORM_TARGET";
@@ -67,40 +64,13 @@ pub fn bother(target: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The addresses at which processes with this marker listen.
+/// The addresses at which processes with this marker listen, as they are reached from here.
 fn listening(marker: &str) -> Vec<SocketAddr> {
-    let sockets = sockets_of(marker);
-    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-    table
-        .lines()
-        .skip(1)
-        .filter_map(|line| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            let (address, port) = fields.get(1)?.split_once(':')?;
-            let is_listening = *fields.get(3)? == "0A" && sockets.contains(*fields.get(9)?);
-            let address = Ipv4Addr::from(u32::from_str_radix(address, 16).ok()?.swap_bytes());
-            let address = if address.is_unspecified() {
-                Ipv4Addr::LOCALHOST
-            } else {
-                address
-            };
-            let port = u16::from_str_radix(port, 16).ok()?;
-            is_listening.then_some(SocketAddr::from((address, port)))
-        })
-        .collect()
-}
-
-/// The inodes of all sockets of processes with this marker.
-fn sockets_of(marker: &str) -> HashSet<String> {
-    let descriptors = |pid: u32| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let inode = |path: &Path| {
-        let link = fs::read_link(path).ok()?;
-        let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-        Some(inode.to_owned())
-    };
-    processes_with(variables::MARKER, marker)
-        .into_iter()
-        .flat_map(descriptors)
-        .filter_map(|entry| inode(&entry.path()))
-        .collect()
+    let mut addresses = own_ends(&marked_with(marker), LISTENING);
+    for address in &mut addresses {
+        if address.ip().is_unspecified() {
+            address.set_ip(Ipv4Addr::LOCALHOST.into());
+        }
+    }
+    addresses
 }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,14 +11,11 @@ use burn_megatron::collectives::ReduceOp;
 use burn_megatron::context::ParallelContextConfig;
 use burn_megatron::launch::{Environment, JoinConfig, Launcher, Nodes, StopFlag, World, join, report_and_exit};
 use burn_megatron::topology::ParallelConfig;
-
-use crate::problem::{self, Update, Variant};
+use tests::job::{folder, note};
+use tests::problem::{self, Variant};
 
 /// What launcher and ranks are to do, as environment variables.
 pub mod variables {
-    /// Marks every process of a job.
-    pub const MARKER: &str = "FAULT_STORM_MARKER";
-    pub const FOLDER: &str = "FAULT_STORM_FOLDER";
     pub const WORLD_SIZE: &str = "FAULT_STORM_WORLD_SIZE";
     pub const TENSOR: &str = "FAULT_STORM_TENSOR";
     pub const PIPELINE: &str = "FAULT_STORM_PIPELINE";
@@ -71,7 +67,7 @@ pub fn run_rank() -> anyhow::Result<ExitCode> {
         variable("BURN_MEGATRON_JOB_ID"),
         variable("MASTER_PORT"),
     ];
-    leave(&format!("rank-{}", environment.rank), &traces.join(" "))?;
+    note(&format!("rank-{}", environment.rank), traces.join(" "));
     sleep_before(0, environment.rank)?;
     let world = join(&environment, &JoinConfig::new().with_all_timeouts(TIMEOUT))?;
     match train(&world) {
@@ -91,19 +87,9 @@ fn train(world: &World) -> anyhow::Result<ExitCode> {
         .with_seed(problem::SEED)
         .init(world)?;
     let steps = number(variables::STEPS)?;
-    let variant = Variant {
-        tied: true,
-        clip: true,
-        dropout: 0.1,
-        n_layers: 4,
-        recompute: problem::Recompute::Nothing,
-        update: Update::Whole,
-        padded_vocab_size: problem::PADDED_VOCAB_SIZE,
-        precision: problem::Precision::Usual,
-    };
-    let mut trainer = problem::trainer(variant, steps, &problem::Stages::one_chunk(), &context)?;
+    let mut trainer = problem::trainer(Variant::USUAL, steps, &problem::Stages::one_chunk(), &context)?;
     let (data, data_size) = (context.coordinates().data, context.grid().data_parallel_size());
-    let path = folder()?.join("losses");
+    let path = folder().join("losses");
     let mut losses = (world.rank() == 0).then(|| fs::File::create(path)).transpose()?;
     for step in 1..=steps {
         sleep_before(step, world.rank())?;
@@ -130,19 +116,8 @@ fn sleep_before(step: u64, rank: usize) -> anyhow::Result<()> {
         anyhow::bail!("not three numbers: {text:?}")
     };
     if (sleeper, before) == (rank as u64, step) {
-        leave("sleeping", "")?;
+        note("sleeping", "");
         sleep(Duration::from_millis(millis));
     }
     Ok(())
-}
-
-fn folder() -> anyhow::Result<PathBuf> {
-    Ok(PathBuf::from(std::env::var_os(variables::FOLDER).context("no folder")?))
-}
-
-/// Leaves a file in the job's folder, whole from the moment it exists.
-fn leave(name: &str, content: &str) -> anyhow::Result<()> {
-    let (draft, file) = (folder()?.join(format!("{name}.draft")), folder()?.join(name));
-    fs::write(&draft, content)?;
-    Ok(fs::rename(draft, file)?)
 }

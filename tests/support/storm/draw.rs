@@ -22,7 +22,6 @@ impl Draw {
     }
 
     /// A number from 0 to below 1.
-    #[allow(dead_code, reason = "the storm of faults has no use for it")]
     pub fn share(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
