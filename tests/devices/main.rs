@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -13,6 +14,7 @@ use libtest_mimic::{Arguments, Trial};
 use program::{build, end, losses, pretrain_gpt, start, training_text};
 use tempfile::TempDir;
 use tests::program;
+use tests::references::References;
 
 const LIMIT: Duration = Duration::from_secs(300);
 const NUM_STEPS: usize = 3;
@@ -176,8 +178,8 @@ fn layouts_train_as_one_rank(device: &str, dtype: &str, layouts: &str, flags: &[
 }
 
 /// `tolerance` is that between layouts in the type: both round at every operation, in other orders.
-fn trains_as_on_the_processor(device: &str, dtype: &str, tolerance: f64) -> anyhow::Result<()> {
-    let here = train_in("cpu", dtype, &[], None)?;
+fn trains_as_on_the_processor(device: &str, dtype: &'static str, tolerance: f64) -> anyhow::Result<()> {
+    let here = on_the_processor(dtype)?;
     expect_close(&here, &train_in(device, dtype, &[], None)?, tolerance)
 }
 
@@ -185,8 +187,7 @@ fn trains_as_on_the_processor(device: &str, dtype: &str, tolerance: f64) -> anyh
 /// emulator is beneath them.
 fn trains_on_cuda() -> anyhow::Result<()> {
     let libraries = cuda_emulator::library_folder()?;
-    let here = train("cpu", &[], None)?;
-    let alone = train("cuda", &[], Some(libraries.path()))?;
+    let (here, alone) = (on_the_processor("f32")?, on_one_gpu()?);
     // The tolerance between layouts in f32: both round at every operation, in other orders.
     expect_close(&here, &alone, 2e-6)?;
     for layout in [
@@ -201,7 +202,7 @@ fn trains_on_cuda() -> anyhow::Result<()> {
             "--use-distributed-optimizer",
         ],
     ] {
-        expect_close(&alone, &train("cuda", layout, Some(libraries.path()))?, 2e-6)?;
+        expect_close(&alone, &train_in("cuda", "f32", layout, Some(libraries.path()))?, 2e-6)?;
     }
     Ok(())
 }
@@ -211,13 +212,12 @@ fn trains_on_cuda_with_burns_products() -> anyhow::Result<()> {
     let libraries = cuda_emulator::library_folder()?;
     let on_cuda = |layout: &[&str]| {
         let flags = [&["--no-cublaslt"], layout].concat();
-        train("cuda", &flags, Some(libraries.path()))
+        train_in("cuda", "f32", &flags, Some(libraries.path()))
     };
-    let (here, alone) = (train("cpu", &[], None)?, on_cuda(&[])?);
+    let (here, alone) = (on_the_processor("f32")?, on_cuda(&[])?);
     expect_close(&here, &alone, 5e-5)?;
-    let with_cublaslt = train("cuda", &[], Some(libraries.path()))?;
     ensure!(
-        alone != with_cublaslt,
+        alone != *on_one_gpu()?,
         "products in TF32 give the bits of those in f32: {alone:?}"
     );
     // A sum that is rounded another way may fall on the other side of a TF32 number in the next product.
@@ -279,9 +279,19 @@ fn emulate(command: &mut Command, libraries: &Path) {
         .env("CUDA_EMULATOR_JITTER_US", "100");
 }
 
-/// Trains on a device in f32, and returns the loss of each step.
-fn train(device: &str, layout: &[&str], libraries: Option<&Path>) -> anyhow::Result<Vec<f64>> {
-    train_in(device, "f32", layout, libraries)
+/// The losses of one rank on the processor, of one run for all trials.
+fn on_the_processor(dtype: &'static str) -> anyhow::Result<Arc<Vec<f64>>> {
+    static RUNS: References<&str, Vec<f64>> = References::new();
+    RUNS.of(dtype, || train_in("cpu", dtype, &[], None))
+}
+
+/// The losses of one rank on an emulated GPU, with cuBLASLt, of one run for all trials.
+fn on_one_gpu() -> anyhow::Result<Arc<Vec<f64>>> {
+    static RUN: References<(), Vec<f64>> = References::new();
+    RUN.of((), || {
+        let libraries = cuda_emulator::library_folder()?;
+        train_in("cuda", "f32", &[], Some(libraries.path()))
+    })
 }
 
 /// Trains on a device in a type, and returns the loss of each step.

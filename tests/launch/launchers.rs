@@ -69,7 +69,7 @@ fn trains_as_one_rank(launcher: &[&str]) -> Result<(), Failed> {
     };
     command.args(flags(STEPS)).args(FOUR_RANKS).arg("--log-jsonl").arg(&log);
     end(start(&mut command)?, LIMIT)?.expect_code(0)?;
-    Ok(expect_same(&losses(&log)?, &losses_of_one_rank(STEPS, folder.path())?)?)
+    Ok(expect_same(&losses(&log)?, &losses_of_one_rank(STEPS)?)?)
 }
 
 fn other_flags_are_named() -> Result<(), Failed> {

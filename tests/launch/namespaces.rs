@@ -60,7 +60,7 @@ fn two_namespaces_train_as_one_rank() -> Result<(), Failed> {
     let zero = start_node(&cable, 0, STEPS, &[&SHORT_TIMEOUT[..], &log_flags].concat())?;
     end(zero, LIMIT)?.expect_code(0)?;
     end(one, LIMIT)?.expect_code(0)?;
-    Ok(expect_same(&losses(&log)?, &losses_of_one_rank(STEPS, folder.path())?)?)
+    Ok(expect_same(&losses(&log)?, &losses_of_one_rank(STEPS)?)?)
 }
 
 /// As Debian names a host in its /etc/hosts.

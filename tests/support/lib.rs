@@ -7,6 +7,7 @@ pub mod job;
 pub mod problem;
 pub mod processes;
 pub mod program;
+pub mod references;
 pub mod small_disk;
 pub mod sockets;
 pub mod storm;

@@ -3,12 +3,14 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use tempfile::TempDir;
 
 use crate::processes::Process;
+use crate::references::References;
 
 /// How a program ended.
 pub struct Ended {
@@ -36,15 +38,20 @@ impl Ended {
     }
 }
 
-/// The path of `pretrain_gpt`; builds it first, which is quick where it has been built.
+/// The path of `pretrain_gpt`.
 pub fn pretrain_gpt() -> anyhow::Result<PathBuf> {
-    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| build("pretrain_gpt").map_err(|error| format!("{error:#}")));
-    built.clone().map_err(anyhow::Error::msg)
+    build("pretrain_gpt")
 }
 
-/// Builds a program as the tests' own build does, for all devices, and returns its path.
-pub fn build(example: &str) -> anyhow::Result<PathBuf> {
+/// Builds a program as the tests' own build does, for all devices, and returns its path. Cargo is asked once: it takes
+/// a second to find that nothing has changed.
+pub fn build(example: &'static str) -> anyhow::Result<PathBuf> {
+    static BUILT: References<&str, PathBuf> = References::new();
+    let built = BUILT.of(example, || build_with_cargo(example))?;
+    Ok(built.to_path_buf())
+}
+
+fn build_with_cargo(example: &str) -> anyhow::Result<PathBuf> {
     // target/<profile>/deps/<this test>
     let test = std::env::current_exe()?;
     let folder = test
@@ -105,13 +112,17 @@ pub fn expect_same(left: &[f64], right: &[f64]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The losses of one rank, in one process.
-pub fn losses_of_one_rank(steps: usize, folder: &Path) -> anyhow::Result<Vec<f64>> {
-    let log = folder.join("one.jsonl");
-    let mut command = Command::new(pretrain_gpt()?);
-    command.args(flags(steps)).arg("--log-jsonl").arg(&log);
-    end(start(&mut command)?, Duration::from_secs(60))?.expect_code(0)?;
-    losses(&log)
+/// The losses of one rank, in one process that ran once for all trials.
+pub fn losses_of_one_rank(steps: usize) -> anyhow::Result<Arc<Vec<f64>>> {
+    static RUNS: References<usize, Vec<f64>> = References::new();
+    RUNS.of(steps, || {
+        let folder = TempDir::new()?;
+        let log = folder.path().join("one.jsonl");
+        let mut command = Command::new(pretrain_gpt()?);
+        command.args(flags(steps)).arg("--log-jsonl").arg(&log);
+        end(start(&mut command)?, Duration::from_secs(60))?.expect_code(0)?;
+        losses(&log)
+    })
 }
 
 /// A command under way.

@@ -2,9 +2,11 @@
 //! together, and the resumed run is the undisturbed one, to the bit.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
+use tests::references::References;
 
 use crate::processes::send;
 use crate::training::{Content, Ended, Run, Training, is_temporary, names, of_step, read_all};
@@ -14,25 +16,40 @@ const STEPS: u64 = 150;
 const SHARDED: &str = "--world-size 2 --use-distributed-optimizer";
 const STAGES: &str = "--pipeline-model-parallel-size 2";
 
+/// What came of a run that nothing stopped.
+struct Undisturbed {
+    losses: BTreeMap<u64, String>,
+    last: Content,
+}
+
+impl Undisturbed {
+    fn run(flags: &str) -> anyhow::Result<Self> {
+        let folder = TempDir::new()?;
+        let save = folder.path().join("save");
+        let training = Training::new(folder.path(), STEPS, flags)?.with_path("--save", &save);
+        training.run()?;
+        Ok(Self {
+            losses: training.losses()?,
+            last: Content::read(&of_step(&save, STEPS))?,
+        })
+    }
+}
+
 /// The undisturbed run, and the same in pieces.
 struct Pair {
     folder: TempDir,
-    losses: BTreeMap<u64, String>,
-    last: Content,
+    undisturbed: Arc<Undisturbed>,
     pieces: Training,
 }
 
 impl Pair {
-    fn new(flags: &str) -> anyhow::Result<Self> {
+    fn new(flags: &'static str) -> anyhow::Result<Self> {
+        static RUNS: References<&str, Undisturbed> = References::new();
         let folder = TempDir::new()?;
-        let save = folder.path().join("undisturbed/save");
-        let undisturbed = Training::new(&folder.path().join("undisturbed"), STEPS, flags)?.with_path("--save", &save);
-        undisturbed.run()?;
         let save = folder.path().join("save");
         let pieces = Training::new(folder.path(), STEPS, flags)?;
         Ok(Self {
-            losses: undisturbed.losses()?,
-            last: Content::read(&of_step(&folder.path().join("undisturbed/save"), STEPS))?,
+            undisturbed: RUNS.of(flags, || Undisturbed::run(flags))?,
             pieces: pieces.with_path("--save", &save).with_path("--load", &save),
             folder,
         })
@@ -82,9 +99,12 @@ impl Pair {
     }
 
     fn expect_undisturbed(&self, pieces: &Training) -> anyhow::Result<()> {
-        ensure!(pieces.losses()? == self.losses, "other losses than undisturbed");
+        ensure!(
+            pieces.losses()? == self.undisturbed.losses,
+            "other losses than undisturbed"
+        );
         let last = Content::read(&of_step(&self.save(), STEPS))?;
-        last.expect_same(&self.last).context("the last checkpoint")
+        last.expect_same(&self.undisturbed.last).context("the last checkpoint")
     }
 }
 

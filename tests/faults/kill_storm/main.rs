@@ -22,7 +22,8 @@ mod plan;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use tests::storm::{self, Outcome, References, Storm, Test};
+use tests::references::References;
+use tests::storm::{self, Outcome, Storm, Test};
 use tests::training;
 
 use life::{Reference, Score};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use tests::processes::{Process, send, wait_until};
-use tests::storm::References;
+use tests::references::References;
 
 use crate::job::{END_LIMIT, End, Job, indented};
 use crate::judge::{self, Outcome};

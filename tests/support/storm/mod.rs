@@ -11,7 +11,6 @@
 
 mod draw;
 mod flags;
-mod references;
 
 use std::fmt;
 use std::process::ExitCode;
@@ -22,7 +21,6 @@ use libtest_mimic::{Arguments, Trial};
 
 pub use draw::Draw;
 pub use flags::Flags;
-pub use references::References;
 
 /// The test that a storm is by itself, and what it counts.
 #[derive(Clone, Copy, Debug)]
