@@ -1,6 +1,7 @@
 //! The trials: which cases are played by how many ranks, and how each must end.
 
 use std::path::Path;
+use std::sync::{PoisonError, RwLock};
 
 use cuda_emulator::{environment, library_folder};
 use cuda_source::Host;
@@ -18,8 +19,47 @@ const IN_PROGRESS: &str = "CUDA_EMULATOR_IN_PROGRESS";
 /// How long the drop of a group may take: for what is on its way, for the ends of communicators, for lanes, and for
 /// this machine.
 const DROP_LIMIT: f64 = 5.0 + 2.0 + 1.0 + 2.0;
+/// How many trials that wait run at once: more of their ranks would come too late, as they start, for each other.
+pub const AT_ONCE: usize = 3;
 /// What a process that must not find NVIDIA's libraries gets.
 const NOWHERE: &str = "/nonexistent";
+
+/// A case's ranks, and what must come of them.
+type Body = fn(usize) -> Result<(), Failed>;
+
+/// How much a trial asks of the machine.
+#[derive(Clone, Copy)]
+enum Load {
+    /// It has the cores alone.
+    Computes,
+    /// It mostly waits for a time limit, and for ranks to be ended after it, as others may at the same time.
+    Waits,
+}
+
+/// Makes trials.
+struct Trials {
+    /// Why nothing can run, if so.
+    lacks: Option<String>,
+    made: Vec<Trial>,
+}
+
+impl Trials {
+    fn add(&mut self, load: Load, name: &str, ranks: usize, body: Body) {
+        static CORES: RwLock<()> = RwLock::new(());
+        let is_ignored = self.lacks.is_some() || (is_on_gpu() && ranks > 1);
+        let test = move || match load {
+            Load::Computes => {
+                let _alone = CORES.write().unwrap_or_else(PoisonError::into_inner);
+                body(ranks)
+            }
+            Load::Waits => {
+                let _shared = CORES.read().unwrap_or_else(PoisonError::into_inner);
+                body(ranks)
+            }
+        };
+        self.made.push(Trial::test(name, test).with_ignored_flag(is_ignored));
+    }
+}
 
 pub fn trials() -> Vec<Trial> {
     let lacks = match (is_on_gpu(), Host::find()) {
@@ -29,78 +69,97 @@ pub fn trials() -> Vec<Trial> {
     if let Some(reason) = &lacks {
         eprintln!("all trials are ignored: {reason}");
     }
-    let trial = |name: &str, ranks: usize, body: fn(usize) -> Result<(), Failed>| {
-        let is_ignored = lacks.is_some() || (is_on_gpu() && ranks > 1);
-        Trial::test(name, move || body(ranks)).with_ignored_flag(is_ignored)
+    let mut trials = Trials {
+        lacks,
+        made: Vec::new(),
     };
-    let mut trials = vec![
-        trial("transfers_both_ways_on_2_ranks", 2, |ranks| {
-            plays_well("transfers", ranks)
-        }),
-        trial("transfers_both_ways_on_3_ranks", 3, |ranks| {
-            plays_well("transfers", ranks)
-        }),
-        trial("gradients_are_added_up_as_products_on_1_rank", 1, |ranks| {
-            plays_well("products", ranks)
-        }),
-        trial("gradients_are_added_up_as_products_on_2_ranks", 2, |ranks| {
-            plays_well("products", ranks)
-        }),
-        trial("ranks_that_multiply_in_other_ways_are_named", 3, |ranks| {
+    // Those that compute come first: they also compile the kernels, which takes longer than the others may wait.
+    add_operations(&mut trials);
+    add_products_and_refusals(&mut trials);
+    add_endings(&mut trials);
+    trials.made
+}
+
+fn add_operations(trials: &mut Trials) {
+    for ranks in 1..=3 {
+        for (case, body) in [
+            ("operations", (|ranks| plays_well("operations", ranks)) as Body),
+            ("order", |ranks| plays_well("order", ranks)),
+            ("empty", |ranks| plays_well("empty", ranks)),
+        ] {
+            trials.add(Load::Computes, &format!("{case}_on_{ranks}_ranks"), ranks, body);
+        }
+    }
+    let transfers: Body = |ranks| plays_well("transfers", ranks);
+    trials.add(Load::Computes, "transfers_both_ways_on_2_ranks", 2, transfers);
+    trials.add(Load::Computes, "transfers_both_ways_on_3_ranks", 3, transfers);
+    if is_on_gpu() {
+        return;
+    }
+    for (case, body) in [
+        ("operations", (|ranks| plays_in_progress("operations", ranks)) as Body),
+        ("order", |ranks| plays_in_progress("order", ranks)),
+        ("transfers", |ranks| plays_in_progress("transfers", ranks)),
+    ] {
+        trials.add(Load::Computes, &format!("{case}_of_calls_in_progress"), 3, body);
+    }
+}
+
+fn add_products_and_refusals(trials: &mut Trials) {
+    let products: Body = |ranks| plays_well("products", ranks);
+    for (name, ranks, body) in [
+        ("gradients_are_added_up_as_products_on_1_rank", 1, products),
+        ("gradients_are_added_up_as_products_on_2_ranks", 2, products),
+        ("ranks_that_multiply_in_other_ways_are_named", 3, |ranks| {
             plays_well("other_products", ranks)
         }),
-        trial("a_killed_rank_is_named", 3, killed_rank_is_named),
-        trial("a_late_rank_is_named_by_all", 3, |ranks| {
-            rank_is_late("late", 2, ranks, REDUCTION)
-        }),
-        trial("a_rank_that_never_connects_is_named_by_all", 3, |ranks| {
-            rank_is_late("absent", 1, ranks, REDUCTION)
-        }),
-        trial("a_rank_whose_gpu_is_late_is_named_by_all", 3, |ranks| {
-            rank_is_late("busy", 0, ranks, REDUCTION)
-        }),
-        trial("a_rank_that_does_not_receive_is_named", 2, |ranks| {
-            rank_is_late("never_received", 1, ranks, "send of 385 f32 to rank 1 (call 0)")
-        }),
-        trial("calls_that_do_not_fit_are_a_timeout_that_says_so", 2, calls_do_not_fit),
-        trial("a_message_that_is_never_sent_is_a_timeout", 2, message_is_never_sent),
-        trial("a_receive_ahead_of_its_time_is_not_late", 2, |ranks| {
-            plays_well("ahead", ranks)
-        }),
-        trial("a_rank_that_leaves_is_named_over_shared_memory", 3, |ranks| {
-            rank_leaves(ranks, "shared-memory")
-        }),
-        trial("a_rank_that_leaves_is_named_over_tcp", 3, |ranks| {
-            rank_leaves(ranks, "tcp")
-        }),
-        trial("a_group_with_a_call_in_nccl_is_dropped_soon", 2, drop_in_a_call),
-        trial("ranks_on_one_gpu_are_refused", 2, ranks_on_one_gpu),
-    ];
+        ("ranks_on_one_gpu_are_refused", 2, ranks_on_one_gpu),
+    ] {
+        trials.add(Load::Computes, name, ranks, body);
+    }
     // A driver, and with it perhaps NCCL, in the system's folders would be found.
     if !std::fs::exists("/dev/nvidiactl").unwrap_or(false) {
-        trials.push(trial("a_missing_library_is_named", 2, missing_library));
+        trials.add(Load::Computes, "a_missing_library_is_named", 2, missing_library);
     }
-    for ranks in 1..=3 {
-        for case in ["operations", "order", "empty"] {
-            let body = match case {
-                "operations" => |ranks| plays_well("operations", ranks),
-                "order" => |ranks| plays_well("order", ranks),
-                _ => |ranks| plays_well("empty", ranks),
-            };
-            trials.push(trial(&format!("{case}_on_{ranks}_ranks"), ranks, body));
-        }
+}
+
+fn add_endings(trials: &mut Trials) {
+    // Their own time is measured.
+    for (name, ranks, body) in [
+        ("a_killed_rank_is_named", 3, killed_rank_is_named as Body),
+        ("a_group_with_a_call_in_nccl_is_dropped_soon", 2, drop_in_a_call),
+    ] {
+        trials.add(Load::Computes, name, ranks, body);
     }
-    if !is_on_gpu() {
-        for case in ["operations", "order", "transfers"] {
-            let body = match case {
-                "operations" => |ranks| plays_in_progress("operations", ranks),
-                "order" => |ranks| plays_in_progress("order", ranks),
-                _ => |ranks| plays_in_progress("transfers", ranks),
-            };
-            trials.push(trial(&format!("{case}_of_calls_in_progress"), 3, body));
-        }
+    for (name, ranks, body) in [
+        (
+            "a_late_rank_is_named_by_all",
+            3,
+            (|ranks| rank_is_late("late", 2, ranks, REDUCTION)) as Body,
+        ),
+        ("a_rank_that_never_connects_is_named_by_all", 3, |ranks| {
+            rank_is_late("absent", 1, ranks, REDUCTION)
+        }),
+        ("a_rank_whose_gpu_is_late_is_named_by_all", 3, |ranks| {
+            rank_is_late("busy", 0, ranks, REDUCTION)
+        }),
+        ("a_rank_that_does_not_receive_is_named", 2, |ranks| {
+            rank_is_late("never_received", 1, ranks, "send of 385 f32 to rank 1 (call 0)")
+        }),
+        ("calls_that_do_not_fit_are_a_timeout_that_says_so", 2, calls_do_not_fit),
+        ("a_message_that_is_never_sent_is_a_timeout", 2, message_is_never_sent),
+        ("a_receive_ahead_of_its_time_is_not_late", 2, |ranks| {
+            plays_well("ahead", ranks)
+        }),
+        ("a_rank_that_leaves_is_named_over_shared_memory", 3, |ranks| {
+            rank_leaves(ranks, "shared-memory")
+        }),
+        ("a_rank_that_leaves_is_named_over_tcp", 3, |ranks| {
+            rank_leaves(ranks, "tcp")
+        }),
+    ] {
+        trials.add(Load::Waits, name, ranks, body);
     }
-    trials
 }
 
 fn is_on_gpu() -> bool {

@@ -30,8 +30,7 @@ fn main() {
     match (std::env::var(CASE), Environment::detect()) {
         (Err(_), _) => {
             let mut arguments = Arguments::from_args();
-            // Each takes all cores.
-            arguments.test_threads = Some(1);
+            arguments.test_threads = Some(cases::AT_ONCE);
             libtest_mimic::run(&arguments, cases::trials()).exit()
         }
         (Ok(_), Ok(None)) => ranks::act_as_launcher(),
