@@ -11,6 +11,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use program::{end, start};
 use similar::{ChangeTag, TextDiff};
 use tests::program;
+use tests::references::References;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(3000);
 const RUN_LIMIT: Duration = Duration::from_secs(120);
@@ -81,8 +82,10 @@ fn changed_lines(before: &str, after: &str) -> usize {
 }
 
 fn trains_to_the_losses_of_serial(name: &str) -> Result<(), Failed> {
+    static SERIAL: References<(), Vec<f64>> = References::new();
     let folder = built()?;
-    let (expected, losses) = (losses_of(&folder.join("serial"))?, losses_of(&folder.join(name))?);
+    let expected = SERIAL.of((), || losses_of(&folder.join("serial")))?;
+    let losses = losses_of(&folder.join(name))?;
     let (Some(first), Some(last)) = (expected.first(), expected.last()) else {
         return Err("serial prints no loss".into());
     };
@@ -90,7 +93,7 @@ fn trains_to_the_losses_of_serial(name: &str) -> Result<(), Failed> {
         return Err(format!("serial does not learn: {first} to {last}").into());
     }
     let is_close = |(loss, expected): (&f64, &f64)| (loss - expected).abs() <= TOLERANCE * expected.abs();
-    if losses.len() != expected.len() || !losses.iter().zip(&expected).all(is_close) {
+    if losses.len() != expected.len() || !losses.iter().zip(&*expected).all(is_close) {
         return Err(format!("{name}: {losses:?}\nserial: {expected:?}").into());
     }
     println!("{name}: last loss {}, serial {last}", losses[losses.len() - 1]);
@@ -126,19 +129,21 @@ fn build() -> anyhow::Result<PathBuf> {
     let library = root.join("burn-megatron").display().to_string();
     let moved = manifest.replace("../../burn-megatron", &library);
     ensure!(moved != manifest, "the manifest does not name ../../burn-megatron");
-    std::fs::write(copy.join("Cargo.toml"), moved)?;
+    put(&copy.join("Cargo.toml"), moved.as_bytes())?;
     // The versions that the workspace is tested with, which are here without a network.
     std::fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock"))?;
     for (name, original, _) in VARIANTS {
         for name in [name, original] {
             let file = format!("src/bin/{name}.rs");
-            std::fs::copy(source().join(&file), copy.join(&file))?;
+            put(&copy.join(&file), &std::fs::read(source().join(&file))?)?;
         }
     }
     let cargo = std::env::var_os("CARGO").context("cargo runs the tests and sets CARGO")?;
     let mut command = Command::new(cargo);
     command
         .args(["build", "--quiet", "--bins"])
+        // What a debugger would read takes time to write and to link.
+        .args(["--config", "profile.dev.debug=false"])
         .arg("--manifest-path")
         .arg(copy.join("Cargo.toml"))
         .arg("--target-dir")
@@ -148,4 +153,12 @@ fn build() -> anyhow::Result<PathBuf> {
     // The lines that are left must all be needed.
     ensure!(!ended.stderr.contains("warning"), "{}", ended.stderr);
     Ok(copy.join("target/debug"))
+}
+
+/// Writes a file unless it has that content: what is not newer is not built again.
+fn put(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    if std::fs::read(path).ok().as_deref() != Some(content) {
+        std::fs::write(path, content)?;
+    }
+    Ok(())
 }

@@ -135,11 +135,11 @@ pub fn marked_with(marker: &str) -> Vec<u32> {
 pub fn variable_of(pid: u32, variable: &str) -> Option<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let mut environments = threads.filter_map(|thread| fs::read(thread.path().join("environ")).ok());
-    environments.find_map(|environment| {
-        let mut entries = environment.split(|byte| *byte == 0);
-        let found = entries.find_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="))?;
-        Some(String::from_utf8_lossy(found).into_owned())
-    })
+    // All threads have the same; one that has ended has none.
+    let environment = environments.find(|environment| !environment.is_empty())?;
+    let mut entries = environment.split(|byte| *byte == 0);
+    let found = entries.find_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="))?;
+    Some(String::from_utf8_lossy(found).into_owned())
 }
 
 /// Whether a process has a thread that runs. A process that has not been reaped does not count; one whose first thread
