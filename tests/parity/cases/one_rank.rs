@@ -160,7 +160,7 @@ impl OneRank {
         })
     }
 
-    /// Returns a parameter's elements in logical order, without padding, before the first step (0) or after step `step`.
+    /// Returns a parameter's elements in logical order, without padding, after `step` steps.
     pub fn parameter(&self, step: u64, name: &str) -> anyhow::Result<Vec<f64>> {
         self.array(&parameter_of(step, name))
     }
