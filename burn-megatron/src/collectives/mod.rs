@@ -23,7 +23,7 @@ pub use nccl::NcclTraffic;
 #[cfg(feature = "trainer")]
 pub(crate) use tensors::compare_hash;
 pub use tensors::{
-    CollectiveBackend, InputError, InputsDiffer, Movement, PendingTensor, RegionEntry, catch_collective_error,
-    unwrap_or_unwind,
+    CallMode, CollectiveBackend, InputError, InputsDiffer, Movement, PendingTensor, RegionEntry, TensorCall,
+    catch_collective_error, unwrap_or_unwind,
 };
 pub(crate) use tensors::{compare_input, show_input, watch_input};

@@ -10,7 +10,7 @@ use cubecl_kernels::tape::{float, primitive};
 
 use super::agreement::compare_lists;
 use super::error::DataParallelError;
-use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp};
+use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp, TensorCall};
 
 /// Elements that are reduced by one call, about.
 const CHUNK_ELEMENTS: usize = 32 << 20;
@@ -206,11 +206,8 @@ fn average_chunk<B: CollectiveBackend>(
         return Ok(lengths.iter().map(|_| None).collect());
     }
     let flat = primitive(Tensor::cat(present, 0));
-    let flat: Tensor<B, 1> = float(B::all_reduce(
-        flat,
-        ReduceOp::Mean,
-        &group.labelled("average_gradients"),
-    )?);
+    let mean = TensorCall::AllReduce(ReduceOp::Mean);
+    let flat: Tensor<B, 1> = float(B::run(flat, mean, &group.labelled("average_gradients"))?);
     let mut start = 0;
     let slices = lengths.into_iter().map(|length| {
         let end = start + length?;

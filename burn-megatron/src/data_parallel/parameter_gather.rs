@@ -10,7 +10,7 @@ use half::{bf16, f16};
 use super::flat::{FlatBuffer, HostBuffer, PendingHost, part};
 use super::gradient_entry::GradientEntry;
 use super::gradients::ReducedGradients;
-use crate::collectives::{CollectiveBackend, CollectiveElement, CollectiveError, Pending, PendingTensor};
+use crate::collectives::{CollectiveBackend, CollectiveElement, CollectiveError, Pending, PendingTensor, TensorCall};
 
 /// A bucket's parameters on their way from every rank of the data-parallel group to all.
 pub(crate) struct PendingParameters<B: Backend> {
@@ -62,7 +62,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             FlatBuffer::Device(buffer) => {
                 self.buckets[bucket] = FlatBuffer::Device(buffer);
                 let shard = self.device_shard(bucket, pieces, dtype, device);
-                let pending = Shards::Device(B::all_gather_start(primitive(shard), &group));
+                let pending = Shards::Device(B::start(primitive(shard), TensorCall::AllGather, &group));
                 return PendingParameters { bucket, pending };
             }
             FlatBuffer::Host(memory) => memory,

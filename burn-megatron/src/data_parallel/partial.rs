@@ -6,7 +6,7 @@ use burn::module::{AutodiffModule, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorPrimitive, backend::AutodiffBackend};
 
-use crate::collectives::{CollectiveBackend, CollectiveError, ReduceOp};
+use crate::collectives::{CollectiveBackend, CollectiveError, ReduceOp, TensorCall};
 use crate::context::ParallelContext;
 use crate::parameters::Distribution;
 
@@ -52,8 +52,8 @@ impl<B: AutodiffBackend<InnerBackend: CollectiveBackend>> ModuleVisitor<B> for S
         let Some(gradient) = self.gradients.remove::<B::InnerBackend, D>(param.id) else {
             return;
         };
-        let group = self.context.tensor_group();
-        match B::InnerBackend::all_reduce(gradient.into_primitive().tensor(), ReduceOp::Sum, group) {
+        let (sum, group) = (TensorCall::AllReduce(ReduceOp::Sum), self.context.tensor_group());
+        match B::InnerBackend::run(gradient.into_primitive().tensor(), sum, group) {
             Ok(sum) => {
                 let sum = Tensor::<B::InnerBackend, D>::from_primitive(TensorPrimitive::Float(sum));
                 self.gradients.register(param.id, sum);

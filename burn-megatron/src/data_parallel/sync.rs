@@ -3,7 +3,7 @@
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, TensorPrimitive};
 
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup};
+use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, TensorCall};
 
 /// What happens to a module's weights and buffers when it is wrapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -57,7 +57,7 @@ impl<B: CollectiveBackend> ModuleMapper<B> for Broadcaster<'_> {
             return Param::from_mapped_value(id, tensor, mapper);
         }
         let primitive = tensor.clone().into_primitive().tensor();
-        let tensor = match B::broadcast(primitive, 0, self.group) {
+        let tensor = match B::run(primitive, TensorCall::Broadcast { root: 0 }, self.group) {
             Ok(received) => Tensor::from_primitive(TensorPrimitive::Float(received)).set_require_grad(trained),
             Err(error) => {
                 self.error = Some(error);

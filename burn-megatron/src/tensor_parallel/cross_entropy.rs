@@ -5,7 +5,7 @@ use burn::tensor::{Bool, Int, Tensor, TensorPrimitive, backend::Backend};
 use cubecl_kernels::cross_entropy::{Statistics, cross_entropy};
 
 use super::checked;
-use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp, unwrap_or_unwind};
+use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp, TensorCall, unwrap_or_unwind};
 use crate::mappings::reduce_from_tensor_region;
 use crate::precision::widen;
 
@@ -174,6 +174,6 @@ fn all_reduce<B: CollectiveBackend>(local: Tensor<B, 2>, op: ReduceOp, group: &P
     if group.size() == 1 {
         return local;
     }
-    let reduced = B::all_reduce(local.into_primitive().tensor(), op, group);
+    let reduced = B::run(local.into_primitive().tensor(), TensorCall::AllReduce(op), group);
     Tensor::from_primitive(TensorPrimitive::Float(unwrap_or_unwind(reduced)))
 }

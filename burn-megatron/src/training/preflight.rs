@@ -8,7 +8,7 @@ use burn::tensor::{DType, Tensor};
 use cubecl_kernels::tape::{float, primitive};
 use sha2::{Digest, Sha256};
 
-use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
+use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp, TensorCall};
 use crate::context::ParallelContext;
 use crate::topology::GroupKind;
 
@@ -324,7 +324,7 @@ fn all_reduce<B: CollectiveBackend>(
     tensor: Tensor<B, 1>,
     group: &ProcessGroup,
 ) -> Result<Tensor<B, 1>, CollectiveError> {
-    B::all_reduce(primitive(tensor), ReduceOp::Sum, group).map(float)
+    B::run(primitive(tensor), TensorCall::AllReduce(ReduceOp::Sum), group).map(float)
 }
 
 fn time_both(

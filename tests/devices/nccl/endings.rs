@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use burn::tensor::{DType, Tensor};
-use burn_megatron::collectives::{CollectiveBackend, ReduceOp};
+use burn_megatron::collectives::{CollectiveBackend, ReduceOp, TensorCall};
 use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::launch::World;
 
@@ -97,7 +97,7 @@ fn busy(gpu: &Gpu, world: &World) -> Outcome {
         much = much.cos().exp().sin();
     }
     let own = much.slice([0..6, 0..7]);
-    let reduced = Cuda::all_reduce(primitive(own), ReduceOp::Sum, &gpu.group)?;
+    let reduced = Cuda::run(primitive(own), TensorCall::AllReduce(ReduceOp::Sum), &gpu.group)?;
     hear(world)?;
     drop(reduced);
     Ok(())
@@ -107,7 +107,11 @@ fn busy(gpu: &Gpu, world: &World) -> Outcome {
 fn mismatch(gpu: &Gpu) -> Outcome {
     gpu.sum()?;
     let own = gpu.tensor([2, 5 + gpu.group.rank()], DType::F32, |_| 1.0);
-    values(Cuda::all_reduce(primitive(own), ReduceOp::Sum, &gpu.group)?);
+    values(Cuda::run(
+        primitive(own),
+        TensorCall::AllReduce(ReduceOp::Sum),
+        &gpu.group,
+    )?);
     reduce_in_vain(gpu)
 }
 

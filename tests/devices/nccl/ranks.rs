@@ -6,7 +6,7 @@ use std::io::Write;
 use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
 use burn_cuda::CudaDevice;
 use burn_megatron::collectives::{
-    CollectiveBackend, CollectiveError, GroupConfig, Movement, NcclTraffic, ProcessGroup, ReduceOp,
+    CollectiveBackend, CollectiveError, GroupConfig, Movement, NcclTraffic, ProcessGroup, ReduceOp, TensorCall,
 };
 use burn_megatron::cuda::{self, Sharing};
 use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
@@ -122,7 +122,7 @@ impl Gpu {
     /// What this rank has, and its sum over all.
     pub fn sum(&self) -> Result<Vec<f64>, CollectiveError> {
         let own = self.tensor([6, 7], DType::F32, |place| value(self.group.rank(), place));
-        Cuda::all_reduce(primitive(own), ReduceOp::Sum, &self.group).map(values)
+        Cuda::run(primitive(own), TensorCall::AllReduce(ReduceOp::Sum), &self.group).map(values)
     }
 
     /// The bytes that went through the engine for host memory.
@@ -207,12 +207,12 @@ fn operations(gpu: &Gpu) -> Outcome {
                 .collect();
             let name = what(&format!("all_reduce {op}"));
             let found = gpu.over_nccl(&name, 2 * bytes * (size - 1) / size, || {
-                Cuda::all_reduce(primitive(own()), op, group)
+                Cuda::run(primitive(own()), TensorCall::AllReduce(op), group)
             })?;
             expect_same(&name, &values(found), &expected)?;
             // Whoever else holds the tensor keeps what it has.
             let held = own();
-            let found = Cuda::all_reduce(primitive(held.clone()), op, group)?;
+            let found = Cuda::run(primitive(held.clone()), TensorCall::AllReduce(op), group)?;
             expect_same(&what("all_reduce of a held tensor"), &values(found), &expected)?;
             let kept: Vec<f64> = (0..length).map(|place| value(rank, place)).collect();
             expect_same(&what("what is held"), &values(primitive(held)), &kept)?;
@@ -238,7 +238,7 @@ fn operations(gpu: &Gpu) -> Outcome {
         for root in 0..size {
             let is_last = (rank + 1) % size == root;
             let found = gpu.over_nccl(&what("broadcast"), if is_last { 0 } else { bytes }, || {
-                Cuda::broadcast(primitive(own()), root, group)
+                Cuda::run(primitive(own()), TensorCall::Broadcast { root }, group)
             })?;
             let expected: Vec<f64> = (0..length).map(|place| value(root, place)).collect();
             expect_same(&what("broadcast"), &values(found), &expected)?;
@@ -253,7 +253,7 @@ fn operations(gpu: &Gpu) -> Outcome {
             }
         });
         let view = wide.slice([3..columns + 3, 2..rows + 2]).swap_dims(0, 1);
-        let found = Cuda::all_reduce(primitive(view), ReduceOp::Sum, group)?;
+        let found = Cuda::run(primitive(view), TensorCall::AllReduce(ReduceOp::Sum), group)?;
         expect_same(
             &what("all_reduce of a view"),
             &values(found),
@@ -274,7 +274,7 @@ fn order(gpu: &Gpu) -> Outcome {
     for round in 0..ROUNDS {
         // Of each round its own, in memory that the allocator hands on from round to round.
         let own = step.clone() * (round as f32 + 1.0) + sum.clone() * 0.5;
-        let reduced = Cuda::all_reduce(primitive(own), ReduceOp::Sum, &gpu.group)?;
+        let reduced = Cuda::run(primitive(own), TensorCall::AllReduce(ReduceOp::Sum), &gpu.group)?;
         sum = Tensor::from_primitive(TensorPrimitive::Float(reduced)) * 0.5;
     }
     let expected: Vec<f64> = (0..shape[0] * shape[1])
@@ -377,12 +377,12 @@ fn empty(gpu: &Gpu) -> Outcome {
         let [rows, columns] = shape;
         let nothing = Tensor::<Cuda, 2>::empty(shape, (&gpu.device, DType::F32));
         // A tensor without another holder is reduced in place.
-        let in_place = Cuda::all_reduce(primitive(nothing), ReduceOp::Sum, group)?;
+        let in_place = Cuda::run(primitive(nothing), TensorCall::AllReduce(ReduceOp::Sum), group)?;
         let nothing = Tensor::<Cuda, 2>::from_primitive(TensorPrimitive::Float(in_place));
         // Held, and not made again each time: after some dozens of empty reservations CubeCL's allocator fails.
         let own = || primitive(nothing.clone());
         for op in [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max] {
-            same("all_reduce", Cuda::all_reduce(own(), op, group)?, shape)?;
+            same("all_reduce", Cuda::run(own(), TensorCall::AllReduce(op), group)?, shape)?;
         }
         let moved = |movement| Cuda::move_data(own(), movement, group);
         same(
@@ -401,7 +401,11 @@ fn empty(gpu: &Gpu) -> Outcome {
             [rows / size, columns],
         )?;
         for root in 0..size {
-            same("broadcast", Cuda::broadcast(own(), root, group)?, shape)?;
+            same(
+                "broadcast",
+                Cuda::run(own(), TensorCall::Broadcast { root }, group)?,
+                shape,
+            )?;
         }
         expect_same("what follows", &gpu.sum()?, &sums)?;
         if size == 1 {

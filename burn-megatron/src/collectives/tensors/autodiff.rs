@@ -12,8 +12,8 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Shape, Tensor};
 use cubecl_kernels::linear::LinearInputs;
 
-use super::{CollectiveBackend, Movement, PendingTensor, RegionEntry, entry, unwrap_or_unwind};
-use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
+use super::{CallMode, CollectiveBackend, Movement, PendingTensor, RegionEntry, TensorCall, entry, unwrap_or_unwind};
+use crate::collectives::{CollectiveError, Pending, ProcessGroup};
 
 impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff<B, C> {
     const HAS_DEVICE_MEMORY: bool = B::HAS_DEVICE_MEMORY;
@@ -23,49 +23,13 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff
     }
 
     #[track_caller]
-    fn move_data(
+    fn collective(
         tensor: FloatTensor<Self>,
-        movement: Movement,
+        call: TensorCall,
+        mode: CallMode,
         group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
-        Ok(FloatTensor::<Self>::new(B::move_data(
-            tensor.primitive,
-            movement,
-            group,
-        )?))
-    }
-
-    #[track_caller]
-    fn all_reduce(
-        tensor: FloatTensor<Self>,
-        op: ReduceOp,
-        group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
-        Ok(FloatTensor::<Self>::new(B::all_reduce(tensor.primitive, op, group)?))
-    }
-
-    #[track_caller]
-    fn broadcast(
-        tensor: FloatTensor<Self>,
-        root: usize,
-        group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
-        Ok(FloatTensor::<Self>::new(B::broadcast(tensor.primitive, root, group)?))
-    }
-
-    #[track_caller]
-    fn all_reduce_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
-        B::all_reduce_start(tensor.primitive, op, group).map(FloatTensor::<Self>::new)
-    }
-
-    #[track_caller]
-    fn reduce_scatter_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
-        B::reduce_scatter_start(tensor.primitive, op, group).map(FloatTensor::<Self>::new)
-    }
-
-    #[track_caller]
-    fn all_gather_start(tensor: FloatTensor<Self>, group: &ProcessGroup) -> PendingTensor<Self> {
-        B::all_gather_start(tensor.primitive, group).map(FloatTensor::<Self>::new)
+    ) -> PendingTensor<Self> {
+        B::collective(tensor.primitive, call, mode, group).map(FloatTensor::<Self>::new)
     }
 
     #[track_caller]
@@ -82,6 +46,15 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff
         group: &ProcessGroup,
     ) -> PendingTensor<Self> {
         B::recv_start(shape, dtype, device, from, group).map(FloatTensor::<Self>::new)
+    }
+
+    #[track_caller]
+    fn move_data(
+        tensor: FloatTensor<Self>,
+        movement: Movement,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        B::move_data(tensor.primitive, movement, group).map(FloatTensor::<Self>::new)
     }
 
     #[track_caller]

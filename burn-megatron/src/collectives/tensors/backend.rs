@@ -8,7 +8,7 @@ use cubecl_kernels::KernelBackend;
 use cubecl_kernels::linear::LinearInputs;
 use cubecl_kernels::tape::{float, primitive};
 
-use super::{Movement, PendingTensor, RegionEntry, staging, unwrap_or_unwind};
+use super::{CallMode, Movement, PendingTensor, RegionEntry, TensorCall, movement, staging, unwrap_or_unwind};
 use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
 
 /// A backend whose tensors can take part in collectives, and on which the layers' operations run.
@@ -31,8 +31,13 @@ use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
 /// then run in burn's own (the defaults of [`KernelBackend`](super::super::KernelBackend)), and tensors move through
 /// host memory.
 ///
-/// The movements keep the element type. On [`Autodiff`](burn::backend::Autodiff) all but the last are not tracked:
-/// their result is a constant. [`move_differentiable`](CollectiveBackend::move_differentiable) is tracked.
+/// A backend that can do better than host memory says how in [`collective`](CollectiveBackend::collective),
+/// [`send_start`](CollectiveBackend::send_start) and [`recv_start`](CollectiveBackend::recv_start); all other
+/// communication is made of these.
+///
+/// Collectives and movements keep the element type. On [`Autodiff`](burn::backend::Autodiff) their result is a
+/// constant; only [`move_differentiable`](CollectiveBackend::move_differentiable) and
+/// [`linear_into_region`](CollectiveBackend::linear_into_region) are tracked.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a backend that burn-megatron communicates and computes on",
     note = "of burn's backends: `Flex` always, `NdArray` with the feature `ndarray` of burn-megatron, `Cuda` with \
@@ -54,70 +59,43 @@ pub trait CollectiveBackend: KernelBackend {
         }
     }
 
-    /// Returns the tensor moved over the group.
-    ///
-    /// # Communication
-    /// None for `Keep` and `Split`; one collective otherwise. Groups of one rank never communicate.
-    ///
-    /// # Errors
-    /// As the group's own operations.
+    /// Makes a collective on the tensor, which [`run`](Self::run) and [`start`](Self::start) call.
     ///
     /// # Panics
-    /// When `Split` or `ReduceScatter` is asked of a dimension that the group's size does not divide.
+    /// When the group's size does not divide the dimension that is cut.
     #[track_caller]
-    fn move_data(
+    fn collective(
         tensor: FloatTensor<Self>,
-        movement: Movement,
+        call: TensorCall,
+        mode: CallMode,
         group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
-        staging::move_data::<Self>(tensor, movement, group)
+    ) -> PendingTensor<Self> {
+        staging::collective::<Self>(tensor, call, mode, group)
     }
 
-    /// Returns the tensor reduced element by element over the group.
+    /// Returns the result of a collective on the tensor.
     ///
     /// # Errors
     /// As [`ProcessGroup::all_reduce`].
-    #[track_caller]
-    fn all_reduce(
-        tensor: FloatTensor<Self>,
-        op: ReduceOp,
-        group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
-        staging::all_reduce::<Self>(tensor, op, group)
-    }
-
-    /// Returns the tensor of the rank with index `root` in the group.
-    ///
-    /// # Errors
-    /// As [`ProcessGroup::broadcast`].
-    #[track_caller]
-    fn broadcast(
-        tensor: FloatTensor<Self>,
-        root: usize,
-        group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
-        staging::broadcast::<Self>(tensor, root, group)
-    }
-
-    /// Starts to reduce the tensor element by element over the group.
-    #[track_caller]
-    fn all_reduce_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
-        staging::all_reduce_start::<Self>(tensor, op, group)
-    }
-
-    /// Starts to reduce the tensor over the group; each rank gets its own of `size` equal parts along dimension 0.
     ///
     /// # Panics
-    /// When the group's size does not divide that dimension.
+    /// As [`collective`](Self::collective).
     #[track_caller]
-    fn reduce_scatter_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
-        staging::reduce_scatter_start::<Self>(tensor, op, group)
+    fn run(
+        tensor: FloatTensor<Self>,
+        call: TensorCall,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        Self::collective(tensor, call, CallMode::Blocking, group).wait()
     }
 
-    /// Starts to join the tensors of all ranks, in their order, along dimension 0.
+    /// Starts a collective on the tensor.
+    ///
+    /// # Panics
+    /// As [`collective`](Self::collective).
     #[track_caller]
-    fn all_gather_start(tensor: FloatTensor<Self>, group: &ProcessGroup) -> PendingTensor<Self> {
-        staging::all_gather_start::<Self>(tensor, group)
+    fn start(tensor: FloatTensor<Self>, call: TensorCall, group: &ProcessGroup) -> PendingTensor<Self> {
+        Self::collective(tensor, call, CallMode::Started, group)
     }
 
     /// Starts to send the tensor to the rank with index `to` in the group. Its memory is free once that is done, if
@@ -139,6 +117,35 @@ pub trait CollectiveBackend: KernelBackend {
         group: &ProcessGroup,
     ) -> PendingTensor<Self> {
         staging::recv_start::<Self>(shape, dtype, device, from, group)
+    }
+
+    /// Returns the tensor moved over the group.
+    ///
+    /// # Communication
+    /// None for `Keep` and `Split`; one collective otherwise. Groups of one rank never communicate.
+    ///
+    /// # Errors
+    /// As the group's own operations.
+    ///
+    /// # Panics
+    /// When `Split` or `ReduceScatter` is asked of a dimension that the group's size does not divide.
+    #[track_caller]
+    fn move_data(
+        tensor: FloatTensor<Self>,
+        movement: Movement,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        match movement {
+            Movement::Keep => Ok(tensor),
+            Movement::AllReduce => Self::run(tensor, TensorCall::AllReduce(ReduceOp::Sum), group),
+            Movement::Split { dimension } => Ok(movement::split::<Self>(tensor, dimension, group)),
+            Movement::AllGather { dimension: 0 } => Self::run(tensor, TensorCall::AllGather, group),
+            Movement::AllGather { dimension } => {
+                let stacked = Self::run(tensor, TensorCall::AllGather, group)?;
+                Ok(movement::join_along::<Self>(stacked, dimension, group))
+            }
+            Movement::ReduceScatter => Self::run(tensor, TensorCall::ReduceScatter(ReduceOp::Sum), group),
+        }
     }
 
     /// Returns the tensor moved by `forward`; its gradient, on a backend that differentiates, will be moved by

@@ -8,9 +8,9 @@ use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElemen
 
 use super::CollectiveBackend;
 #[cfg(feature = "nccl")]
-use super::{Movement, PendingTensor, nccl, staging};
+use super::{CallMode, PendingTensor, TensorCall, nccl, staging};
 #[cfg(feature = "nccl")]
-use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
+use crate::collectives::{Pending, ProcessGroup};
 
 impl<R, F, I, T> CollectiveBackend for CubeBackend<R, F, I, T>
 where
@@ -31,67 +31,15 @@ where
 
     #[cfg(feature = "nccl")]
     #[track_caller]
-    fn move_data(
+    fn collective(
         tensor: FloatTensor<Self>,
-        movement: Movement,
+        call: TensorCall,
+        mode: CallMode,
         group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
+    ) -> PendingTensor<Self> {
         match nccl::engine::<R>(group) {
-            Some(engine) => nccl::move_data::<Self, R>(tensor, movement, group, engine),
-            None => staging::move_data::<Self>(tensor, movement, group),
-        }
-    }
-
-    #[cfg(feature = "nccl")]
-    #[track_caller]
-    fn all_reduce(
-        tensor: FloatTensor<Self>,
-        op: ReduceOp,
-        group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
-        match nccl::engine::<R>(group) {
-            Some(engine) => nccl::all_reduce_start(tensor, op, group, engine).map(nccl::usable),
-            None => staging::all_reduce::<Self>(tensor, op, group),
-        }
-    }
-
-    #[cfg(feature = "nccl")]
-    #[track_caller]
-    fn broadcast(
-        tensor: FloatTensor<Self>,
-        root: usize,
-        group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
-        match nccl::engine::<R>(group) {
-            Some(engine) => nccl::broadcast_start(tensor, root, group, engine).map(nccl::usable),
-            None => staging::broadcast::<Self>(tensor, root, group),
-        }
-    }
-
-    #[cfg(feature = "nccl")]
-    #[track_caller]
-    fn all_reduce_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
-        match nccl::engine::<R>(group) {
-            Some(engine) => PendingTensor::started(nccl::all_reduce_start(tensor, op, group, engine)),
-            None => staging::all_reduce_start::<Self>(tensor, op, group),
-        }
-    }
-
-    #[cfg(feature = "nccl")]
-    #[track_caller]
-    fn reduce_scatter_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
-        match nccl::engine::<R>(group) {
-            Some(engine) => PendingTensor::started(nccl::reduce_scatter_start(tensor, op, group, engine)),
-            None => staging::reduce_scatter_start::<Self>(tensor, op, group),
-        }
-    }
-
-    #[cfg(feature = "nccl")]
-    #[track_caller]
-    fn all_gather_start(tensor: FloatTensor<Self>, group: &ProcessGroup) -> PendingTensor<Self> {
-        match nccl::engine::<R>(group) {
-            Some(engine) => PendingTensor::started(nccl::all_gather_start(tensor, group, engine)),
-            None => staging::all_gather_start::<Self>(tensor, group),
+            Some(engine) => PendingTensor::started(nccl::start(tensor, call, group, engine)),
+            None => staging::collective::<Self>(tensor, call, mode, group),
         }
     }
 

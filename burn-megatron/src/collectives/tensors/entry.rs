@@ -10,7 +10,7 @@ use cubecl_kernels::linear::destination::{self, WeightSink};
 use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, inner_inputs, record_linear};
 use cubecl_kernels::tape::{float, primitive};
 
-use super::{CollectiveBackend, PendingTensor, RegionEntry, unwrap_or_unwind};
+use super::{CollectiveBackend, PendingTensor, RegionEntry, TensorCall, unwrap_or_unwind};
 use crate::collectives::{ProcessGroup, ReduceOp};
 
 /// The product as a node of the graph. It keeps this rank's rows of the input, not those that are gathered: the
@@ -60,7 +60,7 @@ impl<B: CollectiveBackend> Product<B> {
             group,
         } = self;
         let gathering = (entry == RegionEntry::GatherRows && wanted.weight)
-            .then(|| B::all_gather_start(primitive(input.clone()), &group));
+            .then(|| B::start(primitive(input.clone()), TensorCall::AllGather, &group));
         let reducing = wanted.input.then(|| {
             let only_input = LinearWanted {
                 input: true,
@@ -70,10 +70,11 @@ impl<B: CollectiveBackend> Product<B> {
             let (input, weight, gradient) = (input.clone(), weight.clone(), gradient.clone());
             let part = B::affine_backward(input, weight, order, gradient, only_input).input;
             let part = primitive(part.expect("it was wanted"));
-            match entry {
-                RegionEntry::Copy => B::all_reduce_start(part, ReduceOp::Sum, &group),
-                RegionEntry::GatherRows => B::reduce_scatter_start(part, ReduceOp::Sum, &group),
-            }
+            let call = match entry {
+                RegionEntry::Copy => TensorCall::AllReduce(ReduceOp::Sum),
+                RegionEntry::GatherRows => TensorCall::ReduceScatter(ReduceOp::Sum),
+            };
+            B::start(part, call, &group)
         });
         let finished = |pending: PendingTensor<B>| float(unwrap_or_unwind(pending.wait()));
         let input = gathering.map_or(input, finished);

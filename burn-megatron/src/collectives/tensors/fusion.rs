@@ -8,8 +8,8 @@ use burn_fusion::{Fusion, FusionBackend, NoOp, get_client};
 use burn_ir::{InitOperationIr, OperationIr, OperationOutput};
 use cubecl_kernels::KernelBackend;
 
-use super::{CollectiveBackend, Movement, PendingTensor};
-use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
+use super::{CallMode, CollectiveBackend, Movement, PendingTensor, TensorCall};
+use crate::collectives::{CollectiveError, Pending, ProcessGroup};
 
 impl<B: FusionBackend + CollectiveBackend> CollectiveBackend for Fusion<B>
 where
@@ -22,45 +22,13 @@ where
     }
 
     #[track_caller]
-    fn move_data(
+    fn collective(
         tensor: FloatTensor<Self>,
-        movement: Movement,
+        call: TensorCall,
+        mode: CallMode,
         group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
-        Ok(fused::<B>(B::move_data(resolved::<B>(tensor), movement, group)?))
-    }
-
-    #[track_caller]
-    fn all_reduce(
-        tensor: FloatTensor<Self>,
-        op: ReduceOp,
-        group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
-        Ok(fused::<B>(B::all_reduce(resolved::<B>(tensor), op, group)?))
-    }
-
-    #[track_caller]
-    fn broadcast(
-        tensor: FloatTensor<Self>,
-        root: usize,
-        group: &ProcessGroup,
-    ) -> Result<FloatTensor<Self>, CollectiveError> {
-        Ok(fused::<B>(B::broadcast(resolved::<B>(tensor), root, group)?))
-    }
-
-    #[track_caller]
-    fn all_reduce_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
-        B::all_reduce_start(resolved::<B>(tensor), op, group).map(fused::<B>)
-    }
-
-    #[track_caller]
-    fn reduce_scatter_start(tensor: FloatTensor<Self>, op: ReduceOp, group: &ProcessGroup) -> PendingTensor<Self> {
-        B::reduce_scatter_start(resolved::<B>(tensor), op, group).map(fused::<B>)
-    }
-
-    #[track_caller]
-    fn all_gather_start(tensor: FloatTensor<Self>, group: &ProcessGroup) -> PendingTensor<Self> {
-        B::all_gather_start(resolved::<B>(tensor), group).map(fused::<B>)
+    ) -> PendingTensor<Self> {
+        B::collective(resolved::<B>(tensor), call, mode, group).map(fused::<B>)
     }
 
     #[track_caller]
@@ -77,6 +45,15 @@ where
         group: &ProcessGroup,
     ) -> PendingTensor<Self> {
         B::recv_start(shape, dtype, device, from, group).map(fused::<B>)
+    }
+
+    #[track_caller]
+    fn move_data(
+        tensor: FloatTensor<Self>,
+        movement: Movement,
+        group: &ProcessGroup,
+    ) -> Result<FloatTensor<Self>, CollectiveError> {
+        B::move_data(resolved::<B>(tensor), movement, group).map(fused::<B>)
     }
 }
 

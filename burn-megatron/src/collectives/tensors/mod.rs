@@ -2,6 +2,7 @@
 
 mod autodiff;
 mod backend;
+mod call;
 #[cfg(feature = "cubecl")]
 mod cube;
 mod entry;
@@ -18,6 +19,7 @@ mod staging;
 mod unwind;
 
 pub use backend::CollectiveBackend;
+pub use call::{CallMode, TensorCall};
 pub use movement::{Movement, RegionEntry};
 pub use pending::PendingTensor;
 #[cfg(feature = "trainer")]

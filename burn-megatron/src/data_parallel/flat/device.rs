@@ -8,7 +8,7 @@ use cubecl_kernels::l2_norm::sum_of_squares;
 use cubecl_kernels::tape::{float, primitive};
 
 use super::BucketRange;
-use crate::collectives::{CollectiveBackend, CollectiveError, PendingTensor, ProcessGroup, ReduceOp};
+use crate::collectives::{CollectiveBackend, CollectiveError, PendingTensor, ProcessGroup, ReduceOp, TensorCall};
 
 /// A bucket in a device's memory.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
     pub fn all_reduce_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingDevice<B> {
         let sums = self.sums.expect(THERE);
         PendingDevice {
-            pending: B::all_reduce_start(primitive(sums), op, group),
+            pending: B::start(primitive(sums), TensorCall::AllReduce(op), group),
             shard_of: None,
         }
     }
@@ -109,7 +109,7 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         let sums = self.sums.expect(THERE);
         let start = sums.dims()[0] / group.size() * group.rank();
         PendingDevice {
-            pending: B::reduce_scatter_start(primitive(sums.clone()), op, group),
+            pending: B::start(primitive(sums.clone()), TensorCall::ReduceScatter(op), group),
             shard_of: Some((start, sums)),
         }
     }
@@ -118,7 +118,7 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         let Some((_, shard)) = self.shard else {
             return Ok(self);
         };
-        let whole = B::all_gather_start(primitive(shard), group).wait()?;
+        let whole = B::start(primitive(shard), TensorCall::AllGather, group).wait()?;
         Ok(Self {
             sums: Some(float(whole)),
             shard: None,
@@ -237,7 +237,7 @@ pub(super) fn sum_over<B: CollectiveBackend>(
     }
     let lengths: Vec<usize> = tensors.iter().map(|tensor| tensor.dims()[0]).collect();
     let together = primitive(Tensor::cat(tensors, 0));
-    let sum: Tensor<B, 1> = float(B::all_reduce(together, ReduceOp::Sum, group)?);
+    let sum: Tensor<B, 1> = float(B::run(together, TensorCall::AllReduce(ReduceOp::Sum), group)?);
     let mut end = 0;
     let part_of = |length: usize| {
         end += length;
