@@ -377,7 +377,13 @@ fn perform(
                 // Of a pair, of which the sender is the first.
                 Operation::Send => (library.send)(input, length, element, 1, comm, stream),
                 Operation::Recv => (library.recv)(output, length, element, 0, comm, stream),
-                other => unreachable!("{other} is not an operation on device memory"),
+                Operation::Barrier
+                | Operation::Allocate
+                | Operation::AllReduceShared
+                | Operation::AllGatherShared
+                | Operation::ReduceScatterShared => {
+                    unreachable!("{} is not an operation on device memory", call.operation)
+                }
             }
         },
         may_go_on,

@@ -47,7 +47,12 @@ fn sent(call: &CallDescriptor, label: &GroupLabel) -> u64 {
         // The data pass around the ring from the root to the rank before it, which passes nothing on.
         Operation::Broadcast if call.peer == Some((label.rank + 1) % label.size()) => 0,
         Operation::Broadcast | Operation::Send => bytes,
-        _ => 0,
+        Operation::Recv
+        | Operation::Barrier
+        | Operation::Allocate
+        | Operation::AllReduceShared
+        | Operation::AllGatherShared
+        | Operation::ReduceScatterShared => 0,
     }
 }
 
