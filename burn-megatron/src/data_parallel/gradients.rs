@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use burn::module::{AutodiffModule, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::{DType, FloatDType, Tensor, backend::AutodiffBackend};
+use burn::tensor::{FloatDType, Tensor, backend::AutodiffBackend};
 
 use super::bucket::{BucketLayout, BucketSlot};
 use super::flat::{BucketRange, FlatBuffer, NonFinite};
@@ -31,7 +31,7 @@ pub struct ReducedGradients<B: CollectiveBackend> {
     pub(super) layout: BucketLayout,
     pub(super) buckets: Vec<FlatBuffer<B>>,
     present: Vec<bool>,
-    non_finite: Option<NonFinite<B>>,
+    non_finite: NonFinite<B>,
     /// Of every bucket, the one shard that is complete here; none where all are.
     shard: Option<usize>,
     /// Whether the others have been fetched.
@@ -78,7 +78,6 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         reduced: Reduced<B>,
         reducer: Arc<Reducer<B>>,
         context: &ParallelContext,
-        dtype: DType,
     ) -> Result<Self, CollectiveError> {
         let (layout, is_sharded) = reducer.layout();
         let data_group = context.data_group().clone();
@@ -94,14 +93,14 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             reducer,
         };
         if !mutants::is_active(Mutant::SequenceParallelSumMissing) {
-            gradients.sum_over(context.tensor_group(), dtype, |entry| {
+            gradients.sum_over(context.tensor_group(), |entry| {
                 entry.distribution == Distribution::PartialOverTensor
             })?;
         }
         if let Some(group) = context.embedding_group()
             && !mutants::is_active(Mutant::NoTiedStageSum)
         {
-            gradients.sum_over(group, dtype, |entry| entry.is_tied)?;
+            gradients.sum_over(group, |entry| entry.is_tied)?;
         }
         Ok(gradients)
     }
@@ -159,8 +158,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             return Ok(());
         }
         for bucket in &mut self.buckets {
-            let shard = std::mem::replace(bucket, FlatBuffer::nothing());
-            *bucket = shard.all_gather(&self.data_group)?;
+            *bucket = std::mem::take(bucket).all_gather_start(&self.data_group).wait()?;
         }
         self.is_gathered = true;
         Ok(())
@@ -256,7 +254,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     /// Returns the name of the first parameter that received a gradient on this rank which is not finite, before any
     /// reduction.
     pub fn first_non_finite_received(&self) -> Option<&str> {
-        let first = self.non_finite.as_ref()?.first()?;
+        let first = self.non_finite.first()?;
         Some(self.entries[first].name.as_str())
     }
 
@@ -342,7 +340,6 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     fn sum_over(
         &mut self,
         group: &ProcessGroup,
-        dtype: DType,
         is_selected: impl Fn(&GradientEntry) -> bool,
     ) -> Result<(), CollectiveError> {
         let selected: Vec<GradientEntry> = self.entries.iter().filter(|e| is_selected(e)).cloned().collect();
@@ -355,7 +352,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             .collect();
         // A copy that got none moves with one that did.
         let present: Vec<bool> = selected.iter().map(|entry| self.is_present(entry)).collect();
-        let present = FlatBuffer::sum_over(&mut self.buckets, &ranges, &present, dtype, group)?;
+        let present = FlatBuffer::sum_over(&mut self.buckets, &ranges, &present, group)?;
         for (entry, is_present) in selected.iter().zip(present) {
             self.present[entry.number] = is_present;
         }

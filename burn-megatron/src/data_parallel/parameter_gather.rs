@@ -1,16 +1,15 @@
-//! Gathers a bucket's parameters after the update of a sharded optimizer. In host memory they take the memory of the
-//! bucket's gradients.
+//! Gathers a bucket's parameters after the update of a sharded optimizer. In host memory those of their gradients' type
+//! take the memory of the bucket's gradients.
 
 use std::ops::Range;
 
-use burn::tensor::{DType, Element, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Tensor, backend::Backend};
 use cubecl_kernels::tape::{float, primitive};
-use half::{bf16, f16};
 
-use super::flat::{FlatBuffer, HostBuffer, PendingHost, part};
+use super::flat::{PendingFlat, main_type, part};
 use super::gradient_entry::GradientEntry;
 use super::gradients::ReducedGradients;
-use crate::collectives::{CollectiveBackend, CollectiveElement, CollectiveError, Pending, PendingTensor, TensorCall};
+use crate::collectives::{CollectiveBackend, CollectiveError, PendingTensor, TensorCall};
 
 /// A bucket's parameters on their way from every rank of the data-parallel group to all.
 pub(crate) struct PendingParameters<B: Backend> {
@@ -20,10 +19,8 @@ pub(crate) struct PendingParameters<B: Backend> {
 
 enum Shards<B: Backend> {
     /// Parameters of the gradients' type take their memory.
-    Main(PendingHost),
-    BF16(Pending<Vec<bf16>>),
-    F16(Pending<Vec<f16>>),
-    Device(PendingTensor<B>),
+    InPlace(PendingFlat<B>),
+    Apart(PendingTensor<B>),
 }
 
 /// A bucket's parameters, all shards of them.
@@ -33,11 +30,8 @@ pub(crate) struct GatheredParameters<B: Backend> {
 }
 
 enum Values<B: Backend> {
-    /// In the bucket's memory.
-    Main,
-    BF16(Vec<bf16>),
-    F16(Vec<f16>),
-    Device(Tensor<B, 1>),
+    InPlace,
+    Apart(Tensor<B, 1>),
 }
 
 /// The new values of this rank's piece of a parameter, in the parameters' own type.
@@ -58,29 +52,15 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         device: &B::Device,
     ) -> PendingParameters<B> {
         let group = self.data_group.labelled(&format!("parameters of bucket {bucket}"));
-        let memory = match std::mem::replace(&mut self.buckets[bucket], FlatBuffer::nothing()) {
-            FlatBuffer::Device(buffer) => {
-                self.buckets[bucket] = FlatBuffer::Device(buffer);
-                let shard = self.device_shard(bucket, pieces, dtype, device);
-                let pending = Shards::Device(B::start(primitive(shard), TensorCall::AllGather, &group));
-                return PendingParameters { bucket, pending };
+        let pending = if B::HAS_DEVICE_MEMORY || main_type(dtype) != dtype {
+            let shard = self.shard_of(bucket, pieces, dtype, device);
+            Shards::Apart(B::start(primitive(shard), TensorCall::AllGather, &group))
+        } else {
+            let mut memory = std::mem::take(&mut self.buckets[bucket]);
+            for (entry, values) in pieces {
+                memory.write(self.owned_in_bucket(entry).start, values);
             }
-            FlatBuffer::Host(memory) => memory,
-        };
-        let pieces: Vec<(usize, TensorData)> = pieces
-            .into_iter()
-            .map(|(entry, values)| (self.owned_in_bucket(entry).start, values.into_data()))
-            .collect();
-        let pending = match dtype {
-            DType::BF16 | DType::F16 => {
-                self.buckets[bucket] = FlatBuffer::Host(memory);
-                let own = self.own_range(bucket);
-                match dtype {
-                    DType::BF16 => Shards::BF16(group.all_gather_start(host_shard::<bf16>(own, &pieces))),
-                    _ => Shards::F16(group.all_gather_start(host_shard::<f16>(own, &pieces))),
-                }
-            }
-            _ => Shards::Main(with_pieces(memory, &pieces).all_gather_start(&group)),
+            Shards::InPlace(memory.all_gather_start(&group))
         };
         PendingParameters { bucket, pending }
     }
@@ -95,13 +75,11 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     ) -> Result<GatheredParameters<B>, CollectiveError> {
         let bucket = pending.bucket;
         let values = match pending.pending {
-            Shards::Main(pending) => {
-                self.buckets[bucket] = FlatBuffer::Host(pending.wait()?);
-                Values::Main
+            Shards::InPlace(pending) => {
+                self.buckets[bucket] = pending.wait()?;
+                Values::InPlace
             }
-            Shards::BF16(pending) => Values::BF16(pending.wait()?),
-            Shards::F16(pending) => Values::F16(pending.wait()?),
-            Shards::Device(pending) => Values::Device(float(pending.wait()?)),
+            Shards::Apart(pending) => Values::Apart(float(pending.wait()?)),
         };
         Ok(GatheredParameters { bucket, values })
     }
@@ -114,15 +92,15 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         device: &B::Device,
     ) -> Option<Tensor<B, 1>> {
         let (slot, range) = (entry.slot, entry.slot.range());
-        let from_data = |data: TensorData| {
-            let dtype = data.dtype;
-            Tensor::from_data(data, (device, dtype))
-        };
         (slot.bucket == gathered.bucket).then(|| match &gathered.values {
-            Values::Main => self.buckets[slot.bucket].tensor(range, device),
-            Values::BF16(values) => from_data(TensorData::new(values[range].to_vec(), [slot.len])),
-            Values::F16(values) => from_data(TensorData::new(values[range].to_vec(), [slot.len])),
-            Values::Device(values) => part(values.clone(), range),
+            Values::InPlace => self.buckets[slot.bucket].tensor(range, device),
+            Values::Apart(values) if B::HAS_DEVICE_MEMORY => part(values.clone(), range),
+            Values::Apart(values) => {
+                // In memory of its own: a view would keep that of the whole bucket.
+                let data = part(values.clone(), range).into_data();
+                let dtype = data.dtype;
+                Tensor::from_data(data, (device, dtype))
+            }
         })
     }
 
@@ -138,8 +116,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         entry.slot.offset + owned.start..entry.slot.offset + owned.end
     }
 
-    /// This rank's shard of a bucket on a device, with the new values in their places and zeros between.
-    fn device_shard(
+    /// This rank's shard of a bucket, with the new values in their places and zeros between.
+    fn shard_of(
         &self,
         bucket: usize,
         mut pieces: Vec<UpdatedPiece<'_, B>>,
@@ -167,22 +145,4 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             Tensor::cat(parts, 0)
         }
     }
-}
-
-/// A bucket's memory with pieces of parameters at these places in it.
-fn with_pieces(mut memory: HostBuffer, pieces: &[(usize, TensorData)]) -> HostBuffer {
-    for (start, values) in pieces {
-        memory.accumulate(*start, values, true);
-    }
-    memory
-}
-
-/// A shard in host memory, with pieces of parameters at these places of its bucket.
-fn host_shard<T: CollectiveElement + Element>(own: Range<usize>, pieces: &[(usize, TensorData)]) -> Vec<T> {
-    let mut shard = vec![T::zeroed(); own.len()];
-    for (start, values) in pieces {
-        let values = values.as_slice::<T>().expect("parameters have one element type");
-        shard[start - own.start..][..values.len()].copy_from_slice(values);
-    }
-    shard
 }

@@ -45,7 +45,7 @@ pub(super) struct Reduced<B: Backend> {
     /// Whether all data-parallel ranks have made the same steps and updates.
     pub(super) is_in_step: bool,
     /// The parameters that received a gradient on this rank, before any reduction, that is not finite.
-    pub(super) non_finite: Option<NonFinite<B>>,
+    pub(super) non_finite: NonFinite<B>,
 }
 
 struct State<B: Backend> {
@@ -72,7 +72,7 @@ struct State<B: Backend> {
     /// buckets.
     presence: Option<Pending<Vec<i32>>>,
     /// Which parameters received a gradient that is not finite.
-    non_finite: Option<NonFinite<B>>,
+    non_finite: NonFinite<B>,
 }
 
 enum Bucket<B: Backend> {
@@ -101,6 +101,7 @@ impl<B: CollectiveBackend> Reducer<B> {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             state: Mutex::new(State {
+                non_finite: NonFinite::none(layout.slots().len()),
                 received: vec![false; layout.slots().len()],
                 multiplied: vec![false; layout.slots().len()],
                 completed: vec![false; layout.slots().len()],
@@ -114,7 +115,6 @@ impl<B: CollectiveBackend> Reducer<B> {
                 is_last_micro_batch: false,
                 launched: 0,
                 presence: None,
-                non_finite: None,
             }),
         })
     }
@@ -213,7 +213,7 @@ impl<B: CollectiveBackend> Reducer<B> {
             buckets,
             present: present.iter().map(|&received| received > 0).collect(),
             is_in_step: Progress::is_equal(progress),
-            non_finite: state.non_finite.take(),
+            non_finite: state.take_non_finite(),
         })
     }
 
@@ -294,7 +294,12 @@ impl<B: CollectiveBackend> State<B> {
         self.is_last_micro_batch = false;
         self.launched = 0;
         self.presence = None;
-        self.non_finite = None;
+        self.take_non_finite();
+    }
+
+    /// Forgets which gradients were not finite, and returns it.
+    fn take_non_finite(&mut self) -> NonFinite<B> {
+        std::mem::replace(&mut self.non_finite, NonFinite::none(self.received.len()))
     }
 
     /// Adds the gradients of the pass at hand to those of reused parameters.
@@ -311,10 +316,8 @@ impl<B: CollectiveBackend> State<B> {
             gradient
         };
         let place = self.next_place(index);
-        let none = || NonFinite::none(self.layout.slots().len(), self.dtype, &self.device);
-        let non_finite = self.non_finite.get_or_insert_with(none);
         let bucket = self.layout.slots()[index].bucket;
-        filling(&mut self.buckets[bucket], index).accumulate(gradient, place, non_finite);
+        filling(&mut self.buckets[bucket], index).accumulate(gradient, place, &mut self.non_finite);
     }
 
     /// Adds a product to the gradient of a parameter that [takes products](Self::takes_products).
@@ -367,9 +370,7 @@ impl<B: CollectiveBackend> State<B> {
     fn note_products(&mut self, bucket: usize) {
         for (index, slot) in self.layout.slots().iter().enumerate() {
             if slot.bucket == bucket && self.multiplied[index] {
-                let none = || NonFinite::none(self.layout.slots().len(), self.dtype, &self.device);
-                let non_finite = self.non_finite.get_or_insert_with(none);
-                filling(&mut self.buckets[bucket], index).note(slot.offset..slot.offset + slot.len, index, non_finite);
+                filling(&mut self.buckets[bucket], index).note(slot.range(), index, &mut self.non_finite);
             }
         }
     }

@@ -307,13 +307,8 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         if !compare_parts(self.progress, !binding.entries.is_empty(), &self.context)? {
             return Err(DataParallelError::nothing_to_train(&binding.parameters));
         }
-        let gradients = ReducedGradients::new(
-            binding.entries.clone(),
-            reduced,
-            binding.reducer.clone(),
-            &self.context,
-            binding.dtype,
-        )?;
+        let gradients =
+            ReducedGradients::new(binding.entries.clone(), reduced, binding.reducer.clone(), &self.context)?;
         if gradients.is_empty() {
             Err(DataParallelError::NoGradients)
         } else {

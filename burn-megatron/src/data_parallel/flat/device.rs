@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::grad_clipping::GradientClipping;
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate};
 use cubecl_kernels::l2_norm::sum_of_squares;
 use cubecl_kernels::tape::{float, primitive};
 
-use super::BucketRange;
+use super::host::count_data;
+use super::{BucketRange, NonFinite};
 use crate::collectives::{CollectiveBackend, CollectiveError, PendingTensor, ProcessGroup, ReduceOp, TensorCall};
 
 /// A bucket in a device's memory.
@@ -39,16 +41,17 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         }
     }
 
-    /// Adds a gradient, and notes in `flags` if it is not finite.
-    pub fn accumulate(&mut self, gradient: Tensor<B, 1>, place: GradientPlace, flags: &mut Option<Tensor<B, 1>>) {
+    /// Adds a gradient, and notes it if it is not finite.
+    pub fn accumulate(&mut self, gradient: Tensor<B, 1>, place: GradientPlace, non_finite: &mut NonFinite<B>) {
         self.shard = None;
+        let flags = taken_flags(non_finite, self.sums());
         let sums = GradientSums {
             sums: taken(&mut self.sums),
-            non_finite: taken(flags),
+            non_finite: flags,
         };
         let added = added(sums, gradient, place);
         self.sums = Some(added.sums);
-        *flags = Some(added.non_finite);
+        non_finite.flags = Some(added.non_finite);
     }
 
     /// Adds a product.
@@ -57,21 +60,21 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         self.sums = Some(B::add_product(taken(&mut self.sums), a, b, place));
     }
 
-    /// Notes in `flags` if a range is not finite, or too large for its squares to be added up.
-    pub fn note(&self, range: Range<usize>, parameter: usize, flags: &mut Option<Tensor<B, 1>>) {
-        let sum = sum_of_squares(vec![self.tensor(range)]).unwrap_or_else(|error| panic!("{error}"));
-        let flags_there = taken(flags);
+    /// Notes a parameter if a range is not finite, or too large for its squares to be added up.
+    pub fn note(&self, range: Range<usize>, parameter: usize, non_finite: &mut NonFinite<B>) {
+        let sum = sum_of_squares(vec![self.part(range)]).unwrap_or_else(|error| panic!("{error}"));
+        let flags = taken_flags(non_finite, self.sums());
         let sums = GradientSums {
             // Asked for, and not looked at.
-            sums: Tensor::zeros([1], (&flags_there.device(), flags_there.dtype())),
-            non_finite: flags_there,
+            sums: Tensor::zeros([1], (&flags.device(), flags.dtype())),
+            non_finite: flags,
         };
         let place = GradientPlace {
             offset: 0,
             parameter,
             is_first: true,
         };
-        *flags = Some(added(sums, sum.expect("of one buffer"), place).non_finite);
+        non_finite.flags = Some(added(sums, sum.expect("of one buffer"), place).non_finite);
     }
 
     pub fn clear(&mut self, offset: usize, len: usize) {
@@ -114,15 +117,12 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         }
     }
 
-    pub fn all_gather(self, group: &ProcessGroup) -> Result<Self, CollectiveError> {
-        let Some((_, shard)) = self.shard else {
-            return Ok(self);
-        };
-        let whole = B::start(primitive(shard), TensorCall::AllGather, group).wait()?;
-        Ok(Self {
-            sums: Some(float(whole)),
-            shard: None,
-        })
+    pub fn all_gather_start(self, group: &ProcessGroup) -> PendingDevice<B> {
+        let (_, shard) = self.shard.expect("only a shard is here");
+        PendingDevice {
+            pending: B::start(primitive(shard), TensorCall::AllGather, group),
+            shard_of: None,
+        }
     }
 
     pub fn scale(&mut self, factor: f64) {
@@ -132,16 +132,42 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         }
     }
 
+    pub fn scale_range(&mut self, range: Range<usize>, factor: f64) {
+        self.change(range, |values| values.mul_scalar(factor));
+    }
+
+    pub fn clamp_range(&mut self, range: Range<usize>, threshold: f32) {
+        self.change(range, |values| GradientClipping::Value(threshold).clip_gradient(values));
+    }
+
     /// Replaces the elements of a range by what `change` makes of them.
-    pub fn change(&mut self, range: Range<usize>, change: impl FnOnce(Tensor<B, 1>) -> Tensor<B, 1>) {
+    fn change(&mut self, range: Range<usize>, change: impl FnOnce(Tensor<B, 1>) -> Tensor<B, 1>) {
         if !range.is_empty() {
-            let changed = change(self.tensor(range.clone()));
+            let changed = change(self.part(range.clone()));
             self.write(range.start, changed);
         }
     }
 
+    pub fn count(&self, ranges: &[Range<usize>]) -> (usize, usize) {
+        let start = ranges.first().map_or(0, |first| first.start);
+        let data = self.data(start..ranges.last().map_or(0, |last| last.end));
+        let from_start = ranges.iter().map(|range| range.start - start..range.end - start);
+        count_data(&data, from_start)
+    }
+
+    pub fn tensor(&self, range: Range<usize>, _device: &B::Device) -> Tensor<B, 1> {
+        self.part(range)
+    }
+
+    pub fn data(&self, range: Range<usize>) -> TensorData {
+        match range.len() {
+            0 => TensorData::new(Vec::<f32>::new(), [0]),
+            _ => self.part(range).into_data(),
+        }
+    }
+
     /// The elements of a range.
-    pub fn tensor(&self, range: Range<usize>) -> Tensor<B, 1> {
+    pub fn part(&self, range: Range<usize>) -> Tensor<B, 1> {
         match &self.shard {
             Some((start, shard)) if range.start >= *start && range.end <= start + shard.dims()[0] => {
                 part(shard.clone(), range.start - start..range.end - start)
@@ -178,6 +204,12 @@ fn written<B: CollectiveBackend>(whole: Tensor<B, 1>, offset: usize, values: Ten
 
 fn taken<B: Backend>(tensor: &mut Option<Tensor<B, 1>>) -> Tensor<B, 1> {
     tensor.take().expect(THERE)
+}
+
+/// Takes the flags, zeros at first, to be written.
+fn taken_flags<B: Backend>(non_finite: &mut NonFinite<B>, sums: &Tensor<B, 1>) -> Tensor<B, 1> {
+    let zeros = || Tensor::zeros([non_finite.parameters], (&sums.device(), sums.dtype()));
+    non_finite.flags.take().unwrap_or_else(zeros)
 }
 
 /// Returns the elements of a range; the same memory, where the device's alignment allows it.

@@ -1,208 +1,174 @@
 //! `HostBuffer`: a bucket's numbers, f32 or f64, in host memory, which the ranks of a node reduce in place.
 
-use std::ops::Range;
+use std::ops::{AddAssign, MulAssign, Range};
 
-use burn::tensor::{DType, Element, TensorData};
+use burn::tensor::{DType, Element, Tensor, TensorData, backend::Backend};
+use cubecl_kernels::accumulate::GradientPlace;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use super::BucketRange;
-use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp, SharedBuffer};
+use super::{BucketRange, NonFinite};
+use crate::collectives::{CollectiveElement, CollectiveError, Pending, ProcessGroup, ReduceOp, SharedBuffer};
 
 /// Elements that one thread goes through at a time; sums are over parts of this many, whatever the number of threads.
 const PART: usize = 1 << 16;
 
-/// Main gradients: f64 where the parameters are f64, f32 otherwise.
+/// The type of main gradients.
+pub(in crate::data_parallel) trait MainElement:
+    CollectiveElement + Element + Sync + PartialOrd + AddAssign + MulAssign + From<f32> + Into<f64>
+{
+    /// Rounds a number.
+    fn rounded(value: f64) -> Self;
+
+    /// Adds a gradient to the first elements, or writes it there when it is the first.
+    fn add(sums: &mut [Self], gradient: &TensorData, is_first: bool);
+}
+
+impl MainElement for f32 {
+    fn rounded(value: f64) -> Self {
+        value as f32
+    }
+
+    fn add(sums: &mut [Self], gradient: &TensorData, is_first: bool) {
+        match gradient.dtype {
+            DType::F32 => add(sums, slice::<f32>(gradient), is_first, |g| g),
+            DType::BF16 => add(sums, slice::<bf16>(gradient), is_first, bf16::to_f32),
+            DType::F16 => add(sums, slice::<f16>(gradient), is_first, f16::to_f32),
+            other => panic!("a gradient of {other:?} for a parameter whose gradients are kept in f32"),
+        }
+    }
+}
+
+impl MainElement for f64 {
+    fn rounded(value: f64) -> Self {
+        value
+    }
+
+    fn add(sums: &mut [Self], gradient: &TensorData, is_first: bool) {
+        match gradient.dtype {
+            DType::F64 => add(sums, slice::<f64>(gradient), is_first, |g| g),
+            other => panic!("a gradient of {other:?} for an f64 parameter"),
+        }
+    }
+}
+
+/// A bucket in host memory.
 #[derive(Debug)]
-pub(in crate::data_parallel) enum HostBuffer {
-    F32(SharedBuffer<f32>),
-    F64(SharedBuffer<f64>),
+pub(in crate::data_parallel) struct HostBuffer<T: MainElement>(SharedBuffer<T>);
+
+/// A collective on a bucket that is under way.
+pub(in crate::data_parallel) struct PendingHost<T: MainElement>(Pending<SharedBuffer<T>>);
+
+impl<T: MainElement> Default for HostBuffer<T> {
+    fn default() -> Self {
+        Self(SharedBuffer::ungrouped(Vec::new()))
+    }
 }
 
-/// A collective on a flat buffer that is under way.
-pub(in crate::data_parallel) enum PendingHost {
-    F32(Pending<SharedBuffer<f32>>),
-    F64(Pending<SharedBuffer<f64>>),
-}
-
-/// Evaluates `$body` with `$values` bound to the buffer inside.
-macro_rules! with_values {
-    ($buffer:expr, $values:ident => $body:expr) => {
-        match $buffer {
-            HostBuffer::F32($values) => $body,
-            HostBuffer::F64($values) => $body,
-        }
-    };
-}
-
-/// Starts a collective on the buffer inside.
-macro_rules! start {
-    ($buffer:expr, $values:ident => $call:expr) => {
-        match $buffer {
-            HostBuffer::F32($values) => PendingHost::F32($call),
-            HostBuffer::F64($values) => PendingHost::F64($call),
-        }
-    };
-}
-
-impl HostBuffer {
-    /// Zeros, in the type that the gradients of parameters of `dtype` are kept in, for collectives over `group`.
-    /// Collective over it.
-    pub fn allocate(len: usize, dtype: DType, group: &ProcessGroup) -> Result<Self, CollectiveError> {
-        Ok(match dtype {
-            DType::F64 => HostBuffer::F64(group.allocate(len)?),
-            _ => HostBuffer::F32(group.allocate(len)?),
-        })
+impl<T: MainElement> HostBuffer<T> {
+    /// Zeros for collectives over `group`. Collective over it.
+    pub fn allocate(len: usize, group: &ProcessGroup) -> Result<Self, CollectiveError> {
+        group.allocate(len).map(Self)
     }
 
-    /// Zeros in this rank's own memory.
-    pub fn zeros(len: usize, dtype: DType) -> Self {
-        match dtype {
-            DType::F64 => HostBuffer::F64(SharedBuffer::ungrouped(vec![0.0; len])),
-            _ => HostBuffer::F32(SharedBuffer::ungrouped(vec![0.0; len])),
+    /// Adds a gradient, and notes it if it is not finite.
+    pub fn accumulate<B: Backend>(
+        &mut self,
+        gradient: Tensor<B, 1>,
+        place: GradientPlace,
+        non_finite: &mut NonFinite<B>,
+    ) {
+        let gradient = gradient.into_data();
+        if non_finite.first.is_none() && !is_finite(&gradient) {
+            non_finite.first = Some(place.parameter);
         }
+        T::add(&mut self.0[place.offset..], &gradient, place.is_first);
     }
 
-    /// Adds a gradient to the elements from `offset` on, or writes it there when it is the first.
-    pub fn accumulate(&mut self, offset: usize, gradient: &TensorData, first: bool) {
-        match self {
-            HostBuffer::F32(values) => {
-                let values = &mut values[offset..];
-                match gradient.dtype {
-                    DType::F32 => add(values, slice::<f32>(gradient), first, |g| g),
-                    DType::BF16 => add(values, slice::<bf16>(gradient), first, bf16::to_f32),
-                    DType::F16 => add(values, slice::<f16>(gradient), first, f16::to_f32),
-                    other => panic!("a gradient of {other:?} for a parameter whose gradients are kept in f32"),
-                }
-            }
-            HostBuffer::F64(values) => match gradient.dtype {
-                DType::F64 => add(&mut values[offset..], slice::<f64>(gradient), first, |g| g),
-                other => panic!("a gradient of {other:?} for an f64 parameter"),
-            },
-        }
+    pub fn write<B: Backend>(&mut self, offset: usize, values: Tensor<B, 1>) {
+        T::add(&mut self.0[offset..], &values.into_data(), true);
     }
 
-    /// Sets `len` elements from `offset` on to zero.
     pub fn clear(&mut self, offset: usize, len: usize) {
-        with_values!(self, values => values[offset..offset + len].fill(0.0));
+        self.0[offset..offset + len].fill(T::zeroed());
     }
 
-    /// Sets one element.
-    fn set(&mut self, index: usize, value: f32) {
-        match self {
-            HostBuffer::F32(values) => values[index] = value,
-            HostBuffer::F64(values) => values[index] = f64::from(value),
-        }
+    pub fn all_reduce_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingHost<T> {
+        PendingHost(group.all_reduce_shared_start(self.0, op))
     }
 
-    /// Whether one element is above zero.
-    fn is_positive(&self, index: usize) -> bool {
-        with_values!(self, values => values[index] > 0.0)
+    pub fn reduce_scatter_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingHost<T> {
+        PendingHost(group.reduce_scatter_shared_start(self.0, op))
     }
 
-    /// Starts the reduction of the whole buffer over the group that it was allocated for.
-    pub fn all_reduce_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingHost {
-        start!(self, values => group.all_reduce_shared_start(values, op))
+    pub fn all_gather_start(self, group: &ProcessGroup) -> PendingHost<T> {
+        PendingHost(group.all_gather_shared_start(self.0))
     }
 
-    /// Starts the reduction of this rank's shard over the group that it was allocated for; the other shards stay.
-    pub fn reduce_scatter_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingHost {
-        start!(self, values => group.reduce_scatter_shared_start(values, op))
+    pub fn scale_range(&mut self, range: Range<usize>, factor: f64) {
+        let factor = T::rounded(factor);
+        let parts = self.0[range].par_chunks_mut(PART);
+        parts.for_each(|part| part.iter_mut().for_each(|value| *value *= factor));
     }
 
-    /// Starts to fetch the shards of the other ranks of the group that it was allocated for.
-    pub fn all_gather_start(self, group: &ProcessGroup) -> PendingHost {
-        start!(self, values => group.all_gather_shared_start(values))
-    }
-
-    /// Reduces the whole buffer over a group.
-    fn all_reduce(&mut self, op: ReduceOp, group: &ProcessGroup) -> Result<(), CollectiveError> {
-        with_values!(self, values => group.all_reduce(values, op))
-    }
-
-    /// Multiplies the elements of a range.
-    pub fn scale(&mut self, range: Range<usize>, factor: f64) {
-        match self {
-            HostBuffer::F32(values) => scale(&mut values[range], factor as f32),
-            HostBuffer::F64(values) => scale(&mut values[range], factor),
-        }
-    }
-
-    /// Moves the elements of a range into `-threshold..=threshold`; what is not a number stays.
-    pub fn clamp(&mut self, range: Range<usize>, threshold: f32) {
-        match self {
-            HostBuffer::F32(values) => clamp(&mut values[range], [-threshold, threshold]),
-            HostBuffer::F64(values) => clamp(&mut values[range], [-threshold, threshold].map(f64::from)),
-        }
+    pub fn clamp_range(&mut self, range: Range<usize>, threshold: f32) {
+        let [low, high] = [-threshold, threshold].map(T::from);
+        let clamped = |value: T| match value {
+            value if value < low => low,
+            value if value > high => high,
+            value => value,
+        };
+        let parts = self.0[range].par_chunks_mut(PART);
+        parts.for_each(|part| part.iter_mut().for_each(|value| *value = clamped(*value)));
     }
 
     /// The sum of squares of a range, in f64; it does not depend on the number of threads.
     pub fn sum_of_squares(&self, range: Range<usize>) -> f64 {
-        with_values!(self, values => {
-            let parts: Vec<f64> = values[range].par_chunks(PART).map(sum_of_squares).collect();
-            parts.iter().sum()
-        })
+        let parts: Vec<f64> = self.0[range].par_chunks(PART).map(sum_of_squares).collect();
+        parts.iter().sum()
     }
 
-    /// Returns how many elements of a range are zero, and how many are infinite or not a number.
-    pub fn count(&self, range: Range<usize>) -> (usize, usize) {
-        with_values!(self, values => count(&values[range]))
+    pub fn count(&self, ranges: &[Range<usize>]) -> (usize, usize) {
+        count(&self.0, ranges.iter().cloned())
     }
 
-    /// Copies `len` elements of another buffer of the same type here.
-    fn copy_from(&mut self, offset: usize, other: &HostBuffer, other_offset: usize, len: usize) {
-        match (self, other) {
-            (HostBuffer::F32(to), HostBuffer::F32(from)) => {
-                to[offset..offset + len].copy_from_slice(&from[other_offset..other_offset + len])
-            }
-            (HostBuffer::F64(to), HostBuffer::F64(from)) => {
-                to[offset..offset + len].copy_from_slice(&from[other_offset..other_offset + len])
-            }
-            _ => unreachable!("all buckets of a module have one type"),
-        }
+    pub fn tensor<B: Backend>(&self, range: Range<usize>, device: &B::Device) -> Tensor<B, 1> {
+        Tensor::from_data(self.data(range), (device, T::dtype()))
     }
 
-    /// A range as tensor data, `[len]`.
-    pub fn tensor_data(&self, range: Range<usize>) -> TensorData {
+    pub fn data(&self, range: Range<usize>) -> TensorData {
         let shape = [range.len()];
-        with_values!(self, values => TensorData::new(values[range].to_vec(), shape))
+        TensorData::new(self.0[range].to_vec(), shape)
     }
 }
 
-impl PendingHost {
-    /// Waits for the buffer.
-    pub fn wait(self) -> Result<HostBuffer, CollectiveError> {
-        match self {
-            PendingHost::F32(pending) => pending.wait().map(HostBuffer::F32),
-            PendingHost::F64(pending) => pending.wait().map(HostBuffer::F64),
-        }
+impl<T: MainElement> PendingHost<T> {
+    pub fn wait(self) -> Result<HostBuffer<T>, CollectiveError> {
+        self.0.wait().map(HostBuffer)
     }
 }
 
 /// Sums ranges of buffers over a group, all in one call; and whether each is there on some rank of it.
-pub(super) fn sum_over(
-    buffers: &mut [&mut HostBuffer],
+pub(super) fn sum_over<T: MainElement>(
+    buffers: &mut [&mut HostBuffer<T>],
     ranges: &[BucketRange],
     is_there: &[bool],
-    dtype: DType,
     group: &ProcessGroup,
 ) -> Result<Vec<bool>, CollectiveError> {
     // Each part, and whether it is there.
-    let length = ranges.iter().map(|part| part.range.len() + 1).sum();
-    let mut together = HostBuffer::zeros(length, dtype);
-    let mut to = 0;
+    let mut together: Vec<T> = Vec::with_capacity(ranges.iter().map(|part| part.range.len() + 1).sum());
     for (BucketRange { bucket, range }, &is_there) in ranges.iter().zip(is_there) {
-        together.copy_from(to, buffers[*bucket], range.start, range.len());
-        together.set(to + range.len(), f32::from(u8::from(is_there)));
-        to += range.len() + 1;
+        together.extend_from_slice(&buffers[*bucket].0[range.clone()]);
+        together.push(T::from(f32::from(u8::from(is_there))));
     }
-    together.all_reduce(ReduceOp::Sum, group)?;
-    let mut from = 0;
+    group.all_reduce(&mut together, ReduceOp::Sum)?;
+    let mut rest = &together[..];
     let mut is_somewhere = Vec::with_capacity(ranges.len());
     for BucketRange { bucket, range } in ranges {
-        buffers[*bucket].copy_from(range.start, &together, from, range.len());
-        is_somewhere.push(together.is_positive(from + range.len()));
-        from += range.len() + 1;
+        let (sums, after) = rest.split_at(range.len());
+        buffers[*bucket].0[range.clone()].copy_from_slice(sums);
+        is_somewhere.push(after[0] > T::zeroed());
+        rest = &after[1..];
     }
     Ok(is_somewhere)
 }
@@ -224,62 +190,45 @@ pub(super) fn is_finite(gradient: &TensorData) -> bool {
     }
 }
 
-/// Returns how many elements of a range are zero, and how many are infinite or not a number.
-pub(super) fn count_data(data: &TensorData, range: Range<usize>) -> (usize, usize) {
+/// Returns how many elements of ranges are zero, and how many are infinite or not a number.
+pub(super) fn count_data(data: &TensorData, ranges: impl Iterator<Item = Range<usize>>) -> (usize, usize) {
     match data.dtype {
-        DType::F64 => count(&slice::<f64>(data)[range]),
-        _ => count(&slice::<f32>(data)[range]),
+        DType::F64 => count(slice::<f64>(data), ranges),
+        _ => count(slice::<f32>(data), ranges),
     }
 }
 
-fn count<T: Copy + Sync + Into<f64>>(values: &[T]) -> (usize, usize) {
-    let parts = values.par_chunks(PART).map(|part| {
-        part.iter().fold((0, 0), |(zeros, non_finite), &value| {
-            let value: f64 = value.into();
-            (
-                zeros + usize::from(value == 0.0),
-                non_finite + usize::from(!value.is_finite()),
-            )
-        })
-    });
-    parts.reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+fn count<T: MainElement>(values: &[T], ranges: impl Iterator<Item = Range<usize>>) -> (usize, usize) {
+    let sum = |a: (usize, usize), b: (usize, usize)| (a.0 + b.0, a.1 + b.1);
+    let of_element = |&value: &T| {
+        let value: f64 = value.into();
+        (usize::from(value == 0.0), usize::from(!value.is_finite()))
+    };
+    let of_part = |part: &[T]| part.iter().map(of_element).fold((0, 0), sum);
+    let of_range = |range: Range<usize>| values[range].par_chunks(PART).map(of_part).reduce(|| (0, 0), sum);
+    ranges.map(of_range).fold((0, 0), sum)
 }
 
 fn slice<T: Element>(data: &TensorData) -> &[T] {
     data.as_slice().expect("matched on the element type")
 }
 
-fn add<T, S>(sum: &mut [S], gradient: &[T], first: bool, widen: impl Fn(T) -> S + Sync)
+fn add<T, S>(sum: &mut [S], gradient: &[T], is_first: bool, widen: impl Fn(T) -> S + Sync)
 where
     T: Copy + Sync,
-    S: Copy + Send + std::ops::AddAssign,
+    S: Copy + Send + AddAssign,
 {
     let parts = sum[..gradient.len()]
         .par_chunks_mut(PART)
         .zip(gradient.par_chunks(PART));
     parts.for_each(|(sum, gradient)| {
         let pairs = sum.iter_mut().zip(gradient);
-        if first {
+        if is_first {
             pairs.for_each(|(s, &g)| *s = widen(g))
         } else {
             pairs.for_each(|(s, &g)| *s += widen(g))
         }
     });
-}
-
-fn scale<T: Copy + Send + Sync + std::ops::MulAssign>(values: &mut [T], factor: T) {
-    let parts = values.par_chunks_mut(PART);
-    parts.for_each(|part| part.iter_mut().for_each(|value| *value *= factor));
-}
-
-fn clamp<T: Copy + Send + Sync + PartialOrd>(values: &mut [T], [low, high]: [T; 2]) {
-    let clamped = |value: T| match value {
-        value if value < low => low,
-        value if value > high => high,
-        value => value,
-    };
-    let parts = values.par_chunks_mut(PART);
-    parts.for_each(|part| part.iter_mut().for_each(|value| *value = clamped(*value)));
 }
 
 /// In lanes, so that the additions need not wait for each other.

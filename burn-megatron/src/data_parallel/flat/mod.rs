@@ -1,40 +1,63 @@
 //! `FlatBuffer`: a bucket's numbers, f32 or f64: in host memory, which the ranks of a node reduce in place, or on a
 //! device, where gradients are added up, reduced and used without passing through the host.
+//!
+//! Which of them it is depends on the backend, and is chosen in `allocate`. It is no associated type of the backend:
+//! these have no defaults in Rust, and `impl CollectiveBackend for MyBackend {}` is promised to be empty.
 
 mod device;
 mod host;
 
 use std::ops::Range;
 
-use burn::grad_clipping::GradientClipping;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::accumulate::GradientPlace;
 
 pub(super) use self::device::part;
 use self::device::{DeviceBuffer, PendingDevice};
-pub(super) use self::host::{HostBuffer, PendingHost};
+use self::host::{HostBuffer, PendingHost};
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
 
 /// Main gradients: f64 where the parameters are f64, f32 otherwise.
 #[derive(Debug)]
 pub(super) enum FlatBuffer<B: Backend> {
-    Host(HostBuffer),
+    F32(HostBuffer<f32>),
+    F64(HostBuffer<f64>),
     Device(DeviceBuffer<B>),
 }
 
 /// A collective on a flat buffer that is under way.
 pub(super) enum PendingFlat<B: Backend> {
-    Host(PendingHost),
+    F32(PendingHost<f32>),
+    F64(PendingHost<f64>),
     Device(PendingDevice<B>),
 }
 
-/// Which parameters received a gradient that is not finite. Made when the first gradient comes.
+/// Evaluates `$body` with `$inside` bound to what is inside a `$from`; `$to($body)` makes a `$to` of the result.
+macro_rules! on_each {
+    ($from:ident($inside:ident) = $value:expr => $to:ident($body:expr)) => {
+        match $value {
+            $from::F32($inside) => $to::F32($body),
+            $from::F64($inside) => $to::F64($body),
+            $from::Device($inside) => $to::Device($body),
+        }
+    };
+    ($from:ident($inside:ident) = $value:expr => $body:expr) => {
+        match $value {
+            $from::F32($inside) => $body,
+            $from::F64($inside) => $body,
+            $from::Device($inside) => $body,
+        }
+    };
+}
+
+/// Which parameters received a gradient that is not finite.
 #[derive(Debug)]
-pub(super) enum NonFinite<B: Backend> {
-    /// The first that did.
-    Host(Option<usize>),
-    /// By parameter 0, or 1 if it did; absent while it is written.
-    Device(Option<Tensor<B, 1>>),
+pub(super) struct NonFinite<B: Backend> {
+    parameters: usize,
+    /// In host memory: the first that did.
+    first: Option<usize>,
+    /// On a device, once a gradient has come: by parameter 0, or 1 if it did.
+    flags: Option<Tensor<B, 1>>,
 }
 
 /// A range of elements of a bucket.
@@ -52,6 +75,13 @@ pub(super) fn main_type(dtype: DType) -> DType {
     }
 }
 
+/// No elements, to stand where a buffer is away.
+impl<B: Backend> Default for FlatBuffer<B> {
+    fn default() -> Self {
+        FlatBuffer::F32(HostBuffer::default())
+    }
+}
+
 impl<B: CollectiveBackend> FlatBuffer<B> {
     /// Zeros for the gradients of parameters of `dtype`, for collectives over `group`. Collective over it.
     pub fn allocate(
@@ -60,147 +90,93 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         group: &ProcessGroup,
         device: &B::Device,
     ) -> Result<Self, CollectiveError> {
-        Ok(if B::HAS_DEVICE_MEMORY {
-            FlatBuffer::Device(DeviceBuffer::zeros(len, main_type(dtype), device))
-        } else {
-            FlatBuffer::Host(HostBuffer::allocate(len, dtype, group)?)
+        Ok(match main_type(dtype) {
+            main if B::HAS_DEVICE_MEMORY => FlatBuffer::Device(DeviceBuffer::zeros(len, main, device)),
+            DType::F64 => FlatBuffer::F64(HostBuffer::allocate(len, group)?),
+            _ => FlatBuffer::F32(HostBuffer::allocate(len, group)?),
         })
-    }
-
-    /// No elements, to stand where a buffer is away.
-    pub fn nothing() -> Self {
-        FlatBuffer::Host(HostBuffer::zeros(0, DType::F32))
     }
 
     /// Adds a parameter's gradient, `[len]`, to its place, or writes it there when it is the first; notes it if it is
     /// not finite.
     pub fn accumulate(&mut self, gradient: Tensor<B, 1>, place: GradientPlace, non_finite: &mut NonFinite<B>) {
-        match (self, non_finite) {
-            (FlatBuffer::Host(buffer), NonFinite::Host(first)) => {
-                let gradient = gradient.into_data();
-                if first.is_none() && !host::is_finite(&gradient) {
-                    *first = Some(place.parameter);
-                }
-                buffer.accumulate(place.offset, &gradient, place.is_first);
-            }
-            (FlatBuffer::Device(buffer), NonFinite::Device(flags)) => {
-                buffer.accumulate(gradient, place, flags);
-            }
-            _ => unreachable!("both are where the backend's tensors are"),
-        }
+        on_each!(FlatBuffer(buffer) = self => buffer.accumulate(gradient, place, non_finite))
     }
 
     /// Adds a product, a parameter's gradient, to its place, or writes it there when it is the first. On devices only.
     pub fn add_product(&mut self, a: Tensor<B, 2>, b: Tensor<B, 2>, place: GradientPlace) {
         match self {
             FlatBuffer::Device(buffer) => buffer.add_product(a, b, place),
-            FlatBuffer::Host(_) => unreachable!("products come to buckets on devices"),
+            _ => unreachable!("products come to buckets on devices"),
         }
     }
 
     /// Notes a parameter whose gradient, in this range, is not finite. On devices only.
     pub fn note(&self, range: Range<usize>, parameter: usize, non_finite: &mut NonFinite<B>) {
-        match (self, non_finite) {
-            (FlatBuffer::Device(buffer), NonFinite::Device(flags)) => buffer.note(range, parameter, flags),
+        match self {
+            FlatBuffer::Device(buffer) => buffer.note(range, parameter, non_finite),
             _ => unreachable!("products come to buckets on devices"),
         }
     }
 
+    /// Writes elements from `offset` on.
+    pub fn write(&mut self, offset: usize, values: Tensor<B, 1>) {
+        on_each!(FlatBuffer(buffer) = self => buffer.write(offset, values))
+    }
+
     /// Sets `len` elements from `offset` on to zero.
     pub fn clear(&mut self, offset: usize, len: usize) {
-        match self {
-            FlatBuffer::Host(buffer) => buffer.clear(offset, len),
-            FlatBuffer::Device(buffer) => buffer.clear(offset, len),
-        }
+        on_each!(FlatBuffer(buffer) = self => buffer.clear(offset, len))
     }
 
     /// Starts the reduction of the whole buffer over the group that it was allocated for.
     pub fn all_reduce_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingFlat<B> {
-        match self {
-            FlatBuffer::Host(buffer) => PendingFlat::Host(buffer.all_reduce_start(op, group)),
-            FlatBuffer::Device(buffer) => PendingFlat::Device(buffer.all_reduce_start(op, group)),
-        }
+        on_each!(FlatBuffer(buffer) = self => PendingFlat(buffer.all_reduce_start(op, group)))
     }
 
     /// Starts the reduction of this rank's shard over the group that it was allocated for; the other shards stay.
     pub fn reduce_scatter_start(self, op: ReduceOp, group: &ProcessGroup) -> PendingFlat<B> {
-        match self {
-            FlatBuffer::Host(buffer) => PendingFlat::Host(buffer.reduce_scatter_start(op, group)),
-            FlatBuffer::Device(buffer) => PendingFlat::Device(buffer.reduce_scatter_start(op, group)),
-        }
+        on_each!(FlatBuffer(buffer) = self => PendingFlat(buffer.reduce_scatter_start(op, group)))
     }
 
-    /// Fetches the shards of the other ranks of the group that it was allocated for.
-    pub fn all_gather(self, group: &ProcessGroup) -> Result<Self, CollectiveError> {
-        match self {
-            FlatBuffer::Host(buffer) => buffer.all_gather_start(group).wait().map(FlatBuffer::Host),
-            FlatBuffer::Device(buffer) => buffer.all_gather(group).map(FlatBuffer::Device),
-        }
+    /// Starts to fetch the shards of the other ranks of the group that it was allocated for.
+    pub fn all_gather_start(self, group: &ProcessGroup) -> PendingFlat<B> {
+        on_each!(FlatBuffer(buffer) = self => PendingFlat(buffer.all_gather_start(group)))
     }
 
     /// Multiplies the elements of a range. Elements outside it are not complete on this rank, and may be multiplied
     /// too.
     pub fn scale(&mut self, range: Range<usize>, factor: f64) {
         match self {
-            FlatBuffer::Host(buffer) => buffer.scale(range, factor),
             FlatBuffer::Device(buffer) => buffer.scale(factor),
+            _ => self.scale_range(range, factor),
         }
     }
 
     /// Multiplies the elements of a range, and no others.
     pub fn scale_range(&mut self, range: Range<usize>, factor: f64) {
-        match self {
-            FlatBuffer::Host(buffer) => buffer.scale(range, factor),
-            FlatBuffer::Device(buffer) => buffer.change(range, |values| values.mul_scalar(factor)),
-        }
+        on_each!(FlatBuffer(buffer) = self => buffer.scale_range(range, factor))
     }
 
     /// Moves the elements of a range into `-threshold..=threshold`, and no others; what is not a number stays.
     pub fn clamp_range(&mut self, range: Range<usize>, threshold: f32) {
-        match self {
-            FlatBuffer::Host(buffer) => buffer.clamp(range, threshold),
-            FlatBuffer::Device(buffer) => {
-                buffer.change(range, |values| GradientClipping::Value(threshold).clip_gradient(values))
-            }
-        }
+        on_each!(FlatBuffer(buffer) = self => buffer.clamp_range(range, threshold))
     }
 
     /// Returns how many elements of ascending ranges are zero, and how many are infinite or not a number. A device is
     /// read once, from the first to the last.
     pub fn count(&self, ranges: &[Range<usize>]) -> (usize, usize) {
-        let counts = |count: &dyn Fn(Range<usize>) -> (usize, usize)| {
-            let counts = ranges.iter().cloned().map(count);
-            counts.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
-        };
-        match self {
-            FlatBuffer::Host(buffer) => counts(&|range| buffer.count(range)),
-            FlatBuffer::Device(_) => {
-                let start = ranges.first().map_or(0, |first| first.start);
-                let data = self.data(start..ranges.last().map_or(0, |last| last.end));
-                counts(&|range| host::count_data(&data, range.start - start..range.end - start))
-            }
-        }
+        on_each!(FlatBuffer(buffer) = self => buffer.count(ranges))
     }
 
     /// Returns a range as a tensor, `[len]`.
     pub fn tensor(&self, range: Range<usize>, device: &B::Device) -> Tensor<B, 1> {
-        match self {
-            FlatBuffer::Host(buffer) => {
-                let data = buffer.tensor_data(range);
-                let dtype = data.dtype;
-                Tensor::from_data(data, (device, dtype))
-            }
-            FlatBuffer::Device(buffer) => buffer.tensor(range),
-        }
+        on_each!(FlatBuffer(buffer) = self => buffer.tensor(range, device))
     }
 
     /// Returns a range's elements.
     pub fn data(&self, range: Range<usize>) -> TensorData {
-        match self {
-            FlatBuffer::Host(buffer) => buffer.tensor_data(range),
-            FlatBuffer::Device(_) if range.is_empty() => TensorData::new(Vec::<f32>::new(), [0]),
-            FlatBuffer::Device(buffer) => buffer.tensor(range).into_data(),
-        }
+        on_each!(FlatBuffer(buffer) = self => buffer.data(range))
     }
 
     /// Gives back what only the step that has ended needed.
@@ -212,19 +188,15 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
 
     /// Returns, for each set of ranges, the sum of squares over all of them.
     pub fn sums_of_squares(buffers: &[Self], sets: &[Vec<BucketRange>]) -> Vec<f64> {
-        match buffers.first() {
-            Some(FlatBuffer::Device(_)) => device::sums_of_squares(|part| device_of(buffers, part), sets),
-            _ => sets
-                .iter()
-                .map(|set| {
-                    let of_range = |part: &BucketRange| match &buffers[part.bucket] {
-                        FlatBuffer::Host(buffer) => buffer.sum_of_squares(part.range.clone()),
-                        FlatBuffer::Device(_) => unreachable!("all buckets of a module are alike"),
-                    };
-                    set.iter().map(of_range).sum()
-                })
-                .collect(),
+        if let Some(FlatBuffer::Device(_)) = buffers.first() {
+            return device::sums_of_squares(|part| device_of(buffers, part), sets);
         }
+        let of_range = |part: &BucketRange| match &buffers[part.bucket] {
+            FlatBuffer::F32(buffer) => buffer.sum_of_squares(part.range.clone()),
+            FlatBuffer::F64(buffer) => buffer.sum_of_squares(part.range.clone()),
+            FlatBuffer::Device(_) => unreachable!("{ALIKE}"),
+        };
+        sets.iter().map(|set| set.iter().map(of_range).sum()).collect()
     }
 
     /// Sums ranges over a group, all in one call; and whether each is there on some rank of it.
@@ -232,74 +204,70 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         buffers: &mut [Self],
         ranges: &[BucketRange],
         is_there: &[bool],
-        dtype: DType,
         group: &ProcessGroup,
     ) -> Result<Vec<bool>, CollectiveError> {
         match buffers.first() {
+            Some(FlatBuffer::F64(_)) => {
+                let buffers = buffers.iter_mut().map(|buffer| match buffer {
+                    FlatBuffer::F64(buffer) => buffer,
+                    _ => unreachable!("{ALIKE}"),
+                });
+                host::sum_over(&mut buffers.collect::<Vec<_>>(), ranges, is_there, group)
+            }
             Some(FlatBuffer::Device(_)) => {
                 let filled = ranges.iter().filter(|part| !part.range.is_empty());
                 let tensors = filled.clone().map(|part| device_of(buffers, part)).collect();
                 for (part, sum) in filled.zip(device::sum_over(tensors, group)?) {
-                    if let FlatBuffer::Device(buffer) = &mut buffers[part.bucket] {
-                        buffer.write(part.range.start, sum);
-                    }
+                    buffers[part.bucket].write(part.range.start, sum);
                 }
                 let mut counts: Vec<i32> = is_there.iter().map(|&is_there| i32::from(is_there)).collect();
                 group.all_reduce(&mut counts, ReduceOp::Sum)?;
                 Ok(counts.iter().map(|&count| count > 0).collect())
             }
             _ => {
-                let mut host: Vec<&mut HostBuffer> = buffers
-                    .iter_mut()
-                    .filter_map(|buffer| match buffer {
-                        FlatBuffer::Host(buffer) => Some(buffer),
-                        FlatBuffer::Device(_) => None,
-                    })
-                    .collect();
-                host::sum_over(&mut host, ranges, is_there, dtype, group)
+                let buffers = buffers.iter_mut().map(|buffer| match buffer {
+                    FlatBuffer::F32(buffer) => buffer,
+                    _ => unreachable!("{ALIKE}"),
+                });
+                host::sum_over(&mut buffers.collect::<Vec<_>>(), ranges, is_there, group)
             }
         }
     }
 }
 
+const ALIKE: &str = "all buckets of a module are alike";
+
 /// A part of buckets on a device.
 fn device_of<B: CollectiveBackend>(buffers: &[FlatBuffer<B>], part: &BucketRange) -> Tensor<B, 1> {
     match &buffers[part.bucket] {
-        FlatBuffer::Device(buffer) => buffer.tensor(part.range.clone()),
-        FlatBuffer::Host(_) => unreachable!("all buckets of a module are alike"),
+        FlatBuffer::Device(buffer) => buffer.part(part.range.clone()),
+        _ => unreachable!("{ALIKE}"),
     }
 }
 
 impl<B: CollectiveBackend> PendingFlat<B> {
     /// Waits for the buffer.
     pub fn wait(self) -> Result<FlatBuffer<B>, CollectiveError> {
-        match self {
-            PendingFlat::Host(pending) => pending.wait().map(FlatBuffer::Host),
-            PendingFlat::Device(pending) => pending.wait().map(FlatBuffer::Device),
-        }
+        Ok(on_each!(PendingFlat(pending) = self => FlatBuffer(pending.wait()?)))
     }
 }
 
-impl<B: CollectiveBackend> NonFinite<B> {
-    /// Returns a record in which none of the parameters is marked; `dtype` determines the type that their gradients are
-    /// kept in.
-    pub fn none(parameters: usize, dtype: DType, device: &B::Device) -> Self {
-        if B::HAS_DEVICE_MEMORY {
-            NonFinite::Device(Some(Tensor::zeros([parameters.max(1)], (device, main_type(dtype)))))
-        } else {
-            NonFinite::Host(None)
+impl<B: Backend> NonFinite<B> {
+    /// Returns a record in which none of the parameters is marked.
+    pub fn none(parameters: usize) -> Self {
+        Self {
+            parameters,
+            first: None,
+            flags: None,
         }
     }
 
     /// Returns the first parameter that is marked.
     pub fn first(&self) -> Option<usize> {
-        match self {
-            NonFinite::Host(first) => *first,
-            NonFinite::Device(flags) => {
-                let flags = flags.clone()?.into_data();
-                flags.iter::<f64>().position(|flag| flag != 0.0)
-            }
-        }
+        self.first.or_else(|| {
+            let flags = self.flags.clone()?.into_data();
+            flags.iter::<f64>().position(|flag| flag != 0.0)
+        })
     }
 }
 

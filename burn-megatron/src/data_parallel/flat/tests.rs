@@ -39,11 +39,10 @@ fn filled(
         end += parameter.length + 3;
     }
     let mut buffers = [
-        FlatBuffer::Host(HostBuffer::allocate(end, DType::F32, group).expect("one rank")),
+        FlatBuffer::F32(HostBuffer::allocate(end, group).expect("one rank")),
         FlatBuffer::Device(DeviceBuffer::zeros(end, DType::F32, &device)),
     ];
-    let flags = Tensor::zeros([parameters.len()], &device);
-    let mut non_finite = [NonFinite::Host(None), NonFinite::Device(Some(flags))];
+    let mut non_finite = [(); 2].map(|()| NonFinite::none(parameters.len()));
     for (buffer, non_finite) in buffers.iter_mut().zip(&mut non_finite) {
         let place = |range: &Range<usize>, parameter, is_first| GradientPlace {
             offset: range.start,
@@ -135,11 +134,11 @@ proptest! {
         let is_there: Vec<bool> = (0..parts.len()).map(|number| number % 2 == 0).collect();
         let buffers = buffers.map(|buffer| {
             let mut alone = [buffer];
-            let found = FlatBuffer::sum_over(&mut alone, &parts, &is_there, DType::F32, &group);
+            let found = FlatBuffer::sum_over(&mut alone, &parts, &is_there, &group);
             assert_eq!(found.expect("one rank"), is_there);
             let [buffer] = alone;
             let reduced = buffer.reduce_scatter_start(ReduceOp::Mean, &group).wait().expect("one rank");
-            let gathered = reduced.all_gather(&group).expect("one rank");
+            let gathered = reduced.all_gather_start(&group).wait().expect("one rank");
             gathered.all_reduce_start(ReduceOp::Sum, &group).wait().expect("one rank")
         });
         same(&buffers, &parts)?;
