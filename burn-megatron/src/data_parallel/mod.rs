@@ -31,6 +31,7 @@ mod replace;
 mod replica_check;
 mod step;
 mod sync;
+mod update;
 mod watched;
 mod weighted;
 mod wrapper;

@@ -1,29 +1,21 @@
 //! `DistributedDataParallel`: any burn module, trained on several ranks that each see their own samples.
 
-use std::sync::Arc;
-
 use burn::config::Config;
-use burn::module::{AutodiffModule, Module};
-use burn::tensor::{DType, Tensor};
+use burn::module::AutodiffModule;
+use burn::tensor::DType;
 
-use super::agreement::{compare_modules, compare_parts, out_of_step};
+use super::agreement::{compare_modules, compare_parts};
 use super::binding::{Binding, BindingOptions, one_device};
 use super::buffers::BufferSync;
 use super::error::DataParallelError;
 use super::foreign_dropout::refuse_foreign_dropout;
 use super::generators::separate_generators;
 use super::gradient_entry::GradientEntry;
-use super::gradients::ReducedGradients;
-use super::hook_module::hook_module;
 use super::progress::Progress;
-use super::replace::{make_leaves, read_parameters, replace_parameters};
+use super::replace::make_leaves;
 use super::replica_check::{Compared, check_replicas, compare_replicas, compare_tied};
 use super::sync::{WeightSync, broadcast_module};
-use super::watched::watched;
-use super::weighted::weighted_sink;
-use crate::autodiff::GradientSink;
 use crate::autodiff::TrainingBackend;
-use crate::collectives::catch_collective_error;
 use crate::context::ParallelContext;
 use crate::parameters::{ParameterEntry, list_parameters};
 
@@ -71,22 +63,22 @@ pub enum StepPart {
 #[derive(Debug)]
 pub struct DistributedDataParallel<B: TrainingBackend, M> {
     /// There is always one, except inside `update`.
-    module: Option<M>,
+    pub(super) module: Option<M>,
     pub(super) context: ParallelContext,
-    options: BindingOptions,
+    pub(super) options: BindingOptions,
     pub(super) binding: Binding<B>,
     /// None where buffers are left alone.
-    buffers: Option<BufferSync>,
-    is_step_begun: bool,
+    pub(super) buffers: Option<BufferSync>,
+    pub(super) is_step_begun: bool,
     pub(super) check_inputs_interval: usize,
     /// Steps begun, those that were given up included.
     pub(super) steps_begun: u64,
     /// Whether the next micro-batch is one whose input is compared.
     pub(super) compares_next: bool,
     pub(super) progress: Progress,
-    records_loaded: u32,
+    pub(super) records_loaded: u32,
     /// Whether an update has left no parameter that is trained.
-    is_untrained: bool,
+    pub(super) is_untrained: bool,
 }
 
 impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
@@ -177,252 +169,6 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.module.expect("absent inside `update` only")
     }
 
-    /// Runs one micro-batch forward and backward, and returns its loss.
-    ///
-    /// `forward` gets a clone of the module, good for this pass only, and returns a loss of one element: the mean over
-    /// this rank's part of the step, divided by the number of micro-batches. The gradient is added to the step's.
-    ///
-    /// # Communication
-    /// What `forward` does; on the last micro-batch the start of one all-reduce (mean) per bucket over the
-    /// data-parallel group, each as soon as it is full. On the first of a step, one broadcast per buffer of the module;
-    /// in the steps that [`DataParallelConfig::check_inputs_interval`] names, two all-gathers of 16 and 8 bytes over
-    /// the tensor group.
-    ///
-    /// # Errors
-    /// When a collective fails or tensor-parallel ranks were given different samples: the step is lost. When the
-    /// gradients of the step before have not been taken. When an update has left no parameter that is trained.
-    ///
-    /// # Panics
-    /// When `forward` does.
-    pub fn backward(
-        &mut self,
-        part: StepPart,
-        forward: impl FnOnce(M) -> Tensor<B, 1>,
-    ) -> Result<Tensor<B::InnerBackend, 1>, DataParallelError> {
-        self.begin()?;
-        self.set_step_part(part);
-        let hooked = self.hooked(self.module().clone());
-        let is_compared = self.takes_comparison();
-        let value = catch_collective_error(|| {
-            let (loss, is_same) = watched(is_compared, || forward(hooked));
-            is_same?;
-            let value = loss.clone().inner();
-            if is_compared {
-                self.compare_losses(value.clone())?;
-            }
-            loss.backward();
-            Ok::<_, DataParallelError>(value)
-        })??;
-        self.close_pass(part);
-        Ok(value)
-    }
-
-    /// Begins a step, unless it has been: for callers that run forward and backward passes by themselves, as a pipeline
-    /// does. They then call [`hooked`](Self::hooked) for each graph, [`set_step_part`](Self::set_step_part) before each
-    /// backward pass, [`end_pass`](Self::end_pass) after it, and [`launch`](Self::launch) after the last.
-    ///
-    /// # Communication
-    /// On the first call of a step, one broadcast per buffer of the module.
-    ///
-    /// # Errors
-    /// When a collective fails; when the gradients of the step before have not been taken; when an update has left no
-    /// parameter that is trained.
-    pub fn begin(&mut self) -> Result<(), DataParallelError> {
-        if self.is_untrained {
-            let parameters = list_parameters::<B, M>(self.module());
-            return Err(DataParallelError::nothing_to_train(&parameters));
-        }
-        if self.binding.reducer.is_launched() {
-            return Err(DataParallelError::StepNotTaken);
-        }
-        if !self.is_step_begun {
-            self.is_step_begun = true;
-            self.compares_next = self.is_input_check_due() && self.context.tensor_group().size() > 1;
-            self.steps_begun += 1;
-            if let Some(buffers) = &mut self.buffers {
-                let module = self.module.as_ref().expect("absent inside `update` only");
-                self.module = Some(buffers.sync::<B, M>(module, self.context.data_group())?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns a part of the module, or all of it, good for one graph, whose gradients go to the step's.
-    pub fn hooked<P: Module<B>>(&self, part: P) -> P {
-        let sink: Arc<dyn GradientSink<B::InnerBackend>> = self.binding.reducer.clone();
-        hook_module::<B, P>(part, &self.binding, &sink)
-    }
-
-    /// As [`hooked`](Self::hooked), with every gradient multiplied by `weight` on its way.
-    pub(super) fn hooked_weighted<P: Module<B>>(&self, part: P, weight: f64) -> P {
-        let sink = weighted_sink::<B::InnerBackend>(self.binding.reducer.clone(), weight);
-        hook_module::<B, P>(part, &self.binding, &sink)
-    }
-
-    /// Says which part of the step the next backward pass is, for the parameters that it reaches.
-    ///
-    /// After the last one that reaches a parameter no other may follow in the step, unless the parameter is reused.
-    pub fn set_step_part(&self, part: StepPart) {
-        self.binding.reducer.expect_last_micro_batch(part == StepPart::Last);
-    }
-
-    /// Ends the backward pass of a micro-batch, which may consist of several graphs: what they gave to a tied parameter
-    /// is summed first, and added to the step's then, so that it does not matter how many they were.
-    pub fn end_pass(&self) {
-        self.binding.reducer.end_pass();
-    }
-
-    /// Forgets what the step has accumulated, for a caller whose forward or backward pass has failed.
-    pub fn forget_step(&mut self) {
-        self.is_step_begun = false;
-        // The failure that brought the caller here is the one to tell.
-        let _ = self.binding.reducer.forget_step();
-    }
-
-    /// Launches what has not been launched of the step's reductions.
-    ///
-    /// Called right after the last backward pass, not when the gradients are asked for: whatever the caller
-    /// communicates in between, all ranks have launched all buckets before it.
-    pub fn launch(&self) {
-        self.binding.reducer.launch_rest(self.progress);
-    }
-
-    /// Waits for the reductions and returns the step's gradients: averaged over the data-parallel group, partial ones
-    /// summed over the tensor group; where they are sharded, this rank's pieces of them.
-    ///
-    /// # Communication
-    /// Waits for the buckets; over the model group, one all-gather of 16 bytes; under sequence parallelism one
-    /// all-reduce of the partial gradients over the tensor group.
-    ///
-    /// # Errors
-    /// When a collective fails, no parameter received a gradient on any data-parallel rank, no stage of a pipeline
-    /// trains one, or the ranks have not made the same steps, or those of one stage not the same updates.
-    pub fn gradients(&mut self) -> Result<ReducedGradients<B::InnerBackend>, DataParallelError> {
-        self.is_step_begun = false;
-        let binding = &self.binding;
-        let reduced = binding.reducer.finish(self.progress)?;
-        if !reduced.is_in_step {
-            return Err(out_of_step(self.progress, self.context.data_group())?);
-        }
-        if !compare_parts(self.progress, !binding.entries.is_empty(), &self.context)? {
-            return Err(DataParallelError::nothing_to_train(&binding.parameters));
-        }
-        let gradients =
-            ReducedGradients::new(binding.entries.clone(), reduced, binding.reducer.clone(), &self.context)?;
-        if gradients.is_empty() {
-            Err(DataParallelError::NoGradients)
-        } else {
-            Ok(gradients)
-        }
-    }
-
-    /// Notes that an optimizer makes a step: all data-parallel ranks must make the same.
-    pub(crate) fn count_step(&mut self) {
-        self.progress.steps += 1;
-        self.note_progress();
-    }
-
-    fn note_progress(&self) {
-        self.context.world_group().note_progress(self.progress.to_string());
-    }
-
-    /// Replaces the module by what `update` makes of it.
-    ///
-    /// That may be anything with the same fields: other values, parameters frozen or thawed, or moved to another
-    /// device; an optimizer's step goes to [`step`](Self::step). Every rank of the data-parallel and of the tensor
-    /// group makes the same updates. A parameter that comes back with another identifier, as from a record, keeps the
-    /// declaration of its path. What the step has accumulated so far is lost if the trained parameters change. A
-    /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) of 16-bit parameters has main values of its own: tell
-    /// it of new ones by [`take_parameters`](crate::optimizer::ShardedOptimizer::take_parameters).
-    ///
-    /// # Communication
-    /// None, unless parameters have come, gone or changed in more than their values: then the ranks of the
-    /// data-parallel group compare their modules, by one all-gather of 16 bytes, and allocate new buckets if the old
-    /// ones do not fit.
-    ///
-    /// # Errors
-    /// When the module's parameters have become such that it could not be wrapped: with none that is trained, further
-    /// steps are refused until another update thaws some. When that collective fails.
-    pub fn update(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
-        self.progress.updates += 1;
-        self.note_progress();
-        self.replace_module(update)
-    }
-
-    /// Replaces the module's values by a record's, which this rank saved in this layout: see
-    /// [`ParallelContext::load_record`]. A [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) takes its main
-    /// values from them, and keeps its state.
-    ///
-    /// # Communication
-    /// None.
-    ///
-    /// # Errors
-    /// When the record is not that of this rank's module, which is then left as it is.
-    ///
-    /// # Panics
-    /// When burn does: the record has more or fewer layers than the module.
-    pub fn load_record(&mut self, record: M::Record) -> Result<(), DataParallelError> {
-        let loaded = self.context.load_record::<B, M>(self.module().clone(), record)?;
-        self.records_loaded += 1;
-        self.update(|_| loaded)
-    }
-
-    /// How many records have been loaded: a copy of the parameters from before the last one is stale.
-    pub(crate) fn records_loaded(&self) -> u32 {
-        self.records_loaded
-    }
-
-    pub(super) fn replace_module(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
-        self.module = self.module.take().map(update);
-        let parameters = list_parameters::<B, M>(self.module());
-        let device = one_device::<B, M>(self.module())?;
-        if !self.is_untrained && self.binding.fits(&parameters, &device) {
-            return Ok(());
-        }
-        let parameters = if self.make_leaves() {
-            list_parameters::<B, M>(self.module())
-        } else {
-            parameters
-        };
-        self.is_untrained = trains_nothing(&parameters, &self.context);
-        if self.is_untrained {
-            return Err(DataParallelError::nothing_to_train(&parameters));
-        }
-        let device = one_device::<B, M>(self.module())?;
-        if self.binding.fits(&parameters, &device) {
-            return Ok(());
-        }
-        if !self.binding.resembles(&parameters, &device) {
-            compare_modules(&parameters, &self.context, self.context.data_group())?;
-        }
-        self.context
-            .transfer_declarations(&self.binding.parameters, &parameters);
-        let former = Some(&self.binding.reducer);
-        self.binding = Binding::new(parameters, self.options, &self.context, &device, former)?;
-        self.is_step_begun = false;
-        self.restart_buffers();
-        Ok(())
-    }
-
-    /// Makes parameters that a differentiable move has left as outputs trained leaves again; returns whether there were
-    /// any.
-    fn make_leaves(&mut self) -> bool {
-        let mut has_made = false;
-        self.module = self.module.take().map(|module| {
-            let (module, made) = make_leaves::<B, M>(module);
-            has_made = made;
-            module
-        });
-        has_made
-    }
-
-    /// Looks again at the values that are not trained, which have been replaced and are equal on all ranks.
-    pub(crate) fn restart_buffers(&mut self) {
-        if let Some(buffers) = &mut self.buffers {
-            *buffers = BufferSync::new::<B, M>(self.module.as_ref().expect("absent inside `update` only"));
-        }
-    }
-
     /// What is known of each trained parameter, in the module's order.
     pub fn trained(&self) -> &[GradientEntry] {
         &self.binding.entries
@@ -452,20 +198,6 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.binding.dtype
     }
 
-    /// Returns the values of the trained parameters, by number, `[len]`.
-    pub(crate) fn values(&self) -> Vec<Tensor<B::InnerBackend, 1>> {
-        read_parameters(self.module(), &self.binding)
-    }
-
-    /// Replaces the trained parameters for which `value` gives one, by number, `[len]`.
-    pub(crate) fn replace(&mut self, value: impl FnMut(usize) -> Option<Tensor<B::InnerBackend, 1>>) {
-        let binding = &self.binding;
-        self.module = self
-            .module
-            .take()
-            .map(|module| replace_parameters(module, binding, value));
-    }
-
     /// The parameters and buffers of the module, as they are bound.
     pub fn parameters(&self) -> &[ParameterEntry] {
         &self.binding.parameters
@@ -487,58 +219,6 @@ fn has_trained(parameters: &[ParameterEntry]) -> bool {
 
 /// Whether no step can train anything. A stage of a pipeline may be frozen as a whole; whether all are is compared in
 /// each step.
-fn trains_nothing(parameters: &[ParameterEntry], context: &ParallelContext) -> bool {
+pub(super) fn trains_nothing(parameters: &[ParameterEntry], context: &ParallelContext) -> bool {
     context.pipeline_group().size() == 1 && !has_trained(parameters)
-}
-
-#[cfg(test)]
-mod tests {
-    use burn::backend::Autodiff;
-    use burn::optim::SgdConfig;
-    use burn_flex::Flex;
-
-    use super::*;
-    use crate::context::ParameterScope;
-    use crate::tensor_parallel::{ColumnParallelLinear, ColumnParallelLinearConfig};
-
-    type B = Autodiff<Flex>;
-
-    fn column(scope: &ParameterScope) -> ColumnParallelLinear<B> {
-        let config = ColumnParallelLinearConfig::new(3, 4);
-        config.init(&Default::default(), scope).expect("no size to divide")
-    }
-
-    fn names(wrapped: &DistributedDataParallel<B, ColumnParallelLinear<B>>) -> Vec<&str> {
-        wrapped
-            .binding
-            .entries
-            .iter()
-            .map(|entry| entry.name.as_str())
-            .collect()
-    }
-
-    #[test]
-    fn a_loaded_record_keeps_its_declarations_and_is_trained() {
-        let context = ParallelContext::single(1);
-        let record = || column(&ParallelContext::single(2).root()).into_record();
-        let layer = context
-            .load_record::<B, _>(column(&context.scope("fc")), record())
-            .expect("the same fields");
-        let mut wrapped = DistributedDataParallel::new(layer, &context, DataParallelConfig::new()).expect("declared");
-        assert_eq!(names(&wrapped), ["fc.weight", "fc.bias"]);
-
-        wrapped
-            .update(|layer| layer.load_record(record()))
-            .expect("the same fields");
-        assert_eq!(names(&wrapped), ["fc.weight", "fc.bias"]);
-        let before = wrapped.module().weight.val().into_data();
-        let input = Tensor::<B, 2>::ones([2, 3], &Default::default());
-        wrapped
-            .backward(StepPart::Last, |layer| layer.forward(input).sum())
-            .expect("one rank");
-        let gradients = wrapped.gradients().expect("one rank");
-        let mut optimizer = SgdConfig::new().init();
-        wrapped.step(0.1, &mut optimizer, gradients).expect("the same fields");
-        assert_ne!(wrapped.module().weight.val().into_data(), before);
-    }
 }
