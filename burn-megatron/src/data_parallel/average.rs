@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 
 use burn::module::{AutodiffModule, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
 use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{DType, Tensor};
 use cubecl_kernels::tape::{float, primitive};
 
 use super::agreement::compare_lists;
 use super::error::DataParallelError;
 use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp, TensorCall};
+use crate::parameters::{ParameterEntry, list_parameters};
 
 /// Elements that are reduced by one call, about.
 const CHUNK_ELEMENTS: usize = 32 << 20;
@@ -71,7 +72,6 @@ where
 {
     let mut collector = Collector::<B> {
         gradients,
-        path: Vec::new(),
         found: Vec::new(),
     };
     module.visit(&mut collector);
@@ -81,11 +81,12 @@ where
         });
     }
     let mut found = collector.found;
-    let is_present = agree_on_parameters(&found, group)?;
-    for (parameter, is_present) in found.iter_mut().zip(is_present) {
-        if is_present && parameter.gradient.is_none() {
-            let options = (&parameter.device, parameter.dtype);
-            parameter.gradient = Some(Tensor::zeros([parameter.length], options));
+    let parameters = list_parameters::<B, M>(module);
+    let is_present = agree_on_parameters(&parameters, &found, group)?;
+    for ((parameter, found), is_present) in parameters.iter().zip(&mut found).zip(is_present) {
+        if is_present && found.gradient.is_none() {
+            let options = (&found.device, parameter.dtype);
+            found.gradient = Some(Tensor::zeros([parameter.len()], options));
         }
     }
     let gradients = found.into_iter().map(|parameter| parameter.gradient).collect();
@@ -97,21 +98,11 @@ where
     Ok(distributor.params)
 }
 
-/// A parameter of the module.
+/// What there is of a parameter of the module.
 struct Found<B: CollectiveBackend> {
-    path: String,
-    shape: Vec<usize>,
-    length: usize,
-    dtype: DType,
     device: B::Device,
     /// `[length]`
     gradient: Option<Tensor<B, 1>>,
-}
-
-impl<B: CollectiveBackend> Found<B> {
-    fn describe(&self) -> String {
-        format!("{} {:?} {:?}", self.path, self.shape, self.dtype)
-    }
 }
 
 /// Takes the gradients of the module's parameters, in its order.
@@ -120,7 +111,6 @@ where
     B::InnerBackend: CollectiveBackend,
 {
     gradients: GradientsParams,
-    path: Vec<String>,
     found: Vec<Found<B::InnerBackend>>,
 }
 
@@ -128,37 +118,26 @@ impl<B: AutodiffBackend> ModuleVisitor<B> for Collector<B>
 where
     B::InnerBackend: CollectiveBackend,
 {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_owned());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
         let value = param.val();
-        let length = value.shape().num_elements();
         let gradient = self.gradients.remove::<B::InnerBackend, D>(param.id);
         self.found.push(Found {
-            path: self.path.join("."),
-            shape: value.dims().to_vec(),
-            length,
-            dtype: value.dtype(),
             device: value.device(),
-            gradient: gradient.map(|gradient| gradient.reshape([length])),
+            gradient: gradient.map(|gradient| gradient.reshape([value.shape().num_elements()])),
         });
     }
 }
 
 /// Checks that all ranks have the same parameters, and returns which have a gradient on some rank.
 fn agree_on_parameters<B: CollectiveBackend>(
+    parameters: &[ParameterEntry],
     found: &[Found<B>],
     group: &ProcessGroup,
 ) -> Result<Vec<bool>, DataParallelError> {
     let mut present: Vec<i32> = found.iter().map(|found| i32::from(found.gradient.is_some())).collect();
     if group.size() > 1 {
-        let lines: Vec<String> = found.iter().map(Found::describe).collect();
+        let describe = |ParameterEntry { path, shape, dtype, .. }: &_| format!("{path} {shape:?} {dtype:?}");
+        let lines: Vec<String> = parameters.iter().map(describe).collect();
         compare_lists(&lines, &group.labelled("comparing the modules' parameters"))?;
         group
             .labelled("which parameters have gradients")

@@ -159,48 +159,32 @@ impl<B: TrainingBackend> Binding<B> {
     }
 }
 
-/// Returns the one device of the trained parameters; that of the first parameter if none is trained.
-pub(super) fn one_device<B: Backend, M: Module<B>>(module: &M) -> Result<B::Device, DataParallelError> {
-    struct Devices<B: Backend> {
-        path: Vec<String>,
-        first: Option<(String, B::Device)>,
-        other: Option<(String, B::Device)>,
-    }
+/// Returns the one device of the trained ones of a module's parameters; that of the first parameter if none is trained.
+pub(super) fn one_device<B: Backend, M: Module<B>>(
+    module: &M,
+    parameters: &[ParameterEntry],
+) -> Result<B::Device, DataParallelError> {
+    struct Devices<B: Backend>(Vec<B::Device>);
     impl<B: Backend> ModuleVisitor<B> for Devices<B> {
-        fn enter_module(&mut self, name: &str, _container_type: &str) {
-            self.path.push(name.to_owned());
-        }
-        fn exit_module(&mut self, _name: &str, _container_type: &str) {
-            self.path.pop();
-        }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            let tensor = param.val();
-            if !tensor.is_require_grad() || self.other.is_some() {
-                return;
-            }
-            let device = tensor.device();
-            match &self.first {
-                Some((_, first)) if *first == device => {}
-                Some(_) => self.other = Some((self.path.join("."), device)),
-                None => self.first = Some((self.path.join("."), device)),
-            }
+            self.0.push(param.val().device());
         }
     }
-    let mut devices = Devices::<B> {
-        path: Vec::new(),
-        first: None,
-        other: None,
-    };
+    let mut devices = Devices::<B>(Vec::with_capacity(parameters.len()));
     module.visit(&mut devices);
-    match (devices.first, devices.other) {
-        (Some((first, first_device)), Some((other, other_device))) => Err(DataParallelError::MixedDevices {
-            first,
+    let all = parameters.iter().zip(devices.0);
+    let mut trained = all.filter(|(parameter, _)| parameter.requires_grad);
+    let Some((first, first_device)) = trained.next() else {
+        return Ok(module.devices().first().cloned().unwrap_or_default());
+    };
+    match trained.find(|(_, device)| *device != first_device) {
+        None => Ok(first_device),
+        Some((other, other_device)) => Err(DataParallelError::MixedDevices {
+            first: first.path.clone(),
             first_device: format!("{first_device:?}"),
-            other,
+            other: other.path.clone(),
             other_device: format!("{other_device:?}"),
         }),
-        (Some((_, device)), None) => Ok(device),
-        (None, _) => Ok(module.devices().first().cloned().unwrap_or_default()),
     }
 }
 

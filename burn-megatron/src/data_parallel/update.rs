@@ -72,7 +72,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     pub(super) fn replace_module(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
         self.module = self.module.take().map(update);
         let parameters = list_parameters::<B, M>(self.module());
-        let device = one_device::<B, M>(self.module())?;
+        let device = one_device::<B, M>(self.module(), &parameters)?;
         if !self.is_untrained && self.binding.fits(&parameters, &device) {
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         if self.is_untrained {
             return Err(DataParallelError::nothing_to_train(&parameters));
         }
-        let device = one_device::<B, M>(self.module())?;
+        let device = one_device::<B, M>(self.module(), &parameters)?;
         if self.binding.fits(&parameters, &device) {
             return Ok(());
         }

@@ -126,7 +126,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         }
         compare_modules(&parameters, context, context.data_group())?;
         compare_modules(&parameters, context, context.tensor_group())?;
-        let device = one_device::<B, M>(&module)?;
+        let device = one_device::<B, M>(&module, &parameters)?;
         let binding = Binding::new(parameters, options, context, &device, None)?;
         let module = match config.weight_sync {
             WeightSync::Broadcast => broadcast_module::<B, M>(module, |_| true, group)?,
