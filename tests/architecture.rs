@@ -8,11 +8,12 @@ use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
 /// A crate's folder of sources, and its modules in the order in which they may import from each other.
-const CRATES: [(&str, &[&str]); 3] = [
+const CRATES: [(&str, &[&str]); 4] = [
     (
         "burn-megatron/comm/src",
         &["limits", "flight_recorder", "launch", "collectives"],
     ),
+    ("burn-megatron/mpi/src", &["engine", "options"]),
     (
         "burn-megatron/src",
         &[

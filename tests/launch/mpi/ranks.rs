@@ -49,7 +49,7 @@ fn join(environment: &Environment) -> anyhow::Result<World> {
 fn contract(world: World) -> anyhow::Result<()> {
     let rank = world.rank();
     let only = std::env::var("CONTRACT_CASE").ok();
-    let suite = Suite::in_processes(EngineChoice::Mpi, world);
+    let suite = Suite::in_processes(&OPTIONS, world);
     for case in CASES {
         if only.as_ref().is_some_and(|only| !case.name.contains(only.as_str())) {
             continue;

@@ -96,7 +96,7 @@ impl Operation {
 
     /// Returns the operation that is the same on buffers of a rank's own, for one on shared buffers: where ranks cannot
     /// share memory, their buffers are ordinary ones.
-    pub(super) fn on_own_buffers(self) -> Operation {
+    pub fn on_own_buffers(self) -> Operation {
         match self {
             Operation::AllReduceShared => Operation::AllReduce,
             Operation::AllGatherShared => Operation::AllGather,
@@ -147,7 +147,7 @@ const NONE: u64 = 0xff;
 
 impl CallDescriptor {
     /// Size of an encoded descriptor.
-    pub(crate) const BYTES: usize = 32;
+    pub const BYTES: usize = 32;
 
     /// Returns the reduction.
     ///
@@ -166,7 +166,7 @@ impl CallDescriptor {
     }
 
     /// Returns the descriptor as it travels in a stream.
-    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         for (place, word) in bytes.chunks_exact_mut(8).zip(self.encode()) {
             place.copy_from_slice(&word.to_le_bytes());
@@ -175,7 +175,7 @@ impl CallDescriptor {
     }
 
     /// Reads what [`to_bytes`](Self::to_bytes) wrote; `None` when the bytes are no descriptor.
-    pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<CallDescriptor> {
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<CallDescriptor> {
         let (words, _) = bytes.as_chunks::<8>();
         Self::decode(std::array::from_fn(|index| u64::from_le_bytes(words[index])))
     }

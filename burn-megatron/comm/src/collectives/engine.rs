@@ -1,7 +1,7 @@
 //! The interface between a group and what moves its bytes.
 //!
-//! Implemented by `single` (a group of one), by the host engines and by `mpi`. Data on a GPU does not pass through it:
-//! `nccl` moves that.
+//! Implemented by `single` (a group of one), by the host engines and by burn-megatron-mpi. Data on a GPU does not pass
+//! through it: burn-megatron's `nccl` moves that.
 
 use super::call::CallDescriptor;
 use super::error::CollectiveError;
@@ -28,7 +28,7 @@ pub enum HostBuffers<'a> {
 }
 
 /// Panics because of buffers that do not fit a call's operation: the group has made them.
-pub(super) fn wrong_buffers(call: &CallDescriptor, buffers: &HostBuffers<'_>) -> ! {
+pub fn wrong_buffers(call: &CallDescriptor, buffers: &HostBuffers<'_>) -> ! {
     unreachable!("{buffers:?} for {call:?}")
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::engine::Engine;
 use super::error::CollectiveError;
+use super::external::ConnectEngine;
 use super::health::GroupHealth;
 use super::host::{hierarchical, shared_memory, tcp};
 use super::rendezvous::Rendezvous;
@@ -33,7 +34,8 @@ pub enum EngineChoice {
     /// of a host; shared memory when all ranks are on one host; an error when the ranks of a host
     /// are not next to each other in the group.
     Hierarchical,
-    /// MPI, in processes that `mpirun` has started; needs the feature `mpi`.
+    /// MPI, in processes that `mpirun` has started; needs [`GroupOptions`](super::GroupOptions) that offer the engine,
+    /// as burn-megatron's do with its feature `mpi`.
     Mpi,
 }
 
@@ -59,7 +61,8 @@ impl fmt::Display for EngineChoice {
     }
 }
 
-/// Returns the engine of a group of two or more ranks, connected. Collective over the ranks.
+/// Returns the engine of a group of two or more ranks, connected; `mpi` connects the one over MPI, if the program has
+/// it. Collective over the ranks.
 ///
 /// # Errors
 /// When the ranks choose differently or cannot be connected.
@@ -67,13 +70,14 @@ pub(crate) fn connect(
     world: &World,
     health: &Arc<GroupHealth>,
     asked: EngineChoice,
+    mpi: Option<ConnectEngine>,
 ) -> Result<Arc<dyn Engine>, CollectiveError> {
     let label = &health.label;
     let hosts: Vec<&str> = label.ranks.iter().map(|&rank| world.host_of(rank)).collect();
     let variable = std::env::var(ENGINE_VARIABLE).ok();
     let rendezvous = Rendezvous::new(world, health)?;
     // A rank that cannot choose says so to the others, rather than not to come.
-    let choice = choose(asked, variable.as_deref(), &hosts);
+    let choice = choose(asked, variable.as_deref(), &hosts).and_then(|choice| check_offered(choice, mpi));
     let statement = choice.as_ref().map_or_else(Clone::clone, EngineChoice::to_string);
     let agreement = rendezvous.agree("engine", &statement)?;
     let no_agreement = |what| CollectiveError::NoAgreement {
@@ -89,8 +93,10 @@ pub(crate) fn connect(
         EngineChoice::Hierarchical => {
             hierarchical::connect(world, health, &rendezvous, &hosts).map(|engine| Arc::new(engine) as _)
         }
-        #[cfg(feature = "mpi")]
-        EngineChoice::Mpi => return Ok(Arc::new(super::mpi::connect(world, health, &rendezvous)?)),
+        EngineChoice::Mpi => {
+            let connect = mpi.expect("a choice that is not offered has been refused");
+            return connect(world, health, &rendezvous);
+        }
         _ => return Ok(Arc::new(tcp::connect(world, health, &rendezvous)?)),
     };
     match shared {
@@ -151,11 +157,16 @@ fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Resul
              or auto",
             hosts[0]
         )),
-        (EngineChoice::Mpi, _) if !cfg!(feature = "mpi") => {
-            Err("the engine over MPI is not in this program: build it with --features mpi".to_owned())
-        }
         (wanted, _) => Ok(wanted),
     }
+}
+
+/// Returns the choice, unless it is an engine that the program does not have.
+fn check_offered(choice: EngineChoice, mpi: Option<ConnectEngine>) -> Result<EngineChoice, String> {
+    if choice == EngineChoice::Mpi && mpi.is_none() {
+        return Err("the engine over MPI is not in this program: build it with --features mpi".to_owned());
+    }
+    Ok(choice)
 }
 
 #[cfg(test)]
@@ -234,12 +245,15 @@ mod tests {
     }
 
     #[test]
-    fn mpi_needs_its_feature() {
-        let chosen = choose(Auto, Some("mpi"), &["a", "b"]);
-        if cfg!(feature = "mpi") {
-            assert_eq!(chosen, Ok(Mpi));
-        } else {
-            assert!(chosen.unwrap_err().contains("build it with --features mpi"));
-        }
+    fn mpi_is_chosen_by_its_name_and_refused_where_it_is_not_offered() {
+        assert_eq!(choose(Auto, Some("mpi"), &["a", "b"]), Ok(Mpi));
+        assert_eq!(choose(Mpi, Some("tcp"), &["a", "a"]), Ok(Mpi));
+        assert_eq!(check_offered(Tcp, None), Ok(Tcp));
+        assert_eq!(
+            check_offered(Mpi, Some(|_, _, _| unreachable!("nothing is connected"))),
+            Ok(Mpi)
+        );
+        let error = check_offered(Mpi, None).unwrap_err();
+        assert!(error.contains("build it with --features mpi"), "{error}");
     }
 }

@@ -15,7 +15,7 @@
 //! | `owner` | which thread makes the calls of a lane |
 //! | `engine` | the trait that moves the bytes |
 //! | `host` | engines for host memory: shared memory inside a node, TCP between nodes, both for groups that have both |
-//! | `mpi` | an engine over MPI, with the feature `mpi` |
+//! | `external` | what an engine that another crate makes, over MPI say, needs of a group |
 //! | `device` | what an engine for the memory of a device, in addition to that of the host, needs of a group |
 //!
 //! Guarantees:
@@ -39,14 +39,14 @@ mod element;
 mod engine;
 mod engine_choice;
 mod error;
+#[doc(hidden)]
+pub mod external;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod group_core;
 mod health;
 mod host;
 mod lane;
-#[cfg(feature = "mpi")]
-mod mpi;
 mod owner;
 mod pending;
 mod process_group;

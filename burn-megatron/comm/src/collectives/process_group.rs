@@ -7,6 +7,7 @@ use super::element::CollectiveElement;
 use super::engine::{Engine, HostBuffers};
 use super::engine_choice::{self, EngineChoice};
 use super::error::CollectiveError;
+use super::external::ConnectEngine;
 use super::group_core::GroupCore;
 use super::health::GroupHealth;
 use super::pending::Pending;
@@ -27,6 +28,12 @@ const MAX_NAME_BYTES: usize = 64;
 pub trait GroupOptions {
     /// Which engine moves the bytes of host memory. The same on every rank of the group.
     fn engine(&self) -> EngineChoice;
+
+    /// What connects the engine for [`EngineChoice::Mpi`]: burn-megatron-mpi's `connect`. `None` if the program does
+    /// not have it; to choose that engine is then an error.
+    fn mpi_engine(&self) -> Option<ConnectEngine> {
+        None
+    }
 
     /// Checks what does not depend on other ranks.
     ///
@@ -142,7 +149,7 @@ impl ProcessGroup {
             1 => Arc::new(SingleEngine),
             _ => {
                 let called_at = Location::caller();
-                engine_choice::connect(world, &health, options.engine()).inspect_err(|error| {
+                engine_choice::connect(world, &health, options.engine(), options.mpi_engine()).inspect_err(|error| {
                     health.suspect(error, called_at);
                     health.flight_recorder.write_failure(&error.to_string());
                 })?

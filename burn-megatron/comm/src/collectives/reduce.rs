@@ -19,13 +19,7 @@ const BLOCK: usize = 1024;
 /// Replaces `own`, the contribution of the rank `rank`, by the reduction of the contributions of
 /// all ranks. `contributions` are in rank order and as long as `own`; the entry of `rank` itself is
 /// not read.
-pub(in crate::collectives) fn reduce_in_place(
-    element_type: ElementType,
-    op: ReduceOp,
-    own: &mut [u8],
-    rank: usize,
-    contributions: &[&[u8]],
-) {
+pub fn reduce_in_place(element_type: ElementType, op: ReduceOp, own: &mut [u8], rank: usize, contributions: &[&[u8]]) {
     let reduce = match element_type {
         ElementType::F32 => reduce_elements::<f32>,
         ElementType::F64 => reduce_elements::<f64>,

@@ -18,7 +18,7 @@ const DISCONNECT_REASON_LIMIT: Duration = Duration::from_secs(1);
 
 /// The keys of one group in the store.
 #[derive(Clone)]
-pub(crate) struct Rendezvous {
+pub struct Rendezvous {
     store: Store,
     health: Arc<GroupHealth>,
     /// Names this group and no other of the job: name, ranks, and how many groups of that name and

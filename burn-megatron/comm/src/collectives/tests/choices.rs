@@ -2,7 +2,11 @@
 
 use super::contract::{every_length, every_operation};
 use super::*;
+use crate::collectives::external::ConnectEngine;
+use crate::collectives::host::tcp;
+use crate::collectives::{CollectiveError, GroupOptions};
 use half::bf16;
+use std::sync::Arc;
 
 /// Between hosts an all-reduce over TCP is not cut into chunks, yet adds in the same order.
 #[test]
@@ -68,5 +72,67 @@ fn ranks_that_choose_different_engines_get_an_error() {
         let error = ProcessGroup::connect(&world, "all", &[0, 1], &options).unwrap_err();
         let message = "the ranks do not agree on engine: rank 1: tcp; rank 0: shared-memory";
         assert!(error.to_string().contains(message), "{error}");
+    });
+}
+
+/// Chooses MPI, where TCP stands for it, if anything does.
+struct StandIn {
+    mpi: Option<ConnectEngine>,
+}
+
+impl GroupOptions for StandIn {
+    fn engine(&self) -> EngineChoice {
+        EngineChoice::Mpi
+    }
+
+    fn mpi_engine(&self) -> Option<ConnectEngine> {
+        self.mpi
+    }
+}
+
+const TCP_STANDS_IN: ConnectEngine = |world, health, rendezvous| {
+    let engine = tcp::connect(world, health, rendezvous)?;
+    Ok(Arc::new(engine))
+};
+
+#[test]
+fn an_engine_that_another_crate_makes_is_the_groups() {
+    run_ranks(2, TIMEOUT, |world| {
+        let options = StandIn {
+            mpi: Some(TCP_STANDS_IN),
+        };
+        let group = ProcessGroup::connect(&world, "all", &[0, 1], &options).unwrap();
+        assert_eq!(group.engine_name(), "tcp");
+        every_length::<f32>(&group);
+    });
+}
+
+#[test]
+fn an_engine_that_cannot_be_connected_says_why() {
+    run_ranks(2, TIMEOUT, |world| {
+        let options = StandIn {
+            mpi: Some(|_, health, _| {
+                Err(CollectiveError::NoAgreement {
+                    group: health.label.to_string(),
+                    what: "planted".to_owned(),
+                })
+            }),
+        };
+        let error = ProcessGroup::connect(&world, "all", &[0, 1], &options).unwrap_err();
+        assert_eq!(error.to_string(), "group all [0, 1]: planted");
+    });
+}
+
+#[test]
+fn mpi_is_refused_on_every_rank_where_one_program_does_not_have_it() {
+    run_ranks(2, TIMEOUT, |world| {
+        let mpi = (world.rank() == 0).then_some(TCP_STANDS_IN);
+        let error = ProcessGroup::connect(&world, "all", &[0, 1], &StandIn { mpi }).unwrap_err();
+        let missing = "the engine over MPI is not in this program: build it with --features mpi";
+        let expected = match world.rank() {
+            0 => format!("group all [0, 1]: the ranks do not agree on engine: rank 1: {missing}; rank 0: mpi"),
+            _ => format!("group all [0, 1]: {missing}"),
+        };
+        assert_eq!(error.to_string(), expected);
     });
 }

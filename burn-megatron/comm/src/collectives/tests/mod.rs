@@ -32,7 +32,7 @@ pub(super) use worlds::{join_worlds, join_worlds_on};
 /// The bound of waits that are not meant to run out.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// The bound of waits that are.
-pub(super) const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
+pub const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Calls a function for every element type, the number of which the compiler compares with [`ElementType::ALL`].
 macro_rules! for_each_element {

@@ -1,6 +1,8 @@
 //! [`Suite`]: over which engine the tests go, and where the ranks are.
 
 use super::*;
+use crate::collectives::GroupOptions;
+use crate::collectives::external::ConnectEngine;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,10 +21,27 @@ pub struct Case {
 /// Runs the bodies of tests on every rank.
 #[derive(Debug)]
 pub struct Suite {
-    engine: EngineChoice,
+    options: SuiteOptions,
     processes: Option<Processes>,
     /// Of the random programs, the same on all ranks.
     pub(super) seed: u64,
+}
+
+/// The options of the groups under test.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SuiteOptions {
+    engine: EngineChoice,
+    mpi: Option<ConnectEngine>,
+}
+
+impl GroupOptions for SuiteOptions {
+    fn engine(&self) -> EngineChoice {
+        self.engine
+    }
+
+    fn mpi_engine(&self) -> Option<ConnectEngine> {
+        self.mpi
+    }
 }
 
 /// This process's part in a suite whose ranks are processes.
@@ -38,15 +57,15 @@ impl Suite {
     /// Returns a suite whose ranks are threads of this process.
     pub fn in_threads(engine: EngineChoice) -> Self {
         Self {
-            engine,
+            options: SuiteOptions { engine, mpi: None },
             processes: None,
             seed: seed(),
         }
     }
 
-    /// Returns this rank's part of a suite whose ranks are the processes of `world`; bodies for another number of ranks
-    /// are left out.
-    pub fn in_processes(engine: EngineChoice, world: World) -> Self {
+    /// Returns this rank's part of a suite whose ranks are the processes of `world`, over the engine of `options`;
+    /// bodies for another number of ranks are left out.
+    pub fn in_processes(options: &impl GroupOptions, world: World) -> Self {
         const KEY: &str = "suite/seed";
         let seed = match world.rank() {
             0 => {
@@ -62,7 +81,10 @@ impl Suite {
             has_run: AtomicBool::new(false),
         };
         Self {
-            engine,
+            options: SuiteOptions {
+                engine: options.engine(),
+                mpi: options.mpi_engine(),
+            },
             processes: Some(processes),
             seed,
         }
@@ -77,7 +99,7 @@ impl Suite {
     /// Runs `body` on `n` ranks at the same time, in a job of their own; panics on every rank when it does on one.
     pub(super) fn run_ranks(&self, n: usize, timeout: Duration, body: impl Fn(World) + Sync) {
         match &self.processes {
-            None => drop(run_worlds(worlds_for(self.engine, n, timeout), body)),
+            None => drop(run_worlds(worlds_for(self.options.engine, n, timeout), body)),
             Some(processes) if processes.world.world_size() == n => processes.run(timeout, body),
             Some(_) => {}
         }
@@ -86,7 +108,8 @@ impl Suite {
     /// Like [`run_ranks`](Self::run_ranks), with a group of all ranks.
     pub(super) fn with_groups(&self, n: usize, timeout: Duration, body: impl Fn(&World, ProcessGroup) + Sync) {
         self.run_ranks(n, timeout, |world| {
-            let group = connect_all(&world, self.engine);
+            let ranks: Vec<usize> = (0..n).collect();
+            let group = self.connect(&world, "all", &ranks);
             body(&world, group);
         });
     }
@@ -96,8 +119,8 @@ impl Suite {
         ProcessGroup::connect(world, name, ranks, &self.options()).unwrap()
     }
 
-    pub(super) fn options(&self) -> EngineChoice {
-        self.engine
+    pub(super) fn options(&self) -> SuiteOptions {
+        self.options
     }
 }
 

@@ -8,11 +8,11 @@
 //! Neither `MPI_Init` nor `MPI_Finalize` has a bound, and neither may be left running on another thread. Both are
 //! called only when all ranks are about to call them, and a process in which one hangs nevertheless says so and ends.
 
-use super::super::error::CollectiveError;
-use super::super::health::GroupHealth;
 use super::request::{self, MpiError};
 use super::watchdog::{end_process, watched};
-use crate::launch::{LaunchError, SECONDARY_FAILURE_EXIT_CODE, World, host_name};
+use burn_megatron_comm::collectives::CollectiveError;
+use burn_megatron_comm::collectives::external::GroupHealth;
+use burn_megatron_comm::launch::{LaunchError, SECONDARY_FAILURE_EXIT_CODE, World, host_name};
 use mpi::Threading;
 use mpi::environment::Universe;
 use std::ffi::{c_int, c_void};

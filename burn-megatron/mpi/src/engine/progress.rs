@@ -4,10 +4,9 @@
 //! only while it is called, and a thread cannot sleep on it, so a wait looks without pause at first and less often
 //! later.
 
-use super::super::call::CallDescriptor;
-use super::super::error::CollectiveError;
-use super::super::health::WaitDeadline;
 use super::MpiEngine;
+use burn_megatron_comm::collectives::external::WaitDeadline;
+use burn_megatron_comm::collectives::{CallDescriptor, CollectiveError};
 use std::time::{Duration, Instant};
 
 /// Looks in vain before the processor is yielded between looks.

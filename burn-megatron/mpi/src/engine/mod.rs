@@ -1,11 +1,9 @@
-//! The engine over MPI: for clusters where `mpirun` knows the fast network.
+//! The engine itself: how a group is connected, and its calls.
 //!
-//! MPI moves bytes, and this crate adds them up: the order of additions in `MPI_Allreduce` is the library's choice, and
-//! here it is the rank order, as in every other engine. `library` initialises and finalises MPI, `request` has the
-//! calls into it, `stream` cuts long messages into pieces, `progress` bounds the waits, `disconnect_reason` tells who
-//! has left; `collective` and `transfer` build the operations from these.
-//!
-//! `host::connect` makes the engine.
+//! MPI moves bytes, and burn-megatron-comm adds them up: the order of additions in `MPI_Allreduce` is the library's
+//! choice, and here it is the rank order, as in every other engine. `library` initialises and finalises MPI, `request`
+//! has the calls into it, `stream` cuts long messages into pieces, `progress` bounds the waits, `disconnect_reason`
+//! tells who has left; `collective` and `transfer` build the operations from these.
 
 mod collective;
 mod disconnect_reason;
@@ -19,12 +17,9 @@ mod tests;
 mod transfer;
 mod watchdog;
 
-use super::call::{CallDescriptor, Operation};
-use super::engine::{Engine, HostBuffers, wrong_buffers};
-use super::error::CollectiveError;
-use super::health::GroupHealth;
-use super::rendezvous::Rendezvous;
-use crate::launch::World;
+use burn_megatron_comm::collectives::external::{GroupHealth, Rendezvous, wrong_buffers};
+use burn_megatron_comm::collectives::{CallDescriptor, CollectiveError, Engine, HostBuffers, Operation};
+use burn_megatron_comm::launch::World;
 use disconnect_reason::DisconnectReasons;
 use pool::Pool;
 use request::Communicator;
@@ -68,7 +63,7 @@ mod tags {
 
 /// Moves bytes over a communicator of the group's ranks.
 #[derive(Debug)]
-pub(super) struct MpiEngine {
+struct MpiEngine {
     health: Arc<GroupHealth>,
     communicator: Communicator,
     disconnect_reasons: DisconnectReasons,
@@ -81,15 +76,17 @@ pub(super) struct MpiEngine {
     bytes_communicated: AtomicU64,
 }
 
-/// Returns the engine, connected to all ranks. Collective.
+/// Returns the engine, connected to all ranks of a group. Collective.
+///
+/// For [`GroupOptions::mpi_engine`](burn_megatron_comm::collectives::GroupOptions::mpi_engine).
 ///
 /// # Errors
 /// When a rank was not started by `mpirun`, has another rank there, does not come, or fails.
-pub(super) fn connect(
+pub fn connect(
     world: &World,
     health: &Arc<GroupHealth>,
     rendezvous: &Rendezvous,
-) -> Result<MpiEngine, CollectiveError> {
+) -> Result<Arc<dyn Engine>, CollectiveError> {
     let label = &health.label;
     let no_agreement = |what| CollectiveError::NoAgreement {
         group: label.to_string(),
@@ -103,7 +100,7 @@ pub(super) fn connect(
     let disconnect_reasons = DisconnectReasons::open(&communicator, label.size(), label.rank)
         .map_err(|error| setup_failed(health, "receive with MPI", &error))?;
     let piece_bytes = (ALL_PIECES_BYTES / label.size()).clamp(MIN_PIECE_BYTES, MAX_PIECE_BYTES) / 64 * 64;
-    Ok(MpiEngine {
+    Ok(Arc::new(MpiEngine {
         health: health.clone(),
         communicator,
         disconnect_reasons,
@@ -111,7 +108,7 @@ pub(super) fn connect(
         pieces: Pool::new(piece_bytes),
         piece_bytes,
         bytes_communicated: AtomicU64::new(0),
-    })
+    }))
 }
 
 /// Tells the other ranks whether this one is ready; returns what is wrong here, or else elsewhere. Collective.

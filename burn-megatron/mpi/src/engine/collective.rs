@@ -7,13 +7,12 @@
 //! large all-reduce gives each rank a segment to reduce; a piece goes out to all as soon as it is reduced, while the
 //! next ones come. In a small one every rank reduces everything, which saves a round trip.
 
-use super::super::call::CallDescriptor;
-use super::super::error::CollectiveError;
-use super::super::reduce::reduce_in_place;
 use super::progress::Progress;
 use super::request::{Receiving, Sending, Words};
 use super::stream::{Inbox, Outbox};
 use super::{Call, INLINE_BYTES, tags};
+use burn_megatron_comm::collectives::external::reduce_in_place;
+use burn_megatron_comm::collectives::{CallDescriptor, CollectiveError};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -3,11 +3,10 @@
 //! What one rank sends to another is a sequence of descriptors, each with a short message right after it or a long one
 //! in pieces after it. Only the sender's lane writes one direction, and only the receiver's reads it.
 
-use super::super::error::CollectiveError;
 use super::progress::Progress;
 use super::stream::{Inbox, Outbox};
 use super::{Call, INLINE_BYTES, tags};
-use crate::collectives::call::CallDescriptor;
+use burn_megatron_comm::collectives::{CallDescriptor, CollectiveError};
 
 impl Call<'_> {
     /// Sends a message to the rank `call.peer`; returns when MPI needs the words no longer.

@@ -3,9 +3,9 @@
 //! Both ends cut alike, so pieces need no header. A few pieces are on their way at a time, so that one is reduced or
 //! copied while the next one comes; that also bounds the memory.
 
-use super::super::error::CollectiveError;
 use super::request::{Receiving, Sending, Words};
 use super::{Call, Tag};
+use burn_megatron_comm::collectives::CollectiveError;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 //! What can be tested without `mpirun`; the rest runs under it, in the workspace's tests.
 
-use super::super::tests::{SHORT_TIMEOUT, run_ranks};
-use super::super::{EngineChoice, ProcessGroup};
+use crate::Mpi;
+use burn_megatron_comm::collectives::ProcessGroup;
+use burn_megatron_comm::collectives::tests::{SHORT_TIMEOUT, run_ranks};
 
 #[test]
 fn a_process_without_mpirun_gets_an_error() {
     run_ranks(2, SHORT_TIMEOUT, |world| {
-        let options = EngineChoice::Mpi;
-        let error = ProcessGroup::connect(&world, "all", &[0, 1], &options).unwrap_err();
+        let error = ProcessGroup::connect(&world, "all", &[0, 1], &Mpi).unwrap_err();
         let expected = "group all [0, 1]: this process was not started by mpirun (none of OMPI_COMM_WORLD_RANK, \
                         PMIX_RANK, PMI_RANK is set), which the engine over MPI needs";
         assert_eq!(error.to_string(), expected);
