@@ -22,7 +22,6 @@ const CRATES: [(&str, &[&str]); 4] = [
             "collectives",
             "launch",
             "precision",
-            "mutants",
             "random",
             "parameters",
             "context",

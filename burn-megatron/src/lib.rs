@@ -99,7 +99,7 @@
 //! | `fusion` | no | the same with burn's fusion |
 //! | `mpi` | no | MPI between ranks; a build needs `mpicc` and libclang |
 //!
-//! The feature `mutants` is for this library's own tests.
+//! The feature `planted-faults` is for this library's own tests.
 
 // The documentation names what every feature adds.
 #![cfg_attr(
@@ -120,8 +120,6 @@ pub mod launch;
 #[cfg(feature = "learner")]
 pub mod learner;
 pub mod mappings;
-#[doc(hidden)]
-pub mod mutants;
 pub mod optimizer;
 pub mod parameters;
 #[cfg(feature = "parity")]

@@ -13,13 +13,13 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
 use libtest_mimic::{Failed, Trial};
+use planted_faults::SWITCH;
 
 use crate::processes::isolate;
 use crate::program::{end, start};
 
 const CASE: &str = "BURN_MEGATRON_TEST_CASE";
 const WORLD_SIZE: &str = "BURN_MEGATRON_TEST_WORLD_SIZE";
-const MUTANT: &str = "BURN_MEGATRON_MUTANT";
 /// Longer than any job takes on a busy machine; the launcher's own limits are far below.
 const JOB_LIMIT: Duration = Duration::from_secs(300);
 
@@ -99,7 +99,7 @@ pub struct Ranks {
 pub struct Job {
     case: Case,
     world_size: usize,
-    mutant: Option<String>,
+    fault: Option<String>,
     ends_within: Duration,
     file: Option<FileSetting>,
 }
@@ -126,7 +126,7 @@ impl Job {
         Self {
             case,
             world_size,
-            mutant: None,
+            fault: None,
             ends_within: JOB_LIMIT,
             file: None,
         }
@@ -142,9 +142,9 @@ impl Job {
         self
     }
 
-    /// Plants a fault in every rank.
-    pub fn with_mutant(mut self, mutant: &str) -> Self {
-        self.mutant = Some(mutant.to_owned());
+    /// Switches a planted fault on in every rank.
+    pub fn with_fault(mut self, switch: &str) -> Self {
+        self.fault = Some(switch.to_owned());
         self
     }
 
@@ -169,14 +169,15 @@ impl Job {
     }
 
     /// A trial that passes when the job fails and says all of `messages`.
-    pub fn fails_with(self, name: impl Into<String>, messages: &'static [&'static str]) -> Trial {
+    pub fn fails_with(self, name: impl Into<String>, messages: &[&'static str]) -> Trial {
+        let messages = messages.to_vec();
         Trial::test(name, move || {
             let end = self.run()?;
             if end.code == 0 {
                 return Err(format!("the job succeeded\n{}", end.output).into());
             }
-            for message in messages {
-                if !end.output.contains(message) {
+            for message in &messages {
+                if !end.output.contains(*message) {
                     return Err(format!("the output lacks {message:?}\n{}", end.output).into());
                 }
             }
@@ -198,10 +199,10 @@ impl Job {
         isolate(&mut command)
             .env(CASE, case.to_text())
             .env(WORLD_SIZE, self.world_size.to_string());
-        match &self.mutant {
-            Some(mutant) => command.env(MUTANT, mutant),
-            None => command.env_remove(MUTANT),
-        };
+        // Without a fault of its own it has the one that the tests were started with, if any.
+        if let Some(switch) = &self.fault {
+            command.env(SWITCH, switch);
+        }
         let ended = end(start(&mut command)?, self.ends_within);
         let ended = ended.with_context(|| format!("the job {}", case.to_text()))?;
         Ok(JobEnd {
@@ -209,6 +210,33 @@ impl Job {
             output: ended.stdout + &ended.stderr,
             duration: Duration::from_secs_f64(ended.seconds),
         })
+    }
+}
+
+/// A job that compares two ways to compute the same, by the name of its trial.
+#[derive(Clone)]
+pub struct Comparison {
+    /// The trial's name.
+    pub name: String,
+    /// Its job.
+    pub job: Job,
+    /// What a rank says if it finds a difference.
+    pub message: &'static str,
+}
+
+impl Comparison {
+    /// A trial that passes when no rank finds a difference.
+    pub fn holds(self) -> Trial {
+        self.job.succeeds(self.name)
+    }
+
+    /// A trial that passes when, with a planted fault, a rank finds a difference.
+    pub fn notices(&self, switch: &str) -> Trial {
+        let name = format!("planted::{switch}::{}", self.name);
+        // A release build has no faults planted.
+        let is_absent = !cfg!(debug_assertions);
+        let job = self.job.clone().with_fault(switch);
+        job.fails_with(name, &[self.message]).with_ignored_flag(is_absent)
     }
 }
 

@@ -11,12 +11,12 @@ use burn::tensor::{DType, Tensor, backend::Backend, ops::FloatTensor};
 
 use super::bucket::{BucketClass, BucketLayout};
 use super::error::DataParallelError;
+use super::finalisation::Finalisation;
 use super::gradient_entry::GradientEntry;
+use super::planted_faults;
 use super::reducer::{Reducer, Reduction};
-use crate::autodiff::TrainingBackend;
-use crate::collectives::ReduceOp;
+use crate::autodiff::{GradientSink, TrainingBackend};
 use crate::context::ParallelContext;
-use crate::mutants::{self, Mutant};
 use crate::parameters::{Declaration, Distribution, ParameterEntry, Placement, RegistryError};
 
 /// The trained parameters of a module, bound to buckets.
@@ -31,6 +31,9 @@ pub(super) struct Binding<B: TrainingBackend> {
     pub(super) anchors: Vec<FloatTensor<B>>,
     pub(super) layout: BucketLayout,
     pub(super) reducer: Arc<Reducer<B::InnerBackend>>,
+    /// What takes the gradients: the reducer.
+    pub(super) sink: Arc<dyn GradientSink<B::InnerBackend>>,
+    pub(super) finalisation: Finalisation,
     pub(super) dtype: DType,
     device: B::Device,
 }
@@ -108,11 +111,7 @@ impl<B: TrainingBackend> Binding<B> {
                 slot: layout.slots()[number],
             });
         }
-        let op = if mutants::is_active(Mutant::DataParallelSumForMean) {
-            ReduceOp::Sum
-        } else {
-            ReduceOp::Mean
-        };
+        let finalisation = planted_faults::finalisation(Finalisation::new(context));
         let reducer = match former.filter(|reducer| reducer.is_for(&layout, dtype, device)) {
             Some(reducer) => {
                 reducer.forget_step()?;
@@ -121,10 +120,9 @@ impl<B: TrainingBackend> Binding<B> {
             None => {
                 let reduction = Reduction {
                     group: context.data_group().clone(),
-                    op,
+                    op: finalisation.average,
                     is_sharded: options.is_sharded,
                     overlaps: options.overlaps,
-                    world_rank: context.rank(),
                 };
                 Arc::new(Reducer::new(layout.clone(), dtype, device, reduction)?)
             }
@@ -132,7 +130,9 @@ impl<B: TrainingBackend> Binding<B> {
         Ok(Self {
             anchors: B::anchors(entries.len(), device),
             layout,
+            sink: planted_faults::sink::<B::InnerBackend>(reducer.clone(), &entries, context),
             reducer,
+            finalisation,
             entries: entries.into(),
             numbers,
             dtype,

@@ -14,12 +14,12 @@ use burn::optim::GradientsParams;
 use burn::tensor::{FloatDType, Tensor, backend::AutodiffBackend};
 
 use super::bucket::{BucketLayout, BucketSlot};
+use super::finalisation::Finalisation;
 use super::flat::{BucketRange, FlatBuffer, NonFinite};
 use super::gradient_entry::GradientEntry;
 use super::reducer::{Reduced, Reducer};
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
 use crate::context::ParallelContext;
-use crate::mutants::{self, Mutant};
 use crate::parameters::Distribution;
 
 /// The gradients of one step, averaged over the data-parallel group: complete on every rank or, where they are sharded,
@@ -37,6 +37,7 @@ pub struct ReducedGradients<B: CollectiveBackend> {
     /// Whether the others have been fetched.
     is_gathered: bool,
     pub(super) data_group: ProcessGroup,
+    pub(super) finalisation: Finalisation,
     reducer: Arc<Reducer<B>>,
 }
 
@@ -77,6 +78,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         entries: Arc<[GradientEntry]>,
         reduced: Reduced<B>,
         reducer: Arc<Reducer<B>>,
+        finalisation: Finalisation,
         context: &ParallelContext,
     ) -> Result<Self, CollectiveError> {
         let (layout, is_sharded) = reducer.layout();
@@ -90,15 +92,16 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             shard: is_sharded.then(|| data_group.rank()),
             is_gathered: false,
             data_group,
+            finalisation,
             reducer,
         };
-        if !mutants::is_active(Mutant::SequenceParallelSumMissing) {
+        if finalisation.sums_partial {
             gradients.sum_over(context.tensor_group(), |entry| {
                 entry.distribution == Distribution::PartialOverTensor
             })?;
         }
         if let Some(group) = context.embedding_group()
-            && !mutants::is_active(Mutant::NoTiedStageSum)
+            && finalisation.sums_copies
         {
             gradients.sum_over(group, |entry| entry.is_tied)?;
         }
@@ -177,8 +180,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     /// When that fails.
     pub fn global_norm(&self, context: &ParallelContext) -> Result<f64, CollectiveError> {
         let of_shard = |shard| {
-            let owned = self.entries.iter().filter(|entry| is_owner(entry, context));
-            owned
+            let counted = self.entries.iter().filter(|entry| self.finalisation.counts(entry));
+            counted
                 .map(|entry| self.bucket_range(entry, self.layout.piece(entry.number, shard)))
                 .collect()
         };
@@ -204,7 +207,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     pub fn counts(&self, context: &ParallelContext) -> Result<GradientCounts, CollectiveError> {
         let mut counts = [0i64; 2];
         for shard in self.own_shards() {
-            for entry in self.entries.iter().filter(|entry| is_owner(entry, context)) {
+            for entry in self.entries.iter().filter(|entry| self.finalisation.counts(entry)) {
                 let ranges: Vec<Range<usize>> = self.unpadded(entry, shard).collect();
                 let (zeros, non_finite) = self.buckets[entry.slot.bucket].count(&ranges);
                 counts[0] += zeros as i64;
@@ -368,19 +371,6 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
 pub fn clip_coefficient(norm: f64, max_norm: f64) -> f64 {
     let coefficient = max_norm / (norm + 1e-6);
     if coefficient < 1.0 { coefficient } else { 1.0 }
-}
-
-/// Whether this rank counts a parameter that others hold, too.
-fn is_owner(entry: &GradientEntry, context: &ParallelContext) -> bool {
-    let owns_copy = !entry.is_tied || context.coordinates().pipeline == 0;
-    owns_replica(entry, context) && (owns_copy || mutants::is_active(Mutant::TiedCopyCountedTwice))
-}
-
-/// Whether this rank counts a parameter that other tensor-parallel ranks hold, too.
-pub(super) fn owns_replica(entry: &GradientEntry, context: &ParallelContext) -> bool {
-    entry.distribution == Distribution::Sharded
-        || context.tensor_group().rank() == 0
-        || mutants::is_active(Mutant::ReplicaCountedTwice)
 }
 
 impl<B: CollectiveBackend> Drop for ReducedGradients<B> {

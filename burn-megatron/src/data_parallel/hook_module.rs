@@ -6,6 +6,7 @@ use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, TensorPrimitive};
 
 use super::binding::Binding;
+use super::planted_faults;
 use crate::autodiff::GradientSink;
 use crate::autodiff::TrainingBackend;
 
@@ -36,7 +37,8 @@ impl<B: TrainingBackend> ModuleMapper<B> for Hooker<'_, B> {
             number,
         );
         let hooked = Tensor::from_primitive(TensorPrimitive::Float(hooked));
-        Param::from_mapped_value(id, hooked, mapper)
+        let used = planted_faults::parameter(hooked, &self.binding.entries, number);
+        Param::from_mapped_value(id, used, mapper)
     }
 }
 

@@ -14,6 +14,7 @@ mod clipping;
 mod comparison;
 mod element_wise;
 mod error;
+mod finalisation;
 mod flat;
 mod foreign_dropout;
 mod generators;
@@ -23,6 +24,7 @@ mod hook_module;
 mod parameter_gather;
 mod partial;
 mod pass;
+pub(crate) mod planted_faults;
 #[cfg(test)]
 mod printing;
 mod progress;

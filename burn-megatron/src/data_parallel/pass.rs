@@ -1,7 +1,5 @@
 //! The passes of a step: micro-batches, and what callers that run passes by themselves do instead.
 
-use std::sync::Arc;
-
 use burn::module::{AutodiffModule, Module};
 use burn::tensor::Tensor;
 
@@ -12,7 +10,7 @@ use super::hook_module::hook_module;
 use super::watched::watched;
 use super::weighted::weighted_sink;
 use super::wrapper::{DistributedDataParallel, StepPart};
-use crate::autodiff::{GradientSink, TrainingBackend};
+use crate::autodiff::TrainingBackend;
 use crate::collectives::catch_collective_error;
 use crate::parameters::list_parameters;
 
@@ -138,13 +136,12 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
 
     /// Returns a part of the module, or all of it, good for one graph, whose gradients go to the step's.
     pub fn hooked<P: Module<B>>(&self, part: P) -> P {
-        let sink: Arc<dyn GradientSink<B::InnerBackend>> = self.binding.reducer.clone();
-        hook_module::<B, P>(part, &self.binding, &sink)
+        hook_module::<B, P>(part, &self.binding, &self.binding.sink)
     }
 
     /// As [`hooked`](Self::hooked), with every gradient multiplied by `weight` on its way.
     fn hooked_weighted<P: Module<B>>(&self, part: P, weight: f64) -> P {
-        let sink = weighted_sink::<B::InnerBackend>(self.binding.reducer.clone(), weight);
+        let sink = weighted_sink(self.binding.sink.clone(), weight);
         hook_module::<B, P>(part, &self.binding, &sink)
     }
 
@@ -196,8 +193,13 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         if !compare_parts(self.progress, !binding.entries.is_empty(), &self.context)? {
             return Err(DataParallelError::nothing_to_train(&binding.parameters));
         }
-        let gradients =
-            ReducedGradients::new(binding.entries.clone(), reduced, binding.reducer.clone(), &self.context)?;
+        let gradients = ReducedGradients::new(
+            binding.entries.clone(),
+            reduced,
+            binding.reducer.clone(),
+            binding.finalisation,
+            &self.context,
+        )?;
         if gradients.is_empty() {
             Err(DataParallelError::NoGradients)
         } else {

@@ -16,7 +16,6 @@ use super::flat::{FlatBuffer, NonFinite, PendingFlat, main_type};
 use super::progress::Progress;
 use crate::autodiff::GradientSink;
 use crate::collectives::{CollectiveBackend, CollectiveError, Pending, ProcessGroup, ReduceOp};
-use crate::mutants::{self, Mutant};
 
 /// The buckets of a module's gradients. Shared by the wrapper and by the backward steps of one forward pass.
 #[derive(Debug)]
@@ -33,8 +32,6 @@ pub(super) struct Reduction {
     pub(super) is_sharded: bool,
     /// Whether a bucket is reduced as soon as it is full, during the backward pass.
     pub(super) overlaps: bool,
-    /// This rank's number in the world.
-    pub(super) world_rank: usize,
 }
 
 /// A step's gradients, reduced.
@@ -310,11 +307,6 @@ impl<B: CollectiveBackend> State<B> {
     }
 
     fn add(&mut self, index: usize, gradient: Tensor<B, 1>) {
-        let gradient = if mutants::is_active(Mutant::InfiniteGradient(self.reduction.world_rank)) {
-            gradient.full_like(f32::INFINITY)
-        } else {
-            gradient
-        };
         let place = self.next_place(index);
         let bucket = self.layout.slots()[index].bucket;
         filling(&mut self.buckets[bucket], index).accumulate(gradient, place, &mut self.non_finite);
@@ -337,8 +329,7 @@ impl<B: CollectiveBackend> State<B> {
     /// Whether a parameter's gradient may come as products: it is used once in a pass, and is no single number.
     fn takes_products(&self, index: usize) -> bool {
         let slot = self.layout.slots()[index];
-        let is_faulty = mutants::is_active(Mutant::InfiniteGradient(self.reduction.world_rank));
-        slot.bucket < self.layout.num_early() && slot.len > 1 && !is_faulty
+        slot.bucket < self.layout.num_early() && slot.len > 1
     }
 
     /// Where a parameter's next gradient of this step goes.

@@ -12,7 +12,6 @@ use super::{VocabShard, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup, show_input};
 use crate::context::{ParameterScope, ParameterSpec};
 use crate::mappings::reduce_from_tensor_region;
-use crate::mutants::{self, Mutant};
 use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use crate::precision::{assert_dtype, narrow, widen};
 use crate::topology::TopologyError;
@@ -210,12 +209,7 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
     /// When a collective fails, or the hidden states are not of the embedding's type.
     pub fn logits(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
         assert_dtype("output head", "the input", hidden.dtype(), self.weight.val().dtype());
-        let weight = if mutants::is_active(Mutant::NoTiedSum) && self.group.size() > 1 {
-            self.weight.val().detach()
-        } else {
-            self.weight.val()
-        };
-        self.product.transposed(hidden, weight)
+        self.product.transposed(hidden, self.weight.val())
     }
 
     /// The number of tokens, without padding.

@@ -13,7 +13,6 @@ use super::{linear_init, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup};
 use crate::context::{ParameterScope, ParameterSpec};
 use crate::mappings::{reduce_from_tensor_region, reduce_scatter_to_sequence_region, scatter_to_tensor_region};
-use crate::mutants::{self, Mutant};
 use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use crate::precision::{assert_dtype, by_rows, is_half};
 use crate::topology::TopologyError;
@@ -218,12 +217,7 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
             scatter_to_tensor_region(input, D - 1, &self.group)
         };
         let bias = self.bias.as_ref().map(|bias| bias.val());
-        let (early_bias, bias) = if mutants::is_active(Mutant::BiasAddedPerRank) && self.group.size() > 1 {
-            (bias, None)
-        } else {
-            (None, bias)
-        };
-        let partial = affine(self.kernels, input, self.weight.val(), early_bias);
+        let partial = affine(self.kernels, input, self.weight.val(), None);
         let output = if self.sequence_parallel {
             reduce_scatter_to_sequence_region(partial, &self.group)
         } else {

@@ -1,6 +1,5 @@
 //! `Trainer`: one optimiser step of a language model in any layout, and its validation.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -19,9 +18,8 @@ use crate::collectives::{ReduceOp, compare_hash};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
 use crate::data_parallel::{
-    DataParallelError, DistributedDataParallel, GradientCounts, ReducedGradients, clip_coefficient,
+    DataParallelError, DistributedDataParallel, GradientCounts, ReducedGradients, clip_coefficient, planted_faults,
 };
-use crate::mutants::{self, Mutant};
 use crate::optimizer::{AdamW, LossScaler, LossScalerState, ShardedOptimizer};
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use crate::pipeline_parallel::{Activity, PipelineError, PipelineExecutor, Timeline, TimelineLabel};
@@ -428,7 +426,11 @@ where
         let scale = loss_scale * (data_group.size() as f64 / tokens[0]);
         let batches: Vec<TokenBatch> = micro_batches
             .iter()
-            .map(|micro_batch| TokenBatch::new(&self.dropout_numbers(micro_batch), self.config.seed, self.iteration))
+            .map(|micro_batch| {
+                let mut batch = TokenBatch::new(micro_batch, self.config.seed, self.iteration);
+                planted_faults::change_samples(&mut batch.step, &self.context);
+                batch
+            })
             .collect();
         let sums = RefCell::new(vec![0.0; batches.len()]);
         let device = &self.device;
@@ -482,16 +484,6 @@ where
             None => Ok(()),
             Some(&token) => Err(TrainingError::UnknownToken { token, vocab_size }),
         }
-    }
-
-    /// The micro-batch itself, unless the fault is planted that numbers samples within their rank.
-    fn dropout_numbers<'a>(&self, micro_batch: &'a MicroBatch) -> Cow<'a, MicroBatch> {
-        let mut numbered = Cow::Borrowed(micro_batch);
-        if mutants::is_active(Mutant::SharedDropoutMask) {
-            let shift = (self.context.coordinates().data * self.config.micro_batch_size) as u64;
-            numbered.to_mut().sample_ids.iter_mut().for_each(|id| *id -= shift);
-        }
-        numbered
     }
 
     fn check_finite(

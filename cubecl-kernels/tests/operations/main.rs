@@ -24,7 +24,6 @@ mod layouts;
 mod linear;
 mod norm;
 mod nothing;
-mod planted;
 mod random;
 mod reductions;
 mod references;
@@ -54,7 +53,6 @@ fn main() {
         linear::trials(),
         norm::trials(),
         nothing::trials(),
-        planted::trials(),
         random::trials(),
         reductions::trials(),
         references::trials(),

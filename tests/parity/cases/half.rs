@@ -66,12 +66,12 @@ pub fn trials() -> Vec<Trial> {
         let fault = format!("InfiniteGradient({rank})");
         let name = |what: &str| format!("infinity_on_rank_{rank}_{what}_{}_{update}", layout.name);
         let skips = case(layout, "skip", update).with("half", "f16");
-        let skips = Job::new(skips, layout.world_size()).with_mutant(&fault);
+        let skips = Job::new(skips, layout.world_size()).with_fault(&fault);
         trials.push(skips.succeeds(name("is_skipped_by_all")).with_ignored_flag(is_absent));
         let stops = case(layout, "stop", update)
             .with("half", "bf16")
             .with("infinite_rank", rank);
-        let stops = Job::new(stops, layout.world_size()).with_mutant(&fault);
+        let stops = Job::new(stops, layout.world_size()).with_fault(&fault);
         trials.push(stops.succeeds(name("is_named_by_all")).with_ignored_flag(is_absent));
     }
     trials

@@ -15,6 +15,7 @@ mod memory;
 mod one_rank;
 mod pipeline;
 mod plain_burn;
+mod planted;
 mod ramp_up;
 mod sharded;
 mod wrapper;
@@ -29,8 +30,9 @@ use crate::harness::Case;
 
 /// All trials, in the order in which they are listed.
 pub fn trials() -> Vec<Trial> {
+    let files = one_rank::Files::default();
     [
-        layouts::trials(),
+        layouts::trials(&files),
         sharded::trials(),
         checkpoints::trials(),
         half::trials(),
@@ -45,6 +47,7 @@ pub fn trials() -> Vec<Trial> {
         wrapper::trials(),
         clipping::trials(),
         pipeline::trials(),
+        planted::trials(&files),
         faults::trials(),
     ]
     .into_iter()

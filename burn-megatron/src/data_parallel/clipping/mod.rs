@@ -7,10 +7,9 @@ use burn::grad_clipping::GradientClipping;
 
 use super::flat::{BucketRange, FlatBuffer};
 use super::gradient_entry::GradientEntry;
-use super::gradients::{ReducedGradients, owns_replica};
+use super::gradients::ReducedGradients;
 use crate::collectives::{CollectiveBackend, CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
-use crate::mutants::{self, Mutant};
 
 impl<B: CollectiveBackend> ReducedGradients<B> {
     /// Clips the gradient of each parameter by itself, as burn's optimizers do with
@@ -82,11 +81,11 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         }
         let of_shard = |shard| {
             let entries = self.entries.iter();
-            entries.map(move |entry| self.counted_here(entry, shard, context))
+            entries.map(move |entry| self.counted_here(entry, shard))
         };
         let pieces: Vec<Vec<BucketRange>> = self.own_shards().flat_map(of_shard).collect();
         let mut squares = FlatBuffer::sums_of_squares(&self.buckets, &pieces);
-        if !mutants::is_active(Mutant::ClippedByShard) {
+        if self.finalisation.has_parts_elsewhere {
             context.tensor_group().all_reduce(&mut squares, ReduceOp::Sum)?;
             if self.is_sharded() {
                 let mut all = vec![0.0; count * self.data_group.size()];
@@ -99,8 +98,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     }
 
     /// What this rank adds to the norm of a parameter: of the ranks that hold the same elements, one does.
-    fn counted_here(&self, entry: &GradientEntry, shard: usize, context: &ParallelContext) -> Vec<BucketRange> {
-        if !owns_replica(entry, context) && !mutants::is_active(Mutant::ClippedByShard) {
+    fn counted_here(&self, entry: &GradientEntry, shard: usize) -> Vec<BucketRange> {
+        if !self.finalisation.counts_in_group(entry) {
             return Vec::new();
         }
         if !entry.placement.has_padding() {

@@ -2,7 +2,6 @@
 
 use crate::collectives::CollectiveBackend;
 use crate::context::ParameterScope;
-use crate::mutants::{self, Mutant};
 use crate::parameters::ParameterInit;
 use crate::random::{Dropout, DropoutConfig, DropoutSite};
 use crate::tensor_parallel::{
@@ -128,7 +127,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
         let qkv = self.qkv.forward(input);
         let (seq, heads, d_head) = (tokens.seq_length, self.n_heads, self.d_head);
         let batch = qkv.dims()[0] / seq;
-        let qkv = self.mutated(qkv.reshape([batch, seq, 3 * heads, d_head]));
+        let qkv = qkv.reshape([batch, seq, 3 * heads, d_head]);
         let options = AttentionOptions {
             mask: AttentionMask::Causal,
             scale: 1.0 / (d_head as f64).sqrt(),
@@ -145,14 +144,5 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
             Kernels::Plain => reference::forward(unpack(qkv, parts), &options).output,
         };
         output.reshape([batch * seq, heads * d_head])
-    }
-
-    /// With keys and values swapped, if that fault is planted.
-    fn mutated(&self, qkv: Tensor<B, 4>) -> Tensor<B, 4> {
-        if !mutants::is_active(Mutant::KeyAndValueSwapped) || self.first_head == 0 {
-            return qkv;
-        }
-        let parts = [0, 2, 1].map(|part| qkv.clone().narrow(2, part * self.n_heads, self.n_heads));
-        Tensor::cat(parts.to_vec(), 2)
     }
 }

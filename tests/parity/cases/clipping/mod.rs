@@ -28,38 +28,17 @@ use self::nets::{CutNet, PlainNet, Tokens};
 use super::B;
 use super::comparison::{Closeness, DP2, Layout, ONE, Scene, TP2, TP2SP, layout};
 use super::wrapper::nets::{MICRO_BATCHES, micro_batches_of, named};
-use crate::harness::{Case, Job};
+use crate::harness::{Case, Comparison, Job};
 
 const TP2SPDP2: Layout = layout("tp2spdp2", 2, true, 2);
 const STEPS: usize = 4;
 const LEARNING_RATE: f64 = 0.05;
 
-/// Faults that must be seen.
-const MUTANTS: [(&str, Layout); 3] = [
-    ("ClippedByShard", TP2),
-    ("ClippedByShard", DP2),
-    ("ReplicaCountedTwice", TP2),
-];
-
 type Wrapped = DistributedDataParallel<B, CutNet<B>>;
 type Values = BTreeMap<String, Vec<f64>>;
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    let case = |layout: &Layout, dtype| layout.describe(Case::new("clipping").with("check", "parity"), dtype);
-    for layout in [ONE, DP2, TP2, TP2SP, TP2SPDP2] {
-        for dtype in ["f64", "f32"] {
-            let name = format!("burns_clipping_is_that_of_one_process_{}_{dtype}", layout.name);
-            trials.push(Job::new(case(&layout, dtype), layout.world_size()).succeeds(name));
-        }
-    }
-    // A release build has no faults planted.
-    let is_absent = !cfg!(debug_assertions);
-    for (mutant, layout) in MUTANTS {
-        let job = Job::new(case(&layout, "f64"), layout.world_size()).with_mutant(mutant);
-        let name = format!("mutant_{mutant}_is_caught_by_clipping_in_{}", layout.name);
-        trials.push(job.fails_with(name, &["differs by"]).with_ignored_flag(is_absent));
-    }
+    let mut trials: Vec<Trial> = comparisons().into_iter().map(Comparison::holds).collect();
     let muon = TP2.describe(Case::new("clipping").with("check", "muon"), "f64");
     let name = "muon_is_refused_by_name_where_parameters_are_cut_tp2";
     trials.push(Job::new(muon, TP2.world_size()).fails_with(
@@ -70,6 +49,23 @@ pub fn trials() -> Vec<Trial> {
         ],
     ));
     trials
+}
+
+/// Every layout and type that is compared with one process.
+pub fn comparisons() -> Vec<Comparison> {
+    let layouts = [ONE, DP2, TP2, TP2SP, TP2SPDP2];
+    let cases = layouts
+        .into_iter()
+        .flat_map(|layout| ["f64", "f32"].map(|dtype| (layout, dtype)));
+    let comparison = |(layout, dtype): (Layout, &str)| Comparison {
+        name: format!("burns_clipping_is_that_of_one_process_{}_{dtype}", layout.name),
+        job: Job::new(
+            layout.describe(Case::new("clipping").with("check", "parity"), dtype),
+            layout.world_size(),
+        ),
+        message: "differs by",
+    };
+    cases.map(comparison).collect()
 }
 
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {

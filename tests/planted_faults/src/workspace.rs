@@ -1,5 +1,6 @@
 //! A copy of the workspace's sources to plant faults in, and programs that run for a bounded time.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,15 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use planted_faults::Test;
+
+/// A test that was built.
+#[derive(Debug)]
+pub struct Program {
+    pub executable: PathBuf,
+    /// The folder of its package.
+    pub package: PathBuf,
+}
 
 /// The copy; removed when dropped.
 pub struct Copied {
@@ -66,19 +76,18 @@ impl Copied {
         std::fs::write(&path, bytes).with_context(|| path.display().to_string())
     }
 
-    /// Builds the trials of the operations; returns the program.
-    pub fn build(&self, limit: Duration) -> Result<PathBuf> {
+    /// Builds tests; returns their programs.
+    pub fn build(&self, tests: &BTreeSet<Test>, limit: Duration) -> Result<BTreeMap<Test, Program>> {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         // The whole workspace, so that features are those of its other builds.
         command
             .args([
                 "test",
                 "--workspace",
-                "--test",
-                "operations",
                 "--no-run",
                 "--message-format=json-render-diagnostics",
             ])
+            .args(tests.iter().flat_map(|test| ["--test", test.program()]))
             .env("CARGO_TARGET_DIR", &self.target)
             // Little is recompiled for a fault, and it need not be fast.
             .env("CARGO_INCREMENTAL", "1")
@@ -86,17 +95,23 @@ impl Copied {
             .current_dir(&self.folder);
         let (is_built, output) = run(command, limit)?;
         ensure!(is_built, "the tests do not compile:\n{output}");
-        for line in output.lines() {
-            let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else {
-                continue;
-            };
-            if message["target"]["name"] == "operations"
-                && let Some(program) = message["executable"].as_str()
-            {
-                return Ok(program.into());
-            }
-        }
-        bail!("cargo names no program:\n{output}")
+        let messages = output.lines().filter_map(|line| serde_json::from_str(line).ok());
+        let messages: Vec<serde_json::Value> = messages.collect();
+        let program_of = |test: Test| {
+            let message = messages
+                .iter()
+                .find(|message| message["target"]["name"] == test.program() && message["executable"].is_string());
+            let message =
+                message.with_context(|| format!("cargo names no program of {}:\n{output}", test.program()))?;
+            let path = |field: &str| PathBuf::from(message[field].as_str().unwrap_or_default());
+            let package = path("manifest_path")
+                .parent()
+                .context("a manifest is in a folder")?
+                .to_owned();
+            let executable = path("executable");
+            Ok((test, Program { executable, package }))
+        };
+        tests.iter().map(|&test| program_of(test)).collect()
     }
 }
 

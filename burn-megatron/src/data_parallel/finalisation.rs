@@ -1,0 +1,48 @@
+//! [`Finalisation`]: what this rank does with a step's gradients once they have come, by its place among the ranks.
+
+use super::gradient_entry::GradientEntry;
+use crate::collectives::ReduceOp;
+use crate::context::ParallelContext;
+use crate::parameters::Distribution;
+
+/// Over whom a step's gradients are reduced, and which of them this rank counts in norms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finalisation {
+    /// How the gradients of the data-parallel ranks become one.
+    pub(super) average: ReduceOp,
+    /// Whether partial gradients are summed over the tensor group.
+    pub(super) sums_partial: bool,
+    /// Whether the gradients of tied copies are summed over the embedding group.
+    pub(super) sums_copies: bool,
+    /// Whether other ranks may have parts of a parameter or of its gradient, which its norm is made of, too.
+    pub(super) has_parts_elsewhere: bool,
+    /// Whether this rank counts parameters that every tensor-parallel rank holds.
+    pub(super) counts_replicas: bool,
+    /// Whether this rank counts copies of tied parameters.
+    pub(super) counts_copies: bool,
+}
+
+impl Finalisation {
+    /// Returns what a rank does at this place.
+    pub(super) fn new(context: &ParallelContext) -> Self {
+        let (tensor, data) = (context.tensor_group(), context.data_group());
+        Self {
+            average: ReduceOp::Mean,
+            sums_partial: tensor.size() > 1,
+            sums_copies: context.embedding_group().is_some_and(|group| group.size() > 1),
+            has_parts_elsewhere: tensor.size() > 1 || data.size() > 1,
+            counts_replicas: tensor.rank() == 0,
+            counts_copies: context.coordinates().pipeline == 0,
+        }
+    }
+
+    /// Whether this rank counts a parameter that other ranks may hold, too.
+    pub(super) fn counts(&self, entry: &GradientEntry) -> bool {
+        self.counts_in_group(entry) && (!entry.is_tied || self.counts_copies)
+    }
+
+    /// Whether, of its tensor group, this rank counts a parameter.
+    pub(super) fn counts_in_group(&self, entry: &GradientEntry) -> bool {
+        entry.distribution == Distribution::Sharded || self.counts_replicas
+    }
+}

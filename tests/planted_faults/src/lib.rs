@@ -1,0 +1,156 @@
+//! The list of faults that the tests must notice, `faults.json`.
+//!
+//! A fault is a patch of a source, which takes a build, or a switch in builds of `burn-megatron` with the feature
+//! `planted-faults`, which a process finds in its environment.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+/// The environment variable that names the switch that is on.
+pub const SWITCH: &str = "BURN_MEGATRON_PLANTED_FAULT";
+
+/// A fault, and the trials that must see it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// What it is called.
+    pub name: String,
+    /// How it is planted.
+    pub kind: Kind,
+    /// The test that sees it.
+    pub test: Test,
+    /// The names of that test's trials that must turn red, each of them.
+    pub trials: Vec<String>,
+}
+
+/// How a fault is planted.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// In the sources.
+    Patch(Patch),
+    /// By a switch in a build that has the fault.
+    Switch(Switch),
+}
+
+/// A fault in a source.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Patch {
+    /// The file, from the workspace's root on.
+    pub file: String,
+    /// A text that occurs in it exactly once.
+    pub from: String,
+    /// What is put in its place.
+    pub to: String,
+    /// Parts of the names of all trials of the fault's test that it may turn red.
+    pub reach: Vec<String>,
+}
+
+/// A fault that is switched on.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// The value of [`SWITCH`].
+    pub name: String,
+}
+
+/// A test of the workspace that judges faults.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "snake_case")]
+pub enum Test {
+    /// Every operation of the kernels against its definition on the host.
+    Operations,
+    /// Every layout against one rank.
+    Parity,
+}
+
+impl Test {
+    /// The name of its program.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Operations => "operations",
+            Self::Parity => "parity",
+        }
+    }
+
+    /// Returns the message of a comparison that failed, if it is a comparison that has turned a trial red.
+    pub fn comparison(self, output: &str) -> Option<&str> {
+        let is_comparison = |line: &&str| match self {
+            Self::Operations => line.contains(", expected ") || line.contains("other elements fall"),
+            Self::Parity => line.contains("parity is broken") || line.contains(" differs by "),
+        };
+        let message = output.lines().map(str::trim).find(is_comparison)?;
+        // A rank that has lost the one that compared panics.
+        let may_panic = self == Self::Parity;
+        (may_panic || !output.contains("panicked")).then_some(message)
+    }
+}
+
+/// Reads the list of the workspace at `root`.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read(root: &Path) -> Result<Vec<Fault>> {
+    let path = root.join("tests/planted_faults/faults.json");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
+impl Patch {
+    /// Returns the file's text with the fault in it.
+    ///
+    /// # Errors
+    /// When the text to replace does not occur exactly once.
+    pub fn planted(&self, text: &str) -> Result<String> {
+        let Self { file, from, to, .. } = self;
+        let count = text.matches(from).count();
+        ensure!(count == 1, "{from:?} occurs {count} times in {file}, expected once");
+        ensure!(from != to, "nothing is changed in {file}");
+        Ok(text.replace(from, to))
+    }
+
+    /// Whether the trial may turn red.
+    pub fn reaches(&self, trial: &str) -> bool {
+        self.reach.iter().any(|reach| trial.contains(reach))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> &'static Path {
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+    }
+
+    #[test]
+    fn each_patch_has_one_place_and_reaches_its_trials() {
+        let faults = read(root()).expect("the list");
+        assert!(faults.iter().any(|fault| matches!(fault.kind, Kind::Patch(_))));
+        for Fault { name, kind, trials, .. } in &faults {
+            let Kind::Patch(patch) = kind else { continue };
+            let text = std::fs::read_to_string(root().join(&patch.file)).expect("the file of a fault");
+            patch.planted(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            for trial in trials {
+                assert!(patch.reaches(trial), "{name} does not reach {trial}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_fault_has_a_name_of_its_own_and_trials() {
+        let faults = read(root()).expect("the list");
+        for (number, fault) in faults.iter().enumerate() {
+            assert!(!fault.trials.is_empty(), "no trial judges {}", fault.name);
+            let others = &faults[number + 1..];
+            assert!(
+                others.iter().all(|other| other.name != fault.name),
+                "{} is there twice",
+                fault.name
+            );
+        }
+    }
+}
