@@ -50,7 +50,7 @@ const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_attention_heads", "s
 /// for the one-rank run, so that they are put to the test as well: --layouts tp1 tests them on one rank.
 ///
 /// Prints one table, and writes comparison.csv, losses.csv, losses.svg and table.svg to the output folder. Each step's
-/// gradients and parameters lie in the folder for temporary files (TMPDIR) meanwhile: 16 bytes per parameter, rank and
+/// gradients and parameters are in the folder for temporary files (TMPDIR) meanwhile: 16 bytes per parameter, rank and
 /// step, of the one-rank run and of one layout at a time.
 ///
 /// Exit code: 0 when parity holds in every layout, 1 when it is broken, 2 when a run could not be made.

@@ -104,7 +104,7 @@ impl Run {
         self.layout.world_size()
     }
 
-    /// Where the recordings lie.
+    /// The folder of the recordings.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -135,8 +135,8 @@ fn draw_differences(report: &Report, area: &DrawingArea<SVGBackend<'_>, Shift>) 
     Ok(())
 }
 
-/// Draws the one-rank run as a broad band, and the layouts' curves, which lie on it, thin and dashed, each with its own
-/// colour and marker at steps of its own.
+/// Draws the one-rank run as a broad band, and the layouts' curves, which run along it, thin and dashed, each with its
+/// own colour and marker at steps of its own.
 fn draw_curves<'a, Y>(
     chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedSteps, Y>>,
     curves: &[Curve<'_>],

@@ -25,8 +25,8 @@ use cubecl_kernels::linear::destination::{self, GradientRedirect};
 
 use crate::autodiff::GradientSink;
 
-/// Depths between the anchors of neighbouring parameters. Where more operations lie between two uses of parameters, the
-/// hook of the second fires late, and is right all the same.
+/// Depths between the anchors of neighbouring parameters. Where more operations come between two uses of parameters,
+/// the hook of the second fires late, and is right all the same.
 const ANCHOR_STRIDE: usize = 32;
 
 /// Returns anchors for `count` parameters, each deeper than the one before.

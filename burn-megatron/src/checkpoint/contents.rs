@@ -32,7 +32,7 @@ impl StoredArray {
     }
 }
 
-/// Elements of an array that lie together in a file.
+/// Elements of an array that are contiguous in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPart {
     /// The file, as a number of [`Checkpoint::files`](super::Checkpoint::files).

@@ -162,7 +162,7 @@ pub enum CheckpointError {
         /// The shape that was asked for.
         expected: Vec<usize>,
     },
-    /// Elements that were asked for and lie outside the local array.
+    /// Elements that were asked for and are outside the local array.
     #[error("array {name:?} of checkpoint {path}: {what}", path = .path.display())]
     Region {
         /// The checkpoint.

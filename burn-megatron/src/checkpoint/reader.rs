@@ -303,7 +303,7 @@ impl Checkpoint {
     }
 }
 
-/// Elements that lie together in a part, in the array, and in what is wanted.
+/// Elements that are contiguous in a part, in the array, and in what is wanted.
 struct Piece {
     /// The number of stored elements of the part before it.
     stored: usize,

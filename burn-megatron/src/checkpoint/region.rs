@@ -10,7 +10,7 @@ use crate::parameters::Placement;
 /// the local array.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
-    /// The dimensions of the placement, joined where they lie together in both arrays. Never empty.
+    /// The dimensions of the placement, joined where they are contiguous in both arrays. Never empty.
     dimensions: Vec<Dimension>,
     range: Range<usize>,
 }
@@ -31,7 +31,7 @@ impl Dimension {
     }
 }
 
-/// A stretch of elements that lie together in both arrays.
+/// A stretch of elements that are contiguous in both arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     /// Index of the first element in the local array.

@@ -26,7 +26,7 @@ impl BucketSlot {
     }
 }
 
-/// Which parameters may share a bucket, in the order in which the buckets lie.
+/// Which parameters may share a bucket, in the order of the buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketClass {
     /// Used once in a pass: the bucket may be reduced during the backward pass.
@@ -130,7 +130,7 @@ impl BucketLayout {
         self.shard_length(bucket) * self.num_shards
     }
 
-    /// Returns which elements of parameter `number` lie in shard `shard` of its bucket, counted from the parameter's
+    /// Returns which elements of parameter `number` are in shard `shard` of its bucket, counted from the parameter's
     /// first.
     pub fn piece(&self, number: usize, shard: usize) -> Range<usize> {
         let BucketSlot { bucket, offset, len } = self.slots[number];

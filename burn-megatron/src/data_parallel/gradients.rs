@@ -245,7 +245,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         }
     }
 
-    /// Where the elements of a parameter's piece of a shard that are no padding lie in their bucket.
+    /// Where in their bucket the elements of a parameter's piece of a shard are that are no padding.
     pub(super) fn unpadded(&self, entry: &GradientEntry, shard: usize) -> impl Iterator<Item = Range<usize>> {
         let (piece, offset) = (self.layout.piece(entry.number, shard), entry.slot.offset);
         entry.placement.runs().into_iter().filter_map(move |run| {

@@ -85,7 +85,7 @@ mod tests {
         let hooked = hook_module::<B, _>(model, &binding, &sink);
         let mut hidden = Tensor::<B, 2>::ones([2, 3], &device).require_grad();
         for layer in &hooked {
-            // The backward pass runs from the deepest node up: the hooks lie deeper than all that came before.
+            // The backward pass runs from the deepest node up: the hooks are deeper than all that came before.
             let below = hidden.clone().into_primitive().tensor().node.order;
             let bias = layer.bias.as_ref().expect("there is one").val();
             for hook in [

@@ -12,7 +12,7 @@ pub enum OptimizerError {
     /// The module cannot be updated.
     #[error(transparent)]
     DataParallel(#[from] DataParallelError),
-    /// Parameters were frozen or thawed, so that those that are trained lie in other shards.
+    /// Parameters were frozen or thawed, so that those that are trained are in other shards.
     #[error(
         "this rank's piece of parameter {name} is no longer the one whose state the optimizer holds: other parameters \
          are trained than when it was made; make a new optimizer"

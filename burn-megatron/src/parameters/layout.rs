@@ -41,7 +41,7 @@ impl Placement {
         }
     }
 
-    /// Says that a dimension counts matrices that lie side by side, such as queries, keys and values.
+    /// Says that a dimension counts adjacent matrices, such as queries, keys and values.
     pub fn with_fused_dimension(mut self, dimension: usize) -> Self {
         self.fused_dimension = Some(dimension);
         self
@@ -104,12 +104,12 @@ impl Placement {
         ends.zip(&self.logical_shape).any(|(end, &logical)| end > logical)
     }
 
-    /// The number of matrices that lie side by side; 1 where there is but one.
+    /// The number of adjacent matrices; 1 where there is but one.
     pub fn num_fused(&self) -> usize {
         self.fused_dimension.map_or(1, |d| self.logical_shape[d])
     }
 
-    /// Returns which of the matrices that lie side by side an element of the logical parameter belongs to.
+    /// Returns which of the adjacent matrices an element of the logical parameter belongs to.
     pub fn fused_part(&self, logical: usize) -> usize {
         self.fused_dimension.map_or(0, |d| {
             let inner: usize = self.logical_shape[d + 1..].iter().product();
@@ -117,7 +117,7 @@ impl Placement {
         })
     }
 
-    /// Returns the runs of elements that lie next to each other in both arrays.
+    /// Returns the runs of elements that are adjacent in both arrays.
     ///
     /// Together they cover the local array without its padding, in ascending order, each once.
     pub fn runs(&self) -> Vec<Run> {

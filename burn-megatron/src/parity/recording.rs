@@ -1,6 +1,6 @@
 //! Recordings of a run: each rank's gradients and parameters of every step, in files.
 //!
-//! One safetensors file per step, kind and rank; placements lie in its metadata, so a file can be judged without
+//! One safetensors file per step, kind and rank; placements are in its metadata, so a file can be judged without
 //! the model. Tensors are written one by one, so that recording adds next to nothing to the peak memory of the run
 //! that is recorded.
 

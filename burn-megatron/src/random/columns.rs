@@ -20,7 +20,7 @@ impl ColumnShard {
         Self::of_fused(1, width, index, count)
     }
 
-    /// Returns the same of `fused` activations of `width` columns each that lie side by side: a shard of each.
+    /// Returns the same of `fused` activations of `width` columns each that are adjacent: a shard of each.
     ///
     /// # Panics
     /// As [`new`](Self::new).
@@ -39,7 +39,7 @@ impl ColumnShard {
         }
     }
 
-    /// The ranges of columns of the whole, in the order in which they lie here.
+    /// The ranges of columns of the whole, in the order in which they are stored here.
     pub fn ranges(&self) -> &[Range<usize>] {
         &self.ranges
     }

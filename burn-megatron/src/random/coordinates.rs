@@ -1,4 +1,4 @@
-//! Where the tokens that a rank holds lie in the global batch, and in which step.
+//! Where in the global batch the tokens that a rank holds are, and in which step.
 
 use std::sync::Arc;
 

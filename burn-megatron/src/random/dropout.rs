@@ -49,7 +49,7 @@ impl DropoutConfig {
     pub fn init(&self, site: DropoutSite) -> Dropout {
         assert!(
             (0.0..1.0).contains(&self.probability),
-            "the dropout probability must lie in [0, 1), got {}",
+            "the dropout probability must be in [0, 1), got {}",
             self.probability
         );
         Dropout {

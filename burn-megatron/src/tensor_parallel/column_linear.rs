@@ -30,7 +30,7 @@ pub struct ColumnParallelLinearConfig {
     /// Whether every rank receives all output features; otherwise each keeps its own.
     #[config(default = false)]
     pub gather_output: bool,
-    /// How many matrices of equal width lie side by side in the weight, each shared out by itself: 3 for a fused
+    /// How many adjacent matrices of equal width the weight holds, each shared out by itself: 3 for a fused
     /// query-key-value projection `[Q | K | V]`.
     #[config(default = 1)]
     pub fused: usize,
@@ -206,7 +206,7 @@ impl<B: Backend> ColumnParallelLinear<B> {
     }
 }
 
-/// Where the columns of this rank lie.
+/// Where the columns of this rank are.
 struct Cut {
     width: usize,
     weight: Placement,

@@ -48,7 +48,7 @@ impl<B: Backend> Statistics<B> {
 ///
 /// # Shapes
 /// - `logits`: `[rows, columns]`; the columns from `valid` on are padding, count for nothing and get a gradient of zero
-/// - `targets`: `[rows]`, the columns of the targets; those outside `0..valid` lie in other shards
+/// - `targets`: `[rows]`, the columns of the targets; those outside `0..valid` are in other shards
 /// - output: `[rows]`; f32, or f64 if the logits are
 ///
 /// # Errors

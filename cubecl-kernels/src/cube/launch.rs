@@ -191,7 +191,7 @@ pub fn plane_size<R: CubeRuntime>(client: &ComputeClient<R>) -> usize {
     }
 }
 
-/// A power of two, or three quarters of one: not every shape has kernels of its own, and few registers lie idle.
+/// A power of two, or three quarters of one: not every shape has kernels of its own, and few registers stay idle.
 fn rounded_up(slots: usize) -> usize {
     let power = slots.next_power_of_two();
     if power.is_multiple_of(4) && slots <= power / 4 * 3 {

@@ -97,7 +97,7 @@ impl RowWalk {
     }
 }
 
-/// The units of a cube that lie along a row of `vectors` vectors: of whole planes, those that leave the fewest without
+/// The units of a cube along a row of `vectors` vectors: of whole planes, those that leave the fewest without
 /// a vector, and then the most; for short rows a power of two, and cubes hold several of them.
 fn units_along(vectors: usize) -> usize {
     if vectors < STEP {

@@ -80,12 +80,12 @@ impl Plan {
         // The library computes the transposed product.
         let [a, b] = kind.factors;
         let [rows, _, columns] = kind.shape;
-        let lie = [
+        let layouts = [
             (data, b.rows, b.columns, b.leading),
             (data, a.rows, a.columns, a.leading),
             (data_of_output, columns, rows, columns),
         ];
-        for (layout, (data, rows, columns, leading)) in plan.layouts.iter_mut().zip(lie) {
+        for (layout, (data, rows, columns, leading)) in plan.layouts.iter_mut().zip(layouts) {
             *layout = result::create_matrix_layout(data, rows as u64, columns as u64, leading as i64)?;
         }
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
@@ -124,7 +124,7 @@ impl Plan {
         let scales = [1f32, if is_added { 1.0 } else { 0.0 }];
         let [alpha, beta] = [0, 1].map(|which| (&raw const scales[which]).cast::<c_void>());
         let [first, second, product] = self.layouts;
-        // SAFETY: the caller's; scalars lie on the host, in the type of the description.
+        // SAFETY: the caller's; scalars are on the host, in the type of the description.
         unsafe {
             result::matmul(
                 handle,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{AttentionMask, AttentionOptions, PackedHeads};
 
-/// The sizes of an attention; its tensors lie contiguous, in the layouts of
+/// The sizes of an attention; its tensors are contiguous, in the layouts of
 /// [`flash_attention`](super::flash_attention()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionSizes {

@@ -109,7 +109,7 @@ pub fn flash_attention<B: KernelBackend>(
     Ok(B::flash_attention([query, key, value], options))
 }
 
-/// As [`flash_attention`] of queries, keys and values that lie in one tensor, where no copy of them is made.
+/// As [`flash_attention`] of queries, keys and values that are in one tensor, where no copy of them is made.
 ///
 /// # Shapes
 /// - `packed`: `[batch, seq, heads + 2 * kv_heads, d_head]`: the queries' heads, the keys', the values'

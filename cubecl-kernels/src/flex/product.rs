@@ -134,7 +134,7 @@ impl<'a, T: Number> Matrix<'a, T> {
     }
 }
 
-/// A matrix to be written, no two of whose elements lie at one place.
+/// A matrix to be written, no two of whose elements share an address.
 pub(crate) struct MatrixMut<'a, R> {
     first: *mut R,
     shape: [usize; 2],
@@ -196,8 +196,8 @@ pub(crate) fn product<R: Real>(a: Matrix<'_, R>, b: Matrix<'_, R>, into: MatrixM
     }
     // With a depth of 0 nothing is read, and `first` may be anywhere.
     let start = |matrix: &Matrix<'_, R>| matrix.values.as_ptr().wrapping_add(matrix.first);
-    // SAFETY: the matrices lie in their memory, which their constructors have checked, and what is written in memory
-    // of its own, whose strides fit into isize as its size does.
+    // SAFETY: the matrices are inside their memory, which their constructors have checked, and what is written is in
+    // memory of its own, whose strides fit into isize as its size does.
     unsafe {
         gemm::gemm(
             rows,

@@ -2,7 +2,7 @@
 
 use super::WeightOrder;
 
-/// The sizes of a product; its matrices lie contiguous.
+/// The sizes of a product; its matrices are contiguous.
 #[derive(Clone, Copy, Debug)]
 pub struct LinearSizes {
     /// Rows of the input.

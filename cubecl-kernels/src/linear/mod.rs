@@ -17,7 +17,7 @@ use burn::tensor::{Tensor, backend::Backend};
 use crate::KernelBackend;
 use crate::error::{Check, KernelError};
 
-/// In which order a weight's dimensions lie.
+/// In which order a weight's dimensions are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightOrder {
     /// `[d_input, d_output]`, as of burn's linear layer.

@@ -8,7 +8,7 @@ use cubecl_kernels::swiglu::swiglu;
 
 use crate::operations::{Differentiable, List, MANY_ROWS, ROWS, Setting, tokens_dropout};
 
-/// Of GPT's presets: those whose rows lie differently over units, in the type that such models are trained in.
+/// Of GPT's presets: those whose rows are spread differently over units, in the type that such models are trained in.
 const D_MODELS: &[usize] = &[768, 1600, 2048, 8192, 12288, 25600];
 
 /// Which of its optional inputs a sum has.

@@ -24,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Compares output and gradients; `view` is its own inverse and says how the matrices lie.
+/// Compares output and gradients; `view` is its own inverse and says how the matrices are stored.
 fn check<B: KernelBackend>(
     setting: &Setting<Autodiff<B>>,
     sizes: LinearSizes,

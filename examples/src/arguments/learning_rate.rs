@@ -170,7 +170,7 @@ impl LearningRateArguments {
             (Some(share), None) => {
                 ensure!(
                     (0.0..1.0).contains(&share),
-                    "--lr-warmup-fraction must lie in [0, 1), got {share}"
+                    "--lr-warmup-fraction must be in [0, 1), got {share}"
                 );
                 Ok((share * decay_samples as f64).round() as u64)
             }

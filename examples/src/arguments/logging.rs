@@ -88,7 +88,7 @@ impl LoggingArguments {
         if let Some(minutes) = self.exit_duration_in_mins {
             anyhow::ensure!(
                 minutes > 0.0 && minutes < 60.0 * 24.0 * 366.0,
-                "--exit-duration-in-mins must lie above 0 and below a year, got {minutes}"
+                "--exit-duration-in-mins must be above 0 and below a year, got {minutes}"
             );
         }
         Ok(())

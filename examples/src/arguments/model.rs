@@ -124,7 +124,7 @@ impl ModelArguments {
             ("--hidden-dropout", self.hidden_dropout),
             ("--attention-dropout", self.attention_dropout),
         ] {
-            anyhow::ensure!((0.0..1.0).contains(&value), "{flag} must lie in [0, 1), got {value}");
+            anyhow::ensure!((0.0..1.0).contains(&value), "{flag} must be in [0, 1), got {value}");
         }
         let deviation = self.init_method_std;
         anyhow::ensure!(

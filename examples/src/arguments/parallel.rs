@@ -1,4 +1,4 @@
-//! Flags that lay the ranks out, join them to a job and connect them.
+//! Flags that arrange the ranks, join them to a job and connect them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -236,7 +236,7 @@ impl CommunicationArguments {
         let limit = self.heartbeat_limit_secs;
         anyhow::ensure!(
             limit.is_none_or(|limit| (0.5..=86400.0).contains(&limit)),
-            "--heartbeat-limit-secs must lie between 0.5 and 86400, got {}",
+            "--heartbeat-limit-secs must be between 0.5 and 86400, got {}",
             limit.unwrap_or_default()
         );
         Ok(JoinConfig {
@@ -254,7 +254,7 @@ impl CommunicationArguments {
         let minutes = self.distributed_timeout_minutes;
         anyhow::ensure!(
             minutes > 0.0 && minutes < 60.0 * 24.0 * 366.0,
-            "--distributed-timeout-minutes must lie above 0 and below a year, got {minutes}"
+            "--distributed-timeout-minutes must be above 0 and below a year, got {minutes}"
         );
         Ok(Duration::from_secs_f64(minutes * 60.0))
     }

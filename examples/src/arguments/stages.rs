@@ -188,7 +188,7 @@ impl RecomputeArguments {
                 1 => "of the model",
                 _ => "of the largest chunk",
             };
-            anyhow::bail!("--recompute-num-layers must lie between 1 and {largest}, the layers {chunk}, got {number}");
+            anyhow::bail!("--recompute-num-layers must be between 1 and {largest}, the layers {chunk}, got {number}");
         }
         Ok(())
     }

@@ -120,7 +120,7 @@ fn a_warm_up_can_be_a_share_of_the_decay() {
     for share in ["1", "-0.1", "NaN"] {
         let error = refusal(&format!("--lr-warmup-fraction={share}"));
         assert!(
-            error.starts_with("--lr-warmup-fraction must lie in [0, 1), got"),
+            error.starts_with("--lr-warmup-fraction must be in [0, 1), got"),
             "{error}"
         );
     }

@@ -148,7 +148,7 @@ fn is_noise(part: &PartDifference, dtype: DType) -> bool {
     dtype == DType::F32 && part.name.ends_with("attn.c_attn.bias[1]")
 }
 
-/// Every parameter's local values, and where they lie.
+/// Every parameter's local values, and where they belong.
 type LocalTensors = HashMap<String, (Placement, Vec<f64>)>;
 
 /// One file.

@@ -30,7 +30,7 @@ fn layouts() -> impl Strategy<Value = (Layout, Vec<usize>)> {
     })
 }
 
-/// Boxes of equal size that tile a shape; the last ones reach beyond it, or lie outside.
+/// Boxes of equal size that tile a shape; the last ones reach beyond it, or are outside.
 fn boxes(shape: &[usize], cuts: &[usize]) -> Vec<Placement> {
     let local: Vec<usize> = shape.iter().zip(cuts).map(|(size, cut)| size.div_ceil(*cut)).collect();
     let count: usize = cuts.iter().product();

@@ -46,8 +46,8 @@ use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
             empty"
 )]
 pub trait CollectiveBackend: KernelBackend {
-    /// Whether tensors lie in the memory of a device, so that gradients are added up and reduced there; in host memory
-    /// the ranks of a node reduce them where they lie.
+    /// Whether tensors are in the memory of a device, so that gradients are added up and reduced there; in host memory
+    /// the ranks of a node reduce them in place.
     const HAS_DEVICE_MEMORY: bool = false;
 
     /// The name of what moves tensors over the group.

@@ -62,7 +62,7 @@ impl Matrix {
     ///
     /// # Safety
     ///
-    /// It must lie at the address, aligned.
+    /// It must be at the address, aligned.
     pub unsafe fn read<W: Wide>(&self, address: usize) -> Vec<W> {
         let mut values = vec![W::ZERO; self.rows * self.columns];
         for (column, to) in values.chunks_exact_mut(self.rows).enumerate() {

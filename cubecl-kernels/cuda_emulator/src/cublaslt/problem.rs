@@ -1,4 +1,4 @@
-//! `Problem`: a product whose types and shapes are checked, wherever its matrices lie.
+//! `Problem`: a product whose types and shapes are checked, wherever its matrices are.
 
 use std::ffi::c_void;
 

@@ -41,7 +41,7 @@ impl Transfer {
         }
     }
 
-    /// How many bytes the rows of an end lie across.
+    /// How many bytes the rows of an end span.
     fn span(&self, rows: Rows) -> Outcome<usize> {
         if self.height > 1 && rows.pitch < self.width {
             return Err(Error::INVALID_VALUE);

@@ -304,7 +304,7 @@ fn our_products(_: &Role) -> Result<()> {
             let bias = Tensor::<Autodiff<B>, 1>::from_inner(inputs[3].clone().reshape([-1])).require_grad();
             let hidden = linear(x.clone(), w.clone(), Some(bias.clone())).expect("fits");
             let output = linear_transposed(hidden.tanh(), v.clone()).expect("fits");
-            // What does not lie row by row, and begins inside of something.
+            // What is not stored row by row, and begins inside of something.
             let [rows, columns] = output.dims();
             let part = output.clone().slice([0..rows, 1..columns]);
             let product = linear(part.transpose(), output.clone() * 0.5, None).expect("fits");

@@ -7,7 +7,7 @@ use cudarc::driver::{DriverError, result, sys};
 use cudarc::nccl::result::{NcclError, NcclStatus};
 use cudarc::nvrtc::result as nvrtc;
 
-/// A device's address, and how many elements lie there.
+/// A device's address, and how many elements are there.
 pub type Address = sys::CUdeviceptr;
 
 /// Makes a device the thread's, and returns a stream of it that is free of the default one.

@@ -1,4 +1,4 @@
-//! Copies between tensors and the host: rows, which may lie apart in a buffer.
+//! Copies between tensors and the host: rows, which may have gaps between them in a buffer.
 
 use cubecl_common::bytes::Bytes;
 use cubecl_core::server::{CopyDescriptor, ServerError};
@@ -13,7 +13,7 @@ impl CudaSourceServer {
         let mut bytes = vec![0u8; rows.count * rows.width];
         rows.check(resource.size)?;
         for (row, to) in bytes.chunks_mut(rows.width.max(1)).enumerate() {
-            // SAFETY: the rows lie inside the buffer, as checked, and the server's thread alone writes there.
+            // SAFETY: the rows are inside the buffer, as checked, and the server's thread alone writes there.
             let from = unsafe { std::slice::from_raw_parts(resource.address.add(row * rows.pitch), rows.width) };
             to.copy_from_slice(from);
         }
@@ -26,7 +26,7 @@ impl CudaSourceServer {
         rows.check(resource.size)?;
         assert!(data.len() >= rows.count * rows.width, "too few bytes for the shape");
         for (row, from) in data.chunks(rows.width.max(1)).take(rows.count).enumerate() {
-            // SAFETY: the rows lie inside the buffer, as checked, and the server's thread alone reads there.
+            // SAFETY: the rows are inside the buffer, as checked, and the server's thread alone reads there.
             let to = unsafe { std::slice::from_raw_parts_mut(resource.address.add(row * rows.pitch), rows.width) };
             to.copy_from_slice(from);
         }

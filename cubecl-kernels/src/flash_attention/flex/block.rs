@@ -45,7 +45,7 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// How many scores of a key lie side by side: the queries, and what fills the last vector.
+    /// How many scores of a key are adjacent: the queries, and what fills the last vector.
     pub fn width(&self) -> usize {
         self.range.len().next_multiple_of(LANES)
     }

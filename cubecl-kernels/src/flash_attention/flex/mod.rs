@@ -1,6 +1,6 @@
 //! Attention for the CPU: blocks of queries as tasks, whose scores stay in the cache.
 //!
-//! The scores of a block lie with its queries side by side, so that maxima, sums and exponentials of many rows are
+//! The scores of a block are stored with its queries adjacent, so that maxima, sums and exponentials of many rows are
 //! those of vectors, without a reduction across one ([`block`]). Queries, keys and values are read where they are, with
 //! their strides. Blocks follow from the shapes alone: the results do not depend on the number of threads.
 

@@ -16,7 +16,7 @@ pub(super) struct Heads<R: CubeRuntime> {
 }
 
 impl<R: CubeRuntime> Heads<R> {
-    /// Those of a tensor whose last dimension may not lie contiguous.
+    /// Those of a tensor whose last dimension may not be contiguous.
     pub fn new(tensor: CubeTensor<R>, first: usize) -> Self {
         let is_dense = tensor.meta.strides()[3] == 1 || tensor.meta.shape()[3] == 1;
         let tensor = if is_dense { tensor } else { into_contiguous(tensor) };

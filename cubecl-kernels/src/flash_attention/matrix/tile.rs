@@ -105,7 +105,7 @@ impl Tile {
     }
 
     /// Loads from one row in shared memory to the next: one more than a row has, so that eight rows one below the other
-    /// lie in different banks.
+    /// are in different banks.
     pub fn stride(&self) -> usize {
         self.width / LOAD + 1
     }

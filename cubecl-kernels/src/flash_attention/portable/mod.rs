@@ -1,6 +1,6 @@
 //! Attention without matrix units: on any of CubeCL's runtimes, whatever its planes, in 32 KiB of shared memory.
 //!
-//! A cube has [`UNITS`] units in a square. The tiles of queries, keys and values lie in shared memory in f32; each unit
+//! A cube has [`UNITS`] units in a square. The tiles of queries, keys and values are in shared memory in f32; each unit
 //! keeps its part of the results in registers. Launched by [`launch`](super::launch).
 
 pub(super) mod backward;

@@ -12,7 +12,7 @@ use cubecl_kernels::random::{RowDropout, RowPlace};
 use crate::backends::Setting;
 use crate::compare::{backward, epsilon, expect_close, expect_norm, expect_within, normal};
 
-/// How the inputs lie.
+/// How the inputs are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Three tensors, contiguous.
@@ -21,9 +21,9 @@ pub enum Form {
     Packed,
     /// Views of one tensor, given apart.
     Unpacked,
-    /// Views of tensors whose heads lie before their positions.
+    /// Views of tensors whose heads come before their positions.
     HeadsFirst,
-    /// Views of tensors whose last dimension does not lie contiguous.
+    /// Views of tensors whose last dimension is not contiguous.
     Transposed,
 }
 
@@ -220,8 +220,8 @@ impl Case {
     }
 }
 
-/// The output of three tensors and their gradients; the tensors, and the output's gradient, lie as `view` shows them,
-/// which is its own inverse.
+/// The output of three tensors and their gradients; the tensors, and the output's gradient, are stored as `view` shows
+/// them, which is its own inverse.
 #[allow(clippy::type_complexity)]
 fn separate<B: KernelBackend>(
     tensors: [Tensor<Autodiff<B>, 4>; 3],

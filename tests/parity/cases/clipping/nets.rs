@@ -18,7 +18,7 @@ use crate::cases::comparison::Scene;
 use crate::cases::wrapper::nets::numbered;
 
 const VOCABULARY: usize = 11;
-/// Odd, and more than a shard's alignment where it meets the others: some parameters lie in two shards of a bucket.
+/// Odd, and more than a shard's alignment where it meets the others: some parameters are in two shards of a bucket.
 const D_MODEL: usize = 15;
 const D_HIDDEN: usize = 6;
 const FUSED: usize = 3;

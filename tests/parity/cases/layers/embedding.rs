@@ -62,7 +62,7 @@ impl Layer {
         ids.map(|id| if id == absent { 0 } else { id }).collect()
     }
 
-    /// Where this rank's logits lie in `[tokens, size]`.
+    /// Where this rank's logits are in `[tokens, size]`.
     fn logits_placement(&self) -> Placement {
         let shard = self.layer.vocab_shard();
         Placement::new([TOKENS, self.size], [0, shard.start()], [TOKENS, shard.rows()])

@@ -1,4 +1,4 @@
-//! Where the buckets lie: in memory that the ranks of a data-parallel group share, made once, gone with the module.
+//! Where the buckets are: in memory that the ranks of a data-parallel group share, made once, gone with the module.
 
 use anyhow::ensure;
 use burn::module::Module;

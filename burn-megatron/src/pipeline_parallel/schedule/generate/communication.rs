@@ -6,7 +6,7 @@
 //! The pass plays the orders through with transfers at which sender and receiver meet, and writes each event, a
 //! computation or a transfer, into the lists of the stages that have part in it. So there is one order of all events of
 //! which each list is the part that concerns its stage. Whoever carries the lists out can do the first event in that
-//! order that is not done yet, for it is the next of all its stages. Joining transfers that lie next to each other in a
+//! order that is not done yet, for it is the next of all its stages. Joining transfers that are adjacent in a
 //! list into one exchange lets each of them start sooner and none later; and so do channels with room.
 //!
 //! # Where the messages are

@@ -74,7 +74,7 @@ impl Operands<'_> {
         match self {
             Operands::InPlace(buffer) => buffer[own].copy_from_slice(bytes),
             Operands::Scatter { shard, .. } => {
-                // What is in common with nothing may lie outside.
+                // What is in common with nothing may be outside.
                 if !own.is_empty() {
                     shard[own.start - needed.start..own.end - needed.start].copy_from_slice(bytes);
                 }
