@@ -35,21 +35,17 @@ impl Job {
         let mut model = preset.config();
         model.n_layers = arguments.num_layers.unwrap_or(model.n_layers);
         let samples = arguments.samples_per_rank;
-        let config = TrainingConfig {
-            seq_length: arguments.seq_length,
-            micro_batch_size: samples,
-            global_batch_size: samples * world.world_size(),
-            rampup_batch_size: None,
-            train_samples: MAX_STEPS * (samples * world.world_size()) as u64,
-            learning_rate: LearningRateConfig::constant(1e-4),
-            weight_decay: WeightDecayConfig::constant(0.1),
-            clip_grad: 1.0,
-            adam_beta1: 0.9,
-            adam_beta2: 0.95,
-            adam_eps: 1e-8,
-            seed: 1,
-            replica_check_interval: 0,
-        };
+        let global_batch_size = samples * world.world_size();
+        let config = TrainingConfig::new(
+            arguments.seq_length,
+            samples,
+            global_batch_size,
+            MAX_STEPS * global_batch_size as u64,
+            LearningRateConfig::constant(1e-4),
+        )
+        .with_weight_decay(WeightDecayConfig::constant(0.1))
+        .with_adam_beta2(0.95)
+        .with_seed(1);
         let options = TrainerConfig {
             data_parallel: DataParallelConfig::new().with_shard_gradients(true),
             ..TrainerConfig::new()

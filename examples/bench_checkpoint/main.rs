@@ -27,7 +27,8 @@ use burn_megatron::launch::{self, JoinConfig, Launcher, Prefix, Role, World, rep
 use burn_megatron::training::memory::keep_freed_memory;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use examples::launching::show_warnings;
+use examples::figures::median;
+use examples::launching::{exit_code, show_warnings};
 use models::gpt::GptPreset;
 use serde_json::{Value, json};
 
@@ -70,13 +71,7 @@ struct Arguments {
 fn main() -> ExitCode {
     keep_freed_memory();
     show_warnings();
-    match run(&Arguments::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run(&Arguments::parse()), 1)
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -329,14 +324,4 @@ struct Step {
     seconds: f64,
     /// Whether it began before the last save had ended.
     is_beside_save: bool,
-}
-
-/// The median; 0 of nothing.
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_unstable_by(f64::total_cmp);
-    match numbers.len() {
-        0 => 0.0,
-        count if count % 2 == 1 => numbers[count / 2],
-        count => (numbers[count / 2 - 1] + numbers[count / 2]) / 2.0,
-    }
 }

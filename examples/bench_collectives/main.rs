@@ -24,9 +24,9 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, ensure};
 use burn_megatron::collectives::{ElementType, EngineChoice};
-use burn_megatron::launch::{Environment, Launcher, Prefix};
+use burn_megatron::launch::{Launcher, Prefix};
 use clap::{Parser, ValueEnum};
-use examples::launching::show_warnings;
+use examples::launching::{exit_code, refuse_launcher, show_warnings};
 use report::{Measurement, Source};
 
 /// Measure the collectives of the host engines
@@ -135,21 +135,12 @@ fn main() -> ExitCode {
         Some(log) => worker::run_rank(&arguments, log),
         None => measure(&arguments),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(done.map(|()| ExitCode::SUCCESS), 1)
 }
 
 /// Runs every job, in each round the peer too, and prints.
 fn measure(arguments: &Arguments) -> anyhow::Result<()> {
-    ensure!(
-        Environment::detect()?.is_none(),
-        "bench_collectives starts its own ranks: run it by itself, not under torchrun (RANK is set)"
-    );
+    refuse_launcher("bench_collectives")?;
     if let Some(world) = arguments.world_sizes.iter().find(|world| **world < 2) {
         anyhow::bail!("--world-sizes {world}: expected at least 2 ranks, as one rank does not communicate");
     }

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use examples::figures::median;
 use serde::{Deserialize, Serialize};
 
 /// One size of one operation. Peers print the same fields; more are ignored.
@@ -164,16 +165,6 @@ fn bandwidth(first: &Measurement, seconds: f64) -> f64 {
 }
 
 /// The middle value, or the mean of the two in the middle.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len().is_multiple_of(2) && middle > 0 {
-        (values[middle - 1] + values[middle]) / 2.0
-    } else {
-        values.get(middle).copied().unwrap_or(f64::NAN)
-    }
-}
-
 fn binary(bytes: usize) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),

@@ -7,10 +7,12 @@ use anyhow::Context as _;
 use burn_megatron::collectives::{
     CollectiveElement, CollectiveError, ElementType, GroupConfig, ProcessGroup, ReduceOp, SharedBuffer,
 };
-use burn_megatron::launch::{Environment, JoinConfig, World, join, report_and_exit};
-use examples::progress::JsonLines;
+use burn_megatron::launch::{JoinConfig, World};
+use examples::figures::median;
+use examples::json_lines::JsonLines;
+use examples::launching::run_own_rank;
 
-use crate::report::{Measurement, median};
+use crate::report::Measurement;
 use crate::{Arguments, Benchmark};
 
 /// Tells the ranks of a job which of the engines they are to use.
@@ -27,19 +29,17 @@ const MAX_CALLS: usize = 5000;
 
 /// Measures as a rank of the job around this process; rank 0 writes the results to `log`.
 pub fn run_rank(arguments: &Arguments, log: &Path) -> anyhow::Result<()> {
-    let environment = Environment::detect()?.context("--worker-log is for ranks that this program starts")?;
-    let world = join(&environment, &JoinConfig::new())?;
-    let element = arguments.element_type;
-    let measured = match element {
-        ElementType::F32 => measure_all::<f32>(arguments, log, &world),
-        ElementType::F64 => measure_all::<f64>(arguments, log, &world),
-        ElementType::F16 => measure_all::<half::f16>(arguments, log, &world),
-        ElementType::BF16 => measure_all::<half::bf16>(arguments, log, &world),
-        ElementType::I32 => measure_all::<i32>(arguments, log, &world),
-        ElementType::I64 => measure_all::<i64>(arguments, log, &world),
-        ElementType::U8 => measure_all::<u8>(arguments, log, &world),
-    };
-    measured.or_else(|error| report_and_exit(&world, error.as_ref()))
+    run_own_rank("--worker-log", &JoinConfig::new(), |world| {
+        match arguments.element_type {
+            ElementType::F32 => measure_all::<f32>(arguments, log, world),
+            ElementType::F64 => measure_all::<f64>(arguments, log, world),
+            ElementType::F16 => measure_all::<half::f16>(arguments, log, world),
+            ElementType::BF16 => measure_all::<half::bf16>(arguments, log, world),
+            ElementType::I32 => measure_all::<i32>(arguments, log, world),
+            ElementType::I64 => measure_all::<i64>(arguments, log, world),
+            ElementType::U8 => measure_all::<u8>(arguments, log, world),
+        }
+    })
 }
 
 fn measure_all<T: CollectiveElement + From<u8>>(

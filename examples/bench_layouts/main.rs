@@ -11,15 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
-use burn_megatron::launch::{Environment, Launcher, World, join, report_and_exit};
+use burn_megatron::launch::{Launcher, World};
 use burn_megatron::training::StepMetrics;
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use clap::Parser;
 use examples::arguments::{ParallelArguments, TrainingArguments};
 use examples::device::TrainingBackend;
-use examples::launching::connect;
+use examples::figures::{bytes, median};
+use examples::json_lines::JsonLines;
+use examples::launching::{connect, exit_code, refuse_launcher, run_own_rank};
 use examples::layout::Layout;
-use examples::progress::{JsonLines, bytes};
 use examples::session::Session;
 use examples::training_program::TrainingProgram;
 use models::ModelFamily;
@@ -59,13 +60,7 @@ fn main() -> ExitCode {
         (Some(layout), Some(log)) => run_rank(&training(&arguments, layout), log),
         _ => measure(&arguments),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(done.map(|()| ExitCode::SUCCESS), 1)
 }
 
 /// What one run of a layout gave.
@@ -82,16 +77,8 @@ fn measure(arguments: &Arguments) -> anyhow::Result<()> {
         flags.num_layers_per_virtual_pipeline_stage.is_none(),
         "--num-layers-per-virtual-pipeline-stage is not for layouts: give the chunks of a stage as vN in --layouts"
     );
-    let given = flags.stages.given();
-    ensure!(
-        given.is_empty() || arguments.layouts.iter().any(|layout| layout.pipeline_parallel_size > 1),
-        "{} must come with a layout that has pipeline stages, as pp2",
-        given.join(", ")
-    );
-    ensure!(
-        Environment::detect()?.is_none(),
-        "bench_layouts starts its own ranks: run it by itself, not under torchrun (RANK is set)"
-    );
+    flags.stages.check_layouts(&arguments.layouts)?;
+    refuse_launcher("bench_layouts")?;
     ensure!(
         arguments.rounds > 0 && arguments.steps > 0,
         "--rounds and --steps must be at least 1, got {} and {}",
@@ -117,7 +104,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<()> {
         let speeds: Vec<String> = layouts
             .iter()
             .zip(&measured)
-            .map(|(layout, m)| format!("{} {:.0}", name(layout), m.tokens_per_second))
+            .map(|(layout, m)| format!("{} {:.0}", layout.title(), m.tokens_per_second))
             .collect();
         println!("round {round}: tokens/s {}", speeds.join(", "));
         rounds.push(measured);
@@ -132,7 +119,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<()> {
         let of = |figure: &dyn Fn(&[Measurement]) -> f64| median(rounds.iter().map(|round| figure(round)).collect());
         println!(
             "{:<10}  {:>5}  {:>8.0}  {:>17.3}  {:>20}  {:>13}",
-            name(layout),
+            layout.title(),
             layout.world_size(),
             of(&|round| round[column].tokens_per_second),
             of(&|round| round[column].tokens_per_second / round[0].tokens_per_second),
@@ -153,17 +140,12 @@ fn launch(layout: &Layout, steps: usize, folder: &Path) -> anyhow::Result<Measur
         log.clone().into(),
     ]);
     let summary = Launcher::new(layout.world_size()).arguments(rank_arguments).run()?;
-    ensure!(summary.is_success(), "the run of {} failed", name(layout));
-    let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
-    let metrics: Vec<StepMetrics> = text
-        .lines()
-        .map(serde_json::from_str)
-        .collect::<Result<_, _>>()
-        .context("a rank wrote no metrics")?;
+    ensure!(summary.is_success(), "the run of {} failed", layout.title());
+    let metrics: Vec<StepMetrics> = JsonLines::read(&log)?;
     ensure!(
         metrics.len() == WARM_UP_STEPS + steps,
         "{} made {} steps, not {}",
-        name(layout),
+        layout.title(),
         metrics.len(),
         WARM_UP_STEPS + steps
     );
@@ -177,16 +159,11 @@ fn launch(layout: &Layout, steps: usize, folder: &Path) -> anyhow::Result<Measur
 
 /// Trains as a rank of a layout.
 fn run_rank(training: &TrainingArguments, log: &Path) -> anyhow::Result<()> {
-    let environment = Environment::detect()?.context("--worker-log is for ranks that this program starts")?;
-    let world = join(&environment, &training.parallel.communication.join_options()?)?;
-    match train(training, log, &world) {
-        Ok(()) => Ok(()),
-        Err(error) => report_and_exit(&world, error.as_ref()),
-    }
-}
-
-fn train(arguments: &TrainingArguments, log: &Path, world: &World) -> anyhow::Result<()> {
-    arguments.run(world, Training { arguments, log, world })
+    let options = training.parallel.communication.join_options()?;
+    run_own_rank("--worker-log", &options, |world| {
+        let arguments = training;
+        training.run(world, Training { arguments, log, world })
+    })
 }
 
 /// The training of one rank.
@@ -224,22 +201,4 @@ fn training(arguments: &Arguments, layout: &Layout) -> TrainingArguments {
     training.parallel = ParallelArguments::of_layout(layout, &flags.stages, &flags.communication);
     training.optimization.train_iters = Some((WARM_UP_STEPS + arguments.steps) as u64);
     training
-}
-
-fn name(layout: &Layout) -> String {
-    match layout {
-        &Layout::ONE_RANK => "one rank".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// The middle value, or the mean of the two in the middle.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len().is_multiple_of(2) && middle > 0 {
-        (values[middle - 1] + values[middle]) / 2.0
-    } else {
-        values.get(middle).copied().unwrap_or(f64::NAN)
-    }
 }

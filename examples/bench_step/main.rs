@@ -25,6 +25,8 @@ use burn_megatron::training::memory::keep_freed_memory;
 use clap::{Args, Parser};
 use examples::arguments::{DeviceArguments, Dtype};
 use examples::device::DeviceKind;
+use examples::figures::median;
+use examples::launching::exit_code;
 
 /// Measure a training step against PyTorch's.
 #[derive(Parser)]
@@ -113,13 +115,7 @@ impl Problem {
 fn main() -> ExitCode {
     keep_freed_memory();
     let arguments = Arguments::parse();
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run(&arguments).map(|()| ExitCode::SUCCESS), 1)
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -203,10 +199,4 @@ fn summary(ours: Vec<f64>, theirs: Vec<f64>) -> String {
             median(ratios)
         )
     }
-}
-
-/// The middle value, the upper one of two.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -17,7 +17,9 @@ use cubecl_kernels::linear::{linear, linear_transposed};
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, layer_norm};
 use cubecl_kernels::tape::{primitive, record};
 
-use super::{Problem, median, ours};
+use examples::figures::median;
+
+use super::{Problem, ours};
 
 type B = Autodiff<Flex>;
 

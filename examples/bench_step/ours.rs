@@ -9,12 +9,13 @@ use burn_megatron::data::MicroBatch;
 use burn_megatron::launch::World;
 use burn_megatron::pipeline_parallel::{Activity, Timeline};
 use burn_megatron::random::RandomStream;
-use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig, WeightDecayConfig};
+use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig};
 use cubecl_kernels::Kernels;
 use examples::device::{Program, TrainingBackend};
+use examples::figures::median;
 use models::gpt::GptConfig;
 
-use super::{Problem, median};
+use super::Problem;
 
 /// The phases of a step on one rank, as the trainer's timeline calls them.
 pub const PHASES: [Activity; 4] = [
@@ -90,21 +91,14 @@ fn train_on<B: TrainingBackend>(problem: &Problem, device: &B::Device) -> anyhow
         problem.vocab_size,
     );
     let model = config.init::<B>(device, &context)?;
-    let training = TrainingConfig {
-        seq_length: problem.seq_length,
-        micro_batch_size: problem.micro_batch_size,
-        global_batch_size: problem.micro_batch_size,
-        rampup_batch_size: None,
-        train_samples: (problem.steps * problem.micro_batch_size) as u64,
-        learning_rate: LearningRateConfig::constant(6e-4),
-        weight_decay: WeightDecayConfig::constant(0.01),
-        clip_grad: 1.0,
-        adam_beta1: 0.9,
-        adam_beta2: 0.999,
-        adam_eps: 1e-8,
-        seed: 1,
-        replica_check_interval: 0,
-    };
+    let training = TrainingConfig::new(
+        problem.seq_length,
+        problem.micro_batch_size,
+        problem.micro_batch_size,
+        (problem.steps * problem.micro_batch_size) as u64,
+        LearningRateConfig::constant(6e-4),
+    )
+    .with_seed(1);
     let timeline = Timeline::default();
     let mut trainer =
         Trainer::new(vec![model], &training, TrainerConfig::new(), &context, device)?.with_timeline(&timeline);

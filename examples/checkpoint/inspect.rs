@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use burn_megatron::checkpoint::{Checkpoint, StoredArray};
+use examples::figures::bytes;
 use serde_json::{Value, json};
 
 /// Returns what a checkpoint holds, as a page of text.
@@ -34,7 +35,7 @@ pub fn describe(checkpoint: &Checkpoint) -> String {
         line(format_args!(
             "  {}  {:>10}  xxh3 {:016x}",
             file.name,
-            size_text(file.bytes),
+            bytes(file.bytes),
             file.checksum()
         ));
     }
@@ -48,7 +49,7 @@ pub fn describe(checkpoint: &Checkpoint) -> String {
             array.name,
             format!("{:?}", array.dtype),
             shape_text(array),
-            size_text(array.num_bytes() as u64),
+            bytes(array.num_bytes() as u64),
             ranks_text(&ranks_of(checkpoint, array)),
         ));
     }
@@ -61,7 +62,7 @@ pub fn describe(checkpoint: &Checkpoint) -> String {
         "total       {}, {elements} elements; {}, {}",
         count_text(checkpoint.arrays().len(), "array"),
         count_text(checkpoint.files().len(), "file"),
-        size_text(checkpoint.files().iter().map(|file| file.bytes).sum())
+        bytes(checkpoint.files().iter().map(|file| file.bytes).sum())
     ));
     page
 }
@@ -147,20 +148,4 @@ pub fn ranks_text(ranks: &[usize]) -> String {
 /// Returns `1 file`, `2 files`.
 pub fn count_text(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Returns a size as people read it: `512 B`, `1.5 MiB`.
-pub fn size_text(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut size = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    // What rounds to 1024.0 is one of the next.
-    while size >= 1023.95 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    format!("{size:.1} {}", UNITS[unit])
 }

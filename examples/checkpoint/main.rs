@@ -22,11 +22,12 @@ use burn_megatron::checkpoint::Checkpoint;
 use clap::{Parser, Subcommand, ValueEnum};
 use examples::arguments::parse_size;
 use examples::checkpointing::{FamilyState, ModelState};
+use examples::figures::bytes;
 use models::ModelFamily;
 use models::huggingface::{ExportConfig, ExportType, HuggingFaceModel, export, read_model_type};
 use models::registry::{FAMILIES, FamilyProgram, run_with_family};
 
-use inspect::{count_text, describe, figures, size_text};
+use inspect::{count_text, describe, figures};
 
 /// Inspect, verify and convert checkpoints
 #[derive(Parser)]
@@ -143,7 +144,7 @@ fn run(command: &Command) -> anyhow::Result<String> {
                 checkpoint.path().display(),
                 count_text(checkpoint.arrays().len(), "array"),
                 count_text(checkpoint.files().len(), "file"),
-                size_text(checkpoint.files().iter().map(|file| file.bytes).sum()),
+                bytes(checkpoint.files().iter().map(|file| file.bytes).sum()),
             ))
         }
         Command::Convert {

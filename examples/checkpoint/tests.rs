@@ -277,19 +277,6 @@ fn ranks_are_listed_in_stretches() {
 }
 
 #[test]
-fn sizes_are_short() {
-    for (bytes, text) in [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        ((1 << 20) - 1, "1.0 MiB"),
-        (3 << 29, "1.5 GiB"),
-    ] {
-        assert_eq!(size_text(bytes), text);
-    }
-}
-
-#[test]
 fn the_command_line_is_well_formed() {
     use clap::CommandFactory;
     Arguments::command().debug_assert();

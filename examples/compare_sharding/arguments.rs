@@ -131,14 +131,7 @@ impl Arguments {
     /// # Errors
     /// When no layout has stages, with the flags.
     pub fn validate_stages(&self) -> anyhow::Result<()> {
-        let given = self.stages.given();
-        anyhow::ensure!(
-            given.is_empty() || self.layouts.iter().any(|layout| layout.pipeline_parallel_size > 1),
-            "{} must come with a layout that has pipeline stages, as pp2, got --layouts {}",
-            given.join(", "),
-            self.layouts.iter().map(Layout::to_string).collect::<Vec<_>>().join(",")
-        );
-        Ok(())
+        self.stages.check_layouts(&self.layouts)
     }
 
     /// Checks that runs in this element type can be compared.

@@ -13,6 +13,7 @@ use crate::arguments::Arguments;
 use crate::interrupt::Interrupt;
 use crate::report::say;
 use crate::worker;
+use examples::json_lines::JsonLines;
 use examples::layout::Layout;
 
 /// A finished run: metrics in memory, recordings in files.
@@ -144,12 +145,7 @@ impl Run {
 }
 
 fn read_metrics(path: &Path, num_steps: u64) -> anyhow::Result<Vec<StepMetrics>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let metrics: Vec<StepMetrics> = text
-        .lines()
-        .map(serde_json::from_str)
-        .collect::<Result<_, _>>()
-        .with_context(|| format!("{} holds no metrics", path.display()))?;
+    let metrics: Vec<StepMetrics> = JsonLines::read(path)?;
     ensure!(
         metrics.len() as u64 == num_steps,
         "{} holds {} steps, expected {num_steps}",

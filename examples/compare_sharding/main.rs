@@ -22,12 +22,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use burn_megatron::data::ByteTokenizer;
-use burn_megatron::launch::Environment;
 use burn_megatron::parity::Tolerance;
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use examples::arguments::Dtype;
-
-use burn_megatron::launch::exit_code_of;
+use examples::launching::{exit_code, refuse_launcher};
 
 use crate::arguments::Arguments;
 use crate::files::OutputFolder;
@@ -51,21 +49,14 @@ fn main() -> ExitCode {
         Some(layout) => worker::run(&arguments, &layout),
         None => compare(&arguments),
     };
-    done.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
-        match error.downcast_ref::<Interrupted>() {
-            Some(interrupted) => ExitCode::from(interrupted.exit_code()),
-            None => exit_code_of(error.as_ref(), FAILED),
-        }
-    })
+    let interrupted = |error: &anyhow::Error| Some(error.downcast_ref::<Interrupted>()?.exit_code());
+    let failure = done.as_ref().err().and_then(interrupted).unwrap_or(FAILED);
+    exit_code(done, failure)
 }
 
 /// Runs, judges and reports.
 fn compare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    ensure!(
-        Environment::detect()?.is_none(),
-        "compare_sharding starts its own ranks, a job per layout: run it by itself, not under torchrun (RANK is set)"
-    );
+    refuse_launcher("compare_sharding")?;
     validate(arguments)?;
     let output = OutputFolder::create(&arguments.output)?;
     let interrupt = Interrupt::install()?;

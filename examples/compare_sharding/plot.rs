@@ -3,12 +3,11 @@
 //! Drawn for `report`.
 
 use anyhow::Context as _;
-use plotters::coord::Shift;
+use examples::svg::{Area, drawing, picture};
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 
 use crate::report::{Comparison, Report};
-use crate::table::drawing;
 
 const SIZE: (u32, u32) = (900, 760);
 /// Of the upper panel.
@@ -50,19 +49,14 @@ impl Curve<'_> {
 /// # Errors
 /// When that fails.
 pub fn losses_svg(report: &Report) -> anyhow::Result<String> {
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        area.fill(&WHITE).map_err(drawing)?;
+    picture(SIZE, |area| {
         let (upper, lower) = area.split_vertically(UPPER_HEIGHT);
         draw_losses(report, &upper)?;
-        draw_differences(report, &lower)?;
-        area.present().map_err(drawing)?;
-    }
-    Ok(svg)
+        draw_differences(report, &lower)
+    })
 }
 
-fn draw_losses(report: &Report, area: &DrawingArea<SVGBackend<'_>, Shift>) -> anyhow::Result<()> {
+fn draw_losses(report: &Report, area: &Area<'_>) -> anyhow::Result<()> {
     let curves = loss_curves(report);
     let values = curves.iter().flat_map(|curve| &curve.points).map(|point| point.1);
     let (low, high) = bounds(values).context("no finite loss")?;
@@ -97,7 +91,7 @@ fn draw_losses(report: &Report, area: &DrawingArea<SVGBackend<'_>, Shift>) -> an
         .map_err(drawing)
 }
 
-fn draw_differences(report: &Report, area: &DrawingArea<SVGBackend<'_>, Shift>) -> anyhow::Result<()> {
+fn draw_differences(report: &Report, area: &Area<'_>) -> anyhow::Result<()> {
     let tolerance = report.tolerance.loss;
     // Far below the rounding of one number: what is drawn here is no difference at all.
     let floor = tolerance * 1e-5;

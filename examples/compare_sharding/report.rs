@@ -8,7 +8,7 @@ use burn_megatron::parity::Tolerance;
 use burn_megatron::training::StepMetrics;
 use clap::ValueEnum;
 use examples::arguments::TrainingArguments;
-use examples::progress::bytes;
+use examples::figures::{bytes, median};
 use models::ModelConfig;
 
 use crate::jobs::RunSummary;
@@ -205,16 +205,6 @@ fn difference(value: f64) -> String {
         "0".to_owned()
     } else {
         format!("{value:.1e}")
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let upper = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        count if count.is_multiple_of(2) => (values[upper - 1] + values[upper]) / 2.0,
-        _ => values[upper],
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use anyhow::anyhow;
+use examples::svg::{TextStyle, drawing, picture, write};
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::text_anchor::HPos;
 
 /// A table. The first column is aligned to the left, the others to the right.
 pub struct Table {
@@ -129,14 +129,9 @@ impl Table {
         let rows_bottom = header_bottom + ROW_HEIGHT * self.rows.len() as i32 + 8;
         let height = rows_bottom + 20 * captions.len() as i32 + MARGIN;
 
-        let mut svg = String::new();
-        {
-            let area = SVGBackend::with_string(&mut svg, (width as u32, height as u32)).into_drawing_area();
-            area.fill(&WHITE).map_err(drawing)?;
-            let text = |text: &str, at: (i32, i32), position: HPos, size: i32, color: RGBColor| {
-                let style = ("sans-serif", size).into_font().color(&color);
-                area.draw_text(text, &style.pos(Pos::new(position, VPos::Center)), at)
-                    .map_err(drawing)
+        picture((width as u32, height as u32), |area| {
+            let text = |text: &str, at: (i32, i32), align: HPos, size: i32, color: RGBColor| {
+                write(area, text, at, TextStyle { size, color, align })
             };
             let rule = |y: i32, from: i32, to: i32, stroke: u32| {
                 let line = PathElement::new(vec![(from, y), (to, y)], INK.stroke_width(stroke));
@@ -174,9 +169,8 @@ impl Table {
                 let y = rows_bottom + 20 * index as i32 + 18;
                 text(line, (MARGIN, y), HPos::Left, CAPTION_SIZE, GREY)?;
             }
-            area.present().map_err(drawing)?;
-        }
-        Ok(svg)
+            Ok(())
+        })
     }
 
     /// The characters of the widest cell of each column.
@@ -190,11 +184,6 @@ impl Table {
             })
             .collect()
     }
-}
-
-/// An error of plotters, which borrows what it is about.
-pub fn drawing(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("{error}")
 }
 
 /// Breaks a text at spaces into lines of at most `limit` characters, if its words are short enough.

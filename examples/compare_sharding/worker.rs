@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use burn_megatron::launch::{Environment, StopFlag, World, join, report_and_exit};
+use burn_megatron::launch::{StopFlag, World};
 use burn_megatron::parity::{Recorder, perturb_constants};
 use burn_megatron::training::StepMetrics;
 use examples::arguments::TrainingArguments;
 use examples::device::TrainingBackend;
-use examples::launching::connect;
-use examples::progress::JsonLines;
+use examples::json_lines::JsonLines;
+use examples::launching::{connect, run_own_rank};
 use examples::session::{Session, StopReason};
 use examples::training_program::TrainingProgram;
 use models::ModelFamily;
@@ -34,19 +34,17 @@ pub fn metrics_path(folder: &Path, rank: usize) -> PathBuf {
 /// # Errors
 /// When this process was not started as a rank. What goes wrong later is reported to the job, and ends the process.
 pub fn run(arguments: &Arguments, layout: &Layout) -> anyhow::Result<ExitCode> {
-    let environment = Environment::detect()?.context("--worker-layout is for ranks that this program starts")?;
     let folder = arguments.worker.worker_folder.as_deref().context("--worker-folder")?;
     let training = if arguments.worker.worker_reference {
         arguments.reference()
     } else {
         arguments.training(layout)
     };
-    let world = join(&environment, &training.parallel.communication.join_options()?)?;
-    let title = (world.rank() == 0 && arguments.worker.worker_live).then(|| layout.title());
-    match train(&training, folder, title.as_deref(), &world) {
-        Ok(code) => Ok(code),
-        Err(error) => report_and_exit(&world, error.as_ref()),
-    }
+    let options = training.parallel.communication.join_options()?;
+    run_own_rank("--worker-layout", &options, |world| {
+        let title = (world.rank() == 0 && arguments.worker.worker_live).then(|| layout.title());
+        train(&training, folder, title.as_deref(), world)
+    })
 }
 
 fn train(arguments: &TrainingArguments, folder: &Path, title: Option<&str>, world: &World) -> anyhow::Result<ExitCode> {

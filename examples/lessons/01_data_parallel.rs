@@ -18,10 +18,10 @@ use burn::prelude::*;
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::prelude::*;
 use clap::Parser;
+use examples::spots::{IMAGE_SIZE, Images};
 
 type B = Autodiff<Flex>;
 
-const IMAGE_SIZE: usize = 8;
 const STEPS: usize = 60;
 const GLOBAL_BATCH: usize = 64;
 const LEARNING_RATE: f64 = 3e-3;
@@ -43,8 +43,8 @@ impl<B: Backend> Classifier<B> {
         }
     }
 
-    fn loss(&self, images: Tensor<B, 4>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
-        let features = self.activation.forward(self.conv.forward(images)).flatten(1, 3);
+    fn loss(&self, Images { pixels, labels }: Images<B>) -> Tensor<B, 1> {
+        let features = self.activation.forward(self.conv.forward(pixels)).flatten(1, 3);
         CrossEntropyLossConfig::new()
             .init(&labels.device())
             .forward(self.output.forward(features), labels)
@@ -85,9 +85,9 @@ fn train(world: &World) -> anyhow::Result<()> {
         // Each rank sees its own part of the global batch.
         let share = GLOBAL_BATCH / ranks.size();
         let first = step * GLOBAL_BATCH + ranks.rank() * share;
-        let (images, labels) = batch(first, share, &device);
+        let images = Images::numbered(first, share, &device);
         // (4) Forward and backward; gradients are averaged over the ranks during the backward pass.
-        let loss = model.backward(StepPart::Last, |model| model.loss(images, labels))?;
+        let loss = model.backward(StepPart::Last, |model| model.loss(images))?;
         let gradients = model.gradients()?;
         model.step(LEARNING_RATE, &mut optimizer, gradients)?;
 
@@ -103,24 +103,4 @@ fn train(world: &World) -> anyhow::Result<()> {
         println!("all {} ranks hold the same parameters", ranks.size());
     }
     Ok(())
-}
-
-/// Images of noise with a bright spot in one of four quarters, by number: the label is the quarter.
-fn batch(first: usize, count: usize, device: &FlexDevice) -> (Tensor<B, 4>, Tensor<B, 1, Int>) {
-    let mut pixels = vec![0.0; count * IMAGE_SIZE * IMAGE_SIZE];
-    let mut labels = Vec::with_capacity(count);
-    for (number, image) in (first..).zip(pixels.chunks_exact_mut(IMAGE_SIZE * IMAGE_SIZE)) {
-        let noise = burn_megatron::random::RandomStream::new(7, &format!("image {number}"));
-        noise.fill_normal(0, 1.0, image);
-        let mut place = [0.0; 2];
-        noise.fill_uniform(1000, (IMAGE_SIZE / 2) as f64, &mut place);
-        let [x, y] = place.map(|p| (p + IMAGE_SIZE as f64 / 2.0) as usize);
-        image[y * IMAGE_SIZE + x] += 6.0;
-        labels.push((2 * (y / (IMAGE_SIZE / 2)) + x / (IMAGE_SIZE / 2)) as i32);
-    }
-    let images = TensorData::new(pixels, [count, 1, IMAGE_SIZE, IMAGE_SIZE]);
-    (
-        Tensor::from_data(images, (device, burn::tensor::DType::F32)),
-        Tensor::from_data(TensorData::new(labels, [count]), device),
-    )
 }

@@ -21,10 +21,10 @@ use burn::prelude::*;
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::prelude::*;
 use clap::Parser;
+use examples::spots::{IMAGE_SIZE, Images};
 
 type B = Autodiff<Flex>;
 
-const IMAGE_SIZE: usize = 8;
 const CHANNELS: usize = 8;
 const LAYERS: usize = 4;
 const STEPS: usize = 60;
@@ -137,7 +137,7 @@ fn train(world: &World) -> anyhow::Result<()> {
     for step in 1..=STEPS {
         let first = step * MICRO_BATCHES;
         let batches: Vec<_> = (first..first + MICRO_BATCHES)
-            .map(|number| Images::numbered(number * MICRO_BATCH_SIZE, &device))
+            .map(|number| Images::numbered(number * MICRO_BATCH_SIZE, MICRO_BATCH_SIZE, &device))
             .collect();
         // (5) All micro-batches, forward and backward. The losses are known to the last stage only.
         let losses = pipeline.train(&mut model, &batches, |_, loss| loss / MICRO_BATCHES as f32)?;
@@ -152,33 +152,4 @@ fn train(world: &World) -> anyhow::Result<()> {
     }
     println!("rank {} holds {} parameters", world.rank(), model.module().num_params());
     Ok(())
-}
-
-/// Images of noise with a bright spot in one of four quarters: the label is the quarter.
-#[derive(Clone, Debug)]
-struct Images<B: Backend> {
-    pixels: Tensor<B, 4>,
-    labels: Tensor<B, 1, Int>,
-}
-
-impl<B: Backend> Images<B> {
-    /// A micro-batch of images by number.
-    fn numbered(first: usize, device: &B::Device) -> Self {
-        let mut pixels = vec![0.0; MICRO_BATCH_SIZE * IMAGE_SIZE * IMAGE_SIZE];
-        let mut labels = Vec::with_capacity(MICRO_BATCH_SIZE);
-        for (number, image) in (first..).zip(pixels.chunks_exact_mut(IMAGE_SIZE * IMAGE_SIZE)) {
-            let noise = burn_megatron::random::RandomStream::new(7, &format!("image {number}"));
-            noise.fill_normal(0, 1.0, image);
-            let mut place = [0.0; 2];
-            noise.fill_uniform(1000, (IMAGE_SIZE / 2) as f64, &mut place);
-            let [x, y] = place.map(|p| (p + IMAGE_SIZE as f64 / 2.0) as usize);
-            image[y * IMAGE_SIZE + x] += 6.0;
-            labels.push((2 * (y / (IMAGE_SIZE / 2)) + x / (IMAGE_SIZE / 2)) as i32);
-        }
-        let pixels = TensorData::new(pixels, [MICRO_BATCH_SIZE, 1, IMAGE_SIZE, IMAGE_SIZE]);
-        Self {
-            pixels: Tensor::from_data(pixels, (device, burn::tensor::DType::F32)),
-            labels: Tensor::from_data(TensorData::new(labels, [MICRO_BATCH_SIZE]), device),
-        }
-    }
 }

@@ -33,10 +33,10 @@ use burn_megatron::data::LastBatch;
 use burn_megatron::learner::SilentRenderer;
 use burn_megatron::prelude::*;
 use clap::Parser;
+use examples::spots::{IMAGE_SIZE, Images, Spot};
 
 type B = Autodiff<Flex>;
 
-const IMAGE_SIZE: usize = 8;
 const EPOCHS: usize = 4;
 const GLOBAL_BATCH: usize = 64;
 const LEARNING_RATE: f64 = 3e-3;
@@ -178,20 +178,6 @@ fn print(metrics: &[MetricSummary], split: &str) {
     }
 }
 
-/// A batch of images and their labels.
-#[derive(Clone, Debug)]
-struct Images<B: Backend> {
-    pixels: Tensor<B, 4>,
-    labels: Tensor<B, 1, Int>,
-}
-
-/// An image of noise with a bright spot in one of four quarters: the label is the quarter.
-#[derive(Clone, Debug)]
-struct Spot {
-    pixels: Vec<f32>,
-    label: i32,
-}
-
 /// Images by number.
 struct Spots {
     first: usize,
@@ -205,16 +191,7 @@ impl Dataset<Spot> for Spots {
 
     fn get(&self, index: usize) -> Option<Spot> {
         let number = (index < self.count).then(|| self.first + index)?;
-        let noise = burn_megatron::random::RandomStream::new(7, &format!("image {number}"));
-        let mut pixels = vec![0.0; IMAGE_SIZE * IMAGE_SIZE];
-        noise.fill_normal(0, 1.0, &mut pixels);
-        let mut place = [0.0; 2];
-        noise.fill_uniform(1000, (IMAGE_SIZE / 2) as f64, &mut place);
-        let [x, y] = place.map(|p| (p + IMAGE_SIZE as f64 / 2.0) as usize);
-        pixels[y * IMAGE_SIZE + x] += 4.0;
-        let label = (2 * (y / (IMAGE_SIZE / 2)) + x / (IMAGE_SIZE / 2)) as i32;
-        let pixels = pixels.iter().map(|&pixel| pixel as f32).collect();
-        Some(Spot { pixels, label })
+        Some(Spot::numbered(number, 4.0))
     }
 }
 
@@ -223,12 +200,6 @@ struct ToImages;
 
 impl<B: Backend> Batcher<B, Spot, Images<B>> for ToImages {
     fn batch(&self, spots: Vec<Spot>, device: &B::Device) -> Images<B> {
-        let count = spots.len();
-        let labels: Vec<i32> = spots.iter().map(|spot| spot.label).collect();
-        let pixels: Vec<f32> = spots.into_iter().flat_map(|spot| spot.pixels).collect();
-        Images {
-            pixels: Tensor::from_data(TensorData::new(pixels, [count, 1, IMAGE_SIZE, IMAGE_SIZE]), device),
-            labels: Tensor::from_data(TensorData::new(labels, [count]), device),
-        }
+        Images::of(spots, device)
     }
 }

@@ -11,10 +11,10 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use burn_megatron::launch::exit_code_of;
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use clap::Parser;
 use examples::arguments::TrainingArguments;
+use examples::launching::exit_code;
 use examples::pretraining::pretrain;
 
 #[global_allocator]
@@ -38,11 +38,5 @@ fn main() -> ExitCode {
     let started = Instant::now();
     keep_freed_memory();
     let Arguments { training, preflight } = Arguments::parse();
-    match pretrain(&training, preflight, started) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            exit_code_of(error.as_ref(), 2)
-        }
-    }
+    exit_code(pretrain(&training, preflight, started), 2)
 }

@@ -1,8 +1,13 @@
 //! What the programs do before they train: logging to the terminal, the number of ranks, the launcher's terminal, the
 //! groups.
 
+use std::process::ExitCode;
+
+use anyhow::Context as _;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::launch::{self, Launcher, Prefix, Role, World};
+use burn_megatron::launch::{
+    self, Environment, JoinConfig, Launcher, Prefix, Role, World, exit_code_of, join, report_and_exit,
+};
 
 use crate::arguments::{ParallelArguments, TrainingArguments};
 use crate::terminal;
@@ -58,6 +63,46 @@ pub fn connect(arguments: &TrainingArguments, world: &World) -> anyhow::Result<P
     let context = arguments.device.connect(world, &arguments.parallel.config(), seed)?;
     let context = context.with_kernels(arguments.model.kernels());
     Ok(context.with_overlap_tensor_reduce(arguments.parallel.communication.overlap_tensor_reduce))
+}
+
+/// Runs one of the ranks that a program starts of itself with a hidden `flag`. What goes wrong in it is reported to the
+/// job, and ends the process.
+///
+/// # Communication
+/// The rendezvous of all ranks, and that of `rank`.
+///
+/// # Errors
+/// When this process was not started as a rank, or cannot join the job.
+pub fn run_own_rank<T>(
+    flag: &str,
+    options: &JoinConfig,
+    rank: impl FnOnce(&World) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let environment = Environment::detect()?;
+    let environment = environment.with_context(|| format!("{flag} is for ranks that this program starts"))?;
+    let world = join(&environment, options)?;
+    rank(&world).or_else(|error| report_and_exit(&world, error.as_ref()))
+}
+
+/// Checks that no launcher has started this process, a `program` that starts ranks of its own.
+///
+/// # Errors
+/// When one has, or its variables are wrong.
+pub fn refuse_launcher(program: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        Environment::detect()?.is_none(),
+        "{program} starts its own ranks: run it by itself, not under torchrun (RANK is set)"
+    );
+    Ok(())
+}
+
+/// Reports what a program failed of, if it failed, and returns its exit code: `failure` unless another rank's failure
+/// was the cause.
+pub fn exit_code(done: anyhow::Result<ExitCode>, failure: u8) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        exit_code_of(error.as_ref(), failure)
+    })
 }
 
 /// Prints the library's warnings to stderr; `RUST_LOG` asks for more or less.

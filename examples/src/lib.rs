@@ -3,11 +3,15 @@
 pub mod arguments;
 pub mod checkpointing;
 pub mod device;
+pub mod figures;
+pub mod json_lines;
 pub mod launching;
 pub mod layout;
 pub mod pretraining;
 pub mod progress;
 pub mod session;
+pub mod spots;
+pub mod svg;
 mod terminal;
 pub mod timeline;
 pub mod training_program;

@@ -13,8 +13,9 @@ use models::ModelFamily;
 use crate::arguments::TrainingArguments;
 use crate::checkpointing::{Checkpointing, Saving};
 use crate::device::TrainingBackend;
+use crate::json_lines::JsonLines;
 use crate::launching::{self, enter};
-use crate::progress::{JsonLines, Progress};
+use crate::progress::Progress;
 use crate::session::{Session, StopReason};
 use crate::timeline::Recorder;
 use crate::training_program::TrainingProgram;
@@ -112,7 +113,7 @@ fn train<B: TrainingBackend, C: ModelFamily>(
     }
     let first_step = session.iteration() + 1;
     let mut log = match &logging.log_jsonl {
-        Some(path) if is_first => Some(JsonLines::go_on(path, session.iteration())?),
+        Some(path) if is_first => Some(JsonLines::resume(path, session.iteration())?),
         _ => None,
     };
     let recorder = Recorder::new(logging, world.rank())?;

@@ -1,14 +1,12 @@
 //! Tells a person how training goes: a progress bar on a terminal, plain lines otherwise.
 
 use std::io::Write;
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use burn_megatron::training::StepMetrics;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 
+use crate::figures::bytes;
 use crate::terminal::draw_target;
 
 /// Where progress goes.
@@ -99,90 +97,4 @@ fn describe(metrics: &StepMetrics, mean_loss: f64, num_steps: u64) -> String {
         bytes(metrics.peak_memory_bytes),
         bytes(metrics.communication_bytes),
     )
-}
-
-/// A number of bytes with a unit that leaves it readable.
-pub fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = count as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{count} B"),
-        _ => format!("{value:.1} {}", UNITS[unit]),
-    }
-}
-
-/// Metrics, of every step say, as JSON lines in a file.
-pub struct JsonLines {
-    file: std::io::BufWriter<std::fs::File>,
-    path: std::path::PathBuf,
-}
-
-impl JsonLines {
-    /// Creates the file, over one that exists.
-    ///
-    /// # Errors
-    /// When it cannot be created, naming it.
-    pub fn create(path: &Path) -> anyhow::Result<Self> {
-        let file =
-            std::fs::File::create(path).with_context(|| format!("cannot write metrics to {}", path.display()))?;
-        Ok(Self {
-            file: std::io::BufWriter::new(file),
-            path: path.to_owned(),
-        })
-    }
-
-    /// Opens the file of a run that continues after a step, and drops the lines of later steps, which will be written
-    /// again. Creates the file if there is none, or if the run starts at its first step.
-    ///
-    /// # Errors
-    /// When it cannot be read or written, naming it.
-    pub fn go_on(path: &Path, step: u64) -> anyhow::Result<Self> {
-        if step == 0 || !path.exists() {
-            return Self::create(path);
-        }
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let is_before = |line: &&str| {
-            let object: Option<serde_json::Value> = serde_json::from_str(line).ok();
-            object.is_some_and(|object| object["step"].as_u64().is_some_and(|found| found <= step))
-        };
-        let kept: String = text.lines().filter(is_before).flat_map(|line| [line, "\n"]).collect();
-        // Written whole or not at all, like everything that a continued run depends on.
-        let temporary = path.with_extension("jsonl.tmp");
-        std::fs::write(&temporary, kept)
-            .and_then(|()| std::fs::rename(&temporary, path))
-            .with_context(|| format!("cannot write metrics to {}", path.display()))?;
-        let file = std::fs::OpenOptions::new().append(true).open(path);
-        Ok(Self {
-            file: std::io::BufWriter::new(file.with_context(|| format!("cannot write metrics to {}", path.display()))?),
-            path: path.to_owned(),
-        })
-    }
-
-    /// Writes one object, whole, so that a reader sees every finished step.
-    ///
-    /// # Errors
-    /// When the file cannot be written, naming it.
-    pub fn write(&mut self, metrics: &impl Serialize) -> anyhow::Result<()> {
-        let line = serde_json::to_string(metrics).context("metrics are plain numbers")?;
-        writeln!(self.file, "{line}")
-            .and_then(|()| self.file.flush())
-            .with_context(|| format!("cannot write metrics to {}", self.path.display()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_have_readable_units() {
-        assert_eq!(bytes(17), "17 B");
-        assert_eq!(bytes(1536), "1.5 KiB");
-        assert_eq!(bytes(3 << 30), "3.0 GiB");
-    }
 }

@@ -89,8 +89,12 @@ pub(super) enum Counting {
     Samples,
 }
 
-/// A flag's name, and its value if it was given.
-type Length = (&'static str, Option<u64>);
+/// A length that has two flags: `--NAME-iters` and `--NAME-samples`.
+struct Length {
+    name: &'static str,
+    iterations: Option<u64>,
+    samples: Option<u64>,
+}
 
 impl Counting {
     /// Returns a length in samples, unless it is too large.
@@ -101,33 +105,35 @@ impl Counting {
         }
     }
 
-    /// Returns what one of two flags says, in samples.
-    fn one_of(self, iterations: Length, samples: Length) -> anyhow::Result<Option<u64>> {
-        let (mine, other) = match self {
+    /// The end of the flags of lengths that are counted so, and that of the others.
+    fn units(self) -> [&'static str; 2] {
+        match self {
+            Counting::Iterations { .. } => ["iters", "samples"],
+            Counting::Samples => ["samples", "iters"],
+        }
+    }
+
+    /// Returns what one of a length's two flags says, in samples.
+    fn one_of(self, length: Length) -> anyhow::Result<Option<u64>> {
+        let Length {
+            name,
+            iterations,
+            samples,
+        } = length;
+        let [unit, other_unit] = self.units();
+        let (given, other) = match self {
             Counting::Iterations { .. } => (iterations, samples),
             Counting::Samples => (samples, iterations),
         };
         ensure!(
-            other.1.is_none(),
-            "{} needs {}: with {} it is {}",
-            other.0,
-            match self {
-                Counting::Iterations { .. } => "--train-samples",
-                Counting::Samples => "--train-iters",
-            },
-            match self {
-                Counting::Iterations { .. } => "--train-iters",
-                Counting::Samples => "--train-samples",
-            },
-            mine.0
+            other.is_none(),
+            "--{name}-{other_unit} needs --train-{other_unit}: with --train-{unit} it is --{name}-{unit}"
         );
-        let Some(length) = mine.1 else {
-            return Ok(None);
+        let in_samples = |length| {
+            let samples = self.samples(length);
+            samples.with_context(|| format!("--{name}-{unit} is too large, got {length}"))
         };
-        let samples = self.samples(length);
-        samples
-            .map(Some)
-            .with_context(|| format!("{} is too large, got {length}", mine.0))
+        given.map(in_samples).transpose()
     }
 }
 
@@ -137,12 +143,12 @@ impl LearningRateArguments {
     /// # Errors
     /// When flags are given that do not belong together.
     pub(super) fn config(&self, counting: Counting, train_samples: u64) -> anyhow::Result<LearningRateConfig> {
-        let decay_samples = counting
-            .one_of(
-                ("--lr-decay-iters", self.lr_decay_iters),
-                ("--lr-decay-samples", self.lr_decay_samples),
-            )?
-            .unwrap_or(train_samples);
+        let decay_samples = counting.one_of(Length {
+            name: "lr-decay",
+            iterations: self.lr_decay_iters,
+            samples: self.lr_decay_samples,
+        })?;
+        let decay_samples = decay_samples.unwrap_or(train_samples);
         Ok(LearningRateConfig {
             decay: self.decay(counting)?,
             init: self.lr_warmup_init,
@@ -154,10 +160,11 @@ impl LearningRateArguments {
     }
 
     fn warm_up_samples(&self, counting: Counting, train_samples: u64, decay_samples: u64) -> anyhow::Result<u64> {
-        let given = counting.one_of(
-            ("--lr-warmup-iters", self.lr_warmup_iters),
-            ("--lr-warmup-samples", self.lr_warmup_samples),
-        )?;
+        let given = counting.one_of(Length {
+            name: "lr-warmup",
+            iterations: self.lr_warmup_iters,
+            samples: self.lr_warmup_samples,
+        })?;
         match (self.lr_warmup_fraction, given) {
             (None, Some(samples)) => Ok(samples),
             (None, None) => Ok(match counting {
@@ -175,20 +182,20 @@ impl LearningRateArguments {
                 Ok((share * decay_samples as f64).round() as u64)
             }
             (Some(_), Some(_)) => {
-                let flag = match counting {
-                    Counting::Iterations { .. } => "--lr-warmup-iters",
-                    Counting::Samples => "--lr-warmup-samples",
-                };
-                anyhow::bail!("--lr-warmup-fraction and {flag} both say how long the warm-up is: give one of them")
+                let [unit, _] = counting.units();
+                anyhow::bail!(
+                    "--lr-warmup-fraction and --lr-warmup-{unit} both say how long the warm-up is: give one of them"
+                )
             }
         }
     }
 
     fn decay(&self, counting: Counting) -> anyhow::Result<LearningRateDecay> {
-        let length = counting.one_of(
-            ("--lr-wsd-decay-iters", self.lr_wsd_decay_iters),
-            ("--lr-wsd-decay-samples", self.lr_wsd_decay_samples),
-        )?;
+        let length = counting.one_of(Length {
+            name: "lr-wsd-decay",
+            iterations: self.lr_wsd_decay_iters,
+            samples: self.lr_wsd_decay_samples,
+        })?;
         let decay = match self.lr_decay_style {
             DecayStyle::Constant => LearningRateDecay::Constant,
             DecayStyle::Linear => LearningRateDecay::Linear,
@@ -201,10 +208,8 @@ impl LearningRateArguments {
                     WsdDecayStyle::Exponential => AnnealingStyle::Exponential,
                     WsdDecayStyle::MinusSqrt => AnnealingStyle::MinusSquareRoot,
                 },
-                samples: length.with_context(|| match counting {
-                    Counting::Iterations { .. } => "--lr-decay-style WSD needs --lr-wsd-decay-iters",
-                    Counting::Samples => "--lr-decay-style WSD needs --lr-wsd-decay-samples",
-                })?,
+                samples: length
+                    .with_context(|| format!("--lr-decay-style WSD needs --lr-wsd-decay-{}", counting.units()[0]))?,
             },
         };
         if self.lr_decay_style != DecayStyle::Wsd {

@@ -26,7 +26,7 @@ use burn_megatron::training::preflight::Statement;
 use clap::Args;
 use models::memory::{MemorySetting, bytes_of_stages};
 
-use crate::progress::bytes;
+use crate::figures::bytes;
 pub use checkpointing::CheckpointArguments;
 pub use data::{DataArguments, parse_size};
 pub use device::DeviceArguments;

@@ -6,6 +6,8 @@ use burn_megatron::pipeline_parallel::{LayerLayout, LayerSizes};
 use clap::{Args, ValueEnum};
 use models::layers::LayerRecompute;
 
+use crate::layout::Layout;
+
 /// How stages share the layers and in which order they work.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Pipeline stages")]
@@ -99,29 +101,39 @@ impl StageArguments {
         })
     }
 
-    /// The flags that were given, by their names.
-    pub fn given(&self) -> Vec<&'static str> {
-        let flags = [
-            ("--pipeline-schedule", self.pipeline_schedule.is_some()),
+    /// Checks that the flags that were given have a layout that they are for.
+    ///
+    /// # Errors
+    /// When no layout has stages, with the flags.
+    pub fn check_layouts(&self, layouts: &[Layout]) -> anyhow::Result<()> {
+        let given = [
+            ("pipeline-schedule", self.pipeline_schedule.is_some()),
             (
-                "--microbatch-group-size-per-virtual-pipeline-stage",
+                "microbatch-group-size-per-virtual-pipeline-stage",
                 self.microbatch_group_size_per_virtual_pipeline_stage.is_some(),
             ),
             (
-                "--pipeline-model-parallel-layout",
+                "pipeline-model-parallel-layout",
                 self.pipeline_model_parallel_layout.is_some(),
             ),
             (
-                "--decoder-first-pipeline-num-layers",
+                "decoder-first-pipeline-num-layers",
                 self.decoder_first_pipeline_num_layers.is_some(),
             ),
             (
-                "--decoder-last-pipeline-num-layers",
+                "decoder-last-pipeline-num-layers",
                 self.decoder_last_pipeline_num_layers.is_some(),
             ),
         ];
-        let given = flags.into_iter().filter(|(_, is_given)| *is_given);
-        given.map(|(flag, _)| flag).collect()
+        let given = given.into_iter().filter(|(_, is_given)| *is_given);
+        let given: Vec<String> = given.map(|(flag, _)| format!("--{flag}")).collect();
+        ensure!(
+            given.is_empty() || layouts.iter().any(|layout| layout.pipeline_parallel_size > 1),
+            "{} must come with a layout that has pipeline stages, as pp2, got --layouts {}",
+            given.join(", "),
+            layouts.iter().map(Layout::to_string).collect::<Vec<_>>().join(",")
+        );
+        Ok(())
     }
 
     /// The layers of each virtual stage, and what each stage does in a step.

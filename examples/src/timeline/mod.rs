@@ -90,7 +90,7 @@ impl Recorder {
             .context("the timeline")?;
         let mut summary = recording.summary();
         if let Some(path) = &self.svg {
-            file::write(path, &picture::svg(&recording)?)?;
+            file::write(path, &picture::draw(&recording)?)?;
             summary.push_str(&format!(" | {}", path.display()));
         }
         if let Some(path) = &self.trace {

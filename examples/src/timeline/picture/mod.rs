@@ -1,22 +1,18 @@
 //! The picture of a recording: what each rank did when, and below it the simulated schedule on the same scale.
-//!
-//! Drawn for the recorder.
 
-use std::collections::BTreeMap;
-
-use anyhow::anyhow;
-use burn_megatron::pipeline_parallel::schedule::Pass;
-use burn_megatron::pipeline_parallel::{Activity, TimelineEvent};
-use plotters::coord::Shift;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-
-use super::recording::Recording;
-
+mod rows;
 #[cfg(test)]
 mod tests;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+
+use super::recording::Recording;
+use crate::svg::{self, Area, TextStyle, drawing};
+use rows::{Block, Row, legend, measured_rows, simulated_rows};
 
 const MARGIN: i32 = 16;
 const TITLE_SIZE: i32 = 19;
@@ -38,35 +34,19 @@ const LEAST_WIDTH: f64 = 1000.0;
 /// Wider pictures can hardly be looked at.
 const GREATEST_WIDTH: f64 = 12_000.0;
 
-const FORWARD: RGBColor = RGBColor(0, 114, 178);
-const BACKWARD: RGBColor = RGBColor(213, 94, 0);
-const WAIT: RGBColor = RGBColor(222, 222, 226);
-const REDUCTION: RGBColor = RGBColor(150, 90, 160);
-const OPTIMIZER: RGBColor = RGBColor(0, 140, 100);
-const SEND: RGBColor = RGBColor(86, 180, 233);
-const RECEIVE: RGBColor = RGBColor(230, 159, 0);
-const GREY: RGBColor = RGBColor(120, 120, 126);
+const LABEL: TextStyle = TextStyle {
+    size: TEXT_SIZE,
+    color: BLACK,
+    align: HPos::Left,
+};
+const GREY_LABEL: TextStyle = TextStyle {
+    color: RGBColor(120, 120, 126),
+    ..LABEL
+};
 
 const MEASURED: &str = "Measured";
 const SIMULATED: &str =
     "Simulated: the same schedule with the measured medians of the passes of each virtual stage and of a transfer";
-
-/// Something that fills a stretch of time of a row.
-struct Block {
-    color: RGBColor,
-    /// Written inside, where it fits.
-    number: Option<usize>,
-    start_secs: f64,
-    end_secs: f64,
-}
-
-/// What one rank or stage does.
-struct Row {
-    name: String,
-    computed: Vec<Block>,
-    /// None where transfers are not drawn.
-    transfers: Option<[Vec<Block>; 2]>,
-}
 
 /// The horizontal position of each time on the picture.
 #[derive(Clone, Copy)]
@@ -87,7 +67,7 @@ impl Scale {
 ///
 /// # Errors
 /// When that fails.
-pub(super) fn svg(recording: &Recording) -> anyhow::Result<String> {
+pub(super) fn draw(recording: &Recording) -> anyhow::Result<String> {
     let measured = measured_rows(recording);
     let simulated = simulated_rows(recording);
     let scale = scale(recording, &measured, &simulated);
@@ -105,51 +85,42 @@ pub(super) fn svg(recording: &Recording) -> anyhow::Result<String> {
     let head = MARGIN + LINE_HEIGHT * (headings.len() as i32 + legend_lines) + MARGIN;
     let height = head + panel_height(&measured) + panel_height(&simulated);
 
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, (width as u32, height as u32)).into_drawing_area();
-        area.fill(&WHITE).map_err(drawing)?;
+    let draw = |area: &Area<'_>| {
         let mut y = MARGIN;
         for (heading, size) in headings.iter().zip(sizes) {
-            write(&area, heading, (MARGIN, y + LINE_HEIGHT / 2), size, HPos::Left, &BLACK)?;
+            let style = TextStyle { size, ..LABEL };
+            svg::write(area, heading, (MARGIN, y + LINE_HEIGHT / 2), style)?;
             y += LINE_HEIGHT;
         }
         y += MARGIN / 2;
         for ((name, color), (x, line)) in legend.iter().zip(legend_places) {
             let middle = y + line * LINE_HEIGHT + LINE_HEIGHT / 2;
-            fill(&area, (MARGIN + x, middle - 6), (MARGIN + x + 18, middle + 6), color)?;
-            write(&area, name, (MARGIN + x + 24, middle), TEXT_SIZE, HPos::Left, &BLACK)?;
+            fill(area, (MARGIN + x, middle - 6), (MARGIN + x + 18, middle + 6), color)?;
+            svg::write(area, name, (MARGIN + x + 24, middle), LABEL)?;
         }
         y = head;
         for (title, rows) in [(MEASURED, &measured), (SIMULATED, &simulated)] {
-            draw_panel(&area, (title, rows), scale, y)?;
+            draw_panel(area, (title, rows), scale, y)?;
             if title == MEASURED {
-                mark_steps(&area, recording, scale, y)?;
+                mark_steps(area, recording, scale, y)?;
             }
             y += panel_height(rows);
         }
-        area.present().map_err(drawing)?;
-    }
-    Ok(svg)
+        Ok(())
+    };
+    svg::picture((width as u32, height as u32), draw).context("cannot draw the timeline")
 }
 
 /// Draws rows with their title above and the axis below.
 fn draw_panel(area: &Area<'_>, (title, rows): (&str, &[Row]), scale: Scale, top: i32) -> anyhow::Result<()> {
-    write(
-        area,
-        title,
-        (MARGIN, top + LINE_HEIGHT / 2 - 2),
-        TEXT_SIZE,
-        HPos::Left,
-        &BLACK,
-    )?;
+    svg::write(area, title, (MARGIN, top + LINE_HEIGHT / 2 - 2), LABEL)?;
     let rows_top = top + LINE_HEIGHT;
     let bottom = rows_top + rows.iter().map(row_height).sum::<i32>();
     draw_axis(area, scale, (rows_top, bottom))?;
     let mut y = rows_top;
     for row in rows {
         let middle = y + COMPUTE_HEIGHT / 2;
-        write(area, &row.name, (MARGIN, middle), TEXT_SIZE, HPos::Left, &BLACK)?;
+        svg::write(area, &row.name, (MARGIN, middle), LABEL)?;
         for block in &row.computed {
             draw_block(area, block, scale, (y, COMPUTE_HEIGHT))?;
         }
@@ -180,14 +151,7 @@ fn mark_steps(area: &Area<'_>, recording: &Recording, scale: Scale, top: i32) ->
     for (step, start_secs) in starts {
         let (x, name) = (scale.x(start_secs), format!("step {step}"));
         if x > free {
-            write(
-                area,
-                &name,
-                (x, top + LINE_HEIGHT / 2 - 2),
-                TEXT_SIZE,
-                HPos::Left,
-                &GREY,
-            )?;
+            svg::write(area, &name, (x, top + LINE_HEIGHT / 2 - 2), GREY_LABEL)?;
             free = x + text_width(&name, TEXT_SIZE) + 8;
         }
     }
@@ -207,15 +171,28 @@ fn draw_block(area: &Area<'_>, block: &Block, scale: Scale, (top, height): (i32,
         return Ok(());
     };
     if text_width(&number, NUMBER_SIZE) + 2 <= shown - left {
-        let color = if is_dark(block.color) { WHITE } else { BLACK };
-        let middle = ((left + shown) / 2, top + height / 2);
-        write(area, &number, middle, NUMBER_SIZE, HPos::Center, &color)?;
+        let style = TextStyle {
+            size: NUMBER_SIZE,
+            color: if is_dark(block.color) { WHITE } else { BLACK },
+            align: HPos::Center,
+        };
+        svg::write(area, &number, ((left + shown) / 2, top + height / 2), style)?;
     }
     Ok(())
 }
 
+fn row_height(row: &Row) -> i32 {
+    let transfers = if row.transfers.is_some() {
+        2 * TRANSFER_HEIGHT + 3
+    } else {
+        0
+    };
+    COMPUTE_HEIGHT + transfers + ROW_GAP
+}
+
 /// Draws the marks of time through the rows and their milliseconds below.
 fn draw_axis(area: &Area<'_>, scale: Scale, (top, bottom): (i32, i32)) -> anyhow::Result<()> {
+    let y = bottom + AXIS_HEIGHT / 2 - 2;
     let step_secs = tick_secs(TICK_DISTANCE / scale.pixels_per_sec);
     let ticks = ((scale.end_secs - scale.zero_secs) / step_secs).floor() as u32;
     for tick in 0..=ticks {
@@ -224,17 +201,13 @@ fn draw_axis(area: &Area<'_>, scale: Scale, (top, bottom): (i32, i32)) -> anyhow
         fill(area, (x, top), (x + 1, bottom), &RGBColor(236, 236, 238))?;
         let decimals = (-(step_secs * 1e3).log10()).ceil().max(0.0) as usize;
         let text = format!("{:.decimals$}", secs * 1e3);
-        write(
-            area,
-            &text,
-            (x, bottom + AXIS_HEIGHT / 2 - 2),
-            TEXT_SIZE,
-            HPos::Center,
-            &GREY,
-        )?;
+        let style = TextStyle {
+            align: HPos::Center,
+            ..GREY_LABEL
+        };
+        svg::write(area, &text, (x, y), style)?;
     }
-    let y = bottom + AXIS_HEIGHT / 2 - 2;
-    write(area, "milliseconds", (MARGIN, y), TEXT_SIZE, HPos::Left, &GREY)
+    svg::write(area, "milliseconds", (MARGIN, y), GREY_LABEL)
 }
 
 /// The least of 1, 2, 5, 10, … in any power of ten that is at least `secs`.
@@ -271,121 +244,8 @@ fn scale(recording: &Recording, measured: &[Row], simulated: &[Row]) -> Scale {
     }
 }
 
-fn measured_rows(recording: &Recording) -> Vec<Row> {
-    let num_chunks = recording.schedule().num_chunks;
-    let block = |event: &TimelineEvent| Block {
-        color: color(event.activity, event.chunk.unwrap_or(0), num_chunks),
-        number: match event.activity {
-            Activity::Forward | Activity::Backward => event.micro_batch,
-            _ => None,
-        },
-        start_secs: event.start,
-        end_secs: event.end,
-    };
-    let only = |events: &[TimelineEvent], activity: Activity| -> Vec<Block> {
-        let events = events.iter().filter(|event| event.activity == activity);
-        events.map(block).collect()
-    };
-    let has_transfers = recording.schedule().num_stages() > 1;
-    let rows = recording.ranks().iter().enumerate().map(|(rank, events)| Row {
-        name: recording.rank_name(rank),
-        computed: events
-            .iter()
-            .filter(|event| !event.activity.is_transfer())
-            .map(block)
-            .collect(),
-        transfers: has_transfers.then(|| [only(events, Activity::Send), only(events, Activity::Receive)]),
-    });
-    rows.collect()
-}
-
-/// The simulated step, from the moment at which the first measured one began.
-fn simulated_rows(recording: &Recording) -> Vec<Row> {
-    let start = recording.profile().start_secs();
-    let end = start + recording.simulation().makespan_secs();
-    let num_chunks = recording.schedule().num_chunks;
-    let rows = recording.simulation().stages.iter().enumerate().map(|(stage, spans)| {
-        let mut computed = Vec::new();
-        let mut now = start;
-        let wait = |from: f64, to: f64| {
-            (to - from > 1e-9).then_some(Block {
-                color: WAIT,
-                number: None,
-                start_secs: from,
-                end_secs: to,
-            })
-        };
-        for span in spans {
-            let activity = match span.pass {
-                Pass::Forward => Activity::Forward,
-                Pass::Backward => Activity::Backward,
-            };
-            computed.extend(wait(now, start + span.start_secs));
-            now = start + span.end_secs;
-            computed.push(Block {
-                color: color(activity, span.task.chunk, num_chunks),
-                number: Some(span.task.micro_batch),
-                start_secs: start + span.start_secs,
-                end_secs: now,
-            });
-        }
-        computed.extend(wait(now, end));
-        Row {
-            name: format!("stage {stage}"),
-            computed,
-            transfers: None,
-        }
-    });
-    rows.collect()
-}
-
-fn row_height(row: &Row) -> i32 {
-    let transfers = if row.transfers.is_some() {
-        2 * TRANSFER_HEIGHT + 3
-    } else {
-        0
-    };
-    COMPUTE_HEIGHT + transfers + ROW_GAP
-}
-
-fn color(activity: Activity, chunk: usize, num_chunks: usize) -> RGBColor {
-    match activity {
-        Activity::Forward => shade(FORWARD, chunk, num_chunks),
-        Activity::Backward => shade(BACKWARD, chunk, num_chunks),
-        Activity::Wait => WAIT,
-        Activity::Reduction => REDUCTION,
-        Activity::Optimizer => OPTIMIZER,
-        Activity::Send => SEND,
-        Activity::Receive => RECEIVE,
-    }
-}
-
-/// A colour as it is for the first chunk, and paler for later ones.
-fn shade(RGBColor(red, green, blue): RGBColor, chunk: usize, num_chunks: usize) -> RGBColor {
-    let white = 0.65 * chunk as f64 / num_chunks.max(2).saturating_sub(1) as f64;
-    let mix = |part: u8| (f64::from(part) + (255.0 - f64::from(part)) * white).round() as u8;
-    RGBColor(mix(red), mix(green), mix(blue))
-}
-
 fn is_dark(RGBColor(red, green, blue): RGBColor) -> bool {
     0.3 * f64::from(red) + 0.6 * f64::from(green) + 0.1 * f64::from(blue) < 150.0
-}
-
-fn legend(num_chunks: usize) -> Vec<(String, RGBColor)> {
-    let passes = [Activity::Forward, Activity::Backward]
-        .into_iter()
-        .flat_map(|activity| {
-            (0..num_chunks).map(move |chunk| {
-                let name = match num_chunks {
-                    1 => activity.name().to_owned(),
-                    _ => format!("{}, chunk {chunk}", activity.name()),
-                };
-                (name, color(activity, chunk, num_chunks))
-            })
-        });
-    let others = Activity::ALL.into_iter().skip(2);
-    let others = others.map(|activity| (activity.name().to_owned(), color(activity, 0, 1)));
-    passes.chain(others).collect()
 }
 
 /// The horizontal place and the line of each entry.
@@ -409,22 +269,4 @@ fn text_width(text: &str, size: i32) -> i32 {
 
 fn fill(area: &Area<'_>, from: (i32, i32), to: (i32, i32), color: &RGBColor) -> anyhow::Result<()> {
     area.draw(&Rectangle::new([from, to], color.filled())).map_err(drawing)
-}
-
-/// Writes a text whose vertical middle is at a place.
-fn write(
-    area: &Area<'_>,
-    text: &str,
-    place: (i32, i32),
-    size: i32,
-    align: HPos,
-    color: &RGBColor,
-) -> anyhow::Result<()> {
-    let style = ("sans-serif", size).into_font().color(color);
-    let style = style.pos(Pos::new(align, VPos::Center));
-    area.draw_text(text, &style, place).map_err(drawing)
-}
-
-fn drawing(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("cannot draw the timeline: {error}")
 }

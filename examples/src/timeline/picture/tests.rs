@@ -1,6 +1,7 @@
 //! Tests of pictures of made-up recordings.
 
-use burn_megatron::pipeline_parallel::schedule::{Costs, ScheduleConfig, ScheduleKind};
+use burn_megatron::pipeline_parallel::schedule::{Costs, Pass, ScheduleConfig, ScheduleKind};
+use burn_megatron::pipeline_parallel::{Activity, TimelineEvent};
 use burn_megatron::topology::ParallelConfig;
 
 use super::*;
@@ -105,7 +106,7 @@ fn no_text_lies_on_another_or_leaves_the_picture() {
             1,
         ),
     ] {
-        let svg = svg(&recording).unwrap();
+        let svg = draw(&recording).unwrap();
         let width: f64 = attribute(&svg, "width").unwrap().parse().unwrap();
         let texts = texts(&svg);
         assert!(texts.len() > 15, "{}", texts.len());
@@ -125,7 +126,7 @@ fn no_text_lies_on_another_or_leaves_the_picture() {
 #[test]
 fn every_rank_stage_and_activity_is_named() {
     let recording = interleaved();
-    let svg = svg(&recording).unwrap();
+    let svg = draw(&recording).unwrap();
     let names: Vec<String> = texts(&svg).into_iter().map(|text| text.0).collect();
     for rank in 0..16 {
         let name = format!("rank {rank}, stage {}, tensor {}", rank / 4, rank % 4);

@@ -1,7 +1,8 @@
 //! `Session`: one rank's model, data and trainer, made from flags, and the loop over steps.
 
-use std::fmt;
-use std::process::ExitCode;
+mod data;
+mod stop;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,24 +11,22 @@ use burn_megatron::checkpoint::{ArrayPart, Checkpoint};
 use burn_megatron::collectives::ReduceOp;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{
-    ByteTokenizer, Corpus, CorpusConfig, DocumentSplit, GptDataset, GptDatasetConfig, Loader, LoaderConfig, MicroBatch,
-    Sampler, SamplerConfig, SplitWeights, TokenDocuments, split_documents,
+    ByteTokenizer, Corpus, DocumentSplit, GptDataset, GptDatasetConfig, Loader, MicroBatch, SplitWeights,
+    TokenDocuments, split_documents,
 };
 use burn_megatron::data_parallel::{DataParallelConfig, ReducedGradients};
-use burn_megatron::launch::StopFlag;
 use burn_megatron::pipeline_parallel::Timeline;
 use burn_megatron::pipeline_parallel::schedule::{Schedule, ScheduleKind};
 use burn_megatron::training::memory::peak_bytes;
 use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, TrainerConfig, TrainingConfig};
 use models::ModelFamily;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::arguments::{CheckpointArguments, DataArguments, TrainingArguments};
+use crate::arguments::{CheckpointArguments, TrainingArguments};
 use crate::checkpointing::{self, ModelState, RunState};
 use crate::device::TrainingBackend;
+use data::{MIN_DOCUMENTS, check_same_text, corpus_config, start_loader};
 
-/// Fewer documents than this are cut into pieces, so that some can be set aside for validation.
-const MIN_DOCUMENTS: usize = 40;
+pub use stop::StopReason;
 
 /// What looks at a step's gradients.
 type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
@@ -48,46 +47,6 @@ pub struct Session<B: TrainingBackend, C: ModelFamily> {
     eval_iters: u64,
     /// Since the last report.
     time: RankTime,
-}
-
-/// Why a run stops before its last step. Of several ranks' reasons the last of these counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StopReason {
-    /// The time that a person gave is over.
-    TimeIsOver = 1,
-    /// SIGINT came, by Ctrl-C say.
-    Interrupted = 2,
-    /// SIGTERM came, from a scheduler say.
-    Terminated = 3,
-}
-
-impl StopReason {
-    /// Returns the reason that a signal gave, if one came.
-    pub fn of(stop: &StopFlag) -> Option<Self> {
-        stop.is_set().then(|| match stop.signal() {
-            Some(SIGTERM) => Self::Terminated,
-            _ => Self::Interrupted,
-        })
-    }
-
-    /// The exit code of a run that stopped for this reason: 128 + the signal's number, as a shell says.
-    pub fn exit_code(self) -> ExitCode {
-        match self {
-            Self::TimeIsOver => ExitCode::SUCCESS,
-            Self::Interrupted => ExitCode::from(128 + SIGINT as u8),
-            Self::Terminated => ExitCode::from(128 + SIGTERM as u8),
-        }
-    }
-}
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::TimeIsOver => "--exit-duration-in-mins is over",
-            Self::Interrupted => "asked to by SIGINT",
-            Self::Terminated => "asked to by SIGTERM",
-        })
-    }
 }
 
 /// The sizes of a run, reported before it starts.
@@ -432,49 +391,4 @@ fn resume<B: TrainingBackend, C: ModelFamily>(
         state.check_schedules(path, training)?;
     }
     Ok(trainer.restore(checkpoint, &state.trainer)?)
-}
-
-fn corpus_config(arguments: &DataArguments) -> anyhow::Result<CorpusConfig> {
-    let mut config = if arguments.data_path.is_empty() {
-        CorpusConfig::cargo_registry()?
-    } else {
-        CorpusConfig::new(arguments.data_path.clone())
-    };
-    config.limit_bytes = arguments.data_limit.or(config.limit_bytes);
-    Ok(config)
-}
-
-fn start_loader(
-    dataset: GptDataset,
-    training: &TrainingConfig,
-    context: &ParallelContext,
-    num_samples: u64,
-    consumed_samples: u64,
-) -> anyhow::Result<Loader> {
-    let sampler = Sampler::new(SamplerConfig {
-        num_samples,
-        consumed_samples,
-        micro_batch_size: training.micro_batch_size,
-        data_parallel_size: context.grid().data_parallel_size(),
-        data_parallel_rank: context.coordinates().data,
-    })?;
-    Ok(Loader::start(Arc::new(dataset), sampler, LoaderConfig::new())?)
-}
-
-/// Ranks that read different text would train on different samples without a sign of it.
-fn check_same_text(corpus: &Corpus, context: &ParallelContext) -> anyhow::Result<()> {
-    let world = context.world_group();
-    let mine = corpus.hash() as i64;
-    let mut hashes = vec![0; world.size()];
-    world.all_gather(&[mine], &mut hashes)?;
-    let odd = hashes.iter().position(|hash| *hash != hashes[0]);
-    if let Some(odd) = odd {
-        anyhow::bail!(
-            "rank {odd} reads other text than rank 0 (hash {:016x}, not {:016x}): \
-             give every rank the same files with --data-path",
-            hashes[odd],
-            hashes[0]
-        );
-    }
-    Ok(())
 }

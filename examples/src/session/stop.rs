@@ -1,0 +1,47 @@
+//! `StopReason`: why a run stops before its last step.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use burn_megatron::launch::StopFlag;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// Why a run stops before its last step. Of several ranks' reasons the last of these counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StopReason {
+    /// The time that a person gave is over.
+    TimeIsOver = 1,
+    /// SIGINT came, by Ctrl-C say.
+    Interrupted = 2,
+    /// SIGTERM came, from a scheduler say.
+    Terminated = 3,
+}
+
+impl StopReason {
+    /// Returns the reason that a signal gave, if one came.
+    pub fn of(stop: &StopFlag) -> Option<Self> {
+        stop.is_set().then(|| match stop.signal() {
+            Some(SIGTERM) => Self::Terminated,
+            _ => Self::Interrupted,
+        })
+    }
+
+    /// The exit code of a run that stopped for this reason: 128 + the signal's number, as a shell says.
+    pub fn exit_code(self) -> ExitCode {
+        match self {
+            Self::TimeIsOver => ExitCode::SUCCESS,
+            Self::Interrupted => ExitCode::from(128 + SIGINT as u8),
+            Self::Terminated => ExitCode::from(128 + SIGTERM as u8),
+        }
+    }
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::TimeIsOver => "--exit-duration-in-mins is over",
+            Self::Interrupted => "asked to by SIGINT",
+            Self::Terminated => "asked to by SIGTERM",
+        })
+    }
+}
