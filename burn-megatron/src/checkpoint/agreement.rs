@@ -2,11 +2,12 @@
 
 use super::error::Cause;
 use crate::collectives::{CollectiveError, ProcessGroup};
+use crate::context::{broadcast_bytes, gather_bytes};
 
 /// The longest message of a failure.
 const MAX_CAUSE_BYTES: usize = 16 << 10;
 /// The largest message to rank 0, in bytes: a plan, or checksums.
-const MAX_MESSAGE_BYTES: i64 = 512 << 20;
+const MAX_MESSAGE_BYTES: usize = 512 << 20;
 
 /// Returns the outcome of this rank if no rank has failed, and the failure of the first rank that has otherwise: the
 /// same on every rank.
@@ -49,24 +50,7 @@ fn encode(cause: &Cause) -> Vec<u8> {
 /// # Communication
 /// Each other rank sends its message to the first.
 pub(super) fn gather(group: &ProcessGroup, message: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, CollectiveError> {
-    if group.rank() > 0 {
-        group.send(&[message.len() as i64], 0)?;
-        if !message.is_empty() {
-            group.send(&message, 0)?;
-        }
-        return Ok(None);
-    }
-    let mut messages = vec![message];
-    for rank in 1..group.size() {
-        let mut length = [0_i64];
-        group.recv(&mut length, rank)?;
-        let mut bytes = vec![0; length[0].clamp(0, MAX_MESSAGE_BYTES) as usize];
-        if !bytes.is_empty() {
-            group.recv(&mut bytes, rank)?;
-        }
-        messages.push(bytes);
-    }
-    Ok(Some(messages))
+    gather_bytes(message, MAX_MESSAGE_BYTES, group)
 }
 
 /// Returns the message of the group's first rank on every rank.
@@ -74,12 +58,7 @@ pub(super) fn gather(group: &ProcessGroup, message: Vec<u8>) -> Result<Option<Ve
 /// # Communication
 /// A broadcast of 8 bytes, and one of the message.
 pub(super) fn share(group: &ProcessGroup, message: Option<&str>) -> Result<String, CollectiveError> {
-    let mut bytes = message.unwrap_or_default().as_bytes().to_vec();
-    let mut length = [bytes.len() as i64];
-    group.broadcast(&mut length, 0)?;
-    bytes.resize(length[0].clamp(0, MAX_MESSAGE_BYTES) as usize, 0);
-    if !bytes.is_empty() {
-        group.broadcast(&mut bytes, 0)?;
-    }
+    let message = message.unwrap_or_default().as_bytes().to_vec();
+    let bytes = broadcast_bytes(message, 0, MAX_MESSAGE_BYTES, group)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

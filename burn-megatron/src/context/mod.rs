@@ -3,22 +3,28 @@
 //! A process has one context. It is made by [`ParallelConfig::init`], or by a [`ParallelContextConfig`] that also says
 //! the seed or how groups are made. Layers are made in a [`scope`](ParallelContext::scope) of it.
 
+mod config;
+mod messages;
+mod records;
 mod scope;
 
 use std::ops::Range;
 use std::time::Duration;
 
-use burn::config::Config;
-use burn::module::{Module, Param};
+use burn::module::Param;
 use burn::tensor::{BasicOps, Tensor, backend::Backend};
 use cubecl_kernels::Kernels;
 
-use crate::collectives::{CollectiveError, GroupConfig, InputError, ProcessGroup, compare_input};
+use crate::collectives::{CollectiveError, InputError, ProcessGroup, compare_input};
 use crate::launch::World;
-use crate::parameters::{ParameterEntry, ParameterRegistry, RecordError, collect_mismatches, list_parameters};
+use crate::parameters::ParameterRegistry;
 use crate::random::{CurrentStep, StepCoordinates};
 use crate::topology::{Coordinates, GroupKind, ParallelConfig, RankGrid, TopologyError};
 
+pub use config::{ContextError, ParallelContextConfig};
+pub(crate) use messages::broadcast_bytes;
+#[cfg(any(feature = "checkpoint", feature = "learner"))]
+pub(crate) use messages::gather_bytes;
 pub use scope::{ParameterScope, ParameterSpec};
 
 /// This rank's process groups and parameter declarations. Clones share them.
@@ -39,67 +45,6 @@ pub struct ParallelContext {
     kernels: Kernels,
     overlap_tensor_reduce: bool,
     step: CurrentStep,
-}
-
-/// Configuration of [`ParallelContext`]: the same on every rank, except for the GPU of the groups.
-#[derive(Config, Debug, PartialEq, Eq)]
-pub struct ParallelContextConfig {
-    /// The sizes of the axes.
-    pub parallel: ParallelConfig,
-    /// The seed of the initialisation of parallel layers.
-    #[config(default = 0)]
-    pub seed: u64,
-    /// How the process groups are made.
-    #[config(default = "GroupConfig::new()")]
-    pub groups: GroupConfig,
-}
-
-/// A world whose groups could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ContextError {
-    /// The configuration does not fit the world.
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
-    /// A group could not be connected.
-    #[error(transparent)]
-    Collective(#[from] CollectiveError),
-}
-
-impl ParallelConfig {
-    /// Connects this rank's groups, with seed 0 and the groups' own choice of engines; [`ParallelContextConfig`] says
-    /// others.
-    ///
-    /// ```
-    /// use burn_megatron::launch::World;
-    /// use burn_megatron::topology::ParallelConfig;
-    ///
-    /// # let world = World::single();
-    /// let context = ParallelConfig::new().init(&world)?;
-    /// assert_eq!(context.data_group().size(), world.world_size());
-    /// # Ok::<(), burn_megatron::context::ContextError>(())
-    /// ```
-    ///
-    /// # Communication
-    /// As [`ParallelContextConfig::init`].
-    ///
-    /// # Errors
-    /// As [`ParallelContextConfig::init`].
-    pub fn init(&self, world: &World) -> Result<ParallelContext, ContextError> {
-        ParallelContextConfig::new(*self).init(world)
-    }
-}
-
-impl ParallelContextConfig {
-    /// Connects this rank's groups.
-    ///
-    /// # Communication
-    /// A rendezvous of each group's ranks; every rank of the world must call.
-    ///
-    /// # Errors
-    /// When the sizes do not fit the world, or a group does not come together in time.
-    pub fn init(&self, world: &World) -> Result<ParallelContext, ContextError> {
-        ParallelContext::connect(world, self)
-    }
 }
 
 impl ParallelContext {
@@ -341,67 +286,6 @@ impl ParallelContext {
         &self.step
     }
 
-    /// Returns a module with a record's values, each parameter keeping the declaration of its path.
-    ///
-    /// burn gives a loaded parameter the identifier that was recorded; what was declared under the old one would be
-    /// lost. A record holds one rank's shards: it is loaded by that rank in the same layout.
-    ///
-    /// # Errors
-    /// When the record holds the shards of another rank or of another tensor-parallel size, when it does not say whose
-    /// shards it holds and there are tensor-parallel ranks, or when a parameter has another shape in it.
-    ///
-    /// # Panics
-    /// When burn does: the record has more or fewer layers than the module.
-    pub fn load_record<B: Backend, M: Module<B>>(&self, module: M, record: M::Record) -> Result<M, RecordError> {
-        let (module, unmarked) = self.load_marked::<B, M>(module, record)?;
-        match unmarked {
-            None => Ok(module),
-            Some(error) => Err(error),
-        }
-    }
-
-    /// As [`load_record`](Self::load_record), for a record that does not say whose shards it holds: one that this very
-    /// rank saved in this very layout by a version that did not record it.
-    ///
-    /// # Errors
-    /// As [`load_record`](Self::load_record), except that a record may be silent about its shards.
-    ///
-    /// # Panics
-    /// As [`load_record`](Self::load_record).
-    pub fn load_unmarked_record<B: Backend, M: Module<B>>(
-        &self,
-        module: M,
-        record: M::Record,
-    ) -> Result<M, RecordError> {
-        self.load_marked::<B, M>(module, record).map(|(module, _)| module)
-    }
-
-    /// Loads a record; returns also what speaks against it if it does not say whose shards it holds.
-    fn load_marked<B: Backend, M: Module<B>>(
-        &self,
-        module: M,
-        record: M::Record,
-    ) -> Result<(M, Option<RecordError>), RecordError> {
-        let before = list_parameters::<B, M>(&module);
-        let (module, other_shard, unmarked) = collect_mismatches(|| module.load_record(record));
-        if let Some(error) = other_shard {
-            return Err(error);
-        }
-        let after = list_parameters::<B, M>(&module);
-        for old in &before {
-            let new = after.iter().find(|new| new.path == old.path);
-            if let Some(new) = new.filter(|new| new.shape != old.shape) {
-                return Err(RecordError::OtherShape {
-                    path: old.path.clone(),
-                    recorded: new.shape.clone(),
-                    expected: old.shape.clone(),
-                });
-            }
-        }
-        self.transfer_declarations(&before, &after);
-        Ok((module, unmarked))
-    }
-
     /// Checks that all ranks that together hold one model were given the same tensor, such as a batch of samples or
     /// their labels. [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) compares the first
     /// input of a parallel layer by itself, at an interval of steps; this method is for inputs that it does not see.
@@ -416,17 +300,6 @@ impl ParallelContext {
         batch: &Tensor<B, D, K>,
     ) -> Result<(), InputError> {
         compare_input("the batch", batch, &self.model)
-    }
-
-    /// Declares each parameter of `after` that has no declaration as the one of the same path in `before`.
-    pub(crate) fn transfer_declarations(&self, before: &[ParameterEntry], after: &[ParameterEntry]) {
-        for new in after {
-            let old = before.iter().find(|old| old.path == new.path && old.id != new.id);
-            let declared = old.and_then(|old| self.registry.declaration(old.id));
-            if let (Some(declaration), None) = (declared, self.registry.declaration(new.id)) {
-                self.registry.declare(new.id, declaration);
-            }
-        }
     }
 
     /// Declares a parameter, declared already, as tied: the model uses it at its start and at its end, as an embedding
@@ -447,45 +320,5 @@ impl ParallelContext {
     /// When the parameter has not been declared.
     pub fn declare_reused<B: Backend, const D: usize>(&self, param: &Param<Tensor<B, D>>) {
         self.registry.declare_reused(param.id);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::collectives::EngineChoice;
-    use crate::prelude::World;
-
-    #[test]
-    fn a_configuration_is_read_as_it_was_written() {
-        let config = ParallelContextConfig::new(ParallelConfig::new().with_tensor_parallel_size(2))
-            .with_seed(7)
-            .with_groups(GroupConfig::new().with_engine(EngineChoice::Tcp));
-        let read = ParallelContextConfig::load_binary(config.to_string().as_bytes()).unwrap();
-        assert_eq!(read, config);
-    }
-
-    #[test]
-    fn a_layout_that_does_not_fit_the_world_is_an_error() {
-        let error = ParallelConfig::new()
-            .with_tensor_parallel_size(2)
-            .init(&World::single());
-        let message = error.expect_err("one rank is not two").to_string();
-        assert!(message.contains("= 2 * 1 = 2, got 1"), "{message}");
-    }
-
-    #[test]
-    fn the_seed_of_a_configuration_is_that_of_the_initialisation() {
-        use crate::tensor_parallel::ColumnParallelLinearConfig;
-        use burn_flex::Flex;
-
-        let layer = |context: ParallelContext| {
-            let layer = ColumnParallelLinearConfig::new(3, 2).init::<Flex>(&Default::default(), &context.root());
-            layer.expect("it fits one rank").weight.val().into_data()
-        };
-        let config = ParallelContextConfig::new(ParallelConfig::new());
-        let seeded = |seed| layer(config.clone().with_seed(seed).init(&World::single()).expect("one rank"));
-        assert_eq!(seeded(7), layer(ParallelContext::single(7)));
-        assert_ne!(seeded(7), seeded(8));
     }
 }

@@ -10,9 +10,9 @@ use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 
 use super::error::{LearnerError, unwrap_or_unwind};
-use super::gather::{gather_bytes, pack, unpack};
+use super::packing::{pack, unpack};
 use crate::autodiff::TrainingBackend;
-use crate::context::ParallelContext;
+use crate::context::{ParallelContext, gather_bytes};
 use crate::data_parallel::{DistributedDataParallel, GradientEntry, ReducedGradients};
 use crate::optimizer::{ShardedOptimizer, StoredOptimizer};
 
@@ -243,7 +243,7 @@ where
             .collect();
         let mine = pack(mine.iter().map(|(name, data)| (*name, data)));
         let group = self.context.data_group().labelled("optimizer state for a checkpoint");
-        let Some(gathered) = gather_bytes(mine, &group)? else {
+        let Some(gathered) = gather_bytes(mine, usize::MAX, &group)? else {
             return Ok(None);
         };
         // The elements of each tensor, in rank order, which is theirs.

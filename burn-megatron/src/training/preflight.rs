@@ -9,7 +9,7 @@ use cubecl_kernels::tape::{float, primitive};
 use sha2::{Digest, Sha256};
 
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp, TensorCall};
-use crate::context::ParallelContext;
+use crate::context::{ParallelContext, broadcast_bytes};
 use crate::topology::GroupKind;
 
 /// All-reduces of one number that the latency is the mean of, after the first few.
@@ -249,11 +249,7 @@ fn odd_one(hashes: &[i64]) -> Option<(usize, usize)> {
 
 /// Returns the value of rank `root` on every rank.
 fn value_of(world: &ProcessGroup, root: usize, value: &str) -> Result<String, CollectiveError> {
-    let mut length = [value.len() as i64];
-    world.broadcast(&mut length, root)?;
-    let mut bytes = value.as_bytes().to_vec();
-    bytes.resize(length[0] as usize, 0);
-    world.broadcast(&mut bytes, root)?;
+    let bytes = broadcast_bytes(value.as_bytes().to_vec(), root, usize::MAX, world)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -1,28 +1,31 @@
-//! `Trainer`: one optimiser step of a language model in any layout, and its validation.
+//! `Trainer`: one optimiser step of a language model in any layout.
+
+mod checks;
+mod evaluation;
+mod state;
 
 use std::cell::RefCell;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use burn::module::AutodiffModule;
 use burn::tensor::Tensor;
-use serde::{Deserialize, Serialize};
 
 use super::token_losses::{host_losses, masked_sum, num_unmasked};
 use super::{
-    BatchSizeSchedule, LanguageModel, LearningRateSchedule, NonFiniteOrigin, TokenBatch, TrainerConfig, TrainingConfig,
-    TrainingConfigError, TrainingError, WeightDecaySchedule, restore, snapshot,
+    BatchSizeSchedule, LanguageModel, LearningRateSchedule, TokenBatch, TrainerConfig, TrainingConfig,
+    TrainingConfigError, TrainingError, WeightDecaySchedule,
 };
 use crate::autodiff::TrainingBackend;
-use crate::checkpoint::{ArrayPart, Checkpoint};
-use crate::collectives::{ReduceOp, compare_hash};
+use crate::collectives::ReduceOp;
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
 use crate::data_parallel::{
-    DataParallelError, DistributedDataParallel, GradientCounts, ReducedGradients, clip_coefficient, planted_faults,
+    DistributedDataParallel, GradientCounts, ReducedGradients, clip_coefficient, planted_faults,
 };
-use crate::optimizer::{AdamW, LossScaler, LossScalerState, ShardedOptimizer};
+use crate::optimizer::{AdamW, LossScaler, ShardedOptimizer};
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use crate::pipeline_parallel::{Activity, PipelineError, PipelineExecutor, Timeline, TimelineLabel};
+
+pub use state::TrainerState;
 
 /// The figures of one step that do not depend on time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,19 +46,6 @@ pub struct StepResult {
 
 /// What looks at a step's gradients.
 type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
-
-/// How far training has come.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TrainerState {
-    /// Steps, skipped ones too.
-    pub iteration: u64,
-    /// Samples of these steps: where the data resume.
-    pub consumed_samples: u64,
-    /// Samples of the steps that were not skipped: what the learning rate goes by.
-    pub schedule_samples: u64,
-    /// The loss scale, where there is one.
-    pub loss_scaler: Option<LossScalerState>,
-}
 
 /// The chunks of this rank's stage of a model, with their optimizer, and how far they have come.
 ///
@@ -159,56 +149,6 @@ where
     /// Steps taken.
     pub fn iteration(&self) -> u64 {
         self.iteration
-    }
-
-    /// Returns how far training has come: what a checkpoint keeps in addition to the [`snapshot`](Self::snapshot).
-    pub fn state(&self) -> TrainerState {
-        TrainerState {
-            iteration: self.iteration,
-            consumed_samples: self.consumed_samples,
-            schedule_samples: self.schedule_samples,
-            loss_scaler: self.loss_scaler.as_ref().map(LossScaler::state),
-        }
-    }
-
-    /// Returns this rank's part of a checkpoint: parameters and the optimizer's state.
-    pub fn snapshot(&self) -> Vec<ArrayPart> {
-        snapshot(&self.ddp, &self.optimizer, &self.context)
-    }
-
-    /// Resumes from a checkpoint, made in any layout.
-    ///
-    /// # Communication
-    /// As [`restore`].
-    ///
-    /// # Errors
-    /// As [`restore`]; when the loss scale of `state` cannot be. The trainer is to be given up then.
-    pub fn restore(&mut self, checkpoint: &Checkpoint, state: &TrainerState) -> Result<(), TrainingError> {
-        restore(checkpoint, &mut self.ddp, &mut self.optimizer, &self.context, true)?;
-        self.iteration = state.iteration;
-        self.consumed_samples = state.consumed_samples;
-        self.schedule_samples = state.schedule_samples;
-        if let (Some(scaler), Some(state)) = (&mut self.loss_scaler, state.loss_scaler) {
-            scaler.restore(state)?;
-        }
-        Ok(())
-    }
-
-    /// Takes the parameters of a checkpoint and starts training from the beginning with them.
-    ///
-    /// # Communication
-    /// As [`restore`].
-    ///
-    /// # Errors
-    /// As [`restore`]. The trainer is to be given up then.
-    pub fn restore_parameters(&mut self, checkpoint: &Checkpoint) -> Result<(), TrainingError> {
-        Ok(restore(
-            checkpoint,
-            &mut self.ddp,
-            &mut self.optimizer,
-            &self.context,
-            false,
-        )?)
     }
 
     /// Samples trained on, by all ranks together.
@@ -353,47 +293,6 @@ where
         Ok(found)
     }
 
-    /// Returns the mean loss over this rank's share of validation micro-batches and those of the other data-parallel
-    /// ranks, without dropout.
-    ///
-    /// # Communication
-    /// That of the model, forward, and between its stages; one all-reduce of two numbers over the data-parallel group
-    /// and one over the pipeline group.
-    ///
-    /// # Errors
-    /// When there are no micro-batches, or a collective fails.
-    pub fn evaluate(&self, micro_batches: impl IntoIterator<Item = MicroBatch>) -> Result<f64, TrainingError> {
-        let chunks: Vec<M::InnerModule> = self.ddp.module().valid();
-        let micro_batches: Vec<MicroBatch> = micro_batches.into_iter().collect();
-        let batches: Vec<TokenBatch> = micro_batches
-            .iter()
-            .map(|micro_batch| TokenBatch::new(micro_batch, self.config.seed, 0))
-            .collect();
-        let mut total = [0.0, 0.0];
-        // The share of a data-parallel rank may be empty.
-        if !batches.is_empty() {
-            let schedule = ScheduleConfig {
-                kind: ScheduleKind::GPipe,
-                num_stages: self.context.grid().pipeline_parallel_size(),
-                num_chunks: chunks.len(),
-                num_micro_batches: batches.len(),
-            };
-            let schedule = schedule.forward_only().map_err(PipelineError::from)?;
-            PipelineExecutor::new(schedule, &self.context)?.evaluate(&chunks, &batches, |number, losses| {
-                let mask = micro_batches[number].loss_mask.as_deref();
-                let (sum, count) = masked_sum(&host_losses(losses), mask);
-                total[0] += sum;
-                total[1] += count;
-            })?;
-        }
-        self.context.data_group().all_reduce(&mut total, ReduceOp::Sum)?;
-        self.context.pipeline_group().all_reduce(&mut total, ReduceOp::Sum)?;
-        if total[1] == 0.0 {
-            return Err(TrainingError::NothingToValidate);
-        }
-        Ok(total[0] / total[1])
-    }
-
     /// Makes the executor again if the next step has another number of micro-batches than it was made for.
     fn fit_executor(&mut self) -> Result<(), TrainingError> {
         let num_micro_batches = self.num_micro_batches();
@@ -449,58 +348,6 @@ where
                 counted.sum().mul_scalar(scale)
             })?;
         Ok((sums.into_inner().iter().sum(), tokens[0]))
-    }
-
-    /// Compares the micro-batches over the ranks that together hold one model.
-    fn check_same_batch(&self, micro_batches: &[MicroBatch]) -> Result<(), TrainingError> {
-        let mut hasher = DefaultHasher::new();
-        for MicroBatch {
-            tokens,
-            targets,
-            loss_mask,
-            sample_ids,
-            micro_batch_size,
-            seq_length,
-        } in micro_batches
-        {
-            (tokens, targets, sample_ids, micro_batch_size, seq_length).hash(&mut hasher);
-            let mask = loss_mask.as_ref();
-            mask.map(|mask| mask.iter().map(|weight| weight.to_bits()).collect::<Vec<_>>())
-                .hash(&mut hasher);
-        }
-        let place = format!("the micro-batches of step {}", self.iteration + 1);
-        let compared = compare_hash(&place, hasher.finish(), self.context.model_group());
-        Ok(compared.map_err(DataParallelError::from)?)
-    }
-
-    /// Refuses tokens that the model does not know: on a sharded vocabulary they would pass for zeros.
-    fn check_tokens(&self, micro_batch: &MicroBatch) -> Result<(), TrainingError> {
-        let Some(vocab_size) = self.ddp.module().first().map(|chunk| chunk.vocab_size()) else {
-            return Ok(());
-        };
-        let is_known = |token: &&i32| usize::try_from(**token).is_ok_and(|token| token < vocab_size);
-        let mut all = micro_batch.tokens.iter().chain(&micro_batch.targets);
-        match all.find(|token| !is_known(token)) {
-            None => Ok(()),
-            Some(&token) => Err(TrainingError::UnknownToken { token, vocab_size }),
-        }
-    }
-
-    fn check_finite(
-        &self,
-        what: &'static str,
-        value: f64,
-        gradients: &ReducedGradients<B::InnerBackend>,
-    ) -> Result<(), TrainingError> {
-        if value.is_finite() {
-            return Ok(());
-        }
-        Err(TrainingError::NotFinite {
-            what,
-            step: self.iteration + 1,
-            value,
-            origin: NonFiniteOrigin::find(gradients, self.context.world_group())?,
-        })
     }
 }
 

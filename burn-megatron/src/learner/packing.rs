@@ -1,34 +1,7 @@
-//! Bytes of every rank on the first rank of a group, however many each has; tensors as bytes.
+//! Named tensors as bytes, which go from rank to rank.
 
 use burn::tensor::{DType, TensorData};
 use serde::{Deserialize, Serialize};
-
-use crate::collectives::{CollectiveError, ProcessGroup};
-
-/// Returns what each rank gives, in rank order, on the group's first rank; none on the others.
-///
-/// # Communication
-/// From each other rank two messages to the first: a length of 8 bytes, and the bytes.
-pub(super) fn gather_bytes(bytes: Vec<u8>, group: &ProcessGroup) -> Result<Option<Vec<Vec<u8>>>, CollectiveError> {
-    if group.rank() > 0 {
-        group.send(&[bytes.len() as i64], 0)?;
-        if !bytes.is_empty() {
-            group.send(&bytes, 0)?;
-        }
-        return Ok(None);
-    }
-    let mut all = vec![bytes];
-    for rank in 1..group.size() {
-        let mut length = [0_i64];
-        group.recv(&mut length, rank)?;
-        let mut received = vec![0_u8; length[0] as usize];
-        if !received.is_empty() {
-            group.recv(&mut received, rank)?;
-        }
-        all.push(received);
-    }
-    Ok(Some(all))
-}
 
 /// What comes before the elements of packed tensors.
 #[derive(Serialize, Deserialize)]

@@ -1,0 +1,58 @@
+//! Validation by a [`Trainer`].
+
+use burn::module::AutodiffModule;
+
+use super::Trainer;
+use crate::autodiff::TrainingBackend;
+use crate::collectives::ReduceOp;
+use crate::data::MicroBatch;
+use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
+use crate::pipeline_parallel::{PipelineError, PipelineExecutor};
+use crate::training::token_losses::{host_losses, masked_sum};
+use crate::training::{LanguageModel, TokenBatch, TrainingError};
+
+impl<B: TrainingBackend, M: AutodiffModule<B> + LanguageModel<B>> Trainer<B, M>
+where
+    M::InnerModule: LanguageModel<B::InnerBackend>,
+{
+    /// Returns the mean loss over this rank's share of validation micro-batches and those of the other data-parallel
+    /// ranks, without dropout.
+    ///
+    /// # Communication
+    /// That of the model, forward, and between its stages; one all-reduce of two numbers over the data-parallel group
+    /// and one over the pipeline group.
+    ///
+    /// # Errors
+    /// When there are no micro-batches, or a collective fails.
+    pub fn evaluate(&self, micro_batches: impl IntoIterator<Item = MicroBatch>) -> Result<f64, TrainingError> {
+        let chunks: Vec<M::InnerModule> = self.ddp.module().valid();
+        let micro_batches: Vec<MicroBatch> = micro_batches.into_iter().collect();
+        let batches: Vec<TokenBatch> = micro_batches
+            .iter()
+            .map(|micro_batch| TokenBatch::new(micro_batch, self.config.seed, 0))
+            .collect();
+        let mut total = [0.0, 0.0];
+        // The share of a data-parallel rank may be empty.
+        if !batches.is_empty() {
+            let schedule = ScheduleConfig {
+                kind: ScheduleKind::GPipe,
+                num_stages: self.context.grid().pipeline_parallel_size(),
+                num_chunks: chunks.len(),
+                num_micro_batches: batches.len(),
+            };
+            let schedule = schedule.forward_only().map_err(PipelineError::from)?;
+            PipelineExecutor::new(schedule, &self.context)?.evaluate(&chunks, &batches, |number, losses| {
+                let mask = micro_batches[number].loss_mask.as_deref();
+                let (sum, count) = masked_sum(&host_losses(losses), mask);
+                total[0] += sum;
+                total[1] += count;
+            })?;
+        }
+        self.context.data_group().all_reduce(&mut total, ReduceOp::Sum)?;
+        self.context.pipeline_group().all_reduce(&mut total, ReduceOp::Sum)?;
+        if total[1] == 0.0 {
+            return Err(TrainingError::NothingToValidate);
+        }
+        Ok(total[0] / total[1])
+    }
+}
