@@ -50,58 +50,50 @@ pub struct ParallelContext {
 impl ParallelContext {
     /// Returns the context of a world of one rank. `seed` is that of the initialisation.
     pub fn single(seed: u64) -> Self {
-        let group = ProcessGroup::single();
-        let config = ParallelConfig::default();
-        Self {
-            grid: config.grid(1).expect("one rank fits one rank"),
-            config,
-            rank: 0,
-            world: group.clone(),
-            tensor: group.clone(),
-            data: group.clone(),
-            pipeline: group.clone(),
-            pipeline_backward: group.clone(),
-            embedding: Some(group.clone()),
-            model: group,
-            registry: ParameterRegistry::default(),
-            seed,
-            kernels: Kernels::default(),
-            overlap_tensor_reduce: true,
-            step: CurrentStep::new(seed),
-        }
+        let config = ParallelContextConfig::new(ParallelConfig::new()).with_seed(seed);
+        let grid = config.parallel.grid(1).expect("one rank fits one rank");
+        let context = Self::of_groups(&config, grid, 0, |_, _| {
+            unreachable!("a group of one rank is not connected")
+        });
+        context.expect("nothing is connected")
     }
 
     fn connect(world: &World, config: &ParallelContextConfig) -> Result<Self, ContextError> {
-        let ParallelContextConfig { parallel, seed, groups } = config;
-        let grid = parallel.grid(world.world_size())?;
-        let connect = |kind: GroupKind| -> Result<Option<ProcessGroup>, CollectiveError> {
-            match grid.group(kind, world.rank()) {
-                None => Ok(None),
-                Some(ranks) if ranks.len() == 1 => Ok(Some(ProcessGroup::single())),
-                Some(ranks) => ProcessGroup::connect(world, kind.name(), &ranks, groups).map(Some),
-            }
+        let grid = config.parallel.grid(world.world_size())?;
+        let connect = |name: &str, ranks: &[usize]| ProcessGroup::connect(world, name, ranks, &config.groups);
+        Ok(Self::of_groups(config, grid, world.rank(), connect)?)
+    }
+
+    /// Returns the context of a rank, whose groups of several ranks `connect` makes from their names and ranks.
+    fn of_groups(
+        config: &ParallelContextConfig,
+        grid: RankGrid,
+        rank: usize,
+        connect: impl Fn(&str, &[usize]) -> Result<ProcessGroup, CollectiveError>,
+    ) -> Result<Self, CollectiveError> {
+        let named = |name: &str, kind: GroupKind| match grid.group(kind, rank) {
+            None => Ok(None),
+            Some(ranks) if ranks.len() == 1 => Ok(Some(ProcessGroup::single())),
+            Some(ranks) => connect(name, &ranks).map(Some),
         };
-        let backward = match grid.group(GroupKind::Pipeline, world.rank()) {
-            Some(ranks) if ranks.len() > 1 => ProcessGroup::connect(world, "pipeline-backward", &ranks, groups)?,
-            _ => ProcessGroup::single(),
-        };
-        let required = |kind| connect(kind).map(|group| group.expect("every rank has one"));
+        let required = |name: &str, kind| named(name, kind).map(|group| group.expect("every rank has one"));
+        let of_kind = |kind: GroupKind| required(kind.name(), kind);
         Ok(Self {
-            config: *parallel,
+            pipeline_backward: required("pipeline-backward", GroupKind::Pipeline)?,
+            world: of_kind(GroupKind::World)?,
+            tensor: of_kind(GroupKind::Tensor)?,
+            data: of_kind(GroupKind::Data)?,
+            pipeline: of_kind(GroupKind::Pipeline)?,
+            embedding: named(GroupKind::Embedding.name(), GroupKind::Embedding)?,
+            model: of_kind(GroupKind::Model)?,
+            config: config.parallel,
             grid,
-            rank: world.rank(),
-            world: required(GroupKind::World)?,
-            tensor: required(GroupKind::Tensor)?,
-            data: required(GroupKind::Data)?,
-            pipeline: required(GroupKind::Pipeline)?,
-            pipeline_backward: backward,
-            embedding: connect(GroupKind::Embedding)?,
-            model: required(GroupKind::Model)?,
+            rank,
             registry: ParameterRegistry::default(),
-            seed: *seed,
+            seed: config.seed,
             kernels: Kernels::default(),
             overlap_tensor_reduce: true,
-            step: CurrentStep::new(*seed),
+            step: CurrentStep::new(config.seed),
         })
     }
 

@@ -121,3 +121,13 @@ pub enum DataError {
         message: String,
     },
 }
+
+impl DataError {
+    pub(super) fn configuration(name: &'static str, rule: impl Into<String>, value: impl TryInto<u64>) -> Self {
+        Self::Configuration {
+            name,
+            rule: rule.into(),
+            value: value.try_into().unwrap_or(u64::MAX),
+        }
+    }
+}

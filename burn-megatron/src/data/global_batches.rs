@@ -65,11 +65,11 @@ impl GlobalBatches {
     /// with [`LastBatch::Uneven`]. When there are fewer samples than one batch has, with [`LastBatch::Drop`].
     pub fn new(num_samples: usize, batch_size: usize, ranks: usize, last: LastBatch) -> Result<Self, DataError> {
         if ranks == 0 {
-            return Err(out_of_range("data-parallel size", "at least 1".to_owned(), ranks));
+            return Err(DataError::configuration("data-parallel size", "at least 1", ranks));
         }
         if batch_size < ranks {
             let rule = format!("at least the data-parallel size {ranks}: it counts the samples of all ranks");
-            return Err(out_of_range("batch size", rule, batch_size));
+            return Err(DataError::configuration("batch size", rule, batch_size));
         }
         if last != LastBatch::Uneven && !batch_size.is_multiple_of(ranks) {
             let below = batch_size - batch_size % ranks;
@@ -77,7 +77,7 @@ impl GlobalBatches {
                 "a multiple of the data-parallel size {ranks}, such as {below} or {}; choose one, or {OR_UNEVEN}",
                 below + ranks
             );
-            return Err(out_of_range("batch size", rule, batch_size));
+            return Err(DataError::configuration("batch size", rule, batch_size));
         }
         let rest = num_samples % batch_size;
         if last == LastBatch::Share && !rest.is_multiple_of(ranks) {
@@ -85,11 +85,11 @@ impl GlobalBatches {
                 "a multiple of the data-parallel size {ranks} (of {num_samples} samples in batches of {batch_size}); \
                  choose another batch size, LastBatch::Drop to leave them out, or {OR_UNEVEN}"
             );
-            return Err(out_of_range("samples of the last batch", rule, rest));
+            return Err(DataError::configuration("samples of the last batch", rule, rest));
         }
         if last == LastBatch::Drop && num_samples < batch_size {
             let rule = format!("at least the {batch_size} of one batch, as LastBatch::Drop leaves out what remains");
-            return Err(out_of_range("number of samples", rule, num_samples));
+            return Err(DataError::configuration("number of samples", rule, num_samples));
         }
         Ok(Self {
             num_samples: match last {
@@ -153,11 +153,6 @@ pub(crate) fn mean_weight(shares: &[usize], rank: usize) -> f64 {
     }
     let total: usize = shares.iter().sum();
     shares[rank] as f64 * shares.len() as f64 / total as f64
-}
-
-fn out_of_range(name: &'static str, rule: String, value: usize) -> DataError {
-    let value = value as u64;
-    DataError::Configuration { name, rule, value }
 }
 
 #[cfg(test)]

@@ -52,17 +52,21 @@ impl Sampler {
         ];
         for (name, value) in positive {
             if value == 0 {
-                return Err(out_of_range(name, "at least 1".into(), 0));
+                return Err(DataError::configuration(name, "at least 1", 0_u64));
             }
         }
         if config.data_parallel_rank >= config.data_parallel_size {
             let rule = format!("below the data-parallel size {}", config.data_parallel_size);
             let value = config.data_parallel_rank as u64;
-            return Err(out_of_range("data-parallel rank", rule, value));
+            return Err(DataError::configuration("data-parallel rank", rule, value));
         }
         if config.consumed_samples > config.num_samples {
             let rule = format!("at most the number of samples {}", config.num_samples);
-            return Err(out_of_range("consumed samples", rule, config.consumed_samples));
+            return Err(DataError::configuration(
+                "consumed samples",
+                rule,
+                config.consumed_samples,
+            ));
         }
         let consumed_samples = config.consumed_samples;
         Ok(Self {
@@ -95,10 +99,6 @@ impl Iterator for Sampler {
         self.consumed_samples += step;
         Some((start..start + micro_batch_size).collect())
     }
-}
-
-fn out_of_range(name: &'static str, rule: String, value: u64) -> DataError {
-    DataError::Configuration { name, rule, value }
 }
 
 #[cfg(test)]

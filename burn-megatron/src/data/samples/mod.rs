@@ -238,22 +238,14 @@ fn sample_starts(
 
 fn at_least_one(name: &'static str, value: usize) -> Result<(), DataError> {
     if value == 0 {
-        return Err(DataError::Configuration {
-            name,
-            rule: "at least 1".into(),
-            value: 0,
-        });
+        return Err(DataError::configuration(name, "at least 1", value));
     }
     Ok(())
 }
 
 fn fits_32_bits(name: &'static str, value: usize) -> Result<(), DataError> {
     if u32::try_from(value).is_err() {
-        return Err(DataError::Configuration {
-            name,
-            rule: format!("at most {}", u32::MAX),
-            value: value as u64,
-        });
+        return Err(DataError::configuration(name, format!("at most {}", u32::MAX), value));
     }
     Ok(())
 }
