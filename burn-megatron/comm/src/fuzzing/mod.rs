@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Memory that a reader may take in addition to a multiple of its input: buffers of fixed size, and the store's own
 /// state.
 const FIXED_BYTES: usize = 512 << 10;
-/// Memory per byte of input: a list of empty texts takes 24 bytes for each 4, and twice that while it grows.
+/// Memory per byte of input: an empty text in a list takes 24 bytes for its one.
 const BYTES_PER_INPUT_BYTE: usize = 32;
 /// Longest run on one input; most take microseconds, but sanitizers and busy machines are slow.
 const TIME_LIMIT: Duration = Duration::from_secs(20);

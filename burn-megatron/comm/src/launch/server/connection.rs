@@ -55,7 +55,7 @@ pub(in crate::launch) async fn answer_requests(
 ) -> io::Result<()> {
     let reader = &mut BufReader::new(reader);
     loop {
-        let frame = match read_request(reader).await? {
+        let reply = match read_request(reader).await? {
             Request::Hello {
                 rank,
                 world_size,
@@ -64,7 +64,7 @@ pub(in crate::launch) async fn answer_requests(
             } => {
                 return match job.register(rank, world_size, &host) {
                     Ok(()) => stand_for_life(reader, writer, job, PeerId::Rank(rank), timeout).await,
-                    Err(refusal) => answer(writer, &refusal.to_frame()).await,
+                    Err(refusal) => answer(writer, &refusal).await,
                 };
             }
             Request::Watch {
@@ -75,37 +75,36 @@ pub(in crate::launch) async fn answer_requests(
             } => {
                 let registered = job.members(|all| all.register_launcher(node_rank, world_size, &host, ranks));
                 if let Err(refusal) = registered {
-                    return answer(writer, &refusal.to_frame()).await;
+                    return answer(writer, &refusal).await;
                 }
                 return stand_for_life(reader, writer, job, PeerId::Launcher(node_rank), Duration::ZERO).await;
             }
             Request::Ended { rank, host, what } => {
                 job.members(|all| all.process_ended(rank, &host, &what));
-                Reply::Done.to_frame()
+                Reply::Done
             }
-            Request::Goodbye => Reply::Rejected("goodbye without hello".into()).to_frame(),
-            Request::Heartbeat { .. } => Reply::Rejected("heartbeat without hello".into()).to_frame(),
+            Request::Goodbye => Reply::Rejected("goodbye without hello".into()),
+            Request::Heartbeat { .. } => Reply::Rejected("heartbeat without hello".into()),
             Request::AskPulse { rank } => job
                 .members(|all| all.heartbeats_of(rank, Instant::now()))
-                .map_or(Reply::NoPulse, Reply::HeartbeatStatus)
-                .to_frame(),
-            Request::HeartbeatBeside { life, limit, progress } => job.heard_beside(life, limit, progress).to_frame(),
-            Request::Set { key, value } => done_or_reason(job.set(&key, value)).to_frame(),
+                .map_or(Reply::NoPulse, Reply::HeartbeatStatus),
+            Request::HeartbeatBeside { life, limit, progress } => job.heard_beside(life, limit, progress),
+            Request::Set { key, value } => done_or_reason(job.set(&key, value)),
             Request::Wait { key, timeout } => wait_for_key(reader, job, &key, timeout).await?,
             Request::Add { key, delta } => match job.add(&key, delta) {
-                Ok(count) => Reply::Count(count).to_frame(),
-                Err(error) => Reply::Rejected(error.to_string()).to_frame(),
+                Ok(count) => Reply::Count(count),
+                Err(error) => Reply::Rejected(error.to_string()),
             },
             Request::Delete { key } => {
                 job.delete(&key);
-                Reply::Done.to_frame()
+                Reply::Done
             }
             Request::Fail(failure) => {
                 job.members(|all| all.accuse(&failure));
-                Reply::Done.to_frame()
+                Reply::Done
             }
         };
-        answer(writer, &frame).await?;
+        answer(writer, &reply).await?;
     }
 }
 
@@ -123,24 +122,24 @@ async fn wait_for_key(
     job: &Job,
     key: &str,
     limit: Duration,
-) -> io::Result<Vec<u8>> {
+) -> io::Result<Reply> {
     if let Err(error) = check_entry(key, &[]) {
-        return Ok(Reply::Rejected(error.to_string()).to_frame());
+        return Ok(Reply::Rejected(error.to_string()));
     }
     let receiver = match job.value_or_waiter(key) {
-        Ok(value) => return Ok(Reply::value_frame(&value)),
+        Ok(value) => return Ok(Reply::Value(value)),
         Err(receiver) => receiver,
     };
     let mut failure = job.failure.subscribe();
-    let frame = tokio::select! {
+    let reply = tokio::select! {
         biased;
-        Ok(value) = receiver => return Ok(Reply::value_frame(&value)),
-        first = value_of(&mut failure) => Ok(Reply::Failed(first).to_frame()),
+        Ok(value) = receiver => return Ok(Reply::Value(value)),
+        first = value_of(&mut failure) => Ok(Reply::Failed(first)),
         error = until_gone(reader) => Err(error),
-        () = sleep(limit) => Ok(Reply::TimedOut.to_frame()),
+        () = sleep(limit) => Ok(Reply::TimedOut),
     };
     job.forget_waiters(key);
-    frame
+    reply
 }
 
 /// Waits until the other end closes. Reads into the buffer only: what comes is the next request.
@@ -231,7 +230,7 @@ async fn live(
     let (mut roster_due, mut failure_due) = (matches!(peer, PeerId::Rank(_)), true);
     if !roster_due {
         let job_id = job.job_id.clone();
-        answer(writer, &Reply::Welcome { job_id }.to_frame()).await?;
+        answer(writer, &Reply::Welcome { job_id }).await?;
     }
     let mut rendezvous_end = pin!(sleep(rendezvous_timeout));
     // One future for the whole life: a read that is dropped half-way would lose its bytes.
@@ -247,7 +246,7 @@ async fn live(
                 goodbye?;
                 job.on(peer, Event::Goodbye);
                 // It has left in good order, whether it takes the answer or not.
-                let _ = answer(writer, &Reply::Done.to_frame()).await;
+                let _ = answer(writer, &Reply::Done).await;
                 return Ok(());
             }
             () = heartbeat.notified() => Reply::Heard,
@@ -283,9 +282,8 @@ async fn live(
 
 /// Sends a reply to a rank or a launcher. One that takes nothing for as long as it may say nothing counts as silent.
 async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, peer: PeerId) -> io::Result<()> {
-    let frame = reply.to_frame();
     // One future until the end: a message that is cut off would make nonsense of the next.
-    let mut sending = pin!(answer(writer, &frame));
+    let mut sending = pin!(answer(writer, reply));
     loop {
         tokio::select! {
             biased;
@@ -300,8 +298,8 @@ async fn tell(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply, job: &Job, 
 }
 
 /// Sends the answer to a request.
-async fn answer(writer: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> io::Result<()> {
-    let sent = timeout(ANSWER_LIMIT, writer.write_all(frame)).await;
+async fn answer(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply) -> io::Result<()> {
+    let sent = timeout(ANSWER_LIMIT, writer.write_all(&reply.to_frame())).await;
     sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 

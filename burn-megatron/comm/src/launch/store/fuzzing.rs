@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::{JoinHandle, LocalSet};
 
 use super::handshake::{self, HandshakeError};
-use super::protocol::{PeerId, Reply, Request, read_body, read_body_async};
+use super::protocol::{HeartbeatStatus, PeerId, Reply, Request, read_body, read_body_async};
 use crate::fuzzing::Script;
 use crate::launch::identity::JobToken;
 use crate::launch::peer_failure::PeerFailure;
@@ -58,7 +58,14 @@ pub fn store_protocol_seeds() -> Vec<Vec<u8>> {
         .chain(replies().into_iter().map(|reply| reply.to_frame()))
         .collect();
     let bodies = frames.iter().map(|frame| frame[4..].to_vec());
-    bodies.chain([frames.concat()]).collect()
+    // The kinds that hold lists and bytes, with the longest lengths that can be claimed and with 64 KiB.
+    let kinds = 0_u8..16;
+    let claims = [
+        &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1][..],
+        &[0x80, 0x80, 4],
+    ];
+    let claimed = kinds.flat_map(|kind| claims.map(|length| [&[kind], length, &[0; 24]].concat()));
+    bodies.chain([frames.concat()]).chain(claimed).collect()
 }
 
 /// No peer passes the handshake without the token, at either end: neither with made-up bytes nor with those of an
@@ -301,7 +308,7 @@ impl Play {
             }
             (Request::Wait { key, .. }, Reply::Value(value)) => {
                 if let Some(known) = self.keys.get(key) {
-                    assert_eq!(known, value, "key {key:?}");
+                    assert_eq!(known[..], value[..], "key {key:?}");
                 }
             }
             (Request::Wait { key, .. }, Reply::TimedOut | Reply::Failed(_)) => {
@@ -505,6 +512,11 @@ fn requests() -> Vec<Request> {
             host,
             what: "exit code 1".into(),
         },
+        Request::Heartbeat {
+            limit: timeout,
+            progress: "last collective #1".into(),
+        },
+        Request::AskPulse { rank: 1 },
         Request::HeartbeatBeside {
             life: PeerId::Launcher(1),
             limit: timeout,
@@ -516,7 +528,7 @@ fn requests() -> Vec<Request> {
 fn replies() -> Vec<Reply> {
     vec![
         Reply::Done,
-        Reply::Value(vec![1, 2, 3]),
+        Reply::Value([1, 2, 3].into()),
         Reply::Count(-1),
         Reply::TimedOut,
         Reply::Rejected("no".into()),
@@ -530,5 +542,12 @@ fn replies() -> Vec<Reply> {
         Reply::Welcome {
             job_id: "0123456789abcdef".into(),
         },
+        Reply::Heard,
+        Reply::HeartbeatStatus(HeartbeatStatus {
+            silence: Duration::from_millis(10),
+            limit: Duration::from_millis(1500),
+            progress: "last collective #1".into(),
+        }),
+        Reply::NoPulse,
     ]
 }

@@ -207,7 +207,7 @@ impl Store {
                     timeout.saturating_add(slack),
                     operation(),
                     |reply| match reply {
-                        Reply::Value(value) => Ok(Ok(value)),
+                        Reply::Value(value) => Ok(Ok(value.to_vec())),
                         Reply::TimedOut => Ok(Err(timed_out())),
                         Reply::Failed(failure) => Ok(Err(LaunchError::PeerFailed(failure))),
                         other => Err(other),

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::MAX_WORLD_SIZE;
 
 fn failures() -> impl Strategy<Value = PeerFailure> {
     (any::<usize>(), ".{0,40}", ".{0,40}").prop_map(|(rank, host, what)| PeerFailure { rank, host, what })
@@ -56,7 +57,7 @@ fn requests() -> impl Strategy<Value = Request> {
 fn replies() -> impl Strategy<Value = Reply> {
     prop_oneof![
         Just(Reply::Done),
-        any::<Vec<u8>>().prop_map(Reply::Value),
+        any::<Vec<u8>>().prop_map(|value| Reply::Value(value.into())),
         any::<i64>().prop_map(Reply::Count),
         Just(Reply::TimedOut),
         ".{0,40}".prop_map(Reply::Rejected),
@@ -119,13 +120,87 @@ proptest! {
 fn lengths_are_checked_before_allocation() {
     let error = read_body(&mut [0xff; 64].as_slice()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-    // A list that claims 2^60 elements, and a value that claims 4 GiB.
-    let list: Vec<u8> = [&[8][..], &(1_u64 << 60).to_le_bytes()].concat();
-    assert_eq!(Reply::from_body(&list), Err(Malformed("a list is cut short")));
-    assert_eq!(
-        Reply::from_body(&[2, 255, 255, 255, 255]),
-        Err(Malformed("a field is longer than its limit"))
-    );
+    // Lists that claim 2^63 elements, the most that there may be and one more; a value that claims 4 GiB.
+    let body = |reply: Reply| reply.to_frame()[4..].to_vec();
+    let cut_short = "unknown kind of message, or a list that is cut short or too long";
+    let empty = body(Reply::Missing(Vec::new()));
+    let list = [&empty[..1], &[0xff; 9], &[1]].concat();
+    assert_eq!(Reply::from_body(&list), Err(Malformed(cut_short)));
+    let longest = body(Reply::Missing(vec![0; MAX_WORLD_SIZE]));
+    assert!(Reply::from_body(&longest).is_ok());
+    let longer = body(Reply::Missing(vec![0; MAX_WORLD_SIZE + 1]));
+    assert_eq!(Reply::from_body(&longer), Err(Malformed(cut_short)));
+    let value = [&body(Reply::Value([].into()))[..1], &[0xff, 0xff, 0xff, 0xff, 0xf]].concat();
+    assert_eq!(Reply::from_body(&value), Err(Malformed("a field is cut short")));
+}
+
+#[test]
+fn limits_of_fields_hold_and_the_reason_is_said() {
+    // Numbers of two and three bytes: what a longer field of the same message begins with.
+    let varint = |number: usize| match number {
+        0..0x4000 => vec![number as u8 | 0x80, (number >> 7) as u8],
+        _ => vec![number as u8 | 0x80, (number >> 7) as u8 | 0x80, (number >> 14) as u8],
+    };
+    let request = |kind: &Request, fields: &[&[u8]]| [&kind.to_frame()[4..5], &fields.concat()].concat();
+    let key = Request::Delete { key: String::new() };
+    let host = Request::Ended {
+        rank: 0,
+        host: String::new(),
+        what: String::new(),
+    };
+    let progress = Request::Heartbeat {
+        limit: Duration::ZERO,
+        progress: String::new(),
+    };
+    let too_long = Err(Malformed("a field is longer than its limit, or a number than it needs"));
+    for (kind, limit, before, after) in [
+        (key, MAX_KEY_BYTES, &[][..], &[][..]),
+        (host, MAX_TEXT_BYTES, &[0], &[0]),
+        (progress, MAX_PROGRESS_BYTES, &[0], &[]),
+    ] {
+        let of_length = |length| request(&kind, &[before, &varint(length), &vec![b'x'; length], after]);
+        assert!(Request::from_body(&of_length(limit)).is_ok(), "{kind:?}");
+        assert_eq!(Request::from_body(&of_length(limit + 1)), too_long, "{kind:?}");
+    }
+    let ask = Request::AskPulse { rank: 0 };
+    for (fields, reason) in [
+        (
+            &[0x80, 0][..],
+            "a field is longer than its limit, or a number than it needs",
+        ),
+        (&[0, 0], "bytes follow the last field"),
+        (&[], "a field is cut short"),
+        (&[0xff; 12], "a number is too large"),
+    ] {
+        assert_eq!(Request::from_body(&request(&ask, &[fields])), Err(Malformed(reason)));
+    }
+    let not_text = request(&Request::Delete { key: String::new() }, &[&[1, 0xff]]);
+    assert_eq!(Request::from_body(&not_text), Err(Malformed("a text is not UTF-8")));
+    let unknown = "unknown kind of message, or a list that is cut short or too long";
+    assert_eq!(Request::from_body(&[0x7f]), Err(Malformed(unknown)));
+    let longest = Reply::Value(vec![7; MAX_VALUE_BYTES].into());
+    let frame = longest.to_frame();
+    assert!(frame.len() - 4 <= MAX_FRAME_BYTES);
+    assert!(Reply::from_body(&frame[4..]) == Ok(longest));
+    let mut longer = [&frame[4..5], &varint(0), &vec![7; MAX_VALUE_BYTES + 1]].concat();
+    longer.splice(1..3, [0x81, 0x80, 0x80, 0x20]); // 64 MiB and a byte
+    assert!(Reply::from_body(&longer).is_err());
+}
+
+#[test]
+fn time_limits_are_rounded_up() {
+    for (sent, heard) in [(1, 1), (1_000_000, 1), (1_000_001, 2), (0, 0)] {
+        let timeout = Duration::from_nanos(sent);
+        let frame = Request::Wait {
+            key: "a".into(),
+            timeout,
+        }
+        .to_frame();
+        let Ok(Request::Wait { timeout, .. }) = Request::from_body(&frame[4..]) else {
+            panic!("not a wait")
+        };
+        assert_eq!(timeout, Duration::from_millis(heard));
+    }
 }
 
 #[test]
