@@ -132,18 +132,13 @@ fn a_message_of_the_store_is_read_whole_or_refused() {
 }
 
 #[test]
-fn nobody_passes_the_stores_handshake_without_the_token() {
-    fuzz("store_handshake");
+fn nobody_passes_the_handshake_without_the_token() {
+    fuzz("handshake");
 }
 
 #[test]
 fn the_stores_server_survives_any_order_of_requests() {
     fuzz("store_server");
-}
-
-#[test]
-fn nobody_passes_the_ranks_handshake_without_the_token() {
-    fuzz("rank_handshake");
 }
 
 #[test]

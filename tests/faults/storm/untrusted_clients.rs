@@ -41,7 +41,7 @@ pub fn bother(target: &str) -> anyhow::Result<ExitCode> {
                     2 | 3 => held.push(stream),
                     4 => {
                         // The right first words, then garbage.
-                        let _ = stream.write_all(&[&b"BMSTORE1"[..], &bytes].concat());
+                        let _ = stream.write_all(&[&b"BURNMEG2"[..], &bytes].concat());
                         held.push(stream);
                     }
                     5 => drop(stream.write_all(b"GET / HTTP/1.1\r\n\r\n")),

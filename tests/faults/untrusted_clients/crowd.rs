@@ -91,10 +91,10 @@ impl Crowd {
                 0 => b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
                 1 => &[0xa5; 4096],
                 2 => b"",
-                3 => b"BMSTORE1",
+                3 => b"BURNMEG2",
                 4 => &self.overheard,
                 5 => &[0xff; 200], // lengths far too large, wherever one stands
-                6 => b"BURNMEG1\x01\x02\x03",
+                6 => b"BURNMEG2\x01\x02\x03",
                 _ => b"B",
             };
             // It may have been closed already.

@@ -102,7 +102,7 @@ pub fn the_token_never_crosses_the_wire_and_what_does_opens_nothing() {
         let _ = replay.write_all(client);
         let mut answer = Vec::new();
         let _ = replay.read_to_end(&mut answer);
-        // Magic and a new nonce, then refused (0) and no proof; a reset may have cut that short.
+        // Magic and a new challenge, then refused (0) and no proof; a reset may have cut that short.
         assert!(
             answer.len() <= 73 && answer.iter().skip(40).all(|byte| *byte == 0),
             "{answer:?}"

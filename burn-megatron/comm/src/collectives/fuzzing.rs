@@ -1,3 +1,3 @@
 //! The targets of the connections between ranks; see [`crate::fuzzing`].
 
-pub use super::host::tcp::fuzzing::{call_descriptor, call_descriptor_seeds, rank_handshake, rank_handshake_seeds};
+pub use super::host::tcp::fuzzing::{call_descriptor, call_descriptor_seeds};

@@ -6,9 +6,9 @@
 
 pub mod allocations;
 
-pub use crate::collectives::fuzzing::{call_descriptor, rank_handshake};
+pub use crate::collectives::fuzzing::call_descriptor;
 pub use crate::flight_recorder::fuzzing::flight_record;
-pub use crate::launch::fuzzing::{environment, store_handshake, store_protocol, store_server};
+pub use crate::launch::fuzzing::{environment, handshake, store_protocol, store_server};
 
 use std::time::{Duration, Instant};
 
@@ -32,26 +32,21 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 6] = [
     Target {
         name: "store_protocol",
         read: store_protocol,
         seeds: crate::launch::fuzzing::store_protocol_seeds,
     },
     Target {
-        name: "store_handshake",
-        read: store_handshake,
-        seeds: crate::launch::fuzzing::store_handshake_seeds,
+        name: "handshake",
+        read: handshake,
+        seeds: crate::launch::fuzzing::handshake_seeds,
     },
     Target {
         name: "store_server",
         read: store_server,
         seeds: crate::launch::fuzzing::store_server_seeds,
-    },
-    Target {
-        name: "rank_handshake",
-        read: rank_handshake,
-        seeds: crate::collectives::fuzzing::rank_handshake_seeds,
     },
     Target {
         name: "call_descriptor",

@@ -213,6 +213,15 @@ pub enum LaunchError {
         address: String,
     },
 
+    /// The store is that of a program with another version of the protocol.
+    #[error("no common protocol with the store at {address}: {versions}; is this program the same on every node?")]
+    OtherVersion {
+        /// The address.
+        address: String,
+        /// Both versions.
+        versions: String,
+    },
+
     /// The store does not know this job's token, or does not know it itself.
     #[error("job token not accepted by the store at {address}: is another job using this port?")]
     TokenRefused {

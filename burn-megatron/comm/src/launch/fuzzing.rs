@@ -1,8 +1,7 @@
 //! What must hold whatever the environment says, and the targets of the store; see [`crate::fuzzing`].
 
-pub use super::store::fuzzing::{
-    store_handshake, store_handshake_seeds, store_protocol, store_protocol_seeds, store_server, store_server_seeds,
-};
+pub use super::handshake::fuzzing::{handshake, handshake_seeds};
+pub use super::store::fuzzing::{store_protocol, store_protocol_seeds, store_server, store_server_seeds};
 
 use super::environment::{Environment, fuzzing as lists};
 use super::variables;

@@ -38,6 +38,7 @@ mod error;
 mod exit;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod handshake;
 mod host;
 mod identity;
 mod interrupt;
@@ -56,6 +57,9 @@ mod world;
 pub use environment::Environment;
 pub use error::LaunchError;
 pub use exit::{exit_code_of, install_panic_hook, report_and_exit};
+#[cfg(test)]
+pub(crate) use handshake::MAGIC;
+pub(crate) use handshake::{Acceptance, Claim, Next, initiate};
 pub use host::{host_identity, host_name};
 pub use identity::JobToken;
 pub use interrupt::StopFlag;

@@ -7,15 +7,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::job::Job;
 use super::pending_handshakes::PendingHandshake;
+use crate::launch::handshake::{Acceptance, Next, TO_STORE};
+use crate::launch::identity::JobToken;
 use crate::launch::liveness::{Action, Event};
-use crate::launch::store::handshake;
 use crate::launch::store::protocol::{PeerId, Reply, Request, read_body_async};
 use crate::launch::store::table::{TableError, check_entry};
 
@@ -31,15 +32,39 @@ const LAST_WORD_LIMIT: Duration = Duration::from_millis(100);
 /// Serves a connection until it closes. `pending` marks it as a stranger until the handshake is over.
 pub(super) async fn serve(mut stream: TcpStream, job: Arc<Job>, pending: PendingHandshake) {
     let peer = stream.peer_addr().ok();
-    match timeout(HANDSHAKE_LIMIT, handshake::accept(&mut stream, &job.token)).await {
+    match timeout(HANDSHAKE_LIMIT, accept(&mut stream, &job.token)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => return tracing::debug!(?peer, ?error, "store: handshake refused"),
+        Ok(Err(error)) => return tracing::debug!(?peer, %error, "store: handshake refused"),
         Err(_) => return tracing::debug!(?peer, "store: handshake took longer than {HANDSHAKE_LIMIT:?}"),
     }
     drop(pending);
     let (mut reader, mut writer) = stream.split();
     if let Err(error) = answer_requests(&mut reader, &mut writer, &job).await {
         tracing::debug!(?peer, %error, "store: connection ended");
+    }
+}
+
+/// Carries out the acceptor's part of the handshake; the caller bounds its time.
+pub(in crate::launch) async fn accept(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    token: &JobToken,
+) -> io::Result<()> {
+    let mut acceptance = Acceptance::new();
+    loop {
+        let bytes = match stream.read(acceptance.buffer()).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            bytes => bytes,
+        };
+        let next = acceptance.advance(bytes, token.as_bytes(), |claim| match *claim {
+            TO_STORE => Ok(()),
+            _ => Err("it does not ask for the store"),
+        });
+        stream.write_all(acceptance.reply()).await?;
+        match next {
+            Next::Wait => {}
+            Next::Welcome(()) => return Ok(()),
+            Next::Drop(reason) => return Err(io::Error::other(reason)),
+        }
     }
 }
 
@@ -308,7 +333,6 @@ mod tests {
     use tokio::io::duplex;
 
     use super::*;
-    use crate::launch::identity::JobToken;
 
     #[test]
     fn rank_that_takes_no_answer_counts_as_silent() {

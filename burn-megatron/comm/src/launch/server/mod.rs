@@ -15,7 +15,7 @@ mod pending_handshakes;
 mod store_server;
 
 #[cfg(feature = "fuzzing")]
-pub(super) use connection::answer_requests;
+pub(super) use connection::{accept, answer_requests};
 #[cfg(feature = "fuzzing")]
 pub(super) use job::Job;
 #[cfg(not(feature = "tcp"))]

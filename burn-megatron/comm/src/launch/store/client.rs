@@ -10,9 +10,9 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::handshake::{self, HandshakeError};
 use super::protocol::{Reply, Request, read_body};
 use crate::launch::error::LaunchError;
+use crate::launch::handshake::{self, HandshakeError, initiate};
 use crate::launch::identity::JobToken;
 use crate::launch::resolver::Resolver;
 
@@ -110,9 +110,15 @@ impl StoreConnection {
                         address: address.clone(),
                     });
                 }
-                Err(HandshakeError::NotAStore) => {
+                Err(HandshakeError::OtherProtocol) => {
                     return Err(LaunchError::NotAStore {
                         address: address.to_string(),
+                    });
+                }
+                Err(error @ HandshakeError::OtherVersion { .. }) => {
+                    return Err(LaunchError::OtherVersion {
+                        address: address.to_string(),
+                        versions: error.to_string(),
                     });
                 }
                 Err(HandshakeError::TokenRefused) => {
@@ -327,7 +333,7 @@ fn weight(error: &HandshakeError) -> u8 {
     match error {
         HandshakeError::Broken(error) if matches!(error.kind(), ConnectionRefused | NotFound) => 0,
         HandshakeError::Broken(_) => 1,
-        HandshakeError::NotAStore | HandshakeError::TokenRefused => 2,
+        HandshakeError::OtherProtocol | HandshakeError::OtherVersion { .. } | HandshakeError::TokenRefused => 2,
     }
 }
 
@@ -335,7 +341,8 @@ fn weight(error: &HandshakeError) -> u8 {
 fn greet(address: &SocketAddr, token: &JobToken, deadline: Instant) -> Result<TcpStream, HandshakeError> {
     let stream = TcpStream::connect_timeout(address, time_left(deadline)?)?;
     super::set_socket_options(&stream)?;
-    handshake::connect(&mut BoundedStream::until(&stream, deadline), token)?;
+    let mut bounded = BoundedStream::until(&stream, deadline);
+    initiate(&mut bounded, &handshake::TO_STORE, token.as_bytes())?;
     Ok(stream)
 }
 

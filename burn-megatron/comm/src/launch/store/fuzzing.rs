@@ -1,19 +1,16 @@
 //! What must hold whatever comes over a connection to the store; see [`crate::fuzzing`].
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use hmac::Mac;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::{JoinHandle, LocalSet};
 
-use super::handshake::{self, HandshakeError};
 use super::protocol::{HeartbeatStatus, PeerId, Reply, Request, read_body, read_body_async};
 use crate::fuzzing::Script;
 use crate::launch::identity::JobToken;
 use crate::launch::peer_failure::PeerFailure;
-use crate::launch::server::{Job, answer_requests};
+use crate::launch::server::{Job, accept, answer_requests};
 
 const TOKEN: &str = "a token that no input can guess";
 const WORLD_SIZE: usize = 3;
@@ -66,117 +63,6 @@ pub fn store_protocol_seeds() -> Vec<Vec<u8>> {
     ];
     let claimed = kinds.flat_map(|kind| claims.map(|length| [&[kind], length, &[0; 24]].concat()));
     bodies.chain([frames.concat()]).chain(claimed).collect()
-}
-
-/// No peer passes the handshake without the token, at either end: neither with made-up bytes nor with those of an
-/// earlier handshake that succeeded.
-pub fn store_handshake(data: &[u8]) {
-    let token = JobToken::from_text(TOKEN);
-    let mut script = Script::new(data);
-    let mode = script.byte();
-    if mode.is_multiple_of(4) {
-        // The token is in no message. A true handshake, recorded; the input decides where the replay departs from it.
-        let (client_said, server_said) = record(&token);
-        for said in [&client_said, &server_said] {
-            assert!(
-                !said
-                    .windows(8)
-                    .any(|piece| TOKEN.as_bytes().windows(8).any(|secret| secret == piece))
-            );
-        }
-        let from = usize::from(script.byte()) % (client_said.len() + 1);
-        let mut replayed = client_said;
-        for (place, byte) in replayed[from..].iter_mut().zip(script.rest()) {
-            *place = *byte;
-        }
-        refused_by_server(&token, &replayed);
-        return refused_by_client(&token, &server_said);
-    }
-    let mut said = handshake::MAGIC.to_vec();
-    if mode % 4 == 1 {
-        said.clear();
-    }
-    said.extend(script.rest());
-    refused_by_server(&token, &said);
-    refused_by_client(&token, &said);
-}
-
-/// Recorded handshakes.
-pub fn store_handshake_seeds() -> Vec<Vec<u8>> {
-    let (client, server) = record(&JobToken::from_text(TOKEN));
-    vec![
-        vec![0, 72],
-        vec![0, 40, 1, 2, 3],
-        [&[1], &client[..]].concat(),
-        [&[1], &server[..]].concat(),
-        [&[2], &client[8..]].concat(),
-    ]
-}
-
-/// Carries out a true handshake, and returns what the two ends said.
-fn record(token: &JobToken) -> (Vec<u8>, Vec<u8>) {
-    run_on_runtime(async {
-        let (mut ours, mut theirs) = duplex(PIPE_BYTES);
-        let server_token = token.clone();
-        let server = tokio::task::spawn_local(async move { handshake::accept(&mut theirs, &server_token).await });
-        let greeting = handshake::greeting().expect("random numbers");
-        ours.write_all(&greeting).await.expect("it fits");
-        let mut answer = greeting;
-        ours.read_exact(&mut answer).await.expect("the server greets");
-        let proof = handshake::proof(token, b"client", &greeting, &answer)
-            .finalize()
-            .into_bytes();
-        ours.write_all(&proof).await.expect("it fits");
-        let mut verdict = [0; 33];
-        ours.read_exact(&mut verdict)
-            .await
-            .expect("the server gives its verdict");
-        assert!(server.await.expect("no panic").is_ok(), "the true handshake succeeds");
-        (
-            [&greeting[..], &proof[..]].concat(),
-            [&answer[..], &verdict[..]].concat(),
-        )
-    })
-}
-
-fn refused_by_server(token: &JobToken, said: &[u8]) {
-    run_on_runtime(async {
-        let (mut ours, mut theirs) = duplex(PIPE_BYTES.max(said.len() + 1));
-        ours.write_all(said).await.expect("it fits");
-        ours.shutdown().await.expect("a pipe closes");
-        let result = handshake::accept(&mut theirs, token).await;
-        assert!(
-            result.is_err(),
-            "the server let somebody in who does not know the token"
-        );
-        // Enough to answer with, and no proof among it: magic and nonce, a refusal of zeros.
-        drop(theirs);
-        let mut answer = Vec::new();
-        ours.read_to_end(&mut answer).await.expect("a pipe ends");
-        assert!(answer.len() <= 73 && answer.iter().skip(40).all(|byte| *byte == 0));
-    });
-}
-
-fn refused_by_client(token: &JobToken, said: &[u8]) {
-    struct Scripted<'a>(&'a [u8]);
-    impl Read for Scripted<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            Read::read(&mut self.0, buffer)
-        }
-    }
-    impl Write for Scripted<'_> {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    match handshake::connect(&mut Scripted(said), token) {
-        Ok(()) => panic!("the client trusts a store that does not know the token"),
-        Err(HandshakeError::NotAStore) => assert!(!said.starts_with(&handshake::MAGIC)),
-        Err(HandshakeError::TokenRefused | HandshakeError::Broken(_)) => {}
-    }
 }
 
 /// Plays a script of connections against the server's state machine: strangers, clients that say half of something,
@@ -337,7 +223,7 @@ impl Play {
         let job = self.job.clone();
         let server = tokio::task::spawn_local(async move {
             if is_stranger {
-                let accepted = tokio::time::timeout(ANSWER_LIMIT, handshake::accept(&mut theirs, &job.token)).await;
+                let accepted = tokio::time::timeout(ANSWER_LIMIT, accept(&mut theirs, &job.token)).await;
                 assert!(!matches!(accepted, Ok(Ok(()))), "a stranger was let in");
                 return;
             }

@@ -3,7 +3,7 @@
 //!
 //! - [`Store`] (here): what a rank holds; every clone may be used from any thread.
 //! - [`client`]: a rank's end of a connection.
-//! - [`handshake`], [`protocol`]: what goes over the wire.
+//! - [`protocol`]: what goes over the wire, once the [`handshake`](super::handshake) is over.
 //! - [`table`]: keys, values and limits.
 //!
 //! Keys do not travel on the connection that stands for a rank's life (see [`liveness`](super::liveness)), so that a
@@ -12,7 +12,6 @@
 mod client;
 #[cfg(feature = "fuzzing")]
 pub(super) mod fuzzing;
-pub(super) mod handshake;
 // Without a server, a client's half of it is used.
 #[cfg_attr(not(feature = "tcp"), allow(dead_code))]
 pub(super) mod protocol;

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::*;
+use crate::launch::handshake::{HandshakeError, MAGIC, TO_STORE, initiate};
 use crate::launch::identity::JobToken;
 use crate::launch::peer_failure::CONNECTION_LOST;
 use crate::launch::server::{StoreServer, StoreServerConfig};
@@ -150,10 +151,9 @@ fn wrong_token_is_refused_with_the_address() {
 fn client_that_does_not_know_the_token_gets_no_further() {
     let (server, _) = start(1);
     let mut stream = TcpStream::connect(server.address()).unwrap();
-    let mut greeting = [7; 40];
-    greeting[..8].copy_from_slice(b"BMSTORE1");
+    let greeting = [&MAGIC[..], &TO_STORE, &[7; 32]].concat();
     stream.write_all(&greeting).unwrap();
-    stream.read_exact(&mut greeting).unwrap();
+    stream.read_exact(&mut [0; 40]).unwrap();
     stream.write_all(&[0; 32]).unwrap(); // a proof of nothing
     let mut verdict = Vec::new();
     stream.read_to_end(&mut verdict).unwrap();
@@ -166,9 +166,10 @@ fn server_that_does_not_know_the_token_is_refused() {
     let port = listener.local_addr().unwrap().port();
     let fake = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut greeting = [0; 40];
+        let mut greeting = [0; 82];
         stream.read_exact(&mut greeting).unwrap();
-        stream.write_all(&greeting).unwrap(); // the magic is right, and the nonce the client's own
+        // The magic is right, and the challenge the client's own.
+        stream.write_all(&[&greeting[..8], &greeting[50..]].concat()).unwrap();
         let mut proof = [0; 32];
         stream.read_exact(&mut proof).unwrap();
         stream.write_all(&[1]).unwrap();
@@ -198,6 +199,33 @@ fn other_service_is_named_as_such() {
 }
 
 #[test]
+fn store_of_another_version_is_named_as_such() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let newer = thread::spawn(move || listener.accept().unwrap().0.write_all(b"BURNMEG9").unwrap());
+    let address = StoreAddress::new("127.0.0.1", port, JobToken::from_text("right token"));
+    let error = StoreConnection::connect(&address, LONG).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "no common protocol with the store at 127.0.0.1:{port}: the other end speaks version '9' of the protocol, \
+             and this one '2'; is this program the same on every node?"
+        )
+    );
+    newer.join().unwrap();
+}
+
+#[test]
+fn connection_between_ranks_is_not_taken_for_one_to_the_store() {
+    let (server, _) = start(1);
+    let mut claim = TO_STORE;
+    claim[0] = 1;
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let error = initiate(&mut stream, &claim, b"right token").unwrap_err();
+    assert!(matches!(error, HandshakeError::Broken(_)), "{error}"); // closed without an answer
+}
+
+#[test]
 fn an_address_that_gives_no_answer_leaves_the_next_one_its_time() {
     let (server, _) = start(1);
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -213,10 +241,7 @@ fn an_address_that_gives_no_answer_leaves_the_next_one_its_time() {
         &JobToken::from_text("wrong token"),
         deadline_after(SECOND),
     );
-    assert!(
-        matches!(error, Err(handshake::HandshakeError::TokenRefused)),
-        "{error:?}"
-    );
+    assert!(matches!(error, Err(HandshakeError::TokenRefused)), "{error:?}");
 }
 
 #[test]
@@ -243,7 +268,7 @@ fn strangers_do_not_disturb_the_job() {
     let slow: Vec<_> = (0..8)
         .map(|_| {
             let mut stream = connect();
-            stream.write_all(b"BMST").unwrap(); // a good beginning, and then nothing
+            stream.write_all(&MAGIC[..4]).unwrap(); // a good beginning, and then nothing
             stream
         })
         .collect();
@@ -268,7 +293,7 @@ fn strangers_do_not_disturb_the_job() {
 fn malformed_request_costs_only_its_connection() {
     let (server, address) = start(1);
     let mut stream = TcpStream::connect(server.address()).unwrap();
-    handshake::connect(&mut stream, &JobToken::from_text("right token")).unwrap();
+    initiate(&mut stream, &TO_STORE, b"right token").unwrap();
     stream.write_all(&[0xff; 4]).unwrap();
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
     Store::remote(address, LONG).set("a", b"1").unwrap();

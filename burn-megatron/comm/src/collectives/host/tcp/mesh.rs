@@ -12,10 +12,10 @@
 use super::super::super::error::CollectiveError;
 use super::super::super::health::{GroupHealth, WaitDeadline};
 use super::POLL_SLICE;
-use super::handshake::{self, Acceptance, Hello, Next, WELCOME};
+use super::claim::RankClaim;
 use super::readiness::{self, Poll};
 use crate::collectives::rendezvous::Rendezvous;
-use crate::launch::{self, BoundedStream, World};
+use crate::launch::{self, Acceptance, BoundedStream, Next, World};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -256,14 +256,14 @@ impl Mesh<'_> {
         let end = Instant::now() + limit;
         let stream = TcpStream::connect_timeout(&address, limit)?;
         stream.set_nodelay(true)?;
-        let hello = Hello {
+        let claim = RankClaim {
             group: self.group,
             from: self.health.label.rank as u32,
             to: peer as u32,
             channel: channel as u8,
-            challenge: handshake::new_challenge()?,
         };
-        handshake::initiate(&mut BoundedStream::until(&stream, end), &hello, self.token)?;
+        let mut bounded = BoundedStream::until(&stream, end);
+        launch::initiate(&mut bounded, &claim.to_bytes(), self.token).map_err(io::Error::other)?;
         Ok(stream)
     }
 
@@ -312,11 +312,12 @@ impl Mesh<'_> {
             }
             for mut candidate in std::mem::take(&mut candidates) {
                 match self.hear(&mut candidate) {
-                    Next::Welcome(hello) => {
+                    Next::Welcome(RankClaim { from, channel, .. }) => {
                         let Candidate { stream, .. } = candidate;
                         // What this rank gave up before must not take the place of the new one.
-                        candidates.retain(|earlier: &Candidate| !earlier.acceptance.is_of(&hello));
-                        links[hello.channel as usize].0[hello.from as usize] = Some(stream);
+                        let is_same = |claim: &RankClaim| (claim.from, claim.channel) == (from, channel);
+                        candidates.retain(|earlier: &Candidate| !earlier.acceptance.claimed().is_some_and(is_same));
+                        links[channel as usize].0[from as usize] = Some(stream);
                     }
                     Next::Drop(reason) => {
                         let address = candidate.address;
@@ -327,20 +328,24 @@ impl Mesh<'_> {
                             _ => tracing::debug!(group = %label, %address, reason, "dropped a connection"),
                         }
                     }
-                    Next::Wait | Next::Answer(_) => candidates.push_back(candidate),
+                    Next::Wait => candidates.push_back(candidate),
                 }
             }
         }
     }
 
     /// Reads what a candidate has sent and answers it, without waiting.
-    fn hear(&self, candidate: &mut Candidate) -> Next {
+    fn hear(&self, candidate: &mut Candidate) -> Next<RankClaim> {
         let label = &self.health.label;
-        let is_expected = |hello: &Hello| {
-            hello.group == self.group
-                && hello.to as usize == label.rank
-                && (label.rank + 1..label.size()).contains(&(hello.from as usize))
-                && usize::from(hello.channel) < CHANNELS
+        let is_expected = |claim: &RankClaim| {
+            claim.group == self.group
+                && claim.to as usize == label.rank
+                && (label.rank + 1..label.size()).contains(&(claim.from as usize))
+                && usize::from(claim.channel) < CHANNELS
+        };
+        let read = |claim: &_| {
+            let claim = RankClaim::from_bytes(claim).filter(is_expected);
+            claim.ok_or("no such rank of this group is expected")
         };
         loop {
             let bytes = match readiness::moved(candidate.stream.read(candidate.acceptance.buffer())) {
@@ -351,20 +356,13 @@ impl Mesh<'_> {
                 Ok(bytes) => bytes,
                 Err(_) => return Next::Drop("closed during the handshake"),
             };
-            let reply: &[u8] = match candidate.acceptance.advance(bytes, self.token, is_expected) {
-                Next::Wait => continue,
-                Next::Drop(reason) => return Next::Drop(reason),
-                Next::Answer(answer) => &answer.clone(),
-                Next::Welcome(hello) => {
-                    return match candidate.stream.write_all(&[WELCOME]) {
-                        Ok(()) => Next::Welcome(hello),
-                        Err(_) => Next::Drop("closed during the handshake"),
-                    };
-                }
-            };
+            let next = candidate.acceptance.advance(bytes, self.token, read);
             // Fits into the empty send buffer of a new connection.
-            if candidate.stream.write_all(reply).is_err() {
-                return Next::Drop("closed during the handshake");
+            let sent = candidate.stream.write_all(candidate.acceptance.reply());
+            match next {
+                Next::Wait | Next::Welcome(_) if sent.is_err() => return Next::Drop("closed during the handshake"),
+                Next::Wait => {}
+                next => return next,
             }
         }
     }
@@ -374,7 +372,7 @@ impl Mesh<'_> {
 struct Candidate {
     stream: TcpStream,
     address: SocketAddr,
-    acceptance: Acceptance,
+    acceptance: Acceptance<RankClaim>,
     since: Instant,
 }
 

@@ -1,15 +1,15 @@
 //! The engine for ranks on several nodes: TCP connections between every two ranks of the group.
 //!
-//! `mesh` makes the connections and `handshake` proves that both ends belong to the job;
+//! `mesh` makes the connections, each for what its `claim` says once both ends have proved that they belong to the job;
 //! `exchange` moves bytes over many connections at once, `collective` builds the operations of all
 //! ranks from it, `streams` gives it to the hierarchical engine, `transfer` has the operations of two ranks. Each pair
 //! has one connection for collectives and one for transfers, so that neither waits for the other.
 
+mod claim;
 mod collective;
 mod exchange;
 #[cfg(feature = "fuzzing")]
 pub(in super::super) mod fuzzing;
-mod handshake;
 mod mesh;
 mod readiness;
 pub(super) mod streams;

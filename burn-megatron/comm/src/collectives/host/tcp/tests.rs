@@ -2,8 +2,9 @@
 
 use super::super::super::call::GroupLabel;
 use super::super::super::tests::{TIMEOUT, join_worlds, run_ranks};
-use super::handshake::{self, Hello};
+use super::claim::RankClaim;
 use super::*;
+use crate::launch;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
@@ -33,39 +34,41 @@ fn strangers_are_dropped_and_the_mesh_connects() {
             };
             half_open.push(stranger());
             // Garbage, also more of it than any message: closed without an answer.
-            for length in [Hello::BYTES, 100_000] {
+            for length in [8, 82, 100_000] {
                 let mut garbage = stranger();
                 let _ = garbage.write_all(&vec![0x5a; length]);
                 assert!(!matches!(garbage.read(&mut [0; 1]), Ok(1..)));
             }
-            let hello = Hello {
+            let claim = RankClaim {
                 group: rendezvous.digest(),
                 from: 1,
                 to: 0,
                 channel: 0,
-                challenge: [7; 32],
             };
             // Both ends refuse a wrong token.
-            let error = handshake::initiate(&mut stranger(), &hello, b"wrong").unwrap_err();
+            let error = launch::initiate(&mut stranger(), &claim.to_bytes(), b"wrong").unwrap_err();
             assert!(error.to_string().contains("token"), "{error}");
             let mut forger = stranger();
-            forger.write_all(&hello.to_bytes()).unwrap();
-            forger.read_exact(&mut [0; 64]).unwrap();
+            let greeting = [&launch::MAGIC[..], &claim.to_bytes(), &[7; 32]].concat();
+            forger.write_all(&greeting).unwrap();
+            forger.read_exact(&mut [0; 40]).unwrap();
             forger.write_all(&[0; 32]).unwrap();
-            assert!(!matches!(forger.read(&mut [0; 1]), Ok(1..)));
+            let mut verdict = Vec::new();
+            forger.read_to_end(&mut verdict).unwrap();
+            assert_eq!(verdict, [0; 33]); // refused, no proof in return, and closed
             // Neither another group, nor a rank that is not expected, nor a channel too many.
             for wrong in [
-                Hello {
+                RankClaim {
                     group: [0; 32],
-                    ..hello
+                    ..claim
                 },
-                Hello { from: 0, ..hello },
-                Hello { from: 2, ..hello },
-                Hello { to: 1, ..hello },
-                Hello { channel: 2, ..hello },
+                RankClaim { from: 0, ..claim },
+                RankClaim { from: 2, ..claim },
+                RankClaim { to: 1, ..claim },
+                RankClaim { channel: 2, ..claim },
             ] {
                 let token = world.job_token();
-                assert!(handshake::initiate(&mut stranger(), &wrong, token).is_err());
+                assert!(launch::initiate(&mut stranger(), &wrong.to_bytes(), token).is_err());
             }
         }
         let engine = connect(&world, &health, &rendezvous).unwrap();
@@ -171,14 +174,14 @@ fn a_rank_whose_welcome_is_lost_connects_again() {
             let address = rendezvous.wait(&mesh::address_key(0), 0).unwrap();
             let address: SocketAddr = String::from_utf8(address).unwrap().parse().unwrap();
             for channel in 0..2 {
-                let hello = Hello {
+                let claim = RankClaim {
                     group: rendezvous.digest(),
                     from: 1,
                     to: 0,
                     channel,
-                    challenge: [7; 32],
                 };
-                handshake::initiate(&mut TcpStream::connect(address).unwrap(), &hello, world.job_token()).unwrap();
+                let mut stream = TcpStream::connect(address).unwrap();
+                launch::initiate(&mut stream, &claim.to_bytes(), world.job_token()).unwrap();
             }
             // Enough time for the other rank to continue without this one.
             std::thread::sleep(Duration::from_millis(300));
@@ -266,6 +269,7 @@ fn an_acceptor_that_answers_a_byte_at_a_time_is_given_up_in_time() {
     let address = listener.local_addr().unwrap();
     let slow = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&launch::MAGIC).unwrap();
         while stream.write_all(&[0]).is_ok() {
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -273,15 +277,14 @@ fn an_acceptor_that_answers_a_byte_at_a_time_is_given_up_in_time() {
     let start = std::time::Instant::now();
     let stream = TcpStream::connect(address).unwrap();
     let mut bounded = crate::launch::BoundedStream::until(&stream, start + Duration::from_millis(500));
-    let hello = Hello {
+    let claim = RankClaim {
         group: [7; 32],
         from: 1,
         to: 0,
         channel: 0,
-        challenge: [7; 32],
     };
-    assert!(handshake::initiate(&mut bounded, &hello, b"token").is_err());
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed()); // 64 bytes would take 3.2 s
+    assert!(launch::initiate(&mut bounded, &claim.to_bytes(), b"token").is_err());
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed()); // 65 bytes would take 3.3 s
     drop(stream);
     slow.join().unwrap();
 }
