@@ -155,19 +155,11 @@ mod tests {
     use super::*;
     use crate::launch::peer_failure::OUT_OF_STEP;
 
-    fn failure(rank: usize) -> PeerFailure {
-        PeerFailure {
-            rank,
-            host: "node/boot".into(),
-            what: "test".into(),
-        }
-    }
-
     #[test]
     fn text_of_a_failure_is_left_to_the_rank_that_failed() {
         let cause = |what: &str| PeerFailure {
             what: what.into(),
-            ..failure(1)
+            ..PeerFailure::example(1)
         };
         let loss = cause("loss is not finite; lower the learning rate");
         assert_eq!(loss.in_short(), "rank 1 on host node failed");

@@ -60,6 +60,16 @@ impl fmt::Display for PeerFailure {
 }
 
 impl PeerFailure {
+    /// Some failure of a rank.
+    #[cfg(test)]
+    pub(super) fn example(rank: usize) -> PeerFailure {
+        PeerFailure {
+            rank,
+            host: "node/boot".into(),
+            what: format!("did not come; rank {rank}"),
+        }
+    }
+
     /// What happened, as the rank itself says it where it is its own failure or it has met it too.
     pub(super) fn own_text(&self) -> &str {
         // All ranks of a mismatch have the same error; the accusation adds the place of the call.
@@ -83,20 +93,15 @@ impl PeerFailure {
 mod tests {
     use super::*;
 
-    fn failure(rank: usize) -> PeerFailure {
-        PeerFailure {
-            rank,
-            host: "node/boot".into(),
-            what: "test".into(),
-        }
-    }
-
     #[test]
     fn message_names_rank_host_and_what() {
-        assert_eq!(failure(2).to_string(), "rank 2 on host node failed: test");
+        assert_eq!(
+            PeerFailure::example(2).to_string(),
+            "rank 2 on host node failed: did not come; rank 2"
+        );
         let silent = PeerFailure {
             what: silence_text(Duration::from_millis(6234)),
-            ..failure(3)
+            ..PeerFailure::example(3)
         };
         assert_eq!(
             silent.to_string(),

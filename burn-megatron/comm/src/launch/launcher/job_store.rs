@@ -80,14 +80,14 @@ impl JobStore {
         };
         let store_lost = of_node_zero(lost_store_of_node_zero(&address));
         let membership = Membership::watch(connection, failure.clone(), store_lost, None, Duration::ZERO)?;
-        let heart = HeartbeatOptions {
+        let options = HeartbeatOptions {
             rhythm,
             progress: Box::new(String::new),
             out_of_reach: of_node_zero(lost_contact(&nodes.master_addr)),
             store: store.clone(),
-            life: PeerId::Launcher(nodes.rank),
+            peer: PeerId::Launcher(nodes.rank),
         };
-        membership.start_heart(failure.clone(), heart)?;
+        membership.start_heartbeats(failure.clone(), options)?;
         let joined = JobStore::Remote {
             store,
             failure,

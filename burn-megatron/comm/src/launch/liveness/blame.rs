@@ -30,13 +30,13 @@ pub(crate) fn blame(failure: &FailureSignal, suspicions: &Suspicions) -> Option<
 
 /// Says of a rank whether its heartbeats have stopped, or come although the rank itself does not.
 fn add_condition(store: &Store, culprit: &mut PeerFailure) {
-    let Ok(Some(pulse)) = store.pulse(culprit.rank) else {
+    let Ok(Some(status)) = store.heartbeat_status(culprit.rank) else {
         return;
     };
     let what = &culprit.what;
-    if pulse.silence > pulse.limit / SILENT_SHARE {
-        culprit.what = format!("{}; {what}", silence_text(pulse.silence));
+    if status.silence > status.limit / SILENT_SHARE {
+        culprit.what = format!("{}; {what}", silence_text(status.silence));
     } else if what.starts_with(DID_NOT_COME) {
-        culprit.what = format!("is late: its heartbeats arrive, {}; {what}", pulse.progress);
+        culprit.what = format!("is late: its heartbeats arrive, {}; {what}", status.progress);
     }
 }

@@ -161,31 +161,23 @@ mod tests {
 
     use super::*;
 
-    fn failure(rank: usize) -> PeerFailure {
-        PeerFailure {
-            rank,
-            host: "node/boot".into(),
-            what: "test".into(),
-        }
-    }
-
     #[test]
     fn first_cause_wins_and_is_announced_once() {
         let announced = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&announced);
         let signal = FailureSignal::announced_by(move |cause| lock(&heard).push(cause.rank));
         assert!(!signal.is_raised());
-        signal.raise(failure(2));
-        signal.raise(failure(1));
+        signal.raise(PeerFailure::example(2));
+        signal.raise(PeerFailure::example(1));
         assert!(signal.is_raised());
-        assert_eq!(signal.cause(), Some(failure(2)));
+        assert_eq!(signal.cause(), Some(PeerFailure::example(2)));
         assert_eq!(*lock(&announced), [2]);
     }
 
     #[test]
     fn cause_from_the_store_is_not_announced_to_it() {
         let signal = FailureSignal::announced_by(|_| panic!("announced"));
-        signal.raise_from_store(failure(0));
+        signal.raise_from_store(PeerFailure::example(0));
         assert!(signal.is_raised());
     }
 
@@ -201,9 +193,9 @@ mod tests {
         };
         signal.on_raise(count(1));
         assert_eq!(calls.load(Ordering::Relaxed), 0);
-        signal.raise(failure(0));
+        signal.raise(PeerFailure::example(0));
         signal.on_raise(count(10));
-        signal.raise(failure(1));
+        signal.raise(PeerFailure::example(1));
         assert_eq!(calls.load(Ordering::Relaxed), 11);
     }
 
@@ -212,8 +204,11 @@ mod tests {
         let signal = FailureSignal::detached();
         assert_eq!(signal.wait_raised(Duration::from_millis(10)), None);
         let other = signal.clone();
-        let raiser = std::thread::spawn(move || other.raise(failure(3)));
-        assert_eq!(signal.wait_raised(Duration::from_secs(10)), Some(failure(3)));
+        let raiser = std::thread::spawn(move || other.raise(PeerFailure::example(3)));
+        assert_eq!(
+            signal.wait_raised(Duration::from_secs(10)),
+            Some(PeerFailure::example(3))
+        );
         raiser.join().unwrap();
     }
 }

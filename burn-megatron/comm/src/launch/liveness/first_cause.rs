@@ -49,16 +49,8 @@ mod tests {
     use proptest::prelude::*;
     use std::convert::Infallible;
 
-    fn failure(rank: usize) -> PeerFailure {
-        PeerFailure {
-            rank,
-            host: "node/boot".into(),
-            what: format!("did not come; rank {rank}"),
-        }
-    }
-
     fn failures(ranks: &[usize]) -> Vec<PeerFailure> {
-        ranks.iter().map(|&rank| failure(rank)).collect()
+        ranks.iter().map(|&rank| PeerFailure::example(rank)).collect()
     }
 
     /// The first cause for rank 0, where `notes[r]` is the note of rank r.
@@ -113,7 +105,7 @@ mod tests {
             };
             for rank in 1..=waits_for.len() {
                 let Ok(found) = follow(rank, note_of(rank), |other| Ok::<_, Infallible>(note_of(other)));
-                prop_assert_eq!(found, Some(failure(0)));
+                prop_assert_eq!(found, Some(PeerFailure::example(0)));
             }
         }
 

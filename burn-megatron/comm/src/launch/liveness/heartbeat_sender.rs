@@ -14,7 +14,7 @@ use crate::launch::lock;
 use crate::launch::peer_failure::PeerFailure;
 use crate::launch::store::{PeerId, Reply, Request, Store, StoreAddress, StoreConnection, deadline_after};
 
-/// What a heart needs in addition to the connection.
+/// What a [`HeartbeatSender`] needs in addition to the connection.
 pub(in crate::launch) struct HeartbeatOptions {
     /// How often, and for how long without an answer.
     pub(in crate::launch) rhythm: Rhythm,
@@ -22,19 +22,19 @@ pub(in crate::launch) struct HeartbeatOptions {
     pub(in crate::launch) progress: Box<dyn Fn() -> String + Send>,
     /// What this process says when the store does not answer, up to the store's address.
     pub(in crate::launch) out_of_reach: PeerFailure,
-    /// The store's clients of this process: they give up with the heart.
+    /// The store's clients of this process: they give up with it.
     pub(in crate::launch) store: Store,
-    /// Whose heart it is.
-    pub(in crate::launch) life: PeerId,
+    /// For whom it beats.
+    pub(in crate::launch) peer: PeerId,
 }
 
-/// A heart that beats until it is dropped.
+/// Sends heartbeats until it is dropped.
 #[derive(Debug)]
 pub(in crate::launch) struct HeartbeatSender {
     _stop: mpsc::Sender<()>,
 }
 
-/// What the heart shares with the thread that listens, and with the one that says goodbye.
+/// What the sender shares with the thread that listens, and with the one that says goodbye.
 #[derive(Debug, Default)]
 pub(in crate::launch) struct Beats {
     store: Mutex<StoreState>,
@@ -109,7 +109,7 @@ impl HeartbeatSender {
                         return;
                     }
                     if lock(&beats.store).is_late() {
-                        beat_beside(&mut second, connection.address(), &beats, &failure, &options);
+                        relay_heartbeat(&mut second, connection.address(), &beats, &failure, &options);
                     } else {
                         second = None;
                     }
@@ -158,7 +158,7 @@ pub(in crate::launch) fn send_heartbeat(
 
 /// Sends a heartbeat over the second connection, which it makes if there is none, and waits for the answer: all of it
 /// within the time between two heartbeats.
-fn beat_beside(
+fn relay_heartbeat(
     second: &mut Option<StoreConnection>,
     address: &StoreAddress,
     beats: &Beats,
@@ -166,10 +166,10 @@ fn beat_beside(
     options: &HeartbeatOptions,
 ) {
     let HeartbeatOptions {
-        rhythm, progress, life, ..
+        rhythm, progress, peer, ..
     } = options;
-    let heartbeat = Request::HeartbeatBeside {
-        life: *life,
+    let heartbeat = Request::RelayedHeartbeat {
+        peer: *peer,
         limit: rhythm.limit,
         progress: progress(),
     };
@@ -186,11 +186,11 @@ fn beat_beside(
     });
     match reply {
         Ok(Reply::Heard) => {
-            beats.on(StoreEvent::AnswerBeside);
+            beats.on(StoreEvent::RelayedAnswer);
         }
-        // The life's own connection may not bring it for a while.
+        // The peer's own connection may not bring it for a while.
         Ok(Reply::Failed(first)) => failure.raise_from_store(first),
-        // The store does not know this life any more, as it says on the life's own connection.
+        // The store does not know this peer any more, as it says on the peer's own connection.
         Ok(reply) => tracing::debug!(?reply, "heartbeat over a second connection"),
         Err(error) => tracing::debug!(%error, "heartbeat over a second connection"),
     }
@@ -240,7 +240,7 @@ mod tests {
                 what: "out of reach".into(),
             },
             store: Store::in_process(),
-            life: PeerId::Rank(0),
+            peer: PeerId::Rank(0),
         };
         let (beats, failure) = (Beats::default(), FailureSignal::detached());
         let is_cut = |beats: &Beats| !lock(&beats.line).rest.is_empty();

@@ -1,3 +1,5 @@
+//! Who is alive, who has left, who is lost or suspected, and which failure counts.
+//!
 #![doc = include_str!("README.md")]
 // Without a server, a peer's half of it is used.
 #![cfg_attr(not(feature = "tcp"), allow(dead_code, unused_imports))]

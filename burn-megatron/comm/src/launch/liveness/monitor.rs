@@ -1,4 +1,4 @@
-//! The thread that listens on the connection that stands for this process's life: for the first failure, and for the
+//! The thread that listens on the connection that stands for this process: for the first failure, and for the
 //! answers to heartbeats.
 
 use std::sync::Arc;

@@ -134,7 +134,7 @@ pub(super) enum StoreEvent {
     /// The store answers.
     Answer,
     /// It answers over a second connection, which is used until the first one carries its answers again.
-    AnswerBeside,
+    RelayedAnswer,
 }
 
 impl Default for StoreState {
@@ -152,7 +152,7 @@ impl StoreState {
             (Asked(unanswered), StoreEvent::BeatDue(limit)) if unanswered >= limit => OutOfReach,
             (Asked(unanswered), StoreEvent::BeatDue(_)) => Asked(unanswered + 1),
             (Asked(_), StoreEvent::Answer) => Asked(0),
-            (Asked(unanswered), StoreEvent::AnswerBeside) => Asked(unanswered.min(PATIENCE - 1)),
+            (Asked(unanswered), StoreEvent::RelayedAnswer) => Asked(unanswered.min(PATIENCE - 1)),
         }
     }
 

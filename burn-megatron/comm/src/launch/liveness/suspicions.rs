@@ -211,16 +211,8 @@ pub(crate) fn note_key(rank: usize) -> String {
 mod tests {
     use super::*;
 
-    fn failure(rank: usize) -> PeerFailure {
-        PeerFailure {
-            rank,
-            host: "node/boot".into(),
-            what: format!("did not come; rank {rank}"),
-        }
-    }
-
     fn failures(ranks: &[usize]) -> Vec<PeerFailure> {
-        ranks.iter().map(|&rank| failure(rank)).collect()
+        ranks.iter().map(|&rank| PeerFailure::example(rank)).collect()
     }
 
     fn ranks_in(store: &Store, rank: usize) -> Vec<usize> {
@@ -246,8 +238,8 @@ mod tests {
         assert_eq!(note(), [3, 2]);
         suspicions.renew(old);
         assert_eq!(note(), [2, 3]);
-        suspicions.accuse(failure(4));
-        suspicions.accuse(failure(1));
+        suspicions.accuse(PeerFailure::example(4));
+        suspicions.accuse(PeerFailure::example(1));
         assert_eq!(note(), [4, 2, 3]);
         suspicions.withdraw(young);
         assert_eq!(note(), [4, 3]);

@@ -19,14 +19,6 @@ fn heartbeats(limit: Duration) -> Heartbeats {
     Heartbeats::new(Instant::now(), limit, "trains".into())
 }
 
-fn failure(rank: usize) -> PeerFailure {
-    PeerFailure {
-        rank,
-        host: "node/boot".into(),
-        what: "loss is not finite".into(),
-    }
-}
-
 fn events() -> impl Strategy<Value = Event> {
     prop_oneof![
         Just(Event::Register),
@@ -40,7 +32,7 @@ fn events() -> impl Strategy<Value = Event> {
 }
 
 /// Events of a rank that has registered and sends nothing else.
-fn events_of_a_life() -> impl Strategy<Value = Event> {
+fn events_of_a_peer() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => Just(Event::Heartbeat(heartbeats(LIMIT))),
         4 => Just(Event::NothingHeard),
@@ -98,7 +90,7 @@ proptest! {
             prop_oneof![
                 2 => Just(None),
                 1 => Just(Some(StoreEvent::Answer)),
-                1 => Just(Some(StoreEvent::AnswerBeside)),
+                1 => Just(Some(StoreEvent::RelayedAnswer)),
             ],
             0..80,
         ),
@@ -110,7 +102,7 @@ proptest! {
         for event in events {
             unanswered = match event {
                 None => unanswered + 1,
-                Some(StoreEvent::AnswerBeside) => unanswered.min(2),
+                Some(StoreEvent::RelayedAnswer) => unanswered.min(2),
                 Some(_) => 0,
             };
             let is_beat = event.is_none();
@@ -131,8 +123,8 @@ proptest! {
     #[test]
     fn the_first_cause_wins(ranks in prop::collection::vec(0_usize..RANKS, 1..10)) {
         let mut first = None;
-        let were_first: Vec<bool> = ranks.iter().map(|&rank| accuse(&mut first, &failure(rank))).collect();
-        prop_assert_eq!(first, Some(failure(ranks[0])));
+        let were_first: Vec<bool> = ranks.iter().map(|&rank| accuse(&mut first, &PeerFailure::example(rank))).collect();
+        prop_assert_eq!(first, Some(PeerFailure::example(ranks[0])));
         prop_assert!(were_first[0] && !were_first[1..].contains(&true));
     }
 }
@@ -152,10 +144,10 @@ enum Act {
 fn acts() -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => (0..RANKS).prop_map(|rank| Act::Peer(rank, Event::Register)),
-        6 => (0..RANKS, events_of_a_life()).prop_map(|(rank, event)| Act::Peer(rank, event)),
+        6 => (0..RANKS, events_of_a_peer()).prop_map(|(rank, event)| Act::Peer(rank, event)),
         1 => (0..RANKS + 1).prop_map(Act::Ended),
         2 => Just(Act::LauncherComes),
-        2 => events_of_a_life().prop_map(Act::Launcher),
+        2 => events_of_a_peer().prop_map(Act::Launcher),
         1 => Just(Act::LauncherFallsSilent),
         1 => (0..RANKS).prop_map(Act::Accuse),
         1 => Just(Act::TimeIsUp),
@@ -178,7 +170,7 @@ fn perform(members: &mut Members, act: &Act) -> Action {
         Act::LauncherComes => drop(members.register_launcher(NODE, RANKS, "node/boot", 2..4)),
         Act::Launcher(event) => return members.on(PeerId::Launcher(NODE), event.clone()),
         Act::LauncherFallsSilent => members.launcher_fell_silent(NODE, Instant::now()),
-        Act::Accuse(rank) => members.accuse(&failure(*rank)),
+        Act::Accuse(rank) => members.accuse(&PeerFailure::example(*rank)),
         Act::TimeIsUp => drop(members.rendezvous_timed_out(LIMIT)),
     }
     Action::Ignore
@@ -213,7 +205,7 @@ proptest! {
                     continue;
                 }
                 (Act::Accuse(rank), _) => {
-                    prop_assert_eq!(before.unwrap_or(failure(*rank)), verdict.unwrap());
+                    prop_assert_eq!(before.unwrap_or(PeerFailure::example(*rank)), verdict.unwrap());
                     continue;
                 }
                 _ => {}
@@ -248,16 +240,16 @@ proptest! {
 
     #[test]
     fn what_becomes_of_a_rank_does_not_depend_on_when_the_others_report(
-        lives in prop::collection::vec(prop::collection::vec(events_of_a_life(), 0..8), RANKS),
+        events in prop::collection::vec(prop::collection::vec(events_of_a_peer(), 0..8), RANKS),
         picks in prop::collection::vec(0..RANKS, RANKS * 8),
     ) {
         let play = |order: &mut dyn Iterator<Item = usize>| {
             let mut members = Members::new(RANKS);
-            let mut lives: Vec<_> = lives.iter().cloned().map(Vec::into_iter).collect();
+            let mut events: Vec<_> = events.iter().cloned().map(Vec::into_iter).collect();
             (0..RANKS).for_each(|rank| members.register(rank, RANKS, "node/boot").unwrap());
             let mut lost = Vec::new();
             for rank in order {
-                let event = lives[rank].next();
+                let event = events[rank].next();
                 let action = event.map(|event| members.on(PeerId::Rank(rank), event));
                 if let Some(Action::Report(_)) = action {
                     lost.push(rank);

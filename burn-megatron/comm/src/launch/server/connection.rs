@@ -1,4 +1,4 @@
-//! One connection of the server: the handshake, then requests one after the other, or the life of one rank.
+//! One connection of the server: the handshake, then requests one after the other, or all that one peer says.
 //!
 //! Each connection is a task of its own, so a slow or silent one holds up no other.
 
@@ -72,7 +72,7 @@ async fn read_request(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Reque
     Ok(Request::from_body(&read_body_async(reader).await?)?)
 }
 
-/// Answers requests until the connection closes, which is an error here, or becomes a rank's life.
+/// Answers requests until the connection closes, which is an error here, or stands for a peer.
 pub(in crate::launch) async fn answer_requests(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
@@ -88,7 +88,7 @@ pub(in crate::launch) async fn answer_requests(
                 timeout,
             } => {
                 return match job.register(rank, world_size, &host) {
-                    Ok(()) => stand_for_life(reader, writer, job, PeerId::Rank(rank), timeout).await,
+                    Ok(()) => serve_peer(reader, writer, job, PeerId::Rank(rank), timeout).await,
                     Err(refusal) => answer(writer, &refusal).await,
                 };
             }
@@ -102,7 +102,7 @@ pub(in crate::launch) async fn answer_requests(
                 if let Err(refusal) = registered {
                     return answer(writer, &refusal).await;
                 }
-                return stand_for_life(reader, writer, job, PeerId::Launcher(node_rank), Duration::ZERO).await;
+                return serve_peer(reader, writer, job, PeerId::Launcher(node_rank), Duration::ZERO).await;
             }
             Request::Ended { rank, host, what } => {
                 job.members(|all| all.process_ended(rank, &host, &what));
@@ -110,10 +110,10 @@ pub(in crate::launch) async fn answer_requests(
             }
             Request::Goodbye => Reply::Rejected("goodbye without hello".into()),
             Request::Heartbeat { .. } => Reply::Rejected("heartbeat without hello".into()),
-            Request::AskPulse { rank } => job
+            Request::AskHeartbeatStatus { rank } => job
                 .members(|all| all.heartbeats_of(rank, Instant::now()))
-                .map_or(Reply::NoPulse, Reply::HeartbeatStatus),
-            Request::HeartbeatBeside { life, limit, progress } => job.heard_beside(life, limit, progress),
+                .map_or(Reply::NoHeartbeat, Reply::HeartbeatStatus),
+            Request::RelayedHeartbeat { peer, limit, progress } => job.heard_elsewhere(peer, limit, progress),
             Request::Set { key, value } => done_or_reason(job.set(&key, value)),
             Request::Wait { key, timeout } => wait_for_key(reader, job, &key, timeout).await?,
             Request::Add { key, delta } => match job.add(&key, delta) {
@@ -196,7 +196,7 @@ async fn until_set(receiver: &mut watch::Receiver<bool>) {
     }
 }
 
-/// Reads what comes during a life, and hands heartbeats to `on_heartbeat`; anything else than a goodbye is an error.
+/// Reads what a registered peer says, and hands heartbeats to `on_heartbeat`; anything else than a goodbye is an error.
 async fn until_goodbye(
     reader: &mut (impl AsyncRead + Unpin),
     on_heartbeat: impl Fn(Duration, String),
@@ -211,17 +211,17 @@ async fn until_goodbye(
 }
 
 /// Stands for a registered rank, or a launcher, until it leaves, dies or falls silent, and notes which.
-async fn stand_for_life(
+async fn serve_peer(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,
     peer: PeerId,
     rendezvous_timeout: Duration,
 ) -> io::Result<()> {
-    let life = live(reader, writer, job, peer, rendezvous_timeout).await;
+    let served = talk_to_peer(reader, writer, job, peer, rendezvous_timeout).await;
     // A peer whose server ends can say goodbye to no one.
     let is_closing = *job.closing.borrow();
-    if let (Err(error), false) = (&life, is_closing) {
+    if let (Err(error), false) = (&served, is_closing) {
         use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
         match (error.kind(), peer) {
             // Ours, or the kernel's when its probes are not answered: the rank has not closed the connection.
@@ -237,12 +237,12 @@ async fn stand_for_life(
             }
         }
     }
-    life
+    served
 }
 
 /// Sends a registered rank the roster, a rank and a launcher the first failure if one comes, and answers heartbeats;
 /// ends well when the peer says goodbye or the server ends.
-async fn live(
+async fn talk_to_peer(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     job: &Job,
@@ -258,7 +258,7 @@ async fn live(
         answer(writer, &Reply::Welcome { job_id }).await?;
     }
     let mut rendezvous_end = pin!(sleep(rendezvous_timeout));
-    // One future for the whole life: a read that is dropped half-way would lose its bytes.
+    // One future until the peer has gone: a read that is dropped half-way would lose its bytes.
     let heartbeat = Notify::new();
     let mut goodbye = pin!(until_goodbye(reader, |limit, progress| {
         job.heard(peer, limit, progress);

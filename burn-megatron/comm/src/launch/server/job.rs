@@ -149,14 +149,14 @@ impl Job {
         self.on(peer, Event::Heartbeat(heartbeats)) == Action::Accept
     }
 
-    /// Notes a heartbeat that came over another connection than the one that stands for the peer's life; returns what
+    /// Notes a heartbeat that came over another connection than the one that stands for the peer; returns what
     /// the latter may have no way to say.
-    pub(super) fn heard_beside(&self, peer: PeerId, limit: Duration, progress: String) -> Reply {
+    pub(super) fn heard_elsewhere(&self, peer: PeerId, limit: Duration, progress: String) -> Reply {
         let is_present = self.heard(peer, limit, progress);
         match self.first_failure() {
             Some(first) => Reply::Failed(first),
             None if is_present => Reply::Heard,
-            None => Reply::NoPulse,
+            None => Reply::NoHeartbeat,
         }
     }
 

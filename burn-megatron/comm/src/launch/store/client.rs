@@ -1,7 +1,7 @@
 //! [`StoreConnection`]: a client's end of one connection to the store, blocking, with a deadline on everything.
 //!
 //! Used by the remote [`Store`](super::Store) for its requests, and by `world` for the connection that stands for the
-//! rank's life.
+//! rank.
 
 use std::fmt;
 use std::io::{self, Read, Write};

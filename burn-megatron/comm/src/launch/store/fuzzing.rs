@@ -110,7 +110,7 @@ pub fn store_server_seeds() -> Vec<Vec<u8>> {
 struct Client {
     stream: DuplexStream,
     server: JoinHandle<()>,
-    /// Whether the next answer is still that to the last request: not after raw bytes, nor in a life.
+    /// Whether the next answer is still that to the last request: not after raw bytes, nor once it has registered.
     in_step: bool,
     is_stranger: bool,
 }
@@ -205,7 +205,7 @@ impl Play {
             }
             (Request::Goodbye | Request::Add { .. }, Reply::Rejected(_))
             | (Request::Fail(_) | Request::Ended { .. }, Reply::Done)
-            | (Request::HeartbeatBeside { .. }, Reply::Heard | Reply::NoPulse | Reply::Failed(_)) => {}
+            | (Request::RelayedHeartbeat { .. }, Reply::Heard | Reply::NoHeartbeat | Reply::Failed(_)) => {}
             (request, reply) => panic!("{request:?} was answered by {reply:?}"),
         }
         if let Request::Fail(_) = request {
@@ -305,8 +305,8 @@ fn request(act: u8, script: &mut Script<'_>) -> Request {
             host: host(),
             what: "fell".into(),
         }),
-        16 => Request::HeartbeatBeside {
-            life: if script.byte() == 0 {
+        16 => Request::RelayedHeartbeat {
+            peer: if script.byte() == 0 {
                 PeerId::Rank(rank)
             } else {
                 PeerId::Launcher(rank)
@@ -402,9 +402,9 @@ fn requests() -> Vec<Request> {
             limit: timeout,
             progress: "last collective #1".into(),
         },
-        Request::AskPulse { rank: 1 },
-        Request::HeartbeatBeside {
-            life: PeerId::Launcher(1),
+        Request::AskHeartbeatStatus { rank: 1 },
+        Request::RelayedHeartbeat {
+            peer: PeerId::Launcher(1),
             limit: timeout,
             progress: "last collective #1".into(),
         },
@@ -434,6 +434,6 @@ fn replies() -> Vec<Reply> {
             limit: Duration::from_millis(1500),
             progress: "last collective #1".into(),
         }),
-        Reply::NoPulse,
+        Reply::NoHeartbeat,
     ]
 }

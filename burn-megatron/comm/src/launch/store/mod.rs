@@ -6,7 +6,7 @@
 //! - [`protocol`]: what goes over the wire, once the [`handshake`](super::handshake) is over.
 //! - [`table`]: keys, values and limits.
 //!
-//! Keys do not travel on the connection that stands for a rank's life (see [`liveness`](super::liveness)), so that a
+//! Keys do not travel on the connection that stands for a rank (see [`liveness`](super::liveness)), so that a
 //! large value never delays the news of a failure.
 
 mod client;
@@ -121,15 +121,15 @@ impl Store {
     }
 
     /// Returns what the store knows of a rank's heartbeats; gives up soon, for the caller is about to end.
-    pub(super) fn pulse(&self, rank: usize) -> Result<Option<HeartbeatStatus>, LaunchError> {
+    pub(super) fn heartbeat_status(&self, rank: usize) -> Result<Option<HeartbeatStatus>, LaunchError> {
         match &*self.backing {
             Backing::InProcess { .. } => Ok(None),
             Backing::Remote { .. } => {
-                let request = Request::AskPulse { rank };
+                let request = Request::AskHeartbeatStatus { rank };
                 let operation = format!("ask for the heartbeats of rank {rank}");
                 self.call(request, FAIL_LIMIT, operation, |reply| match reply {
-                    Reply::HeartbeatStatus(pulse) => Ok(Some(pulse)),
-                    Reply::NoPulse => Ok(None),
+                    Reply::HeartbeatStatus(status) => Ok(Some(status)),
+                    Reply::NoHeartbeat => Ok(None),
                     other => Err(other),
                 })
             }

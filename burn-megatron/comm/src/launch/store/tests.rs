@@ -490,7 +490,7 @@ fn rank_whose_heartbeats_stop_is_silent_not_dead() {
 fn heartbeats_in_time_keep_a_rank_alive_and_tell_its_progress() {
     let (server, address) = start(1);
     let store = Store::remote(address.clone(), LONG);
-    assert_eq!(store.pulse(0).unwrap(), None);
+    assert_eq!(store.heartbeat_status(0).unwrap(), None);
     let limit = Duration::from_secs(2);
     let mut connection = beat_once(&address, limit);
     for _ in 0..25 {
@@ -499,10 +499,10 @@ fn heartbeats_in_time_keep_a_rank_alive_and_tell_its_progress() {
         let heartbeat = Request::Heartbeat { limit, progress };
         assert_eq!(connection.call(&heartbeat, LONG, "heartbeat").unwrap(), Reply::Heard);
     }
-    let pulse = store.pulse(0).unwrap().unwrap();
-    assert_eq!((pulse.progress.as_str(), pulse.limit), ("later", limit));
-    assert!(pulse.silence < limit, "{pulse:?}");
-    assert_eq!(store.pulse(7).unwrap(), None);
+    let status = store.heartbeat_status(0).unwrap().unwrap();
+    assert_eq!((status.progress.as_str(), status.limit), ("later", limit));
+    assert!(status.silence < limit, "{status:?}");
+    assert_eq!(store.heartbeat_status(7).unwrap(), None);
     assert_eq!(server.first_failure(), None);
     // Having left, it owes no heartbeat.
     assert_eq!(
@@ -510,7 +510,10 @@ fn heartbeats_in_time_keep_a_rank_alive_and_tell_its_progress() {
         Reply::Done
     );
     thread::sleep(limit + SECOND);
-    assert_eq!((server.first_failure(), store.pulse(0).unwrap()), (None, None));
+    assert_eq!(
+        (server.first_failure(), store.heartbeat_status(0).unwrap()),
+        (None, None)
+    );
 }
 
 /// Registers the launcher of node 1 of two, with ranks 2 and 3.

@@ -1,4 +1,4 @@
-//! [`Membership`]: the connection that stands for the life of a rank, or of a further node's launcher, until it leaves.
+//! [`Membership`]: the connection that stands for a rank, or for a further node's launcher, until it leaves.
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,7 @@ struct Present {
     /// The store itself, when this rank hosts it.
     server: Option<StoreServer>,
     /// Beats as long as the process is a member.
-    heart: Option<HeartbeatSender>,
+    heartbeats: Option<HeartbeatSender>,
 }
 
 impl Membership {
@@ -52,7 +52,7 @@ impl Membership {
             connection,
             monitor_ended,
             server,
-            heart: None,
+            heartbeats: None,
         };
         Ok(Membership {
             state: Mutex::new(Some(present)),
@@ -62,14 +62,14 @@ impl Membership {
     }
 
     /// Starts to send heartbeats; from now on the store, and this process, notice when the other falls silent.
-    pub(in crate::launch) fn start_heart(
+    pub(in crate::launch) fn start_heartbeats(
         &self,
         failure: FailureSignal,
         options: HeartbeatOptions,
     ) -> Result<(), LaunchError> {
         if let Some(present) = &mut *lock(&self.state) {
             let connection = present.connection.try_clone()?;
-            present.heart = Some(HeartbeatSender::start(
+            present.heartbeats = Some(HeartbeatSender::start(
                 connection,
                 Arc::clone(&self.beats),
                 failure,
@@ -84,7 +84,7 @@ impl Membership {
         let Some(present) = lock(&self.state).take() else {
             return;
         };
-        drop(present.heart);
+        drop(present.heartbeats);
         let goodbye = self.beats.send_goodbye(&present.connection, GOODBYE_LIMIT);
         if goodbye.is_ok() && !self.beats.is_out_of_reach() {
             // Ends when the store has answered the monitor; nothing is ever sent.

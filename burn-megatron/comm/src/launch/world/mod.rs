@@ -133,7 +133,7 @@ struct Inner {
     flight_recorder: FlightRecorder,
     /// What this rank says when it loses the store. None in a world of one.
     store_lost: Option<PeerFailure>,
-    /// The connection that stands for this rank's life. None in a world of one.
+    /// The connection that stands for this rank. None in a world of one.
     membership: Option<Membership>,
 }
 
@@ -173,14 +173,14 @@ impl World {
         };
         let flight_recorder = start_recorder(identity, options)?;
         let progress = flight_recorder.clone();
-        let heart = HeartbeatOptions {
+        let heartbeats = HeartbeatOptions {
             rhythm,
             progress: Box::new(move || progress.last_call().unwrap_or_else(|| "no collective yet".into())),
             out_of_reach: joined.out_of_reach,
             store: joined.store.clone(),
-            life: PeerId::Rank(environment.rank),
+            peer: PeerId::Rank(environment.rank),
         };
-        joined.membership.start_heart(joined.failure.clone(), heart)?;
+        joined.membership.start_heartbeats(joined.failure.clone(), heartbeats)?;
         Ok(World {
             inner: Arc::new(Inner {
                 rank: environment.rank,

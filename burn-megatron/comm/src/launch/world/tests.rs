@@ -310,7 +310,7 @@ fn rank_that_is_cut_off_while_others_have_not_come_is_silent() {
 }
 
 #[test]
-fn life_whose_connection_is_mute_continues_over_another_one() {
+fn peer_whose_connection_is_mute_continues_over_another_one() {
     let port = free_port();
     let limit = Duration::from_secs(2);
     let options = JoinConfig {
@@ -318,7 +318,7 @@ fn life_whose_connection_is_mute_continues_over_another_one() {
         ..options(LONG)
     };
     let (here, far, swallowed) = join_over_relay(port, &options);
-    // The first one is the life's own.
+    // The first one is the peer's own.
     swallowed.store(1, Ordering::Relaxed);
     assert_eq!(here.failure().wait_raised(2 * limit), None);
     assert_eq!(far.failure().cause(), None);

@@ -35,7 +35,7 @@ const FIRST_ALLOCATION_BYTES: usize = 64 << 10;
 /// What a rank asks of the store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::launch) enum Request {
-    /// Registers a rank; from now on this connection stands for the rank's life. Answered when all are there.
+    /// Registers a rank; from now on this connection stands for the rank. Answered when all are there.
     Hello {
         rank: usize,
         world_size: usize,
@@ -44,7 +44,7 @@ pub(in crate::launch) enum Request {
         #[serde(with = "encoding::millis")]
         timeout: Duration,
     },
-    /// Ends the life that `Hello` began: the rank has left in good order.
+    /// Ends what `Hello` or `Watch` began: the peer has left in good order.
     Goodbye,
     /// Sets a key, new or not.
     Set {
@@ -73,7 +73,7 @@ pub(in crate::launch) enum Request {
     },
     /// Reports the failure of a rank.
     Fail(#[serde(serialize_with = "encoding::failure")] PeerFailure),
-    /// Registers the launcher of a further node; from now on this connection stands for its life.
+    /// Registers the launcher of a further node; from now on this connection stands for it.
     Watch {
         node_rank: usize,
         world_size: usize,
@@ -90,7 +90,7 @@ pub(in crate::launch) enum Request {
         #[serde(serialize_with = "encoding::text")]
         what: String,
     },
-    /// Says that the process at the other end of a life runs and is reached; answered with `Heard`.
+    /// Says that the process at the other end runs and is reached; answered with `Heard`.
     Heartbeat {
         /// The silence after which it counts as lost.
         #[serde(with = "encoding::millis")]
@@ -100,10 +100,10 @@ pub(in crate::launch) enum Request {
         progress: String,
     },
     /// Asks when a rank was last heard.
-    AskPulse { rank: usize },
-    /// A heartbeat of a life that another connection stands for, and does not carry it for now.
-    HeartbeatBeside {
-        life: PeerId,
+    AskHeartbeatStatus { rank: usize },
+    /// A heartbeat of a peer for which another connection stands, which does not carry it for now.
+    RelayedHeartbeat {
+        peer: PeerId,
         #[serde(with = "encoding::millis")]
         limit: Duration,
         #[serde(serialize_with = "encoding::progress")]
@@ -111,7 +111,7 @@ pub(in crate::launch) enum Request {
     },
 }
 
-/// Whose life a connection may stand for.
+/// For whom a connection may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::launch) enum PeerId {
     Rank(usize),
@@ -155,7 +155,7 @@ pub(in crate::launch) enum Reply {
     /// When a rank was last heard.
     HeartbeatStatus(HeartbeatStatus),
     /// The rank has sent no heartbeat yet, or has left.
-    NoPulse,
+    NoHeartbeat,
 }
 
 /// What the store knows of a rank's heartbeats.

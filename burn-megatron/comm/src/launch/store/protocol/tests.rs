@@ -39,10 +39,10 @@ fn requests() -> impl Strategy<Value = Request> {
         ),
         failures().prop_map(|PeerFailure { rank, host, what }| Request::Ended { rank, host, what }),
         (millis(), ".{0,40}").prop_map(|(limit, progress)| Request::Heartbeat { limit, progress }),
-        any::<usize>().prop_map(|rank| Request::AskPulse { rank }),
+        any::<usize>().prop_map(|rank| Request::AskHeartbeatStatus { rank }),
         (any::<bool>(), any::<usize>(), millis(), ".{0,40}").prop_map(|(is_rank, number, limit, progress)| {
-            Request::HeartbeatBeside {
-                life: if is_rank {
+            Request::RelayedHeartbeat {
+                peer: if is_rank {
                     PeerId::Rank(number)
                 } else {
                     PeerId::Launcher(number)
@@ -74,7 +74,7 @@ fn replies() -> impl Strategy<Value = Reply> {
                 progress
             }
         )),
-        Just(Reply::NoPulse),
+        Just(Reply::NoHeartbeat),
     ]
 }
 
@@ -162,7 +162,7 @@ fn limits_of_fields_hold_and_the_reason_is_said() {
         assert!(Request::from_body(&of_length(limit)).is_ok(), "{kind:?}");
         assert_eq!(Request::from_body(&of_length(limit + 1)), too_long, "{kind:?}");
     }
-    let ask = Request::AskPulse { rank: 0 };
+    let ask = Request::AskHeartbeatStatus { rank: 0 };
     for (fields, reason) in [
         (
             &[0x80, 0][..],
