@@ -53,13 +53,24 @@ mod tests {
         ranks.iter().map(|&rank| PeerFailure::example(rank)).collect()
     }
 
-    /// The first cause for rank 0, where `notes[r]` is the note of rank r.
-    fn cause(notes: &[&[usize]]) -> Option<usize> {
-        let found = follow(0, failures(notes[0]), |rank| {
-            Ok::<_, Infallible>(failures(notes.get(rank).copied().unwrap_or_default()))
+    /// The first cause for `rank`, where `notes[r]` is the note of rank r, and those that have none are not listed.
+    ///
+    /// # Panics
+    /// A note is read twice: a search that runs in a circle ends so, too.
+    fn found(rank: usize, notes: &[impl AsRef<[usize]>]) -> Option<PeerFailure> {
+        let note_of = |rank: usize| failures(notes.get(rank).map_or(&[], AsRef::as_ref));
+        let mut read = vec![rank];
+        let found = follow(rank, note_of(rank), |other| {
+            assert!(!read.contains(&other), "the note of rank {other} was read twice");
+            read.push(other);
+            Ok::<_, Infallible>(note_of(other))
         });
         let Ok(found) = found;
-        found.map(|found| found.rank)
+        found
+    }
+
+    fn cause(notes: &[&[usize]]) -> Option<usize> {
+        found(0, notes).map(|found| found.rank)
     }
 
     #[test]
@@ -83,14 +94,22 @@ mod tests {
 
     #[test]
     fn of_ranks_that_wait_for_each_other_it_is_said() {
-        let what = |note: &[usize]| {
-            let found = follow(0, failures(&[1]), |_| Ok::<_, Infallible>(failures(note)));
-            let Ok(found) = found;
-            found.unwrap().what
-        };
         let waits = format!("did not come; rank 1; {WAITS_TOO}: rank 0 did not come; rank 0");
-        assert_eq!(what(&[0]), waits);
-        assert!(!what(&[]).contains(WAITS_TOO));
+        assert_eq!(found(0, &[[1], [0]]).unwrap().what, waits);
+        assert!(!found(0, &[[1]]).unwrap().what.contains(WAITS_TOO));
+    }
+
+    /// The rank that blames no other to which the names lead first, each followed to its end before the next.
+    fn first_that_blames_no_other(rank: usize, notes: &[Vec<usize>], met: &mut Vec<usize>) -> Option<usize> {
+        notes[rank].iter().find_map(|&named| {
+            if met.contains(&named) {
+                return None;
+            }
+            met.push(named);
+            let blames_no_other = notes[named].first().is_none_or(|first| *first == named);
+            let mut its_own = || first_that_blames_no_other(named, notes, met);
+            if blames_no_other { Some(named) } else { its_own() }
+        })
     }
 
     proptest! {
@@ -99,34 +118,55 @@ mod tests {
             // Each rank waits for one before it, and the first for none.
             waits_for in prop::collection::vec(any::<prop::sample::Index>(), 1..16),
         ) {
-            let note_of = |rank: usize| match rank {
-                0 => Vec::new(),
-                _ => failures(&[waits_for[rank - 1].index(rank)]),
-            };
-            for rank in 1..=waits_for.len() {
-                let Ok(found) = follow(rank, note_of(rank), |other| Ok::<_, Infallible>(note_of(other)));
-                prop_assert_eq!(found, Some(PeerFailure::example(0)));
+            let waits_for = waits_for.iter().enumerate().map(|(before, index)| vec![index.index(before + 1)]);
+            let notes: Vec<Vec<usize>> = [vec![]].into_iter().chain(waits_for).collect();
+            for rank in 1..notes.len() {
+                prop_assert_eq!(found(rank, &notes), Some(PeerFailure::example(0)));
             }
         }
 
         #[test]
-        fn every_accusation_ends_with_one_rank_that_was_named(
+        fn of_ranks_that_hang_the_one_that_was_named_first_is_the_cause(
+            lengths in prop::collection::vec(0_usize..4, 1..8),
+            last in any::<prop::sample::Index>(),
+        ) {
+            // Rank 0 names the first ranks of chains, in an order that is not that of their numbers.
+            let mut notes = vec![Vec::new()];
+            for length in lengths {
+                let first = notes.len();
+                notes[0].push(first);
+                (0..length).for_each(|_| notes.push(vec![notes.len() + 1]));
+                notes.push(Vec::new());
+            }
+            let turn = last.index(notes[0].len());
+            notes[0].rotate_left(turn);
+            let mut end = notes[0][0];
+            while let Some(next) = notes[end].first() {
+                end = *next;
+            }
+            prop_assert_eq!(found(0, &notes), Some(PeerFailure::example(end)));
+        }
+
+        #[test]
+        fn every_accusation_ends_with_one_rank_and_one_that_waits_itself_only_if_all_do(
             notes in prop::collection::vec(prop::collection::vec(0_usize..8, 0..4), 8),
         ) {
-            let mut read = vec![0];
-            let note_of = |rank: usize| {
-                read.push(rank);
-                Ok::<_, Infallible>(failures(&notes[rank]))
-            };
-            let Ok(found) = follow(0, failures(&notes[0]), note_of);
-            prop_assert_eq!(found.is_none(), notes[0].is_empty());
-            if let Some(found) = found {
-                prop_assert!(notes.iter().flatten().any(|&named| named == found.rank), "{found}");
+            let found = found(0, &notes);
+            let mut met = vec![0];
+            let hangs = first_that_blames_no_other(0, &notes, &mut met);
+            match (notes[0].first(), hangs) {
+                (None, _) => prop_assert_eq!(found, None),
+                (Some(0), _) => prop_assert_eq!(found, Some(PeerFailure::example(0))),
+                (Some(_), Some(rank)) => prop_assert_eq!(found, Some(PeerFailure::example(rank))),
+                // All that the names lead to wait for each other: one of them that was read, and what it waits for.
+                (Some(_), None) => {
+                    let found = found.expect("rank 0 has an error");
+                    prop_assert!(found.rank != 0 && met.contains(&found.rank), "{found}");
+                    prop_assert!(notes[found.rank].iter().all(|named| met.contains(named)), "{found}");
+                    let waits_for = format!("{WAITS_TOO}: rank {} ", notes[found.rank][0]);
+                    prop_assert!(found.what.contains(&waits_for), "{found}");
+                }
             }
-            let count = read.len();
-            read.sort_unstable();
-            read.dedup();
-            prop_assert_eq!(read.len(), count, "a note was read twice");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Claims about the tables that hold for every sequence of events: the invariants of the README.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -13,6 +14,7 @@ use crate::launch::store::{PeerId, Reply};
 const RANKS: usize = 4;
 /// The launcher of node 1 starts the last two ranks.
 const NODE: usize = 1;
+const NODE_RANKS: Range<usize> = 2..4;
 const LIMIT: Duration = Duration::from_secs(3);
 
 fn heartbeats(limit: Duration) -> Heartbeats {
@@ -154,20 +156,19 @@ fn acts() -> impl Strategy<Value = Act> {
     ]
 }
 
+fn accepted(registered: Result<(), Reply>) -> Action {
+    registered.map_or(Action::Refuse, |()| Action::Accept)
+}
+
 /// Does it; returns what follows for the peer that it happens to, if it is in the job.
 fn perform(members: &mut Members, act: &Act) -> Action {
     match act {
         Act::Peer(rank, Event::Register) => {
-            let registered = members.register(*rank, RANKS, &format!("node{rank}/boot"));
-            return if registered.is_ok() {
-                Action::Accept
-            } else {
-                Action::Refuse
-            };
+            return accepted(members.register(*rank, RANKS, &format!("node{rank}/boot")));
         }
         Act::Peer(rank, event) => return members.on(PeerId::Rank(*rank), event.clone()),
         Act::Ended(rank) => members.process_ended(*rank, "node/boot", "exit code 1"),
-        Act::LauncherComes => drop(members.register_launcher(NODE, RANKS, "node/boot", 2..4)),
+        Act::LauncherComes => return accepted(members.register_launcher(NODE, RANKS, "node/boot", NODE_RANKS)),
         Act::Launcher(event) => return members.on(PeerId::Launcher(NODE), event.clone()),
         Act::LauncherFallsSilent => members.launcher_fell_silent(NODE, Instant::now()),
         Act::Accuse(rank) => members.accuse(&PeerFailure::example(*rank)),
@@ -176,47 +177,145 @@ fn perform(members: &mut Members, act: &Act) -> Action {
     Action::Ignore
 }
 
+/// What has become of a rank, as a test has seen it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Fate {
+    #[default]
+    Absent,
+    Here,
+    Left,
+    Lost,
+    NeverCame,
+}
+
+/// A job as a test has seen it.
+#[derive(Default)]
+struct Seen {
+    ranks: [Fate; RANKS],
+    /// Whether the launcher is here, and has sent a heartbeat.
+    launcher: Option<bool>,
+}
+
+impl Seen {
+    fn first_that(&self, is: impl Fn(Fate) -> bool) -> Option<usize> {
+        self.ranks.iter().position(|fate| is(*fate))
+    }
+
+    /// The rank that never came and that others wait for.
+    fn awaited_in_vain(&self) -> Option<usize> {
+        self.first_that(|fate| fate == Fate::Here)?;
+        self.first_that(|fate| fate == Fate::NeverCame)
+    }
+
+    /// The launcher is lost: so are those of its ranks that have not come. Returns the first.
+    fn lose_launcher(&mut self) -> Option<usize> {
+        let mut lost = NODE_RANKS
+            .filter(|rank| self.ranks[*rank] == Fate::Absent)
+            .collect::<Vec<_>>()
+            .into_iter();
+        lost.clone().for_each(|rank| self.ranks[rank] = Fate::NeverCame);
+        lost.next()
+    }
+
+    /// Notes what has happened; returns whom the verdict must name if there was none before.
+    fn note(&mut self, act: &Act, action: &Action) -> Option<usize> {
+        match (act, action) {
+            (Act::Peer(rank, Event::Register), Action::Accept) => {
+                self.ranks[*rank] = Fate::Here;
+                self.awaited_in_vain()
+            }
+            (Act::Peer(rank, Event::Goodbye), Action::Accept) => {
+                self.ranks[*rank] = Fate::Left;
+                None
+            }
+            (Act::Peer(rank, _), Action::Report(_)) => {
+                self.ranks[*rank] = Fate::Lost;
+                Some(*rank)
+            }
+            (Act::Ended(rank), _) => {
+                if self.ranks.get(*rank) == Some(&Fate::Absent) {
+                    self.ranks[*rank] = Fate::NeverCame;
+                }
+                self.awaited_in_vain()
+            }
+            (Act::LauncherComes, Action::Accept) => {
+                self.launcher = Some(false);
+                None
+            }
+            (Act::Launcher(Event::Heartbeat(_)), Action::Accept) => {
+                self.launcher = Some(true);
+                None
+            }
+            (Act::Launcher(Event::Goodbye), Action::Accept) => {
+                self.launcher = None;
+                None
+            }
+            (Act::Launcher(_), Action::Report(_)) => {
+                self.launcher = None;
+                self.lose_launcher()
+            }
+            // It stays, for it may continue.
+            (Act::LauncherFallsSilent, _) if self.launcher == Some(true) => self.lose_launcher(),
+            (Act::Accuse(rank), _) => Some(*rank),
+            (Act::TimeIsUp, _) => self.first_that(|fate| matches!(fate, Fate::Absent | Fate::NeverCame)),
+            _ => None,
+        }
+    }
+
+    /// Whether the event is one that a launcher which is here is lost by.
+    fn loses_launcher(&self, act: &Act) -> bool {
+        matches!(act, Act::Launcher(Event::Closed | Event::Unreachable(_))) && self.launcher.is_some()
+    }
+
+    /// Whether the event is one that a rank which is here is lost by.
+    fn loses_rank(&self, act: &Act) -> bool {
+        match act {
+            Act::Peer(rank, Event::Closed | Event::Unreachable(_)) => self.ranks[*rank] == Fate::Here,
+            _ => false,
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn every_accusation_and_every_loss_ends_in_one_verdict(acts in prop::collection::vec(acts(), 0..60)) {
         let mut members = Members::new(RANKS);
-        let (mut here, mut left, mut lost) = ([false; RANKS], [false; RANKS], [false; RANKS]);
+        let mut seen = Seen::default();
         for act in acts {
             let before = members.first_failure().cloned();
+            let is_lost = seen.loses_rank(&act) || seen.loses_launcher(&act);
             let action = perform(&mut members, &act);
-            let verdict = members.first_failure().cloned();
-            if let Some(before) = &before {
-                prop_assert_eq!(Some(before), verdict.as_ref(), "the first cause wins");
-            }
+            prop_assert_eq!(matches!(action, Action::Report(_)), is_lost, "{:?}", &act);
             match (&act, &action) {
                 (Act::Peer(rank, Event::Register), Action::Accept) => {
-                    prop_assert!(!lost[*rank] && !left[*rank], "rank {rank} has come back");
+                    prop_assert_eq!(seen.ranks[*rank], Fate::Absent, "rank {} has come back", rank);
                     prop_assert!(before.is_none(), "a rank is let in to a job that has failed");
-                    here[*rank] = true;
                 }
                 (Act::Peer(rank, Event::Heartbeat(_)), action) => {
-                    prop_assert_eq!(action == &Action::Accept, here[*rank]);
+                    prop_assert_eq!(action == &Action::Accept, seen.ranks[*rank] == Fate::Here);
                 }
-                (Act::Peer(rank, Event::Goodbye), Action::Accept) => (here[*rank], left[*rank]) = (false, true),
-                (Act::Peer(rank, _), Action::Report(_)) => {
-                    prop_assert!(here[*rank], "rank {rank} is lost though it is not here");
-                    (here[*rank], lost[*rank]) = (false, true);
-                    prop_assert_eq!(before.map_or(*rank, |first| first.rank), verdict.unwrap().rank);
-                    continue;
-                }
-                (Act::Accuse(rank), _) => {
-                    prop_assert_eq!(before.unwrap_or(PeerFailure::example(*rank)), verdict.unwrap());
-                    continue;
+                (Act::LauncherComes, action) => {
+                    let is_free = seen.launcher.is_none() && before.is_none();
+                    prop_assert_eq!(action == &Action::Accept, is_free);
                 }
                 _ => {}
             }
-            if let (None, Some(verdict)) = (before, verdict) {
-                // All that is left is a rank that others wait for and that does not come.
-                prop_assert!(members.missing().contains(&verdict.rank) && !left[verdict.rank], "{verdict}");
+            // A verdict comes exactly where somebody is to be named, and never changes.
+            let named = seen.note(&act, &action);
+            let verdict = members.first_failure().cloned();
+            match &before {
+                Some(_) => prop_assert_eq!(&before, &verdict, "the first cause wins"),
+                None => prop_assert_eq!(verdict.as_ref().map(|first| first.rank), named, "{:?}", &act),
+            }
+            if let (None, Act::Accuse(rank)) = (&before, &act) {
+                prop_assert_eq!(verdict, Some(PeerFailure::example(*rank)));
             }
         }
-        let is_launcher_here = members.on(PeerId::Launcher(NODE), Event::Register) == Action::Refuse;
-        prop_assert_eq!(members.is_empty(), !is_launcher_here && !here.contains(&true));
+        let is_any_here = seen.first_that(|fate| fate == Fate::Here).is_some();
+        prop_assert_eq!(members.is_empty(), seen.launcher.is_none() && !is_any_here);
+        let missing: Vec<bool> = seen.ranks.map(|fate| matches!(fate, Fate::Absent | Fate::NeverCame)).into();
+        let missing: Vec<usize> = (0..RANKS).filter(|rank| missing[*rank]).collect();
+        prop_assert_eq!(members.missing(), missing);
     }
 
     #[test]
