@@ -239,7 +239,10 @@ fn parse(text: &str) -> serde_json::Result<Vec<Measurement>> {
 }
 
 fn engine(text: &str) -> Result<EngineChoice, String> {
-    named([EngineChoice::SharedMemory, EngineChoice::Tcp, EngineChoice::Mpi], text)
+    named(
+        &[EngineChoice::SharedMemory, EngineChoice::Tcp, EngineChoice::Mpi],
+        text,
+    )
 }
 
 fn element_type(text: &str) -> Result<ElementType, String> {
@@ -247,8 +250,8 @@ fn element_type(text: &str) -> Result<ElementType, String> {
 }
 
 /// Returns the one of `values` that is called `text`.
-fn named<T: std::fmt::Display, const N: usize>(values: [T; N], text: &str) -> Result<T, String> {
-    let names = values.each_ref().map(T::to_string).join(", ");
-    let found = values.into_iter().find(|value| value.to_string() == text);
+fn named<T: std::fmt::Display + Copy>(values: &[T], text: &str) -> Result<T, String> {
+    let names = values.iter().map(T::to_string).collect::<Vec<_>>().join(", ");
+    let found = values.iter().copied().find(|value| value.to_string() == text);
     found.ok_or_else(|| format!("expected one of {names}"))
 }

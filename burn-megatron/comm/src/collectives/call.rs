@@ -4,9 +4,11 @@ use super::element::ElementType;
 use super::error::CollectiveError;
 use std::fmt;
 use std::sync::Arc;
+use strum::VariantArray;
 
 /// How values of different ranks become one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ReduceOp {
     /// The sum, in rank order. Integers wrap.
     Sum,
@@ -19,22 +21,13 @@ pub enum ReduceOp {
 impl ReduceOp {
     /// Returns the name, as messages have it.
     pub fn name(self) -> &'static str {
-        match self {
-            ReduceOp::Sum => "sum",
-            ReduceOp::Mean => "mean",
-            ReduceOp::Max => "max",
-        }
+        self.into()
     }
 }
 
-impl fmt::Display for ReduceOp {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-/// The operations of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The operations of a group, in the order of their codes in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Operation {
     /// Every rank gets the reduction over all ranks.
     AllReduce,
@@ -61,37 +54,9 @@ pub enum Operation {
 }
 
 impl Operation {
-    const ALL: [Operation; 11] = [
-        Operation::AllReduce,
-        Operation::AllGather,
-        Operation::ReduceScatter,
-        Operation::Broadcast,
-        Operation::Send,
-        Operation::Recv,
-        Operation::Barrier,
-        Operation::Allocate,
-        Operation::AllReduceShared,
-        Operation::AllGatherShared,
-        Operation::ReduceScatterShared,
-    ];
-}
-
-impl Operation {
     /// Returns the name, as messages have it.
     pub fn name(self) -> &'static str {
-        match self {
-            Operation::AllReduce => "all_reduce",
-            Operation::AllGather => "all_gather",
-            Operation::ReduceScatter => "reduce_scatter",
-            Operation::Broadcast => "broadcast",
-            Operation::Send => "send",
-            Operation::Recv => "recv",
-            Operation::Barrier => "barrier",
-            Operation::Allocate => "allocate",
-            Operation::AllReduceShared => "all_reduce_shared",
-            Operation::AllGatherShared => "all_gather_shared",
-            Operation::ReduceScatterShared => "reduce_scatter_shared",
-        }
+        self.into()
     }
 
     /// Returns the operation that is the same on buffers of a rank's own, for one on shared buffers: where ranks cannot
@@ -111,12 +76,6 @@ impl Operation {
             self,
             Operation::AllReduceShared | Operation::AllGatherShared | Operation::ReduceScatterShared
         )
-    }
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
     }
 }
 
@@ -201,14 +160,11 @@ impl CallDescriptor {
         if codes >> 32 != MAGIC || byte(3) != 0 {
             return None;
         }
-        let reduce_op = match byte(2) {
-            0 => Some(ReduceOp::Sum),
-            1 => Some(ReduceOp::Mean),
-            2 => Some(ReduceOp::Max),
-            0xff => None,
-            _ => return None,
+        let reduce_op = match codes >> 16 & 0xff {
+            NONE => None,
+            _ => Some(*ReduceOp::VARIANTS.get(byte(2))?),
         };
-        let operation = *Operation::ALL.get(byte(0))?;
+        let operation = *Operation::VARIANTS.get(byte(0))?;
         let other = (other != u64::MAX).then_some(other);
         let (peer, buffer) = if operation.names_buffer() {
             (None, other)
@@ -218,7 +174,7 @@ impl CallDescriptor {
         Some(CallDescriptor {
             sequence,
             operation,
-            element_type: *ElementType::ALL.get(byte(1))?,
+            element_type: *ElementType::VARIANTS.get(byte(1))?,
             length: usize::try_from(length).ok()?,
             peer: peer.map(usize::try_from).transpose().ok()?,
             reduce_op,
@@ -360,15 +316,17 @@ impl fmt::Display for GroupLabel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::option;
     use proptest::prelude::*;
+    use proptest::sample::select;
 
     proptest! {
         #[test]
         fn a_descriptor_survives_encoding(
-            sequence: u64, length in 0usize..1 << 40, operation in 0..Operation::ALL.len(), element in 0usize..7,
-            other in proptest::option::of(0usize..1000), reduce in 0usize..4,
+            sequence: u64, length in 0usize..1 << 40, operation in select(Operation::VARIANTS),
+            element_type in select(ElementType::VARIANTS),
+            other in option::of(0usize..1000), reduce_op in option::of(select(ReduceOp::VARIANTS)),
         ) {
-            let operation = Operation::ALL[operation];
             let (peer, buffer) = if operation.names_buffer() {
                 (None, other.map(|number| number as u64))
             } else {
@@ -377,10 +335,10 @@ mod tests {
             let call = CallDescriptor {
                 sequence,
                 operation,
-                element_type: ElementType::ALL[element],
+                element_type,
                 length,
                 peer,
-                reduce_op: [None, Some(ReduceOp::Sum), Some(ReduceOp::Mean), Some(ReduceOp::Max)][reduce],
+                reduce_op,
                 buffer,
             };
             prop_assert_eq!(CallDescriptor::decode(call.encode()), Some(call));

@@ -4,10 +4,11 @@
 //! [`ProcessGroup`](super::ProcessGroup); [`ElementType`] is its value in a
 //! [`CallDescriptor`](super::CallDescriptor), for the engines, which see bytes.
 
-use std::fmt;
+use strum::VariantArray;
 
-/// The type of the elements of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The type of the elements of a buffer, in the order of their codes in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum ElementType {
     /// IEEE single precision.
     F32,
@@ -26,16 +27,13 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// Every element type, in the order of their codes in a message.
-    pub const ALL: [ElementType; 7] = [
-        ElementType::F32,
-        ElementType::F64,
-        ElementType::F16,
-        ElementType::BF16,
-        ElementType::I32,
-        ElementType::I64,
-        ElementType::U8,
-    ];
+    /// Every element type.
+    pub const ALL: &'static [ElementType] = Self::VARIANTS;
+
+    /// Returns the name, as messages have it.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
 
     /// Returns the size of one element in bytes.
     pub fn size_bytes(self) -> usize {
@@ -50,27 +48,6 @@ impl ElementType {
     /// Returns whether elements are integers, which have no mean.
     pub fn is_integer(self) -> bool {
         matches!(self, ElementType::I32 | ElementType::I64 | ElementType::U8)
-    }
-}
-
-impl ElementType {
-    /// Returns the name, as messages have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            ElementType::F32 => "f32",
-            ElementType::F64 => "f64",
-            ElementType::F16 => "f16",
-            ElementType::BF16 => "bf16",
-            ElementType::I32 => "i32",
-            ElementType::I64 => "i64",
-            ElementType::U8 => "u8",
-        }
-    }
-}
-
-impl fmt::Display for ElementType {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
     }
 }
 

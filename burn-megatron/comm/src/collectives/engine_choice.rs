@@ -2,7 +2,6 @@
 //!
 //! [`connect`] chooses one and makes it; `process_group` calls it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,8 @@ use crate::launch::World;
 const ENGINE_VARIABLE: &str = "BURN_MEGATRON_ENGINE";
 
 /// Which engine moves the bytes of a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "kebab-case")]
 pub enum EngineChoice {
     /// What `BURN_MEGATRON_ENGINE` says (`auto`, `shared-memory`, `tcp`, `hierarchical`, `mpi`); without it
     /// shared memory when all ranks are on one host, hierarchical when they are on several, next to
@@ -37,28 +37,6 @@ pub enum EngineChoice {
     /// MPI, in processes that `mpirun` has started; needs [`GroupOptions`](super::GroupOptions) that offer the engine,
     /// as burn-megatron's do with its feature `mpi`.
     Mpi,
-}
-
-impl EngineChoice {
-    const ALL: [EngineChoice; 5] = [
-        EngineChoice::Auto,
-        EngineChoice::SharedMemory,
-        EngineChoice::Tcp,
-        EngineChoice::Hierarchical,
-        EngineChoice::Mpi,
-    ];
-}
-
-impl fmt::Display for EngineChoice {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
-            EngineChoice::Auto => "auto",
-            EngineChoice::SharedMemory => "shared-memory",
-            EngineChoice::Tcp => "tcp",
-            EngineChoice::Hierarchical => "hierarchical",
-            EngineChoice::Mpi => "mpi",
-        })
-    }
 }
 
 /// Returns the engine of a group of two or more ranks, connected; `mpi` connects the one over MPI, if the program has
@@ -136,12 +114,9 @@ fn is_auto(option: EngineChoice, variable: Option<&str>) -> bool {
 /// or the rule that was broken.
 fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Result<EngineChoice, String> {
     let wanted = match (option, variable) {
-        (EngineChoice::Auto, Some(text)) => EngineChoice::ALL
-            .into_iter()
-            .find(|choice| choice.to_string() == text)
-            .ok_or_else(|| {
-                format!("{ENGINE_VARIABLE} is {text:?}: expected auto, shared-memory, tcp, hierarchical or mpi")
-            })?,
+        (EngineChoice::Auto, Some(text)) => text.parse().map_err(|_| {
+            format!("{ENGINE_VARIABLE} is {text:?}: expected auto, shared-memory, tcp, hierarchical or mpi")
+        })?,
         (option, _) => option,
     };
     let other_host = hosts.iter().find(|host| **host != hosts[0]);

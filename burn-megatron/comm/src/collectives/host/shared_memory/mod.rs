@@ -23,6 +23,7 @@ use segment::{Backing, Segment};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use strum::VariantArray;
 
 /// The longest sleep before the failure signal, the other ranks and the timeout are looked at.
 const SLEEP_SLICE: Duration = Duration::from_millis(20);
@@ -48,7 +49,7 @@ pub(in crate::collectives) fn connect(
     rendezvous: &Rendezvous,
 ) -> Result<SharedMemoryEngine, CollectiveError> {
     Ok(SharedMemoryEngine {
-        segment: Segment::connect(rendezvous, health, &Backing::ALL)?,
+        segment: Segment::connect(rendezvous, health, Backing::VARIANTS)?,
         health: health.clone(),
         spinning: Spinning::for_ranks(world.local_world_size()),
         step: Mutex::new(0),

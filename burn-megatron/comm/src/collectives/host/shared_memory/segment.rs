@@ -20,27 +20,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// What holds the segment's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What holds the segment's memory, in the order in which it is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray)]
 pub(super) enum Backing {
     /// An anonymous file.
+    #[strum(serialize = "memfd")]
     Memfd,
     /// A file in /dev/shm, unlinked once all have mapped it.
+    #[strum(serialize = "shm-file")]
     NamedFile,
-}
-
-impl Backing {
-    /// The kinds in the order in which they are tried.
-    pub const ALL: [Backing; 2] = [Backing::Memfd, Backing::NamedFile];
-}
-
-impl fmt::Display for Backing {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
-            Backing::Memfd => "memfd",
-            Backing::NamedFile => "shm-file",
-        })
-    }
 }
 
 /// The mapped segment of one group.
