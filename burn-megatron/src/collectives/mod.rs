@@ -13,8 +13,8 @@ mod nccl;
 mod tensors;
 
 pub use burn_megatron_comm::collectives::{
-    CallDescriptor, CollectiveElement, CollectiveError, ElementType, Engine, EngineChoice, GroupOptions, HostBuffers,
-    Operation, Pending, ProcessGroup, ReduceOp, SharedBuffer, SharedMemory, shared_memory_bytes,
+    CallDescriptor, CollectiveElement, CollectiveError, ElementType, Engine, EngineChoice, GroupOptions, Operation,
+    Pending, ProcessGroup, ReduceOp, SharedBuffer, SharedMemory, shared_memory_bytes,
 };
 pub use cubecl_kernels::KernelBackend;
 pub use group_config::GroupConfig;

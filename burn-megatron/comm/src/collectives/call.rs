@@ -59,17 +59,6 @@ impl Operation {
         self.into()
     }
 
-    /// Returns the operation that is the same on buffers of a rank's own, for one on shared buffers: where ranks cannot
-    /// share memory, their buffers are ordinary ones.
-    pub fn on_own_buffers(self) -> Operation {
-        match self {
-            Operation::AllReduceShared => Operation::AllReduce,
-            Operation::AllGatherShared => Operation::AllGather,
-            Operation::ReduceScatterShared => Operation::ReduceScatter,
-            other => other,
-        }
-    }
-
     /// Returns whether the call is on a shared buffer.
     fn names_buffer(self) -> bool {
         matches!(
@@ -201,6 +190,11 @@ impl GroupLabel {
     /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.ranks.len()
+    }
+
+    /// Returns this rank's index and the number of ranks.
+    pub fn place(&self) -> (usize, usize) {
+        (self.rank, self.size())
     }
 
     /// Returns the group indices of the other ranks.

@@ -3,77 +3,136 @@
 //! Implemented by `single` (a group of one), by the host engines and by burn-megatron-mpi. Data on a GPU does not pass
 //! through it: burn-megatron's `nccl` moves that.
 
+use super::aligned::AlignedBytes;
 use super::call::CallDescriptor;
 use super::error::CollectiveError;
+use super::reduce::reduce_in_place;
 use super::shared_memory::SharedMemory;
 use std::fmt::Debug;
-
-/// The host memory of a call.
-#[derive(Debug)]
-pub enum HostBuffers<'a> {
-    /// A barrier has none.
-    None,
-    /// What is sent.
-    Sent(&'a [u8]),
-    /// What an all-reduce and a broadcast replace, and a receive fills.
-    InPlace(&'a mut [u8]),
-    /// An all-gather fills `output` with the `input` of every rank, in rank order; a reduce-scatter with this rank's
-    /// part of the reduction of `input` over all ranks.
-    Separate {
-        /// What is read.
-        input: &'a [u8],
-        /// What is written.
-        output: &'a mut [u8],
-    },
-}
-
-/// Panics because of buffers that do not fit a call's operation: the group has made them.
-pub fn wrong_buffers(call: &CallDescriptor, buffers: &HostBuffers<'_>) -> ! {
-    unreachable!("{buffers:?} for {call:?}")
-}
+use std::ops::Range;
 
 /// Moves the bytes of one group's calls.
 ///
-/// HostBuffers are bytes of `call.element_type`, aligned for it, of the lengths that the operation
-/// asks for: the group has checked them. The group makes one collective at a time, one send at a
-/// time to each peer and one receive at a time from each peer; these three kinds may run at the
-/// same time from different threads.
+/// Three operations move bytes: [`all_gather`](Self::all_gather), [`send`](Self::send) and [`recv`](Self::recv). The
+/// others have a form made of these, so every engine has every operation; one that has a faster form overrides it, with
+/// the same result bit by bit.
 ///
-/// A call that fails leaves the engine unusable; the group then calls [`leave`](Self::leave) and
-/// makes no further call.
+/// Buffers are bytes of `call.element_type`, aligned for it, of the lengths that the operation asks for: the group has
+/// checked them. Every collective compares the calls of all ranks before it uses what they bring. The group makes one
+/// collective at a time, one send at a time to each peer and one receive at a time from each peer; these three kinds may
+/// run at the same time from different threads.
+///
+/// A call that fails leaves the engine unusable; the group then calls [`leave`](Self::leave) and makes no further call.
+///
+/// # Errors
+/// Of every call: different calls on different ranks, a timeout, a failed rank.
 pub trait Engine: Debug + Send + Sync {
     /// Returns the engine's name: `single`, `shared-memory`, `tcp`, `hierarchical`, `mpi`.
     fn name(&self) -> &'static str;
 
-    /// Carries a call out, with the buffers that its operation asks for.
-    ///
-    /// A send may return before its buffer has been received.
-    ///
-    /// # Errors
-    /// Different calls on different ranks, a timeout, a failed rank.
-    fn execute(&self, call: &CallDescriptor, buffers: HostBuffers<'_>) -> Result<(), CollectiveError>;
+    /// Returns this rank's index in the group, and the number of ranks.
+    fn place(&self) -> (usize, usize);
+
+    /// Fills `output` with the `shard` of every rank, in rank order.
+    fn all_gather(&self, call: &CallDescriptor, shard: &[u8], output: &mut [u8]) -> Result<(), CollectiveError>;
+
+    /// Sends `buffer` to the rank `call.peer`. May return before it has been received.
+    fn send(&self, call: &CallDescriptor, buffer: &[u8]) -> Result<(), CollectiveError>;
+
+    /// Fills `buffer` with what the rank `call.peer` sends.
+    fn recv(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError>;
+
+    /// Returns when all ranks have come.
+    fn barrier(&self, call: &CallDescriptor) -> Result<(), CollectiveError> {
+        self.all_gather(call, &[], &mut [])
+    }
+
+    /// Replaces `buffer` by its reduction over all ranks.
+    fn all_reduce(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        let (rank, size) = self.place();
+        let (mut gathered, length) = (AlignedBytes::default(), buffer.len());
+        let gathered = gathered.of_length(size * length);
+        self.all_gather(call, buffer, gathered)?;
+        let contributions: Vec<&[u8]> = (0..size).map(|peer| &gathered[peer * length..][..length]).collect();
+        reduce_in_place(call.element_type, call.reduction(), buffer, rank, &contributions);
+        Ok(())
+    }
+
+    /// Fills `shard` with this rank's part of the reduction of `input` over all ranks.
+    fn reduce_scatter(&self, call: &CallDescriptor, input: &[u8], shard: &mut [u8]) -> Result<(), CollectiveError> {
+        let (rank, size) = self.place();
+        let (mut gathered, length) = (AlignedBytes::default(), shard.len());
+        let gathered = gathered.of_length(size * input.len());
+        self.all_gather(call, input, gathered)?;
+        let part = |peer: usize| &gathered[peer * input.len() + rank * length..][..length];
+        shard.copy_from_slice(part(rank));
+        let contributions: Vec<&[u8]> = (0..size).map(part).collect();
+        reduce_in_place(call.element_type, call.reduction(), shard, rank, &contributions);
+        Ok(())
+    }
+
+    /// Replaces `buffer` by that of the rank `call.peer`.
+    fn broadcast(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        let mut gathered = vec![0; self.place().1 * buffer.len()];
+        self.all_gather(call, buffer, &mut gathered)?;
+        buffer.copy_from_slice(&gathered[call.other_side() * buffer.len()..][..buffer.len()]);
+        Ok(())
+    }
+
+    /// Fills the other ranks' shards of `buffer`, each from its rank.
+    fn all_gather_in_place(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        let shard = buffer[own_shard(self.place(), buffer.len())].to_vec();
+        self.all_gather(call, &shard, buffer)
+    }
+
+    /// Replaces this rank's shard of `buffer` by its reduction over all ranks; the others stay.
+    fn reduce_scatter_in_place(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        let own = own_shard(self.place(), buffer.len());
+        let mut shard = AlignedBytes::default();
+        let shard = shard.of_length(own.len());
+        self.reduce_scatter(call, buffer, shard)?;
+        buffer[own].copy_from_slice(shard);
+        Ok(())
+    }
 
     /// Returns `bytes` zeros for this rank in memory that the other ranks reach too; `None`, on every rank, where this
     /// engine or this machine has no such memory. `bytes` may be 0.
-    ///
-    /// # Errors
-    /// As [`execute`](Self::execute).
     fn allocate(&self, call: &CallDescriptor, bytes: usize) -> Result<Option<SharedMemory>, CollectiveError> {
         let _ = bytes;
         // The ranks still compare their calls.
-        self.execute(call, HostBuffers::None)?;
+        self.barrier(call)?;
         Ok(None)
     }
 
-    /// Returns `memory`, which [`allocate`](Self::allocate) has made, after an operation on shared buffers.
-    ///
-    /// After an error other ranks may still write to the memory, so it is not given back. An engine that allocates
-    /// overrides this.
-    ///
-    /// # Errors
-    /// As [`execute`](Self::execute).
-    fn execute_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
-        unreachable!("{} has allocated no {memory:?} for {call:?}", self.name())
+    /// As [`all_reduce`](Self::all_reduce), of memory from [`allocate`](Self::allocate). After an error other ranks may
+    /// still write to it, so it is not given back.
+    fn all_reduce_shared(
+        &self,
+        call: &CallDescriptor,
+        mut memory: SharedMemory,
+    ) -> Result<SharedMemory, CollectiveError> {
+        self.all_reduce(call, memory.bytes_mut())?;
+        Ok(memory)
+    }
+
+    /// As [`all_gather_in_place`](Self::all_gather_in_place), of memory from [`allocate`](Self::allocate).
+    fn all_gather_shared(
+        &self,
+        call: &CallDescriptor,
+        mut memory: SharedMemory,
+    ) -> Result<SharedMemory, CollectiveError> {
+        self.all_gather_in_place(call, memory.bytes_mut())?;
+        Ok(memory)
+    }
+
+    /// As [`reduce_scatter_in_place`](Self::reduce_scatter_in_place), of memory from [`allocate`](Self::allocate).
+    fn reduce_scatter_shared(
+        &self,
+        call: &CallDescriptor,
+        mut memory: SharedMemory,
+    ) -> Result<SharedMemory, CollectiveError> {
+        self.reduce_scatter_in_place(call, memory.bytes_mut())?;
+        Ok(memory)
     }
 
     /// Returns what another rank, with group index `peer`, said when it gave the group up, if it has. For waits outside
@@ -87,4 +146,10 @@ pub trait Engine: Debug + Send + Sync {
     /// Tells the other ranks, as well as it can and without waiting for them, that this rank makes
     /// no further call, and why.
     fn leave(&self, cause: &str);
+}
+
+/// Returns this rank's of the equal shards of `length` bytes.
+fn own_shard((rank, size): (usize, usize), length: usize) -> Range<usize> {
+    let shard = length / size;
+    rank * shard..(rank + 1) * shard
 }

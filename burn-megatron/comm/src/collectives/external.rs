@@ -8,7 +8,6 @@ use super::engine::Engine;
 use super::error::CollectiveError;
 use crate::launch::World;
 
-pub use super::engine::wrong_buffers;
 pub use super::health::{GroupHealth, WaitDeadline};
 pub use super::reduce::reduce_in_place;
 pub use super::rendezvous::Rendezvous;

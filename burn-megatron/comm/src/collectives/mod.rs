@@ -30,6 +30,7 @@
 //! - After the first error a group refuses every further call and repeats the first cause
 //!   ([`CollectiveError::Poisoned`]).
 
+mod aligned;
 mod blocked_time;
 mod call;
 #[doc(hidden)]
@@ -61,7 +62,7 @@ pub mod tests;
 
 pub use call::{CallDescriptor, Operation, ReduceOp};
 pub use element::{CollectiveElement, ElementType};
-pub use engine::{Engine, HostBuffers};
+pub use engine::Engine;
 pub use engine_choice::EngineChoice;
 pub use error::CollectiveError;
 pub use pending::Pending;

@@ -4,7 +4,7 @@
 
 use super::call::{CallDescriptor, GroupLabel, Operation, ReduceOp};
 use super::element::CollectiveElement;
-use super::engine::{Engine, HostBuffers};
+use super::engine::Engine;
 use super::engine_choice::{self, EngineChoice};
 use super::error::CollectiveError;
 use super::external::ConnectEngine;
@@ -171,7 +171,7 @@ impl ProcessGroup {
         Self::new(Arc::new(GroupHealth::alone(label)), Arc::new(SingleEngine))
     }
 
-    fn new(health: Arc<GroupHealth>, engine: Arc<dyn Engine>) -> Self {
+    pub(super) fn new(health: Arc<GroupHealth>, engine: Arc<dyn Engine>) -> Self {
         let core = Arc::new(GroupCore::new(health, engine));
         ProcessGroup {
             membership: Arc::new(Membership { core }),
@@ -247,9 +247,7 @@ impl ProcessGroup {
     #[track_caller]
     pub fn all_reduce<T: CollectiveElement>(&self, buffer: &mut [T], op: ReduceOp) -> Result<(), CollectiveError> {
         let call = self.reduction::<T>(Operation::AllReduce, buffer.len(), op)?;
-        self.run(call, |engine, call| {
-            engine.execute(call, HostBuffers::InPlace(cast_slice_mut(buffer)))
-        })
+        self.run(call, |engine, call| engine.all_reduce(call, cast_slice_mut(buffer)))
     }
 
     /// Starts [`all_reduce`](Self::all_reduce); the handle returns the reduced buffer.
@@ -257,7 +255,7 @@ impl ProcessGroup {
     pub fn all_reduce_start<T: CollectiveElement>(&self, mut buffer: Vec<T>, op: ReduceOp) -> Pending<Vec<T>> {
         let call = self.reduction::<T>(Operation::AllReduce, buffer.len(), op);
         self.start(call, move |engine, call| {
-            engine.execute(call, HostBuffers::InPlace(cast_slice_mut(&mut buffer)))?;
+            engine.all_reduce(call, cast_slice_mut(&mut buffer))?;
             Ok(buffer)
         })
     }
@@ -273,13 +271,7 @@ impl ProcessGroup {
         self.check_shards(Operation::AllGather, "output", shard.len(), output.len())?;
         let call = describe::<T>(Operation::AllGather, shard.len());
         self.run(call, |engine, call| {
-            engine.execute(
-                call,
-                HostBuffers::Separate {
-                    input: cast_slice(shard),
-                    output: cast_slice_mut(output),
-                },
-            )
+            engine.all_gather(call, cast_slice(shard), cast_slice_mut(output))
         })
     }
 
@@ -289,13 +281,7 @@ impl ProcessGroup {
         let call = describe::<T>(Operation::AllGather, shard.len());
         let mut output = vec![T::zeroed(); shard.len() * self.size()];
         self.start(Ok(call), move |engine, call| {
-            engine.execute(
-                call,
-                HostBuffers::Separate {
-                    input: cast_slice(&shard),
-                    output: cast_slice_mut(&mut output),
-                },
-            )?;
+            engine.all_gather(call, cast_slice(&shard), cast_slice_mut(&mut output))?;
             Ok(output)
         })
     }
@@ -316,13 +302,7 @@ impl ProcessGroup {
         self.check_shards(Operation::ReduceScatter, "input", shard.len(), input.len())?;
         let call = self.reduction::<T>(Operation::ReduceScatter, shard.len(), op)?;
         self.run(call, |engine, call| {
-            engine.execute(
-                call,
-                HostBuffers::Separate {
-                    input: cast_slice(input),
-                    output: cast_slice_mut(shard),
-                },
-            )
+            engine.reduce_scatter(call, cast_slice(input), cast_slice_mut(shard))
         })
     }
 
@@ -335,13 +315,7 @@ impl ProcessGroup {
             .and_then(|()| self.reduction::<T>(Operation::ReduceScatter, length, op));
         let mut shard = vec![T::zeroed(); length];
         self.start(call, move |engine, call| {
-            engine.execute(
-                call,
-                HostBuffers::Separate {
-                    input: cast_slice(&input),
-                    output: cast_slice_mut(&mut shard),
-                },
-            )?;
+            engine.reduce_scatter(call, cast_slice(&input), cast_slice_mut(&mut shard))?;
             Ok(shard)
         })
     }
@@ -353,9 +327,7 @@ impl ProcessGroup {
     #[track_caller]
     pub fn broadcast<T: CollectiveElement>(&self, buffer: &mut [T], root: usize) -> Result<(), CollectiveError> {
         let call = self.with_root::<T>(buffer.len(), root)?;
-        self.run(call, |engine, call| {
-            engine.execute(call, HostBuffers::InPlace(cast_slice_mut(buffer)))
-        })
+        self.run(call, |engine, call| engine.broadcast(call, cast_slice_mut(buffer)))
     }
 
     /// Starts [`broadcast`](Self::broadcast); the handle returns the root's buffer.
@@ -363,7 +335,7 @@ impl ProcessGroup {
     pub fn broadcast_start<T: CollectiveElement>(&self, mut buffer: Vec<T>, root: usize) -> Pending<Vec<T>> {
         let call = self.with_root::<T>(buffer.len(), root);
         self.start(call, move |engine, call| {
-            engine.execute(call, HostBuffers::InPlace(cast_slice_mut(&mut buffer)))?;
+            engine.broadcast(call, cast_slice_mut(&mut buffer))?;
             Ok(buffer)
         })
     }
@@ -376,9 +348,7 @@ impl ProcessGroup {
     #[track_caller]
     pub fn send<T: CollectiveElement>(&self, buffer: &[T], to: usize) -> Result<(), CollectiveError> {
         let call = self.transfer::<T>(Operation::Send, buffer.len(), to)?;
-        self.run(call, |engine, call| {
-            engine.execute(call, HostBuffers::Sent(cast_slice(buffer)))
-        })
+        self.run(call, |engine, call| engine.send(call, cast_slice(buffer)))
     }
 
     /// Starts [`send`](Self::send); the handle returns the buffer.
@@ -386,7 +356,7 @@ impl ProcessGroup {
     pub fn send_start<T: CollectiveElement>(&self, buffer: Vec<T>, to: usize) -> Pending<Vec<T>> {
         let call = self.transfer::<T>(Operation::Send, buffer.len(), to);
         self.start(call, move |engine, call| {
-            engine.execute(call, HostBuffers::Sent(cast_slice(&buffer)))?;
+            engine.send(call, cast_slice(&buffer))?;
             Ok(buffer)
         })
     }
@@ -397,7 +367,7 @@ impl ProcessGroup {
     pub fn send_owned_start<T: CollectiveElement>(&self, buffer: Vec<T>, to: usize) -> Pending<()> {
         match self.transfer::<T>(Operation::Send, buffer.len(), to) {
             Ok(call) => self.core().start(call, self.note.as_ref(), move |engine, call| {
-                engine.execute(call, HostBuffers::Sent(cast_slice(&buffer)))
+                engine.send(call, cast_slice(&buffer))
             }),
             Err(error) => Pending::ready(Err(error)),
         }
@@ -410,9 +380,7 @@ impl ProcessGroup {
     #[track_caller]
     pub fn recv<T: CollectiveElement>(&self, buffer: &mut [T], from: usize) -> Result<(), CollectiveError> {
         let call = self.transfer::<T>(Operation::Recv, buffer.len(), from)?;
-        self.run(call, |engine, call| {
-            engine.execute(call, HostBuffers::InPlace(cast_slice_mut(buffer)))
-        })
+        self.run(call, |engine, call| engine.recv(call, cast_slice_mut(buffer)))
     }
 
     /// Starts [`recv`](Self::recv) of `length` elements; the handle returns them.
@@ -421,7 +389,7 @@ impl ProcessGroup {
         let call = self.transfer::<T>(Operation::Recv, length, from);
         let mut buffer = vec![T::zeroed(); length];
         self.start(call, move |engine, call| {
-            engine.execute(call, HostBuffers::InPlace(cast_slice_mut(&mut buffer)))?;
+            engine.recv(call, cast_slice_mut(&mut buffer))?;
             Ok(buffer)
         })
     }
@@ -433,16 +401,15 @@ impl ProcessGroup {
     #[track_caller]
     pub fn barrier(&self) -> Result<(), CollectiveError> {
         let call = describe::<u8>(Operation::Barrier, 0);
-        self.run(call, |engine, call| engine.execute(call, HostBuffers::None))
+        self.run(call, |engine, call| engine.barrier(call))
     }
 
     /// Starts [`barrier`](Self::barrier); the handle returns when every rank of the group has come.
     #[track_caller]
     pub fn barrier_start(&self) -> Pending<()> {
         let call = describe::<u8>(Operation::Barrier, 0);
-        self.core().start(call, self.note.as_ref(), |engine, call| {
-            engine.execute(call, HostBuffers::None)
-        })
+        self.core()
+            .start(call, self.note.as_ref(), |engine, call| engine.barrier(call))
     }
 
     #[doc(hidden)]

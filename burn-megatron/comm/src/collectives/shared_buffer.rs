@@ -5,7 +5,7 @@
 
 use super::call::{CallDescriptor, Operation, ReduceOp};
 use super::element::CollectiveElement;
-use super::engine::{Engine, HostBuffers};
+use super::engine::Engine;
 use super::error::CollectiveError;
 use super::group_core::GroupCore;
 use super::pending::Pending;
@@ -92,49 +92,40 @@ impl<T: CollectiveElement> fmt::Debug for SharedBuffer<T> {
 }
 
 impl<T: CollectiveElement> Memory<T> {
+    /// Carries a call out, with the form of the engine that fits the memory.
+    fn in_call(
+        self,
+        on_own: impl FnOnce(&mut [u8]) -> Result<(), CollectiveError>,
+        on_shared: impl FnOnce(SharedMemory) -> Result<SharedMemory, CollectiveError>,
+    ) -> Result<Self, CollectiveError> {
+        match self {
+            Memory::Private(mut values) => {
+                on_own(cast_slice_mut(&mut values))?;
+                Ok(Memory::Private(values))
+            }
+            Memory::Shared(memory) => on_shared(memory).map(Memory::Shared),
+        }
+    }
+
     fn all_reduce(self, engine: &dyn Engine, call: &CallDescriptor) -> Result<Self, CollectiveError> {
-        match self {
-            Memory::Private(mut values) => {
-                engine.execute(call, HostBuffers::InPlace(cast_slice_mut(&mut values)))?;
-                Ok(Memory::Private(values))
-            }
-            Memory::Shared(memory) => engine.execute_shared(call, memory).map(Memory::Shared),
-        }
+        self.in_call(
+            |bytes| engine.all_reduce(call, bytes),
+            |memory| engine.all_reduce_shared(call, memory),
+        )
     }
 
-    fn all_gather(self, engine: &dyn Engine, call: &CallDescriptor, rank: usize) -> Result<Self, CollectiveError> {
-        match self {
-            Memory::Private(mut values) => {
-                let shard = values[rank * call.length..(rank + 1) * call.length].to_vec();
-                engine.execute(
-                    call,
-                    HostBuffers::Separate {
-                        input: cast_slice(&shard),
-                        output: cast_slice_mut(&mut values),
-                    },
-                )?;
-                Ok(Memory::Private(values))
-            }
-            Memory::Shared(memory) => engine.execute_shared(call, memory).map(Memory::Shared),
-        }
+    fn all_gather(self, engine: &dyn Engine, call: &CallDescriptor) -> Result<Self, CollectiveError> {
+        self.in_call(
+            |bytes| engine.all_gather_in_place(call, bytes),
+            |memory| engine.all_gather_shared(call, memory),
+        )
     }
 
-    fn reduce_scatter(self, engine: &dyn Engine, call: &CallDescriptor, rank: usize) -> Result<Self, CollectiveError> {
-        match self {
-            Memory::Private(mut values) => {
-                let mut shard = vec![T::zeroed(); call.length];
-                engine.execute(
-                    call,
-                    HostBuffers::Separate {
-                        input: cast_slice(&values),
-                        output: cast_slice_mut(&mut shard),
-                    },
-                )?;
-                values[rank * call.length..(rank + 1) * call.length].copy_from_slice(&shard);
-                Ok(Memory::Private(values))
-            }
-            Memory::Shared(memory) => engine.execute_shared(call, memory).map(Memory::Shared),
-        }
+    fn reduce_scatter(self, engine: &dyn Engine, call: &CallDescriptor) -> Result<Self, CollectiveError> {
+        self.in_call(
+            |bytes| engine.reduce_scatter_in_place(call, bytes),
+            |memory| engine.reduce_scatter_shared(call, memory),
+        )
     }
 }
 
@@ -202,9 +193,9 @@ impl ProcessGroup {
     /// As [`all_reduce_shared`](Self::all_reduce_shared).
     #[track_caller]
     pub fn all_gather_shared<T: CollectiveElement>(&self, buffer: &mut SharedBuffer<T>) -> Result<(), CollectiveError> {
-        let (call, rank) = (self.all_gather_call(buffer)?, self.rank());
+        let call = self.all_gather_call(buffer)?;
         let memory = buffer.take();
-        buffer.memory = self.run(call, |engine, call| memory.all_gather(engine, call, rank))?;
+        buffer.memory = self.run(call, |engine, call| memory.all_gather(engine, call))?;
         Ok(())
     }
 
@@ -214,9 +205,9 @@ impl ProcessGroup {
         &self,
         mut buffer: SharedBuffer<T>,
     ) -> Pending<SharedBuffer<T>> {
-        let (call, rank) = (self.all_gather_call(&buffer), self.rank());
+        let call = self.all_gather_call(&buffer);
         self.start(call, move |engine, call| {
-            buffer.memory = buffer.take().all_gather(engine, call, rank)?;
+            buffer.memory = buffer.take().all_gather(engine, call)?;
             Ok(buffer)
         })
     }
@@ -232,9 +223,9 @@ impl ProcessGroup {
         buffer: &mut SharedBuffer<T>,
         op: ReduceOp,
     ) -> Result<(), CollectiveError> {
-        let (call, rank) = (self.reduce_scatter_call(buffer, op)?, self.rank());
+        let call = self.reduce_scatter_call(buffer, op)?;
         let memory = buffer.take();
-        buffer.memory = self.run(call, |engine, call| memory.reduce_scatter(engine, call, rank))?;
+        buffer.memory = self.run(call, |engine, call| memory.reduce_scatter(engine, call))?;
         Ok(())
     }
 
@@ -245,9 +236,9 @@ impl ProcessGroup {
         mut buffer: SharedBuffer<T>,
         op: ReduceOp,
     ) -> Pending<SharedBuffer<T>> {
-        let (call, rank) = (self.reduce_scatter_call(&buffer, op), self.rank());
+        let call = self.reduce_scatter_call(&buffer, op);
         self.start(call, move |engine, call| {
-            buffer.memory = buffer.take().reduce_scatter(engine, call, rank)?;
+            buffer.memory = buffer.take().reduce_scatter(engine, call)?;
             Ok(buffer)
         })
     }

@@ -1,7 +1,7 @@
 //! The engine of a group of one: every operation is the identity.
 
 use super::call::CallDescriptor;
-use super::engine::{Engine, HostBuffers, wrong_buffers};
+use super::engine::Engine;
 use super::error::CollectiveError;
 
 /// The engine of a group of one rank, which moves nothing.
@@ -13,14 +13,34 @@ impl Engine for SingleEngine {
         "single"
     }
 
-    fn execute(&self, call: &CallDescriptor, buffers: HostBuffers<'_>) -> Result<(), CollectiveError> {
-        match buffers {
-            HostBuffers::None | HostBuffers::InPlace(_) => {}
-            HostBuffers::Separate { input, output } => output.copy_from_slice(input),
-            // A group of one has no peer: the group refuses transfers.
-            HostBuffers::Sent(_) => wrong_buffers(call, &buffers),
-        }
+    fn place(&self) -> (usize, usize) {
+        (0, 1)
+    }
+
+    fn all_gather(&self, _: &CallDescriptor, shard: &[u8], output: &mut [u8]) -> Result<(), CollectiveError> {
+        output.copy_from_slice(shard);
         Ok(())
+    }
+
+    // Also the bits of a NaN stay.
+    fn all_reduce(&self, _: &CallDescriptor, _: &mut [u8]) -> Result<(), CollectiveError> {
+        Ok(())
+    }
+
+    fn reduce_scatter(&self, call: &CallDescriptor, input: &[u8], shard: &mut [u8]) -> Result<(), CollectiveError> {
+        self.all_gather(call, input, shard)
+    }
+
+    fn broadcast(&self, _: &CallDescriptor, _: &mut [u8]) -> Result<(), CollectiveError> {
+        Ok(())
+    }
+
+    fn send(&self, call: &CallDescriptor, _: &[u8]) -> Result<(), CollectiveError> {
+        unreachable!("a group of one has no peer, and refuses {call:?}")
+    }
+
+    fn recv(&self, call: &CallDescriptor, _: &mut [u8]) -> Result<(), CollectiveError> {
+        unreachable!("a group of one has no peer, and refuses {call:?}")
     }
 
     fn disconnect_reason(&self, _: usize) -> Option<String> {

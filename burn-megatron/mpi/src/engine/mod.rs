@@ -17,8 +17,8 @@ mod tests;
 mod transfer;
 mod watchdog;
 
-use burn_megatron_comm::collectives::external::{GroupHealth, Rendezvous, wrong_buffers};
-use burn_megatron_comm::collectives::{CallDescriptor, CollectiveError, Engine, HostBuffers, Operation};
+use burn_megatron_comm::collectives::external::{GroupHealth, Rendezvous};
+use burn_megatron_comm::collectives::{CallDescriptor, CollectiveError, Engine};
 use burn_megatron_comm::launch::World;
 use disconnect_reason::DisconnectReasons;
 use pool::Pool;
@@ -224,18 +224,36 @@ impl Engine for MpiEngine {
         "mpi"
     }
 
-    fn execute(&self, call: &CallDescriptor, buffers: HostBuffers<'_>) -> Result<(), CollectiveError> {
-        use HostBuffers::{InPlace, None, Sent, Separate};
-        match (call.operation.on_own_buffers(), buffers) {
-            (Operation::AllReduce, InPlace(buffer)) => self.call(call).all_reduce(buffer),
-            (Operation::AllGather, Separate { input, output }) => self.call(call).all_gather(input, output),
-            (Operation::ReduceScatter, Separate { input, output }) => self.call(call).reduce_scatter(input, output),
-            (Operation::Broadcast, InPlace(buffer)) => self.call(call).broadcast(buffer),
-            (Operation::Send, Sent(buffer)) => self.call(call).send(buffer),
-            (Operation::Recv, InPlace(buffer)) => self.call(call).receive(buffer),
-            (_, None) => self.call(call).barrier(),
-            (_, buffers) => wrong_buffers(call, &buffers),
-        }
+    fn place(&self) -> (usize, usize) {
+        self.health.label.place()
+    }
+
+    fn all_gather(&self, call: &CallDescriptor, shard: &[u8], output: &mut [u8]) -> Result<(), CollectiveError> {
+        self.call(call).all_gather(shard, output)
+    }
+
+    fn barrier(&self, call: &CallDescriptor) -> Result<(), CollectiveError> {
+        self.call(call).barrier()
+    }
+
+    fn all_reduce(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.call(call).all_reduce(buffer)
+    }
+
+    fn reduce_scatter(&self, call: &CallDescriptor, input: &[u8], shard: &mut [u8]) -> Result<(), CollectiveError> {
+        self.call(call).reduce_scatter(input, shard)
+    }
+
+    fn broadcast(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.call(call).broadcast(buffer)
+    }
+
+    fn send(&self, call: &CallDescriptor, buffer: &[u8]) -> Result<(), CollectiveError> {
+        self.call(call).send(buffer)
+    }
+
+    fn recv(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.call(call).receive(buffer)
     }
 
     fn disconnect_reason(&self, peer: usize) -> Option<String> {

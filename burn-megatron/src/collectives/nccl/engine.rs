@@ -20,9 +20,7 @@ use super::order::{Context, Event, StreamHandle, in_words};
 use super::place::{Buffers, Place, Prepared};
 use super::traffic::{Counted, NcclTraffic};
 use super::watchdog::{ABORT_LIMIT, Watchdog, Watched};
-use crate::collectives::{
-    CallDescriptor, CollectiveError, ElementType, Engine, HostBuffers, Operation, ProcessGroup, ReduceOp,
-};
+use crate::collectives::{CallDescriptor, CollectiveError, ElementType, Engine, Operation, ProcessGroup, ReduceOp};
 
 /// How long the end of a group waits for the others to close a communicator.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
@@ -259,10 +257,10 @@ impl Nccl {
                     peer: Some(0),
                     ..exchange
                 };
-                host.execute(&exchange, HostBuffers::InPlace(&mut id.0))
+                host.broadcast(&exchange, &mut id.0)
             }
-            Ends::Pair { .. } if rank == 0 => host.execute(&exchange, HostBuffers::Sent(&id.0)),
-            Ends::Pair { .. } => host.execute(&exchange, HostBuffers::InPlace(&mut id.0)),
+            Ends::Pair { .. } if rank == 0 => host.send(&exchange, &id.0),
+            Ends::Pair { .. } => host.recv(&exchange, &mut id.0),
         };
         let label = &self.health.label;
         // The caller knows of no such message.

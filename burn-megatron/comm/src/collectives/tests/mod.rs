@@ -12,6 +12,8 @@ mod choices;
 mod contract;
 mod failures;
 #[cfg(test)]
+mod minimal;
+#[cfg(test)]
 mod notes;
 mod random;
 mod shared_buffers;

@@ -57,7 +57,7 @@ fn every_operation<T: Modelled>(group: &ProcessGroup, length: usize) {
     assert_same_bits(&whole, &expected, &what("all_gather_shared"));
 }
 
-fn every_length<T: Modelled>(group: &ProcessGroup) {
+pub(super) fn every_length<T: Modelled>(group: &ProcessGroup) {
     let chunk = 256 * 1024 / T::ELEMENT_TYPE.size_bytes();
     // Nothing, one element for many ranks, the small path's end, several blocks.
     for length in [0, 1, 3, chunk / 32, chunk / 32 + 1, chunk + 17] {

@@ -25,8 +25,8 @@ mod spreading;
 mod tests;
 mod topology;
 
-use super::super::call::{CallDescriptor, Operation};
-use super::super::engine::{Engine, HostBuffers};
+use super::super::call::CallDescriptor;
+use super::super::engine::Engine;
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
 use super::shared_memory::{self, SharedMemoryEngine};
@@ -110,7 +110,7 @@ impl HierarchicalEngine {
         call: &CallDescriptor,
         operate: impl FnOnce(&mut CollectiveInFlight<'_, '_>) -> Result<(), CollectiveError>,
     ) -> Result<(), CollectiveError> {
-        self.tcp.execute(call, HostBuffers::None)?;
+        self.tcp.barrier(call)?;
         let streams = self.tcp.streams(call);
         let Some(node) = &self.node else {
             let mut collective = CollectiveInFlight::new(&self.topology, None, streams);
@@ -150,37 +150,50 @@ impl Engine for HierarchicalEngine {
         "hierarchical"
     }
 
-    fn execute(&self, call: &CallDescriptor, buffers: HostBuffers<'_>) -> Result<(), CollectiveError> {
-        use HostBuffers::{InPlace, Separate};
-        let bytes = match &buffers {
-            HostBuffers::None => 0,
-            HostBuffers::Sent(buffer) => buffer.len(),
-            InPlace(buffer) => buffer.len(),
-            Separate { input, output } => input.len().max(output.len()),
-        };
-        let is_gathered_by_node = self.topology.ranks() <= MAX_GATHERED_RANKS;
-        match (call.operation.on_own_buffers(), buffers) {
-            (Operation::Send | Operation::Recv, buffers) => {
-                let (engine, call_there) = self.route(call);
-                let moved = engine.execute(&call_there, buffers);
-                moved.map_err(|error| self.of_whole_group(error, call))
-            }
-            (_, buffers) if bytes <= SMALL_BYTES => self.tcp.execute(call, buffers),
-            (Operation::AllReduce, InPlace(buffer)) => {
-                self.collective(call, |collective| collective.reduce(call, Operands::InPlace(buffer)))
-            }
-            (Operation::AllGather, Separate { input, output }) if is_gathered_by_node => {
-                self.collective(call, |collective| collective.all_gather(input, output))
-            }
-            (Operation::ReduceScatter, Separate { input, output }) => {
-                let operands = Operands::Scatter { input, shard: output };
-                self.collective(call, |collective| collective.reduce(call, operands))
-            }
-            (Operation::Broadcast, InPlace(buffer)) => {
-                self.collective(call, |collective| collective.broadcast(call.other_side(), buffer))
-            }
-            (_, buffers) => self.tcp.execute(call, buffers),
+    fn place(&self) -> (usize, usize) {
+        self.health.label.place()
+    }
+
+    fn all_gather(&self, call: &CallDescriptor, shard: &[u8], output: &mut [u8]) -> Result<(), CollectiveError> {
+        if output.len() <= SMALL_BYTES || self.topology.ranks() > MAX_GATHERED_RANKS {
+            return self.tcp.all_gather(call, shard, output);
         }
+        self.collective(call, |collective| collective.all_gather(shard, output))
+    }
+
+    fn all_reduce(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        if buffer.len() <= SMALL_BYTES {
+            return self.tcp.all_reduce(call, buffer);
+        }
+        self.collective(call, |collective| collective.reduce(call, Operands::InPlace(buffer)))
+    }
+
+    fn reduce_scatter(&self, call: &CallDescriptor, input: &[u8], shard: &mut [u8]) -> Result<(), CollectiveError> {
+        if input.len() <= SMALL_BYTES {
+            return self.tcp.reduce_scatter(call, input, shard);
+        }
+        self.collective(call, |collective| {
+            collective.reduce(call, Operands::Scatter { input, shard })
+        })
+    }
+
+    fn broadcast(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        if buffer.len() <= SMALL_BYTES {
+            return self.tcp.broadcast(call, buffer);
+        }
+        self.collective(call, |collective| collective.broadcast(call.other_side(), buffer))
+    }
+
+    fn send(&self, call: &CallDescriptor, buffer: &[u8]) -> Result<(), CollectiveError> {
+        let (engine, call_there) = self.route(call);
+        let sent = engine.send(&call_there, buffer);
+        sent.map_err(|error| self.of_whole_group(error, call))
+    }
+
+    fn recv(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        let (engine, call_there) = self.route(call);
+        let received = engine.recv(&call_there, buffer);
+        received.map_err(|error| self.of_whole_group(error, call))
     }
 
     fn disconnect_reason(&self, peer: usize) -> Option<String> {

@@ -31,6 +31,7 @@ use super::super::super::error::CollectiveError;
 use super::super::shared_memory::layout::CHUNK_BYTES;
 use super::in_flight::{Chunks, CollectiveInFlight, common};
 use super::topology::Topology;
+use crate::collectives::aligned::AlignedBytes;
 use crate::collectives::reduce::{accumulate, accumulator_bytes, complete};
 use std::ops::Range;
 
@@ -83,18 +84,11 @@ impl Operands<'_> {
     }
 }
 
-/// The memory of one reduction; words, to be aligned for every element.
+/// The memory of one reduction.
 #[derive(Default)]
 struct Scratch {
-    sums: Vec<u64>,
-    result: Vec<u64>,
-}
-
-impl Scratch {
-    fn bytes(words: &mut Vec<u64>, length: usize) -> &mut [u8] {
-        words.resize(length.div_ceil(size_of::<u64>()), 0);
-        &mut bytemuck::cast_slice_mut(words)[..length]
-    }
+    sums: AlignedBytes,
+    result: AlignedBytes,
 }
 
 impl CollectiveInFlight<'_, '_> {
@@ -138,7 +132,7 @@ impl CollectiveInFlight<'_, '_> {
         let after = (own.end - chunk.start, &contribution[own.end..chunk.end]);
         self.begin_step(&[before, after], 0..members.len())?;
         let (element_type, op) = (call.element_type, call.reduction());
-        let sums = Scratch::bytes(&mut scratch.sums, accumulator_bytes(element_type, own.len()));
+        let sums = scratch.sums.of_length(accumulator_bytes(element_type, own.len()));
         if let Some(previous) = topology.node.checked_sub(1) {
             self.streams.receive(&mut [(topology.partner(previous), &mut *sums)])?;
         }
@@ -158,7 +152,7 @@ impl CollectiveInFlight<'_, '_> {
             self.streams.drain_to(0, next)?;
             self.streams.send(next, sums);
         } else {
-            let result = Scratch::bytes(&mut scratch.result, own.len());
+            let result = scratch.result.of_length(own.len());
             complete(element_type, op, sums, topology.ranks(), result);
         }
         Ok(())
@@ -180,7 +174,7 @@ impl CollectiveInFlight<'_, '_> {
         if topology.is_owner() {
             let slice = self.slice(&chunk, topology.local_rank);
             let coming = common(&slice, &needed_up_to(operands, topology, topology.node));
-            let result = Scratch::bytes(&mut scratch.result, coming.len());
+            let result = scratch.result.of_length(coming.len());
             if topology.node + 1 < topology.node_count() {
                 let next = topology.partner(topology.node + 1);
                 self.streams.receive(&mut [(next, &mut *result)])?;

@@ -73,32 +73,18 @@ fn bytes_on_the_wire(engine: &dyn Engine, wire: &TcpEngine, n: usize, length: us
     let (mut whole, mut shard) = (vec![1; length], vec![1; length / n]);
     let mut sent = Vec::new();
     engine
-        .execute(&call(0, Operation::AllReduce, length), HostBuffers::InPlace(&mut whole))
+        .all_reduce(&call(0, Operation::AllReduce, length), &mut whole)
         .unwrap();
     sent.push(wire.bytes_communicated());
     let scatter = call(1, Operation::ReduceScatter, length / n);
+    engine.reduce_scatter(&scatter, &whole, &mut shard).unwrap();
+    sent.push(wire.bytes_communicated());
     engine
-        .execute(
-            &scatter,
-            HostBuffers::Separate {
-                input: &whole,
-                output: &mut shard,
-            },
-        )
+        .all_gather(&call(2, Operation::AllGather, length / n), &shard, &mut whole)
         .unwrap();
     sent.push(wire.bytes_communicated());
     engine
-        .execute(
-            &call(2, Operation::AllGather, length / n),
-            HostBuffers::Separate {
-                input: &shard,
-                output: &mut whole,
-            },
-        )
-        .unwrap();
-    sent.push(wire.bytes_communicated());
-    engine
-        .execute(&call(3, Operation::Broadcast, length), HostBuffers::InPlace(&mut whole))
+        .broadcast(&call(3, Operation::Broadcast, length), &mut whole)
         .unwrap();
     sent.push(wire.bytes_communicated());
     sent
@@ -156,40 +142,25 @@ fn sockets_without_room_block_no_rank() {
             let own = rank as u8 + 1;
             let (mut shard, mut whole) = (vec![own; shard_length], vec![own; shard_length * n]);
             engine
-                .execute(
-                    &call(0, Operation::ReduceScatter, None),
-                    HostBuffers::Separate {
-                        input: &whole,
-                        output: &mut shard,
-                    },
-                )
+                .reduce_scatter(&call(0, Operation::ReduceScatter, None), &whole, &mut shard)
                 .unwrap();
             assert!(shard.iter().all(|&value| value == total));
             shard.fill(own);
             engine
-                .execute(
-                    &call(1, Operation::AllGather, None),
-                    HostBuffers::Separate {
-                        input: &shard,
-                        output: &mut whole,
-                    },
-                )
+                .all_gather(&call(1, Operation::AllGather, None), &shard, &mut whole)
                 .unwrap();
             for (peer, part) in whole.chunks(shard_length).enumerate() {
                 assert!(part.iter().all(|&value| value == peer as u8 + 1));
             }
             whole.fill(own);
             engine
-                .execute(&call(2, Operation::AllReduce, None), HostBuffers::InPlace(&mut whole))
+                .all_reduce(&call(2, Operation::AllReduce, None), &mut whole)
                 .unwrap();
             assert!(whole.iter().all(|&value| value == total));
             for root in 0..n {
                 whole.fill(own);
                 engine
-                    .execute(
-                        &call(3 + root as u64, Operation::Broadcast, Some(root)),
-                        HostBuffers::InPlace(&mut whole),
-                    )
+                    .broadcast(&call(3 + root as u64, Operation::Broadcast, Some(root)), &mut whole)
                     .unwrap();
                 assert!(whole.iter().all(|&value| value == root as u8 + 1));
             }
@@ -260,14 +231,12 @@ fn a_failure_in_the_middle_of_a_call_ends_it_everywhere() {
         let start = Instant::now();
         if world.rank() == 1 {
             // Comes, and is gone before the data moves.
-            engine.tcp.execute(&call, HostBuffers::None).unwrap();
+            engine.tcp.barrier(&call).unwrap();
             engine.leave("planted");
             std::thread::sleep(Duration::from_millis(1500));
             return;
         }
-        let error = engine
-            .execute(&call, HostBuffers::InPlace(&mut vec![0; call.length]))
-            .unwrap_err();
+        let error = engine.broadcast(&call, &mut vec![0; call.length]).unwrap_err();
         engine.leave(&error.to_string());
         let text = error.to_string();
         assert!(

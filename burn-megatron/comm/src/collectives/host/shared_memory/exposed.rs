@@ -39,7 +39,7 @@ pub(super) fn allocate(
     let label = &engine.health.label;
     if bytes == 0 {
         // Nothing can be mapped, and nothing need be.
-        round.barrier()?;
+        round.all_gather(&[], &mut [])?;
         return Ok(None);
     }
     let created = create(bytes);
@@ -97,7 +97,7 @@ mod tests {
     use super::super::super::super::tests::{TIMEOUT, run_ranks};
     use super::*;
     use crate::collectives::call::{CallDescriptor, GroupLabel};
-    use crate::collectives::engine::{Engine, HostBuffers};
+    use crate::collectives::engine::Engine;
     use crate::collectives::health::GroupHealth;
     use crate::collectives::rendezvous::Rendezvous;
     use crate::collectives::{ElementType, Operation, ReduceOp};
@@ -140,13 +140,13 @@ mod tests {
     fn a_part_is_the_same_memory_for_all_and_overlaps_no_other() {
         with_memory(|world, engine, mut memory, call| {
             memory.bytes_mut()[BYTES - 1] = 1 + world.rank() as u8;
-            engine.execute(&call, HostBuffers::None).unwrap();
+            engine.barrier(&call).unwrap();
             for rank in 0..2 {
                 // SAFETY: no rank writes between the two barriers.
                 let bytes = unsafe { &*memory.slice(rank, 0..BYTES) };
                 assert_eq!((bytes[0], bytes[BYTES - 1]), (0, 1 + rank as u8));
             }
-            engine.execute(&call, HostBuffers::None).unwrap();
+            engine.barrier(&call).unwrap();
         });
     }
 
@@ -173,7 +173,7 @@ mod tests {
                         what: "killed".into(),
                     });
                 });
-                let error = engine.execute_shared(&call, memory).unwrap_err();
+                let error = engine.all_reduce_shared(&call, memory).unwrap_err();
                 let text = error.to_string();
                 assert!(
                     text.contains("stopped because rank 1 on host here failed: killed"),

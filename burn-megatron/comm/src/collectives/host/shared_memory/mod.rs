@@ -10,8 +10,8 @@ pub(super) mod layout;
 mod mailbox;
 mod segment;
 
-use super::super::call::{CallDescriptor, Operation};
-use super::super::engine::{Engine, HostBuffers, wrong_buffers};
+use super::super::call::CallDescriptor;
+use super::super::engine::Engine;
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
 use crate::collectives::rendezvous::Rendezvous;
@@ -106,35 +106,52 @@ impl Engine for SharedMemoryEngine {
         "shared-memory"
     }
 
-    fn execute(&self, call: &CallDescriptor, buffers: HostBuffers<'_>) -> Result<(), CollectiveError> {
-        use HostBuffers::{InPlace, None, Sent, Separate};
-        match (call.operation.on_own_buffers(), buffers) {
-            (Operation::AllReduce, InPlace(buffer)) => self.collective(call, |round| round.all_reduce(buffer)),
-            (Operation::AllGather, Separate { input, output }) => {
-                self.collective(call, |round| round.all_gather(input, output))
-            }
-            (Operation::ReduceScatter, Separate { input, output }) => {
-                self.collective(call, |round| round.reduce_scatter(input, output))
-            }
-            (Operation::Broadcast, InPlace(buffer)) => self.collective(call, |round| round.broadcast(buffer)),
-            (Operation::Send, Sent(buffer)) => self.post(call, buffer),
-            (Operation::Recv, InPlace(buffer)) => self.fetch(call, buffer),
-            (_, None) => self.collective(call, |round| round.barrier()),
-            (_, buffers) => wrong_buffers(call, &buffers),
-        }
+    fn place(&self) -> (usize, usize) {
+        self.health.label.place()
+    }
+
+    fn all_gather(&self, call: &CallDescriptor, shard: &[u8], output: &mut [u8]) -> Result<(), CollectiveError> {
+        self.collective(call, |round| round.all_gather(shard, output))
+    }
+
+    fn all_reduce(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.collective(call, |round| round.all_reduce(buffer))
+    }
+
+    fn reduce_scatter(&self, call: &CallDescriptor, input: &[u8], shard: &mut [u8]) -> Result<(), CollectiveError> {
+        self.collective(call, |round| round.reduce_scatter(input, shard))
+    }
+
+    fn broadcast(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.collective(call, |round| round.broadcast(buffer))
+    }
+
+    fn send(&self, call: &CallDescriptor, buffer: &[u8]) -> Result<(), CollectiveError> {
+        self.post(call, buffer)
+    }
+
+    fn recv(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.fetch(call, buffer)
     }
 
     fn allocate(&self, call: &CallDescriptor, bytes: usize) -> Result<Option<SharedMemory>, CollectiveError> {
         self.collective(call, |round| exposed::allocate(self, round, bytes))
     }
 
-    fn execute_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
-        self.collective(call, |round| match call.operation {
-            Operation::AllReduceShared => round.all_reduce_shared(memory),
-            Operation::AllGatherShared => round.all_gather_shared(memory),
-            Operation::ReduceScatterShared => round.reduce_scatter_shared(memory),
-            other => unreachable!("{other} is not an operation on shared buffers"),
-        })
+    fn all_reduce_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
+        self.collective(call, |round| round.all_reduce_shared(memory))
+    }
+
+    fn all_gather_shared(&self, call: &CallDescriptor, memory: SharedMemory) -> Result<SharedMemory, CollectiveError> {
+        self.collective(call, |round| round.all_gather_shared(memory))
+    }
+
+    fn reduce_scatter_shared(
+        &self,
+        call: &CallDescriptor,
+        memory: SharedMemory,
+    ) -> Result<SharedMemory, CollectiveError> {
+        self.collective(call, |round| round.reduce_scatter_shared(memory))
     }
 
     fn disconnect_reason(&self, peer: usize) -> Option<String> {

@@ -17,6 +17,7 @@
 //! other reads it. Between hosts it is one chunk, because the network would wait between chunks.
 
 use super::super::super::call::CallDescriptor;
+use super::super::super::engine::Engine;
 use super::super::super::error::CollectiveError;
 use super::TcpEngine;
 use super::exchange::{Exchange, Incoming, Outgoing, Sent};
@@ -36,12 +37,6 @@ const LINK_BYTES: usize = 128 * 1024;
 const PIECE_BYTES: usize = 256 * 1024;
 
 impl TcpEngine {
-    /// Returns when all ranks have come.
-    pub(super) fn wait_for_all(&self, call: &CallDescriptor) -> Result<(), CollectiveError> {
-        let header = call.to_bytes();
-        Round::open(self, call, &header, |_| &[])?.finish()
-    }
-
     /// Replaces `buffer` by its reduction over all ranks.
     pub(super) fn all_reduce_buffer(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
         let header = call.to_bytes();
@@ -170,7 +165,7 @@ impl TcpEngine {
         let header = call.to_bytes();
         let root = call.other_side();
         if self.is_between_hosts && buffer.len() > CHAIN_BYTES && self.health.label.size() > 2 {
-            self.wait_for_all(call)?;
+            self.barrier(call)?;
             return self.pass_along(call, root, buffer);
         }
         if root == self.health.label.rank {
@@ -204,8 +199,7 @@ impl TcpEngine {
     fn reduce(&self, call: &CallDescriptor, own: &mut [u8], mut round: Round<'_>) -> Result<(), CollectiveError> {
         let label = &self.health.label;
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        scratch.resize(label.size() * PIECE_BYTES / size_of::<u64>(), 0);
-        let scratch: &mut [u8] = bytemuck::cast_slice_mut(&mut scratch);
+        let scratch = scratch.of_length(label.size() * PIECE_BYTES);
         for piece in own.chunks_mut(PIECE_BYTES) {
             let places = scratch.chunks_mut(PIECE_BYTES).enumerate();
             let mut incoming: Vec<_> = places

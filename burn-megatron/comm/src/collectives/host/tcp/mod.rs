@@ -17,10 +17,11 @@ pub(super) mod streams;
 mod tests;
 mod transfer;
 
-use super::super::call::{CallDescriptor, Operation};
-use super::super::engine::{Engine, HostBuffers, wrong_buffers};
+use super::super::call::CallDescriptor;
+use super::super::engine::Engine;
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
+use crate::collectives::aligned::AlignedBytes;
 use crate::collectives::rendezvous::Rendezvous;
 use crate::launch::World;
 use mesh::Links;
@@ -49,8 +50,8 @@ pub(in crate::collectives) struct TcpEngine {
     is_between_hosts: bool,
     /// Looks at a transfer's socket before a sleep.
     transfer_looks: u32,
-    /// Where contributions wait for each other; words, to be aligned for every element.
-    scratch: Mutex<Vec<u64>>,
+    /// Where contributions wait for each other.
+    scratch: Mutex<AlignedBytes>,
     bytes_communicated: AtomicU64,
 }
 
@@ -79,7 +80,7 @@ pub(in crate::collectives) fn connect(
         },
         is_between_hosts: !is_one_host,
         transfer_looks: transfer::looks(world.local_world_size()),
-        scratch: Mutex::new(Vec::new()),
+        scratch: Mutex::default(),
         bytes_communicated: AtomicU64::new(0),
     })
 }
@@ -130,18 +131,32 @@ impl Engine for TcpEngine {
         "tcp"
     }
 
-    fn execute(&self, call: &CallDescriptor, buffers: HostBuffers<'_>) -> Result<(), CollectiveError> {
-        use HostBuffers::{InPlace, None, Sent, Separate};
-        match (call.operation.on_own_buffers(), buffers) {
-            (Operation::AllReduce, InPlace(buffer)) => self.all_reduce_buffer(call, buffer),
-            (Operation::AllGather, Separate { input, output }) => self.gather_shards(call, input, output),
-            (Operation::ReduceScatter, Separate { input, output }) => self.scatter_reduced(call, input, output),
-            (Operation::Broadcast, InPlace(buffer)) => self.broadcast_buffer(call, buffer),
-            (Operation::Send, Sent(buffer)) => self.send_message(call, buffer),
-            (Operation::Recv, InPlace(buffer)) => self.receive_message(call, buffer),
-            (_, None) => self.wait_for_all(call),
-            (_, buffers) => wrong_buffers(call, &buffers),
-        }
+    fn place(&self) -> (usize, usize) {
+        self.health.label.place()
+    }
+
+    fn all_gather(&self, call: &CallDescriptor, shard: &[u8], output: &mut [u8]) -> Result<(), CollectiveError> {
+        self.gather_shards(call, shard, output)
+    }
+
+    fn all_reduce(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.all_reduce_buffer(call, buffer)
+    }
+
+    fn reduce_scatter(&self, call: &CallDescriptor, input: &[u8], shard: &mut [u8]) -> Result<(), CollectiveError> {
+        self.scatter_reduced(call, input, shard)
+    }
+
+    fn broadcast(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.broadcast_buffer(call, buffer)
+    }
+
+    fn send(&self, call: &CallDescriptor, buffer: &[u8]) -> Result<(), CollectiveError> {
+        self.send_message(call, buffer)
+    }
+
+    fn recv(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        self.receive_message(call, buffer)
     }
 
     fn disconnect_reason(&self, peer: usize) -> Option<String> {

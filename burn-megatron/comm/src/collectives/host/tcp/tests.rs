@@ -72,7 +72,7 @@ fn strangers_are_dropped_and_the_mesh_connects() {
             }
         }
         let engine = connect(&world, &health, &rendezvous).unwrap();
-        engine.execute(&barrier(), HostBuffers::None).unwrap();
+        engine.barrier(&barrier()).unwrap();
     });
 }
 
@@ -187,15 +187,15 @@ fn a_rank_whose_welcome_is_lost_connects_again() {
             std::thread::sleep(Duration::from_millis(300));
         }
         let engine = connect(&world, &health, &rendezvous).unwrap();
-        engine.execute(&barrier(), HostBuffers::None).unwrap();
+        engine.barrier(&barrier()).unwrap();
         let mut call = barrier();
         call.operation = crate::collectives::Operation::Send;
         call.peer = Some(1 - world.rank());
         match world.rank() {
-            0 => engine.execute(&call, HostBuffers::Sent(&[])).unwrap(),
+            0 => engine.send(&call, &[]).unwrap(),
             _ => {
                 call.operation = crate::collectives::Operation::Recv;
-                engine.execute(&call, HostBuffers::InPlace(&mut [])).unwrap();
+                engine.recv(&call, &mut []).unwrap();
             }
         }
     });

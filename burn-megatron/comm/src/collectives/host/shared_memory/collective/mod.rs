@@ -77,14 +77,6 @@ impl<'a> Round<'a> {
         self.first_step.wrapping_add(self.steps)
     }
 
-    /// Returns when all ranks have come.
-    pub fn barrier(&mut self) -> Result<(), CollectiveError> {
-        self.stage(0, |_| 0)?;
-        self.await_staged(0, self.peers())?;
-        self.finish(0);
-        Ok(())
-    }
-
     /// Replaces `buffer` by its reduction over all ranks.
     pub fn all_reduce(&mut self, buffer: &mut [u8]) -> Result<(), CollectiveError> {
         if buffer.len() <= SMALL_BYTES {
