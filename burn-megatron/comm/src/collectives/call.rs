@@ -60,7 +60,7 @@ impl Operation {
     }
 
     /// Returns whether the call is on a shared buffer.
-    fn names_buffer(self) -> bool {
+    pub(super) fn names_buffer(self) -> bool {
         matches!(
             self,
             Operation::AllReduceShared | Operation::AllGatherShared | Operation::ReduceScatterShared
@@ -229,22 +229,18 @@ impl GroupLabel {
             buffer,
             ..
         } = call;
+        if *operation == Operation::Barrier {
+            return operation.to_string();
+        }
+        let reduce = reduce_op.map_or(String::new(), |op| format!(" {op}"));
+        let direction = if *operation == Operation::Send { "to" } else { "from" };
         // A descriptor from another rank may name a rank that this group does not have.
         let peer = peer.map_or(String::new(), |peer| match self.ranks.get(peer) {
-            Some(rank) => rank.to_string(),
-            None => format!("with unknown index {peer}"),
+            Some(rank) => format!(" {direction} rank {rank}"),
+            None => format!(" {direction} rank with unknown index {peer}"),
         });
-        let reduce = reduce_op.map_or(String::new(), |op| format!(" {op}"));
-        match operation {
-            Operation::Barrier => "barrier".to_string(),
-            Operation::Broadcast => format!("broadcast of {length} {element_type} from rank {peer}"),
-            Operation::Send => format!("send of {length} {element_type} to rank {peer}"),
-            Operation::Recv => format!("recv of {length} {element_type} from rank {peer}"),
-            _ => {
-                let buffer = buffer.map_or(String::new(), |number| format!(" in the buffer of call {number}"));
-                format!("{operation}{reduce} of {length} {element_type}{buffer}")
-            }
-        }
+        let buffer = buffer.map_or(String::new(), |number| format!(" in the buffer of call {number}"));
+        format!("{operation}{reduce} of {length} {element_type}{peer}{buffer}")
     }
 
     /// Returns the call in words, or `connect` for what happens before the first call.
@@ -281,6 +277,12 @@ impl GroupLabel {
             return Ok(());
         }
         Err(self.mismatch(receiver, received, sender, sent))
+    }
+
+    /// Returns the error of ranks that cannot agree on how to connect.
+    pub fn no_agreement(&self, what: String) -> CollectiveError {
+        let group = self.to_string();
+        CollectiveError::NoAgreement { group, what }
     }
 
     fn mismatch(

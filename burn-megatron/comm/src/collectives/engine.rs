@@ -19,8 +19,8 @@ use std::ops::Range;
 ///
 /// Buffers are bytes of `call.element_type`, aligned for it, of the lengths that the operation asks for: the group has
 /// checked them. Every collective compares the calls of all ranks before it uses what they bring. The group makes one
-/// collective at a time, one send at a time to each peer and one receive at a time from each peer; these three kinds may
-/// run at the same time from different threads.
+/// collective at a time, one send at a time to each peer and one receive at a time from each peer; these three kinds
+/// may run at the same time from different threads.
 ///
 /// A call that fails leaves the engine unusable; the group then calls [`leave`](Self::leave) and makes no further call.
 ///

@@ -58,10 +58,7 @@ pub(crate) fn connect(
     let choice = choose(asked, variable.as_deref(), &hosts).and_then(|choice| check_offered(choice, mpi));
     let statement = choice.as_ref().map_or_else(Clone::clone, EngineChoice::to_string);
     let agreement = rendezvous.agree("engine", &statement)?;
-    let no_agreement = |what| CollectiveError::NoAgreement {
-        group: label.to_string(),
-        what,
-    };
+    let no_agreement = |what| label.no_agreement(what);
     let choice = choice.map_err(no_agreement)?;
     agreement.map_err(no_agreement)?;
     let shared: Result<Arc<dyn Engine>, CollectiveError> = match choice {
@@ -147,8 +144,7 @@ fn check_offered(choice: EngineChoice, mpi: Option<ConnectEngine>) -> Result<Eng
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectives::call::GroupLabel;
-    use crate::collectives::tests::{TIMEOUT, run_ranks};
+    use crate::collectives::tests::{TIMEOUT, group_parts, run_ranks};
     use EngineChoice::{Auto, Hierarchical, Mpi, SharedMemory, Tcp};
 
     #[test]
@@ -194,13 +190,7 @@ mod tests {
     /// What each of two ranks says when shared memory cannot be had.
     fn fallbacks(are_open: [bool; 2]) -> Vec<Result<(), String>> {
         run_ranks(2, TIMEOUT, |world| {
-            let label = GroupLabel {
-                name: "fallback".into(),
-                ranks: [0, 1].into(),
-                rank: world.rank(),
-            };
-            let health = Arc::new(GroupHealth::new(label, &world));
-            let rendezvous = Rendezvous::new(&world, &health).unwrap();
+            let (_, rendezvous) = group_parts(&world, "fallback");
             fall_back(&rendezvous, are_open[world.rank()], "no shared memory: planted").unwrap()
         })
     }

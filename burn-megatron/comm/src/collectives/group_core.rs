@@ -12,7 +12,8 @@ use super::health::{GroupHealth, while_ahead_of_time};
 use super::lane::Lane;
 use super::owner::{Intrusion, LaneOwner};
 use super::pending::Pending;
-use crate::flight_recorder::CallNote;
+use crate::flight_recorder::{CallNote, GroupRecorder};
+use std::ops::Deref;
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -75,9 +76,7 @@ impl GroupCore {
         operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
         let started = Instant::now();
-        let made = self.record(&call, note, Location::caller());
-        self.admit(&call, &made)?;
-        let result = self.lane(&call).run(|ticket| self.operate(ticket, call, made, operate));
+        let result = self.queue(call, note, until_done(&*self.health.recorder, operate));
         self.blocked.add(started.elapsed());
         result
     }
@@ -93,63 +92,7 @@ impl GroupCore {
         if self.health.label.size() == 1 {
             return Pending::ready(self.run(call, note, operate));
         }
-        self.submit(call, note, |core, ticket, call, made| {
-            core.operate(ticket, call, made, operate)
-        })
-    }
-
-    /// Gives a call to its lane's thread.
-    #[track_caller]
-    fn submit<O: Send + 'static>(
-        self: &Arc<Self>,
-        call: CallDescriptor,
-        note: Option<&Arc<str>>,
-        perform: impl FnOnce(&Self, u64, CallDescriptor, Made) -> Result<O, CollectiveError> + Send + 'static,
-    ) -> Pending<O> {
-        let made = self.record(&call, note, Location::caller());
-        if let Err(error) = self.admit(&call, &made) {
-            return Pending::ready(Err(error));
-        }
-        let label = &self.health.label;
-        let abandoned = CollectiveError::Poisoned {
-            group: label.to_string(),
-            call: label.describe(&call),
-            first: "the communication thread panicked".to_string(),
-        };
-        let (pending, completion) = Pending::new(abandoned, self.blocked.clone());
-        // A receive may be started long before its message is needed, and is late only when somebody waits for it.
-        let is_ahead = call.operation == Operation::Recv;
-        let lane = self.lane(&call).clone();
-        let (core, own_lane) = (self.clone(), lane.clone());
-        let performed = made.clone();
-        let job = move |ticket| {
-            let awaited = own_lane.awaited(ticket);
-            let perform = || perform(&core, ticket, call, performed);
-            completion.complete(if is_ahead {
-                while_ahead_of_time(awaited, perform)
-            } else {
-                perform()
-            });
-        };
-        let thread_name = format!("collectives {}", label.name);
-        match lane.submit(&thread_name, Box::new(job)) {
-            Ok(ticket) => {
-                self.health.recorder.numbered(made.number, ticket);
-                if is_ahead {
-                    pending.ahead_of_its_time(lane.awaited(ticket))
-                } else {
-                    pending
-                }
-            }
-            Err(source) => {
-                let error = CollectiveError::Setup {
-                    group: label.to_string(),
-                    what: "start the communication thread".to_string(),
-                    source,
-                };
-                Pending::ready(Err(self.fail(error, &made)))
-            }
-        }
+        self.queue_start(call, note, until_done(self.health.recorder.clone(), operate))
     }
 
     /// Queues a call on the device, in its place among the calls of its lane. `queue` gets the call with its number,
@@ -175,9 +118,50 @@ impl GroupCore {
         note: Option<&Arc<str>>,
         queue: impl FnOnce(&dyn Engine, CallDescriptor, &Made) -> Result<R, CollectiveError> + Send + 'static,
     ) -> Pending<R> {
-        self.submit(call, note, |core, ticket, call, made| {
-            core.perform(ticket, call, made, queue)
-        })
+        let made = self.record(&call, note, Location::caller());
+        if let Err(error) = self.admit(&call, &made) {
+            return Pending::ready(Err(error));
+        }
+        let label = &self.health.label;
+        let abandoned = CollectiveError::Poisoned {
+            group: label.to_string(),
+            call: label.describe(&call),
+            first: "the communication thread panicked".to_string(),
+        };
+        let (pending, completion) = Pending::new(abandoned, self.blocked.clone());
+        // A receive may be started long before its message is needed, and is late only when somebody waits for it.
+        let is_ahead = call.operation == Operation::Recv;
+        let lane = self.lane(&call).clone();
+        let (core, own_lane) = (self.clone(), lane.clone());
+        let performed = made.clone();
+        let job = move |ticket| {
+            let awaited = own_lane.awaited(ticket);
+            let perform = || core.perform(ticket, call, performed, queue);
+            completion.complete(if is_ahead {
+                while_ahead_of_time(awaited, perform)
+            } else {
+                perform()
+            });
+        };
+        let thread_name = format!("collectives {}", label.name);
+        match lane.submit(&thread_name, Box::new(job)) {
+            Ok(ticket) => {
+                self.health.recorder.numbered(made.number, ticket);
+                if is_ahead {
+                    pending.ahead_of_its_time(lane.awaited(ticket))
+                } else {
+                    pending
+                }
+            }
+            Err(source) => {
+                let error = CollectiveError::Setup {
+                    group: label.to_string(),
+                    what: "start the communication thread".to_string(),
+                    source,
+                };
+                Pending::ready(Err(self.fail(error, &made)))
+            }
+        }
     }
 
     /// Poisons the group with `error`, and raises the job's failure signal with its first cause: what this rank has
@@ -276,21 +260,6 @@ impl GroupCore {
         }
     }
 
-    /// Lets a call be done, in its turn.
-    fn operate<R>(
-        &self,
-        ticket: u64,
-        call: CallDescriptor,
-        made: Made,
-        operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<R, CollectiveError>,
-    ) -> Result<R, CollectiveError> {
-        self.perform(ticket, call, made, |engine, call, made| {
-            let result = operate(engine, &call)?;
-            self.health.recorder.done(made.number);
-            Ok(result)
-        })
-    }
-
     /// Lets a call be done or queued, in its turn; `perform` gets it with its number, and notes when it is done.
     fn perform<R>(
         &self,
@@ -345,6 +314,18 @@ impl GroupCore {
             at,
             note: note.cloned(),
         }
+    }
+}
+
+/// Carries a call out, then notes that it is done.
+fn until_done<R>(
+    recorder: impl Deref<Target = GroupRecorder>,
+    operate: impl FnOnce(&dyn Engine, &CallDescriptor) -> Result<R, CollectiveError>,
+) -> impl FnOnce(&dyn Engine, CallDescriptor, &Made) -> Result<R, CollectiveError> {
+    move |engine: &dyn Engine, call: CallDescriptor, made: &Made| {
+        let result = operate(engine, &call)?;
+        recorder.done(made.number);
+        Ok(result)
     }
 }
 

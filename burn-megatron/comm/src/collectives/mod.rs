@@ -8,12 +8,12 @@
 //!
 //! | file | what it adds |
 //! |---|---|
-//! | `process_group` | the typed calls, argument checks |
+//! | `process_group` | how a group is made, the typed calls, argument checks |
 //! | `shared_buffer` | buffers that ranks of one node reduce without a copy, and the calls on them |
 //! | `group_core` | order of calls, first failure, asynchronous calls |
 //! | `lane` | first in, first out, and the thread that runs asynchronous calls |
 //! | `owner` | which thread makes the calls of a lane |
-//! | `engine` | the trait that moves the bytes |
+//! | `engine` | the trait that moves the bytes: three operations, and the others made of these |
 //! | `host` | engines for host memory: shared memory inside a node, TCP between nodes, both for groups that have both |
 //! | `external` | what an engine that another crate makes, over MPI say, needs of a group |
 //! | `device` | what an engine for the memory of a device, in addition to that of the host, needs of a group |

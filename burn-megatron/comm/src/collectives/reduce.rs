@@ -12,6 +12,22 @@ use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+/// Compiles an expression for every element type, and evaluates the one of `element_type`.
+macro_rules! with_element {
+    ($element_type:expr, $element:ident => $value:expr) => {
+        with_element!(@ $element_type, $element => $value,
+            F32 f32, F64 f64, F16 f16, BF16 bf16, I32 i32, I64 i64, U8 u8)
+    };
+    (@ $element_type:expr, $element:ident => $value:expr, $($variant:ident $native:ty),*) => {
+        match $element_type {
+            $(ElementType::$variant => {
+                type $element = $native;
+                $value
+            })*
+        }
+    };
+}
+
 /// Elements that are accumulated at a time: few enough for the accumulators to stay in the first
 /// cache.
 const BLOCK: usize = 1024;
@@ -20,16 +36,7 @@ const BLOCK: usize = 1024;
 /// all ranks. `contributions` are in rank order and as long as `own`; the entry of `rank` itself is
 /// not read.
 pub fn reduce_in_place(element_type: ElementType, op: ReduceOp, own: &mut [u8], rank: usize, contributions: &[&[u8]]) {
-    let reduce = match element_type {
-        ElementType::F32 => reduce_elements::<f32>,
-        ElementType::F64 => reduce_elements::<f64>,
-        ElementType::F16 => reduce_elements::<f16>,
-        ElementType::BF16 => reduce_elements::<bf16>,
-        ElementType::I32 => reduce_elements::<i32>,
-        ElementType::I64 => reduce_elements::<i64>,
-        ElementType::U8 => reduce_elements::<u8>,
-    };
-    reduce(op, own, rank, contributions);
+    with_element!(element_type, T => reduce_elements::<T>(op, own, rank, contributions));
 }
 
 fn reduce_elements<T: Reducible>(op: ReduceOp, own: &mut [u8], rank: usize, contributions: &[&[u8]]) {
@@ -67,16 +74,7 @@ pub(super) fn accumulate(
     before: usize,
     contributions: &[&[u8]],
 ) {
-    let accumulate = match element_type {
-        ElementType::F32 => accumulate_elements::<f32>,
-        ElementType::F64 => accumulate_elements::<f64>,
-        ElementType::F16 => accumulate_elements::<f16>,
-        ElementType::BF16 => accumulate_elements::<bf16>,
-        ElementType::I32 => accumulate_elements::<i32>,
-        ElementType::I64 => accumulate_elements::<i64>,
-        ElementType::U8 => accumulate_elements::<u8>,
-    };
-    accumulate(op, accumulators, before, contributions);
+    with_element!(element_type, T => accumulate_elements::<T>(op, accumulators, before, contributions));
 }
 
 fn accumulate_elements<T: Reducible>(op: ReduceOp, accumulators: &mut [u8], before: usize, contributions: &[&[u8]]) {
@@ -102,16 +100,7 @@ pub(super) fn complete(
     ranks: usize,
     result: &mut [u8],
 ) {
-    let complete = match element_type {
-        ElementType::F32 => complete_elements::<f32>,
-        ElementType::F64 => complete_elements::<f64>,
-        ElementType::F16 => complete_elements::<f16>,
-        ElementType::BF16 => complete_elements::<bf16>,
-        ElementType::I32 => complete_elements::<i32>,
-        ElementType::I64 => complete_elements::<i64>,
-        ElementType::U8 => complete_elements::<u8>,
-    };
-    complete(op, accumulators, ranks, result);
+    with_element!(element_type, T => complete_elements::<T>(op, accumulators, ranks, result));
 }
 
 fn complete_elements<T: Reducible>(op: ReduceOp, accumulators: &mut [u8], ranks: usize, result: &mut [u8]) {

@@ -9,9 +9,10 @@ use super::engine::Engine;
 use super::error::CollectiveError;
 use super::group_core::GroupCore;
 use super::pending::Pending;
-use super::process_group::{ProcessGroup, describe};
+use super::process_group::{Checked, Operate, ProcessGroup, checked, describe};
 use super::shared_memory::SharedMemory;
 use bytemuck::{cast_slice, cast_slice_mut};
+use std::borrow::BorrowMut;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
@@ -140,12 +141,13 @@ impl ProcessGroup {
         let bytes = length
             .checked_mul(size_of::<T>())
             .filter(|&bytes| isize::try_from(bytes).is_ok());
+        let call = describe::<T>(Operation::Allocate, length);
         let Some(bytes) = bytes else {
             let what = format!("{length} {}: more than the address space", T::ELEMENT_TYPE);
-            return Err(self.refuse(Operation::Allocate, what));
+            return Err(self.refuse(&call, what));
         };
-        let call = describe::<T>(Operation::Allocate, length);
-        let (number, shared) = self.run(call, |engine, call| Ok((call.sequence, engine.allocate(call, bytes)?)))?;
+        let allocated = checked(call, |engine, call| Ok((call.sequence, engine.allocate(call, bytes)?)));
+        let (number, shared) = self.run(allocated)?;
         Ok(SharedBuffer {
             memory: match shared {
                 Some(memory) => Memory::Shared(memory),
@@ -167,24 +169,26 @@ impl ProcessGroup {
         buffer: &mut SharedBuffer<T>,
         op: ReduceOp,
     ) -> Result<(), CollectiveError> {
-        let call = self.all_reduce_call(buffer, op)?;
-        let memory = buffer.take();
-        buffer.memory = self.run(call, |engine, call| memory.all_reduce(engine, call))?;
-        Ok(())
+        self.run(self.all_reduce_shared_of(buffer, op)).map(drop)
     }
 
     /// Starts [`all_reduce_shared`](Self::all_reduce_shared); the handle returns the buffer.
     #[track_caller]
     pub fn all_reduce_shared_start<T: CollectiveElement>(
         &self,
-        mut buffer: SharedBuffer<T>,
+        buffer: SharedBuffer<T>,
         op: ReduceOp,
     ) -> Pending<SharedBuffer<T>> {
-        let call = self.all_reduce_call(&buffer, op);
-        self.start(call, move |engine, call| {
-            buffer.memory = buffer.take().all_reduce(engine, call)?;
-            Ok(buffer)
-        })
+        self.start(self.all_reduce_shared_of(buffer, op))
+    }
+
+    fn all_reduce_shared_of<T: CollectiveElement, B: BorrowMut<SharedBuffer<T>>>(
+        &self,
+        buffer: B,
+        op: ReduceOp,
+    ) -> Checked<impl Operate<B> + use<T, B>> {
+        let call = describe::<T>(Operation::AllReduceShared, buffer.borrow().len());
+        self.on_shared(self.reduction(call, op)?, buffer, Memory::all_reduce)
     }
 
     /// Fills `buffer`, which is `size` shards long, with every rank's shard; the r-th of rank r is in its place.
@@ -193,23 +197,22 @@ impl ProcessGroup {
     /// As [`all_reduce_shared`](Self::all_reduce_shared).
     #[track_caller]
     pub fn all_gather_shared<T: CollectiveElement>(&self, buffer: &mut SharedBuffer<T>) -> Result<(), CollectiveError> {
-        let call = self.all_gather_call(buffer)?;
-        let memory = buffer.take();
-        buffer.memory = self.run(call, |engine, call| memory.all_gather(engine, call))?;
-        Ok(())
+        self.run(self.all_gather_shared_of(buffer)).map(drop)
     }
 
     /// Starts [`all_gather_shared`](Self::all_gather_shared); the handle returns the buffer.
     #[track_caller]
-    pub fn all_gather_shared_start<T: CollectiveElement>(
+    pub fn all_gather_shared_start<T: CollectiveElement>(&self, buffer: SharedBuffer<T>) -> Pending<SharedBuffer<T>> {
+        self.start(self.all_gather_shared_of(buffer))
+    }
+
+    fn all_gather_shared_of<T: CollectiveElement, B: BorrowMut<SharedBuffer<T>>>(
         &self,
-        mut buffer: SharedBuffer<T>,
-    ) -> Pending<SharedBuffer<T>> {
-        let call = self.all_gather_call(&buffer);
-        self.start(call, move |engine, call| {
-            buffer.memory = buffer.take().all_gather(engine, call)?;
-            Ok(buffer)
-        })
+        buffer: B,
+    ) -> Checked<impl Operate<B> + use<T, B>> {
+        let length = buffer.borrow().len();
+        let call = describe::<T>(Operation::AllGatherShared, length / self.size());
+        self.on_shared(self.of_shards(call, "buffer", length)?, buffer, Memory::all_gather)
     }
 
     /// Replaces this rank's shard of `buffer`, which is `size` shards long, by its reduction over all ranks; the others
@@ -223,63 +226,51 @@ impl ProcessGroup {
         buffer: &mut SharedBuffer<T>,
         op: ReduceOp,
     ) -> Result<(), CollectiveError> {
-        let call = self.reduce_scatter_call(buffer, op)?;
-        let memory = buffer.take();
-        buffer.memory = self.run(call, |engine, call| memory.reduce_scatter(engine, call))?;
-        Ok(())
+        self.run(self.reduce_scatter_shared_of(buffer, op)).map(drop)
     }
 
     /// Starts [`reduce_scatter_shared`](Self::reduce_scatter_shared); the handle returns the buffer.
     #[track_caller]
     pub fn reduce_scatter_shared_start<T: CollectiveElement>(
         &self,
-        mut buffer: SharedBuffer<T>,
+        buffer: SharedBuffer<T>,
         op: ReduceOp,
     ) -> Pending<SharedBuffer<T>> {
-        let call = self.reduce_scatter_call(&buffer, op);
-        self.start(call, move |engine, call| {
-            buffer.memory = buffer.take().reduce_scatter(engine, call)?;
-            Ok(buffer)
-        })
+        self.start(self.reduce_scatter_shared_of(buffer, op))
     }
 
-    fn all_reduce_call<T: CollectiveElement>(
+    fn reduce_scatter_shared_of<T: CollectiveElement, B: BorrowMut<SharedBuffer<T>>>(
         &self,
-        buffer: &SharedBuffer<T>,
+        buffer: B,
         op: ReduceOp,
-    ) -> Result<CallDescriptor, CollectiveError> {
-        let operation = Operation::AllReduceShared;
-        self.naming(buffer, self.reduction::<T>(operation, buffer.len(), op)?)
+    ) -> Checked<impl Operate<B> + use<T, B>> {
+        let length = buffer.borrow().len();
+        let call = describe::<T>(Operation::ReduceScatterShared, length / self.size());
+        let call = self.reduction(self.of_shards(call, "buffer", length)?, op)?;
+        self.on_shared(call, buffer, Memory::reduce_scatter)
     }
 
-    fn all_gather_call<T: CollectiveElement>(
+    /// Takes the buffer's memory for a call, which gets the buffer's name: by it the ranks compare that they mean the
+    /// same.
+    fn on_shared<T: CollectiveElement, B: BorrowMut<SharedBuffer<T>>>(
         &self,
-        buffer: &SharedBuffer<T>,
-    ) -> Result<CallDescriptor, CollectiveError> {
-        let (operation, shard) = (Operation::AllGatherShared, buffer.len() / self.size());
-        self.check_shards(operation, "buffer", shard, buffer.len())?;
-        self.naming(buffer, describe::<T>(operation, shard))
-    }
-
-    fn reduce_scatter_call<T: CollectiveElement>(
-        &self,
-        buffer: &SharedBuffer<T>,
-        op: ReduceOp,
-    ) -> Result<CallDescriptor, CollectiveError> {
-        let (operation, shard) = (Operation::ReduceScatterShared, buffer.len() / self.size());
-        self.check_shards(operation, "buffer", shard, buffer.len())?;
-        self.naming(buffer, self.reduction::<T>(operation, shard, op)?)
-    }
-
-    /// Returns the call with the buffer's name, by which the ranks compare that they mean the same.
-    fn naming<T>(&self, buffer: &SharedBuffer<T>, call: CallDescriptor) -> Result<CallDescriptor, CollectiveError> {
-        if !std::ptr::eq(buffer.group.as_ptr(), Arc::as_ptr(self.core())) {
+        call: CallDescriptor,
+        mut buffer: B,
+        operate: fn(Memory<T>, &dyn Engine, &CallDescriptor) -> Result<Memory<T>, CollectiveError>,
+    ) -> Checked<impl Operate<B> + use<T, B>> {
+        let SharedBuffer { group, number, .. } = buffer.borrow();
+        if !std::ptr::eq(group.as_ptr(), Arc::as_ptr(self.core())) {
             let what = "the buffer was not allocated by this group".to_string();
-            return Err(self.refuse(call.operation, what));
+            return Err(self.refuse(&call, what));
         }
-        Ok(CallDescriptor {
-            buffer: Some(buffer.number),
+        let call = CallDescriptor {
+            buffer: Some(*number),
             ..call
+        };
+        let memory = buffer.borrow_mut().take();
+        checked(call, move |engine, call| {
+            buffer.borrow_mut().memory = operate(memory, engine, call)?;
+            Ok(buffer)
         })
     }
 }

@@ -55,10 +55,10 @@ fn descriptor<T: CollectiveElement>(
     group: &ProcessGroup,
 ) -> Result<CallDescriptor, CollectiveError> {
     match call {
-        TensorCall::AllReduce(op) => group.reduction::<T>(Operation::AllReduce, input, op),
-        TensorCall::ReduceScatter(op) => group.reduction::<T>(Operation::ReduceScatter, result, op),
+        TensorCall::AllReduce(op) => group.reduction(describe::<T>(Operation::AllReduce, input), op),
+        TensorCall::ReduceScatter(op) => group.reduction(describe::<T>(Operation::ReduceScatter, result), op),
         TensorCall::AllGather => Ok(describe::<T>(Operation::AllGather, input)),
-        TensorCall::Broadcast { root } => group.with_root::<T>(input, root),
+        TensorCall::Broadcast { root } => group.with_root(describe::<T>(Operation::Broadcast, input), root),
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) fn send_start<R: CubeRuntime>(
 ) -> Pending<()> {
     let input = into_contiguous(tensor);
     let length = input.shape().num_elements();
-    match with_float!(input.dtype, T => group.transfer::<T>(Operation::Send, length, to)) {
+    match with_float!(input.dtype, T => group.transfer(describe::<T>(Operation::Send, length), to)) {
         Err(error) => Pending::ready(Err(error)),
         Ok(call) => transfer(call, engine.prepare(buffers(&input, None)), group, drop),
     }
@@ -90,7 +90,7 @@ pub(super) fn recv_start<R: CubeRuntime>(
 ) -> (CubeTensor<R>, Pending<Started>) {
     let output = empty_device_contiguous_dtype(R::client(device), device.clone(), shape, dtype);
     let length = output.shape().num_elements();
-    let pending = match with_float!(dtype, T => group.transfer::<T>(Operation::Recv, length, from)) {
+    let pending = match with_float!(dtype, T => group.transfer(describe::<T>(Operation::Recv, length), from)) {
         Err(error) => Pending::ready(Err(error)),
         Ok(call) => transfer(call, engine.prepare(buffers(&output, None)), group, |started| started),
     };

@@ -36,16 +36,6 @@ impl GroupHealth {
         self.timed_out(Some(call), &missing)
     }
 
-    /// Returns the error of a call that the rank with group index `peer` has not come to, and does not any more.
-    pub fn peer_left(&self, call: &CallDescriptor, peer: usize, cause: String) -> CollectiveError {
-        CollectiveError::PeerLeft {
-            group: self.label.to_string(),
-            call: self.label.describe(call),
-            rank: self.label.ranks[peer],
-            cause,
-        }
-    }
-
     /// Returns the error of a call that the device, or its library, refuses.
     pub fn device_error(&self, call: &CallDescriptor, what: String) -> CollectiveError {
         CollectiveError::Device {
@@ -101,7 +91,7 @@ impl GroupHealth {
 mod tests {
     use super::*;
     use crate::collectives::call::GroupLabel;
-    use crate::collectives::element::ElementType;
+    use crate::collectives::process_group::describe;
 
     fn awaited(ranks: usize, rank: usize, operation: Operation, peer: Option<usize>) -> Vec<usize> {
         let label = GroupLabel {
@@ -110,13 +100,8 @@ mod tests {
             rank,
         };
         GroupHealth::alone(label).awaited_by(&CallDescriptor {
-            sequence: 0,
-            operation,
-            element_type: ElementType::F32,
-            length: 1,
             peer,
-            reduce_op: None,
-            buffer: None,
+            ..describe::<f32>(operation, 1)
         })
     }
 

@@ -146,6 +146,16 @@ impl GroupHealth {
         }
     }
 
+    /// Returns the error of a call that the rank with group index `peer` has not come to, and does not any more.
+    pub fn peer_left(&self, call: &CallDescriptor, peer: usize, cause: String) -> CollectiveError {
+        CollectiveError::PeerLeft {
+            group: self.label.to_string(),
+            call: self.label.describe(call),
+            rank: self.label.ranks[peer],
+            cause,
+        }
+    }
+
     /// Returns the timeout error of `call`, with the group indices of the ranks still missing.
     fn timed_out(&self, call: Option<&CallDescriptor>, missing: &[usize]) -> CollectiveError {
         CollectiveError::Timeout {

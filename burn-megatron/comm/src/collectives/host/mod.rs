@@ -3,5 +3,6 @@
 //! `engine_choice` chooses one and connects it.
 
 pub(super) mod hierarchical;
+mod parts;
 pub(super) mod shared_memory;
 pub(super) mod tcp;

@@ -1,6 +1,6 @@
 //! Calls that are started and waited for later.
 
-use super::contract::{assert_same_bits, reduced, values};
+use super::model::{assert_same_bits, reduced, values};
 use super::*;
 use crate::collectives::ReduceOp;
 use std::time::Instant;

@@ -1,12 +1,10 @@
 //! An engine that overrides nothing: every operation in the form that is made of the others.
 
 use super::*;
-use crate::collectives::call::{CallDescriptor, GroupLabel};
+use crate::collectives::call::CallDescriptor;
 use crate::collectives::engine::Engine;
 use crate::collectives::error::CollectiveError;
-use crate::collectives::health::GroupHealth;
 use crate::collectives::host::tcp::{self, TcpEngine};
-use crate::collectives::rendezvous::Rendezvous;
 use half::bf16;
 use std::sync::Arc;
 
@@ -52,13 +50,7 @@ impl Engine for MinimalEngine {
 fn an_engine_that_overrides_nothing_matches_the_model() {
     for n in [2, 3] {
         run_ranks(n, TIMEOUT, |world| {
-            let label = GroupLabel {
-                name: "minimal".into(),
-                ranks: (0..n).collect(),
-                rank: world.rank(),
-            };
-            let health = Arc::new(GroupHealth::new(label, &world));
-            let rendezvous = Rendezvous::new(&world, &health).unwrap();
+            let (health, rendezvous) = group_parts(&world, "minimal");
             let tcp = tcp::connect(&world, &health, &rendezvous).unwrap();
             let group = ProcessGroup::new(health, Arc::new(MinimalEngine(tcp)));
             contract::every_length::<f32>(&group);

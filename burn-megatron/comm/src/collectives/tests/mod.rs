@@ -13,8 +13,10 @@ mod contract;
 mod failures;
 #[cfg(test)]
 mod minimal;
+mod model;
 #[cfg(test)]
 mod notes;
+mod operations;
 mod random;
 mod shared_buffers;
 #[cfg(test)]
@@ -28,6 +30,8 @@ use crate::launch::{PeerFailure, World};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 pub use suite::{Case, Suite};
+#[cfg(test)]
+pub(super) use worlds::group_parts;
 use worlds::{free_port, join_world};
 pub(super) use worlds::{join_worlds, join_worlds_on};
 

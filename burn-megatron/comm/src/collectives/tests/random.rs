@@ -1,6 +1,7 @@
 //! Random programs: many operations in a random order, in several groups at the same time.
 
-use super::contract::{Modelled, assert_same_bits, reduced, values};
+use super::model::{Modelled, assert_same_bits};
+use super::operations::{Arguments, operations};
 use super::*;
 use half::{bf16, f16};
 
@@ -62,78 +63,21 @@ fn run_program(group: &ProcessGroup, seed: u64, operations: u64) {
 
 /// Makes one call, blocking or started; contributions are modelled by index in the group.
 fn operate<T: Modelled>(group: &ProcessGroup, random: u64, salt: u64) -> Option<Check> {
-    let (n, rank) = (group.size(), group.rank());
-    let length = random_length(random);
-    let op = T::OPS[(random >> 40) as usize % T::OPS.len()];
-    let peer = (random >> 48) as usize % n;
-    let is_started = (random >> 54) & 1 == 1;
-    let mut buffer = values::<T>(rank, length, salt);
-    match (random >> 56) % 6 {
-        0 => {
-            let expected = reduced(n, length, salt, op);
-            if is_started {
-                let started = group.all_reduce_start(buffer, op);
-                return Some(later(started, expected, "all_reduce_start"));
-            }
-            group.all_reduce(&mut buffer, op).unwrap();
-            assert_same_bits(&buffer, &expected, "all_reduce");
-        }
-        1 => {
-            let expected: Vec<T> = (0..n).flat_map(|rank| values(rank, length, salt)).collect();
-            if is_started {
-                return Some(later(group.all_gather_start(buffer), expected, "all_gather_start"));
-            }
-            let mut output = vec![T::zeroed(); n * length];
-            group.all_gather(&buffer, &mut output).unwrap();
-            assert_same_bits(&output, &expected, "all_gather");
-        }
-        2 => {
-            let input = values::<T>(rank, n * length, salt);
-            let expected = reduced(n, n * length, salt, op)[rank * length..(rank + 1) * length].to_vec();
-            if is_started {
-                let started = group.reduce_scatter_start(input, op);
-                return Some(later(started, expected, "reduce_scatter_start"));
-            }
-            let mut shard = vec![T::zeroed(); length];
-            group.reduce_scatter(&input, &mut shard, op).unwrap();
-            assert_same_bits(&shard, &expected, "reduce_scatter");
-        }
-        3 => {
-            let expected = values(peer, length, salt);
-            if is_started {
-                return Some(later(group.broadcast_start(buffer, peer), expected, "broadcast_start"));
-            }
-            group.broadcast(&mut buffer, peer).unwrap();
-            assert_same_bits(&buffer, &expected, "broadcast");
-        }
-        4 if rank == peer => {
-            let to = (peer + 1) % n;
-            if is_started {
-                let expected = buffer.clone();
-                return Some(later(group.send_start(buffer, to), expected, "send_start"));
-            }
-            group.send(&buffer, to).unwrap();
-        }
-        4 if rank == (peer + 1) % n => {
-            let expected = values(peer, length, salt);
-            if is_started {
-                return Some(later(group.recv_start(length, peer), expected, "recv_start"));
-            }
-            group.recv(&mut buffer, peer).unwrap();
-            assert_same_bits(&buffer, &expected, "recv");
-        }
-        4 => {}
-        _ if is_started => {
-            let started = group.barrier_start();
-            return Some(Box::new(move || started.wait().unwrap()));
-        }
-        _ => group.barrier().unwrap(),
+    let arguments = Arguments {
+        length: random_length(random),
+        salt,
+        op: T::OPS[(random >> 40) as usize % T::OPS.len()],
+        peer: (random >> 48) as usize % group.size(),
+    };
+    let operations = operations::<T>();
+    let operation = &operations[(random >> 56) as usize % operations.len()];
+    let (name, expected) = (operation.name, (operation.expected)(group, arguments));
+    if (random >> 54) & 1 == 0 {
+        assert_same_bits(&(operation.call)(group, arguments), &expected, name);
+        return None;
     }
-    None
-}
-
-fn later<T: Modelled>(started: crate::collectives::Pending<Vec<T>>, expected: Vec<T>, what: &'static str) -> Check {
-    Box::new(move || assert_same_bits(&started.wait().unwrap(), &expected, what))
+    let started = (operation.start)(group, arguments);
+    Some(Box::new(move || assert_same_bits(&started(), &expected, name)))
 }
 
 /// A grid of 2 × 2 ranks: each is in a row, a column and the whole, and uses all three at once.

@@ -1,6 +1,6 @@
 //! Shared buffers: what every engine must do with them, and what becomes of them when something fails.
 
-use super::contract::{Modelled, assert_same_bits, reduced, values};
+use super::model::{Modelled, assert_same_bits, reduced, values};
 use super::*;
 use crate::collectives::{CollectiveError, ReduceOp, SharedBuffer};
 use half::bf16;

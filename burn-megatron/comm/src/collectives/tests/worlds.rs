@@ -1,8 +1,12 @@
 //! The worlds of a test: jobs with a store of their own.
 
 use super::*;
+#[cfg(test)]
+use crate::collectives::{call::GroupLabel, health::GroupHealth, rendezvous::Rendezvous};
 use crate::launch::{Environment, JoinConfig};
 use std::net::TcpListener;
+#[cfg(test)]
+use std::sync::Arc;
 
 /// Returns the worlds of a new job, by rank. Rank 0 hosts the store; all ranks share this host.
 pub(in crate::collectives) fn join_worlds(n: usize, timeout: Duration) -> Vec<World> {
@@ -50,4 +54,17 @@ pub(super) fn join_world(rank: usize, n: usize, port: u16, timeout: Duration, ho
         restart_count: None,
     };
     World::join(&environment, &options).unwrap()
+}
+
+/// Returns what an engine is connected with, for a group of all ranks.
+#[cfg(test)]
+pub(in crate::collectives) fn group_parts(world: &World, name: &str) -> (Arc<GroupHealth>, Rendezvous) {
+    let label = GroupLabel {
+        name: name.into(),
+        ranks: (0..world.world_size()).collect(),
+        rank: world.rank(),
+    };
+    let health = Arc::new(GroupHealth::new(label, world));
+    let rendezvous = Rendezvous::new(world, &health).unwrap();
+    (health, rendezvous)
 }

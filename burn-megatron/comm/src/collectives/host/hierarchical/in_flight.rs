@@ -9,19 +9,17 @@
 //! that everything waits only for what comes before it in that order.
 
 use super::super::super::error::CollectiveError;
+use super::super::parts::{LINE, slice};
 use super::super::shared_memory::collective::Round;
 use super::super::shared_memory::layout::SLOTS;
-use super::super::tcp::streams::Streams;
+use super::super::tcp::exchange::Exchange;
 use super::topology::Topology;
 use std::ops::Range;
-
-/// Slices begin at cache lines, which also aligns them for every element.
-pub(super) const LINE: usize = 64;
 
 /// A large collective that all ranks have come to.
 pub(super) struct CollectiveInFlight<'a, 'r> {
     pub topology: &'a Topology,
-    pub streams: Streams<'a>,
+    pub streams: Exchange<'a>,
     /// In the shared memory of the node, if it has other ranks.
     round: Option<&'a mut Round<'r>>,
     /// Steps finished.
@@ -32,7 +30,7 @@ pub(super) struct CollectiveInFlight<'a, 'r> {
 
 impl<'a, 'r> CollectiveInFlight<'a, 'r> {
     /// Returns a collective that begins.
-    pub fn new(topology: &'a Topology, round: Option<&'a mut Round<'r>>, streams: Streams<'a>) -> Self {
+    pub fn new(topology: &'a Topology, round: Option<&'a mut Round<'r>>, streams: Exchange<'a>) -> Self {
         Self {
             topology,
             streams,
@@ -113,9 +111,8 @@ impl<'a, 'r> CollectiveInFlight<'a, 'r> {
     /// Returns the slice of a chunk that belongs to the local rank `owner`, in the coordinates of the message; it is
     /// empty for who owns none.
     pub fn slice(&self, chunk: &Range<usize>, owner: usize) -> Range<usize> {
-        let size = chunk.len().div_ceil(self.topology.owners()).next_multiple_of(LINE);
-        let place = |index: usize| chunk.start + (index * size).min(chunk.len());
-        place(owner)..place(owner + 1)
+        let slice = slice(chunk.len(), self.topology.owners(), LINE, owner);
+        chunk.start + slice.start..chunk.start + slice.end
     }
 
     /// Returns the other local ranks that own slices.
@@ -129,22 +126,4 @@ impl<'a, 'r> CollectiveInFlight<'a, 'r> {
 pub(super) fn common(first: &Range<usize>, second: &Range<usize>) -> Range<usize> {
     let start = second.start.clamp(first.start, first.end);
     start..second.end.clamp(start, first.end)
-}
-
-/// A message in parts of at most `size` bytes.
-pub(super) struct Chunks {
-    pub length: usize,
-    pub size: usize,
-}
-
-impl Chunks {
-    /// Returns how many there are.
-    pub fn count(&self) -> usize {
-        self.length.div_ceil(self.size)
-    }
-
-    /// Returns the place of one of them.
-    pub fn range(&self, index: usize) -> Range<usize> {
-        index * self.size..((index + 1) * self.size).min(self.length)
-    }
 }

@@ -65,10 +65,7 @@ pub(in crate::collectives) fn connect(
     hosts: &[&str],
 ) -> Result<HierarchicalEngine, CollectiveError> {
     let label = &health.label;
-    let no_agreement = |what| CollectiveError::NoAgreement {
-        group: label.to_string(),
-        what,
-    };
+    let no_agreement = |what| label.no_agreement(what);
     let topology = Topology::new(nodes_of(hosts).map_err(no_agreement)?, label.rank);
     let node = match topology.own_members().len() {
         1 => Ok(None),
@@ -127,16 +124,20 @@ impl HierarchicalEngine {
         done.map_err(|error| self.of_whole_group(error, call))
     }
 
+    /// Returns what reaches the rank `peer`, and its index there.
+    fn reach(&self, peer: usize) -> (&dyn Engine, usize) {
+        let members = self.topology.own_members();
+        match &self.node {
+            Some(node) if members.contains(&peer) => (node, peer - members.start),
+            _ => (&self.tcp, peer),
+        }
+    }
+
     /// Returns what carries a transfer to or from the rank `call.peer`, and the call as it sees it.
     fn route(&self, call: &CallDescriptor) -> (&dyn Engine, CallDescriptor) {
-        let (peer, members) = (call.other_side(), self.topology.own_members());
-        match &self.node {
-            Some(node) if members.contains(&peer) => {
-                let peer = Some(peer - members.start);
-                (node, CallDescriptor { peer, ..*call })
-            }
-            _ => (&self.tcp, *call),
-        }
+        let (engine, peer) = self.reach(call.other_side());
+        let peer = Some(peer);
+        (engine, CallDescriptor { peer, ..*call })
     }
 
     fn of_whole_group(&self, error: CollectiveError, call: &CallDescriptor) -> CollectiveError {
@@ -197,11 +198,8 @@ impl Engine for HierarchicalEngine {
     }
 
     fn disconnect_reason(&self, peer: usize) -> Option<String> {
-        let members = self.topology.own_members();
-        match &self.node {
-            Some(node) if members.contains(&peer) => node.disconnect_reason(peer - members.start),
-            _ => self.tcp.disconnect_reason(peer),
-        }
+        let (engine, peer) = self.reach(peer);
+        engine.disconnect_reason(peer)
     }
 
     fn bytes_communicated(&self) -> u64 {

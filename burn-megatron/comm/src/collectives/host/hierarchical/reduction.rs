@@ -28,8 +28,9 @@
 
 use super::super::super::call::CallDescriptor;
 use super::super::super::error::CollectiveError;
+use super::super::parts::Chunks;
 use super::super::shared_memory::layout::CHUNK_BYTES;
-use super::in_flight::{Chunks, CollectiveInFlight, common};
+use super::in_flight::{CollectiveInFlight, common};
 use super::topology::Topology;
 use crate::collectives::aligned::AlignedBytes;
 use crate::collectives::reduce::{accumulate, accumulator_bytes, complete};
@@ -94,10 +95,7 @@ struct Scratch {
 impl CollectiveInFlight<'_, '_> {
     /// Reduces the contributions of all ranks and gives every rank what it needs of the result.
     pub fn reduce(&mut self, call: &CallDescriptor, mut operands: Operands<'_>) -> Result<(), CollectiveError> {
-        let chunks = Chunks {
-            length: operands.contribution().len(),
-            size: CHUNK_BYTES,
-        };
+        let chunks = Chunks::new(operands.contribution().len(), CHUNK_BYTES);
         let lag = DEPTH * (self.topology.node_count() - 1 - self.topology.node);
         let mut scratch = Scratch::default();
         for index in 0..chunks.count() + lag {
@@ -134,7 +132,7 @@ impl CollectiveInFlight<'_, '_> {
         let (element_type, op) = (call.element_type, call.reduction());
         let sums = scratch.sums.of_length(accumulator_bytes(element_type, own.len()));
         if let Some(previous) = topology.node.checked_sub(1) {
-            self.streams.receive(&mut [(topology.partner(previous), &mut *sums)])?;
+            self.streams.receive([(topology.partner(previous), &mut *sums)])?;
         }
         let contributions: Vec<&[u8]> = (0..members.len())
             .map(|local_rank| {
@@ -177,7 +175,7 @@ impl CollectiveInFlight<'_, '_> {
             let result = scratch.result.of_length(coming.len());
             if topology.node + 1 < topology.node_count() {
                 let next = topology.partner(topology.node + 1);
-                self.streams.receive(&mut [(next, &mut *result)])?;
+                self.streams.receive([(next, &mut *result)])?;
             }
             if let Some(previous) = topology.node.checked_sub(1) {
                 let going = common(&slice, &needed_up_to(operands, topology, previous));

@@ -12,8 +12,9 @@
 //! chunk k, for which they need what came of an earlier one.
 
 use super::super::super::error::CollectiveError;
+use super::super::parts::{Chunks, LINE};
 use super::super::shared_memory::layout::CHUNK_BYTES;
-use super::in_flight::{Chunks, CollectiveInFlight, LINE};
+use super::in_flight::CollectiveInFlight;
 use std::ops::Range;
 
 /// Chunks of an all_gather on their way between the nodes.
@@ -31,10 +32,7 @@ impl CollectiveInFlight<'_, '_> {
         assert!(topology.ranks() <= MAX_GATHERED_RANKS, "{} ranks", topology.ranks());
         // An owner shows a slice of every rank's chunk at once.
         let slice_bytes = CHUNK_BYTES / topology.ranks() / LINE * LINE;
-        let chunks = Chunks {
-            length: shard.len(),
-            size: slice_bytes * topology.owners(),
-        };
+        let chunks = Chunks::new(shard.len(), slice_bytes * topology.owners());
         let mut message = Vec::new();
         for index in 0..chunks.count() + DEPTH {
             if index < chunks.count() {
@@ -113,7 +111,7 @@ impl CollectiveInFlight<'_, '_> {
                 rest = after;
                 incoming.push((topology.partner(node), place));
             }
-            self.streams.receive(&mut incoming)?;
+            self.streams.receive(incoming)?;
             put(own, message);
         }
         self.begin_step(&[(0, message)], 0..topology.owners())?;
@@ -129,10 +127,7 @@ impl CollectiveInFlight<'_, '_> {
     /// Replaces `buffer` by that of the rank `root`.
     pub fn broadcast(&mut self, root: usize, buffer: &mut [u8]) -> Result<(), CollectiveError> {
         let topology = self.topology;
-        let chunks = Chunks {
-            length: buffer.len(),
-            size: CHUNK_BYTES,
-        };
+        let chunks = Chunks::new(buffer.len(), CHUNK_BYTES);
         let (root_node, nodes) = (topology.node_of(root), topology.node_count());
         let place_in_chain = (topology.node + nodes - root_node) % nodes;
         let previous = (topology.node + nodes - 1) % nodes;
@@ -143,7 +138,7 @@ impl CollectiveInFlight<'_, '_> {
                 self.show_chunk(root - topology.own_members().start, &mut buffer[chunk])?;
             } else if topology.is_owner() {
                 let place = &mut buffer[own.clone()];
-                self.streams.receive(&mut [(topology.partner(previous), place)])?;
+                self.streams.receive([(topology.partner(previous), place)])?;
             }
             if topology.is_owner() && place_in_chain + 1 < nodes {
                 let next = topology.partner((topology.node + 1) % nodes);

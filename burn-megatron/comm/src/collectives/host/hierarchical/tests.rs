@@ -1,9 +1,11 @@
 //! Against the flat engine: the same bits, fewer bytes between the ranks; and what goes wrong inside a node of several.
 
-use super::super::super::call::GroupLabel;
-use super::super::super::tests::{SHORT_TIMEOUT, TIMEOUT, connect_all, join_worlds_on, run_worlds, scramble};
+use super::super::super::tests::{
+    SHORT_TIMEOUT, TIMEOUT, connect_all, group_parts, join_worlds_on, run_worlds, scramble,
+};
 use super::*;
-use crate::collectives::{CollectiveError, ElementType, EngineChoice, Operation, ProcessGroup, ReduceOp};
+use crate::collectives::process_group::describe;
+use crate::collectives::{CollectiveError, EngineChoice, Operation, ProcessGroup, ReduceOp};
 use std::time::{Duration, Instant};
 
 const TWO_AND_TWO: [&str; 4] = ["a", "a", "b", "b"];
@@ -11,16 +13,6 @@ const TWO_AND_TWO: [&str; 4] = ["a", "a", "b", "b"];
 fn worlds(hosts: &[&str], timeout: Duration) -> Vec<World> {
     let hosts: Vec<_> = hosts.iter().copied().map(Some).collect();
     join_worlds_on(&hosts, timeout)
-}
-
-/// Returns the health of a group of all ranks.
-fn health_of(world: &World, name: &str) -> Arc<GroupHealth> {
-    let label = GroupLabel {
-        name: name.into(),
-        ranks: (0..world.world_size()).collect(),
-        rank: world.rank(),
-    };
-    Arc::new(GroupHealth::new(label, world))
 }
 
 /// Values of any size and sign, whose sum depends on the order of additions.
@@ -63,12 +55,9 @@ fn sums_of_random_values_have_the_bits_of_the_flat_engine() {
 fn bytes_on_the_wire(engine: &dyn Engine, wire: &TcpEngine, n: usize, length: usize) -> Vec<u64> {
     let call = |sequence, operation, length| CallDescriptor {
         sequence,
-        operation,
-        element_type: ElementType::U8,
-        length,
         peer: (operation == Operation::Broadcast).then_some(1),
         reduce_op: matches!(operation, Operation::AllReduce | Operation::ReduceScatter).then_some(ReduceOp::Max),
-        buffer: None,
+        ..describe::<u8>(operation, length)
     };
     let (mut whole, mut shard) = (vec![1; length], vec![1; length / n]);
     let mut sent = Vec::new();
@@ -96,9 +85,10 @@ fn a_byte_crosses_once_for_a_node_where_flat_tcp_sends_it_to_every_rank() {
     let hosts = ["a", "a", "b", "c", "c"];
     let (n, length) = (hosts.len(), 5 * 300_000);
     let counts = run_worlds(worlds(&hosts, TIMEOUT), |world| {
-        let health = health_of(&world, "counted");
-        let engine = connect(&world, &health, &Rendezvous::new(&world, &health).unwrap(), &hosts).unwrap();
-        let flat = tcp::connect(&world, &health, &Rendezvous::new(&world, &health).unwrap()).unwrap();
+        let (health, rendezvous) = group_parts(&world, "counted");
+        let engine = connect(&world, &health, &rendezvous, &hosts).unwrap();
+        let (health, rendezvous) = group_parts(&world, "flat");
+        let flat = tcp::connect(&world, &health, &rendezvous).unwrap();
         [
             bytes_on_the_wire(&engine, &engine.tcp, n, length),
             bytes_on_the_wire(&flat, &flat, n, length),
@@ -125,18 +115,15 @@ fn sockets_without_room_block_no_rank() {
     ] {
         run_worlds(worlds(hosts, TIMEOUT), |world| {
             let (n, rank) = (world.world_size(), world.rank());
-            let health = health_of(&world, "narrow");
-            let engine = connect(&world, &health, &Rendezvous::new(&world, &health).unwrap(), hosts).unwrap();
+            let (health, rendezvous) = group_parts(&world, "narrow");
+            let engine = connect(&world, &health, &rendezvous, hosts).unwrap();
             engine.tcp.shrink_buffers();
             let shard_length = 600_000;
-            let call = |sequence, operation, peer| CallDescriptor {
+            let call = |sequence, operation, peer: Option<usize>| CallDescriptor {
                 sequence,
-                operation,
-                element_type: ElementType::U8,
-                length: shard_length,
                 peer,
                 reduce_op: peer.is_none().then_some(ReduceOp::Sum),
-                buffer: None,
+                ..describe::<u8>(operation, shard_length)
             };
             let total: u8 = (1..=n as u8).sum();
             let own = rank as u8 + 1;
@@ -216,17 +203,11 @@ fn errors_inside_a_node_speak_of_the_whole_group() {
 #[test]
 fn a_failure_in_the_middle_of_a_call_ends_it_everywhere() {
     run_worlds(worlds(&TWO_AND_TWO, TIMEOUT), |world| {
-        let health = health_of(&world, "middle");
-        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        let (health, rendezvous) = group_parts(&world, "middle");
         let engine = connect(&world, &health, &rendezvous, &TWO_AND_TWO).unwrap();
         let call = CallDescriptor {
-            sequence: 0,
-            operation: Operation::Broadcast,
-            element_type: ElementType::U8,
-            length: 30_000_000,
             peer: Some(0),
-            reduce_op: None,
-            buffer: None,
+            ..describe::<u8>(Operation::Broadcast, 30_000_000)
         };
         let start = Instant::now();
         if world.rank() == 1 {

@@ -94,15 +94,13 @@ fn map(offer: &Offer, bytes: usize) -> io::Result<MmapRaw> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::super::tests::{TIMEOUT, run_ranks};
+    use super::super::super::super::tests::{TIMEOUT, group_parts, run_ranks};
     use super::*;
-    use crate::collectives::call::{CallDescriptor, GroupLabel};
+    use crate::collectives::call::CallDescriptor;
     use crate::collectives::engine::Engine;
-    use crate::collectives::health::GroupHealth;
-    use crate::collectives::rendezvous::Rendezvous;
-    use crate::collectives::{ElementType, Operation, ReduceOp};
+    use crate::collectives::process_group::describe;
+    use crate::collectives::{Operation, ReduceOp};
     use crate::launch::PeerFailure;
-    use std::sync::Arc;
 
     const BYTES: usize = 40_000_000;
 
@@ -111,23 +109,9 @@ mod tests {
         body: impl Fn(&crate::launch::World, &SharedMemoryEngine, SharedMemory, CallDescriptor) -> R + Sync,
     ) -> Vec<R> {
         run_ranks(2, TIMEOUT, |world| {
-            let label = GroupLabel {
-                name: "exposed".into(),
-                ranks: [0, 1].into(),
-                rank: world.rank(),
-            };
-            let health = Arc::new(GroupHealth::new(label, &world));
-            let rendezvous = Rendezvous::new(&world, &health).unwrap();
+            let (health, rendezvous) = group_parts(&world, "exposed");
             let engine = super::super::connect(&world, &health, &rendezvous).unwrap();
-            let mut call = CallDescriptor {
-                sequence: 0,
-                operation: Operation::Allocate,
-                element_type: ElementType::F32,
-                length: BYTES / 4,
-                peer: None,
-                reduce_op: None,
-                buffer: None,
-            };
+            let mut call = describe::<f32>(Operation::Allocate, BYTES / 4);
             let memory = engine.allocate(&call, BYTES).unwrap().expect("a memfd can be had");
             call.sequence = 1;
             call.operation = Operation::AllReduceShared;

@@ -25,7 +25,7 @@ impl SharedMemoryEngine {
     pub(super) fn post(&self, call: &CallDescriptor, buffer: &[u8]) -> Result<(), CollectiveError> {
         let peer = call.other_side();
         if let Some(cause) = self.disconnect_reason(peer) {
-            return Err(self.peer_left(call, peer, cause));
+            return Err(self.health.peer_left(call, peer, cause));
         }
         let mailbox = Mailbox::open(self, call, self.health.label.rank, peer);
         mailbox.write(&call.to_bytes())?;

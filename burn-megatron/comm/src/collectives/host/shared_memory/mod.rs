@@ -80,19 +80,10 @@ impl SharedMemoryEngine {
             if let Some(cause) = disconnect_reason {
                 // Where the job knows who failed, that is the better cause.
                 self.health.check(Some(call))?;
-                return Err(self.peer_left(call, peer, cause));
+                return Err(self.health.peer_left(call, peer, cause));
             }
             deadline.check(&missing)?;
             flag.sleep(target, deadline.slice(SLEEP_SLICE));
-        }
-    }
-
-    fn peer_left(&self, call: &CallDescriptor, peer: usize, cause: String) -> CollectiveError {
-        CollectiveError::PeerLeft {
-            group: self.health.label.to_string(),
-            call: self.health.label.describe(call),
-            rank: self.health.label.ranks[peer],
-            cause,
         }
     }
 
@@ -200,21 +191,14 @@ impl SharedMemoryEngine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tests::{TIMEOUT, run_ranks};
+    use super::super::super::tests::{TIMEOUT, group_parts, run_ranks};
     use super::*;
-    use crate::collectives::call::GroupLabel;
 
     /// The file in /dev/shm is used where a memfd cannot be opened, and is gone afterwards.
     #[test]
     fn the_named_segment_is_mapped_by_all_and_leaves_no_file() {
         let names = run_ranks(3, TIMEOUT, |world| {
-            let label = GroupLabel {
-                name: "named".into(),
-                ranks: [0, 1, 2].into(),
-                rank: world.rank(),
-            };
-            let health = Arc::new(GroupHealth::new(label, &world));
-            let rendezvous = Rendezvous::new(&world, &health).unwrap();
+            let (health, rendezvous) = group_parts(&world, "named");
             let backings = [Backing::NamedFile];
             let segment = Segment::connect(&rendezvous, &health, &backings).unwrap();
             let block = segment.rank_block(world.rank());

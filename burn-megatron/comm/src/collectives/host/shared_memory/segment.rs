@@ -57,10 +57,8 @@ impl Segment {
                 }
             }
         }
-        Err(CollectiveError::NoAgreement {
-            group: health.label.to_string(),
-            what: format!("no shared memory: {}", refusals.join("; ")),
-        })
+        let what = format!("no shared memory: {}", refusals.join("; "));
+        Err(health.label.no_agreement(what))
     }
 
     /// Tries one kind of backing. Every rank returns the same: its segment, or why not all have it.

@@ -18,10 +18,11 @@ use std::time::Duration;
 /// machine.
 pub(super) const LOOKS: u32 = 20;
 
-/// What goes to one rank: a header, then a payload.
+/// What goes to one rank: the call's descriptor if it is the first, then a payload.
 pub(super) struct Outgoing<'a> {
     pub peer: usize,
-    pub header: &'a [u8],
+    /// The length of the descriptor, or 0.
+    header: usize,
     pub payload: Cow<'a, [u8]>,
     sent: usize,
     /// Why nothing more can be sent. Not an error until nothing else is left to do: the rank may have left a better
@@ -30,7 +31,8 @@ pub(super) struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    pub fn new(peer: usize, header: &'a [u8], payload: &'a [u8]) -> Self {
+    /// Returns what is to go to the rank `peer`, after a descriptor of `header` bytes.
+    pub fn new(peer: usize, header: usize, payload: &'a [u8]) -> Self {
         Self {
             peer,
             header,
@@ -45,11 +47,11 @@ impl<'a> Outgoing<'a> {
         let payload = self.payload.to_mut();
         // What has gone makes room as soon as it is half of all: a byte is moved once for each that has gone, and a
         // queue that never runs empty takes no more than twice its length.
-        if let Some(gone) = self.sent.checked_sub(self.header.len())
+        if let Some(gone) = self.sent.checked_sub(self.header)
             && gone >= payload.len() - gone
         {
             payload.drain(..gone);
-            self.header = &[];
+            self.header = 0;
             self.sent = 0;
         }
         payload.extend_from_slice(bytes);
@@ -59,7 +61,7 @@ impl<'a> Outgoing<'a> {
     pub fn queued(&self) -> usize {
         match self.broken {
             Some(_) => 0,
-            None => self.header.len() + self.payload.len() - self.sent,
+            None => self.header + self.payload.len() - self.sent,
         }
     }
 
@@ -70,14 +72,14 @@ impl<'a> Outgoing<'a> {
 }
 
 /// What comes from one rank.
-pub(super) struct Incoming<'a> {
-    pub peer: usize,
-    pub buffer: &'a mut [u8],
+struct Incoming<'a> {
+    peer: usize,
+    buffer: &'a mut [u8],
     received: usize,
 }
 
 impl<'a> Incoming<'a> {
-    pub fn new(peer: usize, buffer: &'a mut [u8]) -> Self {
+    fn new((peer, buffer): (usize, &'a mut [u8])) -> Self {
         Self {
             peer,
             buffer,
@@ -92,7 +94,7 @@ impl<'a> Incoming<'a> {
 
 /// How much must have been sent before an exchange ends; all that is expected must have come.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
+enum Sent {
     /// Nothing: later exchanges send the rest.
     Something,
     /// The headers.
@@ -101,45 +103,122 @@ pub(super) enum Sent {
     All,
 }
 
-/// The connections of one call.
-pub(super) struct Exchange<'a> {
-    engine: &'a TcpEngine,
+/// The connections of one call, with what goes out over them.
+pub(in super::super) struct Exchange<'a> {
+    pub(super) engine: &'a TcpEngine,
     call: &'a CallDescriptor,
-    pub deadline: WaitDeadline<'a>,
+    descriptor: [u8; CallDescriptor::BYTES],
+    pub(super) deadline: WaitDeadline<'a>,
+    /// One for each rank that is sent to.
+    pub(super) outgoing: Vec<Outgoing<'a>>,
 }
 
 impl<'a> Exchange<'a> {
-    pub fn new(engine: &'a TcpEngine, call: &'a CallDescriptor) -> Self {
+    /// Returns the exchange of a call, in which nothing is sent so far.
+    pub(super) fn new(engine: &'a TcpEngine, call: &'a CallDescriptor) -> Self {
         Self {
             engine,
             call,
+            descriptor: call.to_bytes(),
             deadline: engine.health.deadline(Some(call)),
+            outgoing: Vec::new(),
         }
     }
 
-    /// Sends and receives until all of `incoming` has come and of `outgoing` has gone what `sent`
-    /// asks for.
+    /// Begins a call: sends its descriptor to all ranks, and what has room of each one's `part`; compares the
+    /// descriptors that come.
+    ///
+    /// # Errors
+    /// When the calls differ; as [`receive`](Self::receive).
+    pub(super) fn open(
+        engine: &'a TcpEngine,
+        call: &'a CallDescriptor,
+        part: impl Fn(usize) -> &'a [u8],
+    ) -> Result<Self, CollectiveError> {
+        let mut exchange = Self::with_header(engine, call, CallDescriptor::BYTES, part);
+        let label = &engine.health.label;
+        let mut headers = vec![[0; CallDescriptor::BYTES]; label.size()];
+        headers[label.rank] = exchange.descriptor;
+        let others = headers.iter_mut().enumerate().filter(|(peer, _)| *peer != label.rank);
+        let mut incoming: Vec<_> = others.map(|(peer, header)| Incoming::new((peer, header))).collect();
+        exchange.run(&mut incoming, Sent::Headers)?;
+        let calls = headers
+            .iter()
+            .enumerate()
+            .map(|(peer, header)| engine.decode(call, peer, header))
+            .collect::<Result<Vec<_>, _>>()?;
+        label.compare_calls(&calls)?;
+        Ok(exchange)
+    }
+
+    /// Sends each rank its `part` of chunk `index` of a message, the first of which begins the call.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) fn of_chunk(
+        engine: &'a TcpEngine,
+        call: &'a CallDescriptor,
+        index: usize,
+        part: impl Fn(usize) -> &'a [u8],
+    ) -> Result<Self, CollectiveError> {
+        match index {
+            0 => Self::open(engine, call, part),
+            _ => Ok(Self::resume(engine, call, part)),
+        }
+    }
+
+    /// Continues a call whose descriptors have been compared: sends each rank its `part`.
+    pub(super) fn resume(engine: &'a TcpEngine, call: &'a CallDescriptor, part: impl Fn(usize) -> &'a [u8]) -> Self {
+        Self::with_header(engine, call, 0, part)
+    }
+
+    fn with_header(
+        engine: &'a TcpEngine,
+        call: &'a CallDescriptor,
+        header: usize,
+        part: impl Fn(usize) -> &'a [u8],
+    ) -> Self {
+        let mut exchange = Self::new(engine, call);
+        let peers = engine.health.label.peers();
+        exchange.outgoing = peers.map(|peer| Outgoing::new(peer, header, part(peer))).collect();
+        engine.count_bytes(exchange.outgoing.iter().map(|out| out.payload.len()).sum());
+        exchange
+    }
+
+    /// Fills each buffer with the next bytes of the rank in front of it, while sending continues.
     ///
     /// # Errors
     /// When a connection breaks, the time runs out or a rank fails.
-    pub fn run(
+    pub fn receive<'b>(
         &mut self,
-        outgoing: &mut [Outgoing<'_>],
-        incoming: &mut [Incoming<'_>],
-        sent: Sent,
+        from: impl IntoIterator<Item = (usize, &'b mut [u8])>,
     ) -> Result<(), CollectiveError> {
+        let mut incoming: Vec<_> = from.into_iter().map(Incoming::new).collect();
+        self.run(&mut incoming, Sent::Something)
+    }
+
+    /// Sends the rest.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn finish(mut self) -> Result<(), CollectiveError> {
+        self.run(&mut [], Sent::All)
+    }
+
+    /// Sends and receives until all of `incoming` has come, and of what goes out what `sent` asks for has gone.
+    fn run(&mut self, incoming: &mut [Incoming<'_>], sent: Sent) -> Result<(), CollectiveError> {
         let goal = |out: &Outgoing<'_>| match sent {
             Sent::Something => 0,
-            Sent::Headers => out.header.len(),
-            Sent::All => out.header.len() + out.payload.len(),
+            Sent::Headers => out.header,
+            Sent::All => out.header + out.payload.len(),
         };
+        let is_unsent = |out: &&Outgoing<'_>| out.sent < goal(out);
         self.deadline.renew();
         let mut vain_looks = 0;
         loop {
-            let has_moved = self.write(outgoing) | self.read(incoming)?;
-            let is_unsent = |out: &&Outgoing<'_>| out.sent < goal(out);
+            let has_moved = self.write() | self.read(incoming)?;
             if incoming.iter().all(Incoming::is_complete) {
-                let unsent = outgoing.iter().filter(is_unsent);
+                let unsent = self.outgoing.iter().filter(is_unsent);
                 // A rank that did not take the header may still have sent its own: the caller compares.
                 match unsent.clone().find(|out| out.broken.is_some()) {
                     Some(Outgoing {
@@ -160,7 +239,7 @@ impl<'a> Exchange<'a> {
                 continue;
             }
             self.deadline.check(|| {
-                let senders = outgoing.iter().filter(is_unsent).map(|out| out.peer);
+                let senders = self.outgoing.iter().filter(is_unsent).map(|out| out.peer);
                 let receivers = incoming.iter().filter(|incoming| !incoming.is_complete());
                 let mut missing: Vec<usize> = receivers.map(|incoming| incoming.peer).collect();
                 missing.extend(senders);
@@ -171,18 +250,18 @@ impl<'a> Exchange<'a> {
             vain_looks += 1;
             match vain_looks {
                 0..LOOKS => std::thread::yield_now(),
-                _ => self.wait(outgoing, incoming, POLL_SLICE),
+                _ => self.wait(incoming, POLL_SLICE),
             }
         }
     }
 
     /// Writes what the sockets take; returns whether it was anything.
-    pub fn write(&self, outgoing: &mut [Outgoing<'_>]) -> bool {
+    pub(super) fn write(&mut self) -> bool {
         let mut has_moved = false;
-        for out in outgoing.iter_mut() {
+        for out in &mut self.outgoing {
             while out.wants_to_write() {
-                let header = &out.header[out.sent.min(out.header.len())..];
-                let payload = &out.payload[out.sent.saturating_sub(out.header.len())..];
+                let header = &self.descriptor[..out.header][out.sent.min(out.header)..];
+                let payload = &out.payload[out.sent.saturating_sub(out.header)..];
                 let parts = [IoSlice::new(header), IoSlice::new(payload)];
                 let mut stream = self.engine.collectives.to(out.peer);
                 match moved(stream.write_vectored(&parts)) {
@@ -213,10 +292,15 @@ impl<'a> Exchange<'a> {
         Ok(has_moved)
     }
 
+    /// Sleeps until a socket takes something, for `limit` at most.
+    pub(super) fn wait_to_write(&self, limit: Duration) {
+        self.wait(&[], limit);
+    }
+
     /// Sleeps until a socket takes or gives something, for `limit` at most.
-    pub fn wait(&self, outgoing: &[Outgoing<'_>], incoming: &[Incoming<'_>], limit: Duration) {
+    fn wait(&self, incoming: &[Incoming<'_>], limit: Duration) {
         let links = &self.engine.collectives;
-        let writes = outgoing.iter().filter(|out| out.wants_to_write());
+        let writes = self.outgoing.iter().filter(|out| out.wants_to_write());
         let reads = incoming.iter().filter(|incoming| !incoming.is_complete());
         let mut polls: Vec<Poll> = writes
             .map(|out| readiness::ask(links.to(out.peer), libc::POLLOUT))
@@ -230,10 +314,12 @@ impl<'a> Exchange<'a> {
 mod tests {
     use super::*;
 
+    const HEADER: &[u8] = b"header";
+
     #[test]
     fn a_queue_that_never_runs_empty_gives_back_what_has_gone() {
-        let mut out = Outgoing::new(1, b"header", b"payload");
-        let (mut taken, mut given) = (Vec::new(), b"headerpayload".to_vec());
+        let mut out = Outgoing::new(1, HEADER.len(), b"payload");
+        let (mut taken, mut given) = (Vec::new(), [HEADER, b"payload"].concat());
         for round in 0..10_000_usize {
             let bytes: Vec<u8> = (0..round % 301).map(|index| (round + index) as u8).collect();
             out.append(&bytes);
@@ -242,8 +328,8 @@ mod tests {
             given.extend_from_slice(&bytes);
             let some = out.queued().min(round % 307).min(out.queued().saturating_sub(10));
             for _ in 0..some {
-                let byte = out.header.get(out.sent);
-                taken.push(*byte.unwrap_or_else(|| &out.payload[out.sent - out.header.len()]));
+                let byte = HEADER[..out.header].get(out.sent);
+                taken.push(*byte.unwrap_or_else(|| &out.payload[out.sent - out.header]));
                 out.sent += 1;
             }
         }

@@ -7,18 +7,15 @@
 
 mod claim;
 mod collective;
-mod exchange;
-#[cfg(feature = "fuzzing")]
-pub(in super::super) mod fuzzing;
+pub(super) mod exchange;
 mod mesh;
 mod readiness;
-pub(super) mod streams;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod transfer;
 
 use super::super::call::CallDescriptor;
-use super::super::engine::Engine;
 use super::super::error::CollectiveError;
 use super::super::health::GroupHealth;
 use crate::collectives::aligned::AlignedBytes;
@@ -26,7 +23,6 @@ use crate::collectives::rendezvous::Rendezvous;
 use crate::launch::World;
 use mesh::Links;
 use std::fmt::Display;
-use std::net::Shutdown;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -94,18 +90,12 @@ impl TcpEngine {
             return known;
         }
         let label = &self.health.label;
-        let (group, call, rank) = (label.to_string(), label.describe(call), label.ranks[peer]);
         match disconnect_reason {
-            Some(cause) => CollectiveError::PeerLeft {
-                group,
-                call,
-                rank,
-                cause,
-            },
+            Some(cause) => self.health.peer_left(call, peer, cause),
             None => CollectiveError::ConnectionLost {
-                group,
-                call,
-                rank,
+                group: label.to_string(),
+                call: label.describe(call),
+                rank: label.ranks[peer],
                 what: what.to_string(),
             },
         }
@@ -123,57 +113,5 @@ impl TcpEngine {
 
     fn count_bytes(&self, bytes: usize) {
         self.bytes_communicated.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-}
-
-impl Engine for TcpEngine {
-    fn name(&self) -> &'static str {
-        "tcp"
-    }
-
-    fn place(&self) -> (usize, usize) {
-        self.health.label.place()
-    }
-
-    fn all_gather(&self, call: &CallDescriptor, shard: &[u8], output: &mut [u8]) -> Result<(), CollectiveError> {
-        self.gather_shards(call, shard, output)
-    }
-
-    fn all_reduce(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
-        self.all_reduce_buffer(call, buffer)
-    }
-
-    fn reduce_scatter(&self, call: &CallDescriptor, input: &[u8], shard: &mut [u8]) -> Result<(), CollectiveError> {
-        self.scatter_reduced(call, input, shard)
-    }
-
-    fn broadcast(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
-        self.broadcast_buffer(call, buffer)
-    }
-
-    fn send(&self, call: &CallDescriptor, buffer: &[u8]) -> Result<(), CollectiveError> {
-        self.send_message(call, buffer)
-    }
-
-    fn recv(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
-        self.receive_message(call, buffer)
-    }
-
-    fn disconnect_reason(&self, peer: usize) -> Option<String> {
-        // A rank that leaves closes its connections after its words are in the store.
-        let has_gone = readiness::has_gone(self.transfers.to(peer));
-        has_gone.then(|| self.rendezvous.disconnect_reason(peer)).flatten()
-    }
-
-    fn bytes_communicated(&self) -> u64 {
-        self.bytes_communicated.load(Ordering::Relaxed)
-    }
-
-    fn leave(&self, cause: &str) {
-        self.rendezvous.send_disconnect_reason(cause);
-        // Only the writing side, and after what was written: a rank that is late still reads it.
-        for stream in self.collectives.all().chain(self.transfers.all()) {
-            let _ = stream.shutdown(Shutdown::Write);
-        }
     }
 }

@@ -7,55 +7,31 @@
 use super::super::super::call::CallDescriptor;
 use super::super::super::error::CollectiveError;
 use super::TcpEngine;
-use super::exchange::{Exchange, Incoming, LOOKS, Outgoing, Sent};
+use super::exchange::{Exchange, LOOKS, Outgoing};
 use std::time::Duration;
 
 /// The longest wait for a socket where something else is awaited that no socket tells of.
 const SHORT_SLICE: Duration = Duration::from_millis(1);
 
-/// The streams of one call whose descriptors have been compared.
-pub(in super::super) struct Streams<'a> {
-    engine: &'a TcpEngine,
-    exchange: Exchange<'a>,
-    /// One for each rank that was sent to.
-    outgoing: Vec<Outgoing<'a>>,
-}
-
 impl TcpEngine {
     /// Returns the streams of a call: all ranks must have compared it.
-    pub(in super::super) fn streams<'a>(&'a self, call: &'a CallDescriptor) -> Streams<'a> {
-        Streams {
-            engine: self,
-            exchange: Exchange::new(self, call),
-            outgoing: Vec::new(),
-        }
+    pub(in super::super) fn streams<'a>(&'a self, call: &'a CallDescriptor) -> Exchange<'a> {
+        Exchange::new(self, call)
     }
 }
 
-impl Streams<'_> {
+impl Exchange<'_> {
     /// Sends `bytes` to the rank with group index `peer`, after what was sent to it before; does not wait. A caller
     /// that sends more than the other side has asked for calls [`drain_to`](Self::drain_to) first.
     pub fn send(&mut self, peer: usize, bytes: &[u8]) {
         self.engine.count_bytes(bytes.len());
         let found = self.outgoing.iter().position(|out| out.peer == peer);
         let index = found.unwrap_or_else(|| {
-            self.outgoing.push(Outgoing::new(peer, &[], &[]));
+            self.outgoing.push(Outgoing::new(peer, 0, &[]));
             self.outgoing.len() - 1
         });
         self.outgoing[index].append(bytes);
-        self.exchange.write(&mut self.outgoing);
-    }
-
-    /// Fills each buffer with the next bytes of the rank in front of it.
-    ///
-    /// # Errors
-    /// When a connection breaks, the time runs out or a rank fails.
-    pub fn receive(&mut self, from: &mut [(usize, &mut [u8])]) -> Result<(), CollectiveError> {
-        let mut incoming: Vec<_> = from
-            .iter_mut()
-            .map(|(peer, buffer)| Incoming::new(*peer, buffer))
-            .collect();
-        self.exchange.run(&mut self.outgoing, &mut incoming, Sent::Something)
+        self.write();
     }
 
     /// Returns when the system has taken all but at most `bytes` of what was sent to the rank `peer`: before more is
@@ -92,32 +68,24 @@ impl Streams<'_> {
         self.write_until(|_| ready(), missing)
     }
 
-    /// Sends the rest.
-    ///
-    /// # Errors
-    /// As [`receive`](Self::receive).
-    pub fn finish(mut self) -> Result<(), CollectiveError> {
-        self.exchange.run(&mut self.outgoing, &mut [], Sent::All)
-    }
-
     fn write_until(
         &mut self,
         ready: impl Fn(&[Outgoing<'_>]) -> bool,
         missing: impl Fn() -> Vec<usize>,
     ) -> Result<(), CollectiveError> {
-        self.exchange.deadline.renew();
+        self.deadline.renew();
         let mut vain_looks = 0;
         loop {
-            let has_moved = self.exchange.write(&mut self.outgoing);
+            let has_moved = self.write();
             if ready(&self.outgoing) || !self.outgoing.iter().any(Outgoing::wants_to_write) {
                 return Ok(());
             }
-            self.exchange.deadline.check(&missing)?;
+            self.deadline.check(&missing)?;
             vain_looks = if has_moved { 0 } else { vain_looks + 1 };
             match vain_looks {
-                0 => self.exchange.deadline.renew(),
+                0 => self.deadline.renew(),
                 1..LOOKS => std::thread::yield_now(),
-                _ => self.exchange.wait(&self.outgoing, &[], SHORT_SLICE),
+                _ => self.wait_to_write(SHORT_SLICE),
             }
         }
     }

@@ -1,27 +1,19 @@
 //! Strangers at the listener, and streams against slow readers.
 
-use super::super::super::call::GroupLabel;
-use super::super::super::tests::{TIMEOUT, join_worlds, run_ranks};
+use super::super::super::tests::{TIMEOUT, group_parts, join_worlds, run_ranks};
 use super::claim::RankClaim;
 use super::*;
+use crate::collectives::Operation;
+use crate::collectives::engine::Engine;
+use crate::collectives::process_group::describe;
 use crate::launch;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-fn health_of(world: &World, name: &str) -> Arc<GroupHealth> {
-    let label = GroupLabel {
-        name: name.into(),
-        ranks: (0..world.world_size()).collect(),
-        rank: world.rank(),
-    };
-    Arc::new(GroupHealth::new(label, world))
-}
-
 #[test]
 fn strangers_are_dropped_and_the_mesh_connects() {
     run_ranks(2, TIMEOUT, |world| {
-        let health = health_of(&world, "strangers");
-        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        let (health, rendezvous) = group_parts(&world, "strangers");
         let mut half_open = Vec::new();
         if world.rank() == 1 {
             let address = rendezvous.wait(&mesh::address_key(0), 0).unwrap();
@@ -107,8 +99,7 @@ fn sending_continues_while_the_sender_waits() {
     let length = 3_000_000;
     let has_come = std::sync::atomic::AtomicBool::new(false);
     run_ranks(2, TIMEOUT, |world| {
-        let health = health_of(&world, "streams");
-        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        let (health, rendezvous) = group_parts(&world, "streams");
         let engine = connect(&world, &health, &rendezvous).unwrap();
         engine.shrink_buffers();
         let call = broadcast_call(length);
@@ -121,7 +112,7 @@ fn sending_continues_while_the_sender_waits() {
                 .send_until(|| has_come.load(Ordering::Acquire), || vec![1])
                 .unwrap();
         } else {
-            streams.receive(&mut [(0, &mut received)]).unwrap();
+            streams.receive([(0, &mut received[..])]).unwrap();
             has_come.store(true, Ordering::Release);
             assert!(received[..length / 2].iter().all(|&byte| byte == 1));
             assert!(received[length / 2..].iter().all(|&byte| byte == 2));
@@ -141,8 +132,7 @@ fn a_slow_reader_does_not_fill_the_senders_memory() {
     const PIECE: usize = 8 * 1024;
     let piece = |index: usize| vec![index as u8; PIECE];
     run_ranks(2, TIMEOUT, |world| {
-        let health = health_of(&world, "slow");
-        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        let (health, rendezvous) = group_parts(&world, "slow");
         let engine = connect(&world, &health, &rendezvous).unwrap();
         engine.shrink_buffers();
         let call = broadcast_call(PIECE);
@@ -156,7 +146,7 @@ fn a_slow_reader_does_not_fill_the_senders_memory() {
                 assert!(held <= 8 * PIECE, "{held} bytes after {index} pieces");
             } else {
                 std::thread::sleep(Duration::from_micros(500));
-                streams.receive(&mut [(0, &mut received)]).unwrap();
+                streams.receive([(0, &mut received[..])]).unwrap();
                 assert!(received == piece(index), "piece {index}");
             }
         }
@@ -168,8 +158,7 @@ fn a_slow_reader_does_not_fill_the_senders_memory() {
 #[test]
 fn a_rank_whose_welcome_is_lost_connects_again() {
     run_ranks(2, Duration::from_secs(4), |world| {
-        let health = health_of(&world, "lost");
-        let rendezvous = Rendezvous::new(&world, &health).unwrap();
+        let (health, rendezvous) = group_parts(&world, "lost");
         if world.rank() == 1 {
             let address = rendezvous.wait(&mesh::address_key(0), 0).unwrap();
             let address: SocketAddr = String::from_utf8(address).unwrap().parse().unwrap();
@@ -188,38 +177,26 @@ fn a_rank_whose_welcome_is_lost_connects_again() {
         }
         let engine = connect(&world, &health, &rendezvous).unwrap();
         engine.barrier(&barrier()).unwrap();
-        let mut call = barrier();
-        call.operation = crate::collectives::Operation::Send;
-        call.peer = Some(1 - world.rank());
+        let call = |operation| CallDescriptor {
+            peer: Some(1 - world.rank()),
+            ..describe::<u8>(operation, 0)
+        };
         match world.rank() {
-            0 => engine.send(&call, &[]).unwrap(),
-            _ => {
-                call.operation = crate::collectives::Operation::Recv;
-                engine.recv(&call, &mut []).unwrap();
-            }
+            0 => engine.send(&call(Operation::Send), &[]).unwrap(),
+            _ => engine.recv(&call(Operation::Recv), &mut []).unwrap(),
         }
     });
 }
 
 fn barrier() -> CallDescriptor {
-    CallDescriptor {
-        sequence: 0,
-        operation: crate::collectives::Operation::Barrier,
-        element_type: crate::collectives::ElementType::U8,
-        length: 0,
-        peer: None,
-        reduce_op: None,
-        buffer: None,
-    }
+    describe::<u8>(Operation::Barrier, 0)
 }
 
 /// Returns a broadcast of `length` bytes from rank 0.
 fn broadcast_call(length: usize) -> CallDescriptor {
     CallDescriptor {
-        operation: crate::collectives::Operation::Broadcast,
-        length,
         peer: Some(0),
-        ..barrier()
+        ..describe::<u8>(Operation::Broadcast, length)
     }
 }
 
@@ -230,11 +207,7 @@ fn a_rank_that_is_led_to_another_job_never_joins_it() {
     let jobs = [join_worlds(2, TIMEOUT), join_worlds(2, lost_timeout)];
     let [target, led] = jobs;
     assert_eq!(target[0].job_token(), led[0].job_token());
-    let parts = |world: &World| {
-        let health = health_of(world, "mixed");
-        let rendezvous = Rendezvous::new(world, &health).unwrap();
-        (health, rendezvous)
-    };
+    let parts = |world: &World| group_parts(world, "mixed");
     std::thread::scope(|scope| {
         let (host, guest) = (&target[0], &target[1]);
         let listening = scope.spawn(move || {

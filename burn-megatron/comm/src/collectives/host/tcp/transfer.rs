@@ -9,7 +9,9 @@ use super::super::super::error::CollectiveError;
 use super::exchange::LOOKS;
 use super::readiness::{self, moved};
 use super::{POLL_SLICE, TcpEngine};
-use std::io::{IoSlice, Read, Write};
+use crate::collectives::health::WaitDeadline;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::TcpStream;
 
 /// Returns how often to look before a sleep, with the processor yielded in between, where `ranks` ranks share this
 /// node: while there is a core for each, the other side is about to be done; with fewer, looking keeps others from
@@ -23,9 +25,8 @@ impl TcpEngine {
     /// Sends a message to the rank `call.peer`; returns when the operating system has it.
     pub(super) fn send_message(&self, call: &CallDescriptor, buffer: &[u8]) -> Result<(), CollectiveError> {
         let peer = call.other_side();
-        let mut stream = self.transfers.to(peer);
-        let mut deadline = self.health.deadline(Some(call));
-        let mut vain_looks = 0;
+        let mut transfer = Transfer::new(self, call, libc::POLLOUT | libc::POLLRDHUP);
+        let mut stream = transfer.stream;
         let descriptor = call.to_bytes();
         let (mut header, mut payload): (&[u8], &[u8]) = (&descriptor, buffer);
         while !(header.is_empty() && payload.is_empty()) {
@@ -34,27 +35,10 @@ impl TcpEngine {
                 return Err(self.lost(call, peer, &"closed by the other end"));
             }
             let parts = [IoSlice::new(header), IoSlice::new(payload)];
-            match moved(stream.write_vectored(&parts)) {
-                Ok(0) => {
-                    deadline.check(|| vec![peer])?;
-                    vain_looks += 1;
-                    match vain_looks {
-                        looks if looks < self.transfer_looks => std::thread::yield_now(),
-                        _ => {
-                            let ask = libc::POLLOUT | libc::POLLRDHUP;
-                            readiness::wait(&mut [readiness::ask(stream, ask)], deadline.slice(POLL_SLICE));
-                        }
-                    }
-                }
-                Ok(bytes) => {
-                    let of_header = bytes.min(header.len());
-                    header = &header[of_header..];
-                    payload = &payload[bytes - of_header..];
-                    vain_looks = 0;
-                    deadline.renew();
-                }
-                Err(error) => return Err(self.lost(call, peer, &error)),
-            }
+            let bytes = transfer.moved(stream.write_vectored(&parts))?;
+            let of_header = bytes.min(header.len());
+            header = &header[of_header..];
+            payload = &payload[bytes - of_header..];
         }
         self.count_bytes(buffer.len());
         Ok(())
@@ -64,34 +48,63 @@ impl TcpEngine {
     pub(super) fn receive_message(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
         let (peer, rank) = (call.other_side(), self.health.label.rank);
         let mut header = [0; CallDescriptor::BYTES];
-        self.read_exact(call, peer, &mut header)?;
+        self.read_exact(call, &mut header)?;
         let sent = self.decode(call, peer, &header)?;
         self.health.label.compare_transfer((peer, &sent), (rank, call))?;
-        self.read_exact(call, peer, buffer)
+        self.read_exact(call, buffer)
     }
 
-    fn read_exact(&self, call: &CallDescriptor, peer: usize, mut buffer: &mut [u8]) -> Result<(), CollectiveError> {
-        let mut stream = self.transfers.to(peer);
-        let mut deadline = self.health.deadline(Some(call));
-        let mut vain_looks = 0;
+    fn read_exact(&self, call: &CallDescriptor, mut buffer: &mut [u8]) -> Result<(), CollectiveError> {
+        let mut transfer = Transfer::new(self, call, libc::POLLIN);
+        let mut stream = transfer.stream;
         while !buffer.is_empty() {
-            match moved(stream.read(buffer)) {
-                Ok(0) => {
-                    deadline.check(|| vec![peer])?;
-                    vain_looks += 1;
-                    match vain_looks {
-                        looks if looks < self.transfer_looks => std::thread::yield_now(),
-                        _ => readiness::wait(&mut [readiness::ask(stream, libc::POLLIN)], deadline.slice(POLL_SLICE)),
-                    }
-                }
-                Ok(bytes) => {
-                    vain_looks = 0;
-                    buffer = &mut buffer[bytes..];
-                    deadline.renew();
-                }
-                Err(error) => return Err(self.lost(call, peer, &error)),
-            }
+            let bytes = transfer.moved(stream.read(buffer))?;
+            buffer = &mut buffer[bytes..];
         }
         Ok(())
+    }
+}
+
+/// One direction of a transfer on its way.
+struct Transfer<'a> {
+    engine: &'a TcpEngine,
+    call: &'a CallDescriptor,
+    stream: &'a TcpStream,
+    /// What is waited for in the socket.
+    events: libc::c_short,
+    deadline: WaitDeadline<'a>,
+    vain_looks: u32,
+}
+
+impl<'a> Transfer<'a> {
+    fn new(engine: &'a TcpEngine, call: &'a CallDescriptor, events: libc::c_short) -> Self {
+        Self {
+            engine,
+            call,
+            stream: engine.transfers.to(call.other_side()),
+            events,
+            deadline: engine.health.deadline(Some(call)),
+            vain_looks: 0,
+        }
+    }
+
+    /// Returns the bytes that a read or write has moved; waits for the socket if there were none.
+    fn moved(&mut self, result: io::Result<usize>) -> Result<usize, CollectiveError> {
+        let peer = self.call.other_side();
+        let bytes = moved(result).map_err(|error| self.engine.lost(self.call, peer, &error))?;
+        if bytes > 0 {
+            self.vain_looks = 0;
+            self.deadline.renew();
+            return Ok(bytes);
+        }
+        self.deadline.check(|| vec![peer])?;
+        self.vain_looks += 1;
+        if self.vain_looks < self.engine.transfer_looks {
+            std::thread::yield_now();
+        } else {
+            let slice = self.deadline.slice(POLL_SLICE);
+            readiness::wait(&mut [readiness::ask(self.stream, self.events)], slice);
+        }
+        Ok(0)
     }
 }

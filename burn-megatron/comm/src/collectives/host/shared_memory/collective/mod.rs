@@ -41,6 +41,7 @@ use super::SharedMemoryEngine;
 use super::flag::Flag;
 use super::layout::{CHUNK_BYTES, RankBlock, SLOTS};
 use super::segment::Area;
+use crate::collectives::host::parts::{Chunks, LINE, slice};
 use crate::collectives::reduce::reduce_in_place;
 use std::iter;
 use std::ops::Range;
@@ -49,8 +50,6 @@ use std::sync::atomic::Ordering;
 /// Up to this size every rank of an all-reduce adds up everything: reading a little more costs
 /// less than another round of waiting.
 const SMALL_BYTES: usize = 8 * 1024;
-/// Slices begin at cache lines, which also aligns them for every element.
-const LINE: usize = 64;
 
 /// One collective of one rank on its way through its steps.
 pub(in super::super) struct Round<'a> {
@@ -374,29 +373,6 @@ impl<'a> Round<'a> {
 
     /// Returns the part of a chunk that the rank with this group index reduces.
     fn slice(&self, length: usize, rank: usize) -> Range<usize> {
-        let size = length.div_ceil(self.ranks()).next_multiple_of(LINE);
-        (rank * size).min(length)..((rank + 1) * size).min(length)
-    }
-}
-
-/// A message in parts of at most `size` bytes; an empty message has one empty part.
-#[derive(Clone, Copy)]
-struct Chunks {
-    length: usize,
-    size: usize,
-}
-
-impl Chunks {
-    fn new(length: usize, size: usize) -> Self {
-        Self { length, size }
-    }
-
-    fn count(&self) -> usize {
-        self.length.div_ceil(self.size).max(1)
-    }
-
-    fn range(&self, index: usize) -> Range<usize> {
-        let start = index * self.size;
-        start..(start + self.size).min(self.length)
+        slice(length, self.ranks(), LINE, rank)
     }
 }

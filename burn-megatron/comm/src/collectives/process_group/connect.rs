@@ -1,0 +1,120 @@
+//! How a group is made: its options, and the connecting of its ranks.
+
+use super::ProcessGroup;
+use crate::collectives::call::GroupLabel;
+use crate::collectives::engine::Engine;
+use crate::collectives::engine_choice::{self, EngineChoice};
+use crate::collectives::error::CollectiveError;
+use crate::collectives::external::ConnectEngine;
+use crate::collectives::health::GroupHealth;
+use crate::collectives::single::SingleEngine;
+use crate::launch::World;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// The longest name of a group: it becomes part of file names and store keys.
+const MAX_NAME_BYTES: usize = 64;
+
+/// How a group is made. [`EngineChoice`] is one.
+pub trait GroupOptions {
+    /// Which engine moves the bytes of host memory. The same on every rank of the group.
+    fn engine(&self) -> EngineChoice;
+
+    /// What connects the engine for [`EngineChoice::Mpi`]: burn-megatron-mpi's `connect`. `None` if the program does
+    /// not have it; to choose that engine is then an error.
+    fn mpi_engine(&self) -> Option<ConnectEngine> {
+        None
+    }
+
+    /// Checks what does not depend on other ranks.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Gives a group that has been connected what else it is to have. Collective over the group.
+    ///
+    /// # Errors
+    /// As the group's calls.
+    fn attach(&self, group: &ProcessGroup) -> Result<(), CollectiveError> {
+        let _ = group;
+        Ok(())
+    }
+}
+
+impl GroupOptions for EngineChoice {
+    fn engine(&self) -> EngineChoice {
+        *self
+    }
+}
+
+impl ProcessGroup {
+    /// Returns the group of `ranks`, called `name` in messages. Collective over `ranks`, which are
+    /// global ranks, ascending, among them this one.
+    ///
+    /// # Errors
+    /// When the arguments are wrong, when the ranks do not agree, when some do not come within
+    /// [`World::timeout`], when one of them fails.
+    #[track_caller]
+    pub fn connect(
+        world: &World,
+        name: &str,
+        ranks: &[usize],
+        options: &impl GroupOptions,
+    ) -> Result<ProcessGroup, CollectiveError> {
+        let label = check_membership(world, name, ranks)?;
+        options.check().map_err(|what| label.no_agreement(what))?;
+        let health = Arc::new(GroupHealth::new(label, world));
+        let engine: Arc<dyn Engine> = match ranks.len() {
+            1 => Arc::new(SingleEngine),
+            _ => {
+                let called_at = Location::caller();
+                engine_choice::connect(world, &health, options.engine(), options.mpi_engine()).inspect_err(|error| {
+                    health.suspect(error, called_at);
+                    health.flight_recorder.write_failure(&error.to_string());
+                })?
+            }
+        };
+        tracing::debug!(group = %health.label, engine = engine.name(), "connected");
+        let group = Self::new(health, engine);
+        options.attach(&group)?;
+        Ok(group)
+    }
+}
+
+/// Checks the arguments of [`ProcessGroup::connect`].
+fn check_membership(world: &World, name: &str, ranks: &[usize]) -> Result<GroupLabel, CollectiveError> {
+    let refuse = |what: String| {
+        Err(CollectiveError::InvalidArgument {
+            group: format!("{name} {ranks:?}"),
+            operation: "connect".to_string(),
+            what,
+        })
+    };
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        let length = name.len();
+        return refuse(format!("name of {length} bytes: expected 1 to {MAX_NAME_BYTES}"));
+    }
+    if name.contains(char::is_control) {
+        return refuse("the name contains a control character".to_string());
+    }
+    if !ranks.is_sorted_by(|first, second| first < second) {
+        return refuse("ranks are not ascending".to_string());
+    }
+    if let Some(last) = ranks.last()
+        && *last >= world.world_size()
+    {
+        let world_size = world.world_size();
+        return refuse(format!("rank {last}: expected less than the world size {world_size}"));
+    }
+    match ranks.binary_search(&world.rank()) {
+        Ok(rank) => Ok(GroupLabel {
+            name: name.into(),
+            ranks: ranks.into(),
+            rank,
+        }),
+        Err(_) => refuse(format!("this rank, {}, is not among the ranks", world.rank())),
+    }
+}
