@@ -33,11 +33,11 @@
 //! Tests call it; it is part of nothing that a user builds.
 
 #[cfg(target_os = "linux")]
-mod coded;
-#[cfg(target_os = "linux")]
 mod cublaslt;
 #[cfg(target_os = "linux")]
 mod driver;
+#[cfg(target_os = "linux")]
+mod exported;
 mod folder;
 #[cfg(target_os = "linux")]
 mod handles;

@@ -3,12 +3,12 @@
 //! [`module`](crate::driver) reads the source from the text again.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_source::Host;
 use cuda_source::host::HostKernel;
 
+use crate::exported::{Failure, Out, exported};
 use crate::handles::Handles;
 
 /// The first line of what stands in place of PTX.
@@ -24,11 +24,33 @@ template <class... A> struct EmulatorSizes<void (*)(A...)> {
 extern \"C\" size_t emulator_argument_size(int index) { return EmulatorSizes<decltype(&KERNEL)>::of(index); }
 ";
 
-const INVALID_INPUT: u32 = 3;
-const INVALID_PROGRAM: u32 = 4;
-const INVALID_OPTION: u32 = 5;
-const COMPILATION: u32 = 6;
-const INTERNAL: u32 = 11;
+/// A code of `nvrtcResult` other than success.
+#[derive(PartialEq, Eq)]
+struct Error(u32);
+
+type Outcome<T = ()> = Result<T, Error>;
+
+impl Error {
+    const INVALID_INPUT: Self = Self(3);
+    const INVALID_PROGRAM: Self = Self(4);
+    const INVALID_OPTION: Self = Self(5);
+    const COMPILATION: Self = Self(6);
+    const INTERNAL: Self = Self(11);
+}
+
+impl Failure for Error {
+    fn null() -> Self {
+        Self::INVALID_INPUT
+    }
+
+    fn panicked() -> Self {
+        Self::INTERNAL
+    }
+
+    fn into_code(self) -> u32 {
+        self.0
+    }
+}
 
 static PROGRAMS: Handles<Program> = Handles::new(3);
 
@@ -79,11 +101,11 @@ pub fn kernels(source: &str) -> Vec<&str> {
 }
 
 impl Program {
-    fn of(handle: *mut c_void) -> Result<Arc<Self>, u32> {
-        PROGRAMS.get(handle).ok_or(INVALID_PROGRAM)
+    fn of(handle: *mut c_void) -> Outcome<Arc<Self>> {
+        PROGRAMS.get(handle).ok_or(Error::INVALID_PROGRAM)
     }
 
-    fn compile(&self, options: &[&str]) -> Result<(), u32> {
+    fn compile(&self, options: &[&str]) -> Outcome {
         const KNOWN: &[&str] = &[
             "--gpu-architecture=sm_80",
             "--gpu-architecture=compute_80",
@@ -101,13 +123,13 @@ impl Program {
             "-std=",
             "-default-device",
         ];
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiled = self.compiled();
         let unknown = options
             .iter()
             .find(|option| !KNOWN.iter().any(|known| option.starts_with(known)));
         if let Some(option) = unknown {
             compiled.log = format!("cuda-emulator: unknown option {option}\0").into_bytes();
-            return Err(INVALID_OPTION);
+            return Err(Error::INVALID_OPTION);
         }
         let refused = kernels(&self.source)
             .into_iter()
@@ -115,66 +137,71 @@ impl Program {
         let failed = refused.is_some();
         compiled.log = format!("{}\0", refused.unwrap_or_default().replace('\0', " ")).into_bytes();
         if failed {
-            return Err(COMPILATION);
+            return Err(Error::COMPILATION);
         }
         compiled.ptx = Some(format!("{HEADER}{}\0", self.source).into_bytes());
         Ok(())
     }
 
-    /// Returns the text in place of PTX, or the log, each with its terminating zero.
-    fn text(&self, is_log: bool) -> Result<Vec<u8>, u32> {
-        let compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_log {
-            compiled.ptx.clone().ok_or(INVALID_PROGRAM)
-        } else if compiled.log.is_empty() {
-            Ok(vec![0])
-        } else {
-            Ok(compiled.log.clone())
-        }
+    fn compiled(&self) -> MutexGuard<'_, Compiled> {
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the text in place of PTX, with its terminating zero.
+    fn ptx(&self) -> Outcome<Vec<u8>> {
+        self.compiled().ptx.clone().ok_or(Error::INVALID_PROGRAM)
+    }
+
+    /// Returns the log, with its terminating zero.
+    fn log(&self) -> Vec<u8> {
+        let log = self.compiled().log.clone();
+        if log.is_empty() { vec![0] } else { log }
     }
 }
 
-fn returned(call: impl FnOnce() -> Result<(), u32>) -> u32 {
-    catch_unwind(AssertUnwindSafe(call)).map_or(INTERNAL, |outcome| outcome.err().unwrap_or(0))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> u32 {
-    returned(|| {
-        // SAFETY: the caller's pointers, or null.
-        let (major, minor) = unsafe { (major.as_mut(), minor.as_mut()) };
-        *major.ok_or(INVALID_INPUT)? = 13;
-        *minor.ok_or(INVALID_INPUT)? = 0;
-        Ok(())
-    })
+/// Copies a text, with its terminating zero, to where the caller has room for the size that was reported to it.
+///
+/// # Safety
+///
+/// The pointer must be null or point to that room.
+unsafe fn copy(text: &[u8], to: *mut c_char) -> Outcome {
+    if to.is_null() {
+        return Err(Error::INVALID_INPUT);
+    }
+    // SAFETY: the caller's.
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, text.len()) };
+    Ok(())
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvrtcGetErrorString(error: u32) -> *const c_char {
-    let text = match error {
-        0 => c"NVRTC_SUCCESS",
-        INVALID_INPUT => c"NVRTC_ERROR_INVALID_INPUT",
-        INVALID_PROGRAM => c"NVRTC_ERROR_INVALID_PROGRAM",
-        INVALID_OPTION => c"NVRTC_ERROR_INVALID_OPTION",
-        COMPILATION => c"NVRTC_ERROR_COMPILATION",
-        INTERNAL => c"NVRTC_ERROR_INTERNAL_ERROR",
+    let text = match Error(error) {
+        Error(0) => c"NVRTC_SUCCESS",
+        Error::INVALID_INPUT => c"NVRTC_ERROR_INVALID_INPUT",
+        Error::INVALID_PROGRAM => c"NVRTC_ERROR_INVALID_PROGRAM",
+        Error::INVALID_OPTION => c"NVRTC_ERROR_INVALID_OPTION",
+        Error::COMPILATION => c"NVRTC_ERROR_COMPILATION",
+        Error::INTERNAL => c"NVRTC_ERROR_INTERNAL_ERROR",
         _ => c"NVRTC_ERROR unknown",
     };
     text.as_ptr()
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvrtcCreateProgram(
-    program: *mut *mut c_void,
-    source: *const c_char,
-    _name: *const c_char,
-    headers: c_int,
-    _contents: *const *const c_char,
-    _names: *const *const c_char,
-) -> u32 {
-    returned(|| {
+exported! {
+    fn nvrtcVersion(major: Out<c_int>, minor: Out<c_int>) {
+        major.give(13).and(minor.give(0))
+    }
+
+    fn nvrtcCreateProgram(
+        program: Out<*mut c_void>,
+        source: *const c_char,
+        _name: *const c_char,
+        headers: c_int,
+        _contents: *const *const c_char,
+        _names: *const *const c_char,
+    ) {
         if program.is_null() || source.is_null() || headers != 0 {
-            return Err(INVALID_INPUT);
+            return Err(Error::INVALID_INPUT);
         }
         // SAFETY: the caller's text, which ends with a zero.
         let source = unsafe { CStr::from_ptr(source) };
@@ -182,78 +209,43 @@ unsafe extern "C" fn nvrtcCreateProgram(
             source: source.to_string_lossy().into_owned(),
             compiled: Mutex::default(),
         };
-        // SAFETY: the caller's pointer, not null.
-        unsafe { program.write(PROGRAMS.insert(Arc::new(created))) };
-        Ok(())
-    })
-}
+        program.give(PROGRAMS.insert(Arc::new(created)))
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvrtcCompileProgram(program: *mut c_void, count: c_int, options: *const *const c_char) -> u32 {
-    returned(|| {
+    fn nvrtcCompileProgram(program: *mut c_void, count: c_int, options: *const *const c_char) {
         let program = Program::of(program)?;
-        let count = usize::try_from(count).map_err(|_| INVALID_INPUT)?;
-        let mut list = Vec::new();
-        for index in 0..count {
+        let count = usize::try_from(count).map_err(|_| Error::INVALID_INPUT)?;
+        let list = (0..count).map(|index| {
             // SAFETY: the caller's list of texts that end with a zero.
-            list.push(
-                unsafe { CStr::from_ptr(*options.add(index)) }
-                    .to_str()
-                    .map_err(|_| INVALID_OPTION)?,
-            );
-        }
-        program.compile(&list)
-    })
-}
+            let option = unsafe { CStr::from_ptr(*options.add(index)) };
+            option.to_str().map_err(|_| Error::INVALID_OPTION)
+        });
+        program.compile(&list.collect::<Outcome<Vec<&str>>>()?)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvrtcDestroyProgram(program: *mut *mut c_void) -> u32 {
-    returned(|| {
+    fn nvrtcDestroyProgram(program: *mut *mut c_void) {
         // SAFETY: the caller's pointer, or null. It is not written: cudarc's points to what is constant.
-        let handle = unsafe { program.as_ref() }.ok_or(INVALID_PROGRAM)?;
-        PROGRAMS.remove(*handle).map(drop).ok_or(INVALID_PROGRAM)
-    })
-}
+        let handle = unsafe { program.as_ref() }.ok_or(Error::INVALID_PROGRAM)?;
+        PROGRAMS.remove(*handle).map(drop).ok_or(Error::INVALID_PROGRAM)
+    }
 
-fn size(program: *mut c_void, bytes: *mut usize, is_log: bool) -> u32 {
-    returned(|| {
-        let text = Program::of(program)?.text(is_log)?;
-        // SAFETY: the caller's pointer, or null.
-        *unsafe { bytes.as_mut() }.ok_or(INVALID_INPUT)? = text.len();
-        Ok(())
-    })
-}
+    fn nvrtcGetPTXSize(program: *mut c_void, bytes: Out<usize>) {
+        bytes.give(Program::of(program)?.ptx()?.len())
+    }
 
-fn text(program: *mut c_void, to: *mut c_char, is_log: bool) -> u32 {
-    returned(|| {
-        let text = Program::of(program)?.text(is_log)?;
-        if to.is_null() {
-            return Err(INVALID_INPUT);
-        }
-        // SAFETY: the caller has room for the size that was reported to it.
-        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, text.len()) };
-        Ok(())
-    })
-}
+    fn nvrtcGetPTX(program: *mut c_void, to: *mut c_char) {
+        // SAFETY: the caller's.
+        unsafe { copy(&Program::of(program)?.ptx()?, to) }
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvrtcGetPTXSize(program: *mut c_void, bytes: *mut usize) -> u32 {
-    size(program, bytes, false)
-}
+    fn nvrtcGetProgramLogSize(program: *mut c_void, bytes: Out<usize>) {
+        bytes.give(Program::of(program)?.log().len())
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvrtcGetPTX(program: *mut c_void, to: *mut c_char) -> u32 {
-    text(program, to, false)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvrtcGetProgramLogSize(program: *mut c_void, bytes: *mut usize) -> u32 {
-    size(program, bytes, true)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvrtcGetProgramLog(program: *mut c_void, to: *mut c_char) -> u32 {
-    text(program, to, true)
+    fn nvrtcGetProgramLog(program: *mut c_void, to: *mut c_char) {
+        // SAFETY: the caller's.
+        unsafe { copy(&Program::of(program)?.log(), to) }
+    }
 }
 
 #[cfg(test)]

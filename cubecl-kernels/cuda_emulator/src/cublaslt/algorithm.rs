@@ -3,10 +3,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::error::{Error, Outcome, give, returned};
+use super::error::{Error, Outcome};
 use super::handle::device_of;
 use super::preference::{PREFERENCES, Preference};
 use super::problem::Problem;
+use crate::exported::{Out, exported};
 
 /// What an algorithm needs, where it may, in bytes.
 const WORKSPACE: u64 = 1 << 20;
@@ -68,48 +69,43 @@ struct HeuristicResult {
     reserved: [c_int; 4],
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
-    handle: *mut c_void,
-    operation: *mut c_void,
-    a: *mut c_void,
-    b: *mut c_void,
-    c: *mut c_void,
-    d: *mut c_void,
-    preference: *mut c_void,
-    asked: c_int,
-    results: *mut HeuristicResult,
-    count: *mut c_int,
-) -> u32 {
-    returned(|| {
-        // SAFETY: the caller's pointer.
-        unsafe { give(count, 0)? };
+/// Returns the algorithm for a product, as a heuristic recommends it.
+fn recommended(operation: *mut c_void, layouts: [*mut c_void; 4], preference: &Preference) -> Outcome<Algorithm> {
+    let problem = Problem::of(operation, layouts)?;
+    if preference.rounds_parts() && problem.d.element != problem.wide() {
+        // cuBLASLt may choose such a kernel; a caller who wants that has no test here.
+        return Err(Error::unsupported("parts of sums that are rounded to 16 bits"));
+    }
+    // NVIDIA's has kernels for some of these, and not for others.
+    if problem.bias.is_some() && problem.rows == 1 {
+        return Err(Error::unsupported("a bias of one number"));
+    }
+    Ok(Algorithm::new(&problem, preference))
+}
+
+exported! {
+    fn cublasLtMatmulAlgoGetHeuristic(
+        handle: *mut c_void,
+        operation: *mut c_void,
+        a: *mut c_void,
+        b: *mut c_void,
+        c: *mut c_void,
+        d: *mut c_void,
+        preference: *mut c_void,
+        asked: c_int,
+        results: Out<HeuristicResult>,
+        count: Out<c_int>,
+    ) {
+        count.give::<Error>(0)?;
         device_of(handle)?;
         if asked < 1 {
             return Err(Error::invalid(format!("{asked} algorithms are asked for")));
         }
-        let preference = PREFERENCES.value(preference)?;
-        let problem = Problem::of(operation, [a, b, c, d])?;
-        if preference.rounds_parts() && problem.d.element != problem.wide() {
-            // cuBLASLt may choose such a kernel; a caller who wants that has no test here.
-            return Err(Error::unsupported("parts of sums that are rounded to 16 bits"));
-        }
-        // NVIDIA's has kernels for some of these, and not for others.
-        if problem.bias.is_some() && problem.rows == 1 {
-            return Err(Error::unsupported("a bias of one number"));
-        }
-        let algorithm = Algorithm::new(&problem, &preference);
-        let result = HeuristicResult {
-            algorithm,
-            workspace: algorithm.workspace(),
-            state: 0,
-            waves: 1.0,
-            reserved: [0; 4],
-        };
-        // SAFETY: the caller's pointers; the first has room for the requested number of results.
-        unsafe {
-            give(results, result)?;
-            give(count, 1)
-        }
-    })
+        let algorithm = recommended(operation, [a, b, c, d], &PREFERENCES.value(preference)?)?;
+        let workspace = algorithm.workspace();
+        // There is room for the requested number of results.
+        results
+            .give(HeuristicResult { algorithm, workspace, state: 0, waves: 1.0, reserved: [0; 4] })
+            .and(count.give(1))
+    }
 }

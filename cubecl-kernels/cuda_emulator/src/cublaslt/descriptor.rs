@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::error::{Error, Outcome, give};
+use super::error::{Error, Outcome};
+use crate::exported::Out;
 use crate::handles::Handles;
 
 /// The descriptors of one kind that were created and not destroyed.
@@ -20,13 +21,8 @@ impl<T: Copy> Descriptors<T> {
     }
 
     /// Creates one, and writes its handle.
-    ///
-    /// # Safety
-    ///
-    /// The pointer must be null or point to a handle that may be written.
-    pub unsafe fn create(&self, handle: *mut *mut c_void, value: T) -> Outcome {
-        // SAFETY: the caller's.
-        unsafe { give(handle, self.known.insert(Arc::new(Mutex::new(value)))) }
+    pub fn create(&self, handle: Out<*mut c_void>, value: T) -> Outcome {
+        handle.give(self.known.insert(Arc::new(Mutex::new(value))))
     }
 
     /// What it says now.

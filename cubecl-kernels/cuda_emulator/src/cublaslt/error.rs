@@ -1,13 +1,11 @@
-//! cuBLASLt's result codes, and how an exported function ends with one.
+//! cuBLASLt's result codes, and what is said of them.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 
-use crate::coded::{self, caught};
-/// Codes of `cublasStatus_t`, and why they are returned.
-pub use crate::coded::{Error, Outcome};
 use crate::driver::device::number_in_environment;
-use crate::driver::error::tell;
+use crate::driver::error::{Error as DriverError, tell};
+use crate::exported::Failure;
 
 pub const NOT_INITIALIZED: u32 = 1;
 pub const INVALID_VALUE: u32 = 7;
@@ -17,7 +15,21 @@ pub const NOT_SUPPORTED: u32 = 15;
 /// 13.0, as cuBLASLt counts.
 const VERSION: usize = 130_000;
 
+/// A code of `cublasStatus_t` other than success, and why it is returned.
+#[derive(Debug)]
+pub struct Error {
+    code: u32,
+    text: String,
+}
+
+pub type Outcome<T = ()> = Result<T, Error>;
+
 impl Error {
+    pub fn new(code: u32, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { code, text }
+    }
+
     pub fn invalid(text: impl Into<String>) -> Self {
         Self::new(INVALID_VALUE, text)
     }
@@ -27,27 +39,34 @@ impl Error {
     }
 }
 
-/// Runs what an exported function does, and returns its code: nothing unwinds into the caller. With
-/// `CUBLASLT_LOG_LEVEL` above 0, as cuBLASLt reads it, the standard error says why a call fails.
-pub fn returned(call: impl FnOnce() -> Outcome) -> u32 {
-    static LEVEL: OnceLock<usize> = OnceLock::new();
-    let Err(error) = caught(call, INTERNAL_ERROR) else {
-        return 0;
-    };
-    if *LEVEL.get_or_init(|| number_in_environment("CUBLASLT_LOG_LEVEL").unwrap_or(0)) > 0 {
-        tell(&format!("cuBLASLt: {}", error.text));
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Self {
+        let text = format!("Cuda failure {}", error.0);
+        match error {
+            DriverError::INVALID_HANDLE => Self::invalid(text),
+            DriverError::NOT_SUPPORTED => Self::unsupported(text),
+            _ => Self::new(EXECUTION_FAILED, text),
+        }
     }
-    error.code
 }
 
-/// Writes through a pointer of the caller's.
-///
-/// # Safety
-///
-/// The pointer must be null or point to a `T` that may be written.
-pub unsafe fn give<T>(to: *mut T, value: T) -> Outcome {
-    // SAFETY: the caller's.
-    unsafe { coded::give(to, value, INVALID_VALUE) }
+impl Failure for Error {
+    fn null() -> Self {
+        Self::invalid("a pointer to write to is null")
+    }
+
+    fn panicked() -> Self {
+        Self::new(INTERNAL_ERROR, "the emulator panicked")
+    }
+
+    /// With `CUBLASLT_LOG_LEVEL` above 0, as cuBLASLt reads it, the standard error says why a call fails.
+    fn into_code(self) -> u32 {
+        static LEVEL: OnceLock<usize> = OnceLock::new();
+        if *LEVEL.get_or_init(|| number_in_environment("CUBLASLT_LOG_LEVEL").unwrap_or(0)) > 0 {
+            tell(&format!("cuBLASLt: {}", self.text));
+        }
+        self.code
+    }
 }
 
 /// A code's name and what it says.

@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 
 use super::descriptor::{Descriptors, take};
-use super::error::returned;
+use super::error::Outcome;
+use crate::exported::{Out, exported};
 
 /// The numbers of `cublasLtMatrixLayoutAttribute_t`.
 const TYPE: u32 = 0;
@@ -29,55 +30,36 @@ pub struct Layout {
     pub batch_count: i32,
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cublasLtMatrixLayoutCreate(
-    layout: *mut *mut c_void,
-    datatype: u32,
-    rows: u64,
-    columns: u64,
-    leading_dimension: i64,
-) -> u32 {
-    let created = Layout {
-        datatype,
-        rows,
-        columns,
-        leading_dimension,
-        order: 0,
-        batch_count: 1,
-    };
-    // SAFETY: the caller's pointer.
-    returned(|| unsafe { LAYOUTS.create(layout, created) })
-}
+exported! {
+    fn cublasLtMatrixLayoutCreate(
+        layout: Out<*mut c_void>,
+        datatype: u32,
+        rows: u64,
+        columns: u64,
+        leading_dimension: i64,
+    ) {
+        LAYOUTS.create(layout, Layout { datatype, rows, columns, leading_dimension, order: 0, batch_count: 1 })
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
-    layout: *mut c_void,
-    attribute: u32,
-    value: *const c_void,
-    bytes: usize,
-) -> u32 {
-    returned(|| {
-        LAYOUTS.change(layout, |layout| {
-            // SAFETY: the caller's value has `bytes` bytes, and every attribute is a number.
-            unsafe {
-                match attribute {
-                    TYPE => layout.datatype = take(value, bytes)?,
-                    ORDER => layout.order = take(value, bytes)?,
-                    ROWS => layout.rows = take(value, bytes)?,
-                    COLUMNS => layout.columns = take(value, bytes)?,
-                    LEADING_DIMENSION => layout.leading_dimension = take(value, bytes)?,
-                    BATCH_COUNT => layout.batch_count = take(value, bytes)?,
-                    // Where the next matrix of a batch begins: there is none.
-                    BATCH_OFFSET => take::<i64>(value, bytes).map(drop)?,
-                    _ => return Err(LAYOUTS.unsupported(attribute)),
-                }
+    fn cublasLtMatrixLayoutSetAttribute(layout: *mut c_void, attribute: u32, value: *const c_void, bytes: usize) {
+        // SAFETY: the caller's value has `bytes` bytes, and every attribute is a number.
+        LAYOUTS.change(layout, |layout| unsafe {
+            match attribute {
+                TYPE => layout.datatype = take(value, bytes)?,
+                ORDER => layout.order = take(value, bytes)?,
+                ROWS => layout.rows = take(value, bytes)?,
+                COLUMNS => layout.columns = take(value, bytes)?,
+                LEADING_DIMENSION => layout.leading_dimension = take(value, bytes)?,
+                BATCH_COUNT => layout.batch_count = take(value, bytes)?,
+                // Where the next matrix of a batch begins: there is none.
+                BATCH_OFFSET => take::<i64>(value, bytes).map(drop)?,
+                _ => return Err(LAYOUTS.unsupported(attribute)),
             }
             Ok(())
         })
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cublasLtMatrixLayoutDestroy(layout: *mut c_void) -> u32 {
-    returned(|| LAYOUTS.destroy(layout))
+    fn cublasLtMatrixLayoutDestroy(layout: *mut c_void) {
+        LAYOUTS.destroy(layout)
+    }
 }

@@ -4,28 +4,18 @@ use std::ffi::c_void;
 
 use super::algorithm::Algorithm;
 use super::element::Element;
-use super::error::{EXECUTION_FAILED, Error, Outcome, returned};
+use super::error::{EXECUTION_FAILED, Error, Outcome};
 use super::handle::device_of;
 use super::preference::Preference;
 use super::problem::Problem;
 use super::product::Product;
-use crate::driver::device::current_or_first;
-use crate::driver::error::Error as DriverError;
+use crate::driver::device::{Device, current_or_first};
 use crate::driver::memory::{Place, place_of};
-use crate::driver::stream::resolve;
+use crate::driver::stream::{Stream, resolve};
+use crate::exported::exported;
 
 /// While it is set, every product fails.
 const FAILS: &str = "CUDA_EMULATOR_CUBLASLT_FAILS";
-
-/// What is said of an error of the driver's.
-fn cuda(error: DriverError) -> Error {
-    let text = format!("Cuda failure {}", error.0);
-    match error {
-        DriverError::INVALID_HANDLE => Error::invalid(text),
-        DriverError::NOT_SUPPORTED => Error::unsupported(text),
-        _ => Error::new(EXECUTION_FAILED, text),
-    }
-}
 
 /// Reads alpha or beta, which are the host's.
 ///
@@ -54,26 +44,45 @@ fn workspace(algorithm: &Algorithm, address: usize, bytes: usize) -> Outcome<(us
     Ok((address, needed))
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cublasLtMatmul(
-    handle: *mut c_void,
-    operation: *mut c_void,
-    alpha: *const c_void,
-    a: *const c_void,
-    a_layout: *mut c_void,
-    b: *const c_void,
-    b_layout: *mut c_void,
-    beta: *const c_void,
-    c: *const c_void,
-    c_layout: *mut c_void,
-    d: *mut c_void,
-    d_layout: *mut c_void,
-    algorithm: *const Algorithm,
-    workspace_address: *mut c_void,
-    workspace_bytes: usize,
-    stream: *mut c_void,
-) -> u32 {
-    returned(|| {
+/// Puts a product into a stream.
+fn submit(product: Product, device: &'static Device, stream: &Stream) -> Outcome {
+    if !std::ptr::eq(stream.device, device) {
+        return Err(Error::invalid(format!(
+            "a stream of device {}, and a handle of {}",
+            stream.device.ordinal, device.ordinal
+        )));
+    }
+    if !std::ptr::eq(current_or_first()?, device) {
+        let text = format!("another device is current than the handle's, {}", device.ordinal);
+        return Err(Error::new(EXECUTION_FAILED, text));
+    }
+    product.check(device)?;
+    if std::env::var_os(FAILS).is_some() {
+        return Err(Error::new(EXECUTION_FAILED, format!("{FAILS} is set")));
+    }
+    stream.submit(move || product.run());
+    Ok(())
+}
+
+exported! {
+    fn cublasLtMatmul(
+        handle: *mut c_void,
+        operation: *mut c_void,
+        alpha: *const c_void,
+        a: *const c_void,
+        a_layout: *mut c_void,
+        b: *const c_void,
+        b_layout: *mut c_void,
+        beta: *const c_void,
+        c: *const c_void,
+        c_layout: *mut c_void,
+        d: *mut c_void,
+        d_layout: *mut c_void,
+        algorithm: *const Algorithm,
+        workspace_address: *mut c_void,
+        workspace_bytes: usize,
+        stream: *mut c_void,
+    ) {
         let device = device_of(handle)?;
         let problem = Problem::of(operation, [a_layout, b_layout, c_layout, d_layout])?;
         // SAFETY: the caller's, or null.
@@ -97,22 +106,6 @@ unsafe extern "C" fn cublasLtMatmul(
             alignments: algorithm.alignments(),
             workspace: workspace(&algorithm, workspace_address as usize, workspace_bytes)?,
         };
-        let stream = resolve(stream).map_err(cuda)?;
-        if !std::ptr::eq(stream.device, device) {
-            return Err(Error::invalid(format!(
-                "a stream of device {}, and a handle of {}",
-                stream.device.ordinal, device.ordinal
-            )));
-        }
-        if !std::ptr::eq(current_or_first().map_err(cuda)?, device) {
-            let text = format!("another device is current than the handle's, {}", device.ordinal);
-            return Err(Error::new(EXECUTION_FAILED, text));
-        }
-        product.check(device)?;
-        if std::env::var_os(FAILS).is_some() {
-            return Err(Error::new(EXECUTION_FAILED, format!("{FAILS} is set")));
-        }
-        stream.submit(move || product.run());
-        Ok(())
-    })
+        submit(product, device, &*resolve(stream)?)
+    }
 }

@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 
 use super::descriptor::{Descriptors, take};
-use super::error::returned;
+use super::error::Outcome;
+use crate::exported::{Out, exported};
 
 /// The numbers of `cublasLtMatmulDescAttributes_t`.
 const COMPUTE_TYPE: u32 = 0;
@@ -40,53 +41,42 @@ pub struct Operation {
     pub bias_type: i32,
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cublasLtMatmulDescCreate(operation: *mut *mut c_void, compute_type: u32, scale_type: u32) -> u32 {
-    let created = Operation {
-        compute_type,
-        scale_type,
-        pointer_mode: 0,
-        transposition_a: 0,
-        transposition_b: 0,
-        transposition_c: 0,
-        epilogue: DEFAULT,
-        bias: 0,
-        bias_type: -1,
-    };
-    // SAFETY: the caller's pointer.
-    returned(|| unsafe { OPERATIONS.create(operation, created) })
-}
+exported! {
+    fn cublasLtMatmulDescCreate(operation: Out<*mut c_void>, compute_type: u32, scale_type: u32) {
+        let created = Operation {
+            compute_type,
+            scale_type,
+            pointer_mode: 0,
+            transposition_a: 0,
+            transposition_b: 0,
+            transposition_c: 0,
+            epilogue: DEFAULT,
+            bias: 0,
+            bias_type: -1,
+        };
+        OPERATIONS.create(operation, created)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
-    operation: *mut c_void,
-    attribute: u32,
-    value: *const c_void,
-    bytes: usize,
-) -> u32 {
-    returned(|| {
-        OPERATIONS.change(operation, |operation| {
-            // SAFETY: the caller's value has `bytes` bytes, and every attribute is a number or an address.
-            unsafe {
-                match attribute {
-                    COMPUTE_TYPE => operation.compute_type = take(value, bytes)?,
-                    SCALE_TYPE => operation.scale_type = take(value, bytes)?,
-                    POINTER_MODE => operation.pointer_mode = take(value, bytes)?,
-                    TRANSPOSITION_A => operation.transposition_a = take(value, bytes)?,
-                    TRANSPOSITION_B => operation.transposition_b = take(value, bytes)?,
-                    TRANSPOSITION_C => operation.transposition_c = take(value, bytes)?,
-                    EPILOGUE => operation.epilogue = take(value, bytes)?,
-                    BIAS_POINTER => operation.bias = take(value, bytes)?,
-                    BIAS_TYPE => operation.bias_type = take(value, bytes)?,
-                    _ => return Err(OPERATIONS.unsupported(attribute)),
-                }
+    fn cublasLtMatmulDescSetAttribute(operation: *mut c_void, attribute: u32, value: *const c_void, bytes: usize) {
+        // SAFETY: the caller's value has `bytes` bytes, and every attribute is a number or an address.
+        OPERATIONS.change(operation, |operation| unsafe {
+            match attribute {
+                COMPUTE_TYPE => operation.compute_type = take(value, bytes)?,
+                SCALE_TYPE => operation.scale_type = take(value, bytes)?,
+                POINTER_MODE => operation.pointer_mode = take(value, bytes)?,
+                TRANSPOSITION_A => operation.transposition_a = take(value, bytes)?,
+                TRANSPOSITION_B => operation.transposition_b = take(value, bytes)?,
+                TRANSPOSITION_C => operation.transposition_c = take(value, bytes)?,
+                EPILOGUE => operation.epilogue = take(value, bytes)?,
+                BIAS_POINTER => operation.bias = take(value, bytes)?,
+                BIAS_TYPE => operation.bias_type = take(value, bytes)?,
+                _ => return Err(OPERATIONS.unsupported(attribute)),
             }
             Ok(())
         })
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cublasLtMatmulDescDestroy(operation: *mut c_void) -> u32 {
-    returned(|| OPERATIONS.destroy(operation))
+    fn cublasLtMatmulDescDestroy(operation: *mut c_void) {
+        OPERATIONS.destroy(operation)
+    }
 }

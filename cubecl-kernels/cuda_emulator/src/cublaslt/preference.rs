@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 
 use super::descriptor::{Descriptors, take};
-use super::error::returned;
+use super::error::Outcome;
+use crate::exported::{Out, exported};
 
 /// The numbers of `cublasLtMatmulPreferenceAttributes_t`.
 const SEARCH_MODE: u32 = 0;
@@ -41,51 +42,43 @@ impl Preference {
         alignments: [1; 4],
         reduction_schemes: COMPUTE_TYPE,
     };
-}
 
-impl Preference {
     /// Whether parts of sums may be rounded to the result's type before they are added up.
     pub fn rounds_parts(&self) -> bool {
         self.reduction_schemes & !COMPUTE_TYPE != 0
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cublasLtMatmulPreferenceCreate(preference: *mut *mut c_void) -> u32 {
-    // SAFETY: the caller's pointer.
-    returned(|| unsafe { PREFERENCES.create(preference, Preference::USUAL) })
-}
+exported! {
+    fn cublasLtMatmulPreferenceCreate(preference: Out<*mut c_void>) {
+        PREFERENCES.create(preference, Preference::USUAL)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
-    preference: *mut c_void,
-    attribute: u32,
-    value: *const c_void,
-    bytes: usize,
-) -> u32 {
-    returned(|| {
-        PREFERENCES.change(preference, |preference| {
-            // SAFETY: the caller's value has `bytes` bytes, and every attribute is a number.
-            unsafe {
-                match attribute {
-                    MAX_WORKSPACE => preference.max_workspace = take(value, bytes)?,
-                    ALIGNMENT_A..=ALIGNMENT_D => {
-                        preference.alignments[(attribute - ALIGNMENT_A) as usize] = take(value, bytes)?;
-                    }
-                    // They choose between algorithms: there is one.
-                    REDUCTION_SCHEMES => preference.reduction_schemes = take(value, bytes)?,
-                    SEARCH_MODE => take::<u32>(value, bytes).map(drop)?,
-                    MAX_WAVES => take::<f32>(value, bytes).map(drop)?,
-                    IMPLEMENTATIONS => take::<u64>(value, bytes).map(drop)?,
-                    _ => return Err(PREFERENCES.unsupported(attribute)),
+    fn cublasLtMatmulPreferenceSetAttribute(
+        preference: *mut c_void,
+        attribute: u32,
+        value: *const c_void,
+        bytes: usize,
+    ) {
+        // SAFETY: the caller's value has `bytes` bytes, and every attribute is a number.
+        PREFERENCES.change(preference, |preference| unsafe {
+            match attribute {
+                MAX_WORKSPACE => preference.max_workspace = take(value, bytes)?,
+                ALIGNMENT_A..=ALIGNMENT_D => {
+                    preference.alignments[(attribute - ALIGNMENT_A) as usize] = take(value, bytes)?;
                 }
+                // They choose between algorithms: there is one.
+                REDUCTION_SCHEMES => preference.reduction_schemes = take(value, bytes)?,
+                SEARCH_MODE => take::<u32>(value, bytes).map(drop)?,
+                MAX_WAVES => take::<f32>(value, bytes).map(drop)?,
+                IMPLEMENTATIONS => take::<u64>(value, bytes).map(drop)?,
+                _ => return Err(PREFERENCES.unsupported(attribute)),
             }
             Ok(())
         })
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cublasLtMatmulPreferenceDestroy(preference: *mut c_void) -> u32 {
-    returned(|| PREFERENCES.destroy(preference))
+    fn cublasLtMatmulPreferenceDestroy(preference: *mut c_void) {
+        PREFERENCES.destroy(preference)
+    }
 }

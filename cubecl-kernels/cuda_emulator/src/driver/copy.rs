@@ -3,9 +3,10 @@
 use std::ffi::{c_uchar, c_uint, c_void};
 use std::sync::Arc;
 
-use super::error::{Error, Outcome, returned};
+use super::error::{Error, Outcome};
 use super::memory::{Place, check, check_device, check_running, place_of};
 use super::stream::{Stream, resolve};
+use crate::exported::exported;
 
 /// Rows of bytes in memory.
 #[derive(Clone, Copy, Debug)]
@@ -145,69 +146,19 @@ fn either(address: u64) -> End {
     }
 }
 
-fn copy(to: End, from: End, bytes: usize, stream: *mut c_void) -> u32 {
-    returned(|| Transfer::bytes(to, from, bytes).submit(&resolve(stream)?))
+/// Puts work into the default stream, and waits for it.
+fn now(submit: impl FnOnce(&Arc<Stream>) -> Outcome) -> Outcome {
+    let stream = resolve(std::ptr::null_mut())?;
+    submit(&stream)?;
+    stream.synchronize()
 }
 
-/// In the default stream, and waits for it.
-fn copy_now(to: End, from: End, bytes: usize) -> u32 {
-    returned(|| {
-        let stream = resolve(std::ptr::null_mut())?;
-        Transfer::bytes(to, from, bytes).submit(&stream)?;
-        stream.synchronize()
-    })
+fn copy(to: End, from: End, bytes: usize, stream: *mut c_void) -> Outcome {
+    Transfer::bytes(to, from, bytes).submit(&resolve(stream)?)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: *mut c_void) -> u32 {
-    copy(device(to), host(from), bytes, stream)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: *mut c_void) -> u32 {
-    copy(host(to), device(from), bytes, stream)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: *mut c_void) -> u32 {
-    copy(device(to), device(from), bytes, stream)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyPeerAsync(
-    to: u64,
-    _to_context: *mut c_void,
-    from: u64,
-    _from_context: *mut c_void,
-    bytes: usize,
-    stream: *mut c_void,
-) -> u32 {
-    copy(device(to), device(from), bytes, stream)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: *mut c_void) -> u32 {
-    copy(either(to), either(from), bytes, stream)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpy(to: u64, from: u64, bytes: usize) -> u32 {
-    copy_now(either(to), either(from), bytes)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize) -> u32 {
-    copy_now(device(to), host(from), bytes)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usize) -> u32 {
-    copy_now(host(to), device(from), bytes)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) -> u32 {
-    copy_now(device(to), device(from), bytes)
+fn copy_now(to: End, from: End, bytes: usize) -> Outcome {
+    now(|stream| Transfer::bytes(to, from, bytes).submit(stream))
 }
 
 /// `CUDA_MEMCPY2D`.
@@ -232,10 +183,20 @@ struct Memcpy2D {
 }
 
 impl Memcpy2D {
-    fn copy(&self) -> Outcome<Transfer> {
+    /// # Safety
+    ///
+    /// The pointer must be null or point to one.
+    unsafe fn read(copy: *const Self) -> Outcome<Transfer> {
+        // SAFETY: the caller's.
+        unsafe { copy.as_ref() }.ok_or(Error::INVALID_VALUE)?.transfer()
+    }
+
+    fn transfer(&self) -> Outcome<Transfer> {
         let end = |kind, host: usize, device: u64, pitch: usize, x: usize, y: usize| {
+            // A pitch of zero means rows without gaps.
+            let pitch = if pitch == 0 { self.width } else { pitch };
             let skipped = y.checked_mul(pitch).and_then(|rows| rows.checked_add(x));
-            let skipped = skipped.ok_or(Error::INVALID_VALUE)?;
+            let skipped = skipped.filter(|_| pitch >= self.width).ok_or(Error::INVALID_VALUE)?;
             let rows = |address: usize| Rows {
                 address: address.wrapping_add(skipped),
                 pitch,
@@ -246,26 +207,14 @@ impl Memcpy2D {
                 _ => Err(Error::NOT_SUPPORTED),
             }
         };
-        let (to_host, from_host) = (self.to_host as usize, self.from_host as usize);
-        // A pitch of zero means rows without gaps.
-        let pitch = |pitch| if pitch == 0 { self.width } else { pitch };
-        if pitch(self.to_pitch) < self.width || pitch(self.from_pitch) < self.width {
-            return Err(Error::INVALID_VALUE);
-        }
+        let (to, from) = (self.to_host as usize, self.from_host as usize);
         Ok(Transfer {
-            to: end(
-                self.to_type,
-                to_host,
-                self.to_device,
-                pitch(self.to_pitch),
-                self.to_x,
-                self.to_y,
-            )?,
+            to: end(self.to_type, to, self.to_device, self.to_pitch, self.to_x, self.to_y)?,
             from: end(
                 self.from_type,
-                from_host,
+                from,
                 self.from_device,
-                pitch(self.from_pitch),
+                self.from_pitch,
                 self.from_x,
                 self.from_y,
             )?,
@@ -273,26 +222,6 @@ impl Memcpy2D {
             height: self.height,
         })
     }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpy2DAsync_v2(copy: *const Memcpy2D, stream: *mut c_void) -> u32 {
-    returned(|| {
-        // SAFETY: the caller's, or null.
-        let copy = unsafe { copy.as_ref() }.ok_or(Error::INVALID_VALUE)?.copy()?;
-        copy.submit(&resolve(stream)?)
-    })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpy2D_v2(copy: *const Memcpy2D) -> u32 {
-    returned(|| {
-        // SAFETY: the caller's, or null.
-        let copy = unsafe { copy.as_ref() }.ok_or(Error::INVALID_VALUE)?.copy()?;
-        let stream = resolve(std::ptr::null_mut())?;
-        copy.submit(&stream)?;
-        stream.synchronize()
-    })
 }
 
 /// Repeats a pattern over memory.
@@ -321,30 +250,74 @@ fn fill(address: u64, pattern: &[u8], count: usize, stream: &Arc<Stream>) -> Out
     Ok(())
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemsetD8Async(address: u64, value: c_uchar, count: usize, stream: *mut c_void) -> u32 {
-    returned(|| fill(address, &[value], count, &resolve(stream)?))
-}
+exported! {
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: *mut c_void) {
+        copy(device(to), host(from), bytes, stream)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemsetD32Async(address: u64, value: c_uint, count: usize, stream: *mut c_void) -> u32 {
-    returned(|| fill(address, &value.to_ne_bytes(), count, &resolve(stream)?))
-}
+    fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: *mut c_void) {
+        copy(host(to), device(from), bytes, stream)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemsetD8_v2(address: u64, value: c_uchar, count: usize) -> u32 {
-    returned(|| {
-        let stream = resolve(std::ptr::null_mut())?;
-        fill(address, &[value], count, &stream)?;
-        stream.synchronize()
-    })
-}
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: *mut c_void) {
+        copy(device(to), device(from), bytes, stream)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemsetD32_v2(address: u64, value: c_uint, count: usize) -> u32 {
-    returned(|| {
-        let stream = resolve(std::ptr::null_mut())?;
-        fill(address, &value.to_ne_bytes(), count, &stream)?;
-        stream.synchronize()
-    })
+    fn cuMemcpyPeerAsync(
+        to: u64,
+        _to_context: *mut c_void,
+        from: u64,
+        _from_context: *mut c_void,
+        bytes: usize,
+        stream: *mut c_void,
+    ) {
+        copy(device(to), device(from), bytes, stream)
+    }
+
+    fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: *mut c_void) {
+        copy(either(to), either(from), bytes, stream)
+    }
+
+    fn cuMemcpy(to: u64, from: u64, bytes: usize) {
+        copy_now(either(to), either(from), bytes)
+    }
+
+    fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize) {
+        copy_now(device(to), host(from), bytes)
+    }
+
+    fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usize) {
+        copy_now(host(to), device(from), bytes)
+    }
+
+    fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) {
+        copy_now(device(to), device(from), bytes)
+    }
+
+    fn cuMemcpy2DAsync_v2(copy: *const Memcpy2D, stream: *mut c_void) {
+        // SAFETY: the caller's, or null.
+        unsafe { Memcpy2D::read(copy)? }.submit(&resolve(stream)?)
+    }
+
+    fn cuMemcpy2D_v2(copy: *const Memcpy2D) {
+        // SAFETY: the caller's, or null.
+        let transfer = unsafe { Memcpy2D::read(copy)? };
+        now(|stream| transfer.submit(stream))
+    }
+
+    fn cuMemsetD8Async(address: u64, value: c_uchar, count: usize, stream: *mut c_void) {
+        fill(address, &[value], count, &resolve(stream)?)
+    }
+
+    fn cuMemsetD32Async(address: u64, value: c_uint, count: usize, stream: *mut c_void) {
+        fill(address, &value.to_ne_bytes(), count, &resolve(stream)?)
+    }
+
+    fn cuMemsetD8_v2(address: u64, value: c_uchar, count: usize) {
+        now(|stream| fill(address, &[value], count, stream))
+    }
+
+    fn cuMemsetD32_v2(address: u64, value: c_uint, count: usize) {
+        now(|stream| fill(address, &value.to_ne_bytes(), count, stream))
+    }
 }

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::attributes::attribute;
-use super::error::{Error, Outcome, give, returned, tell};
+use super::error::{Error, Outcome, tell};
 use super::stream::Stream;
+use crate::exported::{Out, exported};
 
 /// What contexts' handles begin with: those of [`Handles`](crate::handles::Handles) begin otherwise.
 const CONTEXT: usize = 0xD0 << 56;
@@ -161,49 +162,35 @@ fn visible(count: usize) -> Vec<usize> {
         .collect()
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuInit(flags: c_uint) -> u32 {
-    returned(|| {
+fn find_devices() -> Vec<Device> {
+    let count = number_in_environment("CUDA_EMULATOR_DEVICES").unwrap_or(1);
+    let numbers = visible(count).into_iter().enumerate();
+    numbers.map(|(ordinal, number)| Device::new(ordinal, number)).collect()
+}
+
+exported! {
+    fn cuInit(flags: c_uint) {
         if flags != 0 {
             return Err(Error::INVALID_VALUE);
         }
-        let found = DEVICES.get_or_init(|| {
-            let count = number_in_environment("CUDA_EMULATOR_DEVICES").unwrap_or(1);
-            let numbers = visible(count).into_iter().enumerate();
-            numbers.map(|(ordinal, number)| Device::new(ordinal, number)).collect()
-        });
-        if found.is_empty() {
-            Err(Error::NO_DEVICE)
-        } else {
-            Ok(())
-        }
-    })
-}
+        let found = DEVICES.get_or_init(find_devices);
+        if found.is_empty() { Err(Error::NO_DEVICE) } else { Ok(()) }
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> u32 {
-    // SAFETY: the caller's pointer.
-    returned(|| unsafe { give(version, VERSION) })
-}
+    fn cuDriverGetVersion(version: Out<c_int>) {
+        version.give(VERSION)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> u32 {
-    returned(|| {
+    fn cuDeviceGet(device: Out<c_int>, ordinal: c_int) {
         get(ordinal)?;
-        // SAFETY: the caller's pointer.
-        unsafe { give(device, ordinal) }
-    })
-}
+        device.give(ordinal)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> u32 {
-    // SAFETY: the caller's pointer.
-    returned(|| unsafe { give(count, devices()?.len() as c_int) })
-}
+    fn cuDeviceGetCount(count: Out<c_int>) {
+        count.give(devices()?.len() as c_int)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) -> u32 {
-    returned(|| {
+    fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) {
         get(device)?;
         const NAME: &[u8] = b"CUDA emulator (as NVIDIA A100)\0";
         let length = usize::try_from(length).map_err(|_| Error::INVALID_VALUE)?;
@@ -217,153 +204,91 @@ unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c
             name.add(copied - 1).write(0);
         }
         Ok(())
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) -> u32 {
-    // SAFETY: the caller's pointer, to 16 bytes.
-    returned(|| unsafe { give(uuid, get(device)?.uuid()) })
-}
+    fn cuDeviceGetUuid(uuid: Out<[u8; 16]>, device: c_int) {
+        uuid.give(get(device)?.uuid())
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) -> u32 {
-    // SAFETY: as above.
-    unsafe { cuDeviceGetUuid(uuid, device) }
-}
+    fn cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: c_int) {
+        uuid.give(get(device)?.uuid())
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> u32 {
-    // SAFETY: the caller's pointer.
-    returned(|| unsafe { give(bytes, get(device)?.memory) })
-}
+    fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: c_int) {
+        bytes.give(get(device)?.memory)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, asked: c_uint, device: c_int) -> u32 {
-    returned(|| {
+    fn cuDeviceGetAttribute(value: Out<c_int>, asked: c_uint, device: c_int) {
         get(device)?;
         let found = attribute(asked).inspect_err(|_| tell(&format!("the device attribute {asked} is not known")))?;
-        // SAFETY: the caller's pointer.
-        unsafe { give(value, found) }
-    })
-}
+        value.give(found)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) -> u32 {
-    returned(|| {
+    fn cuDeviceCanAccessPeer(can: Out<c_int>, device: c_int, peer: c_int) {
         get(peer)?;
         get(device)?;
-        // SAFETY: the caller's pointer.
-        unsafe { give(can, c_int::from(device != peer)) }
-    })
-}
+        can.give(c_int::from(device != peer))
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuCtxEnablePeerAccess(context: *mut c_void, _flags: c_uint) -> u32 {
-    returned(|| of_context(context).map(drop))
-}
+    fn cuCtxEnablePeerAccess(context: *mut c_void, _flags: c_uint) {
+        of_context(context).map(drop)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> u32 {
-    returned(|| {
+    fn cuDevicePrimaryCtxRetain(context: Out<*mut c_void>, device: c_int) {
         let device = get(device)?;
         device.retained.fetch_add(1, Ordering::AcqRel);
-        // SAFETY: the caller's pointer.
-        unsafe { give(context, device.context()) }
-    })
-}
+        context.give(device.context())
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> u32 {
-    returned(|| {
+    fn cuDevicePrimaryCtxRelease_v2(device: c_int) {
         let retained = &get(device)?.retained;
         let fewer = retained.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| count.checked_sub(1));
         fewer.map(drop).map_err(|_| Error::INVALID_CONTEXT)
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int) -> u32 {
-    returned(|| {
+    fn cuDevicePrimaryCtxGetState(device: c_int, flags: Out<c_uint>, active: Out<c_int>) {
         let is_active = get(device)?.retained.load(Ordering::Acquire) > 0;
-        // SAFETY: the caller's pointers.
-        unsafe {
-            give(flags, 0)?;
-            give(active, c_int::from(is_active))
-        }
-    })
-}
+        flags.give(0).and(active.give(c_int::from(is_active)))
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
-    returned(|| {
-        let device = if context.is_null() {
-            None
-        } else {
-            Some(of_context(context)?)
-        };
+    fn cuCtxSetCurrent(context: *mut c_void) {
+        let device = if context.is_null() { None } else { Some(of_context(context)?) };
         CURRENT.with_borrow_mut(|stack| {
             stack.pop();
             stack.push(device);
         });
         Ok(())
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuCtxPushCurrent_v2(context: *mut c_void) -> u32 {
-    returned(|| {
+    fn cuCtxPushCurrent_v2(context: *mut c_void) {
         let device = of_context(context)?;
         CURRENT.with_borrow_mut(|stack| stack.push(Some(device)));
         Ok(())
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut *mut c_void) -> u32 {
-    returned(|| {
+    fn cuCtxPopCurrent_v2(context: Out<*mut c_void>) {
         let device = CURRENT.with_borrow_mut(Vec::pop).flatten();
-        let device = device.ok_or(Error::INVALID_CONTEXT)?;
-        if context.is_null() {
-            Ok(())
-        } else {
-            // SAFETY: the caller's pointer.
-            unsafe { give(context, device.context()) }
-        }
-    })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> u32 {
-    returned(|| {
-        devices()?;
-        let handle = set().map_or(std::ptr::null_mut(), Device::context);
-        // SAFETY: the caller's pointer.
-        unsafe { give(context, handle) }
-    })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuCtxGetDevice(device: *mut c_int) -> u32 {
-    // SAFETY: the caller's pointer.
-    returned(|| unsafe { give(device, current()?.ordinal as c_int) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuCtxSynchronize() -> u32 {
-    returned(|| current()?.synchronize())
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) -> u32 {
-    returned(|| {
-        current()?;
-        for priority in [least, greatest] {
-            // SAFETY: the caller's pointers, which may be null.
-            if let Some(priority) = unsafe { priority.as_mut() } {
-                *priority = 0;
-            }
-        }
+        context.give_if_asked(device.ok_or(Error::INVALID_CONTEXT)?.context());
         Ok(())
-    })
+    }
+
+    fn cuCtxGetCurrent(context: Out<*mut c_void>) {
+        devices()?;
+        context.give(set().map_or(std::ptr::null_mut(), Device::context))
+    }
+
+    fn cuCtxGetDevice(device: Out<c_int>) {
+        device.give(current()?.ordinal as c_int)
+    }
+
+    fn cuCtxSynchronize() {
+        current()?.synchronize()
+    }
+
+    fn cuCtxGetStreamPriorityRange(least: Out<c_int>, greatest: Out<c_int>) {
+        current()?;
+        least.give_if_asked(0);
+        greatest.give_if_asked(0);
+        Ok(())
+    }
 }

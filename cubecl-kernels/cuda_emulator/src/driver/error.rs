@@ -1,7 +1,8 @@
-//! The driver's result codes, and how an exported function ends with one.
+//! The driver's result codes, and what is said on the standard error.
 
-use std::ffi::CStr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ffi::{CStr, c_char};
+
+use crate::exported::{Failure, Out, exported};
 
 /// A code of `CUresult` other than success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +49,17 @@ errors! {
     UNKNOWN 999 "unknown error";
 }
 
-/// Runs what an exported function does, and returns its code: nothing unwinds into the caller.
-pub fn returned(call: impl FnOnce() -> Outcome) -> u32 {
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(Ok(())) => 0,
-        Ok(Err(error)) => error.0,
-        Err(_) => Error::UNKNOWN.0,
+impl Failure for Error {
+    fn null() -> Self {
+        Self::INVALID_VALUE
+    }
+
+    fn panicked() -> Self {
+        Self::UNKNOWN
+    }
+
+    fn into_code(self) -> u32 {
+        self.0
     }
 }
 
@@ -62,32 +68,16 @@ pub fn tell(what: &str) {
     eprintln!("cuda-emulator, process {}: {what}", std::process::id());
 }
 
-/// Writes through a pointer of the caller's.
-///
-/// # Safety
-///
-/// The pointer must be null or point to a `T` that may be written.
-pub unsafe fn give<T>(to: *mut T, value: T) -> Outcome {
-    if to.is_null() {
-        return Err(Error::INVALID_VALUE);
-    }
-    // SAFETY: the caller's, and not null.
-    unsafe { to.write(value) };
-    Ok(())
-}
-
 fn text_of(error: u32) -> Outcome<&'static (u32, &'static CStr, &'static CStr)> {
     TEXTS.iter().find(|text| text.0 == error).ok_or(Error::INVALID_VALUE)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuGetErrorName(error: u32, name: *mut *const std::ffi::c_char) -> u32 {
-    // SAFETY: the caller's pointer.
-    returned(|| unsafe { give(name, text_of(error)?.1.as_ptr()) })
-}
+exported! {
+    fn cuGetErrorName(error: u32, name: Out<*const c_char>) {
+        name.give(text_of(error)?.1.as_ptr())
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuGetErrorString(error: u32, text: *mut *const std::ffi::c_char) -> u32 {
-    // SAFETY: the caller's pointer.
-    returned(|| unsafe { give(text, text_of(error)?.2.as_ptr()) })
+    fn cuGetErrorString(error: u32, text: Out<*const c_char>) {
+        text.give(text_of(error)?.2.as_ptr())
+    }
 }

@@ -4,8 +4,9 @@ use std::ffi::{c_uint, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::device::{Device, current};
-use super::error::{Error, Outcome, give, returned};
+use super::error::{Error, Outcome};
 use super::stream::{Mark, resolve};
+use crate::exported::{Out, exported};
 use crate::handles::Handles;
 
 static EVENTS: Handles<Event> = Handles::new(2);
@@ -28,102 +29,88 @@ impl Event {
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventCreate(event: *mut *mut c_void, flags: c_uint) -> u32 {
-    returned(|| {
+fn record(event: *mut c_void, stream: *mut c_void) -> Outcome {
+    let (event, stream) = (Event::of(event)?, resolve(stream)?);
+    if !std::ptr::eq(event.device, stream.device) {
+        return Err(Error::INVALID_HANDLE);
+    }
+    let mark = stream.mark();
+    *event.recorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(mark);
+    Ok(())
+}
+
+/// Returns the milliseconds between two events.
+fn elapsed(start: *mut c_void, end: *mut c_void) -> Outcome<f32> {
+    let (start, end) = (Event::of(start)?, Event::of(end)?);
+    let (Some(from), Some(to)) = (start.mark(), end.mark()) else {
+        return Err(Error::INVALID_HANDLE);
+    };
+    if !start.has_time || !end.has_time {
+        return Err(Error::INVALID_HANDLE);
+    }
+    let (Some(from), Some(to)) = (from.time(), to.time()) else {
+        return Err(Error::NOT_READY);
+    };
+    let seconds = match to.checked_duration_since(from) {
+        Some(elapsed) => elapsed.as_secs_f32(),
+        None => -from.duration_since(to).as_secs_f32(),
+    };
+    Ok(seconds * 1e3)
+}
+
+exported! {
+    fn cuEventCreate(event: Out<*mut c_void>, flags: c_uint) {
         let created = Event {
             device: current()?,
             has_time: flags & DISABLE_TIMING == 0,
             recorded: Mutex::default(),
         };
-        // SAFETY: the caller's pointer.
-        unsafe { give(event, EVENTS.insert(Arc::new(created))) }
-    })
-}
+        event.give(EVENTS.insert(Arc::new(created)))
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventDestroy_v2(event: *mut c_void) -> u32 {
-    // Who waits for it holds its mark.
-    returned(|| EVENTS.remove(event).map(drop).ok_or(Error::INVALID_HANDLE))
-}
+    fn cuEventDestroy_v2(event: *mut c_void) {
+        // Who waits for it holds its mark.
+        EVENTS.remove(event).map(drop).ok_or(Error::INVALID_HANDLE)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventRecord(event: *mut c_void, stream: *mut c_void) -> u32 {
-    returned(|| {
-        let (event, stream) = (Event::of(event)?, resolve(stream)?);
-        if !std::ptr::eq(event.device, stream.device) {
-            return Err(Error::INVALID_HANDLE);
-        }
-        let mark = stream.mark();
-        *event.recorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(mark);
-        Ok(())
-    })
-}
+    fn cuEventRecord(event: *mut c_void, stream: *mut c_void) {
+        record(event, stream)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventRecordWithFlags(event: *mut c_void, stream: *mut c_void, _flags: c_uint) -> u32 {
-    // SAFETY: the caller's.
-    unsafe { cuEventRecord(event, stream) }
-}
+    fn cuEventRecordWithFlags(event: *mut c_void, stream: *mut c_void, _flags: c_uint) {
+        record(event, stream)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamWaitEvent(stream: *mut c_void, event: *mut c_void, _flags: c_uint) -> u32 {
-    returned(|| {
+    fn cuStreamWaitEvent(stream: *mut c_void, event: *mut c_void, _flags: c_uint) {
         let (stream, event) = (resolve(stream)?, Event::of(event)?);
         if let Some(mark) = event.mark() {
             stream.wait_for(mark);
         }
         Ok(())
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventQuery(event: *mut c_void) -> u32 {
-    returned(|| {
+    fn cuEventQuery(event: *mut c_void) {
         let event = Event::of(event)?;
         event.device.health()?;
         match event.mark() {
             Some(mark) if mark.time().is_none() => Err(Error::NOT_READY),
             _ => Ok(()),
         }
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventSynchronize(event: *mut c_void) -> u32 {
-    returned(|| {
+    fn cuEventSynchronize(event: *mut c_void) {
         let event = Event::of(event)?;
         if let Some(mark) = event.mark() {
             mark.wait();
         }
         event.device.health()
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: *mut c_void, end: *mut c_void) -> u32 {
-    returned(|| {
-        let (start, end) = (Event::of(start)?, Event::of(end)?);
-        let (Some(from), Some(to)) = (start.mark(), end.mark()) else {
-            return Err(Error::INVALID_HANDLE);
-        };
-        if !start.has_time || !end.has_time {
-            return Err(Error::INVALID_HANDLE);
-        }
-        let (Some(from), Some(to)) = (from.time(), to.time()) else {
-            return Err(Error::NOT_READY);
-        };
-        let seconds = match to.checked_duration_since(from) {
-            Some(elapsed) => elapsed.as_secs_f32(),
-            None => -from.duration_since(to).as_secs_f32(),
-        };
-        // SAFETY: the caller's pointer.
-        unsafe { give(milliseconds, seconds * 1e3) }
-    })
-}
+    fn cuEventElapsedTime(milliseconds: Out<f32>, start: *mut c_void, end: *mut c_void) {
+        milliseconds.give(elapsed(start, end)?)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventElapsedTime_v2(milliseconds: *mut f32, start: *mut c_void, end: *mut c_void) -> u32 {
-    // SAFETY: the caller's.
-    unsafe { cuEventElapsedTime(milliseconds, start, end) }
+    fn cuEventElapsedTime_v2(milliseconds: Out<f32>, start: *mut c_void, end: *mut c_void) {
+        milliseconds.give(elapsed(start, end)?)
+    }
 }

@@ -4,10 +4,11 @@ use std::ffi::{c_uint, c_void};
 
 use cuda_source::Host;
 
-use super::error::{Error, Outcome, returned};
+use super::error::{Error, Outcome};
 use super::memory::check_guards;
 use super::module::Function;
 use super::stream::{Fault, resolve};
+use crate::exported::exported;
 
 /// An argument's bytes, aligned for everything that a kernel takes.
 type Argument = Vec<u128>;
@@ -81,34 +82,6 @@ unsafe fn launch(function: *mut c_void, shape: Shape, stream: *mut c_void, param
     Ok(())
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuLaunchKernel(
-    function: *mut c_void,
-    grid_x: c_uint,
-    grid_y: c_uint,
-    grid_z: c_uint,
-    block_x: c_uint,
-    block_y: c_uint,
-    block_z: c_uint,
-    shared: c_uint,
-    stream: *mut c_void,
-    parameters: *mut *mut c_void,
-    extra: *mut *mut c_void,
-) -> u32 {
-    returned(|| {
-        if !extra.is_null() {
-            return Err(Error::NOT_SUPPORTED);
-        }
-        let shape = Shape {
-            grid: [grid_x, grid_y, grid_z],
-            block: [block_x, block_y, block_z],
-            shared: shared as usize,
-        };
-        // SAFETY: the caller's.
-        unsafe { launch(function, shape, stream, parameters) }
-    })
-}
-
 /// `CUlaunchConfig`.
 #[repr(C)]
 struct Configuration {
@@ -120,26 +93,44 @@ struct Configuration {
     attribute_count: c_uint,
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuLaunchKernelEx(
-    configuration: *const Configuration,
-    function: *mut c_void,
-    parameters: *mut *mut c_void,
-    extra: *mut *mut c_void,
-) -> u32 {
-    returned(|| {
+exported! {
+    fn cuLaunchKernel(
+        function: *mut c_void,
+        grid_x: c_uint,
+        grid_y: c_uint,
+        grid_z: c_uint,
+        block_x: c_uint,
+        block_y: c_uint,
+        block_z: c_uint,
+        shared: c_uint,
+        stream: *mut c_void,
+        parameters: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) {
+        if !extra.is_null() {
+            return Err(Error::NOT_SUPPORTED);
+        }
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        let shape = Shape { grid, block, shared: shared as usize };
+        // SAFETY: the caller's.
+        unsafe { launch(function, shape, stream, parameters) }
+    }
+
+    fn cuLaunchKernelEx(
+        configuration: *const Configuration,
+        function: *mut c_void,
+        parameters: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) {
         // SAFETY: the caller's, or null.
         let configuration = unsafe { configuration.as_ref() }.ok_or(Error::INVALID_VALUE)?;
+        let &Configuration { grid, block, shared, stream, attributes, attribute_count } = configuration;
         // Clusters and the like are not there on an A100, or change only how fast a kernel starts.
-        if !extra.is_null() || (configuration.attribute_count > 0 && configuration.attributes.is_null()) {
+        if !extra.is_null() || (attribute_count > 0 && attributes.is_null()) {
             return Err(Error::INVALID_VALUE);
         }
-        let shape = Shape {
-            grid: configuration.grid,
-            block: configuration.block,
-            shared: configuration.shared as usize,
-        };
+        let shape = Shape { grid, block, shared: shared as usize };
         // SAFETY: the caller's.
-        unsafe { launch(function, shape, configuration.stream, parameters) }
-    })
+        unsafe { launch(function, shape, stream, parameters) }
+    }
 }

@@ -5,8 +5,9 @@ use std::ffi::{c_uint, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::device::{Device, current};
-use super::error::{Error, Outcome, give, returned, tell};
-use super::stream::{Fault, resolve};
+use super::error::{Error, Outcome, tell};
+use super::stream::{Fault, Stream, resolve};
+use crate::exported::{Out, exported};
 
 /// Neither a number in any type of floats, nor a sensible index.
 pub const POISON: u8 = 0xFF;
@@ -243,61 +244,58 @@ fn is_device(place: Place) -> bool {
     matches!(place, Place::Device(_))
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> u32 {
-    returned(|| {
+fn allocate_pinned(address: Out<*mut c_void>, bytes: usize) -> Outcome {
+    let base = allocate(current()?, Place::Pinned, bytes)?;
+    address.give(base as *mut c_void)
+}
+
+/// Allocates in the order of a stream.
+fn allocate_in(stream: &Stream, bytes: usize) -> Outcome<usize> {
+    let take = || allocate(stream.device, Place::Device(stream.device.ordinal), bytes);
+    let base = match take() {
+        // What streams are about to free is waited for, as CUDA does.
+        Err(Error::OUT_OF_MEMORY) if bytes <= stream.device.memory => {
+            stream.device.synchronize()?;
+            take()?
+        }
+        taken => taken?,
+    };
+    // Once more when the stream comes here: whoever wrote before did not wait for it.
+    stream.submit(move || {
+        if let Some(allocation) = memory().allocations.get(&base) {
+            allocation.poison();
+        }
+        Ok(())
+    });
+    Ok(base)
+}
+
+exported! {
+    fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) {
         let device = current()?;
         let base = allocate(device, Place::Device(device.ordinal), bytes)?;
-        // SAFETY: the caller's pointer.
-        unsafe { give(address, base as u64) }
-    })
-}
+        address.give(base as u64)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: *mut c_void) -> u32 {
-    returned(|| {
-        let stream = resolve(stream)?;
-        let take = || allocate(stream.device, Place::Device(stream.device.ordinal), bytes);
-        let base = match take() {
-            // What streams are about to free is waited for, as CUDA does.
-            Err(Error::OUT_OF_MEMORY) if bytes <= stream.device.memory => {
-                stream.device.synchronize()?;
-                take()?
-            }
-            taken => taken?,
-        };
-        // Once more when the stream comes here: whoever wrote before did not wait for it.
-        stream.submit(move || {
-            if let Some(allocation) = memory().allocations.get(&base) {
-                allocation.poison();
-            }
-            Ok(())
-        });
-        // SAFETY: the caller's pointer.
-        unsafe { give(address, base as u64) }
-    })
-}
+    fn cuMemAllocAsync(address: Out<u64>, bytes: usize, stream: *mut c_void) {
+        let base = allocate_in(&*resolve(stream)?, bytes)?;
+        address.give(base as u64)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemFreeAsync(address: u64, stream: *mut c_void) -> u32 {
-    returned(|| {
+    fn cuMemFreeAsync(address: u64, stream: *mut c_void) {
         let stream = resolve(stream)?;
         let base = address as usize;
         begin_free(base, is_device)?;
         stream.submit(move || end_free(base));
         Ok(())
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemFree_v2(address: u64) -> u32 {
-    returned(|| {
+    fn cuMemFree_v2(address: u64) {
         if address == 0 {
             return Ok(());
         }
         let base = address as usize;
-        let place = begin_free(base, is_device)?;
-        let device = match place {
+        let device = match begin_free(base, is_device)? {
             Place::Device(ordinal) => super::device::get(ordinal as i32)?,
             Place::Pinned => current()?,
         };
@@ -307,32 +305,22 @@ unsafe extern "C" fn cuMemFree_v2(address: u64) -> u32 {
             device.fail(error, &what);
             error
         })
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, _flags: c_uint) -> u32 {
-    returned(|| {
-        let base = allocate(current()?, Place::Pinned, bytes)?;
-        // SAFETY: the caller's pointer.
-        unsafe { give(address, base as *mut c_void) }
-    })
-}
+    fn cuMemHostAlloc(address: Out<*mut c_void>, bytes: usize, _flags: c_uint) {
+        allocate_pinned(address, bytes)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemAllocHost_v2(address: *mut *mut c_void, bytes: usize) -> u32 {
-    // SAFETY: the caller's.
-    unsafe { cuMemHostAlloc(address, bytes, 0) }
-}
+    fn cuMemAllocHost_v2(address: Out<*mut c_void>, bytes: usize) {
+        allocate_pinned(address, bytes)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemFreeHost(address: *mut c_void) -> u32 {
-    returned(|| {
+    fn cuMemFreeHost(address: *mut c_void) {
         let base = address as usize;
         begin_free(base, |place| place == Place::Pinned)?;
         end_free(base).map_err(|(error, what)| {
             tell(&what);
             error
         })
-    })
+    }
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cuda_source::host::HostKernel;
 
 use super::device::{Device, current};
-use super::error::{Error, Outcome, give, returned, tell};
+use super::error::{Error, Outcome, tell};
+use crate::exported::{Out, exported};
 use crate::handles::Handles;
 use crate::nvrtc::{self, HEADER};
 
@@ -55,14 +56,12 @@ impl Function {
         };
         let kernel = nvrtc::kernel(&module.source, name).map_err(failed)?;
         // SAFETY: the first is added to every kernel with this type by `cuda_source`, the second by `nvrtc`.
-        let (count, size) = unsafe {
+        let functions = unsafe {
             let count = kernel.function::<unsafe extern "C" fn() -> c_int>(c"emulator_arguments");
             let size = kernel.function::<unsafe extern "C" fn(c_int) -> usize>(c"emulator_argument_size");
-            (
-                count.map_err(|error| failed(error.to_string()))?,
-                size.map_err(|error| failed(error.to_string()))?,
-            )
+            count.and_then(|count| Ok((count, size?)))
         };
+        let (count, size) = functions.map_err(|error| failed(error.to_string()))?;
         // SAFETY: as above; every index is one of an argument.
         let arguments = unsafe { (0..count()).map(|index| size(index)).collect() };
         Ok(Self {
@@ -74,58 +73,53 @@ impl Function {
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_void) -> u32 {
-    returned(|| {
-        let device = current()?;
-        if image.is_null() {
-            return Err(Error::INVALID_VALUE);
-        }
-        // SAFETY: PTX is a text that ends with a zero; other images differ in the first byte, which is read first.
-        let text = unsafe { CStr::from_ptr(image.cast::<c_char>()) };
-        let source = text.to_str().ok().and_then(|text| text.strip_prefix(HEADER));
-        let source = source.ok_or(Error::INVALID_PTX)?.to_string();
-        let handle = MODULES.insert(Arc::new(Module { device, source }));
-        // SAFETY: the caller's pointer.
-        unsafe { give(module, handle) }
-    })
+/// # Safety
+///
+/// The image must be null or point to bytes that end with a zero.
+unsafe fn load(module: Out<*mut c_void>, image: *const c_void) -> Outcome {
+    let device = current()?;
+    if image.is_null() {
+        return Err(Error::INVALID_VALUE);
+    }
+    // SAFETY: PTX is a text that ends with a zero; other images differ in the first byte, which is read first.
+    let text = unsafe { CStr::from_ptr(image.cast::<c_char>()) };
+    let source = text.to_str().ok().and_then(|text| text.strip_prefix(HEADER));
+    let source = source.ok_or(Error::INVALID_PTX)?.to_string();
+    module.give(MODULES.insert(Arc::new(Module { device, source })))
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuModuleLoadDataEx(
-    module: *mut *mut c_void,
-    image: *const c_void,
-    _count: c_uint,
-    _options: *mut c_uint,
-    _values: *mut *mut c_void,
-) -> u32 {
-    // SAFETY: the caller's.
-    unsafe { cuModuleLoadData(module, image) }
-}
+exported! {
+    fn cuModuleLoadData(module: Out<*mut c_void>, image: *const c_void) {
+        // SAFETY: the caller's.
+        unsafe { load(module, image) }
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuModuleUnload(module: *mut c_void) -> u32 {
-    returned(|| MODULES.remove(module).map(drop).ok_or(Error::INVALID_HANDLE))
-}
+    fn cuModuleLoadDataEx(
+        module: Out<*mut c_void>,
+        image: *const c_void,
+        _count: c_uint,
+        _options: *mut c_uint,
+        _values: *mut *mut c_void,
+    ) {
+        // SAFETY: the caller's.
+        unsafe { load(module, image) }
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuModuleGetFunction(function: *mut *mut c_void, module: *mut c_void, name: *const c_char) -> u32 {
-    returned(|| {
+    fn cuModuleUnload(module: *mut c_void) {
+        MODULES.remove(module).map(drop).ok_or(Error::INVALID_HANDLE)
+    }
+
+    fn cuModuleGetFunction(function: Out<*mut c_void>, module: *mut c_void, name: *const c_char) {
         let module = MODULES.get(module).ok_or(Error::INVALID_HANDLE)?;
         if name.is_null() {
             return Err(Error::INVALID_VALUE);
         }
         // SAFETY: the caller's text, which ends with a zero.
         let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Error::NOT_FOUND)?;
-        let loaded = Function::load(&module, name)?;
-        // SAFETY: the caller's pointer.
-        unsafe { give(function, FUNCTIONS.insert(Arc::new(loaded))) }
-    })
-}
+        function.give(FUNCTIONS.insert(Arc::new(Function::load(&module, name)?)))
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuFuncSetAttribute(function: *mut c_void, attribute: c_uint, value: c_int) -> u32 {
-    returned(|| {
+    fn cuFuncSetAttribute(function: *mut c_void, attribute: c_uint, value: c_int) {
         let function = Function::of(function)?;
         if attribute == MAX_DYNAMIC_SHARED {
             let bytes = usize::try_from(value).ok().filter(|&bytes| bytes <= MOST_SHARED);
@@ -134,27 +128,21 @@ unsafe extern "C" fn cuFuncSetAttribute(function: *mut c_void, attribute: c_uint
             function.shared.store(bytes.max(SHARED), Ordering::Release);
         }
         Ok(())
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: *mut c_void) -> u32 {
-    returned(|| {
+    fn cuFuncGetAttribute(value: Out<c_int>, attribute: c_uint, function: *mut c_void) {
         let function = Function::of(function)?;
-        let found = match attribute {
+        value.give(match attribute {
             0 => 1024,
             1..=3 | 7 => 0,
             4 => 32,
             5 | 6 => 80,
             MAX_DYNAMIC_SHARED => function.max_shared() as c_int,
             _ => return Err(Error::INVALID_VALUE),
-        };
-        // SAFETY: the caller's pointer.
-        unsafe { give(value, found) }
-    })
-}
+        })
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuFuncSetCacheConfig(function: *mut c_void, _config: c_uint) -> u32 {
-    returned(|| Function::of(function).map(drop))
+    fn cuFuncSetCacheConfig(function: *mut c_void, _config: c_uint) {
+        Function::of(function).map(drop)
+    }
 }

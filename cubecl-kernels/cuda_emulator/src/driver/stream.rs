@@ -8,7 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::device::{Device, current, number_in_environment};
-use super::error::{Error, Outcome, give, returned};
+use super::error::{Error, Outcome};
+use crate::exported::{Out, exported};
 use crate::handles::Handles;
 
 /// The streams that were created and not destroyed.
@@ -248,77 +249,55 @@ pub fn resolve(handle: *mut c_void) -> Outcome<Arc<Stream>> {
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamCreate(stream: *mut *mut c_void, flags: c_uint) -> u32 {
-    returned(|| {
-        if flags > NON_BLOCKING {
-            return Err(Error::INVALID_VALUE);
-        }
-        let device = current()?;
-        // Blocking streams are ordered with the default one, which has to be there.
-        device.default_stream();
-        let handle = STREAMS.insert(Stream::start(device, flags != NON_BLOCKING));
-        // SAFETY: the caller's pointer.
-        unsafe { give(stream, handle) }
-    })
+fn create(stream: Out<*mut c_void>, flags: c_uint) -> Outcome {
+    if flags > NON_BLOCKING {
+        return Err(Error::INVALID_VALUE);
+    }
+    let device = current()?;
+    // Blocking streams are ordered with the default one, which has to be there.
+    device.default_stream();
+    stream.give(STREAMS.insert(Stream::start(device, flags != NON_BLOCKING)))
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamCreateWithPriority(stream: *mut *mut c_void, flags: c_uint, _priority: c_int) -> u32 {
-    // SAFETY: the caller's.
-    unsafe { cuStreamCreate(stream, flags) }
-}
+exported! {
+    fn cuStreamCreate(stream: Out<*mut c_void>, flags: c_uint) {
+        create(stream, flags)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamDestroy_v2(stream: *mut c_void) -> u32 {
-    returned(|| {
+    fn cuStreamCreateWithPriority(stream: Out<*mut c_void>, flags: c_uint, _priority: c_int) {
+        create(stream, flags)
+    }
+
+    fn cuStreamDestroy_v2(stream: *mut c_void) {
         let stream = STREAMS.remove(stream).ok_or(Error::INVALID_HANDLE)?;
         // What it holds is done nevertheless.
         stream.queue.lock().unwrap_or_else(PoisonError::into_inner).is_destroyed = true;
         stream.changed.notify_all();
         Ok(())
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamSynchronize(stream: *mut c_void) -> u32 {
-    returned(|| resolve(stream)?.synchronize())
-}
+    fn cuStreamSynchronize(stream: *mut c_void) {
+        resolve(stream)?.synchronize()
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamQuery(stream: *mut c_void) -> u32 {
-    returned(|| {
-        let stream = resolve(stream)?;
-        if stream.is_busy() {
-            Err(Error::NOT_READY)
-        } else {
-            Ok(())
-        }
-    })
-}
+    fn cuStreamQuery(stream: *mut c_void) {
+        if resolve(stream)?.is_busy() { Err(Error::NOT_READY) } else { Ok(()) }
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamGetCtx(stream: *mut c_void, context: *mut *mut c_void) -> u32 {
-    // SAFETY: the caller's pointer.
-    returned(|| unsafe { give(context, resolve(stream)?.device.context()) })
-}
+    fn cuStreamGetCtx(stream: *mut c_void, context: Out<*mut c_void>) {
+        context.give(resolve(stream)?.device.context())
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamIsCapturing(stream: *mut c_void, status: *mut c_uint) -> u32 {
-    returned(|| {
+    fn cuStreamIsCapturing(stream: *mut c_void, status: Out<c_uint>) {
         resolve(stream)?;
-        // SAFETY: the caller's pointer.
-        unsafe { give(status, 0) }
-    })
-}
+        status.give(0)
+    }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuLaunchHostFunc(
-    stream: *mut c_void,
-    function: Option<unsafe extern "C" fn(*mut c_void)>,
-    argument: *mut c_void,
-) -> u32 {
-    returned(|| {
+    fn cuLaunchHostFunc(
+        stream: *mut c_void,
+        function: Option<unsafe extern "C" fn(*mut c_void)>,
+        argument: *mut c_void,
+    ) {
         let function = function.ok_or(Error::INVALID_VALUE)?;
         let argument = argument as usize;
         resolve(stream)?.submit(move || {
@@ -327,5 +306,5 @@ unsafe extern "C" fn cuLaunchHostFunc(
             Ok(())
         });
         Ok(())
-    })
+    }
 }

@@ -3,215 +3,132 @@
 use std::ffi::{c_int, c_void};
 
 use super::communicator::Communicator;
-use super::error::{CUDA_ERROR, Error, returned};
-use super::group::call;
+use super::error::{CUDA_ERROR, Error, Outcome};
+use super::group;
 use super::operation::{Kind, Task};
 use super::reduce::SUM;
 use crate::driver::stream::resolve;
+use crate::exported::exported;
 
-/// What the calls have in common.
-struct Call {
-    kind: Kind,
-    from: *const c_void,
-    to: *mut c_void,
-    count: usize,
-    datatype: u32,
-    communicator: *mut c_void,
-    stream: *mut c_void,
-}
-
-impl Call {
-    fn run(self, reduction: u32, root: c_int) -> u32 {
-        returned(|| {
-            let communicator = Communicator::of(self.communicator)?;
-            let cuda = |error: crate::driver::error::Error| Error::new(CUDA_ERROR, format!("Cuda failure {}", error.0));
-            let stream = resolve(self.stream).map_err(cuda)?;
-            if !std::ptr::eq(stream.device, communicator.device) {
-                return Err(Error::new(CUDA_ERROR, "Cuda failure: the stream is another device's"));
-            }
-            let task = Task {
-                kind: self.kind,
-                from: self.from as usize,
-                to: self.to as usize,
-                count: self.count,
-                datatype: self.datatype,
-                reduction,
-                root,
-                sequence: 0,
-            };
-            call(communicator, stream, task)
-        })
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ncclAllReduce(
-    from: *const c_void,
-    to: *mut c_void,
-    count: usize,
-    datatype: u32,
-    reduction: u32,
-    communicator: *mut c_void,
-    stream: *mut c_void,
-) -> u32 {
-    let kind = Kind::AllReduce;
-    Call {
+/// An operation without a reduction, root or peer.
+fn task(kind: Kind, from: *const c_void, to: *mut c_void, count: usize, datatype: u32) -> Task {
+    Task {
         kind,
-        from,
-        to,
+        from: from as usize,
+        to: to as usize,
         count,
         datatype,
-        communicator,
-        stream,
+        reduction: SUM.into(),
+        root: 0,
+        sequence: 0,
     }
-    .run(reduction, 0)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ncclBroadcast(
-    from: *const c_void,
-    to: *mut c_void,
-    count: usize,
-    datatype: u32,
-    root: c_int,
-    communicator: *mut c_void,
-    stream: *mut c_void,
-) -> u32 {
-    let kind = Kind::Broadcast;
-    Call {
-        kind,
-        from,
-        to,
-        count,
-        datatype,
-        communicator,
-        stream,
+fn call(communicator: *mut c_void, stream: *mut c_void, task: Task) -> Outcome {
+    let communicator = Communicator::of(communicator)?;
+    let stream = resolve(stream)?;
+    if !std::ptr::eq(stream.device, communicator.device) {
+        return Err(Error::new(CUDA_ERROR, "Cuda failure: the stream is another device's"));
     }
-    .run(SUM.into(), root)
+    group::call(communicator, stream, task)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ncclBcast(
-    buffer: *mut c_void,
-    count: usize,
-    datatype: u32,
-    root: c_int,
-    communicator: *mut c_void,
-    stream: *mut c_void,
-) -> u32 {
-    // SAFETY: the caller's.
-    unsafe { ncclBroadcast(buffer, buffer, count, datatype, root, communicator, stream) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ncclReduce(
-    from: *const c_void,
-    to: *mut c_void,
-    count: usize,
-    datatype: u32,
-    reduction: u32,
-    root: c_int,
-    communicator: *mut c_void,
-    stream: *mut c_void,
-) -> u32 {
-    let kind = Kind::Reduce;
-    Call {
-        kind,
-        from,
-        to,
-        count,
-        datatype,
-        communicator,
-        stream,
+exported! {
+    fn ncclAllReduce(
+        from: *const c_void,
+        to: *mut c_void,
+        count: usize,
+        datatype: u32,
+        reduction: u32,
+        communicator: *mut c_void,
+        stream: *mut c_void,
+    ) {
+        let all_reduce = task(Kind::AllReduce, from, to, count, datatype);
+        call(communicator, stream, Task { reduction, ..all_reduce })
     }
-    .run(reduction, root)
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ncclAllGather(
-    from: *const c_void,
-    to: *mut c_void,
-    count: usize,
-    datatype: u32,
-    communicator: *mut c_void,
-    stream: *mut c_void,
-) -> u32 {
-    let kind = Kind::AllGather;
-    Call {
-        kind,
-        from,
-        to,
-        count,
-        datatype,
-        communicator,
-        stream,
+    fn ncclBroadcast(
+        from: *const c_void,
+        to: *mut c_void,
+        count: usize,
+        datatype: u32,
+        root: c_int,
+        communicator: *mut c_void,
+        stream: *mut c_void,
+    ) {
+        call(communicator, stream, Task { root, ..task(Kind::Broadcast, from, to, count, datatype) })
     }
-    .run(SUM.into(), 0)
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ncclReduceScatter(
-    from: *const c_void,
-    to: *mut c_void,
-    count: usize,
-    datatype: u32,
-    reduction: u32,
-    communicator: *mut c_void,
-    stream: *mut c_void,
-) -> u32 {
-    let kind = Kind::ReduceScatter;
-    Call {
-        kind,
-        from,
-        to,
-        count,
-        datatype,
-        communicator,
-        stream,
+    fn ncclBcast(
+        buffer: *mut c_void,
+        count: usize,
+        datatype: u32,
+        root: c_int,
+        communicator: *mut c_void,
+        stream: *mut c_void,
+    ) {
+        call(communicator, stream, Task { root, ..task(Kind::Broadcast, buffer, buffer, count, datatype) })
     }
-    .run(reduction, 0)
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ncclSend(
-    from: *const c_void,
-    count: usize,
-    datatype: u32,
-    peer: c_int,
-    communicator: *mut c_void,
-    stream: *mut c_void,
-) -> u32 {
-    let (kind, to) = (Kind::Send, std::ptr::null_mut());
-    Call {
-        kind,
-        from,
-        to,
-        count,
-        datatype,
-        communicator,
-        stream,
+    fn ncclReduce(
+        from: *const c_void,
+        to: *mut c_void,
+        count: usize,
+        datatype: u32,
+        reduction: u32,
+        root: c_int,
+        communicator: *mut c_void,
+        stream: *mut c_void,
+    ) {
+        let reduce = task(Kind::Reduce, from, to, count, datatype);
+        call(communicator, stream, Task { reduction, root, ..reduce })
     }
-    .run(SUM.into(), peer)
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ncclRecv(
-    to: *mut c_void,
-    count: usize,
-    datatype: u32,
-    peer: c_int,
-    communicator: *mut c_void,
-    stream: *mut c_void,
-) -> u32 {
-    let (kind, from) = (Kind::Receive, std::ptr::null());
-    Call {
-        kind,
-        from,
-        to,
-        count,
-        datatype,
-        communicator,
-        stream,
+    fn ncclAllGather(
+        from: *const c_void,
+        to: *mut c_void,
+        count: usize,
+        datatype: u32,
+        communicator: *mut c_void,
+        stream: *mut c_void,
+    ) {
+        call(communicator, stream, task(Kind::AllGather, from, to, count, datatype))
     }
-    .run(SUM.into(), peer)
+
+    fn ncclReduceScatter(
+        from: *const c_void,
+        to: *mut c_void,
+        count: usize,
+        datatype: u32,
+        reduction: u32,
+        communicator: *mut c_void,
+        stream: *mut c_void,
+    ) {
+        let reduce_scatter = task(Kind::ReduceScatter, from, to, count, datatype);
+        call(communicator, stream, Task { reduction, ..reduce_scatter })
+    }
+
+    fn ncclSend(
+        from: *const c_void,
+        count: usize,
+        datatype: u32,
+        peer: c_int,
+        communicator: *mut c_void,
+        stream: *mut c_void,
+    ) {
+        let send = task(Kind::Send, from, std::ptr::null_mut(), count, datatype);
+        call(communicator, stream, Task { root: peer, ..send })
+    }
+
+    fn ncclRecv(
+        to: *mut c_void,
+        count: usize,
+        datatype: u32,
+        peer: c_int,
+        communicator: *mut c_void,
+        stream: *mut c_void,
+    ) {
+        let receive = task(Kind::Receive, std::ptr::null(), to, count, datatype);
+        call(communicator, stream, Task { root: peer, ..receive })
+    }
 }

@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::error::{Error, IN_PROGRESS, INVALID_ARGUMENT, Outcome, REMOTE_ERROR};
+use super::error::{Error, IN_PROGRESS, INVALID_ARGUMENT, Outcome, REMOTE_ERROR, SYSTEM_ERROR};
 use super::rendezvous::{Member, connect};
 use super::wire::{Frame, Purpose};
 use crate::driver::device::Device;
@@ -130,6 +130,13 @@ impl Communicator {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes the state, and wakes who waits for that.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let outcome = change(&mut self.state());
+        self.changed.notify_all();
+        outcome
+    }
+
     pub fn order(&self) -> MutexGuard<'_, Order> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,25 +144,19 @@ impl Communicator {
     /// Waits for the other ranks.
     pub fn meet(self: &Arc<Self>) -> Outcome {
         let met = connect(&self.member, &|| self.state().is_stopped).and_then(|streams| self.listen(streams));
-        let mut state = self.state();
-        state.is_busy = false;
-        if let Err(error) = &met {
-            state.fail(error.clone());
-        }
-        drop(state);
-        self.changed.notify_all();
+        self.change(|state| {
+            state.is_busy = false;
+            if let Err(error) = &met {
+                state.fail(error.clone());
+            }
+        });
         met
     }
 
     fn listen(self: &Arc<Self>, streams: Vec<Option<UnixStream>>) -> Outcome {
         for (rank, stream) in streams.iter().enumerate() {
             let Some(stream) = stream else { continue };
-            let system = |error| {
-                Error::new(
-                    super::error::SYSTEM_ERROR,
-                    format!("a connection to rank {rank}: {error}"),
-                )
-            };
+            let system = |error| Error::new(SYSTEM_ERROR, format!("a connection to rank {rank}: {error}"));
             let stream = stream.try_clone().map_err(system)?;
             let communicator = self.clone();
             let thread = std::thread::Builder::new().name(format!("nccl from {rank}"));
@@ -174,32 +175,25 @@ impl Communicator {
 
     /// Receives from a rank until it ends.
     fn receive(&self, rank: usize, mut stream: UnixStream) {
-        loop {
-            let frame = Frame::read(&mut stream);
-            let mut state = self.state();
-            match frame {
-                Ok(frame) if frame.purpose == Purpose::Bye => state.left.push(rank),
-                Ok(frame) => state.put(rank, frame),
-                Err(error) => {
-                    if !state.is_closed && !state.is_stopped && !state.left.contains(&rank) {
-                        let text = format!("rank {} lost rank {rank}: {error}", self.member.rank);
-                        state.fail(Error::new(REMOTE_ERROR, text));
-                    }
-                    drop(state);
-                    self.changed.notify_all();
-                    return;
-                }
+        let lost = loop {
+            match Frame::read(&mut stream) {
+                Ok(frame) if frame.purpose == Purpose::Bye => self.change(|state| state.left.push(rank)),
+                Ok(frame) => self.change(|state| state.put(rank, frame)),
+                Err(error) => break error,
             }
-            drop(state);
-            self.changed.notify_all();
-        }
+        };
+        self.change(|state| {
+            if !state.is_closed && !state.is_stopped && !state.left.contains(&rank) {
+                let text = format!("rank {} lost rank {rank}: {lost}", self.member.rank);
+                state.fail(Error::new(REMOTE_ERROR, text));
+            }
+        });
     }
 
     /// Sends a frame to a rank, which may be this one. That it is lost is found where its end is read.
     pub fn send(&self, rank: usize, frame: Frame) {
         if rank == self.member.rank {
-            self.state().put(rank, frame);
-            self.changed.notify_all();
+            self.change(|state| state.put(rank, frame));
         } else if let Some(Some(peer)) = self.peers.get().map(|peers| &peers[rank]) {
             let _writing = peer.writing.lock().unwrap_or_else(PoisonError::into_inner);
             let _ = frame.write(&peer.stream);
@@ -253,11 +247,10 @@ impl Communicator {
     pub fn run<T>(&self, operation: impl FnOnce() -> T) -> T {
         self.state().running += 1;
         let outcome = operation();
-        let mut state = self.state();
-        state.running -= 1;
-        state.submitted -= 1;
-        drop(state);
-        self.changed.notify_all();
+        self.change(|state| {
+            state.running -= 1;
+            state.submitted -= 1;
+        });
         outcome
     }
 
@@ -283,33 +276,27 @@ impl Communicator {
 
     /// Continues a call on a thread of its own; until that ends, the communicator is in progress.
     pub fn defer(self: &Arc<Self>, call: impl FnOnce(&Arc<Self>) + Send + 'static) {
-        let mut state = self.state();
-        state.is_busy = true;
-        state.deferred += 1;
-        drop(state);
+        self.change(|state| {
+            state.is_busy = true;
+            state.deferred += 1;
+        });
         let communicator = self.clone();
         std::thread::spawn(move || {
             call(&communicator);
-            let mut state = communicator.state();
-            state.is_busy = false;
-            state.deferred -= 1;
-            drop(state);
-            communicator.changed.notify_all();
+            communicator.change(|state| {
+                state.is_busy = false;
+                state.deferred -= 1;
+            });
         });
     }
 
     /// Ends what waits. Returns when nothing that has begun is left: no memory is touched any more.
     pub fn abort(&self) {
-        self.state().is_stopped = true;
-        self.changed.notify_all();
+        self.change(|state| state.is_stopped = true);
         self.close();
-        let mut state = self.state();
-        while state.running > 0
-            || state.deferred > 0
-            || (state.is_busy && self.peers.get().is_none() && state.error.is_none())
-        {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let is_meeting = |state: &State| state.is_busy && self.peers.get().is_none() && state.error.is_none();
+        let is_running = |state: &mut State| state.running > 0 || state.deferred > 0 || is_meeting(state);
+        drop(self.changed.wait_while(self.state(), is_running));
     }
 
     /// Closes the connections.

@@ -1,11 +1,10 @@
-//! NCCL's result codes, and how an exported function ends with one.
+//! NCCL's result codes, and what is said of the last one.
 
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
-use crate::coded::{self, caught};
-/// Codes of `ncclResult_t`, and what `ncclGetLastError` says of them.
-pub use crate::coded::{Error, Outcome};
+use crate::driver::error::Error as DriverError;
+use crate::exported::{Failure, Out, exported};
 
 pub const CUDA_ERROR: u32 = 1;
 pub const SYSTEM_ERROR: u32 = 2;
@@ -17,35 +16,58 @@ pub const IN_PROGRESS: u32 = 7;
 /// 2.22.3, as NCCL counts.
 const VERSION: c_int = 22203;
 
-thread_local! {
-    static LAST: RefCell<CString> = RefCell::new(CString::default());
+/// A code of `ncclResult_t` other than success, and what `ncclGetLastError` says of it.
+#[derive(Clone, Debug)]
+pub struct Error {
+    pub code: u32,
+    pub text: String,
 }
 
-/// Runs what an exported function does, and returns its code: nothing unwinds into the caller.
-pub fn returned(call: impl FnOnce() -> Outcome) -> u32 {
-    let Err(error) = caught(call, INTERNAL_ERROR) else {
-        return 0;
-    };
-    if error.code != IN_PROGRESS {
-        remember(&error.text);
+pub type Outcome<T = ()> = Result<T, Error>;
+
+impl Error {
+    pub fn new(code: u32, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { code, text }
     }
-    error.code
+
+    /// What a call ends with that continues after it has returned.
+    pub fn in_progress() -> Self {
+        Self::new(IN_PROGRESS, "")
+    }
+}
+
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Self {
+        Self::new(CUDA_ERROR, format!("Cuda failure {}", error.0))
+    }
+}
+
+impl Failure for Error {
+    fn null() -> Self {
+        Self::new(INVALID_ARGUMENT, "a pointer to write to is null")
+    }
+
+    fn panicked() -> Self {
+        Self::new(INTERNAL_ERROR, "the emulator panicked")
+    }
+
+    fn into_code(self) -> u32 {
+        if self.code != IN_PROGRESS {
+            remember(&self.text);
+        }
+        self.code
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::new(CString::default());
 }
 
 /// What the thread's next `ncclGetLastError` says.
 pub fn remember(text: &str) {
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     LAST.with(|last| *last.borrow_mut() = text);
-}
-
-/// Writes through a pointer of the caller's.
-///
-/// # Safety
-///
-/// The pointer must be null or point to a `T` that may be written.
-pub unsafe fn give<T>(to: *mut T, value: T) -> Outcome {
-    // SAFETY: the caller's.
-    unsafe { coded::give(to, value, INVALID_ARGUMENT) }
 }
 
 fn text_of(code: u32) -> &'static CStr {
@@ -69,12 +91,12 @@ unsafe extern "C" fn ncclGetErrorString(code: u32) -> *const c_char {
 
 /// The text lives until the thread's next error.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ncclGetLastError(_communicator: *mut std::ffi::c_void) -> *const c_char {
+unsafe extern "C" fn ncclGetLastError(_communicator: *mut c_void) -> *const c_char {
     LAST.with(|last| last.borrow().as_ptr())
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> u32 {
-    // SAFETY: the caller's pointer.
-    returned(|| unsafe { give(version, VERSION) })
+exported! {
+    fn ncclGetVersion(version: Out<c_int>) {
+        version.give(VERSION)
+    }
 }

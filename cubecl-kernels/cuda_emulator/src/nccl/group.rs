@@ -5,11 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::communicator::{Communicator, Line, Order};
-use super::error::{Error, INVALID_USAGE, Outcome, returned};
+use super::error::{Error, INTERNAL_ERROR, INVALID_USAGE, Outcome};
 use super::operation::{Kind, Task, run};
 use super::wire::{Frame, Purpose};
 use crate::driver::device::number_in_environment;
 use crate::driver::stream::Stream;
+use crate::exported::exported;
 
 /// How much later than its call an operation comes into its stream, at least, where it may.
 const DEFERRED: Duration = Duration::from_micros(300);
@@ -84,11 +85,11 @@ pub fn meet_all(communicators: Vec<Arc<Communicator>>) -> Outcome {
         }
     }
     for thread in threads {
-        let failed = |_| Error::new(super::error::INTERNAL_ERROR, "the emulator panicked");
+        let failed = |_| Error::new(INTERNAL_ERROR, "the emulator panicked");
         thread.join().map_err(failed)??;
     }
     if is_in_progress {
-        Err(Error::new(super::error::IN_PROGRESS, ""))
+        Err(Error::in_progress())
     } else {
         Ok(())
     }
@@ -115,7 +116,7 @@ fn queue(communicator: Arc<Communicator>, calls: Calls) -> Outcome {
             enqueue(communicator, calls);
         }
     });
-    Err(Error::new(super::error::IN_PROGRESS, ""))
+    Err(Error::in_progress())
 }
 
 /// Waits until those whom operations concern have come to their first over the same lines; returns whether they have.
@@ -206,35 +207,34 @@ fn numbered(order: &mut Order, mut task: Task) -> Task {
     task
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ncclGroupStart() -> u32 {
-    returned(|| {
-        GROUP.with_borrow_mut(|group| group.depth += 1);
-        Ok(())
+/// Ends the thread's innermost group; returns it if it is the outermost too.
+fn end() -> Outcome<Group> {
+    GROUP.with_borrow_mut(|group| {
+        let left = group.depth.checked_sub(1);
+        group.depth = left.ok_or_else(|| Error::new(INVALID_USAGE, "ncclGroupEnd: not in a group call."))?;
+        Ok(if group.depth == 0 {
+            std::mem::take(group)
+        } else {
+            Group::default()
+        })
     })
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ncclGroupEnd() -> u32 {
-    returned(|| {
-        let group = GROUP.with_borrow_mut(|group| {
-            let left = group.depth.checked_sub(1);
-            group.depth = left.ok_or_else(|| Error::new(INVALID_USAGE, "ncclGroupEnd: not in a group call."))?;
-            Ok::<_, Error>(if group.depth == 0 {
-                std::mem::take(group)
-            } else {
-                Group::default()
-            })
-        })?;
+exported! {
+    fn ncclGroupStart() {
+        GROUP.with_borrow_mut(|group| group.depth += 1);
+        Ok(())
+    }
+
+    fn ncclGroupEnd() {
+        let group = end()?;
         if let Some(error) = group.error {
             return Err(error);
         }
         let mut by_communicator: Vec<(Arc<Communicator>, Calls)> = Vec::new();
         for (communicator, stream, task) in group.calls {
-            match by_communicator
-                .iter_mut()
-                .find(|(known, _)| Arc::ptr_eq(known, &communicator))
-            {
+            let known = by_communicator.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &communicator));
+            match known {
                 Some((_, calls)) => calls.push((stream, task)),
                 None => by_communicator.push((communicator, vec![(stream, task)])),
             }
@@ -244,5 +244,5 @@ unsafe extern "C" fn ncclGroupEnd() -> u32 {
             outcome = queue(communicator, calls).and(outcome);
         }
         meet_all(group.meetings).and(outcome)
-    })
+    }
 }
