@@ -133,10 +133,12 @@ fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Resul
     }
 }
 
-/// Returns the choice, unless it is an engine that the program does not have.
+/// Returns the choice, unless it is an engine that the group was not offered.
 fn check_offered(choice: EngineChoice, mpi: Option<ConnectEngine>) -> Result<EngineChoice, String> {
     if choice == EngineChoice::Mpi && mpi.is_none() {
-        return Err("the engine over MPI is not in this program: build it with --features mpi".to_owned());
+        let what = "the engine over MPI is not in this program, or not among this group's options: build it with \
+                    --features mpi, and connect with burn-megatron's GroupConfig or burn-megatron-mpi's WithMpi";
+        return Err(what.to_owned());
     }
     Ok(choice)
 }
