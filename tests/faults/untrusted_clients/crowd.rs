@@ -58,6 +58,15 @@ struct Crowd {
     overheard: Vec<u8>,
 }
 
+/// How every connection of a job begins; what follows may be anything.
+const BEGINNING: [u8; 8] = *b"BURNMEG2";
+
+/// Sends the next byte of a greeting, of which `sent` bytes have been sent.
+fn drip((stream, sent): &mut (TcpStream, usize)) {
+    let byte = BEGINNING.get(*sent).copied().unwrap_or(0);
+    *sent += usize::from(stream.write_all(&[byte]).is_ok());
+}
+
 impl Crowd {
     fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -95,25 +104,25 @@ impl Crowd {
                 4 => &self.overheard,
                 5 => &[0xff; 200], // lengths far too large, wherever one stands
                 6 => b"BURNMEG2\x01\x02\x03",
-                _ => b"B",
+                _ => &BEGINNING[..1], // the rest comes later, byte by byte
             };
             // It may have been closed already.
             let _ = stream.write_all(said);
             match number % 8 {
                 2 => {} // a port scan: connects and closes
-                7 if slow.len() < 32 => slow.push(stream),
+                7 if slow.len() < 32 => slow.push((stream, 1)),
                 _ => half_open.push(stream),
             }
             self.held.store(half_open.len() + slow.len(), Ordering::Relaxed);
             if last_slow.elapsed() > Duration::from_secs(1) {
                 last_slow = Instant::now();
-                slow.iter_mut().for_each(|stream| drop(stream.write_all(b"M")));
+                slow.iter_mut().for_each(drip);
             }
         }
         // The half-open ones stay until the job is done.
         let until = Instant::now() + Duration::from_secs(2);
         while !self.is_over() && Instant::now() < until {
-            slow.iter_mut().for_each(|stream| drop(stream.write_all(b"M")));
+            slow.iter_mut().for_each(drip);
             thread::sleep(Duration::from_millis(100));
         }
         drop((half_open, slow));
