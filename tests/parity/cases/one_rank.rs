@@ -33,10 +33,13 @@ pub struct Step {
     pub gradient_counts: GradientCounts,
 }
 
+/// A file, once it has been made, or why it was not.
+type Made = OnceLock<Result<PathBuf, String>>;
+
 /// The files of the variants, each made when the first layout asks for it.
 #[derive(Clone, Default)]
 pub struct Files {
-    files: Arc<Mutex<HashMap<String, Arc<OnceLock<Result<PathBuf, String>>>>>>,
+    files: Arc<Mutex<HashMap<String, Arc<Made>>>>,
     folder: Arc<OnceLock<TempDir>>,
 }
 

@@ -2,8 +2,13 @@
 
 use planted_faults::{Fault, Kind, Patch, Switch};
 
+/// A fault that is a patch, and the patch.
+type Patched<'f> = (&'f Fault, &'f Patch);
+/// A fault that is a switch, and the switch.
+type Switched<'f> = (&'f Fault, &'f Switch);
+
 /// Parts the faults that are patches from those that are switches.
-pub fn by_kind(faults: &[Fault]) -> (Vec<(&Fault, &Patch)>, Vec<(&Fault, &Switch)>) {
+pub fn by_kind(faults: &[Fault]) -> (Vec<Patched<'_>>, Vec<Switched<'_>>) {
     let (mut patches, mut switches) = (Vec::new(), Vec::new());
     for fault in faults {
         match &fault.kind {
@@ -15,8 +20,8 @@ pub fn by_kind(faults: &[Fault]) -> (Vec<(&Fault, &Patch)>, Vec<(&Fault, &Switch
 }
 
 /// Shares the patches out: of those in a round, none reaches the trials that another is judged by.
-pub fn rounds<'f>(patches: Vec<(&'f Fault, &'f Patch)>) -> Vec<Vec<(&'f Fault, &'f Patch)>> {
-    let mut rounds: Vec<Vec<(&Fault, &Patch)>> = Vec::new();
+pub fn rounds(patches: Vec<Patched<'_>>) -> Vec<Vec<Patched<'_>>> {
+    let mut rounds: Vec<Vec<Patched<'_>>> = Vec::new();
     for patch in patches {
         match rounds
             .iter_mut()
@@ -30,10 +35,9 @@ pub fn rounds<'f>(patches: Vec<(&'f Fault, &'f Patch)>) -> Vec<Vec<(&'f Fault, &
 }
 
 /// What a patch does to the trials of another test is not known.
-fn are_apart(one: (&Fault, &Patch), other: (&Fault, &Patch)) -> bool {
-    let reaches = |(_, patch): (&Fault, &Patch), (fault, _): (&Fault, &Patch)| {
-        fault.trials.iter().any(|trial| patch.reaches(trial))
-    };
+fn are_apart(one: Patched<'_>, other: Patched<'_>) -> bool {
+    let reaches =
+        |(_, patch): Patched<'_>, (fault, _): Patched<'_>| fault.trials.iter().any(|trial| patch.reaches(trial));
     one.0.test == other.0.test && !reaches(one, other) && !reaches(other, one)
 }
 

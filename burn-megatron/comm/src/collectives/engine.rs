@@ -73,16 +73,20 @@ pub trait Engine: Debug + Send + Sync {
 
     /// Replaces `buffer` by that of the rank `call.peer`.
     fn broadcast(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
-        let mut gathered = vec![0; self.place().1 * buffer.len()];
-        self.all_gather(call, buffer, &mut gathered)?;
+        let mut gathered = AlignedBytes::default();
+        let gathered = gathered.of_length(self.place().1 * buffer.len());
+        self.all_gather(call, buffer, gathered)?;
         buffer.copy_from_slice(&gathered[call.other_side() * buffer.len()..][..buffer.len()]);
         Ok(())
     }
 
     /// Fills the other ranks' shards of `buffer`, each from its rank.
     fn all_gather_in_place(&self, call: &CallDescriptor, buffer: &mut [u8]) -> Result<(), CollectiveError> {
-        let shard = buffer[own_shard(self.place(), buffer.len())].to_vec();
-        self.all_gather(call, &shard, buffer)
+        let own = own_shard(self.place(), buffer.len());
+        let mut shard = AlignedBytes::default();
+        let shard = shard.of_length(own.len());
+        shard.copy_from_slice(&buffer[own]);
+        self.all_gather(call, shard, buffer)
     }
 
     /// Replaces this rank's shard of `buffer` by its reduction over all ranks; the others stay.

@@ -131,6 +131,9 @@ impl<T: CollectiveElement> Memory<T> {
 }
 
 /// Collectives on buffers of the group's own.
+/// What an engine does with a buffer's memory, which it returns.
+type OnMemory<T> = fn(Memory<T>, &dyn Engine, &CallDescriptor) -> Result<Memory<T>, CollectiveError>;
+
 impl ProcessGroup {
     /// Returns a buffer of `length` zeros, for the calls below. Collective, the same length and type on every rank.
     ///
@@ -256,7 +259,7 @@ impl ProcessGroup {
         &self,
         call: CallDescriptor,
         mut buffer: B,
-        operate: fn(Memory<T>, &dyn Engine, &CallDescriptor) -> Result<Memory<T>, CollectiveError>,
+        operate: OnMemory<T>,
     ) -> Checked<impl Operate<B> + use<T, B>> {
         let SharedBuffer { group, number, .. } = buffer.borrow();
         if !std::ptr::eq(group.as_ptr(), Arc::as_ptr(self.core())) {

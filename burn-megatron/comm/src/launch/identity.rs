@@ -1,6 +1,7 @@
 //! What tells one job from another: its id and its token.
 //!
-//! Made by the launcher (or by rank 0 under torchrun), used by the store's handshake and by [`World`](super::World).
+//! Made by the launcher (or by rank 0 under torchrun), used by the handshake of connections and by
+//! [`World`](super::World).
 
 use std::fmt;
 

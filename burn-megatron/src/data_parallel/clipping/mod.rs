@@ -69,8 +69,8 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     /// It is the sum over the shards of the sums of each, whether or not gradients are sharded: the bits are the same.
     ///
     /// # Communication
-    /// One all-reduce over the tensor group, of one number per parameter and shard; where gradients are sharded, one
-    /// all-gather of one number per parameter over the data-parallel group.
+    /// Where tensor ranks hold different parts, one all-reduce over their group, of one number per parameter and shard;
+    /// where gradients are sharded, one all-gather of one number per parameter over the data-parallel group.
     ///
     /// # Errors
     /// When that fails.
