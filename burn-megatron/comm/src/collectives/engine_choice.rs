@@ -17,6 +17,12 @@ use crate::launch::World;
 /// The environment variable that chooses the engine where the configuration leaves it open.
 const ENGINE_VARIABLE: &str = "BURN_MEGATRON_ENGINE";
 
+/// Why a group does not get the engine over MPI.
+pub(in crate::collectives) const MPI_NOT_OFFERED: &str = concat!(
+    "the engine over MPI is not in this program, or not among this group's options: build it with --features mpi, ",
+    "and connect with burn-megatron's GroupConfig or burn-megatron-mpi's WithMpi"
+);
+
 /// Which engine moves the bytes of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "kebab-case")]
@@ -136,9 +142,7 @@ fn choose(option: EngineChoice, variable: Option<&str>, hosts: &[&str]) -> Resul
 /// Returns the choice, unless it is an engine that the group was not offered.
 fn check_offered(choice: EngineChoice, mpi: Option<ConnectEngine>) -> Result<EngineChoice, String> {
     if choice == EngineChoice::Mpi && mpi.is_none() {
-        let what = "the engine over MPI is not in this program, or not among this group's options: build it with \
-                    --features mpi, and connect with burn-megatron's GroupConfig or burn-megatron-mpi's WithMpi";
-        return Err(what.to_owned());
+        return Err(MPI_NOT_OFFERED.to_owned());
     }
     Ok(choice)
 }

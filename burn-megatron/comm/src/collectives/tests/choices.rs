@@ -2,6 +2,7 @@
 
 use super::contract::{every_length, every_operation};
 use super::*;
+use crate::collectives::engine_choice::MPI_NOT_OFFERED;
 use crate::collectives::external::ConnectEngine;
 use crate::collectives::host::tcp;
 use crate::collectives::{CollectiveError, GroupOptions};
@@ -128,7 +129,7 @@ fn mpi_is_refused_on_every_rank_where_one_program_does_not_have_it() {
     run_ranks(2, TIMEOUT, |world| {
         let mpi = (world.rank() == 0).then_some(TCP_STANDS_IN);
         let error = ProcessGroup::connect(&world, "all", &[0, 1], &StandIn { mpi }).unwrap_err();
-        let missing = "the engine over MPI is not in this program, or not among this group's options";
+        let missing = MPI_NOT_OFFERED;
         let expected = match world.rank() {
             0 => format!("group all [0, 1]: the ranks do not agree on engine: rank 1: {missing}; rank 0: mpi"),
             _ => format!("group all [0, 1]: {missing}"),
