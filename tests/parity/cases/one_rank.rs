@@ -2,15 +2,15 @@
 //!
 //! A job of one rank trains each variant once, and writes it to a file that the ranks of all layouts read.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data_parallel::GradientCounts;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorView};
 use tempfile::TempDir;
+use tests::references::References;
 
 use super::layouts::{parameters, unpad};
 use super::problem;
@@ -33,15 +33,9 @@ pub struct Step {
     pub gradient_counts: GradientCounts,
 }
 
-/// A file, once it has been made, or why it was not.
-type Made = OnceLock<Result<PathBuf, String>>;
-
-/// The files of the variants, each made when the first layout asks for it.
+/// The folders of the variants' files, each made when the first layout asks for it.
 #[derive(Clone, Default)]
-pub struct Files {
-    files: Arc<Mutex<HashMap<String, Arc<Made>>>>,
-    folder: Arc<OnceLock<TempDir>>,
-}
+pub struct Files(Arc<References<String, TempDir>>);
 
 impl Files {
     /// Returns the file of a case's variant.
@@ -56,24 +50,21 @@ impl Files {
         for key in SETTINGS {
             one = one.with(key, case.setting::<String>(key)?);
         }
-        let key = format!("{one:?}");
-        let (file, number) = {
-            let mut files = self.files.lock().expect("no thread panics with it");
-            let number = files.len();
-            (files.entry(key).or_default().clone(), number)
-        };
-        let made = file.get_or_init(|| self.make(one, number).map_err(|error| format!("{error:#}")));
-        made.clone().map_err(|error| anyhow::anyhow!("one rank: {error}"))
+        let folder = self.0.of(format!("{one:?}"), || make(one)).context("one rank")?;
+        Ok(file_in(&folder))
     }
+}
 
-    fn make(&self, one: Case, number: usize) -> anyhow::Result<PathBuf> {
-        let folder = self.folder.get_or_init(|| TempDir::new().expect("a folder for files"));
-        let path = folder.path().join(format!("{number}.safetensors"));
-        let end = Job::new(one.with("one_rank", path.display()), 1).run();
-        let end = end.map_err(|error| anyhow::anyhow!("{}", error.message().unwrap_or("no message")))?;
-        ensure!(end.code == 0, "exit code {}\n{}", end.code, end.output);
-        Ok(path)
-    }
+fn file_in(folder: &TempDir) -> PathBuf {
+    folder.path().join("one_rank.safetensors")
+}
+
+fn make(one: Case) -> anyhow::Result<TempDir> {
+    let folder = TempDir::new()?;
+    let end = Job::new(one.with("one_rank", file_in(&folder).display()), 1).run();
+    let end = end.map_err(|error| anyhow::anyhow!("{}", error.message().unwrap_or("no message")))?;
+    ensure!(end.code == 0, "exit code {}\n{}", end.code, end.output);
+    Ok(folder)
 }
 
 /// Trains the one-rank model of a case, and writes its file.
