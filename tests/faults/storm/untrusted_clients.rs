@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use burn_megatron_comm::fuzzing::MAGIC;
 use tests::processes::marked_with;
 use tests::sockets::{LISTENING, own_ends};
 
@@ -41,7 +42,7 @@ pub fn bother(target: &str) -> anyhow::Result<ExitCode> {
                     2 | 3 => held.push(stream),
                     4 => {
                         // The right first words, then garbage.
-                        let _ = stream.write_all(&[&b"BURNMEG2"[..], &bytes].concat());
+                        let _ = stream.write_all(&[&MAGIC[..], &bytes].concat());
                         held.push(stream);
                     }
                     5 => drop(stream.write_all(b"GET / HTTP/1.1\r\n\r\n")),

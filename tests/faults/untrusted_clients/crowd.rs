@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use burn_megatron_comm::fuzzing::MAGIC;
 use tests::sockets::{LISTENING, own_ends};
 
 use crate::secrets::overhear;
@@ -58,12 +59,9 @@ struct Crowd {
     overheard: Vec<u8>,
 }
 
-/// How every connection of a job begins; what follows may be anything.
-const BEGINNING: [u8; 8] = *b"BURNMEG2";
-
-/// Sends the next byte of a greeting, of which `sent` bytes have been sent.
+/// Sends the next byte of a greeting, of which `sent` bytes have been sent. What follows the magic may be anything.
 fn drip((stream, sent): &mut (TcpStream, usize)) {
-    let byte = BEGINNING.get(*sent).copied().unwrap_or(0);
+    let byte = MAGIC.get(*sent).copied().unwrap_or(0);
     *sent += usize::from(stream.write_all(&[byte]).is_ok());
 }
 
@@ -90,6 +88,7 @@ impl Crowd {
         let mut half_open = Vec::new();
         let mut slow = Vec::new();
         let mut last_slow = Instant::now();
+        let greeting_cut_short = [&MAGIC[..], &[1, 2, 3]].concat();
         for number in 0..CROWD {
             let Ok(mut stream) = TcpStream::connect_timeout(&door, Duration::from_secs(1)) else {
                 break; // the door has closed: the mesh is connected
@@ -100,11 +99,11 @@ impl Crowd {
                 0 => b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
                 1 => &[0xa5; 4096],
                 2 => b"",
-                3 => b"BURNMEG2",
+                3 => &MAGIC,
                 4 => &self.overheard,
                 5 => &[0xff; 200], // lengths far too large, wherever one stands
-                6 => b"BURNMEG2\x01\x02\x03",
-                _ => &BEGINNING[..1], // the rest comes later, byte by byte
+                6 => &greeting_cut_short,
+                _ => &MAGIC[..1], // the rest comes later, byte by byte
             };
             // It may have been closed already.
             let _ = stream.write_all(said);

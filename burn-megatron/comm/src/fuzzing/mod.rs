@@ -8,7 +8,7 @@ pub mod allocations;
 
 pub use crate::collectives::fuzzing::call_descriptor;
 pub use crate::flight_recorder::fuzzing::flight_record;
-pub use crate::launch::fuzzing::{environment, handshake, store_protocol, store_server};
+pub use crate::launch::fuzzing::{MAGIC, environment, handshake, store_protocol, store_server};
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
 //! What must hold whatever the environment says, and the targets of the store; see [`crate::fuzzing`].
 
+pub use super::handshake::MAGIC;
 pub use super::handshake::fuzzing::{handshake, handshake_seeds};
 pub use super::store::fuzzing::{store_protocol, store_protocol_seeds, store_server, store_server_seeds};
 
