@@ -1,12 +1,17 @@
 // `asm` statements: the matrix instructions, by the fragment layouts of the PTX ISA, and asynchronous copies.
 //
-// PTX ISA 8.7, sections 9.7.14.5.8 (m16n8k16), 9.7.14.5.15 (ldmatrix), 9.7.14.5.16 (stmatrix), 9.7.9.25.3 (cp.async).
+// PTX ISA 8.7, sections 9.7.14.5.8 (m16n8k16), 9.7.14.5.15 (ldmatrix), 9.7.14.5.16 (stmatrix), 9.7.9.25.3 (cp.async and its
+// groups).
 #include "emulator.hpp"
 #include "half.hpp"
+
+#include <cstdlib>
 
 namespace emulator {
 
 void copies_belong_to(const void* barrier);
+void commit_copies();
+void wait_for_copies(unsigned pending);
 
 namespace {
 
@@ -130,6 +135,9 @@ void assembly(const char* text, const Operand* operands, int count) {
     // The barrier counts the thread's copies until they are made: they are made when its phase ends.
     if (begins(text, "cp.async.mbarrier.arrive.shared::cta.b64 "))
         return copies_belong_to(from_shared(uint32_t(operands[0].bits), 8));
+    if (begins(text, "cp.async.commit_group;")) return commit_copies();
+    const char* wait_group = "cp.async.wait_group ";
+    if (begins(text, wait_group)) return wait_for_copies(unsigned(strtoul(text + strlen(wait_group), nullptr, 10)));
     if (begins(text, "add.sat.s32 ")) return saturate(operands, false);
     if (begins(text, "sub.sat.s32 ")) return saturate(operands, true);
     if (begins(text, ".reg .pred %%px;") && strstr(text, "elect.sync")) return elect(operands);

@@ -33,6 +33,8 @@ struct Fiber : Thread {
     const volatile uint32_t* word;
     uint32_t value;
     unsigned exchanges;
+    // Groups of copies that it has made.
+    unsigned groups;
 };
 
 struct Warp {
@@ -41,7 +43,8 @@ struct Warp {
     unsigned lanes, arrived, ended;
 };
 
-struct Copy { const void* barrier; void* to; const void* from; size_t bytes; };
+// `group` is 0 until the copy is in a group.
+struct Copy { const void* barrier; void* to; const void* from; size_t bytes; unsigned group; };
 
 Fiber fibers[kMaxThreads];
 Warp warps[kMaxThreads / kLanes];
@@ -145,6 +148,7 @@ void run_block(unsigned turn) {
         fiber.warp = thread / kLanes;
         fiber.state = State::Ready;
         fiber.exchanges = 0;
+        fiber.groups = 0;
         // As if `emulator_switch` had left it at the beginning of `fiber_main`: six registers, where to return to, and a
         // word so that the stack is aligned as after a call.
         void** top = reinterpret_cast<void**>(stacks + (thread + 1) * kStack) - 8;
@@ -265,13 +269,16 @@ void wait_while_equal(const volatile uint32_t* word, uint32_t value, const char*
 }
 
 void copy_at_phase_end(const void* barrier, void* to, const void* from, size_t bytes) {
-    copies.push_back(Copy{barrier, to, from, bytes});
+    copies.push_back(Copy{barrier, to, from, bytes, 0});
 }
 
-void phase_ends(const void* barrier) {
+namespace {
+
+// Makes the copies for which `is_due` holds.
+template <class F> void make_copies(F is_due) {
     size_t kept = 0;
     for (const Copy& copy : copies) {
-        if (copy.barrier == barrier) {
+        if (is_due(copy)) {
             if (copy.from) memcpy(copy.to, copy.from, copy.bytes);
             else memset(copy.to, 0, copy.bytes);
         } else {
@@ -281,10 +288,31 @@ void phase_ends(const void* barrier) {
     copies.resize(kept);
 }
 
+}  // namespace
+
+void phase_ends(const void* barrier) {
+    make_copies([=](const Copy& copy) { return copy.barrier == barrier; });
+}
+
 // Marks the copies of this thread that no barrier waits for yet as those of a barrier.
 void copies_belong_to(const void* barrier) {
     for (Copy& copy : copies)
         if (copy.barrier == current) copy.barrier = barrier;
+}
+
+// Makes a group of the copies of this thread that are in none and that no barrier waits for.
+void commit_copies() {
+    const unsigned group = ++self().groups;
+    for (Copy& copy : copies)
+        if (copy.barrier == current && copy.group == 0) copy.group = group;
+}
+
+// Makes the copies of all groups of this thread but the last `pending`.
+void wait_for_copies(unsigned pending) {
+    const unsigned groups = self().groups;
+    make_copies([=](const Copy& copy) {
+        return copy.barrier == current && copy.group != 0 && copy.group + pending <= groups;
+    });
 }
 
 }  // namespace emulator

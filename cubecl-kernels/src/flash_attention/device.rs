@@ -29,6 +29,48 @@ pub struct Problem {
     pub of_value_start: usize,
 }
 
+/// Where the heads of a tensor `[batch, seq, n, d_head]` are in its buffer, in elements. The elements of a head are
+/// adjacent.
+///
+/// Numbers rather than a tensor's own strides: those are copied to the device at each launch, and kernels load them.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub struct HeadsAt {
+    /// The first element.
+    pub start: usize,
+    /// From one sample to the next.
+    pub sample: usize,
+    /// From one row to the next.
+    pub row: usize,
+    /// From one head to the next.
+    pub head: usize,
+}
+
+#[cube]
+impl HeadsAt {
+    /// The rows of a head.
+    pub fn rows(&self, sample: usize, head: usize, count: usize, d_head: usize) -> HeadRows {
+        HeadRows {
+            start: self.start + sample * self.sample + head * self.head,
+            stride: self.row,
+            count,
+            d_head,
+        }
+    }
+}
+
+/// The rows of a head in a tensor's buffer.
+#[derive(CubeType, Clone, Copy)]
+pub struct HeadRows {
+    /// The first element.
+    pub start: usize,
+    /// Elements from one row to the next.
+    pub stride: usize,
+    /// How many rows there are.
+    pub count: usize,
+    /// Elements of a row.
+    pub d_head: usize,
+}
+
 /// What the weights of a query are multiplied by, from the key `first` on, a multiple of their number. The cubes' last
 /// dimension is that of samples.
 #[cube]
@@ -60,7 +102,8 @@ pub fn fragment_factors(
     key: usize,
 ) -> Array<f32> {
     let dropped = dropped.as_ref().unwrap();
-    let lane = UNIT_POS_PLANE;
+    // Not `UNIT_POS_PLANE`, which divides by a number that the compiler does not know.
+    let lane = UNIT_POS % 32;
     let is_second = lane % 2 == 1;
     let query = query + (lane / 4) as usize + select(is_second, 8usize, 0usize);
     // A query past the last one has no place; nothing of it is used.
@@ -92,7 +135,7 @@ pub fn transposed_fragment_factors(
     key: usize,
 ) -> Array<f32> {
     let dropped = dropped.as_ref().unwrap();
-    let lane = UNIT_POS_PLANE;
+    let lane = UNIT_POS % 32;
     let turn = lane / 4 % 4;
     let query = query + (lane % 4 * 2 + turn % 2) as usize;
     // A query past the last one has no place; nothing of it is used.

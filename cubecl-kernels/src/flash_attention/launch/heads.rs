@@ -6,6 +6,7 @@ use cubecl::prelude::*;
 
 use crate::cube::launch::into_contiguous;
 use crate::flash_attention::PackedHeads;
+use crate::flash_attention::device::HeadsAtLaunch;
 
 /// Queries, keys, values or gradients: some of the heads of a tensor `[batch, seq, n, d_head]`.
 #[derive(Clone)]
@@ -38,7 +39,26 @@ impl<R: CubeRuntime> Heads<R> {
     pub fn arg(&self) -> TensorArg<R> {
         self.tensor.clone().into_tensor_arg()
     }
+
+    /// The whole buffer.
+    pub fn array(&self) -> ArrayArg<R> {
+        array(&self.tensor)
+    }
+
+    /// Where the heads are in it.
+    pub fn places(&self) -> HeadsAtLaunch<R> {
+        let strides = self.tensor.meta.strides();
+        HeadsAtLaunch::new(self.start(), strides[0], strides[1], strides[2])
+    }
 }
+
+/// A tensor's buffer, for kernels that take the strides as numbers: no shape is copied to the device then.
+pub(super) fn array<R: CubeRuntime>(tensor: &CubeTensor<R>) -> ArrayArg<R> {
+    let numbers = tensor.handle.size_in_used() as usize / tensor.dtype.size();
+    // SAFETY: the buffer holds them.
+    unsafe { ArrayArg::from_raw_parts(tensor.handle.clone(), numbers) }
+}
+
 /// The three parts of a packed tensor.
 pub(super) fn parts<R: CubeRuntime>(packed: CubeTensor<R>, heads: PackedHeads) -> [Heads<R>; 3] {
     let packed = Heads::new(packed, 0).tensor;

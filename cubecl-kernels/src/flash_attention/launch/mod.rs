@@ -26,7 +26,9 @@ impl<R: CubeRuntime> Launch<'_, R> {
     fn forward(&self) -> [CubeTensor<R>; 2] {
         let vector_size = self.vector_size(&[]);
         let tile = matrix::tile::Tile::forward(self.sizes.d_head, self.options.dropout.is_some());
-        if vector_size == LOAD && self.has_matrix_units(tile) {
+        let has_blocks =
+            self.sizes.queries <= tile.staying() * self.client().properties().hardware.max_cube_count.1 as usize;
+        if vector_size == LOAD && self.has_matrix_units(tile) && has_blocks {
             self.matrix_forward(tile)
         } else {
             self.portable_forward(vector_size)

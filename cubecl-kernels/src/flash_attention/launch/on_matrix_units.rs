@@ -6,9 +6,10 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::features::{MmaConfig, Plane};
 use cubecl::prelude::*;
 
-use super::heads::Heads;
+use super::heads::{Heads, array};
 use super::problem::{Backward, Launch};
 use crate::flash_attention::host::AttentionSizes;
+use crate::flash_attention::matrix::forward::PlacesLaunch;
 use crate::flash_attention::matrix::{self, tile::LOAD};
 use crate::precision::is_half;
 
@@ -41,20 +42,26 @@ impl<R: CubeRuntime> Launch<'_, R> {
     pub fn matrix_forward(&self, tile: matrix::tile::Tile) -> [CubeTensor<R>; 2] {
         let [output, log_sum_exp] = self.outputs();
         let [query, key, value] = &self.inputs;
+        let AttentionSizes {
+            batch, queries, heads, ..
+        } = self.sizes;
+        let blocks = queries.div_ceil(tile.staying());
+        let output_heads = Heads::new(output.clone(), 0);
+        let places = PlacesLaunch::new(query.places(), key.places(), value.places(), output_heads.places());
         // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
         unsafe {
             matrix::forward::attend_mma::launch_unchecked::<R>(
                 self.client(),
-                self.cubes(self.sizes.queries, tile.staying(), self.sizes.heads),
+                CubeCount::Static(heads as u32, blocks as u32, batch as u32),
                 CubeDim::new_1d(tile.units() as u32),
                 self.address_type(&[&output]),
                 LOAD,
-                2,
-                query.arg(),
-                key.arg(),
-                value.arg(),
-                output.clone().into_tensor_arg(),
-                log_sum_exp.clone().into_tensor_arg(),
+                query.array(),
+                key.array(),
+                value.array(),
+                output_heads.array(),
+                array(&log_sum_exp),
+                places,
                 self.problem([0; 3]),
                 self.dropped(),
                 tile,

@@ -8,9 +8,9 @@ use cubecl::ir::FastMath;
 use cubecl::prelude::barrier::Barrier;
 use cubecl::prelude::*;
 
-use super::super::device::{Problem, fragment_factors, transposed_fragment_factors};
+use super::super::device::{HeadRows, Problem, fragment_factors, transposed_fragment_factors};
 use super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, left, multiply, right_of_columns, right_of_rows};
-use super::tile::{LOG2_E, copy_numbers, exp2, from_the_end};
+use super::tile::{LOG2_E, copy_numbers, exp2, from_the_end, lane};
 use crate::cube::dropout::DroppedRows;
 
 /// Writes the gradient of what stays: of keys and values, from `kept` the keys and `kept_other` the values, or of
@@ -40,12 +40,12 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
 ) {
     let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
     let size!(P) = def.vector_size(cmma::MatrixIdent::Accumulator);
-    let lane = UNIT_POS_PLANE;
+    let lane = lane() as u32;
     let plane_row = UNIT_POS as usize / PLANE * SIDE;
     let score_tiles = comptime!(tile.passing / COLUMNS);
     let parts = comptime!(tile.width.div_ceil(tile.part()));
     let element_tiles = comptime!(tile.part() / COLUMNS);
-    let stride = comptime!(tile.stride());
+    let stride = comptime!(tile.vectors());
     let staying = comptime!(tile.staying());
     let mut kept_block = CUBE_POS_X / parts as u32;
     if comptime!(!keeps_keys) {
@@ -104,6 +104,10 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
         passing_start += problem.key_start;
         passing_other_start += problem.value_start;
     }
+    let kept_stride = kept.stride(1);
+    let kept_other_stride = kept_other.stride(1);
+    let passing_stride = passing.stride(1);
+    let passing_other_stride = passing_other.stride(1);
     let passing_head = passing.stride(2);
     let passing_other_head = passing_other.stride(2);
 
@@ -118,22 +122,28 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     }
 
     copy::<F, N>(
-        kept,
-        kept_start,
-        kept_rows,
+        &kept.to_slice(),
+        &HeadRows {
+            start: kept_start,
+            stride: kept_stride,
+            count: kept_rows,
+            d_head,
+        },
         first_kept,
-        d_head,
         &mut kept_tile,
         0usize,
         staying,
         tile,
     );
     copy::<F, N>(
-        kept_other,
-        kept_other_start,
-        kept_rows,
+        &kept_other.to_slice(),
+        &HeadRows {
+            start: kept_other_start,
+            stride: kept_other_stride,
+            count: kept_rows,
+            d_head,
+        },
         first_kept,
-        d_head,
         &mut kept_other_tile,
         0usize,
         staying,
@@ -142,22 +152,28 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     let start = passing_start + first_head * passing_head;
     let other_start = passing_other_start + first_head * passing_other_head;
     copy::<F, N>(
-        passing,
-        start,
-        rows,
+        &passing.to_slice(),
+        &HeadRows {
+            start: start,
+            stride: passing_stride,
+            count: rows,
+            d_head,
+        },
         begin,
-        d_head,
         &mut passing_tile,
         0usize,
         tile.passing,
         tile,
     );
     copy::<F, N>(
-        passing_other,
-        other_start,
-        rows,
+        &passing_other.to_slice(),
+        &HeadRows {
+            start: other_start,
+            stride: passing_other_stride,
+            count: rows,
+            d_head,
+        },
         begin,
-        d_head,
         &mut passing_other_tile,
         0usize,
         tile.passing,
@@ -166,7 +182,7 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     let numbers_start = (sample * query_heads + first_head) * problem.queries;
     if comptime!(keeps_keys) {
         copy_numbers(
-            log_sum_exp,
+            &log_sum_exp.to_slice(),
             numbers_start,
             rows,
             begin,
@@ -175,7 +191,7 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
             tile.passing,
         );
         copy_numbers(
-            along,
+            &along.to_slice(),
             numbers_start,
             rows,
             begin,
@@ -222,22 +238,28 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
             let start = passing_start + (first_head + next_member) * passing_head;
             let other_start = passing_other_start + (first_head + next_member) * passing_other_head;
             copy::<F, N>(
-                passing,
-                start,
-                rows,
+                &passing.to_slice(),
+                &HeadRows {
+                    start: start,
+                    stride: passing_stride,
+                    count: rows,
+                    d_head,
+                },
                 next,
-                d_head,
                 &mut passing_tile,
                 other,
                 tile.passing,
                 tile,
             );
             copy::<F, N>(
-                passing_other,
-                other_start,
-                rows,
+                &passing_other.to_slice(),
+                &HeadRows {
+                    start: other_start,
+                    stride: passing_other_stride,
+                    count: rows,
+                    d_head,
+                },
                 next,
-                d_head,
                 &mut passing_other_tile,
                 other,
                 tile.passing,
@@ -247,7 +269,7 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
                 let start = numbers_start + next_member * problem.queries;
                 let other = (1 - stage) as usize * tile.passing;
                 copy_numbers(
-                    log_sum_exp,
+                    &log_sum_exp.to_slice(),
                     start,
                     rows,
                     next,
@@ -255,7 +277,15 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
                     other,
                     tile.passing,
                 );
-                copy_numbers(along, start, rows, next, &mut passing_products, other, tile.passing);
+                copy_numbers(
+                    &along.to_slice(),
+                    start,
+                    rows,
+                    next,
+                    &mut passing_products,
+                    other,
+                    tile.passing,
+                );
             }
             barrier.commit_copy_async();
             barrier.arrive();

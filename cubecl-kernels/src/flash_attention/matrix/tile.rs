@@ -1,7 +1,10 @@
 //! What the kernels share: the sizes of tiles, loads, fragments and products.
 
-use cubecl::prelude::barrier::copy_async_checked;
+use cubecl::prelude::barrier::{copy_async, copy_async_checked};
 use cubecl::prelude::*;
+
+use super::super::device::HeadRows;
+use crate::cube::nvidia::exp2_approximate;
 
 /// Units of a plane.
 pub const PLANE: usize = 32;
@@ -91,7 +94,7 @@ impl Tile {
     /// of those that pass backward, and the barrier.
     pub fn shared_memory(&self) -> usize {
         let rows = self.kept * self.staying() + 4 * self.passing;
-        rows * self.stride() * LOAD * 2 + 4 * self.passing * size_of::<f32>() + 64
+        rows * self.width * size_of::<u16>() + 4 * self.passing * size_of::<f32>() + 64
     }
 
     /// Rows that a cube keeps.
@@ -104,44 +107,74 @@ impl Tile {
         self.planes * PLANE
     }
 
-    /// Loads from one row in shared memory to the next: one more than a row has, so that eight rows one below the other
-    /// are in different banks.
-    pub fn stride(&self) -> usize {
-        self.width / LOAD + 1
+    /// Loads of a row.
+    pub fn vectors(&self) -> usize {
+        self.width / LOAD
+    }
+
+    /// How many neighbouring loads of a row change places among themselves: a power of two that divides a row, eight
+    /// at most.
+    pub fn swizzled(&self) -> usize {
+        1 << self.vectors().trailing_zeros().min(3)
     }
 }
 
-/// Starts the copies of rows into shared memory; zeros where there is no row or no element.
+/// What the numbers of a row's neighbouring loads are changed by (exclusive or), so that the loads at the same place of
+/// eight rows one below the other are in different banks of shared memory.
+#[cube]
+fn swizzle(row: usize, #[comptime] tile: Tile) -> usize {
+    let swizzled = comptime!(tile.swizzled());
+    row / comptime!(8 / swizzled) % swizzled
+}
+
+/// Starts the copies of rows into shared memory; zeros where there is no row or no element. Who reads them waits for
+/// them.
 #[cube]
 pub fn copy<F: Float, N: Size>(
-    from: &Tensor<Vector<F, N>>,
-    start: usize,
-    rows: usize,
+    from: &Slice<Vector<F, N>>,
+    rows: &HeadRows,
     first: usize,
-    d_head: usize,
     to: &mut SharedMemory<Vector<F, N>>,
     at: usize,
     #[comptime] length: usize,
     #[comptime] tile: Tile,
 ) {
-    let vectors = comptime!(tile.width / LOAD);
-    let total = comptime!(length * vectors);
-    let units = comptime!(tile.units());
-    let row_stride = from.stride(1);
-    #[unroll]
-    for step in 0..comptime!(total.div_ceil(units)) {
-        let index = UNIT_POS as usize + step * units;
-        if index < total {
-            let row = index / vectors;
-            let vector = index % vectors;
-            let is_there = first + row < rows && vector * LOAD < d_head;
-            // Where there is nothing, nothing is read, but the address must be one.
-            let place = select(is_there, (start + (first + row) * row_stride) / LOAD + vector, 0usize);
-            let count = select(is_there, 1usize, 0usize);
-            let source = from.slice(place, place + count);
-            let target = at + row * comptime!(tile.stride()) + vector;
-            let mut target = to.slice_mut(target, target + 1);
-            copy_async_checked(&source, &mut target, 8u32);
+    let vectors = comptime!(tile.vectors());
+    // The rows that are copied at once; the units that are left over do nothing.
+    let turn = comptime!(tile.units() / vectors);
+    let row = UNIT_POS as usize / vectors;
+    let vector = UNIT_POS as usize % vectors;
+    let has_row = comptime!(tile.units() % vectors == 0) || row < turn;
+    let is_whole = first + length <= rows.count && rows.d_head == tile.width;
+    let stride = rows.stride / LOAD;
+    let source = rows.start / LOAD + (first + row) * stride + vector;
+    let target = at + row * vectors;
+    if has_row {
+        if is_whole {
+            #[unroll]
+            for step in 0..comptime!(length.div_ceil(turn)) {
+                if comptime!((step + 1) * turn <= length) || step * turn + row < length {
+                    let place = source + step * turn * stride;
+                    let vector = vector ^ swizzle(row + step * turn, tile);
+                    let source = from.slice(place, place + 1);
+                    let target = target + comptime!(step * turn * vectors) + vector;
+                    copy_async(&source, &mut to.slice_mut(target, target + 1), 8u32);
+                }
+            }
+        } else {
+            #[unroll]
+            for step in 0..comptime!(length.div_ceil(turn)) {
+                if comptime!((step + 1) * turn <= length) || step * turn + row < length {
+                    let is_there = first + row + step * turn < rows.count && vector * LOAD < rows.d_head;
+                    // Where there is nothing, nothing is read, but the address must be one.
+                    let place = select(is_there, source + step * turn * stride, 0usize);
+                    let count = select(is_there, 1usize, 0usize);
+                    let vector = vector ^ swizzle(row + step * turn, tile);
+                    let source = from.slice(place, place + count);
+                    let target = target + comptime!(step * turn * vectors) + vector;
+                    copy_async_checked(&source, &mut to.slice_mut(target, target + 1), 8u32);
+                }
+            }
         }
     }
 }
@@ -149,7 +182,7 @@ pub fn copy<F: Float, N: Size>(
 /// Starts the copies of a number for each of some rows into shared memory; zeros where there is no row.
 #[cube]
 pub fn copy_numbers(
-    from: &Tensor<f32>,
+    from: &Slice<f32>,
     start: usize,
     rows: usize,
     first: usize,
@@ -178,9 +211,9 @@ pub fn left<F: Float, N: Size, P: Size>(
     #[comptime] tile: Tile,
 ) -> Array<Vector<F, P>> {
     let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
-    let lane = UNIT_POS_PLANE as usize;
+    let lane = lane();
     // Lanes 0 to 15 name the rows' first halves, 16 to 31 their second halves.
-    let place = (row + lane % 16) * comptime!(tile.stride()) + vector + lane / 16;
+    let place = fragment_place(0usize, row, lane % 16, vector, lane / 16, tile);
     let rows = from.slice(place, place + 1);
     def.load_matrix::<_, P>(&rows, cmma::MatrixIdent::A, 4usize, false)
 }
@@ -195,9 +228,9 @@ pub fn right_of_rows<F: Float, N: Size, P: Size>(
     #[comptime] tile: Tile,
 ) -> Array<Vector<F, P>> {
     let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
-    let lane = UNIT_POS_PLANE as usize;
+    let lane = lane();
     // Eight lanes name a matrix's rows: the first factor's halves, then the second one's.
-    let place = at + (row + lane / 16 * 8 + lane % 8) * comptime!(tile.stride()) + vector + lane / 8 % 2;
+    let place = fragment_place(at, row, lane / 16 * 8 + lane % 8, vector, lane / 8 % 2, tile);
     let rows = from.slice(place, place + 1);
     def.load_matrix::<_, P>(&rows, cmma::MatrixIdent::B, 4usize, false)
 }
@@ -213,10 +246,32 @@ pub fn right_of_columns<F: Float, N: Size, P: Size>(
     #[comptime] tile: Tile,
 ) -> Array<Vector<F, P>> {
     let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
-    let lane = UNIT_POS_PLANE as usize;
-    let place = at + (row + lane % 16) * comptime!(tile.stride()) + vector + lane / 16;
+    let lane = lane();
+    let place = fragment_place(at, row, lane % 16, vector, lane / 16, tile);
     let rows = from.slice(place, place + 1);
     def.load_matrix::<_, P>(&rows, cmma::MatrixIdent::B, 4usize, true)
+}
+
+/// This unit's number in its plane: planes have 32 units, which the constant's own name does not tell the compiler.
+#[cube]
+pub fn lane() -> usize {
+    UNIT_POS as usize % PLANE
+}
+
+/// Where a lane's row of a fragment is: `own_row` below `row`, and `own_vector`, 0 or 1, after `vector`. `row` is a
+/// multiple of eight and `vector` of two, so that what depends on the lane does not depend on them.
+#[cube]
+fn fragment_place(
+    at: usize,
+    row: usize,
+    own_row: usize,
+    vector: usize,
+    own_vector: usize,
+    #[comptime] tile: Tile,
+) -> usize {
+    let swizzled = comptime!(tile.swizzled());
+    let own = own_row * comptime!(tile.vectors()) + ((vector % swizzled + own_vector) ^ swizzle(own_row, tile));
+    at + row * comptime!(tile.vectors()) + vector / swizzled * swizzled + own
 }
 
 /// Adds a product to the accumulator at `index`: of a left fragment and the `which`th of two right ones.
@@ -246,19 +301,22 @@ pub fn from_the_end(index: u32, count: u32) -> u32 {
     count - 1 - index
 }
 
-/// `2^x`: the GPU's own instruction, where a constant to a power is rewritten to it.
+/// `2^x` of each.
 #[cube]
 pub fn exp2<P: Size>(exponents: Vector<f32, P>) -> Vector<f32, P> {
-    Vector::powf(Vector::<f32, P>::new(2.0f32), exponents)
+    let mut powers = Vector::<f32, P>::empty();
+    #[unroll]
+    for element in 0..P::value() {
+        powers[element] = exp2_approximate(exponents[element]);
+    }
+    powers
 }
 
 /// The largest of the four lanes that hold a row.
 #[cube]
 pub fn row_maximum(value: f32) -> f32 {
-    let other = plane_shuffle_xor(value, 1u32);
-    let value = select(other > value, other, value);
-    let other = plane_shuffle_xor(value, 2u32);
-    select(other > value, other, value)
+    let value = max(value, plane_shuffle_xor(value, 1u32));
+    max(value, plane_shuffle_xor(value, 2u32))
 }
 
 /// The sum of the four lanes that hold a row.
