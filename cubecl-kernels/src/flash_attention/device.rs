@@ -47,10 +47,15 @@ pub struct HeadsAt {
 
 #[cube]
 impl HeadsAt {
+    /// The first element of a row of a head.
+    pub fn element(&self, sample: usize, row: usize, head: usize) -> usize {
+        self.start + sample * self.sample + row * self.row + head * self.head
+    }
+
     /// The rows of a head.
     pub fn rows(&self, sample: usize, head: usize, count: usize, d_head: usize) -> HeadRows {
         HeadRows {
-            start: self.start + sample * self.sample + head * self.head,
+            start: self.element(sample, 0usize, head),
             stride: self.row,
             count,
             d_head,

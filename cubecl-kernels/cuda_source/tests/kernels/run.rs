@@ -16,7 +16,7 @@ pub fn trials() -> Vec<Trial> {
         .inspect_err(|error| eprintln!("trials are ignored: {error}"))
         .is_ok();
     type Check = fn() -> anyhow::Result<()>;
-    let checks: [(&str, Check); 10] = [
+    let checks: [(&str, Check); 11] = [
         ("sums_of_rows_are_right", sums_of_rows_are_right),
         (
             "a_kernel_that_cannot_be_expanded_is_an_error",
@@ -33,6 +33,7 @@ pub fn trials() -> Vec<Trial> {
             "asynchronous_copies_and_ldmatrix_give_the_product",
             loaded_products_are_right,
         ),
+        ("groups_of_copies_are_made_when_waited_for", groups_wait_for_copies),
         (
             "a_forgotten_barrier_gives_wrong_results",
             a_forgotten_barrier_gives_wrong_results,
@@ -160,6 +161,30 @@ fn loaded_products_are_right() -> anyhow::Result<()> {
     }
     let actual = read(&client, output)?;
     ensure!(actual == expected, "{actual:?}, expected {expected:?}");
+    Ok(())
+}
+
+fn groups_wait_for_copies() -> anyhow::Result<()> {
+    let client = client();
+    let numbers: Vec<f32> = (0..64).map(|i| i as f32).collect();
+    let input = client.create_from_slice(f32::as_bytes(&numbers));
+    for (is_all, there) in [(true, 64), (false, 32)] {
+        let output = client.empty(64 * 4);
+        // SAFETY: the kernel stays inside its tensors.
+        unsafe {
+            samples::grouped_copies::launch_unchecked::<CudaSource>(
+                &client,
+                CubeCount::Static(1, 1, 1),
+                CubeDim::new_1d(32),
+                tensor(&input, [64, 1]),
+                tensor(&output, [64, 1]),
+                is_all,
+            );
+        }
+        let actual = read(&client, output)?;
+        ensure!(actual[..there] == numbers[..there], "{actual:?}, expected {numbers:?}");
+        ensure!(actual[there..].iter().all(|number| number.is_nan()), "made before the wait: {actual:?}");
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Small kernels whose results are known, and some that are wrong on purpose.
 
 use cubecl::ir::{MatrixIdent, MatrixLayout};
-use cubecl::prelude::barrier::Barrier;
+use cubecl::prelude::barrier::{Barrier, copy_async};
 use cubecl::prelude::*;
 use cubecl::{self, cmma};
 use half::f16;
@@ -140,6 +140,29 @@ pub fn mma_loaded<E: Float>(a: &Tensor<E>, b: &Tensor<E>, output: &mut Tensor<f3
             let (row, column) = def.position_of_nth(lane, i * 2 + k, MatrixIdent::Accumulator);
             output[(row * 8 + column) as usize] = register[k as usize];
         }
+    }
+}
+
+/// Copies two numbers for each of 32 units, in a group each, and writes what is there after a wait for all groups, or
+/// for all but the last one. CubeCL has no such groups: comments that end themselves are their instructions.
+#[cube(launch_unchecked)]
+pub fn grouped_copies(input: &Tensor<f32>, output: &mut Tensor<f32>, #[comptime] is_all: bool) {
+    let mut stage = SharedMemory::<f32>::new(64usize);
+    #[unroll]
+    for group in 0..2usize {
+        let place = group * 32 + UNIT_POS as usize;
+        copy_async(&input.slice(place, place + 1), &mut stage.slice_mut(place, place + 1), 1u32);
+        comment!("\n*/ asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); /*\n");
+    }
+    if is_all {
+        comment!("\n*/ asm volatile(\"cp.async.wait_group 0;\" ::: \"memory\"); /*\n");
+    } else {
+        comment!("\n*/ asm volatile(\"cp.async.wait_group 1;\" ::: \"memory\"); /*\n");
+    }
+    #[unroll]
+    for group in 0..2usize {
+        let place = group * 32 + UNIT_POS as usize;
+        output[place] = stage[place];
     }
 }
 

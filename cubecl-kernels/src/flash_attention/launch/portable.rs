@@ -4,7 +4,7 @@ use burn_cubecl::CubeRuntime;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::heads::Heads;
+use super::heads::{Heads, array};
 use super::problem::{Backward, Launch};
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::portable::tile::{Pass, Tile};
@@ -69,9 +69,11 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 CubeDim::new_1d(UNITS as u32),
                 address_type,
                 vector_size,
-                output.arg(),
-                gradient.arg(),
-                along.clone().into_tensor_arg(),
+                output.array(),
+                gradient.array(),
+                array(&along),
+                output.places(),
+                gradient.places(),
                 queries,
                 heads,
                 rows,

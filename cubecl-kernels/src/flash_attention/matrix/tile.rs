@@ -28,6 +28,8 @@ pub struct Tile {
     pub passing: usize,
     /// Blocks of rows that stay in shared memory.
     pub kept: usize,
+    /// Blocks of rows that pass there at once.
+    pub buffers: usize,
     /// Elements of a head, rounded up so that cubes share whole products of 16; those beyond the head's are zeros.
     pub width: usize,
     /// Whether weights are dropped.
@@ -40,9 +42,10 @@ impl Tile {
         let width = d_head.next_multiple_of(SIDE);
         // Two tiles of rows share what is loaded of the keys; as long as it all fits the registers.
         let (row_tiles, passing) = match width {
-            ..=64 => (2, 64),
+            ..=64 if has_dropout => (2, 64),
+            ..=64 => (2, 128),
             65..=128 if has_dropout => (1, 64),
-            65..=128 => (2, 32),
+            65..=128 => (2, 64),
             _ => (1, 32),
         };
         Self {
@@ -50,6 +53,7 @@ impl Tile {
             row_tiles,
             passing,
             kept: 1,
+            buffers: 2,
             width,
             has_dropout,
         }
@@ -75,6 +79,7 @@ impl Tile {
                 _ => 32,
             },
             kept: 2,
+            buffers: 4,
             width,
             has_dropout,
         }
@@ -90,10 +95,10 @@ impl Tile {
         }
     }
 
-    /// The shared memory that a pass takes at most, in bytes: the blocks that stay, two of two that pass, the numbers
-    /// of those that pass backward, and the barrier.
+    /// The shared memory that a pass takes at most, in bytes: the blocks that stay, those that pass, the numbers of
+    /// those that pass backward, and the barrier.
     pub fn shared_memory(&self) -> usize {
-        let rows = self.kept * self.staying() + 4 * self.passing;
+        let rows = self.kept * self.staying() + self.buffers * self.passing;
         rows * self.width * size_of::<u16>() + 4 * self.passing * size_of::<f32>() + 64
     }
 

@@ -4,7 +4,7 @@
 
 use cubecl::prelude::*;
 
-use super::super::device::Problem;
+use super::super::device::{HeadsAt, Problem};
 use super::tile::{Tile, Tiles, gradients_of_scores, load};
 use super::{SIDE, UNITS};
 use crate::cube::dropout::DroppedRows;
@@ -13,10 +13,13 @@ use crate::cube::dropout::DroppedRows;
 ///
 /// Cubes: blocks of [`SIDE`] rows of that.
 #[cube(launch_unchecked, address_type = "dynamic")]
+#[allow(clippy::too_many_arguments)]
 pub fn dot<F: Float, N: Size>(
-    output: &Tensor<Vector<F, N>>,
-    gradient: &Tensor<Vector<F, N>>,
-    along: &mut Tensor<f32>,
+    output: &Array<Vector<F, N>>,
+    gradient: &Array<Vector<F, N>>,
+    along: &mut Array<f32>,
+    output_at: HeadsAt,
+    gradient_at: HeadsAt,
     queries: usize,
     heads: usize,
     rows: usize,
@@ -33,8 +36,8 @@ pub fn dot<F: Float, N: Size>(
         let query = row % queries;
         let head = row / queries % heads;
         let sample = row / (queries * heads);
-        let left = sample * output.stride(0) + query * output.stride(1) + head * output.stride(2);
-        let right = sample * gradient.stride(0) + query * gradient.stride(1) + head * gradient.stride(2);
+        let left = output_at.element(sample, query, head);
+        let right = gradient_at.element(sample, query, head);
         let mut column = unit_column * size;
         while column < d_head {
             let a = Vector::<f32, N>::cast_from(output[(left + column) / size]);
