@@ -12,7 +12,15 @@
 //! PTX ISA, `cp.async.commit_group`, `cp.async.wait_group`, `ex2`.
 
 use cubecl::ir::{Instruction, NonSemantic, Operation, Scope, Variable, VariableKind};
+use cubecl::prelude::barrier::Barrier;
 use cubecl::prelude::*;
+
+/// To be called in a kernel that copies asynchronously and has no barrier: CubeCL includes the header that these copies
+/// need where there is one. This one is only declared.
+#[cube]
+pub fn include_copies() {
+    let _header = Barrier::shared_uninit();
+}
 
 /// Makes a group of this unit's asynchronous copies that are in no group yet.
 #[cube]

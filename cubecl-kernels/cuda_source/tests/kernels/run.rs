@@ -183,7 +183,10 @@ fn groups_wait_for_copies() -> anyhow::Result<()> {
         }
         let actual = read(&client, output)?;
         ensure!(actual[..there] == numbers[..there], "{actual:?}, expected {numbers:?}");
-        ensure!(actual[there..].iter().all(|number| number.is_nan()), "made before the wait: {actual:?}");
+        ensure!(
+            actual[there..].iter().all(|number| number.is_nan()),
+            "made before the wait: {actual:?}"
+        );
     }
     Ok(())
 }

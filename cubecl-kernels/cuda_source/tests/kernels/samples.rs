@@ -151,7 +151,11 @@ pub fn grouped_copies(input: &Tensor<f32>, output: &mut Tensor<f32>, #[comptime]
     #[unroll]
     for group in 0..2usize {
         let place = group * 32 + UNIT_POS as usize;
-        copy_async(&input.slice(place, place + 1), &mut stage.slice_mut(place, place + 1), 1u32);
+        copy_async(
+            &input.slice(place, place + 1),
+            &mut stage.slice_mut(place, place + 1),
+            1u32,
+        );
         comment!("\n*/ asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); /*\n");
     }
     if is_all {

@@ -11,7 +11,7 @@ use super::super::device::{HeadRows, HeadsAt, Problem, fragment_factors};
 use super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, left, multiply, right_of_columns, right_of_rows};
 use super::tile::{LOG2_E, exp2, from_the_end, lane, row_maximum, row_sum};
 use crate::cube::dropout::DroppedRows;
-use crate::cube::nvidia::{commit_copies, wait_for_copies};
+use crate::cube::nvidia::{commit_copies, include_copies, wait_for_copies};
 
 /// How far exponents of 2 may be above a row's base: weights of 2^8 are as precise as those of 1, and their sums are
 /// far from the largest numbers of 16 bits.
@@ -77,6 +77,7 @@ pub fn attend_mma<F: Float, N: Size>(
     let key = key.to_slice();
     let value = value.to_slice();
 
+    include_copies();
     let staying = comptime!(tile.staying());
     let passing = tile.passing;
     let mut queries = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(staying * tile.vectors()), 16usize);
