@@ -61,7 +61,9 @@ pub fn enter(parallel: &ParallelArguments) -> anyhow::Result<Role> {
 pub fn connect(arguments: &TrainingArguments, world: &World) -> anyhow::Result<ParallelContext> {
     let seed = u64::from(arguments.optimization.seed);
     let context = arguments.device.connect(world, &arguments.parallel.config(), seed)?;
-    let context = context.with_kernels(arguments.model.kernels());
+    let context = context
+        .with_kernels(arguments.model.kernels())
+        .with_deterministic(arguments.model.deterministic_mode);
     Ok(context.with_overlap_tensor_reduce(arguments.parallel.communication.overlap_tensor_reduce))
 }
 

@@ -43,6 +43,7 @@ pub struct ParallelContext {
     registry: ParameterRegistry,
     seed: u64,
     kernels: Kernels,
+    is_deterministic: bool,
     overlap_tensor_reduce: bool,
     step: CurrentStep,
 }
@@ -92,6 +93,7 @@ impl ParallelContext {
             registry: ParameterRegistry::default(),
             seed: config.seed,
             kernels: Kernels::default(),
+            is_deterministic: false,
             overlap_tensor_reduce: true,
             step: CurrentStep::new(config.seed),
         })
@@ -105,6 +107,20 @@ impl ParallelContext {
     /// Which operations layers run.
     pub fn kernels(&self) -> Kernels {
         self.kernels
+    }
+
+    /// Returns the same context for layers whose operations all give the same bits for the same inputs, or not all of
+    /// them: where faster ones do not, layers run those unless this says otherwise.
+    pub fn with_deterministic(self, is_deterministic: bool) -> Self {
+        Self {
+            is_deterministic,
+            ..self
+        }
+    }
+
+    /// Whether every operation gives the same bits for the same inputs.
+    pub fn is_deterministic(&self) -> bool {
+        self.is_deterministic
     }
 
     /// Returns the same context for column-parallel layers that compute the gradient of their weight while that of

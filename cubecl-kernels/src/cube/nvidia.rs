@@ -63,6 +63,21 @@ pub fn exp2_approximate(exponent: f32) -> f32 {
     })
 }
 
+/// The same number, of which the compiler does not know that it is: places that depend on it are computed where they
+/// are needed, and hold no registers from an earlier place on.
+#[cube]
+#[allow(unused_variables)]
+pub fn opaque(number: u32) -> u32 {
+    intrinsic!(|scope| {
+        let result = scope.create_local_mut(u32::as_type(scope));
+        scope.register(Instruction::new(Operation::Copy(*number.expand), *result));
+        let name = name(*result);
+        let text = format!("#ifdef __CUDACC__\nasm volatile(\"\" : \"+r\"({name}));\n#endif");
+        write_source(scope, &text);
+        result.into()
+    })
+}
+
 /// Writes a line of CUDA into the kernel's source.
 fn write_source(scope: &mut Scope, text: &str) {
     let content = format!("\n*/\n{text}\n/*\n");

@@ -44,6 +44,9 @@ pub struct AttentionOptions {
     pub scale: f64,
     /// The dropout of the weights, its places those of the queries, sample by sample; none outside training.
     pub dropout: Option<RowDropout>,
+    /// Whether the same inputs give the same gradients bit for bit. Otherwise, where it is faster, the parts of a
+    /// query's gradient are added in an order that is not the same every time: on matrix units of CUDA.
+    pub is_deterministic: bool,
 }
 
 /// How many heads a packed tensor holds.

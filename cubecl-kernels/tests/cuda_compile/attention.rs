@@ -18,28 +18,47 @@ const HEADS: [(usize, usize); 8] = [
     (160, 160),
     (8, 256),
 ];
-/// The kernels of 16-bit numbers: forward, the products of outputs and gradients, the gradients of keys and values,
-/// those of queries.
-const ON_MATRIX_UNITS: &[&str] = &["attend_mma", "dot", "gradients_mma", "gradients_mma"];
+/// The kernels of 16-bit numbers: forward, the products of outputs and gradients, the gradients of keys and values with
+/// the sums of those of queries, these gradients.
+const ON_MATRIX_UNITS: &[&str] = &["attend_mma", "dot", "gradients_mma", "finish_queries"];
+/// The same where the order of every sum is fixed: the gradients of queries have a kernel of their own.
+const DETERMINISTIC: &[&str] = &["attend_mma", "dot", "gradients_mma", "query_gradients_mma"];
 /// The same without matrix units.
 const PORTABLE: &[&str] = &["attend", "dot", "key_gradients", "query_gradients"];
 
+/// What distinguishes attentions of packed tensors beyond their sizes.
+#[derive(Clone, Copy, Default)]
+struct Form {
+    has_dropout: bool,
+    is_deterministic: bool,
+}
+
 pub fn list(list: &mut List) {
-    let kernels = match list.dtype {
-        DType::F32 => PORTABLE,
-        _ => ON_MATRIX_UNITS,
-    };
     let d_heads: &[usize] = match list.dtype {
         DType::BF16 => &[16, 32, 64, 80, 96, 128, 160, 256],
         // Conversions are all that differs.
         DType::F16 => &[64, 128],
         _ => &[16, 64, 128, 256],
     };
+    let is_half = list.dtype != DType::F32;
     for (heads, d_head) in HEADS.into_iter().filter(|(_, d_head)| d_heads.contains(d_head)) {
-        packed(list, kernels, SAMPLES, [heads, heads, d_head], false);
-        // With dropout there are other tiles from each of these on.
-        if [64, 96, 128, 256].contains(&d_head) {
-            packed(list, kernels, SAMPLES, [heads, heads, d_head], true);
+        for is_deterministic in [false, true] {
+            if is_deterministic && !is_half {
+                continue;
+            }
+            let form = Form {
+                is_deterministic,
+                ..Form::default()
+            };
+            packed(list, SAMPLES, [heads, heads, d_head], form);
+            // With dropout there are other tiles from each of these on.
+            if [64, 96, 128, 256].contains(&d_head) {
+                let form = Form {
+                    has_dropout: true,
+                    ..form
+                };
+                packed(list, SAMPLES, [heads, heads, d_head], form);
+            }
         }
     }
     for (heads, d_head) in [(12, 64), (16, 128)] {
@@ -47,52 +66,67 @@ pub fn list(list: &mut List) {
             (AttentionMask::Causal, false, "flash_attention, causal"),
             (AttentionMask::Full, true, "flash_attention, full, dropout"),
         ] {
+            let form = Form {
+                has_dropout,
+                is_deterministic: false,
+            };
             let shape = format!("{SAMPLES} x {heads} heads x {TOKENS} x {d_head}");
-            list.add_with_kernels(name, shape, kernels, move |setting| {
+            list.add_with_kernels(name, shape, kernels(list.dtype, form), move |setting| {
                 let [query, key, value] = [(); 3].map(|()| setting.leaf([SAMPLES, TOKENS, heads, d_head]));
-                let options = options(SAMPLES, d_head, mask, has_dropout);
+                let options = options(SAMPLES, d_head, mask, form);
                 flash_attention(query, key, value, options)?.backward();
                 Ok(())
             });
         }
     }
-    packed(list, kernels, SAMPLES, [32, 8, 128], false);
+    packed(list, SAMPLES, [32, 8, 128], Form::default());
     if list.dtype == DType::BF16 {
         // Indexed by 64 bits.
-        packed(list, kernels, MANY_ROWS / TOKENS, [16, 16, 64], false);
+        packed(list, MANY_ROWS / TOKENS, [16, 16, 64], Form::default());
+        let form = Form {
+            is_deterministic: true,
+            ..Form::default()
+        };
+        packed(list, MANY_ROWS / TOKENS, [16, 16, 64], form);
+    }
+}
+
+/// What an attention launches, forward and backward.
+fn kernels(dtype: DType, form: Form) -> &'static [&'static str] {
+    match (dtype, form.is_deterministic) {
+        (DType::F32, _) => PORTABLE,
+        (_, false) => ON_MATRIX_UNITS,
+        (_, true) => DETERMINISTIC,
     }
 }
 
 /// Adds causal attention of a packed tensor, of heads, key heads and elements of a head.
-fn packed(
-    list: &mut List,
-    kernels: &'static [&'static str],
-    samples: usize,
-    [heads, kv_heads, d_head]: [usize; 3],
-    has_dropout: bool,
-) {
-    let name = match (has_dropout, heads == kv_heads) {
-        (false, true) => "flash_attention, packed, causal",
-        (true, true) => "flash_attention, packed, causal, dropout",
-        (_, false) => "flash_attention, packed, causal, grouped queries",
+fn packed(list: &mut List, samples: usize, [heads, kv_heads, d_head]: [usize; 3], form: Form) {
+    let name = match (form.has_dropout, form.is_deterministic, heads == kv_heads) {
+        (false, false, true) => "flash_attention, packed, causal",
+        (true, false, true) => "flash_attention, packed, causal, dropout",
+        (false, true, true) => "flash_attention, packed, causal, deterministic",
+        (true, true, true) => "flash_attention, packed, causal, dropout, deterministic",
+        (.., false) => "flash_attention, packed, causal, grouped queries",
     };
     let shape = format!("{samples} x {heads} heads x {TOKENS} x {d_head}");
-    list.add_with_kernels(name, shape, kernels, move |setting| {
+    list.add_with_kernels(name, shape, kernels(list.dtype, form), move |setting| {
         let counts = PackedHeads {
             queries: heads,
             keys: kv_heads,
         };
         let tensor = setting.leaf([samples, TOKENS, counts.total(), d_head]);
-        let options = options(samples, d_head, AttentionMask::Causal, has_dropout);
+        let options = options(samples, d_head, AttentionMask::Causal, form);
         flash_attention_packed(tensor, counts, options)?.backward();
         Ok(())
     });
 }
 
-fn options(samples: usize, d_head: usize, mask: AttentionMask, has_dropout: bool) -> AttentionOptions {
+fn options(samples: usize, d_head: usize, mask: AttentionMask, form: Form) -> AttentionOptions {
     AttentionOptions {
         mask,
         scale: 1.0 / (d_head as f64).sqrt(),
-        dropout: has_dropout.then(|| tokens_dropout(samples * TOKENS)),
+        dropout: form.has_dropout.then(|| tokens_dropout(samples * TOKENS)),
+        is_deterministic: form.is_deterministic,
     }
 }

@@ -88,6 +88,7 @@ fn measure<B: KernelBackend>(
         mask: AttentionMask::Causal,
         scale: 0.25,
         dropout: None,
+        is_deterministic: false,
     };
     let inputs = [query, key, value];
     match (case.pass, case.has_weights) {
@@ -164,6 +165,7 @@ fn on_matrix_units(case: Case) -> anyhow::Result<u64> {
             mask: AttentionMask::Causal,
             scale: 0.125,
             dropout: None,
+            is_deterministic: false,
         };
         let weights = || {
             let shape = [1, 1, case.seq, case.seq];

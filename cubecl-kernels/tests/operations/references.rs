@@ -157,6 +157,7 @@ fn everything(of: DType, dtype: DType) -> Vec<(&'static str, Tensor<B, 1>)> {
         mask: AttentionMask::Causal,
         scale: 0.5,
         dropout: Some(dropout),
+        is_deterministic: true,
     };
     let inputs = [heads(1), heads(4), heads(7)];
     let forward = flash_attention::reference::forward(inputs.clone(), &options);

@@ -95,6 +95,7 @@ fn options() -> AttentionOptions {
         mask: AttentionMask::Full,
         scale: 0.5,
         dropout: None,
+        is_deterministic: false,
     }
 }
 

@@ -145,6 +145,7 @@ fn attention(setting: &Setting<B>) -> anyhow::Result<Results> {
         mask: AttentionMask::Causal,
         scale: 0.2,
         dropout: Some(dropout(2 * tokens, 0.2)),
+        is_deterministic: true,
     };
     let query = leaf(setting, [2, tokens, 4, d_head], 1);
     let [key, value] = [2, 3].map(|seed| leaf(setting, [2, tokens, 2, d_head], seed));

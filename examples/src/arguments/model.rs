@@ -54,6 +54,10 @@ pub struct ModelArguments {
     /// Make the model of burn's own operations instead of fused ones: slower, to compare with
     #[arg(long)]
     pub no_fused_kernels: bool,
+    /// Give the same bits for the same inputs: on CUDA, attention in 16 bits adds up the gradients of its queries in an
+    /// order that differs from run to run unless asked not to, which is slower
+    #[arg(long)]
+    pub deterministic_mode: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub recompute: RecomputeArguments,

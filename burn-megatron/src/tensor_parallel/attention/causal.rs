@@ -54,6 +54,7 @@ pub struct CausalSelfAttention<B: Backend> {
     dropout: Dropout,
     #[module(skip)]
     kernels: Kernels,
+    is_deterministic: bool,
     n_heads: usize,
     first_head: usize,
     d_head: usize,
@@ -89,6 +90,7 @@ impl CausalSelfAttentionConfig {
             output,
             dropout: DropoutConfig::new(self.dropout).init(dropout_site),
             kernels: scope.context().kernels(),
+            is_deterministic: scope.context().is_deterministic(),
             n_heads,
             first_head: group.rank() * n_heads,
             d_head: self.d_model / self.n_heads,
@@ -134,6 +136,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
             dropout: self
                 .dropout
                 .of_attention::<B>(&tokens.all, self.first_head, &qkv.device()),
+            is_deterministic: self.is_deterministic,
         };
         let parts = PackedHeads {
             queries: heads,

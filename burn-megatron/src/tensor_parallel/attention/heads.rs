@@ -45,6 +45,8 @@ pub(super) struct Heads {
     pub quiet_softmax: bool,
     /// Of the scores, before they are masked: burn's place for it.
     pub dropout: Dropout,
+    /// Whether the kernel gives the same bits for the same inputs.
+    pub is_deterministic: bool,
 }
 
 impl Heads {
@@ -79,6 +81,7 @@ impl Heads {
                 mask: AttentionMask::Full,
                 scale: 1.0 / (self.d_k as f64).sqrt(),
                 dropout: None,
+                is_deterministic: self.is_deterministic,
             };
             return checked(flash_attention(query, key, value, options));
         }

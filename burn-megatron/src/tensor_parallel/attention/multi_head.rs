@@ -160,6 +160,7 @@ impl<B: Backend> ParallelMultiHeadAttention<B> {
                 min_float: mha.min_float,
                 quiet_softmax: mha.quiet_softmax,
                 dropout: converted_dropout(&mha.dropout, "dropout", KIND, scope)?,
+                is_deterministic: scope.context().is_deterministic(),
             },
             query: ColumnParallelLinear::from_linear(mha.query, &scope.scope("query"))?,
             key: ColumnParallelLinear::from_linear(mha.key, &scope.scope("key"))?,

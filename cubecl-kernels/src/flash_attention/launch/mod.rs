@@ -1,5 +1,6 @@
 //! Which kernels run for an attention, on what tiles; called by the CubeCL backends' `KernelBackend`.
 
+mod backward_on_matrix_units;
 mod heads;
 mod on_matrix_units;
 mod portable;
@@ -45,21 +46,23 @@ impl<R: CubeRuntime> Launch<'_, R> {
     ) {
         let (output, gradient) = (Heads::new(output, 0), Heads::new(gradient, 0));
         let vector_size = self.vector_size(&[&output, &gradient]);
+        let on_matrix_units = self.matrix_backward_plan(vector_size);
+        let query_sums = on_matrix_units.as_ref().and_then(|plan| plan.query_sums.as_ref());
         let [of_query, of_key, of_value] = results.each_ref().map(|heads| &heads.tensor);
-        let address_type = self.address_type(&[&output.tensor, &gradient.tensor, of_query, of_key, of_value]);
+        let mut tensors = vec![&output.tensor, &gradient.tensor, of_query, of_key, of_value];
+        tensors.extend(query_sums);
+        let address_type = self.address_type(&tensors);
         let pass = Backward {
             gradient: &gradient,
             log_sum_exp: into_contiguous(log_sum_exp),
-            along: self.row_products(&output, &gradient, vector_size, address_type),
+            along: self.row_products(&output, &gradient, query_sums, vector_size, address_type),
             results,
             vector_size,
             address_type,
         };
-        let tile = matrix::tile::Tile::backward(self.sizes.d_head, self.options.dropout.is_some());
-        if vector_size == LOAD && self.has_matrix_units(tile) {
-            self.matrix_backward(tile, &pass)
-        } else {
-            self.portable_backward(&pass)
+        match on_matrix_units {
+            Some(plan) => self.matrix_backward(&plan, &pass),
+            None => self.portable_backward(&pass),
         }
     }
 }

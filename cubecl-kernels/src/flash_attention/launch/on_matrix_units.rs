@@ -7,7 +7,7 @@ use cubecl::features::{MmaConfig, Plane};
 use cubecl::prelude::*;
 
 use super::heads::{Heads, array};
-use super::problem::{Backward, Launch};
+use super::problem::Launch;
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::matrix::forward::PlacesLaunch;
 use crate::flash_attention::matrix::{self, tile::LOAD};
@@ -69,65 +69,5 @@ impl<R: CubeRuntime> Launch<'_, R> {
             );
         }
         [output, log_sum_exp]
-    }
-
-    /// The gradients of keys and values, and of queries.
-    pub fn matrix_backward(&self, tile: matrix::tile::Tile, pass: &Backward<'_, R>) {
-        let gradient = pass.gradient;
-        let [query, key, value] = &self.inputs;
-        let [of_query, of_key, of_value] = pass.results;
-        let AttentionSizes {
-            batch,
-            queries,
-            keys,
-            heads,
-            kv_heads,
-            ..
-        } = self.sizes;
-        let parts = tile.width.div_ceil(tile.part());
-        for (keeps_keys, length, kept_heads, kept, passing, of) in [
-            (
-                true,
-                keys,
-                kv_heads,
-                [key, value],
-                [query, gradient],
-                [of_key, of_value],
-            ),
-            (
-                false,
-                queries,
-                heads,
-                [query, gradient],
-                [key, value],
-                [of_query, of_query],
-            ),
-        ] {
-            let blocks = length.div_ceil(tile.staying()) * parts;
-            // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
-            unsafe {
-                matrix::backward::gradients_mma::launch_unchecked::<R>(
-                    self.client(),
-                    CubeCount::Static(blocks as u32, kept_heads as u32, batch as u32),
-                    CubeDim::new_1d(tile.units() as u32),
-                    pass.address_type,
-                    LOAD,
-                    2,
-                    kept[0].arg(),
-                    kept[1].arg(),
-                    passing[0].arg(),
-                    passing[1].arg(),
-                    pass.log_sum_exp.clone().into_tensor_arg(),
-                    pass.along.clone().into_tensor_arg(),
-                    of[0].arg(),
-                    of[1].arg(),
-                    self.problem(pass.results.each_ref().map(Heads::start)),
-                    self.dropped(),
-                    tile,
-                    keeps_keys,
-                    self.dtype().into(),
-                );
-            }
-        }
     }
 }

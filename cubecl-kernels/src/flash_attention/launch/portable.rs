@@ -42,11 +42,12 @@ impl<R: CubeRuntime> Launch<'_, R> {
         [output, log_sum_exp]
     }
 
-    /// Each query's product of its output and the output's gradient.
+    /// Each query's product of its output and the output's gradient; makes `query_sums` 0.
     pub fn row_products(
         &self,
         output: &Heads<R>,
         gradient: &Heads<R>,
+        query_sums: Option<&CubeTensor<R>>,
         vector_size: usize,
         address_type: AddressType,
     ) -> CubeTensor<R> {
@@ -61,7 +62,7 @@ impl<R: CubeRuntime> Launch<'_, R> {
         let rows = batch * heads * queries;
         let blocks = rows.div_ceil(SIDE);
         let width = blocks.min(self.client().properties().hardware.max_cube_count.0 as usize);
-        // SAFETY: every index is checked against rows and `d_head`, whose tensors these are.
+        // SAFETY: every index is checked against rows, `d_head` and the number of sums, whose tensors these are.
         unsafe {
             backward::dot::launch_unchecked::<R>(
                 self.client(),
@@ -72,8 +73,10 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 output.array(),
                 gradient.array(),
                 array(&along),
+                query_sums.map(array).into(),
                 output.places(),
                 gradient.places(),
+                query_sums.map_or(0, |sums| sums.meta.shape().num_elements() / 4),
                 queries,
                 heads,
                 rows,

@@ -59,14 +59,9 @@ impl Tile {
         }
     }
 
-    /// The tile of the backward pass.
+    /// The tile of the backward pass where a cube keeps queries.
     pub fn backward(d_head: usize, has_dropout: bool) -> Self {
-        let width = match d_head {
-            ..=128 => d_head.next_multiple_of(SIDE),
-            // Each part is whole products.
-            129..=192 => d_head.next_multiple_of(2 * SIDE),
-            _ => d_head.next_multiple_of(4 * SIDE),
-        };
+        let width = d_head.next_multiple_of(SIDE);
         Self {
             planes: 4,
             row_tiles: 1,
@@ -74,8 +69,7 @@ impl Tile {
                 ..=64 => 64,
                 // What is drawn for dropout takes registers.
                 97..=128 if has_dropout => 16,
-                // `ptxas` spills 32 bytes of 32 rows.
-                193.. if !has_dropout => 16,
+                193.. => 16,
                 _ => 32,
             },
             kept: 2,
@@ -85,21 +79,15 @@ impl Tile {
         }
     }
 
-    /// Elements of a head whose gradients a cube sums in registers, backward.
-    pub fn part(&self) -> usize {
-        match self.width {
-            0..=128 => self.width,
-            // Half of these takes more registers than there are.
-            193.. => self.width / 4,
-            width => width / 2,
-        }
+    /// Whether the left fragments of what stays fit the registers, backward.
+    pub fn holds_left(&self) -> bool {
+        self.width <= 128
     }
 
-    /// The shared memory that a pass takes at most, in bytes: the blocks that stay, those that pass, the numbers of
-    /// those that pass backward, and the barrier.
+    /// The shared memory of a cube, in bytes: the blocks that stay and those that pass.
     pub fn shared_memory(&self) -> usize {
         let rows = self.kept * self.staying() + self.buffers * self.passing;
-        rows * self.width * size_of::<u16>() + 4 * self.passing * size_of::<f32>() + 64
+        rows * self.width * size_of::<u16>()
     }
 
     /// Rows that a cube keeps.
@@ -263,10 +251,26 @@ pub fn lane() -> usize {
     UNIT_POS as usize % PLANE
 }
 
+/// Loads the fragment of a left factor, whose columns are 16 rows from `row` on: 16 elements from vector `vector` on.
+#[cube]
+pub fn left_of_columns<F: Float, N: Size, P: Size>(
+    from: &SharedMemory<Vector<F, N>>,
+    row: usize,
+    vector: usize,
+    #[comptime] tile: Tile,
+) -> Array<Vector<F, P>> {
+    let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
+    let lane = lane();
+    // Eight lanes name a matrix's columns: the first half's rows 0 to 7 and 8 to 15, then the second half's.
+    let place = fragment_place(0usize, row, lane / 16 * 8 + lane % 8, vector, lane / 8 % 2, tile);
+    let rows = from.slice(place, place + 1);
+    def.load_matrix::<_, P>(&rows, cmma::MatrixIdent::A, 4usize, true)
+}
+
 /// Where a lane's row of a fragment is: `own_row` below `row`, and `own_vector`, 0 or 1, after `vector`. `row` is a
 /// multiple of eight and `vector` of two, so that what depends on the lane does not depend on them.
 #[cube]
-fn fragment_place(
+pub fn fragment_place(
     at: usize,
     row: usize,
     own_row: usize,

@@ -9,7 +9,8 @@ use super::tile::{Tile, Tiles, gradients_of_scores, load};
 use super::{SIDE, UNITS};
 use crate::cube::dropout::DroppedRows;
 
-/// Writes each query's product of its output and the output's gradient, `[batch, heads, queries]`.
+/// Writes each query's product of its output and the output's gradient, `[batch, heads, queries]`, and zeros to
+/// `query_sums` where they are given.
 ///
 /// Cubes: blocks of [`SIDE`] rows of that.
 #[cube(launch_unchecked, address_type = "dynamic")]
@@ -18,8 +19,10 @@ pub fn dot<F: Float, N: Size>(
     output: &Array<Vector<F, N>>,
     gradient: &Array<Vector<F, N>>,
     along: &mut Array<f32>,
+    query_sums: &mut ComptimeOption<Array<Vector<f32, Const<4>>>>,
     output_at: HeadsAt,
     gradient_at: HeadsAt,
+    sums: usize,
     queries: usize,
     heads: usize,
     rows: usize,
@@ -59,6 +62,16 @@ pub fn dot<F: Float, N: Size>(
             total += partial[unit_row * SIDE + other];
         }
         along[row] = total;
+    }
+    #[comptime]
+    if let ComptimeOption::Some(query_sums) = query_sums {
+        let cube = CUBE_POS_Y as usize * CUBE_COUNT_X as usize + CUBE_POS_X as usize;
+        let turn = CUBE_COUNT_X as usize * CUBE_COUNT_Y as usize * UNITS;
+        let mut place = cube * UNITS + UNIT_POS as usize;
+        while place < sums {
+            query_sums[place] = Vector::new(0.0f32);
+            place += turn;
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! A case of attention, compared with the host version: output and gradients.
 
 use burn::backend::Autodiff;
+use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Tensor};
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::flash_attention::host::{self, AttentionSizes};
 use cubecl_kernels::flash_attention::{
     AttentionMask, AttentionOptions, PackedHeads, flash_attention, flash_attention_packed, unpack,
 };
+use cubecl_kernels::precision::is_half;
 use cubecl_kernels::random::{RowDropout, RowPlace};
 
 use crate::backends::Setting;
@@ -70,6 +72,8 @@ pub struct Case {
     /// `1 / √d_head` where there is none.
     pub scale: Option<f64>,
     pub form: Form,
+    /// Whether gradients are added up in one order.
+    pub is_deterministic: bool,
 }
 
 impl Case {
@@ -90,6 +94,7 @@ impl Case {
             mask: self.mask,
             scale: self.scale.unwrap_or((self.sizes.d_head as f64).powf(-0.5)),
             dropout: (self.probability > 0.0).then_some(dropout),
+            is_deterministic: self.is_deterministic,
         }
     }
 
@@ -125,14 +130,36 @@ impl Case {
         Autodiff<B>: KernelBackend,
     {
         self.check_within(setting, inputs, Tolerance::of(setting.dtype))
-            .map_err(|error| error.context(format!("{self:?}")))
     }
 
-    /// As [`check`](Self::check), with another tolerance.
+    /// As [`check`](Self::check), with another tolerance. Where there are two forms of the backward pass, both are
+    /// compared.
     pub fn check_within<B: KernelBackend>(
         self,
         setting: &Setting<Autodiff<B>>,
         inputs: [Vec<f64>; 3],
+        tolerance: Tolerance,
+    ) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        // On matrix units.
+        let has_two = is_half(setting.dtype) && Autodiff::<B>::name(&setting.device).contains("cuda");
+        for is_deterministic in if has_two { &[false, true][..] } else { &[false] } {
+            let case = Self {
+                is_deterministic: *is_deterministic,
+                ..self
+            };
+            case.compare(setting, &inputs, tolerance)
+                .map_err(|error| error.context(format!("{case:?}")))?;
+        }
+        Ok(())
+    }
+
+    fn compare<B: KernelBackend>(
+        self,
+        setting: &Setting<Autodiff<B>>,
+        inputs: &[Vec<f64>; 3],
         tolerance: Tolerance,
     ) -> anyhow::Result<()>
     where
@@ -276,5 +303,6 @@ pub fn small(queries: usize, keys: usize, mask: AttentionMask, d_head: usize) ->
         probability: 0.0,
         scale: None,
         form: Form::Separate,
+        is_deterministic: false,
     }
 }

@@ -18,6 +18,7 @@ use crate::compare::{dot, expect_close, expect_slopes, normal, over};
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);
     trials.extend(trials_of(TakesEveryHeadSize));
+    trials.extend(trials_of(TakesSeveralBlocks));
     trials.extend(trials_of(TakesViews));
     trials.extend(trials_of(KeepsLogSumExp));
     trials.extend(extremes::trials());
@@ -67,6 +68,7 @@ impl Claim for MatchesTheHost {
                     probability,
                     scale: None,
                     form: Form::Separate,
+                    is_deterministic: false,
                 };
                 case.check(setting, case.normal(setting))
             },
@@ -113,6 +115,35 @@ impl Claim for TakesEveryHeadSize {
     }
 }
 
+/// More rows than any tile has, and not a multiple of any: several cubes add to a query's gradient.
+#[derive(Clone, Copy)]
+struct TakesSeveralBlocks;
+
+impl Claim for TakesSeveralBlocks {
+    const NAME: &'static str = "flash_attention_takes_several_blocks";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        for (queries, keys, mask, d_head, probability) in [
+            (269, 269, AttentionMask::Causal, 64, 0.0),
+            (269, 269, AttentionMask::Causal, 128, 0.0),
+            (269, 269, AttentionMask::Causal, 96, 0.25),
+            (141, 275, AttentionMask::Full, 64, 0.25),
+            (275, 141, AttentionMask::Full, 160, 0.0),
+        ] {
+            let mut case = small(queries, keys, mask, d_head);
+            case.sizes.batch = 1;
+            case.sizes.heads = 2;
+            case.sizes.kv_heads = 1;
+            case.probability = probability;
+            case.check(setting, case.normal(setting))?;
+        }
+        Ok(())
+    }
+}
+
 #[derive(Clone, Copy)]
 struct TakesViews;
 
@@ -139,6 +170,7 @@ impl Claim for TakesViews {
                 probability: 0.25,
                 scale: None,
                 form,
+                is_deterministic: false,
             };
             case.check(setting, case.normal(setting))?;
         }
