@@ -1,6 +1,8 @@
 //! The libraries that are loaded at run time. Each is asked for by name, so that what is missing is said before
 //! anything panics for it.
 
+use std::ffi::c_int;
+use std::fmt;
 use std::path::Path;
 
 use cubecl::cuda::install::cuda_path;
@@ -11,10 +13,26 @@ use super::CudaError;
 /// The header that CubeCL's kernels include.
 const HEADER: &str = "cuda_fp16.h";
 
-/// Checks that the driver, NVRTC and the headers of CUDA are there.
+/// A version of CUDA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// The first number.
+    pub major: i32,
+    /// The second.
+    pub minor: i32,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Checks that the driver, NVRTC and the headers of CUDA are there, and that the driver understands what NVRTC
+/// compiles.
 ///
 /// # Errors
-/// [`CudaError::Missing`], with the names and the places that were tried.
+/// [`CudaError::Missing`], with the names and the places that were tried; [`CudaError::NvrtcTooNew`].
 pub fn check() -> Result<(), CudaError> {
     // SAFETY: loads NVIDIA's driver or nothing, which is allowed at any time on any thread.
     if !unsafe { driver::sys::is_culib_present() } {
@@ -32,7 +50,54 @@ pub fn check() -> Result<(), CudaError> {
             remedy: "install the CUDA toolkit, or put the folder of libnvrtc.so on LD_LIBRARY_PATH",
         });
     }
+    check_versions(nvrtc_version()?, driver_version()?)?;
     check_headers(cuda_path().as_deref())
+}
+
+/// Returns the version of NVRTC, which must be there.
+///
+/// # Errors
+/// When NVRTC does not say it.
+pub fn nvrtc_version() -> Result<Version, CudaError> {
+    let (mut major, mut minor): (c_int, c_int) = (0, 0);
+    // SAFETY: writes two numbers.
+    let status = unsafe { nvrtc::sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+    match status {
+        nvrtc::sys::nvrtcResult::NVRTC_SUCCESS => Ok(Version { major, minor }),
+        error => Err(CudaError::Driver {
+            call: "nvrtcVersion",
+            error: format!("{error:?}"),
+        }),
+    }
+}
+
+/// Returns the newest version of CUDA that the driver knows, which must be there.
+///
+/// # Errors
+/// When the driver does not say it.
+pub fn driver_version() -> Result<Version, CudaError> {
+    let mut number: c_int = 0;
+    // SAFETY: writes one number; needs no initialised driver.
+    let status = unsafe { driver::sys::cuDriverGetVersion(&raw mut number) };
+    match status {
+        driver::sys::CUresult::CUDA_SUCCESS => Ok(Version {
+            major: number / 1000,
+            minor: number % 1000 / 10,
+        }),
+        error => Err(CudaError::Driver {
+            call: "cuDriverGetVersion",
+            error: format!("{error:?}"),
+        }),
+    }
+}
+
+/// Checks that the driver loads what NVRTC compiles: PTX of its own version or an older one.
+fn check_versions(nvrtc: Version, driver: Version) -> Result<(), CudaError> {
+    if nvrtc > driver {
+        Err(CudaError::NvrtcTooNew { nvrtc, driver })
+    } else {
+        Ok(())
+    }
 }
 
 /// Says which names were tried where, for the message of a library that is not there.
@@ -81,6 +146,21 @@ mod tests {
         std::fs::create_dir(folder.path().join("include")).expect("the folder is writable");
         std::fs::write(folder.path().join("include").join(HEADER), "").expect("the folder is writable");
         check_headers(Some(root)).expect("the header is there");
+    }
+
+    #[test]
+    fn an_nvrtc_that_is_newer_than_the_driver_is_refused() {
+        let [old, new, newest] = [(12, 4), (12, 8), (13, 0)].map(|(major, minor)| Version { major, minor });
+        check_versions(new, new).expect("it is the same");
+        check_versions(old, newest).expect("the driver is newer");
+        for (nvrtc, driver) in [(new, old), (newest, new)] {
+            let error = check_versions(nvrtc, driver)
+                .expect_err("the driver is older")
+                .to_string();
+            for part in [&format!("NVRTC {nvrtc}"), &format!("CUDA {driver}"), "update"] {
+                assert!(error.contains(part), "{part} is not in {error}");
+            }
+        }
     }
 
     #[test]

@@ -42,6 +42,17 @@ pub enum CudaError {
         /// What to do.
         remedy: &'static str,
     },
+    /// The driver does not load what NVRTC compiles.
+    #[error(
+        "NVRTC {nvrtc} compiles kernels that this driver cannot load: it knows versions up to CUDA {driver}; update \
+         NVIDIA's driver, or put an NVRTC of CUDA {driver} or older first on LD_LIBRARY_PATH"
+    )]
+    NvrtcTooNew {
+        /// The version of NVRTC.
+        nvrtc: libraries::Version,
+        /// The newest that the driver knows.
+        driver: libraries::Version,
+    },
     /// The driver refuses a call.
     #[error("the CUDA driver refuses {call}: {error}")]
     Driver {

@@ -16,7 +16,9 @@
 //! `CUDA_EMULATOR_DEVICES` is the number of devices (1), each an A100 by its attributes, with `CUDA_EMULATOR_MEMORY_MB`
 //! (1024) of memory. `CUDA_VISIBLE_DEVICES` is heeded.
 //!
-//! While `CUDA_EMULATOR_CUBLASLT_FAILS` is set, every product of cuBLASLt fails.
+//! While `CUDA_EMULATOR_CUBLASLT_FAILS` is set, every product of cuBLASLt fails. `CUDA_EMULATOR_NVRTC_VERSION` is the
+//! version of NVRTC (`13.0`, as the driver's); the file that `CUDA_EMULATOR_COMPILATIONS` names gets a byte for each
+//! kernel that it compiles.
 //!
 //! What differs from a GPU:
 //! - a kernel's out-of-bounds access is found only if it writes just past an allocation, or ends the process;

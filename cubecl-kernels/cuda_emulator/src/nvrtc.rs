@@ -3,6 +3,8 @@
 //! [`module`](crate::driver) reads the source from the text again.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fs::File;
+use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_source::Host;
@@ -13,6 +15,10 @@ use crate::handles::Handles;
 
 /// The first line of what stands in place of PTX.
 pub const HEADER: &str = "// cuda-emulator: CUDA C++ in place of PTX\n";
+/// The variable with a file that gets a byte for each compilation.
+const COUNT: &str = "CUDA_EMULATOR_COMPILATIONS";
+/// The variable with the version of NVRTC.
+const VERSION: &str = "CUDA_EMULATOR_NVRTC_VERSION";
 /// What NVRTC knows without a header.
 const BEFORE: &str = "#include <cuda_runtime.h>\n";
 /// What reports the sizes of a kernel's arguments.
@@ -65,6 +71,27 @@ struct Compiled {
     log: Vec<u8>,
 }
 
+/// Adds a byte to the file that [`COUNT`] names.
+fn count() {
+    if let Some(path) = std::env::var_os(COUNT)
+        && let Err(error) = File::options()
+            .create(true)
+            .append(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(b"."))
+    {
+        eprintln!("cuda-emulator: {COUNT}: {error}");
+    }
+}
+
+/// Returns what `nvrtcVersion` says: the driver's version, unless [`VERSION`] says another one.
+fn version() -> (c_int, c_int) {
+    let asked = std::env::var(VERSION).ok();
+    let asked = asked.as_deref().and_then(|text| text.split_once('.'));
+    let asked = asked.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    asked.unwrap_or((13, 0))
+}
+
 /// Compiles a kernel of a source for the CPU.
 pub fn kernel(source: &str, name: &str) -> Result<HostKernel, String> {
     let host = Host::find().map_err(|error| error.to_string())?;
@@ -106,6 +133,7 @@ impl Program {
     }
 
     fn compile(&self, options: &[&str]) -> Outcome {
+        count();
         const KNOWN: &[&str] = &[
             "--gpu-architecture=sm_80",
             "--gpu-architecture=compute_80",
@@ -189,7 +217,8 @@ unsafe extern "C" fn nvrtcGetErrorString(error: u32) -> *const c_char {
 
 exported! {
     fn nvrtcVersion(major: Out<c_int>, minor: Out<c_int>) {
-        major.give(13).and(minor.give(0))
+        let version = version();
+        major.give(version.0).and(minor.give(version.1))
     }
 
     fn nvrtcCreateProgram(
