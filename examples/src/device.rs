@@ -113,6 +113,7 @@ impl DeviceKind {
                     Sharing::Refused
                 };
                 let device = cuda::choose(world.local_rank(), sharing)?;
+                cuda::end_process_on_lost_work();
                 #[cfg(feature = "cublaslt")]
                 if gpu.uses_cublaslt {
                     cuda::enable_cublaslt(&device)?;

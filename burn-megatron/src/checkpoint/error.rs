@@ -21,6 +21,10 @@ pub enum CheckpointError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// A GPU has not done what it was given: what would be saved cannot be trusted.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    LostWork(#[from] crate::cuda::LostWork),
     /// Something else is where a folder should be.
     #[error("{path} is not a folder: expected {expected}", path = .path.display())]
     NotAFolder {

@@ -156,8 +156,11 @@ impl CheckpointWriter {
     /// # Errors
     /// The first failure of any rank, the same on every rank. An asynchronous save that is under way ends first, and
     /// this one begins all the same if it has failed: its error is logged, unless it was asked for by
-    /// [`wait`](Self::wait). Only a panic of its thread is an error of all later saves.
+    /// [`wait`](Self::wait). Only a panic of its thread is an error of all later saves. When this rank's GPU has lost
+    /// work, nothing is saved.
     pub fn save(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
+        #[cfg(feature = "cuda")]
+        crate::cuda::check_work()?;
         self.settle()?;
         self.saver.save(iteration, parts, state)
     }
@@ -171,8 +174,10 @@ impl CheckpointWriter {
     ///
     /// # Errors
     /// The save has failed at once: it runs on the caller's thread where the operating system gives no other. The
-    /// thread of an earlier one has panicked.
+    /// thread of an earlier one has panicked. This rank's GPU has lost work: then nothing is saved.
     pub fn save_start(&mut self, iteration: u64, parts: Vec<ArrayPart>, state: Value) -> Result<(), CheckpointError> {
+        #[cfg(feature = "cuda")]
+        crate::cuda::check_work()?;
         self.settle()?;
         let saver = self.saver.clone();
         saver.group.hand_over();

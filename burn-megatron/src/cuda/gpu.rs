@@ -6,7 +6,7 @@ use burn_cuda::CudaDevice;
 use cubecl_kernels::cuda::use_one_stream;
 use cudarc::driver::result;
 
-use super::{CudaError, libraries};
+use super::{CudaError, libraries, lost_work};
 use burn_megatron_comm::collectives::ProcessGroup;
 
 const UUID_BYTES: usize = 16;
@@ -21,12 +21,14 @@ pub enum Sharing {
 }
 
 /// Returns the GPU of the rank with number `local_rank` on its node: the GPU with this number among those that
-/// `CUDA_VISIBLE_DEVICES` shows. Starts the driver.
+/// `CUDA_VISIBLE_DEVICES` shows. Starts the driver, and notes from now on what CubeCL loses: see
+/// [`check_work`](super::check_work).
 ///
 /// # Errors
 /// A library is missing, the driver does not start, or there are too few GPUs.
 pub fn choose(local_rank: usize, sharing: Sharing) -> Result<CudaDevice, CudaError> {
     libraries::check()?;
+    lost_work::watch();
     use_one_stream();
     result::init().map_err(refused("cuInit"))?;
     let gpus = result::device::get_count().map_err(refused("cuDeviceGetCount"))?;

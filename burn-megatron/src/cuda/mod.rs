@@ -19,10 +19,12 @@
 
 mod gpu;
 pub mod libraries;
+mod lost_work;
 #[cfg(feature = "cublaslt")]
 mod products;
 
 pub use gpu::{Sharing, check_shared, choose};
+pub use lost_work::{DeviceMemory, LostWork, check_work, end_process_on_lost_work};
 #[cfg(feature = "cublaslt")]
 pub use products::{check_cublaslt, check_same_products, enable_cublaslt};
 

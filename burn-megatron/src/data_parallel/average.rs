@@ -90,8 +90,11 @@ where
         }
     }
     let gradients = found.into_iter().map(|parameter| parameter.gradient).collect();
+    let gradients = average(gradients, group)?;
+    #[cfg(feature = "cuda")]
+    crate::cuda::check_work()?;
     let mut distributor = Distributor::<B> {
-        gradients: average(gradients, group)?,
+        gradients,
         params: GradientsParams::new(),
     };
     module.visit(&mut distributor);

@@ -15,6 +15,10 @@ pub enum DataParallelError {
     /// A parameter's layout is not known, or not what was declared.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// A GPU has not done what it was given.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    LostWork(#[from] crate::cuda::LostWork),
     /// A record is not that of this rank's module.
     #[error(transparent)]
     Record(#[from] RecordError),

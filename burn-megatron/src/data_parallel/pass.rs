@@ -181,8 +181,9 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// all-reduce of the partial gradients over the tensor group.
     ///
     /// # Errors
-    /// When a collective fails, no parameter received a gradient on any data-parallel rank, no stage of a pipeline
-    /// trains one, or the ranks have not made the same steps, or those of one stage not the same updates.
+    /// When a collective fails, a GPU has lost work, no parameter received a gradient on any data-parallel rank, no
+    /// stage of a pipeline trains one, or the ranks have not made the same steps, or those of one stage not the same
+    /// updates.
     pub fn gradients(&mut self) -> Result<ReducedGradients<B::InnerBackend>, DataParallelError> {
         self.is_step_begun = false;
         let binding = &self.binding;
@@ -200,6 +201,8 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             binding.finalisation,
             &self.context,
         )?;
+        #[cfg(feature = "cuda")]
+        crate::cuda::check_work()?;
         if gradients.is_empty() {
             Err(DataParallelError::NoGradients)
         } else {

@@ -27,6 +27,10 @@ pub enum TrainingError {
     /// A collective outside the passes failed.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
+    /// A GPU has not done what it was given.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    LostWork(#[from] crate::cuda::LostWork),
     /// A token that the model does not know.
     #[error("token {token} is none of the {vocab_size} that the model knows, 0 to {}", vocab_size - 1)]
     UnknownToken {

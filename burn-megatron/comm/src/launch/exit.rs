@@ -2,13 +2,15 @@
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
 
 use super::error::LaunchError;
 use super::host::host_name;
-use super::liveness::{CAUSE_LIMIT, SETTLE_LIMIT, blame};
+use super::liveness::{CAUSE_LIMIT, FailureSignal, SETTLE_LIMIT, blame};
 use super::peer_failure::PeerFailure;
 use super::world::World;
-use super::{SECONDARY_FAILURE_EXIT_CODE, log_stderr};
+use super::{SECONDARY_FAILURE_EXIT_CODE, lock, log_stderr};
+use crate::flight_recorder::FlightRecorder;
 
 /// The store's counter of the ranks that are about to report an error of their own.
 const REPORTERS: &str = "failure/reporters";
@@ -96,32 +98,82 @@ pub fn exit_code_of(error: &(dyn Error + 'static), otherwise: u8) -> ExitCode {
 /// Prints `[rank r on host h] panicked: ...` once per panic, with a backtrace if `RUST_BACKTRACE` asks for one; it
 /// replaces the previous hook, which would print the same again. A panic that is caught counts as a failure, too.
 pub fn install_panic_hook(world: &World) {
-    // The hook lives as long as the process: it must not hold the world, whose end says goodbye.
-    let failure = world.failure().clone();
-    let recorder = world.flight_recorder().clone();
-    let rank = world.rank();
-    let host = world.host_of(rank).to_string();
+    let reporter = Arc::new(Reporter::of(world));
+    *lock(&REPORTER) = Some(reporter.clone());
     std::panic::set_hook(Box::new(move |panic| {
         let message = panic.payload_as_str().unwrap_or("(no message)");
         let location = panic
             .location()
             .map(|location| format!(" at {location}"))
             .unwrap_or_default();
-        log_stderr(format_args!(
-            "[rank {rank} on host {}] panicked: {message}{location}",
-            host_name(&host)
-        ));
+        reporter.print(&format!("panicked: {message}{location}"));
         let backtrace = std::backtrace::Backtrace::capture();
         if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
             log_stderr(format_args!("{backtrace}"));
         }
-        failure.raise(PeerFailure {
-            rank,
-            host: host.clone(),
-            what: format!("panicked: {message}{location}"),
-        });
-        recorder.write_failure(&format!("panicked: {message}{location}"));
+        reporter.tell(&format!("panicked: {message}{location}"));
     }));
+}
+
+/// Reports a failure of this process that no error will bring to [`report_and_exit`], such as one on a thread of a
+/// library that catches it.
+///
+/// Prints `[rank r on host h] failed: ...`, tells the other ranks and writes the flight record, if
+/// [`install_panic_hook`] has said which rank this is; prints `error: ...` otherwise. Returns when the other ranks can
+/// learn of it, or after a few seconds, so that the process may end.
+pub fn report_failure(what: &str) {
+    let reporter = lock(&REPORTER).clone();
+    match reporter {
+        None => log_stderr(format_args!("error: {what}")),
+        Some(reporter) => {
+            reporter.print(&format!("failed: {what}"));
+            reporter.tell(what);
+        }
+    }
+}
+
+/// Reports what no error carries; there once [`install_panic_hook`] has been called.
+static REPORTER: Mutex<Option<Arc<Reporter>>> = Mutex::new(None);
+
+/// This rank, for what happens outside its program's own functions.
+///
+/// It lives as long as the process: it must not hold the world, whose end says goodbye.
+struct Reporter {
+    failure: FailureSignal,
+    recorder: FlightRecorder,
+    rank: usize,
+    host: String,
+}
+
+impl Reporter {
+    fn of(world: &World) -> Self {
+        Self {
+            failure: world.failure().clone(),
+            recorder: world.flight_recorder().clone(),
+            rank: world.rank(),
+            host: world.host_of(world.rank()).to_string(),
+        }
+    }
+
+    fn print(&self, what: &str) {
+        log_stderr(format_args!(
+            "[rank {} on host {}] {what}",
+            self.rank,
+            host_name(&self.host)
+        ));
+    }
+
+    /// Tells the other ranks, and writes the flight record.
+    fn tell(&self, what: &str) {
+        self.failure.raise(PeerFailure {
+            rank: self.rank,
+            host: self.host.clone(),
+            what: what.to_string(),
+        });
+        // Another thread may be telling the store already.
+        self.failure.settle();
+        self.recorder.write_failure(what);
+    }
 }
 
 /// Returns what this rank's error says that the cause does not.

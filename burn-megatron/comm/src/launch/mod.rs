@@ -56,7 +56,7 @@ mod world;
 
 pub use environment::Environment;
 pub use error::LaunchError;
-pub use exit::{exit_code_of, install_panic_hook, report_and_exit};
+pub use exit::{exit_code_of, install_panic_hook, report_and_exit, report_failure};
 #[cfg(test)]
 pub(crate) use handshake::MAGIC;
 pub(crate) use handshake::{Acceptance, Claim, Next, initiate};

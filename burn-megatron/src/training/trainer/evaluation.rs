@@ -23,7 +23,7 @@ where
     /// and one over the pipeline group.
     ///
     /// # Errors
-    /// When there are no micro-batches, or a collective fails.
+    /// When there are no micro-batches, a collective fails, or a GPU has lost work.
     pub fn evaluate(&self, micro_batches: impl IntoIterator<Item = MicroBatch>) -> Result<f64, TrainingError> {
         let chunks: Vec<M::InnerModule> = self.ddp.module().valid();
         let micro_batches: Vec<MicroBatch> = micro_batches.into_iter().collect();
@@ -50,6 +50,8 @@ where
         }
         self.context.data_group().all_reduce(&mut total, ReduceOp::Sum)?;
         self.context.pipeline_group().all_reduce(&mut total, ReduceOp::Sum)?;
+        #[cfg(feature = "cuda")]
+        crate::cuda::check_work()?;
         if total[1] == 0.0 {
             return Err(TrainingError::NothingToValidate);
         }

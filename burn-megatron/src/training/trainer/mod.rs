@@ -180,13 +180,13 @@ where
     /// its stages; gradients as [`DistributedDataParallel::backward`] and [`DistributedDataParallel::gradients`]; two
     /// all-reduces of one number over the data-parallel group, one over the pipeline group, and those of
     /// [`ReducedGradients::global_norm`]; where gradients are counted that of [`ReducedGradients::counts`]; with loss
-    /// scaling one of one number over the world; that of [`ShardedOptimizer::step`]. Where a step has another number of
-    /// micro-batches than the one before, an all-gather of one number over the pipeline group.
+    /// scaling one of one number over the world; that of [`ShardedOptimizer::step`]. Where a step has another number
+    /// of micro-batches than the one before, an all-gather of one number over the pipeline group.
     ///
     /// # Errors
     /// When the micro-batches are more or less than they should be, a token is none of the model's, every token is
-    /// masked, a collective fails, the replicas differ, loss or gradient are not finite without loss scaling, or a loss
-    /// scale does not help.
+    /// masked, a collective fails, a GPU has lost work, the replicas differ, loss or gradient are not finite without
+    /// loss scaling, or a loss scale does not help.
     pub fn step(&mut self, micro_batches: &[MicroBatch]) -> Result<StepResult, TrainingError> {
         self.run_step(micro_batches, None)
     }
@@ -242,6 +242,9 @@ where
             self.context.pipeline_group().all_reduce(&mut loss, ReduceOp::Sum)?;
             Ok::<_, TrainingError>((gradients, norm, counts))
         })?;
+        // Both have been read: what they are made of has been computed, or lost.
+        #[cfg(feature = "cuda")]
+        crate::cuda::check_work()?;
         let result = StepResult {
             loss: loss[0] / tokens,
             grad_norm,
