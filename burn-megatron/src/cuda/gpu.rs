@@ -6,7 +6,7 @@ use burn_cuda::CudaDevice;
 use cubecl_kernels::cuda::use_one_stream;
 use cudarc::driver::result;
 
-use super::{CudaError, libraries, lost_work};
+use super::{CudaError, kernel_cache, libraries, lost_work};
 use burn_megatron_comm::collectives::ProcessGroup;
 
 const UUID_BYTES: usize = 16;
@@ -32,7 +32,9 @@ pub fn choose(local_rank: usize, sharing: Sharing) -> Result<CudaDevice, CudaErr
     use_one_stream();
     result::init().map_err(refused("cuInit"))?;
     let gpus = result::device::get_count().map_err(refused("cuDeviceGetCount"))?;
-    choose_of(usize::try_from(gpus).unwrap_or(0), local_rank, sharing).map(CudaDevice::new)
+    let gpu = choose_of(usize::try_from(gpus).unwrap_or(0), local_rank, sharing)?;
+    kernel_cache::enable(gpu);
+    Ok(CudaDevice::new(gpu))
 }
 
 /// Returns the number of the GPU among `gpus`.

@@ -18,6 +18,7 @@
 //! With the feature `cublaslt`, matmuls can run on NVIDIA's cuBLASLt (`enable_cublaslt`) instead of burn's own kernels.
 
 mod gpu;
+mod kernel_cache;
 pub mod libraries;
 mod lost_work;
 #[cfg(feature = "cublaslt")]
