@@ -90,9 +90,8 @@
 //! | `trainer` | no | the training loop for language models, with data sets and the byte tokenizer |
 //! | `parity` | no | recordings of two runs and their comparison |
 //! | `x86-v4` | no | AVX-512 in products and fused operations, chosen at run time where the processor has it; without it AVX2 |
-//! | `cuda` | no | ranks on NVIDIA's GPUs; a build needs neither CUDA nor a GPU |
+//! | `cuda` | no | ranks on NVIDIA's GPUs, with matrix products by cuBLASLt; a build needs neither CUDA nor a GPU |
 //! | `nccl` | no | the same over NCCL, which is loaded at run time |
-//! | `cublaslt` | no | matrix products by cuBLASLt, which is loaded at run time |
 //! | `ndarray` | no | burn's `NdArray`, in f32 and f64, through host memory |
 //! | `wgpu`, `vulkan` | no | ranks on burn's `Wgpu` and `Vulkan` |
 //! | `cubecl` | no | collectives and layers on burn's CubeCL backends |

@@ -39,7 +39,7 @@ pub enum DeviceKind {
 pub(crate) struct GpuOptions {
     /// Ranks may compute on the same.
     pub may_share: bool,
-    /// Matrices are multiplied with cuBLASLt, in a build with the feature `cublaslt`.
+    /// Matrices are multiplied with cuBLASLt, where it is.
     pub uses_cublaslt: bool,
 }
 
@@ -114,9 +114,8 @@ impl DeviceKind {
                 };
                 let device = cuda::choose(world.local_rank(), sharing)?;
                 cuda::end_process_on_lost_work();
-                #[cfg(feature = "cublaslt")]
                 if gpu.uses_cublaslt {
-                    cuda::enable_cublaslt(&device)?;
+                    use_cublaslt(&device)?;
                 }
                 start::<burn_cuda::Cuda, P>(device, dtype, program)
             }
@@ -135,6 +134,21 @@ impl DeviceKind {
             #[cfg(not(all(feature = "cuda", feature = "ndarray", feature = "vulkan", feature = "wgpu")))]
             other => unreachable!("{other:?} was refused"),
         }
+    }
+}
+
+/// Multiplies with cuBLASLt from now on, or says that burn's own kernels do, where it is missing.
+#[cfg(feature = "cuda")]
+fn use_cublaslt(device: &burn_cuda::CudaDevice) -> anyhow::Result<()> {
+    use burn_megatron::cuda::{CudaError, enable_cublaslt};
+    match enable_cublaslt(device) {
+        Err(missing @ CudaError::Missing { .. }) => {
+            tracing::warn!(
+                "{missing}; burn's own kernels multiply instead, which are slower, and round the factors of f32 to TF32"
+            );
+            Ok(())
+        }
+        enabled => Ok(enabled?),
     }
 }
 

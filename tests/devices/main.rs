@@ -4,6 +4,10 @@
 //!
 //! Without a Vulkan driver, or a compiler for the emulator, their trials count as ignored, and say so.
 
+mod kernel_cache;
+mod lost_work;
+
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -11,11 +15,13 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use libtest_mimic::{Arguments, Trial};
-use program::{build, end, losses, pretrain_gpt, start, training_text};
+use program::{Ended, build, end, losses, pretrain_gpt, start, training_text};
 use tempfile::TempDir;
 use tests::program;
 use tests::references::References;
 
+/// Where compiled kernels are kept.
+const KERNEL_CACHE: &str = "BURN_MEGATRON_KERNEL_CACHE";
 const LIMIT: Duration = Duration::from_secs(300);
 const NUM_STEPS: usize = 3;
 /// A model that is small on lavapipe, with sizes that no tile divides; two of everything that is sharded.
@@ -31,6 +37,9 @@ const SHARDED: &[&str] = &["--use-distributed-optimizer"];
 const TENSOR_AND_SEQUENCE: &[&str] = &["--tensor-model-parallel-size", "2", "--sequence-parallel"];
 
 fn main() {
+    if lost_work::is_asked_for() {
+        return lost_work::train();
+    }
     let trials = vec![
         on_vulkan("layouts_on_vulkan_train_as_one_rank_there", || {
             layouts_train_as_one_rank("vulkan", "f32", "tp2sp,pp2,dp2", SHARDED)
@@ -65,6 +74,24 @@ fn main() {
             trains_on_cuda_with_burns_products,
         ),
         on_emulated_cuda("preflight_measures_nccl", preflight_measures_nccl),
+        on_emulated_cuda("out_of_gpu_memory_ends_one_rank", || lost_work::ends_the_run(&[])),
+        on_emulated_cuda("out_of_gpu_memory_ends_two_ranks", || {
+            lost_work::ends_the_run(&["--world-size", "2"])
+        }),
+        on_emulated_cuda(
+            "out_of_gpu_memory_is_an_error_of_the_next_step",
+            lost_work::is_an_error_of_the_next_step,
+        ),
+        on_emulated_cuda("a_second_start_compiles_no_kernel", kernel_cache::second_start),
+        on_emulated_cuda(
+            "a_program_that_was_built_again_compiles_its_kernels",
+            kernel_cache::other_program,
+        ),
+        on_emulated_cuda("damaged_kernels_are_compiled_again", kernel_cache::damaged),
+        on_emulated_cuda(
+            "an_nvrtc_that_is_newer_than_the_driver_is_refused",
+            newer_nvrtc_is_refused,
+        ),
         without_cublaslt("a_missing_cublaslt_is_named", missing_cublaslt_is_named),
         on_vulkan("vulkan_refuses_f64", || {
             refused(
@@ -224,19 +251,51 @@ fn trains_on_cuda_with_burns_products() -> anyhow::Result<()> {
     expect_close(&alone, &on_cuda(TENSOR_AND_SEQUENCE)?, 5e-6)
 }
 
+/// Burn's own kernels multiply then, as if that had been asked for.
 fn missing_cublaslt_is_named() -> anyhow::Result<()> {
     let libraries = cuda_emulator::library_folder()?;
+    let flags = ["--device", "cuda", "--dtype", "f32", "--eval-iters", "0"];
+    let asked = run_on_cuda(&[&flags[..], &["--no-cublaslt"]].concat(), libraries.path(), &[])?;
+    asked.expect_code(0)?;
     for entry in std::fs::read_dir(libraries.path())? {
         let path = entry?.path();
         if path.to_string_lossy().contains("libcublasLt") {
             std::fs::remove_file(path)?;
         }
     }
-    refused(
-        &["--device", "cuda"],
-        Some(libraries.path()),
-        &["no cuBLASLt", "libcublasLt.so", "LD_LIBRARY_PATH", "--no-cublaslt"],
-    )
+    let missing = run_on_cuda(&flags, libraries.path(), &[])?;
+    missing.expect_code(0)?;
+    let losses = |ended: &Ended| -> Vec<String> {
+        let fields = ended.stdout.split(" | ");
+        fields
+            .filter(|field| field.starts_with("loss "))
+            .map(str::to_owned)
+            .collect()
+    };
+    ensure!(
+        losses(&missing) == losses(&asked) && !losses(&asked).is_empty(),
+        "{} and {}",
+        missing.stdout,
+        asked.stdout
+    );
+    for word in [
+        "no cuBLASLt",
+        "libcublasLt.so",
+        "LD_LIBRARY_PATH",
+        "burn's own kernels multiply",
+    ] {
+        ensure!(missing.stderr.contains(word), "{word:?} is not in {:?}", missing.stderr);
+    }
+    Ok(())
+}
+
+/// Runs `pretrain_gpt` with the model of all trials on the emulator.
+fn run_on_cuda(flags: &[&str], libraries: &Path, variables: &[(&str, &OsStr)]) -> anyhow::Result<Ended> {
+    let mut command = Command::new(pretrain_gpt()?);
+    command.args(flags).args(MODEL.split_whitespace()).arg(training_text());
+    emulate(&mut command, libraries);
+    command.envs(variables.iter().copied());
+    end(start(&mut command)?, LIMIT)
 }
 
 /// Slices in host memory over the world, tensors over NCCL in the tensor-parallel group.
@@ -276,7 +335,9 @@ fn emulate(command: &mut Command, libraries: &Path) {
     command
         .envs(cuda_emulator::environment(libraries))
         .env("CUDA_EMULATOR_DEVICES", "2")
-        .env("CUDA_EMULATOR_JITTER_US", "100");
+        .env("CUDA_EMULATOR_JITTER_US", "100")
+        // Kernels are kept by the trials of that alone.
+        .env(KERNEL_CACHE, "off");
 }
 
 /// The losses of one rank on the processor, of one run for all trials.
@@ -310,6 +371,20 @@ fn train_in(device: &str, dtype: &str, layout: &[&str], libraries: Option<&Path>
     }
     end(start(&mut command)?, LIMIT)?.expect_code(0)?;
     losses(&log)
+}
+
+fn newer_nvrtc_is_refused() -> anyhow::Result<()> {
+    let libraries = cuda_emulator::library_folder()?;
+    let flags = ["--device", "cuda", "--dtype", "f32", "--world-size", "2"];
+    let version: &[(&str, &OsStr)] = &[("CUDA_EMULATOR_NVRTC_VERSION", "13.1".as_ref())];
+    let ended = run_on_cuda(&flags, libraries.path(), version)?;
+    ensure!(ended.code != Some(0), "it is accepted: {}", ended.stdout);
+    for word in ["NVRTC 13.1", "CUDA 13.0", "update NVIDIA's driver"] {
+        ensure!(ended.stderr.contains(word), "{word:?} is not in {:?}", ended.stderr);
+    }
+    // No rank has been started.
+    ensure!(!ended.stderr.contains("rank 1"), "{:?}", ended.stderr);
+    Ok(())
 }
 
 fn expect_close(expected: &[f64], found: &[f64], tolerance: f64) -> anyhow::Result<()> {

@@ -15,19 +15,17 @@
 //! cuda::check_shared(&device, context.world_group())?;
 //! ```
 //!
-//! With the feature `cublaslt`, matmuls can run on NVIDIA's cuBLASLt (`enable_cublaslt`) instead of burn's own kernels.
+//! Matmuls run on burn's own kernels, or on NVIDIA's cuBLASLt after [`enable_cublaslt`].
 
 mod gpu;
 mod kernel_cache;
 pub mod libraries;
 mod lost_work;
-#[cfg(feature = "cublaslt")]
 mod products;
 
 pub use gpu::{Sharing, check_shared, choose};
 pub use lost_work::{DeviceMemory, LostWork, check_work, end_process_on_lost_work};
-#[cfg(feature = "cublaslt")]
-pub use products::{check_cublaslt, check_same_products, enable_cublaslt};
+pub use products::{check_same_products, enable_cublaslt};
 
 use burn_megatron_comm::collectives::CollectiveError;
 

@@ -1,4 +1,4 @@
-//! Matmuls by NVIDIA's cuBLASLt, with the feature `cublaslt`.
+//! Matmuls by NVIDIA's cuBLASLt.
 
 use burn_cuda::CudaDevice;
 use cubecl_kernels::cublaslt::{self, CublasLtError, Version};
@@ -7,19 +7,12 @@ use super::CudaError;
 use super::libraries::looked_for;
 use burn_megatron_comm::collectives::ProcessGroup;
 
-/// Checks that cuBLASLt is there, before ranks are started. Returns its version.
-///
-/// # Errors
-/// [`CudaError::Missing`], with the names and places that were tried.
-pub fn check_cublaslt() -> Result<Version, CudaError> {
-    cublaslt::version().map_err(cuda_error)
-}
-
 /// Lets this rank's matmuls run on cuBLASLt from now on. Call it after [`choose`](super::choose), before the first
 /// matmul.
 ///
 /// # Errors
-/// The library is missing, or refuses the device.
+/// [`CudaError::Missing`], with the names and places that were tried: then matmuls stay with burn's own kernels. The
+/// library refuses the device.
 pub fn enable_cublaslt(device: &CudaDevice) -> Result<(), CudaError> {
     let version = cublaslt::enable(device).map_err(cuda_error)?;
     tracing::info!(%version, device = device.index, "matmuls run on cuBLASLt");

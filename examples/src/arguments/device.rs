@@ -1,7 +1,5 @@
 //! Flags of the device.
 
-#[cfg(feature = "cublaslt")]
-use anyhow::Context as _;
 #[cfg(feature = "nccl")]
 use burn_megatron::collectives::GroupConfig;
 use burn_megatron::context::{ParallelContext, ParallelContextConfig};
@@ -22,7 +20,7 @@ pub struct DeviceArguments {
     /// Let ranks compute on the same GPU where there are fewer GPUs than ranks: for tests
     #[arg(long)]
     pub share_gpu: bool,
-    /// Multiply matrices on GPUs with burn's own kernels, where this program was built with the feature cublaslt
+    /// Multiply matrices on CUDA with burn's own kernels, not with cuBLASLt
     #[arg(long)]
     pub no_cublaslt: bool,
 }
@@ -31,7 +29,7 @@ impl DeviceArguments {
     /// Finds what is wrong with the flags before any rank is started.
     ///
     /// # Errors
-    /// As [`DeviceKind::validate`]; flags of GPUs for another device; no cuBLASLt where the program has the feature.
+    /// As [`DeviceKind::validate`]; flags of GPUs for another device.
     pub fn validate(&self, dtype: Dtype) -> anyhow::Result<()> {
         anyhow::ensure!(
             !self.share_gpu || self.kind == DeviceKind::Cuda,
@@ -41,12 +39,7 @@ impl DeviceArguments {
             !self.no_cublaslt || self.kind == DeviceKind::Cuda,
             "--no-cublaslt is for --device cuda"
         );
-        self.kind.validate(dtype)?;
-        #[cfg(feature = "cublaslt")]
-        if self.kind == DeviceKind::Cuda && !self.no_cublaslt {
-            burn_megatron::cuda::check_cublaslt().context("--device cuda")?;
-        }
-        Ok(())
+        self.kind.validate(dtype)
     }
 
     /// Runs a program on this rank's device, all tensors that are not given another type in `dtype`. Call it before the
@@ -91,7 +84,6 @@ impl DeviceArguments {
             cuda::check_shared(&gpu, context.world_group())?;
             context
         };
-        #[cfg(feature = "cublaslt")]
         cuda::check_same_products(context.world_group())?;
         Ok(context)
     }
