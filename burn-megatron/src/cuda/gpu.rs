@@ -21,7 +21,8 @@ pub enum Sharing {
 }
 
 /// Returns the GPU of the rank with number `local_rank` on its node: the GPU with this number among those that
-/// `CUDA_VISIBLE_DEVICES` shows. Starts the driver, and notes from now on what CubeCL loses: see
+/// `CUDA_VISIBLE_DEVICES` shows, or the only one, where a launcher shows each rank its own. Whether two ranks see the
+/// same [`check_shared`] says. Starts the driver, and notes from now on what CubeCL loses: see
 /// [`check_work`](super::check_work).
 ///
 /// # Errors
@@ -41,6 +42,7 @@ pub fn choose(local_rank: usize, sharing: Sharing) -> Result<CudaDevice, CudaErr
 fn choose_of(gpus: usize, local_rank: usize, sharing: Sharing) -> Result<usize, CudaError> {
     match sharing {
         _ if local_rank < gpus => Ok(local_rank),
+        _ if gpus == 1 => Ok(0),
         Sharing::Allowed if gpus > 0 => Ok(local_rank % gpus),
         _ => Err(CudaError::TooFew {
             local_rank,
@@ -112,6 +114,11 @@ mod tests {
             "{error}"
         );
         assert!(choose_of(0, 0, Sharing::Allowed).is_err(), "there is none to share");
+    }
+
+    #[test]
+    fn the_only_gpu_that_a_rank_sees_is_its_own() {
+        assert_eq!(choose_of(1, 3, Sharing::Refused).expect("the only one"), 0);
     }
 
     #[test]
