@@ -91,7 +91,7 @@ fn format_uuid(uuid: &[u8]) -> String {
     format!("GPU-{}", parts.join("-"))
 }
 
-fn refused(call: &'static str) -> impl Fn(cudarc::driver::DriverError) -> CudaError {
+pub(super) fn refused(call: &'static str) -> impl Fn(cudarc::driver::DriverError) -> CudaError {
     move |error| CudaError::Driver {
         call,
         error: format!("{error:?}"),

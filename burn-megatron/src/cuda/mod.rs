@@ -17,12 +17,14 @@
 //!
 //! Matmuls run on burn's own kernels, or on NVIDIA's cuBLASLt after [`enable_cublaslt`].
 
+mod cores;
 mod gpu;
 mod kernel_cache;
 pub mod libraries;
 mod lost_work;
 mod products;
 
+pub use cores::{BoundCores, bind_cores};
 pub use gpu::{Sharing, check_shared, choose};
 pub use lost_work::{DeviceMemory, LostWork, check_work, end_process_on_lost_work};
 pub use products::{check_same_products, enable_cublaslt};
@@ -105,6 +107,9 @@ pub enum CudaError {
         /// How that one multiplies.
         of_other: String,
     },
+    /// The operating system does not say, or does not let this process choose, on which cores it runs.
+    #[error("cannot bind this rank to cores: {0}")]
+    Cores(std::io::Error),
     /// The ranks could not tell each other their GPUs.
     #[error(transparent)]
     Collective(#[from] CollectiveError),

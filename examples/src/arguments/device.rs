@@ -23,6 +23,9 @@ pub struct DeviceArguments {
     /// Multiply matrices on CUDA with burn's own kernels, not with cuBLASLt
     #[arg(long)]
     pub no_cublaslt: bool,
+    /// Let the ranks run on all cores, not each on its share of those next to its GPU
+    #[arg(long)]
+    pub no_cpu_binding: bool,
 }
 
 impl DeviceArguments {
@@ -38,6 +41,10 @@ impl DeviceArguments {
         anyhow::ensure!(
             !self.no_cublaslt || self.kind == DeviceKind::Cuda,
             "--no-cublaslt is for --device cuda"
+        );
+        anyhow::ensure!(
+            !self.no_cpu_binding || self.kind == DeviceKind::Cuda,
+            "--no-cpu-binding is for --device cuda"
         );
         self.kind.validate(dtype)
     }
@@ -82,9 +89,30 @@ impl DeviceArguments {
             let config = config.with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu.index)));
             let context = config.init(world)?;
             cuda::check_shared(&gpu, context.world_group())?;
+            if !self.no_cpu_binding {
+                bind_cores(&gpu, world, &context)?;
+            }
             context
         };
         cuda::check_same_products(context.world_group())?;
         Ok(context)
     }
+}
+
+/// Binds this rank to cores, and prints on the first host which.
+#[cfg(feature = "cuda")]
+fn bind_cores(gpu: &burn_cuda::CudaDevice, world: &World, context: &ParallelContext) -> anyhow::Result<()> {
+    let rank = world.rank();
+    let Some(bound) = burn_megatron::cuda::bind_cores(gpu, world, context.world_group())? else {
+        tracing::info!(
+            rank,
+            "runs on all cores that it may use: the system does not say which are next to its GPU"
+        );
+        return Ok(());
+    };
+    tracing::info!(rank, "runs on {bound}");
+    if world.host_of(rank) == world.host_of(0) {
+        println!("rank {rank} runs on {bound}");
+    }
+    Ok(())
 }

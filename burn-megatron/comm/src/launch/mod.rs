@@ -33,6 +33,7 @@
 //! }
 //! ```
 
+mod cores;
 mod environment;
 mod error;
 mod exit;
@@ -54,6 +55,7 @@ mod store;
 pub mod variables;
 mod world;
 
+pub use cores::CoreSet;
 pub use environment::Environment;
 pub use error::LaunchError;
 pub use exit::{exit_code_of, install_panic_hook, report_and_exit, report_failure};

@@ -21,11 +21,13 @@ pub fn attribute(attribute: c_uint) -> Outcome<c_int> {
         18 => 0,                  // integrated
         19 | 31 | 41 | 83 => 1,   // host memory is mapped, concurrent kernels, unified addresses, managed memory
         33 => 1,                  // PCI bus
+        34 => 0,                  // PCI device
         36 => 1_215_000,          // clock of the memory in kHz
         37 => 5120,               // width of the memory's bus
         38 => 40 << 20,           // L2
         39 => 2048,               // threads of a multiprocessor
         40 => 3,                  // engines for copies
+        50 => 0xffff,             // PCI domain: there is no such device in the system
         75 => 8,                  // compute capability
         76 => 0,                  // its minor
         81 => 164 * 1024,         // shared memory of a multiprocessor
