@@ -114,6 +114,14 @@ fn add_products_and_refusals(trials: &mut Trials) {
             plays_well("other_products", ranks)
         }),
         ("ranks_on_one_gpu_are_refused", 2, ranks_on_one_gpu),
+        ("ranks_that_see_one_gpu_each_communicate", 2, |ranks| {
+            plays_well("one_visible", ranks)
+        }),
+        (
+            "nccl_connects_over_the_interface_that_was_asked_for",
+            2,
+            interface_is_passed_on,
+        ),
     ] {
         trials.add(Load::Computes, name, ranks, body);
     }
@@ -180,6 +188,7 @@ fn start(
         ("CUDA_EMULATOR_DEVICES", &gpus),
         // A wait between streams that is missing shows as old or poisoned numbers.
         ("CUDA_EMULATOR_JITTER_US", "300"),
+        ("BURN_MEGATRON_KERNEL_CACHE", "off"),
     ];
     let paths = libraries.map(environment);
     let paths = paths.iter().flatten();
@@ -341,6 +350,20 @@ fn ranks_on_one_gpu(ranks: usize) -> Result<(), Failed> {
     // Without that check NCCL refuses them itself.
     let refused = ended.stdout.matches("NCCL cannot connect").count();
     expect(refused == ranks, &ended.stdout)
+}
+
+/// Unless NCCL's own variable says over which.
+fn interface_is_passed_on(ranks: usize) -> Result<(), Failed> {
+    let asked = ("BURN_MEGATRON_INTERFACE", "127.0.0.0/8");
+    for (more, expected) in [(&[asked][..], "=lo"), (&[asked, ("NCCL_SOCKET_IFNAME", "ib0")], "ib0")] {
+        let ended = play("interface", ranks, more)?;
+        ended.expect_code(0)?;
+        for rank in 0..ranks {
+            let line = format!("rank {rank} connects over Ok({expected:?})");
+            expect(ended.stdout.contains(&line), &ended.stdout)?;
+        }
+    }
+    Ok(())
 }
 
 fn missing_library(ranks: usize) -> Result<(), Failed> {

@@ -37,6 +37,7 @@ pub fn play(case: &str, world: &World) -> Outcome {
         "leaves" => leaves(Gpu::of(world)?, world),
         "drop" => drop_in_a_call(Gpu::of(world)?, world),
         "shared_gpu" => shared_gpu(world),
+        "one_visible" => one_visible(&Gpu::of(world)?),
         _ => Err(format!("no case {case:?}").into()),
     }
 }
@@ -194,6 +195,20 @@ fn drop_in_a_call(gpu: Gpu, world: &World) -> Outcome {
     drop(gpu);
     println!("rank 0 drops its group in {:.1} s", begun.elapsed().as_secs_f64());
     Ok(world.store().set(DROPPED, b"")?)
+}
+
+/// Each rank sees one GPU, another than the others, under the number 0.
+fn one_visible(gpu: &Gpu) -> Outcome {
+    if gpu.device.index != 0 {
+        return Err(format!("the only GPU has the number {}", gpu.device.index).into());
+    }
+    cuda::check_shared(&gpu.device, &gpu.group)?;
+    let ranks = gpu.group.size();
+    let found = gpu.sum()?;
+    let expected: Vec<f64> = (0..found.len())
+        .map(|place| (0..ranks).map(|rank| value(rank, place)).sum())
+        .collect();
+    expect_same("the sum", &found, &expected)
 }
 
 fn shared_gpu(world: &World) -> Outcome {

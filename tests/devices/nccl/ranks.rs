@@ -9,7 +9,7 @@ use burn_megatron::collectives::{
     CollectiveBackend, CollectiveError, GroupConfig, Movement, NcclTraffic, ProcessGroup, ReduceOp, TensorCall,
 };
 use burn_megatron::cuda::{self, Sharing};
-use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, install_panic_hook, report_and_exit};
+use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, join, report_and_exit};
 
 use crate::endings::{self, PAUSED};
 use crate::job::{launch, note};
@@ -38,15 +38,18 @@ pub fn act_as_rank(case: &str, environment: &Environment) {
         .with_ansi(false)
         .with_writer(move || Log { pauses_in })
         .init();
+    if case == "one_visible" {
+        // SAFETY: this process has no other thread yet.
+        unsafe { std::env::set_var("CUDA_VISIBLE_DEVICES", environment.local_rank.to_string()) };
+    }
     let options = JoinConfig {
         timeout: endings::timeout_of(case).unwrap_or(LONG),
         ..JoinConfig::new().with_all_timeouts(LONG)
     };
-    let world = match World::join(environment, &options) {
+    let world = match join(environment, &options) {
         Ok(world) => world,
         Err(error) => panic!("{error}"),
     };
-    install_panic_hook(&world);
     if let Err(error) = play(case, &world) {
         println!("rank {} stops: {error}", world.rank());
         report_and_exit(&world, &*error);
@@ -61,6 +64,11 @@ fn play(case: &str, world: &World) -> Outcome {
         "empty" => empty(&Gpu::of(world)?),
         "products" => products::products(world),
         "other_products" => products::other_products(world),
+        "interface" => {
+            let interface = std::env::var("NCCL_SOCKET_IFNAME");
+            println!("rank {} connects over {interface:?}", world.rank());
+            Ok(())
+        }
         "missing" => {
             match Gpu::of(world) {
                 Ok(_) => println!("rank {} lacks nothing", world.rank()),

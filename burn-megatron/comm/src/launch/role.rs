@@ -8,6 +8,7 @@ use super::environment::{Environment, has_torchrun_rank};
 use super::error::LaunchError;
 use super::exit::install_panic_hook;
 use super::launcher::{LaunchSummary, Launcher};
+use super::network::pass_interface_to_nccl;
 use super::world::{JoinConfig, World};
 
 /// What this process is to do.
@@ -41,8 +42,12 @@ pub fn enter(launcher: Launcher, options: &JoinConfig) -> Result<Role, LaunchErr
     }
 }
 
-/// Joins the job that `environment` describes. From now on a panic is a failure that the other ranks learn of, and this
-/// process computes on its share of the machine's cores (with the feature `rayon`), unless `RAYON_NUM_THREADS` is set.
+/// Joins the job that `environment` describes. From now on a panic is a failure that the other ranks learn of, and
+/// this process computes on its share of the machine's cores (with the feature `rayon`), unless `RAYON_NUM_THREADS`
+/// is set.
+///
+/// Where `options` or `BURN_MEGATRON_INTERFACE` ask for an interface, NCCL connects over it too, if this is called
+/// before the process has other threads and `NCCL_SOCKET_IFNAME` is not set.
 ///
 /// # Communication
 /// The rendezvous of all ranks.
@@ -50,6 +55,7 @@ pub fn enter(launcher: Launcher, options: &JoinConfig) -> Result<Role, LaunchErr
 /// # Errors
 /// When the ranks do not come together in time, or do not agree on who they are.
 pub fn join(environment: &Environment, options: &JoinConfig) -> Result<World, LaunchError> {
+    pass_interface_to_nccl(options.interface.as_deref())?;
     let world = World::join(environment, options)?;
     install_panic_hook(&world);
     #[cfg(feature = "rayon")]

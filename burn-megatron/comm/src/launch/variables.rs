@@ -1,4 +1,4 @@
-//! Names of the environment variables that `launch` reads; our own launcher sets all of them but the last five.
+//! Names of the environment variables that `launch` reads; our own launcher sets all of them but the last six.
 //!
 //! Those of Open MPI and Slurm stand in the files that read them.
 
@@ -28,6 +28,8 @@ pub const HOST: &str = "BURN_MEGATRON_HOST";
 pub const HEARTBEAT_LIMIT: &str = "BURN_MEGATRON_HEARTBEAT_LIMIT_SECS";
 /// The interface to listen on: a name, an address, or a network such as `10.0.0.0/8`.
 pub const INTERFACE: &str = "BURN_MEGATRON_INTERFACE";
+/// NCCL's own choice of an interface. [`join`](super::join) sets it where an interface was asked for.
+pub const NCCL_INTERFACE: &str = "NCCL_SOCKET_IFNAME";
 /// torchrun's id of the run.
 pub const RUN_ID: &str = "TORCHELASTIC_RUN_ID";
 /// How many times torchrun has restarted the ranks.

@@ -90,6 +90,45 @@ pub(super) fn chosen_address(chosen: Option<&str>) -> Result<Option<IpAddr>, Lau
     wish.map(|text| address_among(text, &interfaces()?)).transpose()
 }
 
+/// Lets NCCL, if this process uses it, connect over the interface that was asked for, unless NCCL's own variable says
+/// over which.
+///
+/// Only a process with one thread may set a variable: with more, nothing is set, and a line in the log says so.
+///
+/// # Errors
+/// As [`chosen_address`].
+pub(super) fn pass_interface_to_nccl(chosen: Option<&str>) -> Result<(), LaunchError> {
+    let variable = variables::NCCL_INTERFACE;
+    if std::env::var_os(variable).is_some() {
+        return Ok(());
+    }
+    let Some(address) = chosen_address(chosen)? else {
+        return Ok(());
+    };
+    let Some(name) = name_of(address, &interfaces()?) else {
+        return Ok(());
+    };
+    // By its whole name: without the sign NCCL takes all interfaces whose names begin so.
+    let value = format!("={name}");
+    if num_threads() == Some(1) {
+        // SAFETY: this process has one thread, so that none reads the environment meanwhile.
+        unsafe { std::env::set_var(variable, value) };
+    } else {
+        tracing::info!("NCCL chooses its interface itself: this process has several threads; set {variable}={value}");
+    }
+    Ok(())
+}
+
+fn name_of(address: IpAddr, interfaces: &[Interface]) -> Option<String> {
+    let found = interfaces.iter().find(|interface| interface.address == address);
+    found.map(|interface| interface.name.clone())
+}
+
+/// The threads of this process, where the system says it.
+fn num_threads() -> Option<usize> {
+    Some(std::fs::read_dir("/proc/self/task").ok()?.count())
+}
+
 fn address_among(wish: &str, interfaces: &[Interface]) -> Result<IpAddr, LaunchError> {
     Selection::parse(wish)
         .choose(interfaces)
