@@ -227,6 +227,7 @@ pub(crate) mod tests {
             step_seconds: 1.0,
             model_flops_per_second: 1.0,
             peak_memory_bytes: 1024 * step,
+            peak_device_memory_bytes: None,
             communication_bytes: 10,
         });
         RunSummary {

@@ -152,6 +152,20 @@ fn use_cublaslt(device: &burn_cuda::CudaDevice) -> anyhow::Result<()> {
     }
 }
 
+/// Returns how many bytes the pools of a CUDA device have reserved; none of other devices.
+pub(crate) fn reserved_bytes<B: Backend>(device: &B::Device) -> Option<u64> {
+    #[cfg(feature = "cuda")]
+    {
+        let gpu = (device as &dyn std::any::Any).downcast_ref()?;
+        burn_megatron::cuda::reserved_bytes(gpu)
+    }
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = device;
+        None
+    }
+}
+
 fn start<B, P>(device: B::Device, dtype: Dtype, program: P) -> anyhow::Result<P::Output>
 where
     B: Backend,

@@ -85,16 +85,23 @@ fn describe(metrics: &StepMetrics, mean_loss: f64, num_steps: u64) -> String {
         1.0 => String::new(),
         scale => format!(" | loss scale {scale}"),
     };
+    let peak = match metrics.peak_device_memory_bytes {
+        None => format!("peak {} per rank", bytes(metrics.peak_memory_bytes)),
+        Some(on_device) => format!(
+            "peak {} of GPU memory and {} of the host's per rank",
+            bytes(on_device),
+            bytes(metrics.peak_memory_bytes)
+        ),
+    };
     format!(
         "step {}/{num_steps} | loss {:.4} | grad norm {:.3}{scaled} | lr {:.2e} | {:.0} tokens/s | {:.2} GFLOP/s | \
-         peak {} per rank | sent {}/step",
+         {peak} | sent {}/step",
         metrics.step,
         mean_loss,
         metrics.grad_norm,
         metrics.learning_rate,
         metrics.tokens_per_second,
         metrics.model_flops_per_second / 1e9,
-        bytes(metrics.peak_memory_bytes),
         bytes(metrics.communication_bytes),
     )
 }

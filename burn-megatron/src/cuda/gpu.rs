@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use burn_cuda::CudaDevice;
+use cubecl::Runtime;
+use cubecl::cuda::CudaRuntime;
 use cubecl_kernels::cuda::use_one_stream;
 use cudarc::driver::result;
 
@@ -50,6 +52,13 @@ fn choose_of(gpus: usize, local_rank: usize, sharing: Sharing) -> Result<usize, 
             visible: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
         }),
     }
+}
+
+/// Returns how many bytes of a GPU's memory CubeCL's pools have reserved, in use or not, if CubeCL says it. Waits until
+/// what has been launched so far is queued, not until it is done.
+pub fn reserved_bytes(device: &CudaDevice) -> Option<u64> {
+    let usage = CudaRuntime::client(device).memory_usage();
+    Some(usage.ok()?.bytes_reserved)
 }
 
 /// Checks that no two ranks of the group compute on the same GPU, by the GPUs' UUIDs. Collective over the group.

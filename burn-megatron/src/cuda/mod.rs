@@ -25,7 +25,7 @@ mod lost_work;
 mod products;
 
 pub use cores::{BoundCores, bind_cores};
-pub use gpu::{Sharing, check_shared, choose};
+pub use gpu::{Sharing, check_shared, choose, reserved_bytes};
 pub use lost_work::{DeviceMemory, LostWork, check_work, end_process_on_lost_work};
 pub use products::{check_same_products, enable_cublaslt};
 

@@ -35,8 +35,12 @@ pub struct StepMetrics {
     pub step_seconds: f64,
     /// Model FLOPs of the step over its time; attention is not halved for causality.
     pub model_flops_per_second: f64,
-    /// The most bytes that any rank had allocated at once so far.
+    /// The most bytes of the host's memory that any rank had allocated at once so far.
     pub peak_memory_bytes: u64,
+    /// The most bytes of its GPU's memory that any rank's pools had reserved so far, whether or not they were in use;
+    /// those of other libraries, such as NCCL, are not among them. Where ranks compute on CUDA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_device_memory_bytes: Option<u64>,
     /// Bytes that all ranks together sent to each other in the step.
     pub communication_bytes: u64,
 }
@@ -65,6 +69,7 @@ mod tests {
             step_seconds: 1.0,
             model_flops_per_second: 1.0,
             peak_memory_bytes: 1,
+            peak_device_memory_bytes: None,
             communication_bytes: 0,
         };
         let line = serde_json::to_string(&metrics).unwrap();

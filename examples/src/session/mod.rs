@@ -23,7 +23,7 @@ use models::ModelFamily;
 
 use crate::arguments::{CheckpointArguments, TrainingArguments};
 use crate::checkpointing::{self, ModelState, RunState};
-use crate::device::TrainingBackend;
+use crate::device::{TrainingBackend, reserved_bytes};
 use data::{MIN_DOCUMENTS, check_same_text, corpus_config, start_loader};
 
 pub use stop::StopReason;
@@ -47,6 +47,9 @@ pub struct Session<B: TrainingBackend, C: ModelFamily> {
     eval_iters: u64,
     /// Since the last report.
     time: RankTime,
+    device: B::Device,
+    /// The most bytes that the device's pools have reserved.
+    peak_device_bytes: u64,
 }
 
 /// The sizes of a run, reported before it starts.
@@ -159,6 +162,8 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             num_steps,
             eval_iters: arguments.logging.eval_iters,
             time: RankTime::default(),
+            device: device.clone(),
+            peak_device_bytes: 0,
         })
     }
 
@@ -241,7 +246,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     /// Runs one step and returns its metrics, the same on every rank.
     ///
     /// # Communication
-    /// That of [`Trainer::step`], and two all-reduces of three numbers over the world for the metrics.
+    /// That of [`Trainer::step`], and two all-reduces of four numbers over the world for the metrics.
     ///
     /// # Errors
     /// As [`Trainer::step`]; when the data end.
@@ -290,11 +295,13 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
 
         let sent = self.context.bytes_communicated() - sent_before;
         let mut sums = [sent as f64];
-        let mut maxima = [seconds, peak_bytes() as f64];
+        let on_device = reserved_bytes::<B>(&self.device);
+        self.peak_device_bytes = self.peak_device_bytes.max(on_device.unwrap_or(0));
+        let mut maxima = [seconds, peak_bytes() as f64, self.peak_device_bytes as f64];
         let world = self.context.world_group();
         world.all_reduce(&mut sums, ReduceOp::Sum)?;
         world.all_reduce(&mut maxima, ReduceOp::Max)?;
-        let [step_seconds, peak_memory] = maxima;
+        let [step_seconds, peak_memory, peak_device_memory] = maxima;
         let tokens = global_batch_size * self.training.seq_length;
         Ok(StepMetrics {
             step: self.trainer.iteration(),
@@ -313,6 +320,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
                 .flops_per_iteration(self.training.seq_length, global_batch_size)
                 / step_seconds,
             peak_memory_bytes: peak_memory as u64,
+            peak_device_memory_bytes: on_device.map(|_| peak_device_memory as u64),
             communication_bytes: sums[0] as u64,
         })
     }
