@@ -6,12 +6,15 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Tensor, Transaction, backend::Backend};
 
 use super::DataParallelError;
 use crate::collectives::ProcessGroup;
 use crate::context::ParallelContext;
 use crate::parameters::{Distribution, ParameterEntry, list_parameters};
+
+/// Parameters are read together up to this size, in pinned memory on CUDA; a larger one alone.
+const BYTES_PER_READ: usize = 256 << 20;
 
 /// Compares every trained parameter over the data-parallel group, those that all tensor ranks hold over the tensor
 /// group, and tied ones over the embedding group.
@@ -135,26 +138,54 @@ fn compare(named: &[(String, i64)], group: &ProcessGroup) -> Result<(), DataPara
 
 /// A 64-bit hash of the bytes of each parameter whose number in the module's order is selected.
 pub(super) fn hash_parameters<B: Backend, M: Module<B>>(module: &M, is_selected: impl Fn(usize) -> bool) -> Vec<i64> {
-    struct Hashes<'a> {
-        is_selected: &'a dyn Fn(usize) -> bool,
-        next: usize,
-        hashes: Vec<i64>,
-    }
-    impl<B: Backend> ModuleVisitor<B> for Hashes<'_> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            if (self.is_selected)(self.next) {
-                let mut hasher = DefaultHasher::new();
-                hasher.write(param.val().into_data().as_bytes());
-                self.hashes.push(hasher.finish() as i64);
-            }
-            self.next += 1;
-        }
-    }
-    let mut hashes = Hashes {
+    let mut hashes = Hashes::<B> {
         is_selected: &is_selected,
         next: 0,
+        read: Transaction::default(),
+        bytes: 0,
         hashes: Vec::new(),
     };
     module.visit(&mut hashes);
+    hashes.read_registered();
     hashes.hashes
+}
+
+/// Reads parameters, many at once: on a GPU each read waits for what has been launched.
+struct Hashes<'a, B: Backend> {
+    is_selected: &'a dyn Fn(usize) -> bool,
+    next: usize,
+    /// What is read next.
+    read: Transaction<B>,
+    bytes: usize,
+    hashes: Vec<i64>,
+}
+
+impl<B: Backend> Hashes<'_, B> {
+    fn read_registered(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        self.bytes = 0;
+        for data in std::mem::take(&mut self.read).execute() {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(data.as_bytes());
+            self.hashes.push(hasher.finish() as i64);
+        }
+    }
+}
+
+impl<B: Backend> ModuleVisitor<B> for Hashes<'_, B> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        if (self.is_selected)(self.next) {
+            let value = param.val();
+            let bytes = value.shape().num_elements() * value.dtype().size();
+            if self.bytes + bytes > BYTES_PER_READ {
+                self.read_registered();
+            }
+            self.read = std::mem::take(&mut self.read).register(value);
+            // A parameter of no elements is read too.
+            self.bytes += bytes.max(1);
+        }
+        self.next += 1;
+    }
 }
