@@ -3,7 +3,8 @@
 //! A region is a pair of movements, one for the activation in the forward pass and one for its gradient in the backward
 //! pass, each the adjoint of the other.
 //!
-//! Regions keep the element type; sums of f16 and bf16 are added up in f32 and rounded once.
+//! Regions keep the element type. Sums of f16 and bf16 are added up in f32 and rounded once in host memory; NCCL rounds
+//! every partial sum, in an order of its own.
 //!
 //! | region                      | forward        | backward       |
 //! |-----------------------------|----------------|----------------|
