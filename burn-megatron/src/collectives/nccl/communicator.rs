@@ -3,6 +3,15 @@
 //! Made by all its ranks at once, ended by [`abort`](Communicator::abort) when something hangs. NCCL's calls return
 //! before they are done; [`Communicator::call`] waits for that, which is a matter of microseconds once the ranks are
 //! connected, as they are at their first call.
+//!
+//! # Why calls do not block
+//!
+//! For each call of a communicator that does not block NCCL starts a thread, tens of microseconds that a blocking one
+//! would save. But whether it blocks is set when it is made, for good (`config.blocking`, which every
+//! `ncclGroupEnd` reads), and making it and its first call wait for the other ranks, however long. Only
+//! a call that does not block can be ended then: `ncclCommAbort` first joins the thread of such a call
+//! (`comm->groupJob`), and knows nothing of a caller's thread inside a blocking one, under which it frees the
+//! communicator. So calls do not block, and whoever makes one looks for its end [without sleeping](Pauses) at first.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,10 +19,8 @@ use std::time::{Duration, Instant};
 
 use super::library::{Comm, Config, Library, Status, Stream, UniqueId};
 use super::order::{Context, StreamHandle};
+use super::pauses::Pauses;
 use crate::collectives::CollectiveError;
-
-/// Time between two looks at a call that is in progress.
-const SLICE: Duration = Duration::from_micros(50);
 
 /// Why a call has not been queued.
 #[derive(Debug)]
@@ -201,9 +208,10 @@ fn progress(library: &Library, comm: Handle) -> Result<bool, String> {
 
 /// Waits until the last call is done.
 fn settle(library: &Library, comm: Handle, may_go_on: impl Fn() -> Result<(), Refusal>) -> Result<(), Refusal> {
+    let pauses = Pauses::begin();
     while !progress(library, comm)? {
         may_go_on()?;
-        std::thread::sleep(SLICE);
+        pauses.take();
     }
     Ok(())
 }

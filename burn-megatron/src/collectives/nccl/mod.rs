@@ -8,6 +8,7 @@
 //! - `library`: NCCL's functions.
 //! - `order`: streams and events, and the stream that CubeCL computes on.
 //! - `place`: where on the device a call takes place, asked of CubeCL's server.
+//! - `pauses`: how a thread waits for what is mostly done at once.
 //! - `communicator`: one communicator with its stream, of all ranks or of a sender and its receiver.
 //! - `engine`: the operations, and which communicator takes them.
 //! - `traffic`: how much a group has sent.
@@ -24,7 +25,8 @@
 //! that makes its calls: a send waits for earlier sends to the same rank, and for nothing else. Group calls would lose
 //! that: a receive is posted long before its time, when its send has not been made yet. In return, the GPU must have
 //! room for the kernels of both directions, which are a few blocks each, on streams that have priority over the
-//! backend's.
+//! backend's. For collectives that follow each other a group would save NCCL a thread, but in a layer there is a matmul
+//! between any two.
 //!
 //! NCCL adds in an order of its own choice: sums differ from those of the host engines in the last bits, and are the
 //! same on all ranks.
@@ -33,6 +35,7 @@ mod communicator;
 mod engine;
 mod library;
 mod order;
+mod pauses;
 mod place;
 mod traffic;
 mod watchdog;

@@ -11,6 +11,7 @@ use cubecl::server::Handle;
 use cubecl_kernels::cuda::{Server, address, server};
 
 use super::order::{Context, Event, StreamHandle, in_words};
+use super::pauses::{Pause, Pauses};
 
 /// Time between two checks of whether a wait for CubeCL's server may continue.
 const SLICE: Duration = Duration::from_millis(20);
@@ -57,13 +58,29 @@ impl Prepared {
 
     /// Waits until all that was launched before has been handed to the GPU.
     pub(super) fn wait(&self, may_go_on: &impl Fn() -> Result<(), String>) -> Result<Place, String> {
+        let pauses = Pauses::begin();
         loop {
-            match self.answer.recv_timeout(SLICE) {
-                Ok(answer) => return answer,
-                Err(RecvTimeoutError::Timeout) => may_go_on()?,
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err("CubeCL has no memory for it, or panicked otherwise".to_owned());
-                }
+            match self.answer_after(pauses.next()) {
+                Some(answer) => return answer,
+                None => may_go_on()?,
+            }
+        }
+    }
+
+    /// Returns the answer, if it is there after a pause.
+    fn answer_after(&self, pause: Pause) -> Option<Result<Place, String>> {
+        let answer = match pause {
+            Pause::Yield => {
+                std::thread::yield_now();
+                self.answer.recv_timeout(Duration::ZERO)
+            }
+            Pause::Sleep => self.answer.recv_timeout(SLICE),
+        };
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                Some(Err("CubeCL has no memory for it, or panicked otherwise".to_owned()))
             }
         }
     }
