@@ -9,7 +9,8 @@
 //! - device memory is the host's, and not a number until it is written and after it is freed, in the order of streams.
 //! - NVRTC keeps the CUDA C++ source, which `cuda_source` compiles for the CPU, where kernels run one at a time.
 //! - NCCL's ranks are processes of one machine, or threads of one process. Sums are in the order of ranks: not in
-//!   NCCL's.
+//!   NCCL's. With `CUDA_EMULATOR_NCCL_US` set to a number, each operation takes that many microseconds more in its
+//!   stream.
 //! - cuBLASLt's matmuls are computed in `f32` or `f64`, and rounded once. The output and the workspace are filled with
 //!   NaN before the operands are read. `CUBLASLT_LOG_LEVEL` above 0 logs why a call is refused.
 //!

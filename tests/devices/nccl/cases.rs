@@ -10,7 +10,7 @@ use tests::processes::send;
 
 use crate::endings::PAUSED;
 use crate::job::{Ended, Job, expect};
-use crate::{ON_GPU, RANKS};
+use crate::{ON_GPU, RANKS, memory};
 
 /// The call that somebody does not come to.
 const REDUCTION: &str = "all_reduce sum of 42 f32";
@@ -96,6 +96,7 @@ fn add_operations(trials: &mut Trials) {
     if is_on_gpu() {
         return;
     }
+    add_emulated(trials);
     for (case, body) in [
         ("operations", (|ranks| plays_in_progress("operations", ranks)) as Body),
         ("order", |ranks| plays_in_progress("order", ranks)),
@@ -103,6 +104,12 @@ fn add_operations(trials: &mut Trials) {
     ] {
         trials.add(Load::Computes, &format!("{case}_of_calls_in_progress"), 3, body);
     }
+}
+
+/// What only the emulator shows, which can be slow.
+fn add_emulated(trials: &mut Trials) {
+    let slow: Body = |ranks| play("slow", ranks, &[("CUDA_EMULATOR_NCCL_US", memory::SLOW)])?.expect_code(0);
+    trials.add(Load::Computes, "memory_does_not_depend_on_how_slow_nccl_is", 2, slow);
 }
 
 fn add_products_and_refusals(trials: &mut Trials) {

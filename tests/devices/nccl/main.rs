@@ -1,6 +1,6 @@
 //! The engine over NCCL, in real processes: every operation on tensors of burn's CUDA backend against plain sums, the
 //! order between its streams and the backend's, ranks that die, come late, leave or share a GPU; gradients that are
-//! added to their buckets as products.
+//! added to their buckets as products; the memory that calls hold.
 //!
 //! NVIDIA's libraries are the emulator's (`cuda-emulator`), which needs no GPU: the backend, CubeCL's server and the
 //! engine are the real ones. With `NCCL_TESTS_ON_GPU=1` they are NVIDIA's, and trials with more than one rank count as
@@ -11,6 +11,7 @@
 
 mod cases;
 mod endings;
+mod memory;
 mod products;
 mod ranks;
 

@@ -17,7 +17,7 @@ use cubecl_kernels::cuda::server;
 use super::communicator::{Communicator, Refusal};
 use super::library::{DataType, Library, Reduction, Status, UniqueId};
 use super::order::{Context, Event, StreamHandle, in_words};
-use super::place::{Buffers, Place, Prepared};
+use super::place::{Buffers, CallMemory, Place, Prepared};
 use super::traffic::{Counted, NcclTraffic};
 use super::watchdog::{ABORT_LIMIT, Watchdog, Watched};
 use crate::collectives::{CallDescriptor, CollectiveError, ElementType, Engine, Operation, ProcessGroup, ReduceOp};
@@ -91,22 +91,31 @@ pub(crate) struct Started {
     done: Arc<Event>,
     compute: StreamHandle,
     health: Arc<GroupHealth>,
+    memory: Arc<CallMemory>,
 }
 
 impl Started {
-    /// Makes all that is launched on the device from now on wait for the call. No host waits.
+    /// Makes all that is launched on the device from now on wait for the call, and gives the call's memory back to that
+    /// order: what is launched next may get it, or write to it in place. No host waits.
     pub fn before_use(self) {
         let Self {
             device,
             done,
             compute,
             health,
+            memory,
         } = self;
+        let buffers = memory.take();
+        let reserved = buffers.clone().map(Buffers::reserved);
         server(&device).submit(move |_| {
             if let Err(error) = done.hold_back(compute) {
                 health.poison(&format!("the CUDA driver refuses to order streams: {error:?}"));
             }
+            // Not earlier: launches that are queued before this would get the memory too.
+            drop(reserved);
         });
+        // Not earlier: a thread might write to them in place before the wait is queued.
+        drop(buffers);
     }
 }
 
@@ -158,17 +167,58 @@ impl Nccl {
         made: &Made,
         prepared: Prepared,
     ) -> Result<Started, CollectiveError> {
-        // What is known of the job's failure tells more.
-        let failed = |refusal: Refusal| match refusal {
-            Refusal::Waited(error) => error,
-            Refusal::Said(what) => {
-                let known = self.health.check(Some(&call)).err();
-                known.unwrap_or_else(|| self.health.device_error(&call, what))
-            }
-        };
+        let failed = |refusal: Refusal| self.failed(&call, refusal);
         let said = |what: String| failed(Refusal::Said(what));
         let place = prepared.wait(&self.may_go_on()).map_err(said)?;
         place.context.make_current().map_err(said)?;
+        let communicator = self.communicator(&call, host, place.context)?;
+        // What NCCL has taken over may still write to the buffers, which are given back here.
+        let aborted = |refusal: Refusal| {
+            communicator.abort(&refusal.to_string());
+            failed(refusal)
+        };
+        // From now: whoever connected may have waited for long.
+        let done = perform(&communicator, &call, &place, self.deadline(&call)).map_err(aborted)?;
+        let done = Arc::new(done);
+        let memory = Arc::new(CallMemory::new(prepared.buffers));
+        let watched = self.lock_watchdog().watch(Watched {
+            call,
+            made: made.clone(),
+            communicator: communicator.clone(),
+            launched: place.launched,
+            done: done.clone(),
+            awaited: ahead_of_time(),
+            memory: memory.clone(),
+        });
+        watched.map_err(|_| aborted(Refusal::Said("the group was dropped".to_owned())))?;
+        self.counted.add(&call, &self.health.label);
+        Ok(Started {
+            device: self.device.clone(),
+            done,
+            compute: place.compute,
+            health: self.health.clone(),
+            memory,
+        })
+    }
+
+    /// Returns the error of a call that was refused: what is known of the job's failure tells more.
+    fn failed(&self, call: &CallDescriptor, refusal: Refusal) -> CollectiveError {
+        match refusal {
+            Refusal::Waited(error) => error,
+            Refusal::Said(what) => {
+                let known = self.health.check(Some(call)).err();
+                known.unwrap_or_else(|| self.health.device_error(call, what))
+            }
+        }
+    }
+
+    /// Returns the communicator of a call, connecting it if the call is its first.
+    fn communicator(
+        &self,
+        call: &CallDescriptor,
+        host: &dyn Engine,
+        context: Context,
+    ) -> Result<Arc<Communicator>, CollectiveError> {
         let me = self.health.label.rank;
         let ends = match (call.operation, call.peer) {
             (Operation::Send, Some(peer)) => Ends::Pair { from: me, to: peer },
@@ -177,43 +227,12 @@ impl Nccl {
         };
         // Not locked while the ranks come together: another lane may be at the same.
         let known = self.lock().get(&ends).cloned();
-        let communicator = match known {
-            Some(communicator) => communicator,
-            None => {
-                let communicator = Arc::new(self.connect(ends, &call, host, place.context, failed)?);
-                self.lock().insert(ends, communicator.clone());
-                communicator
-            }
-        };
-        // From now: whoever connected may have waited for long.
-        let done = perform(&communicator, &call, &place, self.deadline(&call)).map_err(|refusal| {
-            // What NCCL has taken over may still write to the buffers, which are given back here.
-            communicator.abort(&refusal.to_string());
-            failed(refusal)
-        })?;
-        let done = Arc::new(done);
-        let watched = self.lock_watchdog().watch(Watched {
-            call,
-            made: made.clone(),
-            communicator,
-            launched: place.launched,
-            done: done.clone(),
-            awaited: ahead_of_time(),
-            memory: prepared.buffers,
-        });
-        if let Err(watched) = watched {
-            // As above: nothing else would keep the buffers alive.
-            let why = "the group was dropped";
-            watched.communicator.abort(why);
-            return Err(said(why.to_owned()));
+        if let Some(communicator) = known {
+            return Ok(communicator);
         }
-        self.counted.add(&call, &self.health.label);
-        Ok(Started {
-            device: self.device.clone(),
-            done,
-            compute: place.compute,
-            health: self.health.clone(),
-        })
+        let communicator = Arc::new(self.connect(ends, call, host, context)?);
+        self.lock().insert(ends, communicator.clone());
+        Ok(communicator)
     }
 
     /// Connects a communicator: its first rank makes an id, which goes over the engine for host memory.
@@ -223,11 +242,10 @@ impl Nccl {
         call: &CallDescriptor,
         host: &dyn Engine,
         context: Context,
-        failed: impl Fn(Refusal) -> CollectiveError,
     ) -> Result<Communicator, CollectiveError> {
         let failed = |refusal| match refusal {
-            Refusal::Said(what) => failed(Refusal::Said(format!("NCCL cannot connect: {what}"))),
-            waited => failed(waited),
+            Refusal::Said(what) => self.failed(call, Refusal::Said(format!("NCCL cannot connect: {what}"))),
+            waited => self.failed(call, waited),
         };
         let said = |what: String| failed(Refusal::Said(what));
         let me = self.health.label.rank;
@@ -360,8 +378,8 @@ fn perform(
     let peer = call.peer.map_or(0, |peer| peer as i32);
     let (input, output) = (place.input(), place.output());
     communicator.call(
-        // SAFETY: the buffers are device memory of the lengths that the group has checked, kept by the watchdog until
-        // the stream is done with them; communicator and stream are open.
+        // SAFETY: the buffers are device memory of the lengths that the group has checked, kept until the
+        // stream is done with them; communicator and stream are open.
         |library, comm, stream| unsafe {
             match call.operation {
                 Operation::AllReduce => {

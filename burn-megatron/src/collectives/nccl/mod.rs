@@ -12,10 +12,19 @@
 //! - `communicator`: one communicator with its stream, of all ranks or of a sender and its receiver.
 //! - `engine`: the operations, and which communicator takes them.
 //! - `traffic`: how much a group has sent.
-//! - `watchdog`: waits for what is on its way, keeps its memory, and ends it when it hangs.
+//! - `watchdog`: waits for what is on its way, keeps the memory of sends, and ends what
+//!   hangs.
 //!
 //! Collectives of a group are in order among themselves, and so are transfers from one rank to another: each of these
 //! has a communicator and a stream, so that none waits for another.
+//!
+//! # How long a call keeps its memory
+//!
+//! Until the backend's stream waits for the call ([`Started::before_use`]): what is launched later, and gets the same
+//! memory or writes to it in place, runs after the call. Nothing of this depends on when the host sees the end of the
+//! call. However far the host runs ahead, the memory in use is the same, and no buffer is copied because a call still
+//! holds it. No work on the device waits for a send, or for a call that was given up: the watchdog keeps the memory of
+//! such a call until the host sees its end.
 //!
 //! # Why there are no group calls
 //!

@@ -3,11 +3,11 @@
 
 use std::ffi::c_void;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use burn_cuda::CudaDevice;
-use cubecl::server::Handle;
+use cubecl::server::{Binding, Handle};
 use cubecl_kernels::cuda::{Server, address, server};
 
 use super::order::{Context, Event, StreamHandle, in_words};
@@ -16,12 +16,36 @@ use super::pauses::{Pause, Pauses};
 /// Time between two checks of whether a wait for CubeCL's server may continue.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// The device memory of a call, of the lengths that it asks for, without gaps.
-#[derive(Clone)]
+/// The device memory of a call, of the lengths that it asks for, without gaps. While it is held, no operation
+/// writes to the memory in place.
+#[derive(Clone, Debug)]
 pub(crate) struct Buffers {
     /// What is read; what is written too where `output` is none.
     pub input: Handle,
     pub output: Option<Handle>,
+}
+
+impl Buffers {
+    /// Returns what keeps the memory from being given to others, but no longer from being written in place.
+    pub(super) fn reserved(self) -> [Option<Binding>; 2] {
+        [Some(self.input.binding()), self.output.map(Handle::binding)]
+    }
+}
+
+/// The memory of a call: taken when the device's work waits for the call, and otherwise kept until the host has seen
+/// its end, as that of a send.
+#[derive(Debug)]
+pub(super) struct CallMemory(Mutex<Option<Buffers>>);
+
+impl CallMemory {
+    pub fn new(buffers: Buffers) -> Self {
+        Self(Mutex::new(Some(buffers)))
+    }
+
+    /// Returns the buffers, the first time.
+    pub fn take(&self) -> Option<Buffers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 /// What was asked for, and for which buffers.

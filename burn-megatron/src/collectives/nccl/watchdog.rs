@@ -1,10 +1,10 @@
 //! [`Watchdog`]: a thread that waits for what a group has on its way over NCCL.
 //!
-//! It keeps the memory of a call alive until the GPU is done with it, notes finished calls in the flight recorder, and
-//! watches the time, NCCL's own errors, ranks that have left the group and the job's failure signal. When one of them
-//! indicates a failure, it raises the failure signal, so that every call of every group fails from then on, and then
-//! aborts everything that hangs, so that the GPU continues. The results of aborted calls are worthless; a program that
-//! reads one and makes no further call does not learn of it.
+//! It keeps the memory of calls that nothing on the device waits for, such as sends, until the GPU is done with it. It
+//! notes finished calls in the flight recorder, and watches the time, NCCL's own errors, ranks that have left the group
+//! and the job's failure signal. When one of them indicates a failure, it raises the failure signal, so that every call
+//! of every group fails from then on, and then aborts everything that hangs, so that the GPU continues. The results of
+//! aborted calls are worthless; a program that reads one and makes no further call does not learn of it.
 //!
 //! # Whose fault it is
 //!
@@ -22,7 +22,7 @@ use burn_megatron_comm::collectives::device::{Awaited, GroupCore, GroupHealth, M
 
 use super::communicator::Communicator;
 use super::order::{Event, in_words};
-use super::place::Buffers;
+use super::place::CallMemory;
 use crate::collectives::{CallDescriptor, CollectiveError};
 
 /// Time between two looks at what is on its way.
@@ -47,9 +47,9 @@ pub(super) struct Watched {
     pub done: Arc<Event>,
     /// Of a call that was started ahead of its time.
     pub awaited: Option<Awaited>,
-    /// What the call reads and writes.
+    /// What the call reads and writes, unless the device's work waits for it.
     #[expect(dead_code, reason = "kept until the GPU is done with it")]
-    pub memory: Buffers,
+    pub memory: Arc<CallMemory>,
 }
 
 /// A command to the thread.

@@ -101,6 +101,13 @@ fn is_deferred() -> bool {
     *IS.get_or_init(|| number_in_environment("CUDA_EMULATOR_IN_PROGRESS").is_some_and(|number| number > 0))
 }
 
+/// How much longer an operation takes in its stream than it would.
+fn slowness() -> Duration {
+    static MICROSECONDS: OnceLock<u64> = OnceLock::new();
+    let number = || number_in_environment("CUDA_EMULATOR_NCCL_US").unwrap_or(0) as u64;
+    Duration::from_micros(*MICROSECONDS.get_or_init(number))
+}
+
 /// Puts operations of one communicator into streams: at once, or later where the communicator does not block.
 ///
 /// # Errors
@@ -186,6 +193,7 @@ fn enqueue(communicator: &Arc<Communicator>, calls: Calls) {
     let runner = communicator.clone();
     let device = stream.device;
     stream.submit_always(move || {
+        std::thread::sleep(slowness());
         let if_well = || device.health().map_or(Ok(()), |()| run(&runner, &tasks));
         runner.run(if_well)
     });
