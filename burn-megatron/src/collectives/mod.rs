@@ -20,6 +20,8 @@ pub use cubecl_kernels::KernelBackend;
 pub use group_config::GroupConfig;
 #[cfg(feature = "nccl")]
 pub use nccl::NcclTraffic;
+#[cfg(feature = "nccl")]
+pub(crate) use nccl::wait_for_gpu_calls;
 #[cfg(feature = "trainer")]
 pub(crate) use tensors::compare_hash;
 pub use tensors::{

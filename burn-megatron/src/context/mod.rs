@@ -240,6 +240,17 @@ impl ParallelContext {
         self.groups().for_each(ProcessGroup::hand_over);
     }
 
+    /// Lets each call on a GPU's memory be waited for on the host, or not, as at first: where kernels may be loaded, no
+    /// call may run there that waits for what comes after.
+    pub(crate) fn wait_for_gpu_calls(&self, waits: bool) {
+        #[cfg(feature = "nccl")]
+        for group in self.groups() {
+            crate::collectives::wait_for_gpu_calls(group, waits);
+        }
+        #[cfg(not(feature = "nccl"))]
+        let _ = waits;
+    }
+
     /// This rank's groups, one of each kind that it is in, and the pipeline's second.
     fn groups(&self) -> impl Iterator<Item = &ProcessGroup> {
         let of_kinds = GroupKind::ALL.into_iter().filter_map(|kind| self.group(kind));

@@ -125,6 +125,8 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         if !self.is_step_begun {
             self.is_step_begun = true;
             self.compares_next = self.is_input_check_due() && self.context.tensor_group().size() > 1;
+            // Whatever the first step uses, of the forward pass, the reduction or the optimizer, is loaded in it.
+            self.context.wait_for_gpu_calls(self.steps_begun == 0);
             self.steps_begun += 1;
             if let Some(buffers) = &mut self.buffers {
                 let module = self.module.as_ref().expect("absent inside `update` only");

@@ -42,19 +42,25 @@ impl Boundary {
         }
     }
 
-    /// Starts to send a tensor to a stage.
-    pub(super) fn send_start<B: CollectiveBackend>(
+    /// Returns what this rank sends of a tensor.
+    pub(super) fn outgoing<B: CollectiveBackend>(
         &self,
         tensor: FloatTensor<B>,
-        direction: Direction,
-        stage: usize,
+    ) -> Result<FloatTensor<B>, CollectiveError> {
+        match &self.spread {
+            None => Ok(tensor),
+            Some(group) => part::<B>(tensor, group),
+        }
+    }
+
+    /// Starts to send what is [`outgoing`](Self::outgoing) to a stage.
+    pub(super) fn send_start<B: CollectiveBackend>(
+        &self,
+        outgoing: FloatTensor<B>,
+        (direction, stage): (Direction, usize),
         label: &str,
-    ) -> Result<Pending<()>, CollectiveError> {
-        let tensor = match &self.spread {
-            None => tensor,
-            Some(group) => part::<B>(tensor, group)?,
-        };
-        Ok(B::send_start(tensor, stage, &self.group(direction).labelled(label)))
+    ) -> Pending<()> {
+        B::send_start(outgoing, stage, &self.group(direction).labelled(label))
     }
 
     /// Starts to receive a tensor of a shape from a stage.

@@ -10,9 +10,24 @@ use super::schedule::{Action, Direction, Message};
 use super::timeline::{Activity, Timeline, TimelineLabel};
 use crate::collectives::{CollectiveBackend, CollectiveError, Pending};
 
-/// How many receives are under way before they are needed: an exchange has two at most. Each holds memory for its
-/// tensor.
-const RECEIVES_AHEAD: usize = 2;
+/// When receives are posted. Each holds memory for its tensor, and over NCCL a part of the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Posting {
+    /// In their place in the list, where each transfer is waited for before anything else is done: nothing is in flight
+    /// while a task runs.
+    InPlace,
+    /// Those between a task and the next one before the first of the two.
+    OneTaskAhead,
+}
+
+/// Between which stages tensors pass, and how.
+pub(super) struct Ends<'a, D> {
+    pub(super) boundary: &'a Boundary,
+    pub(super) timeline: &'a Timeline,
+    pub(super) dtype: DType,
+    pub(super) device: D,
+    pub(super) posting: Posting,
+}
 
 /// What identifies a tensor between two virtual stages: the direction, the micro-batch, and the virtual stage that
 /// made it.
@@ -20,12 +35,11 @@ pub(super) type Tag = (Direction, usize, usize);
 
 /// The tensors that wait to be consumed or sent, and the transfers under way.
 pub(super) struct Traffic<'a, B: CollectiveBackend, const D: usize> {
-    boundary: &'a Boundary,
-    timeline: &'a Timeline,
-    dtype: DType,
-    device: B::Device,
-    /// What will be received and has not been posted, in the order of the list.
-    unposted: VecDeque<Message>,
+    ends: Ends<'a, B::Device>,
+    /// What will be received and has not been posted, in the order of the list, and how many tasks come before it.
+    unposted: VecDeque<(usize, Message)>,
+    /// How many tasks the list has come to.
+    num_tasks: usize,
     posted: VecDeque<Posted<B>>,
     /// What the list has received, and nothing has asked for yet: it is waited for when it is needed, not before.
     due: HashMap<Tag, Posted<B>>,
@@ -64,24 +78,16 @@ impl Sent {
 
 impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
     /// Returns the traffic of a list of actions, before the first.
-    pub(super) fn new(
-        actions: &[Action],
-        boundary: &'a Boundary,
-        timeline: &'a Timeline,
-        dtype: DType,
-        device: B::Device,
-    ) -> Self {
-        let unposted = actions.iter().flat_map(|action| match action {
-            Action::Recv(message) => std::slice::from_ref(message),
-            Action::Exchange { recvs, .. } => recvs,
-            _ => &[],
+    pub(super) fn new(actions: &[Action], ends: Ends<'a, B::Device>) -> Self {
+        let mut num_tasks = 0;
+        let unposted = actions.iter().flat_map(|action| {
+            num_tasks += usize::from(action.compute().is_some());
+            action.recvs().iter().map(move |message| (num_tasks, *message))
         });
         Self {
-            boundary,
-            timeline,
-            dtype,
-            device,
-            unposted: unposted.copied().collect(),
+            unposted: unposted.collect(),
+            ends,
+            num_tasks: 0,
             posted: VecDeque::new(),
             due: HashMap::new(),
             tensors: HashMap::new(),
@@ -89,71 +95,113 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
         }
     }
 
-    /// Posts the receives that come next in the list, up to the first of which `shape` does not know how large it is.
+    /// Takes note that the list has come to a task, and posts the receives between it and the next one if they may be
+    /// posted ahead, up to the first of which `shape` does not know how large it is.
     #[track_caller]
-    pub(super) fn post_receives(&mut self, shape: impl Fn(&Message) -> Option<Shape>) {
-        while self.posted.len() < RECEIVES_AHEAD
-            && let Some(&message) = self.unposted.front()
-            && let Some(shape) = shape(&message)
-        {
-            self.unposted.pop_front();
-            let incoming = self.boundary.recv_start(
-                shape,
-                self.dtype,
-                &self.device,
-                (message.direction, message.peer),
-                &message.to_string(),
-            );
-            self.posted.push_back(Posted {
-                message,
-                incoming,
-                at: Instant::now(),
-            });
+    pub(super) fn post_ahead(&mut self, shape: impl Fn(&Message) -> Option<Shape>) {
+        self.num_tasks += 1;
+        if self.ends.posting == Posting::OneTaskAhead {
+            while let Some(&(num_tasks, message)) = self.unposted.front()
+                && num_tasks == self.num_tasks
+                && let Some(shape) = shape(&message)
+            {
+                self.post(shape);
+            }
         }
     }
 
-    /// Takes note that the list has come to a message.
-    pub(super) fn receive(&mut self, message: &Message) {
-        let posted = self
-            .posted
-            .pop_front()
-            .expect("receives are posted in the order of the list");
-        assert_eq!(posted.message, *message, "receives are posted in the order of the list");
-        self.due.insert(tag(message), posted);
+    /// Starts what the list sends and receives at once.
+    #[track_caller]
+    pub(super) fn exchange(
+        &mut self,
+        transfer: &Action,
+        shape: impl Fn(&Message) -> Option<Shape>,
+    ) -> Result<(), CollectiveError> {
+        self.send(transfer.sends())?;
+        let recvs = transfer.recvs();
+        // Of what the list receives next the beginning may have been posted.
+        for message in recvs.iter().skip(self.posted.len()) {
+            self.post(shape(message).expect("a gradient comes for what was made"));
+        }
+        if self.ends.posting == Posting::InPlace {
+            self.wait_for_sends(0)?;
+        }
+        for message in recvs {
+            let posted = self.posted.pop_front().expect("posted above");
+            assert_eq!(posted.message, *message, "receives are posted in the order of the list");
+            match self.ends.posting {
+                Posting::InPlace => {
+                    let tensor = self.arrived(posted)?;
+                    self.tensors.insert(tag(message), tensor);
+                }
+                Posting::OneTaskAhead => _ = self.due.insert(tag(message), posted),
+            }
+        }
+        Ok(())
     }
 
-    /// Starts to send what was made.
+    /// Starts to send what was made, after all that is launched to prepare it.
     #[track_caller]
-    pub(super) fn send(&mut self, message: &Message) -> Result<(), CollectiveError> {
-        let tensor = self.tensors.remove(&tag(message));
-        let tensor = tensor.expect("the schedule sends what was made");
-        let at = Instant::now();
-        let tensor = tensor.into_primitive().tensor();
-        let pending = self
-            .boundary
-            .send_start::<B>(tensor, message.direction, message.peer, &message.to_string())?;
-        let label = self.label(message);
-        self.sending.push(Sent { pending, label, at });
+    fn send(&mut self, messages: &[Message]) -> Result<(), CollectiveError> {
+        let outgoing = messages.iter().map(|message| {
+            let tensor = self.tensors.remove(&tag(message));
+            let tensor = tensor.expect("the schedule sends what was made");
+            let tensor = self.ends.boundary.outgoing::<B>(tensor.into_primitive().tensor())?;
+            Ok((message, tensor))
+        });
+        for (message, tensor) in outgoing.collect::<Result<Vec<_>, CollectiveError>>()? {
+            let at = Instant::now();
+            let (direction, stage) = (message.direction, message.peer);
+            let boundary = self.ends.boundary;
+            let pending = boundary.send_start::<B>(tensor, (direction, stage), &message.to_string());
+            let label = self.label(message);
+            self.sending.push(Sent { pending, label, at });
+        }
         Ok(())
+    }
+
+    /// Posts the receive that comes next in the list.
+    #[track_caller]
+    fn post(&mut self, shape: Shape) {
+        let (_, message) = self.unposted.pop_front().expect("the list receives another one");
+        let ends = &self.ends;
+        let incoming = ends.boundary.recv_start(
+            shape,
+            ends.dtype,
+            &ends.device,
+            (message.direction, message.peer),
+            &message.to_string(),
+        );
+        self.posted.push_back(Posted {
+            message,
+            incoming,
+            at: Instant::now(),
+        });
     }
 
     /// Takes a tensor, waiting for it if it is sent from elsewhere; `None` if no stage makes it.
     pub(super) fn take(&mut self, tag: Tag) -> Result<Option<Tensor<B, D>>, CollectiveError> {
-        let Some(Posted { message, incoming, at }) = self.due.remove(&tag) else {
-            return Ok(self.tensors.remove(&tag));
-        };
-        let started = Instant::now();
+        match self.due.remove(&tag) {
+            Some(posted) => self.arrived(posted).map(Some),
+            None => Ok(self.tensors.remove(&tag)),
+        }
+    }
+
+    /// Waits for a tensor.
+    fn arrived(&self, posted: Posted<B>) -> Result<Tensor<B, D>, CollectiveError> {
+        let Posted { message, incoming, at } = posted;
+        let (started, timeline) = (Instant::now(), self.ends.timeline);
         let label = self.label(&message);
         let arrived = incoming.pending.finished_at();
-        let tensor = self.boundary.finish(incoming)?;
+        let tensor = self.ends.boundary.finish(incoming)?;
         let finished = Instant::now();
         // What waited for nothing is no wait.
         if arrived.is_none() {
-            self.timeline.record(Activity::Wait, label, started, finished);
+            timeline.record(Activity::Wait, label, started, finished);
         }
         let arrived = arrived.unwrap_or(finished);
-        self.timeline.record(Activity::Receive, label, at, arrived);
-        Ok(Some(Tensor::from_primitive(TensorPrimitive::Float(tensor))))
+        timeline.record(Activity::Receive, label, at, arrived);
+        Ok(Tensor::from_primitive(TensorPrimitive::Float(tensor)))
     }
 
     /// Leaves a tensor to be sent, or to be consumed by another chunk of this rank.
@@ -181,9 +229,10 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
         }
         let started = Instant::now();
         for sent in self.sending.drain(..self.sending.len() - most) {
-            sent.end(self.timeline)?;
+            sent.end(self.ends.timeline)?;
         }
-        self.timeline
+        self.ends
+            .timeline
             .record(Activity::Wait, TimelineLabel::default(), started, Instant::now());
         Ok(())
     }
@@ -192,15 +241,15 @@ impl<'a, B: CollectiveBackend, const D: usize> Traffic<'a, B, D> {
     pub(super) fn reap(&mut self) -> Result<(), CollectiveError> {
         self.sending
             .extract_if(.., |sent| sent.pending.is_done())
-            .try_for_each(|sent| sent.end(self.timeline))
+            .try_for_each(|sent| sent.end(self.ends.timeline))
     }
 
     fn label(&self, message: &Message) -> TimelineLabel {
         TimelineLabel {
             micro_batch: Some(message.micro_batch),
-            chunk: Some(message.from / self.boundary.num_stages()),
+            chunk: Some(message.from / self.ends.boundary.num_stages()),
             direction: Some(message.direction),
-            peer: Some(self.boundary.rank_of(message.peer)),
+            peer: Some(self.ends.boundary.rank_of(message.peer)),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::sync::atomic::{self, AtomicBool};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use cubecl_kernels::cuda::server;
 use super::communicator::{Communicator, Refusal};
 use super::library::{DataType, Library, Reduction, Status, UniqueId};
 use super::order::{Context, Event, StreamHandle, in_words};
+use super::pauses::Pauses;
 use super::place::{Buffers, CallMemory, Place, Prepared};
 use super::traffic::{Counted, NcclTraffic};
 use super::watchdog::{ABORT_LIMIT, Watchdog, Watched};
@@ -37,6 +39,8 @@ pub(crate) struct Nccl {
     /// What CubeCL computes on.
     compute: Arc<OnceLock<StreamHandle>>,
     counted: Counted,
+    /// Whether a call ends on the GPU before it is taken for queued.
+    waits_for_calls: AtomicBool,
 }
 
 /// Whom a communicator connects, by group index.
@@ -61,6 +65,14 @@ impl NcclTraffic {
     /// Returns what this rank has sent over NCCL for `group`; `None` if the group has no NCCL.
     pub fn of(group: &ProcessGroup) -> Option<Self> {
         of(group).map(Nccl::traffic)
+    }
+}
+
+/// Lets each call of the group on a GPU's memory be waited for on the host, or not, as at first: while kernels are
+/// loaded, nothing of NCCL may run that waits for what comes after.
+pub(crate) fn wait_for_gpu_calls(group: &ProcessGroup, waits: bool) {
+    if let Some(nccl) = of(group) {
+        nccl.waits_for_calls.store(waits, atomic::Ordering::Release);
     }
 }
 
@@ -140,6 +152,7 @@ impl Nccl {
             watchdog: Mutex::new(watchdog.map_err(|source| setup("start the watchdog of NCCL", source))?),
             compute: Arc::default(),
             counted: Counted::default(),
+            waits_for_calls: AtomicBool::default(),
         })
     }
 
@@ -191,6 +204,9 @@ impl Nccl {
             memory: memory.clone(),
         });
         watched.map_err(|_| aborted(Refusal::Said("the group was dropped".to_owned())))?;
+        if self.waits_for_calls.load(atomic::Ordering::Acquire) {
+            self.wait_for_end(&done, &call).map_err(aborted)?;
+        }
         self.counted.add(&call, &self.health.label);
         Ok(Started {
             device: self.device.clone(),
@@ -199,6 +215,16 @@ impl Nccl {
             health: self.health.clone(),
             memory,
         })
+    }
+
+    /// Waits for the end of a queued call. Bounded by the watchdog, which ends what hangs and says why.
+    fn wait_for_end(&self, done: &Event, call: &CallDescriptor) -> Result<(), Refusal> {
+        let pauses = Pauses::begin();
+        while !done.is_done().map_err(in_words)? {
+            self.health.check(Some(call)).map_err(Refusal::Waited)?;
+            pauses.take();
+        }
+        Ok(())
     }
 
     /// Returns the error of a call that was refused: what is known of the job's failure tells more.

@@ -26,6 +26,21 @@
 //! holds it. No work on the device waits for a send, or for a call that was given up: the watchdog keeps the memory of
 //! such a call until the host sees its end.
 //!
+//! # Why the first step waits
+//!
+//! A kernel is loaded when it is first launched, and memory that the host shares with the GPU is allocated when it is
+//! first needed. For both, CUDA may wait until everything that runs on the device has ended. A receive that is posted
+//! ahead runs until its message comes; if the sender makes that message only after this rank's next one, the load waits
+//! forever. Two rules exclude it:
+//!
+//! - In the first step of a wrapped module, and in a pipeline's first evaluation, the host waits for each call
+//!   ([`wait_for_gpu_calls`]), and receives are posted in their places in the list. No call of NCCL runs while a kernel
+//!   is loaded, whether for the model, the reduction, the norm or the optimizer. Such a step cannot hang: a schedule is
+//!   checked as if every message blocked its sender and its receiver, and collectives come in the same order on all
+//!   ranks. A pass without communication before the first step would need samples, a second way through every layer
+//!   with collectives, and would still not load the kernels of the reduction and the optimizer, nor NCCL's own.
+//! - After it, a receive is posted one task ahead at most.
+//!
 //! # Why there are no group calls
 //!
 //! A pipeline's exchange sends and receives at once. NCCL's `ncclGroupStart` and `ncclGroupEnd` are for such transfers
@@ -49,6 +64,6 @@ mod place;
 mod traffic;
 mod watchdog;
 
-pub(crate) use engine::{Nccl, Started, attach, of, of_core};
+pub(crate) use engine::{Nccl, Started, attach, of, of_core, wait_for_gpu_calls};
 pub(crate) use place::{Buffers, Prepared};
 pub use traffic::NcclTraffic;

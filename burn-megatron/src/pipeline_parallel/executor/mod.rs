@@ -1,22 +1,22 @@
 //! [`PipelineExecutor`]: carries one rank's list of actions out.
 //!
 //! The one place where schedules meet tensors. What the schedule allows at a channel capacity of zero is allowed here
-//! too, and more: sends never block, and receives are posted before they are needed, so that transfers overlap with
-//! what is computed.
+//! too, and more: after the first run sends do not block, and receives are posted one task before they are needed, so
+//! that transfers overlap with what is computed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use burn::module::{AutodiffModule, Module};
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Shape, Tensor};
 
 use super::boundary::Boundary;
 use super::error::PipelineError;
-use super::schedule::{Action, Direction, Schedule, Task};
+use super::schedule::{Action, Direction, Message, Schedule, Task};
 use super::stage::PipelineStage;
 use super::timeline::{Activity, Timeline, TimelineLabel};
-use super::traffic::Traffic;
+use super::traffic::{Ends, Posting, Traffic};
 use super::work::{Evaluation, Training, Work};
 use crate::autodiff::TrainingBackend;
 use crate::collectives::{CollectiveBackend, catch_collective_error};
@@ -33,6 +33,9 @@ pub struct PipelineExecutor {
     timeline: Timeline,
     /// Whether the stage has been found free of what cannot be recomputed.
     is_examined: Cell<bool>,
+    /// Whether a step has been trained, and whether one has been evaluated: what they use is loaded.
+    has_trained: Cell<bool>,
+    has_evaluated: Cell<bool>,
 }
 
 impl PipelineExecutor {
@@ -60,6 +63,8 @@ impl PipelineExecutor {
             boundary: Boundary::new(context),
             timeline: Timeline::default(),
             is_examined: Cell::new(false),
+            has_trained: Cell::new(false),
+            has_evaluated: Cell::new(false),
         })
     }
 
@@ -118,12 +123,14 @@ impl PipelineExecutor {
             passes: HashMap::new(),
             values: RefCell::new(vec![None; micro_batches.len()]),
         };
-        let done = catch_collective_error(|| self.run::<B::InnerBackend, D>(&mut work, kind));
+        let posting = posting_after::<B::InnerBackend>(&self.has_trained);
+        let done = catch_collective_error(|| self.run::<B::InnerBackend, D>(&mut work, kind, posting));
         let done = done.map_err(PipelineError::from).flatten();
         let done = work.is_same.map_err(PipelineError::from).and(done);
         let values = work.values.into_inner().into_iter().flatten().collect();
         match done {
             Ok(()) => {
+                self.has_trained.set(true);
                 stages.launch();
                 Ok(values)
             }
@@ -159,7 +166,17 @@ impl PipelineExecutor {
             micro_batches,
             losses,
         };
-        catch_collective_error(|| self.run::<B, D>(&mut work, kind))?
+        let posting = posting_after::<B>(&self.has_evaluated);
+        if posting == Posting::InPlace {
+            self.context.wait_for_gpu_calls(true);
+        }
+        let done = catch_collective_error(|| self.run::<B, D>(&mut work, kind, posting));
+        if posting == Posting::InPlace {
+            self.context.wait_for_gpu_calls(false);
+        }
+        done??;
+        self.has_evaluated.set(true);
+        Ok(())
     }
 
     /// Refuses, the first time, burn's dropout in a stage that is recomputed.
@@ -211,33 +228,38 @@ impl PipelineExecutor {
         &self,
         work: &mut impl Work<B, D>,
         (dtype, device): (DType, B::Device),
+        posting: Posting,
     ) -> Result<(), PipelineError> {
-        let mut traffic = Traffic::<B, D>::new(self.actions(), &self.boundary, &self.timeline, dtype, device);
+        let ends = Ends {
+            boundary: &self.boundary,
+            timeline: &self.timeline,
+            dtype,
+            device,
+            posting,
+        };
+        let mut traffic = Traffic::<B, D>::new(self.actions(), ends);
         for action in self.actions() {
             traffic.reap()?;
-            traffic.post_receives(|message| {
-                let consumer = message.to().expect("a checked schedule");
-                let task = Task {
-                    micro_batch: message.micro_batch,
-                    chunk: consumer / self.schedule.num_stages(),
-                };
-                work.shape(message.direction, task)
-            });
             match action {
                 Action::Forward(task) => self.compute(Direction::Forward, *task, work, &mut traffic)?,
                 Action::Backward(task) => self.compute(Direction::Backward, *task, work, &mut traffic)?,
-                Action::Send(message) => traffic.send(message)?,
-                Action::Recv(message) => traffic.receive(message),
-                Action::Exchange { sends, recvs } => {
-                    sends.iter().try_for_each(|message| traffic.send(message))?;
-                    recvs.iter().for_each(|message| traffic.receive(message));
-                }
+                transfer => traffic.exchange(transfer, |message| self.shape(work, message))?,
             }
             if self.schedule.is_forward_only {
                 traffic.wait_for_sends(2 * self.schedule.num_stages())?;
             }
         }
         Ok(traffic.finish()?)
+    }
+
+    /// The shape of what a message brings, if it is known.
+    fn shape<B: CollectiveBackend, const D: usize>(&self, work: &impl Work<B, D>, message: &Message) -> Option<Shape> {
+        let consumer = message.to().expect("a checked schedule");
+        let task = Task {
+            micro_batch: message.micro_batch,
+            chunk: consumer / self.schedule.num_stages(),
+        };
+        work.shape(message.direction, task)
     }
 
     /// Runs a task on what has come in for it, and leaves what it makes to be sent.
@@ -248,6 +270,7 @@ impl PipelineExecutor {
         work: &mut impl Work<B, D>,
         traffic: &mut Traffic<'_, B, D>,
     ) -> Result<(), PipelineError> {
+        traffic.post_ahead(|message| self.shape(work, message));
         let here = self
             .schedule
             .virtual_stage(self.context.coordinates().pipeline, task.chunk);
@@ -283,6 +306,15 @@ impl PipelineExecutor {
             traffic.put((direction, task.micro_batch, here), output);
         }
         Ok(())
+    }
+}
+
+/// How receives are posted: in the first run on a device nothing may be in flight while what it uses is loaded.
+fn posting_after<B: CollectiveBackend>(has_run: &Cell<bool>) -> Posting {
+    if has_run.get() || !B::HAS_DEVICE_MEMORY {
+        Posting::OneTaskAhead
+    } else {
+        Posting::InPlace
     }
 }
 

@@ -15,8 +15,9 @@
 //! stage, receiving stage, [`Direction`]), which hands messages over in the order in which they were sent. A channel
 //! has a *capacity*: how many messages it takes before their receiver has come to the matching receive. A send into a
 //! full channel blocks; at capacity zero sender and receiver meet. An [`Action::Exchange`] does all its transfers at
-//! the same time, and ends when all have. A list that is free of deadlock under these rules is so under gentler ones,
-//! such as the executor's, whose sends never block and whose receives are posted early.
+//! the same time, and ends when all have. A list that is free of deadlock under these rules is so under gentler ones.
+//! The executor keeps to capacity zero in its first run on a device; later its sends do not block and its receives are
+//! posted early.
 //!
 //! A pipeline of a single stage has no messages, whatever its number of chunks: what a chunk makes stays where it is
 //! needed.

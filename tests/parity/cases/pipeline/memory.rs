@@ -41,7 +41,7 @@ pub const CHECKS: &[Check] = &[
 
 /// The bytes of a tensor that is sent from stage to stage.
 const BOUNDARY_BYTES: usize = BATCH * SEQ * D_MODEL * size_of::<f32>();
-/// The receives that the executor posts before they are needed.
+/// The most receives between two tasks, which the executor posts before the first of them.
 const RECEIVES_AHEAD: usize = 2;
 /// What burn's tables of graphs hold of each parameter of a task in flight, about.
 const GRAPH_BYTES: usize = 1024;
