@@ -11,6 +11,9 @@
 //! - NCCL's ranks are processes of one machine, or threads of one process. Sums are in the order of ranks: not in
 //!   NCCL's. With `CUDA_EMULATOR_NCCL_US` set to a number, each operation takes that many microseconds more in its
 //!   stream.
+//! - loads of modules and allocations, other than those in the order of a stream, first wait for all that is in the
+//!   device's streams, as CUDA may do: what runs there and waits for something that comes later never ends. After
+//!   `CUDA_EMULATOR_WAIT_LIMIT_S` seconds (120) that ends the context, and is said; at 0 they do not wait.
 //! - cuBLASLt's matmuls are computed in `f32` or `f64`, and rounded once. The output and the workspace are filled with
 //!   NaN before the operands are read. `CUBLASLT_LOG_LEVEL` above 0 logs why a call is refused.
 //!

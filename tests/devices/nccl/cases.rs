@@ -16,6 +16,10 @@ use crate::{ON_GPU, RANKS, memory};
 const REDUCTION: &str = "all_reduce sum of 42 f32";
 /// Lets calls of NCCL return before they are done.
 const IN_PROGRESS: &str = "CUDA_EMULATOR_IN_PROGRESS";
+/// The most seconds that the load of a kernel waits for what runs on the GPU; 0 lets it not wait.
+const WAIT_LIMIT: &str = "CUDA_EMULATOR_WAIT_LIMIT_S";
+/// Cases whose kernels are loaded while receives have been posted ahead, or much else runs.
+const LOADED_MEANWHILE: &[&str] = &["transfers", "busy"];
 /// How long the drop of a group may take: for what is on its way, for the ends of communicators, for lanes, and for
 /// this machine.
 const DROP_LIMIT: f64 = 5.0 + 2.0 + 1.0 + 2.0;
@@ -106,10 +110,22 @@ fn add_operations(trials: &mut Trials) {
     }
 }
 
-/// What only the emulator shows, which can be slow.
+/// What only the emulator shows: it can be slow, and waits where a GPU may.
 fn add_emulated(trials: &mut Trials) {
-    let slow: Body = |ranks| play("slow", ranks, &[("CUDA_EMULATOR_NCCL_US", memory::SLOW)])?.expect_code(0);
-    trials.add(Load::Computes, "memory_does_not_depend_on_how_slow_nccl_is", 2, slow);
+    for (name, ranks, body) in [
+        ("a_pipeline_loads_its_kernels_on_2_ranks", 2, pipeline as Body),
+        ("a_pipeline_loads_its_kernels_on_3_ranks", 3, pipeline),
+        ("memory_does_not_depend_on_how_slow_nccl_is", 2, |ranks| {
+            play("slow", ranks, &[("CUDA_EMULATOR_NCCL_US", memory::SLOW)])?.expect_code(0)
+        }),
+    ] {
+        trials.add(Load::Computes, name, ranks, body);
+    }
+}
+
+/// A rank that waits for another at the load of a kernel, and the other for it, ends soon, and says so.
+fn pipeline(ranks: usize) -> Result<(), Failed> {
+    play("pipeline", ranks, &[(WAIT_LIMIT, "60")])?.expect_code(0)
 }
 
 fn add_products_and_refusals(trials: &mut Trials) {
@@ -200,6 +216,9 @@ fn start(
     let paths = libraries.map(environment);
     let paths = paths.iter().flatten();
     variables.extend(paths.filter_map(|(name, value)| Some((*name, value.to_str()?))));
+    if LOADED_MEANWHILE.contains(&case) {
+        variables.push((WAIT_LIMIT, "0"));
+    }
     variables.extend(more);
     Ok(Job::start_with(case, &variables)?)
 }

@@ -13,7 +13,7 @@ use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, join, repo
 
 use crate::endings::{self, PAUSED};
 use crate::job::{launch, note};
-use crate::{LONG, RANKS, memory, products};
+use crate::{LONG, RANKS, memory, pipeline, products};
 
 pub type Cuda = burn_cuda::Cuda<f32, i32>;
 pub type Outcome = Result<(), Box<dyn Error>>;
@@ -63,6 +63,7 @@ fn play(case: &str, world: &World) -> Outcome {
         "transfers" => transfers(&Gpu::of(world)?),
         "empty" => empty(&Gpu::of(world)?),
         "slow" => memory::slow(world),
+        "pipeline" => pipeline::pipeline(world),
         "products" => products::products(world),
         "other_products" => products::other_products(world),
         "interface" => {

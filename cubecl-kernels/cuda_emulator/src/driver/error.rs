@@ -44,6 +44,7 @@ errors! {
     NOT_FOUND 500 "named symbol not found";
     NOT_READY 600 "device not ready";
     ILLEGAL_ADDRESS 700 "an illegal memory access was encountered";
+    LAUNCH_TIMEOUT 702 "the launch timed out and was terminated";
     LAUNCH_FAILED 719 "unspecified launch failure";
     NOT_SUPPORTED 801 "operation not supported";
     UNKNOWN 999 "unknown error";

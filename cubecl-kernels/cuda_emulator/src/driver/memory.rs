@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::device::{Device, current};
 use super::error::{Error, Outcome, tell};
-use super::stream::{Fault, Stream, resolve};
+use super::stream::{Fault, Stream, resolve, settle_before};
 use crate::exported::{Out, exported};
 
 /// Neither a number in any type of floats, nor a sensible index.
@@ -245,7 +245,9 @@ fn is_device(place: Place) -> bool {
 }
 
 fn allocate_pinned(address: Out<*mut c_void>, bytes: usize) -> Outcome {
-    let base = allocate(current()?, Place::Pinned, bytes)?;
+    let device = current()?;
+    settle_before(device, "an allocation of pinned memory")?;
+    let base = allocate(device, Place::Pinned, bytes)?;
     address.give(base as *mut c_void)
 }
 
@@ -273,6 +275,7 @@ fn allocate_in(stream: &Stream, bytes: usize) -> Outcome<usize> {
 exported! {
     fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) {
         let device = current()?;
+        settle_before(device, "an allocation of device memory")?;
         let base = allocate(device, Place::Device(device.ordinal), bytes)?;
         address.give(base as u64)
     }

@@ -8,6 +8,7 @@ use cuda_source::host::HostKernel;
 
 use super::device::{Device, current};
 use super::error::{Error, Outcome, tell};
+use super::stream::settle_before;
 use crate::exported::{Out, exported};
 use crate::handles::Handles;
 use crate::nvrtc::{self, HEADER};
@@ -85,6 +86,7 @@ unsafe fn load(module: Out<*mut c_void>, image: *const c_void) -> Outcome {
     let text = unsafe { CStr::from_ptr(image.cast::<c_char>()) };
     let source = text.to_str().ok().and_then(|text| text.strip_prefix(HEADER));
     let source = source.ok_or(Error::INVALID_PTX)?.to_string();
+    settle_before(device, "the load of a module")?;
     module.give(MODULES.insert(Arc::new(Module { device, source })))
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::device::{Device, current, number_in_environment};
@@ -15,6 +15,9 @@ use crate::handles::Handles;
 /// The streams that were created and not destroyed.
 static STREAMS: Handles<Stream> = Handles::new(1);
 const NON_BLOCKING: c_uint = 1;
+/// How many seconds a load or an allocation waits for the device, if the environment does not say: ranks that it may
+/// wait for compile kernels.
+const WAIT_LIMIT: usize = 120;
 /// The handles of the default stream by name, and of the thread's own.
 const LEGACY: usize = 1;
 const PER_THREAD: usize = 2;
@@ -198,11 +201,66 @@ impl Stream {
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for what is in the queue now until `end` at the latest; returns whether that is done.
+    fn wait_until(&self, end: Instant) -> bool {
+        let mut queue = self.lock();
+        let last = queue.submitted;
+        while queue.completed < last {
+            let Some(left) = end.checked_duration_since(Instant::now()) else {
+                return false;
+            };
+            let waited = self.changed.wait_timeout(queue, left);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
     /// Waits for what is in the queue now, and tells whether the device is well.
     pub fn synchronize(&self) -> Outcome {
         self.wait();
         self.device.health()
     }
+}
+
+/// How long a load or an allocation waits for the device; not at all, where this is zero.
+fn wait_limit() -> Duration {
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    let seconds = LIMIT.get_or_init(|| number_in_environment("CUDA_EMULATOR_WAIT_LIMIT_S").unwrap_or(WAIT_LIMIT));
+    Duration::from_secs(*seconds as u64)
+}
+
+/// Waits for all that was put into a device's streams, as CUDA may do before it loads a kernel or allocates memory;
+/// `what` is what waits.
+///
+/// # Errors
+///
+/// If that takes longer than the limit, which ends the context: on a GPU it might never return.
+pub fn settle_before(device: &Device, what: &str) -> Outcome {
+    let limit = wait_limit();
+    if limit.is_zero() {
+        return Ok(());
+    }
+    let end = Instant::now() + limit;
+    let streams = device.streams();
+    let late: Vec<&Arc<Stream>> = streams.iter().filter(|stream| !stream.wait_until(end)).collect();
+    if late.is_empty() {
+        return device.health();
+    }
+    let queues: Vec<String> = late.iter().map(|stream| format!("{:?}", stream.lock())).collect();
+    let what = format!(
+        "{what} has waited {} s for what runs on the device, and {} of {} streams are not done ({}): what runs there \
+         waits for something that comes later, such as a message from a rank that waits for this one",
+        limit.as_secs(),
+        late.len(),
+        streams.len(),
+        queues.join(", ")
+    );
+    device.fail(Error::LAUNCH_TIMEOUT, &what);
+    Err(Error::LAUNCH_TIMEOUT)
 }
 
 /// Pseudo-random pauses before operations, so that what is not ordered comes in any order.

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use cudarc::driver::{DriverError, result, sys, sys::CUresult};
 
 use crate::gpu::{
-    allocate, argument, code, download, kernel, launch, open, pause, stream, synchronize, text, upload, write,
+    allocate, argument, code, download, is_busy, kernel, launch, open, pause, stream, synchronize, text, upload, write,
 };
 use crate::scene::{Role, Scene};
 
@@ -36,6 +36,11 @@ pub fn scenes() -> Vec<Scene> {
         Scene::new("driver::wrong_launches_are_refused", wrong_launches),
         Scene::new("driver::what_does_not_compile_is_reported", refused_source),
         Scene::new("driver::values_in_memory_order_streams", values_order).jitter(300),
+        Scene::new(
+            "driver::loads_and_allocations_wait_for_what_runs",
+            loads_and_allocations_wait,
+        ),
+        Scene::new("driver::a_load_that_would_wait_for_ever_ends_the_context", endless_load).wait_limit(1),
         Scene::new("driver::devices_are_as_the_environment_says", devices).devices(3),
         Scene::new("driver::visible_devices_are_renumbered", visible)
             .devices(3)
@@ -321,5 +326,40 @@ fn visible(_: &Role) -> Result<()> {
     let numbers = [0, 1].map(|ordinal| result::device::get_uuid(ordinal).map(|uuid| uuid.bytes[15]));
     let numbers: Vec<_> = numbers.into_iter().collect::<Result<_, _>>()?;
     ensure!(numbers == [2, 0], "{numbers:?}");
+    Ok(())
+}
+
+/// But not allocations in the order of a stream.
+fn loads_and_allocations_wait(_: &Role) -> Result<()> {
+    let (busy, other) = (open(0)?, stream()?);
+    let waits: [(&str, &dyn Fn() -> Result<()>); 3] = [
+        ("the load of a module", &|| kernel(SCALE, "scale").map(drop)),
+        ("an allocation", &|| {
+            // SAFETY: it is not used.
+            Ok(unsafe { result::malloc_sync(64) }.map(drop)?)
+        }),
+        ("an allocation of pinned memory", &|| {
+            // SAFETY: as above.
+            Ok(unsafe { result::malloc_host(64, 0) }.map(drop)?)
+        }),
+    ];
+    for (what, wait) in waits {
+        pause(busy, 300)?;
+        allocate(64, other)?;
+        ensure!(is_busy(busy), "an allocation in the order of another stream waits");
+        wait()?;
+        ensure!(!is_busy(busy), "{what} does not wait");
+    }
+    Ok(())
+}
+
+fn endless_load(_: &Role) -> Result<()> {
+    let stream = open(0)?;
+    pause(stream, 3000)?;
+    let error = text(kernel(SCALE, "scale"));
+    ensure!(error.contains("LAUNCH_TIMEOUT"), "{error}");
+    // The context has ended.
+    let late = CUresult::CUDA_ERROR_LAUNCH_TIMEOUT;
+    ensure!(code(allocate(64, stream)) == late);
     Ok(())
 }

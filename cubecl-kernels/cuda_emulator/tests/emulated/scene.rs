@@ -33,6 +33,7 @@ pub struct Scene {
     visible: Option<&'static str>,
     jitter: u64,
     is_in_progress: bool,
+    wait_limit: Option<u64>,
     dies: Option<usize>,
 }
 
@@ -46,6 +47,7 @@ impl Scene {
             visible: None,
             jitter: 0,
             is_in_progress: false,
+            wait_limit: None,
             dies: None,
         }
     }
@@ -79,6 +81,12 @@ impl Scene {
         self
     }
 
+    /// Loads and allocations wait for the device no longer than this.
+    pub fn wait_limit(mut self, seconds: u64) -> Self {
+        self.wait_limit = Some(seconds);
+        self
+    }
+
     /// This rank is expected to fail.
     pub fn dies(mut self, rank: usize) -> Self {
         self.dies = Some(rank);
@@ -103,6 +111,9 @@ impl Scene {
             command.env("CUDA_EMULATOR_DEVICES", self.devices.to_string());
             command.env("CUDA_EMULATOR_JITTER_US", self.jitter.to_string());
             command.env("CUDA_EMULATOR_IN_PROGRESS", u8::from(self.is_in_progress).to_string());
+            if let Some(seconds) = self.wait_limit {
+                command.env("CUDA_EMULATOR_WAIT_LIMIT_S", seconds.to_string());
+            }
             match self.visible {
                 Some(devices) => command.env("CUDA_VISIBLE_DEVICES", devices),
                 None => command.env_remove("CUDA_VISIBLE_DEVICES"),

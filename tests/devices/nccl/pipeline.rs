@@ -1,0 +1,146 @@
+//! What the ranks of a pipeline do: kernels are loaded in the first step, and receives are posted ahead after it.
+
+use burn::backend::Autodiff;
+use burn::module::{Module, Param};
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn_cuda::CudaDevice;
+use burn_megatron::collectives::GroupConfig;
+use burn_megatron::context::ParallelContextConfig;
+use burn_megatron::cuda::{self, Sharing};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
+use burn_megatron::launch::World;
+use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
+use burn_megatron::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOutput};
+use burn_megatron::topology::ParallelConfig;
+
+use crate::ranks::{Cuda, Outcome};
+
+type B = Autodiff<Cuda>;
+
+const ROWS: usize = 5;
+const COLUMNS: usize = 33;
+const MICRO_BATCHES: usize = 5;
+const STEPS: usize = 3;
+
+/// `tanh(input * weight)`; the last stage ends in the mean of its squares.
+#[derive(Module, Debug)]
+struct Stage<B: Backend> {
+    weight: Param<Tensor<B, 2>>,
+    number: usize,
+    is_last: bool,
+}
+
+/// What a step has come to.
+#[derive(Debug, PartialEq)]
+struct Step {
+    losses: Vec<f32>,
+    gradient: Vec<f64>,
+}
+
+/// Steps on the same weights and samples: the first, whose transfers are in their places, and those whose receives are
+/// posted ahead give the same bits.
+pub fn pipeline(world: &World) -> Outcome {
+    let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
+    let stages = world.world_size();
+    let context = ParallelContextConfig::new(ParallelConfig::new().with_pipeline_parallel_size(stages))
+        .with_seed(7)
+        .with_groups(GroupConfig::new().with_nccl_gpu(Some(device.index)))
+        .init(world)?;
+    let schedule = ScheduleConfig {
+        kind: ScheduleKind::OneForwardOneBackward,
+        num_stages: stages,
+        num_chunks: 1,
+        num_micro_batches: MICRO_BATCHES,
+    };
+    let executor = PipelineExecutor::new(schedule.init()?, &context)?;
+    let stage = Stage::new(world.rank(), stages, &device);
+    let mut wrapped = DistributedDataParallel::new(vec![stage], &context, DataParallelConfig::new())?;
+    let micro_batches: Vec<usize> = (0..MICRO_BATCHES).collect();
+    let mut steps = Vec::new();
+    for _ in 0..STEPS {
+        let losses = executor.train(&mut wrapped, &micro_batches, |_, losses: Tensor<B, 1>| losses.mean())?;
+        let gradients = wrapped.gradients()?;
+        steps.push(Step {
+            losses: losses.into_iter().map(|loss| loss.into_scalar()).collect(),
+            gradient: gradients.values(&gradients.entries()[0]),
+        });
+    }
+    if world.rank() + 1 == stages {
+        expect_losses(&steps[0].losses, stages)?;
+    }
+    for (number, step) in steps.iter().enumerate() {
+        if *step != steps[0] {
+            return Err(format!("step {number} gives {step:?}, and the first {:?}", steps[0]).into());
+        }
+    }
+    Ok(())
+}
+
+impl Stage<B> {
+    fn new(number: usize, stages: usize, device: &CudaDevice) -> Self {
+        let values: Vec<f32> = (0..COLUMNS).map(|column| weight(number, column) as f32).collect();
+        let weight = Tensor::from_data(TensorData::new(values, [1, COLUMNS]), (device, DType::F32));
+        Self {
+            weight: Param::from_tensor(weight),
+            number,
+            is_last: number + 1 == stages,
+        }
+    }
+}
+
+impl<T: Backend> PipelineStage<T, 2> for Stage<T> {
+    type MicroBatch = usize;
+
+    fn input_shape(&self, _: &usize) -> [usize; 2] {
+        [ROWS, COLUMNS]
+    }
+
+    fn forward(&self, input: Option<Tensor<T, 2>>, micro_batch: &usize) -> StageOutput<T, 2> {
+        let weight = self.weight.val();
+        let input = input.unwrap_or_else(|| {
+            let values: Vec<f32> = (0..ROWS * COLUMNS)
+                .map(|place| sample(*micro_batch, place) as f32)
+                .collect();
+            Tensor::from_data(
+                TensorData::new(values, [ROWS, COLUMNS]),
+                (&weight.device(), weight.dtype()),
+            )
+        });
+        let output = (input * weight).tanh();
+        if self.is_last {
+            StageOutput::Losses((output.clone() * output).mean_dim(1).flatten(0, 1))
+        } else {
+            StageOutput::Activation(output)
+        }
+    }
+}
+
+fn weight(stage: usize, column: usize) -> f64 {
+    0.25 + ((column * 7 + stage * 3) % 11) as f64 / 8.0
+}
+
+fn sample(micro_batch: usize, place: usize) -> f64 {
+    ((place * 5 + micro_batch * 17) % 23) as f64 / 8.0 - 1.375
+}
+
+/// Compares the losses with those of the whole net, computed here.
+fn expect_losses(found: &[f32], stages: usize) -> Outcome {
+    let output = |micro_batch: usize, place: usize| {
+        (0..stages).fold(sample(micro_batch, place), |value, stage| {
+            (value * weight(stage, place % COLUMNS)).tanh()
+        })
+    };
+    let expected: Vec<f64> = (0..MICRO_BATCHES)
+        .map(|micro_batch| {
+            let squares = (0..ROWS * COLUMNS).map(|place| output(micro_batch, place).powi(2));
+            squares.sum::<f64>() / (ROWS * COLUMNS) as f64
+        })
+        .collect();
+    // f32, and few roundings.
+    let is_close = |(found, expected): (&f32, &f64)| (f64::from(*found) - expected).abs() < 1e-6 * expected;
+    if found.len() == expected.len() && found.iter().zip(&expected).all(is_close) {
+        Ok(())
+    } else {
+        Err(format!("the losses are {found:?} instead of {expected:?}").into())
+    }
+}
