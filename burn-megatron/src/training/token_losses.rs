@@ -1,12 +1,47 @@
-//! Losses of tokens on the host: in f64, masked, summed and counted.
+//! Losses of tokens: on the device while a step runs, then on the host in f64, masked, summed and counted.
 
 use burn::tensor::{Tensor, backend::Backend};
 
 use crate::data::MicroBatch;
 
-/// Each token's loss in f64: sums over a batch are taken there, so that they do not depend on how it was cut.
-pub(super) fn host_losses<B: Backend>(losses: Tensor<B, 1>) -> Vec<f64> {
-    losses.into_data().iter::<f64>().collect()
+/// The token losses of some micro-batches, which stay on the device until all have run, and are then read at once: a
+/// read waits for everything that was launched before it.
+pub(super) struct TokenLosses<B: Backend>(Vec<Option<Tensor<B, 1>>>);
+
+impl<B: Backend> TokenLosses<B> {
+    /// Returns a place for those of each micro-batch. On all stages of a pipeline except the last they stay empty.
+    pub(super) fn new(num_micro_batches: usize) -> Self {
+        Self(vec![None; num_micro_batches])
+    }
+
+    /// Keeps those of a micro-batch, `[batch * seq]`.
+    pub(super) fn put(&mut self, micro_batch: usize, losses: Tensor<B, 1>) {
+        self.0[micro_batch] = Some(losses);
+    }
+
+    /// Reads all of them, and returns for each micro-batch that has some the sum of the unmasked ones and their number.
+    ///
+    /// In f64, over the tokens in order: the sums do not depend on the device, or on how a batch was cut.
+    pub(super) fn read(self, micro_batches: &[MicroBatch]) -> Vec<(f64, f64)> {
+        let (masks, losses): (Vec<_>, Vec<_>) = self
+            .0
+            .into_iter()
+            .zip(micro_batches)
+            .filter_map(|(losses, micro_batch)| Some((micro_batch.loss_mask.as_deref(), losses?)))
+            .unzip();
+        let lengths: Vec<usize> = losses.iter().map(|losses| losses.dims()[0]).collect();
+        if losses.is_empty() {
+            return Vec::new();
+        }
+        let values: Vec<f64> = Tensor::cat(losses, 0).into_data().iter::<f64>().collect();
+        let mut rest = &values[..];
+        let sums = masks.into_iter().zip(lengths).map(|(mask, length)| {
+            let (losses, others) = rest.split_at(length);
+            rest = others;
+            masked_sum(losses, mask)
+        });
+        sums.collect()
+    }
 }
 
 pub(super) fn num_unmasked(micro_batch: &MicroBatch) -> f64 {
@@ -17,7 +52,7 @@ pub(super) fn num_unmasked(micro_batch: &MicroBatch) -> f64 {
 }
 
 /// The sum of the unmasked losses, and their number.
-pub(super) fn masked_sum(losses: &[f64], mask: Option<&[f32]>) -> (f64, f64) {
+fn masked_sum(losses: &[f64], mask: Option<&[f32]>) -> (f64, f64) {
     match mask {
         None => (losses.iter().sum(), losses.len() as f64),
         Some(mask) => losses
@@ -25,5 +60,43 @@ pub(super) fn masked_sum(losses: &[f64], mask: Option<&[f32]>) -> (f64, f64) {
             .zip(mask)
             .map(|(&loss, &weight)| (loss * f64::from(weight), f64::from(weight)))
             .fold((0.0, 0.0), |(sum, count), (loss, weight)| (sum + loss, count + weight)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::Flex;
+
+    use super::*;
+
+    fn micro_batch(loss_mask: Option<Vec<f32>>) -> MicroBatch {
+        MicroBatch {
+            tokens: vec![0; 3],
+            targets: vec![0; 3],
+            loss_mask,
+            sample_ids: vec![0],
+            micro_batch_size: 1,
+            seq_length: 3,
+        }
+    }
+
+    #[test]
+    fn each_micro_batch_is_summed_by_its_own_mask() {
+        let micro_batches = [
+            micro_batch(None),
+            micro_batch(Some(vec![1.0, 0.0, 1.0])),
+            micro_batch(None),
+        ];
+        let mut losses = TokenLosses::<Flex>::new(3);
+        let tensor = |values: [f32; 3]| Tensor::from_floats(values, &Default::default());
+        // In the order of a schedule that ends with an earlier one.
+        losses.put(1, tensor([8.0, 16.0, 32.0]));
+        losses.put(0, tensor([1.0, 2.0, 4.0]));
+        assert_eq!(losses.read(&micro_batches), [(7.0, 3.0), (40.0, 2.0)]);
+    }
+
+    #[test]
+    fn a_stage_without_losses_reads_nothing() {
+        assert!(TokenLosses::<Flex>::new(1).read(&[micro_batch(None)]).is_empty());
     }
 }

@@ -8,7 +8,7 @@ use crate::collectives::ReduceOp;
 use crate::data::MicroBatch;
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use crate::pipeline_parallel::{PipelineError, PipelineExecutor};
-use crate::training::token_losses::{host_losses, masked_sum};
+use crate::training::token_losses::TokenLosses;
 use crate::training::{LanguageModel, TokenBatch, TrainingError};
 
 impl<B: TrainingBackend, M: AutodiffModule<B> + LanguageModel<B>> Trainer<B, M>
@@ -41,12 +41,13 @@ where
                 num_micro_batches: batches.len(),
             };
             let schedule = schedule.forward_only().map_err(PipelineError::from)?;
-            PipelineExecutor::new(schedule, &self.context)?.evaluate(&chunks, &batches, |number, losses| {
-                let mask = micro_batches[number].loss_mask.as_deref();
-                let (sum, count) = masked_sum(&host_losses(losses), mask);
+            let mut losses = TokenLosses::new(batches.len());
+            let executor = PipelineExecutor::new(schedule, &self.context)?;
+            executor.evaluate(&chunks, &batches, |number, of_tokens| losses.put(number, of_tokens))?;
+            for (sum, count) in losses.read(&micro_batches) {
                 total[0] += sum;
                 total[1] += count;
-            })?;
+            }
         }
         self.context.data_group().all_reduce(&mut total, ReduceOp::Sum)?;
         self.context.pipeline_group().all_reduce(&mut total, ReduceOp::Sum)?;

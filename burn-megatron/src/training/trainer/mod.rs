@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use burn::module::AutodiffModule;
 use burn::tensor::Tensor;
 
-use super::token_losses::{host_losses, masked_sum, num_unmasked};
+use super::token_losses::{TokenLosses, num_unmasked};
 use super::{
     BatchSizeSchedule, LanguageModel, LearningRateSchedule, TokenBatch, TrainerConfig, TrainingConfig,
     TrainingConfigError, TrainingError, WeightDecaySchedule,
@@ -222,11 +222,10 @@ where
         }
         let global_batch_size = self.global_batch_size();
         let loss_scale = self.loss_scaler.as_ref().map_or(1.0, LossScaler::scale);
-        let (local_loss, tokens) = self.backward(micro_batches, loss_scale)?;
+        let (losses, tokens) = self.backward(micro_batches, loss_scale)?;
         let timeline = self.timeline.clone();
         let label = TimelineLabel::default();
-        let mut loss = [local_loss];
-        let (mut gradients, grad_norm, gradient_counts) = timeline.measure(Activity::Reduction, label, || {
+        let (mut gradients, grad_norm, gradient_counts, loss) = timeline.measure(Activity::Reduction, label, || {
             let mut gradients = self.ddp.gradients()?;
             if loss_scale != 1.0 {
                 gradients.scale(1.0 / loss_scale);
@@ -237,16 +236,15 @@ where
             } else {
                 None
             };
-            self.context.data_group().all_reduce(&mut loss, ReduceOp::Sum)?;
-            // Only the last stage has one.
-            self.context.pipeline_group().all_reduce(&mut loss, ReduceOp::Sum)?;
-            Ok::<_, TrainingError>((gradients, norm, counts))
+            // After the norm, for which a device has been waited for.
+            let loss = self.global_sum(losses.read(micro_batches))?;
+            Ok::<_, TrainingError>((gradients, norm, counts, loss))
         })?;
         // Both have been read: what they are made of has been computed, or lost.
         #[cfg(feature = "cuda")]
         crate::cuda::check_work()?;
         let result = StepResult {
-            loss: loss[0] / tokens,
+            loss: loss / tokens,
             grad_norm,
             learning_rate: self.schedule.learning_rate(self.schedule_samples),
             loss_scale,
@@ -310,9 +308,21 @@ where
         Ok(())
     }
 
-    /// Runs every micro-batch forward and backward; returns the sum of this rank's losses, zero but on the last stage,
-    /// and the number of tokens of the global batch.
-    fn backward(&mut self, micro_batches: &[MicroBatch], loss_scale: f64) -> Result<(f64, f64), TrainingError> {
+    /// Returns the sum of all micro-batches' losses, from this rank's, of which there are some on the last stage only.
+    fn global_sum(&self, losses: Vec<(f64, f64)>) -> Result<f64, TrainingError> {
+        let mut sum = [losses.iter().map(|(sum, _)| sum).sum::<f64>()];
+        self.context.data_group().all_reduce(&mut sum, ReduceOp::Sum)?;
+        self.context.pipeline_group().all_reduce(&mut sum, ReduceOp::Sum)?;
+        Ok(sum[0])
+    }
+
+    /// Runs every micro-batch forward and backward; returns the losses of this rank's tokens and the number of tokens
+    /// of the global batch.
+    fn backward(
+        &mut self,
+        micro_batches: &[MicroBatch],
+        loss_scale: f64,
+    ) -> Result<(TokenLosses<B::InnerBackend>, f64), TrainingError> {
         for micro_batch in micro_batches {
             self.check_tokens(micro_batch)?;
         }
@@ -334,13 +344,12 @@ where
                 batch
             })
             .collect();
-        let sums = RefCell::new(vec![0.0; batches.len()]);
+        let losses = RefCell::new(TokenLosses::new(batches.len()));
         let device = &self.device;
         self.executor
             .train(&mut self.ddp, &batches, |number, token_losses: Tensor<B, 1>| {
                 let mask = micro_batches[number].loss_mask.as_deref();
-                let losses = host_losses(token_losses.clone().inner());
-                sums.borrow_mut()[number] = masked_sum(&losses, mask).0;
+                losses.borrow_mut().put(number, token_losses.clone().inner());
                 let counted = match mask {
                     None => token_losses,
                     Some(mask) => {
@@ -350,7 +359,7 @@ where
                 };
                 counted.sum().mul_scalar(scale)
             })?;
-        Ok((sums.into_inner().iter().sum(), tokens[0]))
+        Ok((losses.into_inner(), tokens[0]))
     }
 }
 
