@@ -1,5 +1,5 @@
 //! Fused operations for training transformers with burn, forward and backward: attention, softmax, norms, activations,
-//! cross-entropy, AdamW.
+//! embeddings, cross-entropy, AdamW.
 //!
 //! Each operation has a folder of its own: the public function with its checks (`mod.rs`), the definition in burn's
 //! operations (`reference.rs`), the kernels in CubeCL (`kernel.rs`, `launch.rs`), the form for the CPU (`flex.rs`) and
@@ -20,6 +20,7 @@ pub mod cube;
 pub mod cublaslt;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+pub mod embedding;
 mod error;
 pub mod flash_attention;
 mod flex;

@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use burn::tensor::{DType, FloatDType, Shape, Tensor, TensorMetadata, backend::Backend, ops::FloatTensor};
+use burn::tensor::{DType, FloatDType, Int, Shape, Tensor, TensorMetadata, backend::Backend, ops::FloatTensor};
 use cubecl_kernels::accumulate::GradientPlace;
+use cubecl_kernels::embedding::TokenRange;
 use cubecl_kernels::linear::destination::WeightSink;
 use cubecl_kernels::tape::float;
 
@@ -56,7 +57,7 @@ struct State<B: Backend> {
     reused: HashMap<usize, Tensor<B, 1>>,
     /// Whether a parameter has received a gradient in this step.
     received: Vec<bool>,
-    /// Whether products were added to a parameter's gradient in this step.
+    /// Whether products, or rows of embeddings, were added to a parameter's gradient in this step.
     multiplied: Vec<bool>,
     /// Whether a parameter has received a gradient of its last micro-batch.
     completed: Vec<bool>,
@@ -268,7 +269,7 @@ impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
     }
 }
 
-/// Adds products to a parameter's gradient.
+/// Adds products, and rows of embeddings, to a parameter's gradient.
 #[derive(Debug)]
 struct ProductSink<B: Backend> {
     reducer: Arc<Reducer<B>>,
@@ -278,6 +279,10 @@ struct ProductSink<B: Backend> {
 impl<B: CollectiveBackend> WeightSink<B> for ProductSink<B> {
     fn add_product(&self, a: Tensor<B, 2>, b: Tensor<B, 2>) {
         self.reducer.lock().add_product(self.index, a, b);
+    }
+
+    fn add_rows(&self, tokens: Tensor<B, 1, Int>, gradient: Tensor<B, 2>, range: TokenRange) {
+        self.reducer.lock().add_rows(self.index, tokens, gradient, range);
     }
 }
 
@@ -326,10 +331,23 @@ impl<B: CollectiveBackend> State<B> {
         filling(&mut self.buckets[slot.bucket], index).add_product(a, b, place);
     }
 
-    /// Whether a parameter's gradient may come as products: it is used once in a pass, and is no single number.
+    /// Adds the gradients of embeddings to that of their table, a parameter that
+    /// [takes products](Self::takes_products).
+    fn add_rows(&mut self, index: usize, tokens: Tensor<B, 1, Int>, gradient: Tensor<B, 2>, range: TokenRange) {
+        let (slot, place) = (self.layout.slots()[index], self.next_place(index));
+        self.multiplied[index] = true;
+        let bucket = filling(&mut self.buckets[slot.bucket], index);
+        if place.is_first {
+            // Rows of tokens that do not come are not written.
+            bucket.clear(slot.offset, slot.len);
+        }
+        bucket.add_rows(slot.offset, tokens, gradient, range);
+    }
+
+    /// Whether parts of a parameter's gradient may come before the graph has summed them: not those of a single number,
+    /// which looks like the zero that the graph gets in their place.
     fn takes_products(&self, index: usize) -> bool {
-        let slot = self.layout.slots()[index];
-        slot.bucket < self.layout.num_early() && slot.len > 1
+        self.layout.slots()[index].len > 1
     }
 
     /// Where a parameter's next gradient of this step goes.

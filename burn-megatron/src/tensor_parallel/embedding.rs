@@ -5,15 +5,16 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Embedding;
 use burn::tensor::{Int, Tensor, backend::Backend};
+use cubecl_kernels::embedding::{TokenRange, embedding};
 
 use super::conversion::{ConversionError, check_drawn, named};
 use super::product::ColumnParallelMatmul;
-use super::{VocabShard, take_shard};
+use super::{VocabShard, checked, take_shard};
 use crate::collectives::{CollectiveBackend, ProcessGroup, show_input};
 use crate::context::{ParameterScope, ParameterSpec};
 use crate::mappings::reduce_from_tensor_region;
 use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
-use crate::precision::{assert_dtype, narrow, widen};
+use crate::precision::assert_dtype;
 use crate::topology::TopologyError;
 
 /// Configuration of [`VocabParallelEmbedding`].
@@ -173,25 +174,21 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
     /// # Panics
     /// When the collective fails.
     pub fn forward(&self, tokens: Tensor<B, 1, Int>) -> Tensor<B, 2> {
-        if self.group.size() == 1 {
-            return self.rows(tokens);
+        let is_shared = self.group.size() > 1;
+        if is_shared {
+            let place = || format!("the tokens of {}, an embedding", self.identity.layer());
+            show_input(place, &tokens, &self.group);
         }
-        let place = || format!("the tokens of {}, an embedding", self.identity.layer());
-        show_input(place, &tokens, &self.group);
-        let (local, elsewhere) = self.shard.localize(tokens);
-        let rows = self.rows(local);
-        let rows = rows.mask_fill(elsewhere.unsqueeze_dim::<2>(1), 0.0);
-        reduce_from_tensor_region(rows, &self.group)
-    }
-
-    /// This rank's rows with these numbers.
-    ///
-    /// Widened before they are looked up, because of the gradient: that of a row is the sum over all positions of its
-    /// token, which stalls in 16 bits as soon as a term is below half a step of the sum.
-    fn rows(&self, numbers: Tensor<B, 1, Int>) -> Tensor<B, 2> {
-        let weight = self.weight.val();
-        let dtype = weight.dtype();
-        narrow(widen(weight).select(0, numbers), dtype)
+        let range = TokenRange {
+            first: self.shard.start(),
+            count: self.shard.valid(),
+        };
+        let rows = checked(embedding(self.weight.val(), tokens, range));
+        if is_shared {
+            reduce_from_tensor_region(rows, &self.group)
+        } else {
+            rows
+        }
     }
 
     /// Scores hidden states against every embedding: the tied output head.

@@ -8,6 +8,7 @@ use super::KernelBackend;
 use crate::bias_dropout_add;
 use crate::bias_gelu;
 use crate::cross_entropy::{self, Statistics};
+use crate::embedding::{self, TokenRange};
 use crate::error::KernelError;
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionOptions, PackedHeads};
@@ -64,6 +65,10 @@ impl<B: KernelBackend, C: CheckpointStrategy> KernelBackend for Autodiff<B, C> {
 
     fn swiglu(input: Tensor<Self, 2>) -> Tensor<Self, 2> {
         swiglu::autodiff::swiglu(input)
+    }
+
+    fn embedding_rows(table: Tensor<Self, 2>, tokens: Tensor<Self, 1, Int>, range: TokenRange) -> Tensor<Self, 2> {
+        embedding::autodiff::embedding(table, tokens, range)
     }
 
     fn cross_entropy(

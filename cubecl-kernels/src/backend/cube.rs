@@ -12,6 +12,7 @@ use crate::cross_entropy::{self, Statistics};
 use crate::cube::launch;
 #[cfg(feature = "cublaslt")]
 use crate::cublaslt;
+use crate::embedding::{self, TokenRange};
 use crate::error::{Check, KernelError};
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads};
@@ -161,6 +162,29 @@ where
             whole,
             primitive(gradient),
         ))
+    }
+
+    fn embedding_rows(table: Tensor<Self, 2>, tokens: Tensor<Self, 1, Int>, range: TokenRange) -> Tensor<Self, 2> {
+        let (table, tokens) = (primitive(table), tokens.into_primitive());
+        if !embedding::launch::runs(&[&table], &tokens) {
+            return embedding::reference::forward(float(table), Tensor::from_primitive(tokens), range);
+        }
+        float(embedding::launch::rows(table, tokens, range))
+    }
+
+    fn add_rows(
+        sums: Tensor<Self, 1>,
+        offset: usize,
+        tokens: Tensor<Self, 1, Int>,
+        gradient: Tensor<Self, 2>,
+        range: TokenRange,
+    ) -> Tensor<Self, 1> {
+        let (sums, tokens, gradient) = (primitive(sums), tokens.into_primitive(), primitive(gradient));
+        if !embedding::launch::runs(&[&sums, &gradient], &tokens) {
+            let (sums, tokens, gradient) = (float(sums), Tensor::from_primitive(tokens), float(gradient));
+            return embedding::reference::add_rows(sums, offset, tokens, gradient, range);
+        }
+        float(embedding::launch::add_rows(sums, offset, tokens, gradient, range))
     }
 
     fn accumulate(sums: GradientSums<Self>, gradient: Tensor<Self, 1>, place: GradientPlace) -> GradientSums<Self> {

@@ -8,6 +8,7 @@ use crate::adamw::{self, AdamWBuffers, AdamWStep};
 use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
+use crate::embedding::{self, TokenRange};
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads};
 use crate::l2_norm;
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
@@ -105,6 +106,20 @@ impl KernelBackend for Flex {
         gradient: Tensor<Self, 1>,
     ) -> Tensor<Self, 2> {
         cross_entropy::flex::backward(logits, targets, valid, whole, gradient)
+    }
+
+    fn embedding_rows(table: Tensor<Self, 2>, tokens: Tensor<Self, 1, Int>, range: TokenRange) -> Tensor<Self, 2> {
+        embedding::flex::forward(table, tokens, range)
+    }
+
+    fn add_rows(
+        sums: Tensor<Self, 1>,
+        offset: usize,
+        tokens: Tensor<Self, 1, Int>,
+        gradient: Tensor<Self, 2>,
+        range: TokenRange,
+    ) -> Tensor<Self, 1> {
+        embedding::flex::add_rows(sums, offset, tokens, gradient, range)
     }
 
     fn adamw(

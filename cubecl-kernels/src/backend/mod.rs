@@ -22,6 +22,7 @@ use crate::adamw::{self, AdamWBuffers, AdamWStep};
 use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
+use crate::embedding::{self, TokenRange};
 use crate::error::KernelError;
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads, unpack};
@@ -261,6 +262,22 @@ pub trait KernelBackend: Backend {
         gradient: Tensor<Self, 1>,
     ) -> Tensor<Self, 2> {
         cross_entropy::reference::backward(logits, targets, valid, whole, gradient)
+    }
+
+    /// See [`embedding()`](embedding::embedding).
+    fn embedding_rows(table: Tensor<Self, 2>, tokens: Tensor<Self, 1, Int>, range: TokenRange) -> Tensor<Self, 2> {
+        embedding::reference::forward(table, tokens, range)
+    }
+
+    /// See [`add_rows`](embedding::add_rows).
+    fn add_rows(
+        sums: Tensor<Self, 1>,
+        offset: usize,
+        tokens: Tensor<Self, 1, Int>,
+        gradient: Tensor<Self, 2>,
+        range: TokenRange,
+    ) -> Tensor<Self, 1> {
+        embedding::reference::add_rows(sums, offset, tokens, gradient, range)
     }
 
     /// See [`accumulate()`](accumulate::accumulate).

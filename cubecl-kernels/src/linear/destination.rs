@@ -13,16 +13,21 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use burn::backend::Autodiff;
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::tensor::{Tensor, backend::Backend, ops::FloatTensor};
+use burn::tensor::{Int, Tensor, backend::Backend, ops::FloatTensor};
 
 use super::{LinearGradients, LinearWanted, WeightOrder};
 use crate::KernelBackend;
+use crate::embedding::TokenRange;
 use crate::precision::zeros;
 
 /// Where the gradient of one weight is added up.
 pub trait WeightSink<B: Backend>: Debug + Send + Sync {
     /// Adds `a · b`, the weight's gradient in the weight's layout.
     fn add_product(&self, a: Tensor<B, 2>, b: Tensor<B, 2>);
+
+    /// Adds the gradients of embeddings, where the weight is their table: see
+    /// [`add_rows`](crate::embedding::add_rows).
+    fn add_rows(&self, tokens: Tensor<B, 1, Int>, gradient: Tensor<B, 2>, range: TokenRange);
 }
 
 /// A weight that is led to a sink, for as long as this is kept.
@@ -58,13 +63,18 @@ impl Drop for GradientRedirect {
 }
 
 /// The sink that a weight is led to.
-pub(super) fn sink_of<B: Backend, C: CheckpointStrategy>(
+pub(crate) fn sink_of<B: Backend, C: CheckpointStrategy>(
     weight: &FloatTensor<Autodiff<B, C>>,
 ) -> Option<Arc<dyn WeightSink<B>>> {
     sinks()
         .get(&weight.node.id)?
         .downcast_ref::<Arc<dyn WeightSink<B>>>()
         .cloned()
+}
+
+/// What the graph gets in place of a gradient that goes to a sink: a zero.
+pub(crate) fn nothing<B: Backend>(gradient: &Tensor<B, 2>) -> Tensor<B, 2> {
+    zeros([1, 1], &gradient.device(), gradient.dtype())
 }
 
 /// As [`KernelBackend::affine_backward`]; the weight's gradient goes to its sink, if it has one.
@@ -86,7 +96,7 @@ pub fn gradients<B: KernelBackend>(
         ..wanted
     };
     let gradients = B::affine_backward(input.clone(), weight, order, gradient.clone(), others);
-    let nothing = zeros([1, 1], &gradient.device(), gradient.dtype());
+    let nothing = nothing(&gradient);
     match order {
         WeightOrder::InputFirst => sink.add_product(input.transpose(), gradient),
         WeightOrder::OutputFirst => sink.add_product(gradient.transpose(), input),
@@ -104,6 +114,7 @@ mod tests {
     use burn_flex::Flex;
 
     use super::*;
+    use crate::embedding::{add_rows, embedding};
     use crate::linear::{linear, linear_transposed};
     use crate::tape::primitive;
 
@@ -118,6 +129,14 @@ mod tests {
     impl WeightSink<Flex> for Sum {
         fn add_product(&self, a: Tensor<Flex, 2>, b: Tensor<Flex, 2>) {
             self.0.lock().expect("no panic").push(a.matmul(b));
+        }
+
+        fn add_rows(&self, tokens: Tensor<Flex, 1, Int>, gradient: Tensor<Flex, 2>, range: TokenRange) {
+            let [_, columns] = gradient.dims();
+            let sums = Tensor::zeros([range.count * columns], &Default::default());
+            let sums = add_rows(sums, 0, tokens, gradient, range).expect("fits");
+            let mut products = self.0.lock().expect("no panic");
+            products.push(sums.reshape([range.count, columns]));
         }
     }
 
@@ -177,6 +196,20 @@ mod tests {
         assert_eq!(of_graph.dims(), [1, 1]);
         let [first, second] = <[_; 2]>::try_from(products).expect("two");
         expect_same(first + second, alone);
+    }
+
+    #[test]
+    fn a_tied_table_gives_a_product_and_rows() {
+        let range = TokenRange { first: 2, count: 4 };
+        let tied = |weight: Tensor<B, 2>| {
+            let tokens = Tensor::from_ints([5, 2, 1, 5, 6, 3], &Default::default());
+            let hidden = embedding(weight.clone(), tokens, range).expect("fits").tanh();
+            linear_transposed(hidden, weight).expect("fits").powi_scalar(2).sum()
+        };
+        let (of_graph, parts, alone) = gradients_of(tied);
+        assert_eq!(of_graph.dims(), [1, 1]);
+        let [product, rows] = <[_; 2]>::try_from(parts).expect("two");
+        expect_same(product + rows, alone);
     }
 
     #[test]

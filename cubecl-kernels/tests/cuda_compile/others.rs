@@ -1,9 +1,10 @@
-//! Softmax, the loss, the optimizer and the gradients' norm.
+//! Softmax, embeddings, the loss, the optimizer and the gradients' norm.
 
 use burn::tensor::{Bool, DType, Int, Tensor};
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate};
 use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw};
 use cubecl_kernels::cross_entropy::cross_entropy;
+use cubecl_kernels::embedding::{TokenRange, add_rows, embedding};
 use cubecl_kernels::l2_norm::sum_of_squares;
 use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
 
@@ -21,6 +22,9 @@ pub fn list(list: &mut List) {
         softmaxes(list, keys);
     }
     losses(list, ROWS);
+    for columns in [768, 12288] {
+        embeddings(list, columns);
+    }
     optimizer(list, ELEMENTS);
     if list.dtype == DType::BF16 {
         // Indexed by 64 bits.
@@ -102,6 +106,22 @@ fn optimizer(list: &mut List, elements: usize) {
     list.add("sum_of_squares", format!("{elements}"), move |setting| {
         let buffers = [elements, 1000].map(|elements| setting.plain([elements], setting.dtype));
         sum_of_squares(buffers.to_vec())?;
+        Ok(())
+    });
+}
+
+fn embeddings(list: &mut List, columns: usize) {
+    let [count, rows] = VOCABULARY;
+    list.add("embedding", format!("{ROWS} x {columns}"), move |setting| {
+        let tokens = Tensor::<Differentiable, 1, Int>::empty([ROWS], &setting.device);
+        embedding(setting.leaf([rows, columns]), tokens, TokenRange { first: 0, count })?.backward();
+        Ok(())
+    });
+    list.add("add_rows", format!("{ROWS} x {columns}"), move |setting| {
+        let tokens = Tensor::empty([ROWS], &setting.device);
+        let sums = setting.plain([rows * columns], DType::F32);
+        let gradient = setting.plain([ROWS, columns], setting.dtype);
+        add_rows(sums, 0, tokens, gradient, TokenRange { first: 0, count })?;
         Ok(())
     });
 }

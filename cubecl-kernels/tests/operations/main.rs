@@ -18,6 +18,7 @@ mod cross_entropy;
 mod cuda;
 mod device_limits;
 mod dropout;
+mod embedding;
 mod flash_attention;
 mod l2_norm;
 mod layouts;
@@ -48,6 +49,7 @@ fn main() {
         bias_gelu::trials(),
         cross_entropy::trials(),
         device_limits::trials(),
+        embedding::trials(),
         flash_attention::trials(),
         l2_norm::trials(),
         linear::trials(),

@@ -6,6 +6,7 @@ use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use burn_flex::Flex;
 use cubecl_kernels::accumulate::{self, GradientPlace, GradientSums};
 use cubecl_kernels::adamw::{self, AdamWBuffers, AdamWStep};
+use cubecl_kernels::embedding::{self, TokenRange};
 use cubecl_kernels::flash_attention::{self, AttentionMask, AttentionOptions};
 use cubecl_kernels::linear::{self, LinearInputs, LinearWanted, WeightOrder};
 use cubecl_kernels::norm::{self, AddRule, Addends, NormKind, NormParameters};
@@ -166,6 +167,12 @@ fn everything(of: DType, dtype: DType) -> Vec<(&'static str, Tensor<B, 1>)> {
     results.extend(["dq", "dk", "dv"].into_iter().zip(gradients.map(flat)));
 
     results.push(("sum of squares", l2_norm::reference::sum_of_squares(vec![vector(1)])));
+    let range = TokenRange { first: 2, count: 5 };
+    let rows = embedding::reference::forward(matrix(1), targets(), range);
+    results.push(("embeddings", flat(rows)));
+    let nothing = setting.tensor(&[0.0; ROWS * COLUMNS], [ROWS * COLUMNS]);
+    let of_table = embedding::reference::add_rows(nothing, 0, targets(), matrix(3), range);
+    results.push(("the table", of_table));
     let main = Setting::<B> {
         device,
         dtype: DType::F32,

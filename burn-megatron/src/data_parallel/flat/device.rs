@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use burn::grad_clipping::GradientClipping;
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate};
+use cubecl_kernels::embedding::{TokenRange, add_rows};
 use cubecl_kernels::l2_norm::sum_of_squares;
 use cubecl_kernels::tape::{float, primitive};
 
@@ -58,6 +59,13 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
     pub fn add_product(&mut self, a: Tensor<B, 2>, b: Tensor<B, 2>, place: GradientPlace) {
         self.shard = None;
         self.sums = Some(B::add_product(taken(&mut self.sums), a, b, place));
+    }
+
+    /// Adds the gradients of embeddings.
+    pub fn add_rows(&mut self, offset: usize, tokens: Tensor<B, 1, Int>, gradient: Tensor<B, 2>, range: TokenRange) {
+        self.shard = None;
+        let sums = add_rows(taken(&mut self.sums), offset, tokens, gradient, range);
+        self.sums = Some(sums.unwrap_or_else(|error| panic!("{error}")));
     }
 
     /// Notes a parameter if a range is not finite, or too large for its squares to be added up.

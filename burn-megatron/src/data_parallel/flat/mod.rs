@@ -9,8 +9,9 @@ mod host;
 
 use std::ops::Range;
 
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::accumulate::GradientPlace;
+use cubecl_kernels::embedding::TokenRange;
 
 pub(super) use self::device::part;
 use self::device::{DeviceBuffer, PendingDevice};
@@ -108,6 +109,14 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         match self {
             FlatBuffer::Device(buffer) => buffer.add_product(a, b, place),
             _ => unreachable!("products come to buckets on devices"),
+        }
+    }
+
+    /// Adds the gradients of embeddings to that of their table. On devices only.
+    pub fn add_rows(&mut self, offset: usize, tokens: Tensor<B, 1, Int>, gradient: Tensor<B, 2>, range: TokenRange) {
+        match self {
+            FlatBuffer::Device(buffer) => buffer.add_rows(offset, tokens, gradient, range),
+            _ => unreachable!("rows come to buckets on devices"),
         }
     }
 

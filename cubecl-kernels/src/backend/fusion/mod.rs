@@ -17,6 +17,7 @@ use crate::accumulate::{GradientPlace, GradientSums};
 use crate::adamw::{AdamWBuffers, AdamWStep};
 use crate::bias_gelu::BiasGeluGradients;
 use crate::cross_entropy::Statistics;
+use crate::embedding::TokenRange;
 use crate::error::KernelError;
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{AttentionForward, AttentionOptions, PackedHeads};
@@ -460,6 +461,39 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
                 vec![primitive(B::cross_entropy_backward(
                     logits, targets, valid, whole, gradient,
                 ))]
+            });
+        outputs.next()
+    }
+
+    fn embedding_rows(table: Tensor<Self, 2>, tokens: Tensor<Self, 1, Int>, range: TokenRange) -> Tensor<Self, 2> {
+        let (dims, dtype) = ([tokens.dims()[0], table.dims()[1]], table.dtype());
+        let mut outputs = Custom::<B>::new("embedding")
+            .with_owned(table)
+            .with_int(&tokens)
+            .output(dims, dtype)
+            .register(move |inputs| {
+                let table = inputs.next();
+                vec![primitive(B::embedding_rows(table, inputs.next_int(), range))]
+            });
+        outputs.next()
+    }
+
+    fn add_rows(
+        sums: Tensor<Self, 1>,
+        offset: usize,
+        tokens: Tensor<Self, 1, Int>,
+        gradient: Tensor<Self, 2>,
+        range: TokenRange,
+    ) -> Tensor<Self, 1> {
+        let (dims, dtype) = (sums.dims(), sums.dtype());
+        let mut outputs = Custom::<B>::new("add_rows")
+            .with_owned(sums)
+            .with_int(&tokens)
+            .with_owned(gradient)
+            .output(dims, dtype)
+            .register(move |inputs| {
+                let (sums, tokens) = (inputs.next(), inputs.next_int());
+                vec![primitive(B::add_rows(sums, offset, tokens, inputs.next(), range))]
             });
         outputs.next()
     }

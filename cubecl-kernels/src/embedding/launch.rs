@@ -1,0 +1,94 @@
+//! Launches the kernels of embeddings.
+
+use burn::tensor::DType;
+use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
+use cubecl::prelude::*;
+
+use super::TokenRange;
+use super::kernel;
+use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_supported, own};
+use crate::cube::walk::{RowWalk, UNITS, cube_count, dims};
+
+/// Whether the kernels read such numbers, and such tokens.
+pub(crate) fn runs<R: CubeRuntime>(floats: &[&CubeTensor<R>], tokens: &CubeTensor<R>) -> bool {
+    let is_integer = matches!(tokens.dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
+    is_integer && floats.iter().all(|floats| is_supported(&floats.client, floats.dtype))
+}
+
+/// Returns each token's row of the table.
+pub(crate) fn rows<R: CubeRuntime>(table: CubeTensor<R>, tokens: CubeTensor<R>, range: TokenRange) -> CubeTensor<R> {
+    let (table, tokens) = (into_contiguous(table), into_contiguous(tokens));
+    let (num_tokens, [rows, columns]) = (tokens.meta.shape()[0], dims(&table));
+    let output = empty_beside(&table, &[num_tokens, columns], table.dtype);
+    if num_tokens * columns == 0 {
+        return output;
+    }
+    let walk = RowWalk::over(&output, num_tokens, columns);
+    let dtypes = [table.dtype.into(), tokens.dtype.into()];
+    // SAFETY: the kernel bounds tokens and vectors by those of the output, and rows by the range, which the table has.
+    unsafe {
+        kernel::rows::launch_unchecked::<R>(
+            &output.client.clone(),
+            walk.cube_count(),
+            walk.cube_dim(),
+            address_type(&[&table, &output]),
+            walk.vector_size,
+            table.into_array_arg(),
+            tokens.into_array_arg(),
+            output.clone().into_array_arg(),
+            num_tokens,
+            walk.vectors,
+            range.first,
+            range.count.min(rows),
+            dtypes,
+        );
+    }
+    output
+}
+
+/// Returns the sums with each token's gradient added to its row, in their own memory if nothing else holds that.
+pub(crate) fn add_rows<R: CubeRuntime>(
+    sums: CubeTensor<R>,
+    offset: usize,
+    tokens: CubeTensor<R>,
+    gradient: CubeTensor<R>,
+    range: TokenRange,
+) -> CubeTensor<R> {
+    let [num_tokens, columns] = dims(&gradient);
+    if num_tokens * columns * range.count == 0 {
+        return sums;
+    }
+    let (sums, tokens, gradient) = (own(sums), into_contiguous(tokens), into_contiguous(gradient));
+    let client = sums.client.clone();
+    let mut sizes = client.io_optimized_vector_sizes(DType::F32.size());
+    let fits = |size: &usize| columns.is_multiple_of(*size) && offset.is_multiple_of(*size);
+    let vector_size = sizes.find(fits).unwrap_or(1);
+    let vectors = columns / vector_size;
+    let most = client.properties().hardware.max_units_per_cube.min(UNITS);
+    let units = vectors.next_power_of_two().clamp(32, (most as usize).max(32));
+    let parts = vectors.div_ceil(units);
+    let dtypes = [sums.dtype, gradient.dtype, tokens.dtype].map(StorageType::from);
+    // SAFETY: the kernel bounds positions by the tokens, vectors by those of a row, and rows by the range, which fits
+    // in the sums. Each vector of the sums is read and written by one unit.
+    unsafe {
+        kernel::add_rows::launch_unchecked::<R>(
+            &client,
+            cube_count(&client, num_tokens * parts),
+            CubeDim::new_1d(units as u32),
+            address_type(&[&sums, &gradient]),
+            vector_size,
+            tokens.into_array_arg(),
+            gradient.into_array_arg(),
+            sums.clone().into_array_arg(),
+            num_tokens,
+            vectors,
+            parts,
+            offset / vector_size,
+            range.first,
+            range.count,
+            units,
+            dtypes,
+        );
+    }
+    sums
+}
