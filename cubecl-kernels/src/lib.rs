@@ -30,6 +30,7 @@ pub mod linear;
 pub mod norm;
 pub mod precision;
 pub mod random;
+pub mod ranges;
 pub mod softmax;
 pub mod swiglu;
 pub mod tape;

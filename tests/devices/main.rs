@@ -73,6 +73,10 @@ fn main() {
             "layouts_on_cuda_train_with_burns_products",
             trains_on_cuda_with_burns_products,
         ),
+        on_emulated_cuda(
+            "sharded_main_values_on_cuda_have_the_bits_of_whole_ones",
+            shards_main_values,
+        ),
         on_emulated_cuda("preflight_measures_nccl", preflight_measures_nccl),
         on_emulated_cuda("out_of_gpu_memory_ends_one_rank", || lost_work::ends_the_run(&[])),
         on_emulated_cuda("out_of_gpu_memory_ends_two_ranks", || {
@@ -232,6 +236,19 @@ fn trains_on_cuda() -> anyhow::Result<()> {
         expect_close(&alone, &train_in("cuda", "f32", layout, Some(libraries.path()))?, 2e-6)?;
     }
     Ok(())
+}
+
+/// In 16 bits, where the optimizer updates whole buckets of main values: each rank its shard, or every rank all.
+fn shards_main_values() -> anyhow::Result<()> {
+    let libraries = cuda_emulator::library_folder()?;
+    let on_two_gpus = |flags: &[&str]| {
+        let layout = [&["--world-size", "2", "--ddp-bucket-size", BUCKET], flags].concat();
+        train_in("cuda", "bf16", &layout, Some(libraries.path()))
+    };
+    let (whole, sharded) = (on_two_gpus(&[])?, on_two_gpus(SHARDED)?);
+    ensure!(whole == sharded, "{whole:?}, sharded {sharded:?}");
+    // The rounding to 16 bits is that of every activation.
+    expect_close(&*on_the_processor("bf16")?, &whole, 2e-3)
 }
 
 /// On CUDA burn rounds the factors of products in f32 to TF32, 2^-11 of each, which the sums of a product average out.

@@ -1,8 +1,10 @@
 //! `ElementWise`: optimizers that update each element of a parameter by itself, so that they may be given any part of
 //! one.
 
-use burn::optim::{AdaGrad, Adam, AdamW, Adan, RmsProp, Sgd, SimpleOptimizer};
+use burn::optim::{AdaGrad, Adam, AdamW, Adan, LearningRate, RmsProp, Sgd, SimpleOptimizer};
+use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
+use cubecl_kernels::adamw::AdamWStep;
 
 /// An optimizer whose update of an element depends on that element, its gradient and its state only: not on other
 /// elements, and not on the parameter's shape.
@@ -69,7 +71,32 @@ use burn::tensor::backend::Backend;
     note = "if `{Self}` updates each element by itself, whatever the parameter's shape, implement \
             `burn_megatron::optimizer::ElementWise` for it"
 )]
-pub trait ElementWise<B: Backend>: SimpleOptimizer<B> {}
+pub trait ElementWise<B: Backend>: SimpleOptimizer<B> {
+    /// Returns how the optimizer updates all parameters of a bucket at once, if it does: its update is AdamW's.
+    ///
+    /// `None` unless an optimizer says otherwise. Used on devices, for parameters of 16 bits.
+    fn bucket_form(&self) -> Option<BucketForm<B, Self>> {
+        None
+    }
+}
+
+/// An optimizer's step and state as those of AdamW: see [`adamw_ranges`](cubecl_kernels::adamw::adamw_ranges).
+pub struct BucketForm<B: Backend, O: SimpleOptimizer<B>> {
+    /// Returns the numbers of a parameter's update; 1 is the first.
+    pub step: fn(&O, LearningRate, u64) -> AdamWStep,
+    /// Returns the moments of a parameter's state.
+    pub moments: fn(O::State<1>) -> [Tensor<B, 1>; 2],
+    /// Returns a parameter's state after some updates, of its moments.
+    pub state: fn(u64, [Tensor<B, 1>; 2]) -> O::State<1>,
+}
+
+impl<B: Backend, O: SimpleOptimizer<B>> Clone for BucketForm<B, O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Backend, O: SimpleOptimizer<B>> Copy for BucketForm<B, O> {}
 
 impl<B: Backend> ElementWise<B> for AdaGrad {}
 impl<B: Backend> ElementWise<B> for Adam {}

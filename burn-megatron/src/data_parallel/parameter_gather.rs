@@ -51,18 +51,43 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         dtype: DType,
         device: &B::Device,
     ) -> PendingParameters<B> {
+        if B::HAS_DEVICE_MEMORY || main_type(dtype) != dtype {
+            return self.gather_shard_start(bucket, self.shard_of(bucket, pieces, dtype, device));
+        }
+        let mut memory = std::mem::take(&mut self.buckets[bucket]);
+        for (entry, values) in pieces {
+            memory.write(self.owned_in_bucket(entry).start, values);
+        }
         let group = self.data_group.labelled(&format!("parameters of bucket {bucket}"));
-        let pending = if B::HAS_DEVICE_MEMORY || main_type(dtype) != dtype {
-            let shard = self.shard_of(bucket, pieces, dtype, device);
-            Shards::Apart(B::start(primitive(shard), TensorCall::AllGather, &group))
-        } else {
-            let mut memory = std::mem::take(&mut self.buckets[bucket]);
-            for (entry, values) in pieces {
-                memory.write(self.owned_in_bucket(entry).start, values);
-            }
-            Shards::InPlace(memory.all_gather_start(&group))
-        };
+        let pending = Shards::InPlace(memory.all_gather_start(&group));
         PendingParameters { bucket, pending }
+    }
+
+    /// Starts to gather a bucket's parameters from this rank's shard of them.
+    pub(crate) fn gather_shard_start(&self, bucket: usize, shard: Tensor<B, 1>) -> PendingParameters<B> {
+        let group = self.data_group.labelled(&format!("parameters of bucket {bucket}"));
+        let pending = Shards::Apart(B::start(primitive(shard), TensorCall::AllGather, &group));
+        PendingParameters { bucket, pending }
+    }
+
+    /// Returns what of a bucket's gradients is complete on this rank: its shard, where they are sharded, or the whole.
+    pub(crate) fn own_part(&self, bucket: usize, device: &B::Device) -> Tensor<B, 1> {
+        self.buckets[bucket].tensor(self.complete_range(bucket), device)
+    }
+
+    /// The number of its elements.
+    pub(crate) fn own_length(&self, bucket: usize) -> usize {
+        self.complete_range(bucket).len()
+    }
+
+    fn complete_range(&self, bucket: usize) -> Range<usize> {
+        let (own, length) = (self.own_shards(), self.shard_length(bucket));
+        length * own.start..length * own.end
+    }
+
+    /// Returns a parameter of a whole bucket, `[len]`.
+    pub(crate) fn of_bucket(&self, values: &Tensor<B, 1>, entry: &GradientEntry) -> Tensor<B, 1> {
+        part(values.clone(), entry.slot.range())
     }
 
     /// Waits for a bucket's parameters.
@@ -120,29 +145,40 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     fn shard_of(
         &self,
         bucket: usize,
-        mut pieces: Vec<UpdatedPiece<'_, B>>,
+        pieces: Vec<UpdatedPiece<'_, B>>,
         dtype: DType,
         device: &B::Device,
     ) -> Tensor<B, 1> {
         let own = self.own_range(bucket);
-        pieces.sort_by_key(|(entry, _)| entry.slot.offset);
-        let zeros = |length| Tensor::zeros([length], (device, dtype));
-        let (mut parts, mut end) = (Vec::with_capacity(2 * pieces.len() + 1), own.start);
-        for (entry, values) in pieces {
-            let range = self.owned_in_bucket(entry);
-            if range.start > end {
-                parts.push(zeros(range.start - end));
-            }
-            parts.push(values);
-            end = range.end;
+        let place = |entry| self.owned_in_bucket(entry).start - own.start;
+        let values = pieces.into_iter().map(|(entry, values)| (place(entry), values));
+        laid_out(values.collect(), own.len(), dtype, device)
+    }
+}
+
+/// Returns `length` elements: values from the places that they come with on, and zeros between.
+pub(crate) fn laid_out<B: Backend>(
+    mut values: Vec<(usize, Tensor<B, 1>)>,
+    length: usize,
+    dtype: DType,
+    device: &B::Device,
+) -> Tensor<B, 1> {
+    values.sort_by_key(|(start, _)| *start);
+    let zeros = |length| Tensor::zeros([length], (device, dtype));
+    let (mut parts, mut end) = (Vec::with_capacity(2 * values.len() + 1), 0);
+    for (start, values) in values {
+        if start > end {
+            parts.push(zeros(start - end));
         }
-        if own.end > end {
-            parts.push(zeros(own.end - end));
-        }
-        if parts.is_empty() {
-            Tensor::empty([0], (device, dtype))
-        } else {
-            Tensor::cat(parts, 0)
-        }
+        end = start + values.dims()[0];
+        parts.push(values);
+    }
+    if length > end {
+        parts.push(zeros(length - end));
+    }
+    if parts.is_empty() {
+        Tensor::empty([0], (device, dtype))
+    } else {
+        Tensor::cat(parts, 0)
     }
 }

@@ -377,10 +377,11 @@ impl<B: CollectiveBackend> State<B> {
 
     /// Notes which gradients of a bucket that were added up of products are not finite: nothing has looked at these.
     fn note_products(&mut self, bucket: usize) {
-        for (index, slot) in self.layout.slots().iter().enumerate() {
-            if slot.bucket == bucket && self.multiplied[index] {
-                filling(&mut self.buckets[bucket], index).note(slot.range(), index, &mut self.non_finite);
-            }
+        let slots = self.layout.slots().iter().enumerate();
+        let multiplied = slots.filter(|(index, slot)| slot.bucket == bucket && self.multiplied[*index]);
+        let (parameters, ranges): (Vec<usize>, Vec<_>) = multiplied.map(|(index, slot)| (index, slot.range())).unzip();
+        if let Some(&first) = parameters.first() {
+            filling(&mut self.buckets[bucket], first).note(parameters, ranges, &mut self.non_finite);
         }
     }
 

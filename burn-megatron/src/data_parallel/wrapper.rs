@@ -184,6 +184,17 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             .piece(entry.number, self.context.data_group().rank())
     }
 
+    /// Where the elements that [`owned`](Self::owned) names begin in this rank's part of their bucket: in the whole
+    /// bucket, unless gradients are sharded.
+    pub(crate) fn owned_place(&self, entry: &GradientEntry) -> usize {
+        let in_bucket = entry.slot.offset + self.owned(entry).start;
+        let before = match self.options.is_sharded {
+            true => self.context.data_group().rank() * self.binding.layout.shard_length(entry.slot.bucket),
+            false => 0,
+        };
+        in_bucket.saturating_sub(before)
+    }
+
     /// Which elements of a trained parameter this rank stores in a checkpoint: those of its shard, whether or not
     /// gradients are sharded, so that data-parallel ranks write in parallel.
     #[cfg(feature = "checkpoint")]

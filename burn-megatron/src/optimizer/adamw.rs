@@ -16,6 +16,7 @@ use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw};
 use cubecl_kernels::{KernelBackend, Kernels};
 
 use super::ElementWise;
+use crate::data_parallel::BucketForm;
 
 /// Configuration of [`AdamW`]; defaults are Megatron-LM's.
 #[derive(Config, Debug, PartialEq)]
@@ -91,6 +92,19 @@ impl AdamW {
         Self { gradient_scale, ..self }
     }
 
+    /// The numbers of an update; 1 is the first.
+    fn numbers(&self, learning_rate: LearningRate, time: u64) -> AdamWStep {
+        AdamWStep {
+            learning_rate,
+            beta_1: self.config.beta_1,
+            beta_2: self.config.beta_2,
+            epsilon: self.config.epsilon,
+            weight_decay: self.config.weight_decay,
+            gradient_scale: self.gradient_scale,
+            time,
+        }
+    }
+
     fn fused_step<B: KernelBackend, const D: usize>(
         &self,
         learning_rate: LearningRate,
@@ -110,15 +124,7 @@ impl AdamW {
             moment_1,
             moment_2,
         };
-        let step = AdamWStep {
-            learning_rate,
-            beta_1: self.config.beta_1,
-            beta_2: self.config.beta_2,
-            epsilon: self.config.epsilon,
-            weight_decay: self.config.weight_decay,
-            gradient_scale: self.gradient_scale,
-            time: time as u64,
-        };
+        let step = self.numbers(learning_rate, time as u64);
         let updated = adamw(buffers, flat(gradient), &step, None);
         let (buffers, _) = updated.unwrap_or_else(|error| panic!("{error}"));
         let state = AdamWState {
@@ -130,7 +136,19 @@ impl AdamW {
     }
 }
 
-impl<B: KernelBackend> ElementWise<B> for AdamW {}
+impl<B: KernelBackend> ElementWise<B> for AdamW {
+    fn bucket_form(&self) -> Option<BucketForm<B, Self>> {
+        (self.kernels == Kernels::Fused).then_some(BucketForm {
+            step: Self::numbers,
+            moments: |state| [state.moment_1, state.moment_2],
+            state: |updates, [moment_1, moment_2]| AdamWState {
+                time: updates as usize,
+                moment_1,
+                moment_2,
+            },
+        })
+    }
+}
 
 impl<B: KernelBackend> SimpleOptimizer<B> for AdamW {
     type State<const D: usize> = AdamWState<B, D>;

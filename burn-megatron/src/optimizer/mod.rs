@@ -5,6 +5,7 @@
 //! such as [`AdamW`], which has hyperparameters in f64.
 
 mod adamw;
+mod bucket_state;
 mod error;
 mod loss_scale;
 mod memory;
@@ -19,4 +20,4 @@ pub use memory::bytes_per_parameter;
 pub use sharded::ShardedOptimizer;
 pub use stored::{StateTensor, StoredOptimizer};
 
-pub use crate::data_parallel::ElementWise;
+pub use crate::data_parallel::{BucketForm, ElementWise};

@@ -16,9 +16,12 @@ pub(crate) struct Piece<B: Backend, O: SimpleOptimizer<B>> {
     pub(super) group: usize,
     /// The elements of this rank's part of the parameter that are updated here.
     pub(crate) range: Range<usize>,
-    /// Their main values, where the module's are of 16 bits, `[range]`.
+    /// The number of their bucket, and where they begin in this rank's part of it.
+    pub(super) bucket: usize,
+    pub(super) place: usize,
+    /// Their main values, where the module's are of 16 bits, `[range]`; unless their bucket's state has them.
     pub(crate) main: Option<Tensor<B, 1>>,
-    /// None before the first update, and where the range is empty.
+    /// None before the first update, where the range is empty, and where their bucket's state has it.
     pub(crate) state: Option<O::State<1>>,
     /// Updates of the parameter so far, here or on other data-parallel ranks.
     pub(crate) steps: u64,
@@ -36,13 +39,22 @@ pub(super) struct Update<B: CollectiveBackend> {
 }
 
 impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
-    /// Returns the piece of a parameter of this value, `[len]`.
-    pub(super) fn new(entry: &GradientEntry, group: usize, value: Tensor<B, 1>, range: Range<usize>) -> Self {
+    /// Returns the piece of a parameter of this value, `[len]`: the elements of `range`, from `place` on in this rank's
+    /// part of their bucket.
+    pub(super) fn new(
+        entry: &GradientEntry,
+        group: usize,
+        value: Tensor<B, 1>,
+        range: Range<usize>,
+        place: usize,
+    ) -> Self {
         Self {
             name: entry.name.clone(),
             group,
             main: main_of(value, &range),
             range,
+            bucket: entry.bucket(),
+            place,
             state: None,
             steps: 0,
         }
@@ -71,6 +83,21 @@ impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
         let value = main.clone().cast(FloatDType::from(update.dtype));
         self.main = Some(main);
         value
+    }
+}
+
+impl<B: Backend, O: SimpleOptimizer<B>> Clone for Piece<B, O> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            group: self.group,
+            range: self.range.clone(),
+            bucket: self.bucket,
+            place: self.place,
+            main: self.main.clone(),
+            state: self.state.clone(),
+            steps: self.steps,
+        }
     }
 }
 

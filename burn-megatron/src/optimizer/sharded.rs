@@ -9,14 +9,17 @@ use burn::grad_clipping::GradientClipping;
 use burn::module::AutodiffModule;
 use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{LearningRate, Optimizer, SimpleOptimizer};
-use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
+use burn::tensor::{DType, Tensor};
 
+use super::bucket_state::BucketState;
 use super::error::OptimizerError;
 use super::piece::{Piece, Update, main_of};
 use crate::autodiff::TrainingBackend;
+use crate::collectives::CollectiveBackend;
 use crate::data_parallel::{
-    DistributedDataParallel, ElementWise, GradientEntry, ModuleOptimizer, PendingParameters, ReducedGradients,
+    BucketForm, DistributedDataParallel, ElementWise, GradientEntry, ModuleOptimizer, PendingParameters,
+    ReducedGradients,
 };
 
 /// Buckets whose parameters are gathered while the next ones are updated.
@@ -74,6 +77,8 @@ pub struct ShardedOptimizer<B: Backend, O: SimpleOptimizer<B>> {
     clippings: Vec<Option<GradientClipping>>,
     group: GroupOf,
     pieces: Vec<Piece<B, O>>,
+    /// By bucket: what is held of its pieces, where one launch updates them.
+    buckets: HashMap<usize, BucketState<B, O>>,
     overlap_param_gather: bool,
     /// Records that the module had loaded when main values were last made.
     records_loaded: u32,
@@ -120,7 +125,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         }
         let count = optimizers.len();
         let entries = module.trained().iter().zip(module.values());
-        let pieces = entries.map(|(entry, value)| Piece::new(entry, group(entry), value, module.owned(entry)));
+        let pieces = entries.map(|(entry, value)| new_piece(module, entry, group(entry), value));
         let pieces: Vec<_> = pieces.collect();
         if let Some(piece) = pieces.iter().find(|piece| piece.group >= count) {
             return Err(OptimizerError::Group {
@@ -131,6 +136,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         }
         Ok(Self {
             pieces,
+            buckets: HashMap::new(),
             clippings: optimizers
                 .iter()
                 .map(|optimizer| optimizer.grad_clipping().cloned())
@@ -164,6 +170,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         M: AutodiffModule<A>,
     {
         self.check_parameters(module)?;
+        self.spread();
         for (piece, value) in self.pieces.iter_mut().zip(module.values()) {
             piece.main = main_of(value, &piece.range);
         }
@@ -171,16 +178,32 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         Ok(())
     }
 
-    /// What is held of the trained parameter of a number.
+    /// Returns what is held of the trained parameter of a number.
     #[cfg(any(feature = "checkpoint", feature = "learner"))]
-    pub(crate) fn piece(&self, number: usize) -> &Piece<B, O> {
-        &self.pieces[number]
+    pub(crate) fn piece(&self, number: usize) -> Piece<B, O> {
+        let piece = self.pieces[number].clone();
+        match self.buckets.get(&piece.bucket) {
+            Some(bucket) if !piece.range.is_empty() => {
+                let (main, state) = bucket.piece(&piece);
+                let main = Some(main);
+                Piece { main, state, ..piece }
+            }
+            _ => piece,
+        }
     }
 
     /// What is held of the trained parameter of a number, to be replaced from a checkpoint.
     #[cfg(any(feature = "checkpoint", feature = "learner"))]
     pub(crate) fn piece_mut(&mut self, number: usize) -> &mut Piece<B, O> {
+        self.spread();
         &mut self.pieces[number]
+    }
+
+    /// Gives the pieces of all buckets what is held of them.
+    fn spread(&mut self) {
+        for (number, bucket) in std::mem::take(&mut self.buckets) {
+            bucket.spread(self.pieces.iter_mut().filter(|piece| piece.bucket == number));
+        }
     }
 
     /// Updates the module with a step's gradients.
@@ -197,9 +220,34 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         &mut self,
         learning_rate: LearningRate,
         module: &mut DistributedDataParallel<A, M>,
-        mut gradients: ReducedGradients<B>,
+        gradients: ReducedGradients<B>,
     ) -> Result<(), OptimizerError>
     where
+        A: TrainingBackend<InnerBackend = B>,
+        M: AutodiffModule<A>,
+        O: ElementWise<B>,
+    {
+        let update = self.begin(learning_rate, module, gradients)?;
+        if let Some(form) = self.bucket_form(update.dtype) {
+            return self.step_buckets(form, module, update);
+        }
+        self.spread();
+        if !update.gradients.is_sharded() {
+            self.step_whole(module, update)
+        } else {
+            self.step_sharded(module, update)
+        }
+    }
+
+    /// Begins an update of the module: looks at its parameters, and clips the gradients.
+    fn begin<A, M>(
+        &mut self,
+        learning_rate: LearningRate,
+        module: &mut DistributedDataParallel<A, M>,
+        mut gradients: ReducedGradients<B>,
+    ) -> Result<Update<B>, OptimizerError>
+    where
+        B: CollectiveBackend,
         A: TrainingBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
@@ -212,17 +260,101 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         gradients.clip_each_by(clipping_of, module.context())?;
         module.count_step();
         let values = module.values();
-        let update = Update {
+        Ok(Update {
             learning_rate,
             dtype: module.dtype(),
             device: values.first().map_or_else(B::Device::default, Tensor::device),
             values: values.into_iter().map(Some).collect(),
             gradients,
-        };
-        if !update.gradients.is_sharded() {
-            self.step_whole(module, update)
+        })
+    }
+
+    /// How whole buckets are updated at once: on devices, where there are main values.
+    ///
+    /// Other parameters are the module's own, which an update by the caller replaces one by one.
+    fn bucket_form(&self, dtype: DType) -> Option<BucketForm<B, O>>
+    where
+        B: CollectiveBackend,
+        O: ElementWise<B>,
+    {
+        let is_half = matches!(dtype, DType::BF16 | DType::F16);
+        let mut forms = self.optimizers.iter().map(ElementWise::bucket_form);
+        let first = forms.next().flatten().filter(|_| B::HAS_DEVICE_MEMORY && is_half)?;
+        forms.all(|form| form.is_some()).then_some(first)
+    }
+
+    /// Each bucket is updated at once; where gradients are sharded, its parameters are gathered then.
+    fn step_buckets<A, M>(
+        &mut self,
+        form: BucketForm<B, O>,
+        module: &mut DistributedDataParallel<A, M>,
+        mut update: Update<B>,
+    ) -> Result<(), OptimizerError>
+    where
+        A: TrainingBackend<InnerBackend = B>,
+        M: AutodiffModule<A>,
+        O: ElementWise<B>,
+    {
+        // Main values are what is updated.
+        update.values.clear();
+        let entries = module.trained().to_vec();
+        let mut pending = VecDeque::new();
+        for bucket in 0..update.gradients.num_buckets() {
+            let values = self.update_bucket(form, bucket, &entries, &update);
+            if update.gradients.is_sharded() {
+                pending.push_back(update.gradients.gather_shard_start(bucket, values));
+                while pending.len() >= self.buckets_in_flight() {
+                    finish_oldest(module, &entries, &mut update, &mut pending)?;
+                }
+                continue;
+            }
+            module.replace(|number| {
+                let entry = &entries[number];
+                let is_moving = entry.bucket() == bucket && update.gradients.is_present(entry);
+                is_moving.then(|| update.gradients.of_bucket(&values, entry))
+            });
+        }
+        while !pending.is_empty() {
+            finish_oldest(module, &entries, &mut update, &mut pending)?;
+        }
+        Ok(())
+    }
+
+    /// Updates a bucket's parameters, and returns the new values of this rank's part of it.
+    fn update_bucket(
+        &mut self,
+        form: BucketForm<B, O>,
+        bucket: usize,
+        entries: &[GradientEntry],
+        update: &Update<B>,
+    ) -> Tensor<B, 1>
+    where
+        B: CollectiveBackend,
+        O: ElementWise<B>,
+    {
+        let state = self.buckets.remove(&bucket).unwrap_or_else(|| {
+            let pieces = self.pieces.iter_mut().filter(|piece| piece.bucket == bucket);
+            let length = update.gradients.own_length(bucket);
+            BucketState::of_pieces(form, pieces, length, &update.device)
+        });
+        let moving = entries.iter().filter(|entry| entry.bucket() == bucket);
+        let moving = moving.filter(|entry| update.gradients.is_present(entry));
+        let numbers: Vec<usize> = moving.map(|entry| entry.number).collect();
+        for &number in &numbers {
+            self.pieces[number].steps += 1;
+        }
+        let pieces = numbers.iter().map(|&number| &self.pieces[number]);
+        let (state, values) = state.update(&self.optimizers, pieces, bucket, update);
+        self.buckets.insert(bucket, state);
+        values
+    }
+
+    /// Buckets whose parameters are under way at once.
+    fn buckets_in_flight(&self) -> usize {
+        if self.overlap_param_gather {
+            BUCKETS_IN_FLIGHT
         } else {
-            self.step_sharded(module, update)
+            1
         }
     }
 
@@ -258,11 +390,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         A: TrainingBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
-        let in_flight = if self.overlap_param_gather {
-            BUCKETS_IN_FLIGHT
-        } else {
-            1
-        };
+        let in_flight = self.buckets_in_flight();
         let entries = module.trained().to_vec();
         let mut pending = VecDeque::new();
         for bucket in 0..update.gradients.num_buckets() {
@@ -305,6 +433,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         if entries.len() == self.pieces.len() && self.pieces.iter().zip(entries).all(fits) {
             return Ok(());
         }
+        self.spread();
         let is_moved = |entry: &&GradientEntry| {
             let mut pieces = self.pieces.iter();
             pieces.any(|piece| piece.name == entry.name && piece.range != module.owned(entry))
@@ -319,8 +448,17 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
             .map(|piece| (piece.name.clone(), piece))
             .collect();
         let pieces = entries.iter().zip(module.values()).map(|(entry, value)| {
-            let piece = former.remove(&entry.name);
-            piece.unwrap_or_else(|| Piece::new(entry, (self.group)(entry), value, module.owned(entry)))
+            let former = former.remove(&entry.name);
+            let piece = new_piece(module, entry, (self.group)(entry), value);
+            match former {
+                // Its bucket may be another.
+                Some(former) => Piece {
+                    bucket: piece.bucket,
+                    place: piece.place,
+                    ..former
+                },
+                None => piece,
+            }
         });
         self.pieces = pieces.collect();
         Ok(())
@@ -331,7 +469,7 @@ impl<A, M, O> ModuleOptimizer<A, M> for ShardedOptimizer<A::InnerBackend, O>
 where
     A: TrainingBackend,
     M: AutodiffModule<A>,
-    O: SimpleOptimizer<A::InnerBackend>,
+    O: ElementWise<A::InnerBackend>,
 {
     type Error = OptimizerError;
 
@@ -352,6 +490,21 @@ impl<B: Backend, O: SimpleOptimizer<B> + std::fmt::Debug> std::fmt::Debug for Sh
             .field("pieces", &self.pieces)
             .finish_non_exhaustive()
     }
+}
+
+/// What is held of a trained parameter of this value before the first update.
+fn new_piece<A, M, O>(
+    module: &DistributedDataParallel<A, M>,
+    entry: &GradientEntry,
+    group: usize,
+    value: Tensor<A::InnerBackend, 1>,
+) -> Piece<A::InnerBackend, O>
+where
+    A: TrainingBackend,
+    M: AutodiffModule<A>,
+    O: SimpleOptimizer<A::InnerBackend>,
+{
+    Piece::new(entry, group, value, module.owned(entry), module.owned_place(entry))
 }
 
 /// Waits for the bucket whose gathering began first, and puts its parameters into the module.
@@ -394,6 +547,7 @@ mod tests {
     use super::*;
     use crate::context::ParallelContext;
     use crate::data_parallel::{DataParallelConfig, StepPart};
+    use crate::optimizer::{AdamW, AdamWConfig};
 
     type B = Autodiff<Flex>;
     type Wrapped = DistributedDataParallel<B, Linear<B>>;
@@ -462,6 +616,86 @@ mod tests {
         step(&mut module, &mut optimizer);
         let values = module.module().weight.val().into_data();
         assert_eq!(values.to_vec::<f32>().expect("f32"), [-2.0, -2.5]);
+    }
+
+    /// Two layers in several buckets, and an optimizer of two groups.
+    fn layers(
+        is_sharded: bool,
+    ) -> (
+        DistributedDataParallel<B, Vec<Linear<B>>>,
+        ShardedOptimizer<Flex, AdamW>,
+    ) {
+        let number = |index: usize| ((index * 37 % 61) as f32 - 30.0) / 16.0;
+        let tensor = |first: usize, count: usize| -> Tensor<B, 1> {
+            let values: Vec<f32> = (first..first + count).map(number).collect();
+            Tensor::from_floats(&values[..], &Default::default()).cast(FloatDType::BF16)
+        };
+        let layer = |first: usize| Linear {
+            weight: Param::from_tensor(tensor(first, 20 * 30).reshape([20, 30])),
+            bias: Some(Param::from_tensor(tensor(first + 7, 30))),
+        };
+        let config = DataParallelConfig::new()
+            .with_shard_gradients(is_sharded)
+            .with_bucket_size(Some(700));
+        let module = vec![layer(0), layer(1), layer(2)];
+        let module = DistributedDataParallel::new(module, &ParallelContext::single(1), config).expect("one rank");
+        let optimizers = [0.1, 0.0].map(|decay| AdamWConfig::new().with_weight_decay(decay).init());
+        let group = |entry: &GradientEntry| usize::from(entry.dimensions() == 1);
+        let optimizer = ShardedOptimizer::with_groups(&module, optimizers.into(), group).expect("there are two");
+        (module, optimizer)
+    }
+
+    /// The gradients of a step; the last layer has none in the first.
+    fn gradients(module: &mut DistributedDataParallel<B, Vec<Linear<B>>>, step: usize) -> ReducedGradients<Flex> {
+        let input = Tensor::<B, 2>::full([3, 20], 0.25 + step as f64, &Default::default()).cast(FloatDType::BF16);
+        let used = if step == 0 { 2 } else { 3 };
+        let forward = |layers: Vec<Linear<B>>| {
+            let of_layer = |layer: &Linear<B>| layer.forward(input.clone()).sin().sum();
+            layers[..used]
+                .iter()
+                .map(of_layer)
+                .reduce(|a, b| a + b)
+                .expect("some are used")
+        };
+        module.backward(StepPart::Last, forward).expect("one rank");
+        module.gradients().expect("one rank")
+    }
+
+    #[test]
+    fn buckets_are_updated_as_parameters_are_one_by_one() {
+        for is_sharded in [false, true] {
+            let ((mut module, mut optimizer), (mut other, mut at_once)) = (layers(is_sharded), layers(is_sharded));
+            for step in 0..5 {
+                let of_step = gradients(&mut module, step);
+                optimizer.step(0.01, &mut module, of_step).expect("one rank");
+                let of_step = gradients(&mut other, step);
+                if step == 3 {
+                    // As after a checkpoint is loaded.
+                    at_once.step(0.01, &mut other, of_step).expect("one rank");
+                } else {
+                    let form = at_once.optimizers[0].bucket_form().expect("it is AdamW");
+                    let update = at_once.begin(0.01, &mut other, of_step).expect("one rank");
+                    assert!(update.gradients.num_buckets() > 1);
+                    at_once.step_buckets(form, &mut other, update).expect("one rank");
+                }
+                for (number, (value, other)) in module.values().into_iter().zip(other.values()).enumerate() {
+                    assert_eq!(
+                        value.into_data(),
+                        other.into_data(),
+                        "parameter {number} after step {step}"
+                    );
+                    let [piece, other] = [&optimizer, &at_once].map(|optimizer| optimizer.piece(number));
+                    assert_eq!(piece.steps, other.steps);
+                    let main = |piece: Piece<Flex, AdamW>| piece.main.expect("parameters have 16 bits").into_data();
+                    let moments = |piece: &Piece<Flex, AdamW>| {
+                        let state = piece.state.clone();
+                        state.map(|state| (state.time, state.moment_1.into_data(), state.moment_2.into_data()))
+                    };
+                    assert_eq!(moments(&piece), moments(&other), "parameter {number} after step {step}");
+                    assert_eq!(main(piece), main(other), "parameter {number} after step {step}");
+                }
+            }
+        }
     }
 
     #[test]

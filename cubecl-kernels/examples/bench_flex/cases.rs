@@ -7,6 +7,7 @@ use burn::tensor::{Distribution, Int, Tensor};
 use burn_flex::Flex;
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::adamw::{self, AdamWBuffers, AdamWStep};
+use cubecl_kernels::l2_norm::SquaredPart;
 use cubecl_kernels::norm::{self, AddRule, Addends, NormKind, NormParameters};
 use cubecl_kernels::random::{RowDropout, RowPlace};
 use cubecl_kernels::softmax::{self, SoftmaxMask};
@@ -266,6 +267,11 @@ pub fn loss_cases(args: &Args) -> Vec<Case> {
 /// AdamW and the sum of squares.
 pub fn optimizer_cases(args: &Args) -> Vec<Case> {
     let gradient = random([args.parameters]);
+    let all = [SquaredPart {
+        buffer: 0,
+        range: 0..args.parameters,
+        sum: 0,
+    }];
     let buffers = AdamWBuffers {
         parameter: random([args.parameters]),
         moment_1: random([args.parameters]),
@@ -300,8 +306,11 @@ pub fn optimizer_cases(args: &Args) -> Vec<Case> {
             "sum_of_squares",
             "all",
             move || vec![gradient.clone()],
-            Flex::sum_of_squares,
-            l2_norm::reference::sum_of_squares,
+            {
+                let all = all.clone();
+                move |buffers| Flex::sums_of_squares(buffers, &all, 1)
+            },
+            move |buffers| l2_norm::reference::sums_of_squares(buffers, &all, 1),
         ),
     ]
 }

@@ -8,6 +8,8 @@ mod kernel;
 pub(crate) mod launch;
 pub mod reference;
 
+use std::ops::Range;
+
 use burn::tensor::{DType, Tensor, backend::Backend};
 
 use crate::KernelBackend;
@@ -22,6 +24,22 @@ pub struct AdamWBuffers<B: Backend> {
     pub moment_1: Tensor<B, 1>,
     /// The mean of their squares, likewise.
     pub moment_2: Tensor<B, 1>,
+}
+
+impl<B: Backend> AdamWBuffers<B> {
+    /// Returns parameters and moments.
+    pub fn into_array(self) -> [Tensor<B, 1>; 3] {
+        [self.parameter, self.moment_1, self.moment_2]
+    }
+
+    /// Returns the buffers of parameters and moments.
+    pub fn from_array([parameter, moment_1, moment_2]: [Tensor<B, 1>; 3]) -> Self {
+        Self {
+            parameter,
+            moment_1,
+            moment_2,
+        }
+    }
 }
 
 /// The numbers of a step.
@@ -72,6 +90,15 @@ impl AdamWStep {
     }
 }
 
+/// The elements of flat buffers that a step is for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdamWRanges {
+    /// The numbers of the step.
+    pub step: AdamWStep,
+    /// Ranges of elements, apart from each other and from those of other steps.
+    pub ranges: Vec<Range<usize>>,
+}
+
 /// Updates parameters and moments, and returns them; also returns the new parameters in the type `copy`, if given.
 ///
 /// With `g` the scaled gradient: `m = β₁ m + (1 − β₁) g`, `v = β₂ v + (1 − β₂) g²`,
@@ -93,12 +120,51 @@ pub fn adamw<B: KernelBackend>(
     step: &AdamWStep,
     copy: Option<DType>,
 ) -> Result<(AdamWBuffers<B>, Option<Tensor<B, 1>>), KernelError> {
-    const MAIN: &[DType] = &[DType::F32, DType::F64];
     let check = Check("adamw");
+    check_tensors(check, &buffers, &gradient, copy)?;
+    step.check(check)?;
+    Ok(B::adamw(buffers, gradient, step, copy))
+}
+
+/// Updates ranges of flat buffers that many parameters share, each range by the numbers of its step: see [`adamw()`].
+///
+/// One pass over the ranges of each step, however many there are; elements outside of them stay. Also returns the new
+/// parameters in the type `copy`, `[elements]`, where only those of the ranges say something.
+///
+/// # Errors
+/// As [`adamw()`], and when a range ends outside of the buffers.
+pub fn adamw_ranges<B: KernelBackend>(
+    buffers: AdamWBuffers<B>,
+    gradient: Tensor<B, 1>,
+    steps: &[AdamWRanges],
+    copy: DType,
+) -> Result<(AdamWBuffers<B>, Tensor<B, 1>), KernelError> {
+    let check = Check("adamw_ranges");
+    check_tensors(check, &buffers, &gradient, Some(copy))?;
+    let [elements] = gradient.dims();
+    for AdamWRanges { step, ranges } in steps {
+        step.check(check)?;
+        for range in ranges {
+            let is_inside = range.start <= range.end && range.end <= elements;
+            check.value("a range's end", range.end as f64, is_inside, || {
+                format!("{} at least and {elements} at most", range.start)
+            })?;
+        }
+    }
+    Ok(B::adamw_ranges(buffers, gradient, steps, copy))
+}
+
+fn check_tensors<B: KernelBackend>(
+    check: Check,
+    buffers: &AdamWBuffers<B>,
+    gradient: &Tensor<B, 1>,
+    copy: Option<DType>,
+) -> Result<(), KernelError> {
+    const MAIN: &[DType] = &[DType::F32, DType::F64];
     let (shape, dtype) = (buffers.parameter.dims(), buffers.parameter.dtype());
     if !MAIN.contains(&dtype) {
         return Err(KernelError::Type {
-            operation: "adamw",
+            operation: check.0,
             what: "the main parameters".into(),
             actual: dtype,
             valid: MAIN,
@@ -115,9 +181,8 @@ pub fn adamw<B: KernelBackend>(
     let device = gradient.device();
     check.float::<B>("the gradient", gradient.dtype(), &device)?;
     check.float::<B>("the main parameters", dtype, &device)?;
-    if let Some(copy) = copy {
-        check.float::<B>("the copy", copy, &device)?;
+    match copy {
+        Some(copy) => check.float::<B>("the copy", copy, &device),
+        None => Ok(()),
     }
-    step.check(check)?;
-    Ok(B::adamw(buffers, gradient, step, copy))
 }

@@ -1,11 +1,13 @@
 //! The operations on CubeCL's backends: CUDA, Vulkan and others.
 
+use std::ops::Range;
+
 use burn::tensor::{DType, Int, Tensor};
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 
 use super::KernelBackend;
 use crate::accumulate::{self, GradientPlace, GradientSums};
-use crate::adamw::{self, AdamWBuffers, AdamWStep};
+use crate::adamw::{self, AdamWBuffers, AdamWRanges, AdamWStep};
 use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
@@ -16,9 +18,10 @@ use crate::embedding::{self, TokenRange};
 use crate::error::{Check, KernelError};
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads};
-use crate::l2_norm;
+use crate::l2_norm::{self, SquaredPart};
 use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::ranges::{self, BufferRange, RangeTarget};
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
 use crate::tape::{float, primitive};
@@ -207,35 +210,62 @@ where
         step: &AdamWStep,
         copy: Option<DType>,
     ) -> (AdamWBuffers<Self>, Option<Tensor<Self, 1>>) {
-        let buffers = [buffers.parameter, buffers.moment_1, buffers.moment_2].map(primitive);
-        let gradient = primitive(gradient);
+        let (buffers, gradient) = (buffers.into_array().map(primitive), primitive(gradient));
         if !adamw::launch::runs(&buffers[0], &gradient, copy) {
-            let [parameter, moment_1, moment_2] = buffers.map(float);
-            let buffers = AdamWBuffers {
-                parameter,
-                moment_1,
-                moment_2,
-            };
+            let buffers = AdamWBuffers::from_array(buffers.map(float));
             return adamw::reference::step(buffers, float(gradient), step, copy);
         }
         let (buffers, copy) = adamw::launch::step(buffers, gradient, step, copy);
-        let [parameter, moment_1, moment_2] = buffers.map(float);
-        let buffers = AdamWBuffers {
-            parameter,
-            moment_1,
-            moment_2,
-        };
-        (buffers, copy.map(float))
+        (AdamWBuffers::from_array(buffers.map(float)), copy.map(float))
     }
 
-    fn sum_of_squares(buffers: Vec<Tensor<Self, 1>>) -> Tensor<Self, 1> {
+    fn adamw_ranges(
+        buffers: AdamWBuffers<Self>,
+        gradient: Tensor<Self, 1>,
+        steps: &[AdamWRanges],
+        copy: DType,
+    ) -> (AdamWBuffers<Self>, Tensor<Self, 1>) {
+        let (buffers, gradient) = (buffers.into_array().map(primitive), primitive(gradient));
+        if !adamw::launch::runs(&buffers[0], &gradient, Some(copy)) {
+            let buffers = AdamWBuffers::from_array(buffers.map(float));
+            return adamw::reference::step_ranges(buffers, float(gradient), steps, copy);
+        }
+        let (buffers, copy) = adamw::launch::step_ranges(buffers, gradient, steps, copy);
+        (AdamWBuffers::from_array(buffers.map(float)), float(copy))
+    }
+
+    fn gather_ranges(buffers: Vec<Tensor<Self, 1>>, ranges: &[BufferRange]) -> Tensor<Self, 1> {
         let first = primitive(buffers[0].clone());
         if !launch::is_supported(&first.client, first.dtype) {
-            return l2_norm::reference::sum_of_squares(buffers);
+            return ranges::reference::gather(buffers, ranges);
         }
-        float(l2_norm::launch::sum_of_squares(
-            buffers.into_iter().map(primitive).collect(),
-        ))
+        let buffers = buffers.into_iter().map(primitive).collect();
+        float(ranges::launch::gather(buffers, ranges))
+    }
+
+    fn scatter_ranges(buffer: Tensor<Self, 1>, values: Tensor<Self, 1>, targets: &[RangeTarget]) -> Tensor<Self, 1> {
+        let (buffer, values) = (primitive(buffer), primitive(values));
+        if !launch::is_supported(&buffer.client, buffer.dtype) {
+            return ranges::reference::scatter(float(buffer), float(values), targets);
+        }
+        float(ranges::launch::scatter(buffer, values, targets))
+    }
+
+    fn clear_ranges(buffer: Tensor<Self, 1>, ranges: &[Range<usize>]) -> Tensor<Self, 1> {
+        let buffer = primitive(buffer);
+        if !launch::is_supported(&buffer.client, buffer.dtype) {
+            return ranges::reference::clear(float(buffer), ranges);
+        }
+        float(ranges::launch::clear(buffer, ranges))
+    }
+
+    fn sums_of_squares(buffers: Vec<Tensor<Self, 1>>, parts: &[SquaredPart], sums: usize) -> Tensor<Self, 1> {
+        let first = primitive(buffers[0].clone());
+        if !launch::is_supported(&first.client, first.dtype) {
+            return l2_norm::reference::sums_of_squares(buffers, parts, sums);
+        }
+        let buffers = buffers.into_iter().map(primitive).collect();
+        float(l2_norm::launch::sums_of_squares(buffers, parts, sums))
     }
 
     fn check_attention(

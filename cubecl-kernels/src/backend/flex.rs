@@ -10,7 +10,7 @@ use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
 use crate::embedding::{self, TokenRange};
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads};
-use crate::l2_norm;
+use crate::l2_norm::{self, SquaredPart};
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
 use crate::softmax::{self, SoftmaxMask};
@@ -131,8 +131,8 @@ impl KernelBackend for Flex {
         adamw::flex::step(buffers, gradient, step, copy)
     }
 
-    fn sum_of_squares(buffers: Vec<Tensor<Self, 1>>) -> Tensor<Self, 1> {
-        l2_norm::flex::sum_of_squares(buffers)
+    fn sums_of_squares(buffers: Vec<Tensor<Self, 1>>, parts: &[SquaredPart], sums: usize) -> Tensor<Self, 1> {
+        l2_norm::flex::sums_of_squares(buffers, parts, sums)
     }
 
     fn flash_attention_forward(inputs: [Tensor<Self, 4>; 3], options: &AttentionOptions) -> AttentionForward<Self> {

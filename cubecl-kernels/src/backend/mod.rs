@@ -15,10 +15,12 @@ mod fusion;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 
+use std::ops::Range;
+
 use burn::tensor::{DType, Int, Tensor, backend::Backend};
 
 use crate::accumulate::{self, GradientPlace, GradientSums};
-use crate::adamw::{self, AdamWBuffers, AdamWStep};
+use crate::adamw::{self, AdamWBuffers, AdamWRanges, AdamWStep};
 use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
@@ -26,9 +28,10 @@ use crate::embedding::{self, TokenRange};
 use crate::error::KernelError;
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads, unpack};
-use crate::l2_norm;
+use crate::l2_norm::{self, SquaredPart};
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::ranges::{self, BufferRange, RangeTarget};
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
 
@@ -295,8 +298,33 @@ pub trait KernelBackend: Backend {
         adamw::reference::step(buffers, gradient, step, copy)
     }
 
-    /// See [`sum_of_squares`](l2_norm::sum_of_squares).
-    fn sum_of_squares(buffers: Vec<Tensor<Self, 1>>) -> Tensor<Self, 1> {
-        l2_norm::reference::sum_of_squares(buffers)
+    /// See [`adamw_ranges`](adamw::adamw_ranges).
+    fn adamw_ranges(
+        buffers: AdamWBuffers<Self>,
+        gradient: Tensor<Self, 1>,
+        steps: &[AdamWRanges],
+        copy: DType,
+    ) -> (AdamWBuffers<Self>, Tensor<Self, 1>) {
+        adamw::reference::step_ranges(buffers, gradient, steps, copy)
+    }
+
+    /// See [`gather_ranges`](ranges::gather_ranges).
+    fn gather_ranges(buffers: Vec<Tensor<Self, 1>>, ranges: &[BufferRange]) -> Tensor<Self, 1> {
+        ranges::reference::gather(buffers, ranges)
+    }
+
+    /// See [`scatter_ranges`](ranges::scatter_ranges).
+    fn scatter_ranges(buffer: Tensor<Self, 1>, values: Tensor<Self, 1>, targets: &[RangeTarget]) -> Tensor<Self, 1> {
+        ranges::reference::scatter(buffer, values, targets)
+    }
+
+    /// See [`clear_ranges`](ranges::clear_ranges).
+    fn clear_ranges(buffer: Tensor<Self, 1>, ranges: &[Range<usize>]) -> Tensor<Self, 1> {
+        ranges::reference::clear(buffer, ranges)
+    }
+
+    /// See [`sums_of_squares`](l2_norm::sums_of_squares).
+    fn sums_of_squares(buffers: Vec<Tensor<Self, 1>>, parts: &[SquaredPart], sums: usize) -> Tensor<Self, 1> {
+        l2_norm::reference::sums_of_squares(buffers, parts, sums)
     }
 }

@@ -7,6 +7,7 @@ pub mod columns;
 pub mod dropout;
 pub mod launch;
 pub mod nvidia;
+pub mod parts;
 pub mod places;
 pub mod reduce;
 pub mod walk;

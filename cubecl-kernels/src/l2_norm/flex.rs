@@ -1,8 +1,9 @@
-//! The sum of squares on the CPU.
+//! Sums of squares on the CPU.
 
 use burn::tensor::Tensor;
 use burn_flex::Flex;
 
+use super::SquaredPart;
 use crate::flex::blocks::in_blocks;
 use crate::flex::lanes::sums;
 use crate::flex::math::{Real, vectorised};
@@ -12,19 +13,21 @@ use crate::flex::tensor::{flat, tensor};
 /// Elements that are added up in their own type; these sums are added up in f64.
 const CHUNK: usize = 4096;
 
-/// Returns the sum over all buffers, of which there is one at least.
-pub fn sum_of_squares(buffers: Vec<Tensor<Flex, 1>>) -> Tensor<Flex, 1> {
-    with_number!(buffers[0].dtype(), T => sum_in::<T>(buffers))
+/// Returns the sums over parts of buffers, of which there is one at least.
+pub fn sums_of_squares(buffers: Vec<Tensor<Flex, 1>>, parts: &[SquaredPart], sums: usize) -> Tensor<Flex, 1> {
+    with_number!(buffers[0].dtype(), T => sums_in::<T>(buffers, parts, sums))
 }
 
-fn sum_in<T: Number>(buffers: Vec<Tensor<Flex, 1>>) -> Tensor<Flex, 1> {
-    let total: f64 = buffers.into_iter().map(one_buffer::<T>).sum();
-    tensor(vec![T::Real::of(total)], [1])
+fn sums_in<T: Number>(buffers: Vec<Tensor<Flex, 1>>, parts: &[SquaredPart], sums: usize) -> Tensor<Flex, 1> {
+    let buffers: Vec<_> = buffers.into_iter().map(flat).collect();
+    let mut totals = vec![0.0; sums];
+    for part in parts {
+        totals[part.sum] += sum_of_squares(&buffers[part.buffer].storage::<T>()[part.range.clone()]);
+    }
+    tensor(totals.into_iter().map(T::Real::of).collect(), [sums])
 }
 
-fn one_buffer<T: Number>(buffer: Tensor<Flex, 1>) -> f64 {
-    let buffer = flat(buffer);
-    let values = buffer.storage::<T>();
+fn sum_of_squares<T: Number>(values: &[T]) -> f64 {
     let blocks = in_blocks([values.len(), 1], (), |range, ()| {
         vectorised(
             #[inline(always)]

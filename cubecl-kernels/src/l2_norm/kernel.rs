@@ -1,56 +1,66 @@
-//! The kernels of the sum of squares: a number for each cube first, and then their sum.
+//! The kernels of sums of squares: a number for each cube first, and then their sums.
 
 use cubecl::prelude::*;
 
+use crate::cube::parts::{Parts, is_idle, own_part};
 use crate::cube::walk::cube_sum;
 
-/// Writes each cube's part of the sum of squares, from `offset` on. `elements` is `input` one by one, of which only
-/// what no vector holds is read.
+/// Writes each cube's share of its part's sum of squares, from the part's place on. `elements` is `input` one by one:
+/// of it only what no vector holds is read.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn squares<F: Float, N: Size>(
     input: &Array<Vector<F, N>>,
     elements: &Array<F>,
-    partials: &mut Array<f32>,
-    offset: usize,
-    vectors: usize,
-    count: usize,
+    shares: &mut Array<f32>,
+    parts: &Parts,
     #[comptime] units: usize,
     #[define(F)] _dtype: StorageType,
 ) {
+    if is_idle(parts) {
+        terminate!();
+    }
+    let part = own_part(parts);
+    let own = part.cube * units + UNIT_POS as usize;
+    let vectors = part.count / N::value();
+    let first = part.start / N::value();
     let mut squares = Vector::<f32, N>::new(f32::new(0.0));
-    let mut at = ABSOLUTE_POS;
+    let mut at = own;
     while at < vectors {
-        let x = Vector::<f32, N>::cast_from(input[at]);
+        let x = Vector::<f32, N>::cast_from(input[first + at]);
         squares += x * x;
-        at += CUBE_COUNT * units;
+        at += part.cubes * units;
     }
     let mut sum = f32::new(0.0);
     #[unroll]
     for lane in 0..N::value() {
         sum += squares[lane];
     }
-    let left = vectors * N::value() + ABSOLUTE_POS;
-    if left < count {
-        let x = f32::cast_from(elements[left]);
+    let left = vectors * N::value() + own;
+    if left < part.count {
+        let x = f32::cast_from(elements[part.start + left]);
         sum += x * x;
     }
     let sum = cube_sum(sum, units);
     if UNIT_POS == 0 {
-        partials[offset + CUBE_POS] = sum;
+        shares[part.place + part.cube] = sum;
     }
 }
 
-/// Writes the sum of the parts; one cube.
+/// Writes the sums of ranges of the shares; a cube for each.
 #[cube(launch_unchecked)]
-pub(super) fn add_up(partials: &Array<f32>, output: &mut Array<f32>, count: u32, #[comptime] units: usize) {
+pub(super) fn add_up(shares: &Array<f32>, output: &mut Array<f32>, parts: &Parts, #[comptime] units: usize) {
+    if is_idle(parts) {
+        terminate!();
+    }
+    let part = own_part(parts);
     let mut sum = f32::new(0.0);
-    let mut at = UNIT_POS;
-    while at < count {
-        sum += partials[at as usize];
-        at += comptime!(units as u32);
+    let mut at = UNIT_POS as usize;
+    while at < part.count {
+        sum += shares[part.start + at];
+        at += units;
     }
     let sum = cube_sum(sum, units);
     if UNIT_POS == 0 {
-        output[0] = sum;
+        output[part.place] = sum;
     }
 }

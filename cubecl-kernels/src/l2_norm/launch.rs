@@ -1,76 +1,130 @@
-//! Launches the kernels of the sum of squares: one for each buffer that is not empty, and one for all.
+//! Launches the kernels of sums of squares: one for each buffer of which something is added up, and one for all.
 
 use burn::tensor::DType;
 use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
+use cubecl::client::ComputeClient;
 use cubecl::prelude::*;
 
-use super::kernel;
+use super::{SquaredPart, kernel};
 use crate::cube::launch::{address_type, empty_beside, into_contiguous};
-use crate::cube::walk::{UNITS, resident_cubes};
+use crate::cube::parts::{DeviceParts, Part};
+use crate::cube::walk::{UNITS, cube_count, resident_cubes};
 
 /// Vectors that a unit reads at least, where there are enough.
 const VECTORS_EACH: usize = 4;
 
-/// Returns the sum over all buffers, `[1]` of f32.
-pub(crate) fn sum_of_squares<R: CubeRuntime>(buffers: Vec<CubeTensor<R>>) -> CubeTensor<R> {
-    let first = &buffers[0].clone();
-    let client = first.client.clone();
-    let units = UNITS as usize;
-    // The kernel has so few registers that twice the resident cubes run at once; more would be parts to add up.
-    let most = 2 * resident_cubes(&client, UNITS);
-    let largest = client.io_optimized_vector_sizes(first.dtype.size()).next();
-    let vector_size = largest.unwrap_or(1);
-    let plans: Vec<(CubeTensor<R>, usize, usize)> = buffers
-        .into_iter()
-        .map(into_contiguous)
-        .scan(0, |offset, buffer| {
-            let count = buffer.meta.shape()[0];
-            let wanted = (count / vector_size).div_ceil(units * VECTORS_EACH);
-            let cubes = if count == 0 { 0 } else { wanted.clamp(1, most) };
-            *offset += cubes;
-            Some((buffer, *offset - cubes, cubes))
-        })
-        .collect();
-    let parts: usize = plans.iter().map(|(_, _, cubes)| cubes).sum();
-    // A buffer of no bytes cannot be bound.
-    let partials = empty_beside(first, &[parts.max(1)], DType::F32);
-    for (buffer, offset, cubes) in plans {
-        if cubes == 0 {
-            continue;
-        }
-        let count = buffer.meta.shape()[0];
-        // SAFETY: the kernel bounds vectors and elements by the buffer's, and each cube writes one of the parts that
-        // are counted above.
-        unsafe {
-            kernel::squares::launch_unchecked::<R>(
-                &client,
-                CubeCount::new_1d(cubes as u32),
-                CubeDim::new_1d(UNITS),
-                address_type(&[&buffer]),
-                vector_size,
-                buffer.clone().into_array_arg(),
-                buffer.clone().into_array_arg(),
-                partials.clone().into_array_arg(),
-                offset,
-                count / vector_size,
-                count,
-                units,
-                buffer.dtype.into(),
-            );
-        }
+/// A part, with its shares of the sum.
+struct SharedPart<'a> {
+    part: &'a SquaredPart,
+    /// The first of its shares, of which there is one for each cube.
+    place: usize,
+    cubes: usize,
+}
+
+/// Returns the sums over parts of buffers, `[sums]` of f32.
+pub(crate) fn sums_of_squares<R: CubeRuntime>(
+    buffers: Vec<CubeTensor<R>>,
+    parts: &[SquaredPart],
+    sums: usize,
+) -> CubeTensor<R> {
+    let first = buffers[0].clone();
+    let output = empty_beside(&first, &[sums], DType::F32);
+    if sums == 0 {
+        return output;
     }
-    let output = empty_beside(first, &[1], DType::F32);
-    // SAFETY: the kernel bounds its index by the number of parts, and writes one element.
+    let client = first.client.clone();
+    let largest = client.io_optimized_vector_sizes(first.dtype.size()).next();
+    let (parts, ranges) = shared(&client, largest.unwrap_or(1), parts, sums);
+    let num_shares = ranges.iter().map(|range| range.count).sum::<usize>();
+    // A buffer of no bytes cannot be bound.
+    let shares = empty_beside(&first, &[num_shares.max(1)], DType::F32);
+    for (number, buffer) in buffers.into_iter().enumerate() {
+        let own: Vec<&SharedPart<'_>> = parts.iter().filter(|part| part.part.buffer == number).collect();
+        square(into_contiguous(buffer), &own, &shares);
+    }
+    let table = DeviceParts::new(&client, ranges);
+    // SAFETY: the ranges are those of the shares, and each cube writes one of the sums.
     unsafe {
         kernel::add_up::launch_unchecked::<R>(
             &client,
-            CubeCount::new_single(),
+            cube_count(&client, table.cubes()),
             CubeDim::new_1d(UNITS),
-            partials.into_array_arg(),
+            shares.into_array_arg(),
             output.clone().into_array_arg(),
-            parts as u32,
-            units,
+            table.argument(),
+            UNITS as usize,
         );
     }
     output
+}
+
+/// Gives each part that is not empty its cubes and its place among the shares, those of a sum next to each other; also
+/// returns the range of shares of each sum.
+fn shared<'a, R: CubeRuntime>(
+    client: &ComputeClient<R>,
+    vector_size: usize,
+    parts: &'a [SquaredPart],
+    sums: usize,
+) -> (Vec<SharedPart<'a>>, Vec<Part>) {
+    // The kernel has so few registers that twice the resident cubes run at once; more would be shares to add up.
+    let most = 2 * resident_cubes(client, UNITS);
+    let (mut shared, mut ranges, mut place) = (Vec::with_capacity(parts.len()), Vec::with_capacity(sums), 0);
+    let mut of_sums: Vec<Vec<&SquaredPart>> = vec![Vec::new(); sums];
+    for part in parts.iter().filter(|part| !part.range.is_empty()) {
+        of_sums[part.sum].push(part);
+    }
+    for (sum, parts) in of_sums.into_iter().enumerate() {
+        let start = place;
+        for part in parts {
+            let wanted = (part.range.len() / vector_size).div_ceil(UNITS as usize * VECTORS_EACH);
+            let cubes = wanted.clamp(1, most);
+            shared.push(SharedPart { part, place, cubes });
+            place += cubes;
+        }
+        ranges.push(Part {
+            start,
+            count: place - start,
+            cubes: 1,
+            place: sum,
+        });
+    }
+    (shared, ranges)
+}
+
+/// Writes the shares of a buffer's parts.
+fn square<R: CubeRuntime>(buffer: CubeTensor<R>, parts: &[&SharedPart<'_>], shares: &CubeTensor<R>) {
+    if parts.is_empty() {
+        return;
+    }
+    let client = buffer.client.clone();
+    // Vectors begin where parts do.
+    let mut sizes = client.io_optimized_vector_sizes(buffer.dtype.size());
+    let fits = |size: &usize| parts.iter().all(|part| part.part.range.start.is_multiple_of(*size));
+    let vector_size = sizes.find(fits).unwrap_or(1);
+    let table = DeviceParts::new(
+        &client,
+        parts.iter().map(|part| Part {
+            start: part.part.range.start,
+            count: part.part.range.len(),
+            cubes: part.cubes,
+            place: part.place,
+        }),
+    );
+    // SAFETY: the kernel bounds vectors and elements by the parts, which are in the buffer, and each cube writes the
+    // share that is counted for it.
+    unsafe {
+        kernel::squares::launch_unchecked::<R>(
+            &client,
+            cube_count(&client, table.cubes()),
+            CubeDim::new_1d(UNITS),
+            address_type(&[&buffer]),
+            vector_size,
+            buffer.clone().into_array_arg(),
+            buffer.clone().into_array_arg(),
+            shares.clone().into_array_arg(),
+            table.argument(),
+            UNITS as usize,
+            buffer.dtype.into(),
+        );
+    }
 }

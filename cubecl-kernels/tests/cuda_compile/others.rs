@@ -2,10 +2,11 @@
 
 use burn::tensor::{Bool, DType, Int, Tensor};
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate};
-use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep, adamw};
+use cubecl_kernels::adamw::{AdamWBuffers, AdamWRanges, AdamWStep, adamw, adamw_ranges};
 use cubecl_kernels::cross_entropy::cross_entropy;
 use cubecl_kernels::embedding::{TokenRange, add_rows, embedding};
 use cubecl_kernels::l2_norm::sum_of_squares;
+use cubecl_kernels::ranges::{BufferRange, RangeTarget, clear_ranges, gather_ranges, scatter_ranges};
 use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
 
 use crate::operations::{Differentiable, List, ROWS, SAMPLES};
@@ -103,9 +104,38 @@ fn optimizer(list: &mut List, elements: usize) {
             Ok(())
         });
     }
+    list.add("adamw_ranges", format!("{elements}"), move |setting| {
+        let main = || setting.plain([elements], DType::F32);
+        let buffers = AdamWBuffers::from_array([main(), main(), main()]);
+        let steps = [0..elements / 2, elements / 2..elements].map(|range| AdamWRanges {
+            step,
+            ranges: vec![range],
+        });
+        adamw_ranges(buffers, main(), &steps, setting.dtype)?;
+        Ok(())
+    });
     list.add("sum_of_squares", format!("{elements}"), move |setting| {
         let buffers = [elements, 1000].map(|elements| setting.plain([elements], setting.dtype));
         sum_of_squares(buffers.to_vec())?;
+        Ok(())
+    });
+    list.add("ranges", format!("{elements}"), move |setting| {
+        let (buffer, range) = (0, 0..elements);
+        let all = [BufferRange {
+            buffer,
+            range: range.clone(),
+        }];
+        let whole = || setting.plain([elements], setting.dtype);
+        let values = gather_ranges(vec![whole()], &all)?.expect("there is a buffer");
+        let buffer = scatter_ranges(
+            whole(),
+            values,
+            &[RangeTarget {
+                range: range.clone(),
+                start: 0,
+            }],
+        )?;
+        clear_ranges(buffer, &[range])?;
         Ok(())
     });
 }

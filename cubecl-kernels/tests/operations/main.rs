@@ -26,6 +26,7 @@ mod linear;
 mod norm;
 mod nothing;
 mod random;
+mod ranges;
 mod reductions;
 mod references;
 mod refusals;
@@ -56,6 +57,7 @@ fn main() {
         norm::trials(),
         nothing::trials(),
         random::trials(),
+        ranges::trials(),
         reductions::trials(),
         references::trials(),
         refusals::trials(),

@@ -166,7 +166,13 @@ fn everything(of: DType, dtype: DType) -> Vec<(&'static str, Tensor<B, 1>)> {
     let gradients = flash_attention::reference::backward(inputs, heads(3), &options);
     results.extend(["dq", "dk", "dv"].into_iter().zip(gradients.map(flat)));
 
-    results.push(("sum of squares", l2_norm::reference::sum_of_squares(vec![vector(1)])));
+    let all = l2_norm::SquaredPart {
+        buffer: 0,
+        range: 0..COLUMNS,
+        sum: 0,
+    };
+    let sums = l2_norm::reference::sums_of_squares(vec![vector(1)], &[all], 1);
+    results.push(("sum of squares", sums));
     let range = TokenRange { first: 2, count: 5 };
     let rows = embedding::reference::forward(matrix(1), targets(), range);
     results.push(("embeddings", flat(rows)));

@@ -12,7 +12,7 @@ use cubecl_kernels::cross_entropy::cross_entropy;
 use cubecl_kernels::flash_attention::{
     AttentionMask, AttentionOptions, MAX_HEAD, PackedHeads, flash_attention, flash_attention_packed,
 };
-use cubecl_kernels::l2_norm::sum_of_squares;
+use cubecl_kernels::l2_norm::{SquaredPart, sum_of_squares, sums_of_squares};
 use cubecl_kernels::linear::{linear, linear_transposed};
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, layer_norm, rms_norm};
 use cubecl_kernels::random::RowDropout;
@@ -571,6 +571,16 @@ fn refuses_optimizer() -> anyhow::Result<()> {
     refused(
         sum_of_squares(vec![tensor([3]), tensor([3]), half()]),
         MixedTypes,
-        &["sum_of_squares", "buffer 2", "F32", "F16"],
-    )
+        &["sums_of_squares", "buffer 2", "F32", "F16"],
+    )?;
+    for (buffer, range, sum, texts) in [
+        (1, 0..3, 0, ["buffer", "less than 1", "got 1"]),
+        (0, 2..4, 0, ["end", "2 at least and 3 at most", "got 4"]),
+        (0, 0..3, 2, ["sum", "less than 2", "got 2"]),
+    ] {
+        let part = SquaredPart { buffer, range, sum };
+        let texts = [&["sums_of_squares"], &texts[..]].concat();
+        refused(sums_of_squares(vec![tensor([3])], &[part], 2), Value, &texts)?;
+    }
+    Ok(())
 }

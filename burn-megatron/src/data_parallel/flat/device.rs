@@ -6,7 +6,8 @@ use burn::grad_clipping::GradientClipping;
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate};
 use cubecl_kernels::embedding::{TokenRange, add_rows};
-use cubecl_kernels::l2_norm::sum_of_squares;
+use cubecl_kernels::l2_norm::{SquaredPart, sums_of_squares};
+use cubecl_kernels::ranges::{BufferRange, RangeTarget, clear_ranges, gather_ranges, scatter_ranges};
 use cubecl_kernels::tape::{float, primitive};
 
 use super::host::count_data;
@@ -68,31 +69,19 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         self.sums = Some(sums.unwrap_or_else(|error| panic!("{error}")));
     }
 
-    /// Notes a parameter if a range is not finite, or too large for its squares to be added up.
-    pub fn note(&self, range: Range<usize>, parameter: usize, non_finite: &mut NonFinite<B>) {
-        let sum = sum_of_squares(vec![self.part(range)]).unwrap_or_else(|error| panic!("{error}"));
-        let flags = taken_flags(non_finite, self.sums());
-        let sums = GradientSums {
-            // Asked for, and not looked at.
-            sums: Tensor::zeros([1], (&flags.device(), flags.dtype())),
-            non_finite: flags,
-        };
-        let place = GradientPlace {
-            offset: 0,
-            parameter,
-            is_first: true,
-        };
-        non_finite.flags = Some(added(sums, sum.expect("of one buffer"), place).non_finite);
+    /// Returns the sum of squares of each of some ranges of the whole bucket.
+    pub fn squares(&self, ranges: Vec<Range<usize>>) -> Tensor<B, 1> {
+        let count = ranges.len();
+        let of_range = |(sum, range)| SquaredPart { buffer: 0, range, sum };
+        let parts: Vec<SquaredPart> = ranges.into_iter().enumerate().map(of_range).collect();
+        let sums = sums_of_squares(vec![self.sums().clone()], &parts, count);
+        sums.unwrap_or_else(|error| panic!("{error}")).expect("of one buffer")
     }
 
     pub fn clear(&mut self, offset: usize, len: usize) {
         self.shard = None;
-        if len == 0 {
-            return;
-        }
-        let sums = self.sums();
-        let zeros = Tensor::zeros([len], (&sums.device(), sums.dtype()));
-        self.write(offset, zeros);
+        let cleared = clear_ranges(taken(&mut self.sums), std::slice::from_ref(&(offset..offset + len)));
+        self.sums = Some(cleared.unwrap_or_else(|error| panic!("{error}")));
     }
 
     /// Gives the reduced shard back.
@@ -102,9 +91,17 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
 
     /// Writes elements of the shard, or of the whole where there is none.
     pub fn write(&mut self, offset: usize, values: Tensor<B, 1>) {
+        let first = offset - self.shard.as_ref().map_or(0, |(start, _)| *start);
+        let range = first..first + values.dims()[0];
+        self.scatter(values, &[RangeTarget { range, start: 0 }]);
+    }
+
+    /// Writes values to ranges of the shard, or of the whole where there is none.
+    fn scatter(&mut self, values: Tensor<B, 1>, targets: &[RangeTarget]) {
+        let write = |buffer| scatter_ranges(buffer, values, targets).unwrap_or_else(|error| panic!("{error}"));
         match self.shard.take() {
-            Some((start, shard)) => self.shard = Some((start, written(shard, offset - start, values))),
-            None => self.sums = Some(written(taken(&mut self.sums), offset, values)),
+            Some((start, shard)) => self.shard = Some((start, write(shard))),
+            None => self.sums = Some(write(taken(&mut self.sums))),
         }
     }
 
@@ -174,6 +171,14 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
         }
     }
 
+    /// What is complete of the bucket here, and its first element: the shard, or the whole where there is none.
+    fn current(&self) -> (usize, Tensor<B, 1>) {
+        match &self.shard {
+            Some((start, shard)) => (*start, shard.clone()),
+            None => (0, self.sums().clone()),
+        }
+    }
+
     /// The elements of a range.
     pub fn part(&self, range: Range<usize>) -> Tensor<B, 1> {
         match &self.shard {
@@ -193,21 +198,6 @@ const THERE: &str = "absent only while it is written";
 
 fn added<B: CollectiveBackend>(sums: GradientSums<B>, values: Tensor<B, 1>, place: GradientPlace) -> GradientSums<B> {
     accumulate(sums, values, place).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// Returns a tensor with other values from `offset` on.
-fn written<B: CollectiveBackend>(whole: Tensor<B, 1>, offset: usize, values: Tensor<B, 1>) -> Tensor<B, 1> {
-    let sums = GradientSums {
-        // Asked for, and not looked at.
-        non_finite: Tensor::zeros([1], (&whole.device(), whole.dtype())),
-        sums: whole,
-    };
-    let place = GradientPlace {
-        offset,
-        parameter: 0,
-        is_first: true,
-    };
-    added(sums, values, place).sums
 }
 
 fn taken<B: Backend>(tensor: &mut Option<Tensor<B, 1>>) -> Tensor<B, 1> {
@@ -246,42 +236,58 @@ impl<B: CollectiveBackend> PendingDevice<B> {
 }
 
 /// Returns, for each set of ranges, the sum of squares over all of them. The device is waited for once.
-pub(super) fn sums_of_squares<B: CollectiveBackend>(
-    tensor: impl Fn(&BucketRange) -> Tensor<B, 1>,
+pub(super) fn squares_of_sets<'a, B: CollectiveBackend>(
+    buffers: impl Iterator<Item = &'a DeviceBuffer<B>>,
     sets: &[Vec<BucketRange>],
 ) -> Vec<f64> {
-    let sums = sets.iter().map(|set| {
+    let (starts, buffers): (Vec<usize>, Vec<Tensor<B, 1>>) = buffers.map(DeviceBuffer::current).unzip();
+    let part_of = |sum, part: &BucketRange| {
+        let start = starts[part.bucket];
+        let range = part.range.start - start..part.range.end - start;
+        let buffer = part.bucket;
+        SquaredPart { buffer, range, sum }
+    };
+    let of_set = |(sum, set): (usize, &Vec<BucketRange>)| -> Vec<SquaredPart> {
         let filled = set.iter().filter(|part| !part.range.is_empty());
-        let sum = sum_of_squares(filled.map(&tensor).collect());
-        sum.unwrap_or_else(|error| panic!("{error}"))
-    });
-    let sums: Vec<Option<Tensor<B, 1>>> = sums.collect();
-    let there: Vec<Tensor<B, 1>> = sums.iter().flatten().cloned().collect();
-    let mut values = if there.is_empty() {
-        Vec::new()
-    } else {
-        Tensor::cat(there, 0).into_data().iter::<f64>().collect()
+        filled.map(|part| part_of(sum, part)).collect()
+    };
+    let parts: Vec<SquaredPart> = sets.iter().enumerate().flat_map(of_set).collect();
+    let sums = sums_of_squares(buffers, &parts, sets.len()).unwrap_or_else(|error| panic!("{error}"));
+    match sums {
+        Some(sums) => sums.into_data().iter::<f64>().collect(),
+        None => vec![0.0; sets.len()],
     }
-    .into_iter();
-    let value_of = |sum: &Option<_>| sum.as_ref().and_then(|_| values.next()).unwrap_or(0.0);
-    sums.iter().map(value_of).collect()
 }
 
-/// Sums tensors, none of them empty, over a group, all in one call.
+/// Sums ranges of buckets over a group, all in one call.
 pub(super) fn sum_over<B: CollectiveBackend>(
-    tensors: Vec<Tensor<B, 1>>,
+    buffers: &mut [&mut DeviceBuffer<B>],
+    ranges: &[BucketRange],
     group: &ProcessGroup,
-) -> Result<Vec<Tensor<B, 1>>, CollectiveError> {
-    if tensors.is_empty() {
-        return Ok(Vec::new());
+) -> Result<(), CollectiveError> {
+    let (starts, tensors): (Vec<usize>, Vec<Tensor<B, 1>>) = buffers.iter().map(|buffer| buffer.current()).unzip();
+    let filled: Vec<BufferRange> = (ranges.iter().filter(|part| !part.range.is_empty()))
+        .map(|part| BufferRange {
+            buffer: part.bucket,
+            range: part.range.start - starts[part.bucket]..part.range.end - starts[part.bucket],
+        })
+        .collect();
+    if filled.is_empty() {
+        return Ok(());
     }
-    let lengths: Vec<usize> = tensors.iter().map(|tensor| tensor.dims()[0]).collect();
-    let together = primitive(Tensor::cat(tensors, 0));
-    let sum: Tensor<B, 1> = float(B::run(together, TensorCall::AllReduce(ReduceOp::Sum), group)?);
-    let mut end = 0;
-    let part_of = |length: usize| {
-        end += length;
-        part(sum.clone(), end - length..end)
-    };
-    Ok(lengths.into_iter().map(part_of).collect())
+    let together = gather_ranges(tensors, &filled).unwrap_or_else(|error| panic!("{error}"));
+    let together = primitive(together.expect("there is a bucket"));
+    let sums: Tensor<B, 1> = float(B::run(together, TensorCall::AllReduce(ReduceOp::Sum), group)?);
+    let (mut targets, mut start) = (vec![Vec::new(); buffers.len()], 0);
+    for BufferRange { buffer, range } in filled {
+        let end = start + range.len();
+        targets[buffer].push(RangeTarget { range, start });
+        start = end;
+    }
+    for (buffer, targets) in buffers.iter_mut().zip(targets) {
+        if !targets.is_empty() {
+            buffer.scatter(sums.clone(), &targets);
+        }
+    }
+    Ok(())
 }

@@ -59,6 +59,8 @@ pub(super) struct NonFinite<B: Backend> {
     first: Option<usize>,
     /// On a device, once a gradient has come: by parameter 0, or 1 if it did.
     flags: Option<Tensor<B, 1>>,
+    /// On a device, of gradients that were added up in their bucket: parameters, and the sum of squares of each.
+    squares: Vec<(Vec<usize>, Tensor<B, 1>)>,
 }
 
 /// A range of elements of a bucket.
@@ -120,10 +122,11 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         }
     }
 
-    /// Notes a parameter whose gradient, in this range, is not finite. On devices only.
-    pub fn note(&self, range: Range<usize>, parameter: usize, non_finite: &mut NonFinite<B>) {
+    /// Notes which of these parameters have a gradient, in their ranges, that is not finite, or too large for its
+    /// squares to be added up. On devices only.
+    pub fn note(&self, parameters: Vec<usize>, ranges: Vec<Range<usize>>, non_finite: &mut NonFinite<B>) {
         match self {
-            FlatBuffer::Device(buffer) => buffer.note(range, parameter, non_finite),
+            FlatBuffer::Device(buffer) => non_finite.squares.push((parameters, buffer.squares(ranges))),
             _ => unreachable!("products come to buckets on devices"),
         }
     }
@@ -198,7 +201,11 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
     /// Returns, for each set of ranges, the sum of squares over all of them.
     pub fn sums_of_squares(buffers: &[Self], sets: &[Vec<BucketRange>]) -> Vec<f64> {
         if let Some(FlatBuffer::Device(_)) = buffers.first() {
-            return device::sums_of_squares(|part| device_of(buffers, part), sets);
+            let buffers = buffers.iter().map(|buffer| match buffer {
+                FlatBuffer::Device(buffer) => buffer,
+                _ => unreachable!("{ALIKE}"),
+            });
+            return device::squares_of_sets(buffers, sets);
         }
         let of_range = |part: &BucketRange| match &buffers[part.bucket] {
             FlatBuffer::F32(buffer) => buffer.sum_of_squares(part.range.clone()),
@@ -224,11 +231,8 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
                 host::sum_over(&mut buffers.collect::<Vec<_>>(), ranges, is_there, group)
             }
             Some(FlatBuffer::Device(_)) => {
-                let filled = ranges.iter().filter(|part| !part.range.is_empty());
-                let tensors = filled.clone().map(|part| device_of(buffers, part)).collect();
-                for (part, sum) in filled.zip(device::sum_over(tensors, group)?) {
-                    buffers[part.bucket].write(part.range.start, sum);
-                }
+                let mut buffers: Vec<&mut DeviceBuffer<B>> = buffers.iter_mut().map(device_of).collect();
+                device::sum_over(&mut buffers, ranges, group)?;
                 let mut counts: Vec<i32> = is_there.iter().map(|&is_there| i32::from(is_there)).collect();
                 group.all_reduce(&mut counts, ReduceOp::Sum)?;
                 Ok(counts.iter().map(|&count| count > 0).collect())
@@ -246,10 +250,9 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
 
 const ALIKE: &str = "all buckets of a module are alike";
 
-/// A part of buckets on a device.
-fn device_of<B: CollectiveBackend>(buffers: &[FlatBuffer<B>], part: &BucketRange) -> Tensor<B, 1> {
-    match &buffers[part.bucket] {
-        FlatBuffer::Device(buffer) => buffer.part(part.range.clone()),
+fn device_of<B: Backend>(buffer: &mut FlatBuffer<B>) -> &mut DeviceBuffer<B> {
+    match buffer {
+        FlatBuffer::Device(buffer) => buffer,
         _ => unreachable!("{ALIKE}"),
     }
 }
@@ -268,15 +271,22 @@ impl<B: Backend> NonFinite<B> {
             parameters,
             first: None,
             flags: None,
+            squares: Vec::new(),
         }
     }
 
     /// Returns the first parameter that is marked.
     pub fn first(&self) -> Option<usize> {
-        self.first.or_else(|| {
-            let flags = self.flags.clone()?.into_data();
+        let flagged = self.flags.iter().filter_map(|flags| {
+            let flags = flags.to_data();
             flags.iter::<f64>().position(|flag| flag != 0.0)
-        })
+        });
+        let squared = self.squares.iter().flat_map(|(parameters, squares)| {
+            let squares: Vec<f64> = squares.to_data().iter::<f64>().collect();
+            let marked = parameters.iter().zip(squares).filter(|(_, sum)| !sum.is_finite());
+            marked.map(|(&parameter, _)| parameter)
+        });
+        self.first.into_iter().chain(flagged).chain(squared).min()
     }
 }
 

@@ -7,23 +7,27 @@
 mod custom;
 mod parts;
 
+use std::ops::Range;
+
 use burn::tensor::{DType, Int, Tensor};
 use burn_fusion::{Fusion, FusionBackend};
 
 use self::custom::Custom;
-use self::parts::{NormShape, addend_primitives, next_addends, norm_primitives, statistics_primitives};
+use self::parts::{NormShape, addend_primitives, next_addends, next_buffers, norm_primitives, statistics_primitives};
 use super::KernelBackend;
 use crate::accumulate::{GradientPlace, GradientSums};
-use crate::adamw::{AdamWBuffers, AdamWStep};
+use crate::adamw::{AdamWBuffers, AdamWRanges, AdamWStep};
 use crate::bias_gelu::BiasGeluGradients;
 use crate::cross_entropy::Statistics;
 use crate::embedding::TokenRange;
 use crate::error::KernelError;
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{AttentionForward, AttentionOptions, PackedHeads};
+use crate::l2_norm::SquaredPart;
 use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
 use crate::norm::{AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
 use crate::precision::compute_type;
+use crate::ranges::{BufferRange, RangeTarget};
 use crate::softmax::SoftmaxMask;
 use crate::tape::primitive;
 
@@ -524,41 +528,85 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         step: &AdamWStep,
         copy: Option<DType>,
     ) -> (AdamWBuffers<Self>, Option<Tensor<Self, 1>>) {
-        let (dims, dtype, step) = (buffers.parameter.dims(), buffers.parameter.dtype(), *step);
-        let mut custom = Custom::<B>::new("adamw");
-        for buffer in [buffers.parameter, buffers.moment_1, buffers.moment_2] {
-            custom = custom.with_owned(buffer).output(dims, dtype);
-        }
+        let (dims, step) = (buffers.parameter.dims(), *step);
+        let mut custom = Custom::<B>::new("adamw").with_buffers(buffers);
         if let Some(copy) = copy {
             custom = custom.output(dims, copy);
         }
         let mut outputs = custom.with_owned(gradient).register(move |inputs| {
-            let buffers = AdamWBuffers {
-                parameter: inputs.next(),
-                moment_1: inputs.next(),
-                moment_2: inputs.next(),
-            };
+            let buffers = next_buffers(inputs);
             let (buffers, copy) = B::adamw(buffers, inputs.next(), &step, copy);
-            let buffers = [buffers.parameter, buffers.moment_1, buffers.moment_2].map(primitive);
+            let buffers = buffers.into_array().map(primitive);
             buffers.into_iter().chain(copy.map(primitive)).collect()
         });
-        let buffers = AdamWBuffers {
-            parameter: outputs.next(),
-            moment_1: outputs.next(),
-            moment_2: outputs.next(),
-        };
-        (buffers, outputs.next_if(copy.is_some()))
+        (outputs.next_buffers(), outputs.next_if(copy.is_some()))
     }
 
-    fn sum_of_squares(buffers: Vec<Tensor<Self, 1>>) -> Tensor<Self, 1> {
-        let (count, dtype) = (buffers.len(), compute_type(buffers[0].dtype()));
-        let mut custom = Custom::<B>::new("sum_of_squares");
+    fn adamw_ranges(
+        buffers: AdamWBuffers<Self>,
+        gradient: Tensor<Self, 1>,
+        steps: &[AdamWRanges],
+        copy: DType,
+    ) -> (AdamWBuffers<Self>, Tensor<Self, 1>) {
+        let (dims, steps) = (buffers.parameter.dims(), steps.to_vec());
+        let custom = Custom::<B>::new("adamw_ranges").with_buffers(buffers);
+        let custom = custom.output(dims, copy).with_owned(gradient);
+        let mut outputs = custom.register(move |inputs| {
+            let buffers = next_buffers(inputs);
+            let (buffers, copy) = B::adamw_ranges(buffers, inputs.next(), &steps, copy);
+            let buffers = buffers.into_array().map(primitive);
+            buffers.into_iter().chain([primitive(copy)]).collect()
+        });
+        (outputs.next_buffers(), outputs.next())
+    }
+
+    fn gather_ranges(buffers: Vec<Tensor<Self, 1>>, ranges: &[BufferRange]) -> Tensor<Self, 1> {
+        let (count, dtype) = (buffers.len(), buffers[0].dtype());
+        let length = ranges.iter().map(|range| range.range.len()).sum::<usize>();
+        let ranges = ranges.to_vec();
+        let mut custom = Custom::<B>::new("gather_ranges");
         for buffer in buffers {
             custom = custom.with_owned(buffer);
         }
-        let mut outputs = custom.output([1], dtype).register(move |inputs| {
+        let mut outputs = custom.output([length], dtype).register(move |inputs| {
             let buffers = (0..count).map(|_| inputs.next()).collect();
-            vec![primitive(B::sum_of_squares(buffers))]
+            vec![primitive(B::gather_ranges(buffers, &ranges))]
+        });
+        outputs.next()
+    }
+
+    fn scatter_ranges(buffer: Tensor<Self, 1>, values: Tensor<Self, 1>, targets: &[RangeTarget]) -> Tensor<Self, 1> {
+        let (dims, dtype, targets) = (buffer.dims(), buffer.dtype(), targets.to_vec());
+        let mut outputs = Custom::<B>::new("scatter_ranges")
+            .with_owned(buffer)
+            .with_owned(values)
+            .output(dims, dtype)
+            .register(move |inputs| {
+                let buffer = inputs.next();
+                vec![primitive(B::scatter_ranges(buffer, inputs.next(), &targets))]
+            });
+        outputs.next()
+    }
+
+    fn clear_ranges(buffer: Tensor<Self, 1>, ranges: &[Range<usize>]) -> Tensor<Self, 1> {
+        let (dims, dtype, ranges) = (buffer.dims(), buffer.dtype(), ranges.to_vec());
+        let mut outputs = Custom::<B>::new("clear_ranges")
+            .with_owned(buffer)
+            .output(dims, dtype)
+            .register(move |inputs| vec![primitive(B::clear_ranges(inputs.next(), &ranges))]);
+        outputs.next()
+    }
+
+    fn sums_of_squares(buffers: Vec<Tensor<Self, 1>>, parts: &[SquaredPart], sums: usize) -> Tensor<Self, 1> {
+        let (count, dtype) = (buffers.len(), compute_type(buffers[0].dtype()));
+        let parts = parts.to_vec();
+        let mut custom = Custom::<B>::new("sums_of_squares");
+        for buffer in buffers {
+            custom = custom.with_owned(buffer);
+        }
+        let mut outputs = custom.output([sums], dtype).register(move |inputs| {
+            let buffers = (0..count).map(|_| inputs.next()).collect();
+            vec![primitive(B::sums_of_squares(buffers, &parts, sums))]
         });
         outputs.next()
     }

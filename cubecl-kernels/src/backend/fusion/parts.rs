@@ -1,10 +1,12 @@
-//! The inputs and outputs that several operations have in common: a norm's parameters and statistics, addends.
+//! The inputs and outputs that several operations have in common: a norm's parameters and statistics, addends, the
+//! optimizer's buffers.
 
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Tensor};
 use burn_fusion::{Fusion, FusionBackend};
 
 use super::custom::{Custom, Inputs, Outputs};
+use crate::adamw::AdamWBuffers;
 use crate::norm::{AddRule, AddendGradients, Addends, NormGradients, NormKind, NormParameters, NormStatistics};
 use crate::precision::compute_type;
 use crate::tape::primitive;
@@ -77,6 +79,28 @@ impl<B: FusionBackend> Outputs<B> {
             mean: self.next_if(kind == NormKind::Layer),
             reciprocal: self.next(),
         }
+    }
+}
+
+/// The optimizer's buffers, in the order in which [`Custom::with_buffers`] names them.
+pub(super) fn next_buffers<B: FusionBackend>(inputs: &mut Inputs<'_, B>) -> AdamWBuffers<B> {
+    AdamWBuffers::from_array([inputs.next(), inputs.next(), inputs.next()])
+}
+
+impl<B: FusionBackend> Custom<B> {
+    /// Names the optimizer's buffers as inputs and as outputs.
+    pub(super) fn with_buffers(self, buffers: AdamWBuffers<Fusion<B>>) -> Self {
+        let buffers = buffers.into_array().into_iter();
+        buffers.fold(self, |custom, buffer| {
+            let (dims, dtype) = (buffer.dims(), buffer.dtype());
+            custom.with_owned(buffer).output(dims, dtype)
+        })
+    }
+}
+
+impl<B: FusionBackend> Outputs<B> {
+    pub(super) fn next_buffers(&mut self) -> AdamWBuffers<Fusion<B>> {
+        AdamWBuffers::from_array([self.next(), self.next(), self.next()])
     }
 }
 

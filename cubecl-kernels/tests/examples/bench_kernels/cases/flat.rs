@@ -4,6 +4,7 @@ use anyhow::Context;
 use burn::tensor::{DType, Tensor};
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::adamw::{AdamWBuffers, AdamWStep};
+use cubecl_kernels::l2_norm::sum_of_squares;
 use serde_json::json;
 
 use super::{Case, Prepare, Setting, Work};
@@ -76,7 +77,7 @@ pub fn optimizer<B: KernelBackend>(parameters: usize, dtype: DType) -> Vec<Case<
     let norm: Prepare<B> = Box::new(move |setting: &Setting<B>| {
         let gradient = setting.random([parameters]);
         Ok(Box::new(move || {
-            drop(B::sum_of_squares(vec![gradient.clone()]));
+            drop(sum_of_squares(vec![gradient.clone()])?);
             Ok(())
         }))
     });

@@ -1,0 +1,38 @@
+//! Ranges of buffers in burn's operations.
+
+use std::ops::Range;
+
+use burn::tensor::{Tensor, backend::Backend};
+
+use super::{BufferRange, RangeTarget};
+use crate::precision::zeros;
+
+/// Returns the elements of ranges one after the other; there is a buffer.
+pub fn gather<B: Backend>(buffers: Vec<Tensor<B, 1>>, ranges: &[BufferRange]) -> Tensor<B, 1> {
+    let filled = ranges.iter().filter(|range| !range.range.is_empty());
+    let parts: Vec<Tensor<B, 1>> = filled
+        .map(|range| buffers[range.buffer].clone().slice(range.range.clone()))
+        .collect();
+    match parts.is_empty() {
+        true => zeros([0], &buffers[0].device(), buffers[0].dtype()),
+        false => Tensor::cat(parts, 0),
+    }
+}
+
+/// Returns the buffer with the values in its ranges.
+pub fn scatter<B: Backend>(buffer: Tensor<B, 1>, values: Tensor<B, 1>, targets: &[RangeTarget]) -> Tensor<B, 1> {
+    let filled = targets.iter().filter(|target| !target.range.is_empty());
+    filled.fold(buffer, |buffer, RangeTarget { range, start }| {
+        let own = values.clone().slice(*start..start + range.len());
+        buffer.slice_assign(range.clone(), own)
+    })
+}
+
+/// Returns the buffer with zeros in the ranges.
+pub fn clear<B: Backend>(buffer: Tensor<B, 1>, ranges: &[Range<usize>]) -> Tensor<B, 1> {
+    let filled = ranges.iter().filter(|range| !range.is_empty());
+    filled.fold(buffer, |buffer, range| {
+        let nothing = Tensor::zeros([range.len()], (&buffer.device(), buffer.dtype()));
+        buffer.slice_assign(range.clone(), nothing)
+    })
+}
