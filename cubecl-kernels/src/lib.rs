@@ -28,6 +28,7 @@ mod kernels;
 pub mod l2_norm;
 pub mod linear;
 pub mod norm;
+pub mod paged_attention;
 pub mod precision;
 pub mod random;
 pub mod ranges;

@@ -21,6 +21,7 @@ use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHea
 use crate::l2_norm::{self, SquaredPart};
 use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::paged_attention::{self, PagedCache, PagedSizes};
 use crate::ranges::{self, BufferRange, RangeTarget};
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
@@ -306,6 +307,19 @@ where
         options: &AttentionOptions,
     ) -> Tensor<Self, 4> {
         flash_attention::launch::packed_backward(packed, heads, forward, gradient, options)
+    }
+
+    fn paged_attention(query: Tensor<Self, 4>, cache: PagedCache<Self>, scale: f64) -> Tensor<Self, 4> {
+        let sizes = PagedSizes::of(&query, &cache);
+        let inputs = paged_attention::launch::Inputs {
+            tensors: [query.clone(), cache.keys.clone(), cache.values.clone()].map(primitive),
+            block_table: cache.block_table.clone().into_primitive(),
+            lengths: cache.lengths.clone().into_primitive(),
+        };
+        if !paged_attention::launch::runs(&inputs, sizes) {
+            return paged_attention::reference::forward(query, cache, scale);
+        }
+        float(paged_attention::launch::forward(inputs, sizes, scale))
     }
 
     fn scaled_masked_softmax(scores: Tensor<Self, 4>, mask: SoftmaxMask<Self>, scale: f64) -> Tensor<Self, 4> {

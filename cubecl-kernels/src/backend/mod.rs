@@ -31,6 +31,7 @@ use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHea
 use crate::l2_norm::{self, SquaredPart};
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::paged_attention::{self, PagedCache};
 use crate::ranges::{self, BufferRange, RangeTarget};
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
@@ -101,6 +102,11 @@ pub trait KernelBackend: Backend {
     ) -> Tensor<Self, 4> {
         let gradients = Self::flash_attention_backward(unpack(packed, heads), forward, gradient, options);
         Tensor::cat(gradients.to_vec(), 2)
+    }
+
+    /// See [`paged_attention()`](paged_attention::paged_attention).
+    fn paged_attention(query: Tensor<Self, 4>, cache: PagedCache<Self>, scale: f64) -> Tensor<Self, 4> {
+        paged_attention::reference::forward(query, cache, scale)
     }
 
     /// `a · b + bias`, of matrices of one type that the device computes with.

@@ -6,21 +6,29 @@ use cubecl_kernels::adamw::{AdamWBuffers, AdamWRanges, AdamWStep, adamw, adamw_r
 use cubecl_kernels::cross_entropy::cross_entropy;
 use cubecl_kernels::embedding::{TokenRange, add_rows, embedding};
 use cubecl_kernels::l2_norm::sum_of_squares;
+use cubecl_kernels::paged_attention::{PagedCache, paged_attention};
 use cubecl_kernels::ranges::{BufferRange, RangeTarget, clear_ranges, gather_ranges, scatter_ranges};
 use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
 
+use crate::Backend;
 use crate::operations::{Differentiable, List, ROWS, SAMPLES};
 
 /// GPT-2's vocabulary, and what it is padded to.
 const VOCABULARY: [usize; 2] = [50257, 50304];
 /// Rows of logits that 32 bits do not count.
 const MANY_LOGITS: usize = 86016;
+/// A pool of keys and values.
+const PAGES: usize = 1024;
+const PAGE_SIZE: usize = 16;
 /// An optimizer's buffer.
 const ELEMENTS: usize = 1 << 24;
 
 pub fn list(list: &mut List) {
     for keys in [1024, 2048, 16384] {
         softmaxes(list, keys);
+    }
+    for (queries, heads, kv_heads, d_head) in [(1, 16, 16, 128), (1, 32, 4, 128), (4, 12, 12, 64)] {
+        paged_attention_of(list, queries, [heads, kv_heads], d_head);
     }
     losses(list, ROWS);
     for columns in [768, 12288] {
@@ -49,6 +57,23 @@ fn softmaxes(list: &mut List, keys: usize) {
     list.add("softmax, given mask", shape, move |setting| {
         let mask = Tensor::<Differentiable, 4, Bool>::empty([samples, 1, queries, keys], &setting.device);
         scaled_masked_softmax(setting.leaf(dims), SoftmaxMask::Given(mask), 0.125)?.backward();
+        Ok(())
+    });
+}
+
+/// Adds attention to sequences in pages, whose keys are split.
+fn paged_attention_of(list: &mut List, queries: usize, [heads, kv_heads]: [usize; 2], d_head: usize) {
+    let shape = format!("{SAMPLES} x {queries} x {heads}/{kv_heads} x {d_head}");
+    list.add("paged_attention", shape, move |setting| {
+        let pool = || setting.plain([PAGES, PAGE_SIZE, kv_heads, d_head], setting.dtype);
+        let cache = PagedCache {
+            keys: pool(),
+            values: pool(),
+            block_table: Tensor::<Backend, 2, Int>::empty([SAMPLES, PAGES / SAMPLES], &setting.device),
+            lengths: Tensor::<Backend, 1, Int>::empty([SAMPLES], &setting.device),
+        };
+        let query = setting.plain([SAMPLES, queries, heads, d_head], setting.dtype);
+        paged_attention(query, cache, 0.125)?;
         Ok(())
     });
 }

@@ -25,6 +25,7 @@ mod layouts;
 mod linear;
 mod norm;
 mod nothing;
+mod paged_attention;
 mod random;
 mod ranges;
 mod reductions;
@@ -56,6 +57,7 @@ fn main() {
         linear::trials(),
         norm::trials(),
         nothing::trials(),
+        paged_attention::trials(),
         random::trials(),
         ranges::trials(),
         reductions::trials(),

@@ -26,6 +26,7 @@ use crate::flash_attention::{AttentionForward, AttentionOptions, PackedHeads};
 use crate::l2_norm::SquaredPart;
 use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
 use crate::norm::{AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::paged_attention::PagedCache;
 use crate::precision::compute_type;
 use crate::ranges::{BufferRange, RangeTarget};
 use crate::softmax::SoftmaxMask;
@@ -136,6 +137,28 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
                 vec![primitive(B::flash_attention_packed_backward(
                     packed, heads, forward, gradient, &options,
                 ))]
+            });
+        outputs.next()
+    }
+
+    fn paged_attention(query: Tensor<Self, 4>, cache: PagedCache<Self>, scale: f64) -> Tensor<Self, 4> {
+        let (dims, dtype) = (query.dims(), query.dtype());
+        let mut outputs = Custom::<B>::new("paged_attention")
+            .with_owned(query)
+            .with_owned(cache.keys)
+            .with_owned(cache.values)
+            .with_int(&cache.block_table)
+            .with_int(&cache.lengths)
+            .output(dims, dtype)
+            .register(move |inputs| {
+                let query = inputs.next();
+                let cache = PagedCache {
+                    keys: inputs.next(),
+                    values: inputs.next(),
+                    block_table: inputs.next_int(),
+                    lengths: inputs.next_int(),
+                };
+                vec![primitive(B::paged_attention(query, cache, scale))]
             });
         outputs.next()
     }

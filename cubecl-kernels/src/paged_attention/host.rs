@@ -1,0 +1,46 @@
+//! Paged attention on the host in f64: what the tests compare with.
+
+use super::PagedSizes;
+
+/// Returns the output for contiguous tensors in the layouts of [`paged_attention`](super::paged_attention()).
+pub fn forward(
+    sizes: PagedSizes,
+    [query, keys, values]: [&[f64]; 3],
+    block_table: &[i64],
+    lengths: &[i64],
+    scale: f64,
+) -> Vec<f64> {
+    let PagedSizes {
+        queries, heads, d_head, ..
+    } = sizes;
+    let mut output = vec![0.0; query.len()];
+    for (row, output) in output.chunks_exact_mut(d_head.max(1)).enumerate() {
+        let (sample, nth, head) = (row / heads / queries, row / heads % queries, row % heads);
+        let length = usize::try_from(lengths[sample]).unwrap_or(0).min(sizes.most_keys());
+        let seen = (length + nth + 1).saturating_sub(queries);
+        let places: Vec<_> = (0..seen)
+            .filter_map(|key| place(sizes, &block_table[sample * sizes.most_pages..], key, head))
+            .collect();
+        let query = &query[row * d_head..][..d_head];
+        let scores: Vec<f64> = places
+            .iter()
+            .map(|&place| scale * query.iter().zip(&keys[place..]).map(|(a, b)| a * b).sum::<f64>())
+            .collect();
+        let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let exponentials: Vec<f64> = scores.iter().map(|score| (score - maximum).exp()).collect();
+        let sum: f64 = exponentials.iter().sum();
+        for (weight, &place) in exponentials.iter().zip(&places) {
+            for (output, value) in output.iter_mut().zip(&values[place..]) {
+                *output += weight / sum * value;
+            }
+        }
+    }
+    output
+}
+
+/// Where a key begins; `None` if its page is not one of the pool.
+fn place(sizes: PagedSizes, block_table: &[i64], key: usize, head: usize) -> Option<usize> {
+    let page = usize::try_from(block_table[key / sizes.page_size]).ok()?;
+    let token = page * sizes.page_size + key % sizes.page_size;
+    (page < sizes.pages).then_some((token * sizes.kv_heads + head / sizes.group()) * sizes.d_head)
+}

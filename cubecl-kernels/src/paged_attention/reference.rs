@@ -1,0 +1,124 @@
+//! Paged attention in burn's operations: the pages are gathered, and their attention is computed as a tensor.
+
+use burn::tensor::{Bool, Int, Tensor, backend::Backend};
+
+use super::{PagedCache, PagedSizes};
+use crate::precision::{narrow, widen, zeros_like};
+use crate::softmax::{self, SoftmaxMask};
+
+/// Returns the output.
+pub fn forward<B: Backend>(query: Tensor<B, 4>, cache: PagedCache<B>, scale: f64) -> Tensor<B, 4> {
+    let sizes = PagedSizes::of(&query, &cache);
+    if query.dims().contains(&0) || sizes.pages * sizes.most_keys() == 0 {
+        return zeros_like(&query);
+    }
+    let dtype = query.dtype();
+    let hidden = hidden_keys(sizes, &cache);
+    let gathered = |pool| by_head(sizes, widen(pool), &cache.block_table, hidden.clone());
+    let [keys, values] = [cache.keys.clone(), cache.values.clone()].map(gathered);
+
+    let scores = grouped(sizes, widen(query)).matmul(keys.transpose());
+    let mask = SoftmaxMask::Given(unseen_keys(sizes, &cache, hidden));
+    let output = softmax::reference::forward(scores, mask, scale).matmul(values);
+    narrow(ungrouped(sizes, output), dtype)
+}
+
+/// `[batch, most_keys]`: whether a key is after the sequence's last one, or its page not one of the pool.
+fn hidden_keys<B: Backend>(sizes: PagedSizes, cache: &PagedCache<B>) -> Tensor<B, 2, Bool> {
+    let (batch, keys) = (sizes.batch, sizes.most_keys());
+    let table = cache.block_table.clone();
+    let is_outside = table
+        .clone()
+        .lower_elem(0)
+        .bool_or(table.greater_equal_elem(sizes.pages as i64));
+    let is_outside = is_outside
+        .unsqueeze_dim::<3>(2)
+        .expand([batch, sizes.most_pages, sizes.page_size])
+        .reshape([batch, keys]);
+    let lengths = cache.lengths.clone().unsqueeze_dim::<2>(1).expand([batch, keys]);
+    positions(keys, cache).greater_equal(lengths).bool_or(is_outside)
+}
+
+/// `[batch, 1, queries * group, most_keys]`: whether a query does not see a key.
+fn unseen_keys<B: Backend>(sizes: PagedSizes, cache: &PagedCache<B>, hidden: Tensor<B, 2, Bool>) -> Tensor<B, 4, Bool> {
+    let (batch, keys, rows) = (sizes.batch, sizes.most_keys(), sizes.queries * sizes.group());
+    let dims = [batch, 1, rows, keys];
+    let nth: Vec<i64> = (0..rows).map(|row| (row / sizes.group()) as i64).collect();
+    let nth = Tensor::<B, 1, Int>::from_data(nth.as_slice(), &cache.lengths.device());
+    let most = cache
+        .lengths
+        .clone()
+        .clamp_max(keys as i64)
+        .sub_scalar(sizes.queries as i64);
+    let last = most.reshape([batch, 1, 1, 1]).expand(dims) + nth.reshape([1, 1, rows, 1]).expand(dims);
+    let is_later = positions(keys, cache)
+        .reshape([batch, 1, 1, keys])
+        .expand(dims)
+        .greater(last);
+    is_later.bool_or(hidden.reshape([batch, 1, 1, keys]).expand(dims))
+}
+
+/// `[batch, keys]`: the keys' positions.
+fn positions<B: Backend>(keys: usize, cache: &PagedCache<B>) -> Tensor<B, 2, Int> {
+    let [batch] = cache.lengths.dims();
+    Tensor::<B, 1, Int>::arange(0..keys as i64, &cache.lengths.device())
+        .unsqueeze::<2>()
+        .expand([batch, keys])
+}
+
+/// `[pages, page_size, kv_heads, d_head]` to the sequences' `[batch, kv_heads, most_keys, d_head]`, 0 where hidden.
+fn by_head<B: Backend>(
+    sizes: PagedSizes,
+    pool: Tensor<B, 4>,
+    block_table: &Tensor<B, 2, Int>,
+    hidden: Tensor<B, 2, Bool>,
+) -> Tensor<B, 4> {
+    let PagedSizes {
+        batch,
+        kv_heads,
+        d_head,
+        pages,
+        ..
+    } = sizes;
+    let keys = sizes.most_keys();
+    let pages = block_table
+        .clone()
+        .clamp(0, pages as i64 - 1)
+        .reshape([batch * sizes.most_pages]);
+    let hidden = hidden
+        .reshape([batch, 1, keys, 1])
+        .expand([batch, kv_heads, keys, d_head]);
+    let gathered = pool.select(0, pages).reshape([batch, keys, kv_heads, d_head]);
+    gathered.swap_dims(1, 2).mask_fill(hidden, 0.0)
+}
+
+/// `[batch, queries, heads, d_head]` to `[batch, kv_heads, queries * group, d_head]`.
+fn grouped<B: Backend>(sizes: PagedSizes, query: Tensor<B, 4>) -> Tensor<B, 4> {
+    let PagedSizes {
+        batch,
+        queries,
+        kv_heads,
+        d_head,
+        ..
+    } = sizes;
+    query
+        .reshape([batch, queries, kv_heads, sizes.group(), d_head])
+        .swap_dims(1, 2)
+        .reshape([batch, kv_heads, queries * sizes.group(), d_head])
+}
+
+/// The way back of [`grouped`].
+fn ungrouped<B: Backend>(sizes: PagedSizes, output: Tensor<B, 4>) -> Tensor<B, 4> {
+    let PagedSizes {
+        batch,
+        queries,
+        heads,
+        kv_heads,
+        d_head,
+        ..
+    } = sizes;
+    output
+        .reshape([batch, kv_heads, queries, sizes.group(), d_head])
+        .swap_dims(1, 2)
+        .reshape([batch, queries, heads, d_head])
+}

@@ -1,0 +1,226 @@
+//! `paged_attention` against its host version.
+
+use anyhow::ensure;
+use burn::backend::Autodiff;
+use burn::tensor::{Int, Tensor, TensorData, backend::Backend};
+use cubecl_kernels::KernelBackend;
+use cubecl_kernels::paged_attention::{PagedCache, PagedSizes, host, paged_attention};
+use cubecl_kernels::precision::is_half;
+use libtest_mimic::Trial;
+
+use crate::backends::{Claim, Setting, trials_of};
+use crate::compare::{expect_close, normal, over};
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = trials_of(MatchesTheHost);
+    trials.extend(trials_of(LongSequencesMatchTheHost));
+    trials.extend(trials_of(PagesOutsideThePoolAreHidden));
+    trials.extend(trials_of(NothingIsTheAttentionOfNothing));
+    trials
+}
+
+/// Sequences of some lengths, their pages in a drawn order in a pool that has others too.
+struct Case {
+    sizes: PagedSizes,
+    lengths: Vec<i64>,
+    block_table: Vec<i64>,
+}
+
+impl Case {
+    fn new(sizes: PagedSizes, lengths: Vec<i64>) -> Self {
+        let used = sizes.batch * sizes.most_pages;
+        let pages = 2 * used + 1;
+        // Every other page, from the last to the first.
+        let block_table = (0..used).map(|entry| (2 * (used - entry) - 1) as i64).collect();
+        Self {
+            sizes: PagedSizes { pages, ..sizes },
+            lengths,
+            block_table,
+        }
+    }
+
+    fn pool_shape(&self) -> [usize; 4] {
+        let sizes = self.sizes;
+        [sizes.pages, sizes.page_size, sizes.kv_heads, sizes.d_head]
+    }
+
+    /// Numbers for the tokens of the sequences; NaN in all other places of the pool.
+    fn pool(&self, values: &[f64]) -> Vec<f64> {
+        let sizes = self.sizes;
+        let token_size = sizes.kv_heads * sizes.d_head;
+        let mut pool = vec![f64::NAN; values.len()];
+        for (sample, &length) in self.lengths.iter().enumerate() {
+            let keys = usize::try_from(length).unwrap_or(0).min(sizes.most_keys());
+            for key in 0..keys {
+                let page = self.block_table[sample * sizes.most_pages + key / sizes.page_size];
+                let Some(page) = usize::try_from(page).ok().filter(|page| *page < sizes.pages) else {
+                    continue;
+                };
+                let token = (page * sizes.page_size + key % sizes.page_size) * token_size;
+                pool[token..token + token_size].copy_from_slice(&values[token..token + token_size]);
+            }
+        }
+        pool
+    }
+
+    /// Compares the output with the host's.
+    fn check<B: KernelBackend>(&self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()> {
+        let setting = &setting.inner(setting.dtype);
+        let sizes = self.sizes;
+        let query_shape = [sizes.batch, sizes.queries, sizes.heads, sizes.d_head];
+        let query = setting.rounded(&normal(query_shape.iter().product(), 1));
+        let [keys, values] = [2, 3].map(|seed| {
+            let drawn = setting.rounded(&normal(self.pool_shape().iter().product(), seed));
+            self.pool(&drawn)
+        });
+        let scale = (sizes.d_head.max(1) as f64).powf(-0.5);
+        let inputs = [&query[..], &keys, &values];
+        let expected = host::forward(sizes, inputs, &self.block_table, &self.lengths, scale);
+        let cache = PagedCache {
+            keys: setting.tensor(&keys, self.pool_shape()),
+            values: setting.tensor(&values, self.pool_shape()),
+            block_table: integers(&self.block_table, [sizes.batch, sizes.most_pages], &setting.device),
+            lengths: integers(&self.lengths, [sizes.batch], &setting.device),
+        };
+        // burn takes no view of no elements.
+        let query = match query.len() {
+            0 => setting.tensor(&query, query_shape),
+            _ => setting.view(&query, query_shape),
+        };
+        let output = paged_attention(query, cache, scale)?;
+        ensure!(output.dims() == query_shape, "{:?} for {sizes:?}", output.dims());
+        // A score is a sum of up to 256 products, and its error a relative one of its weight; numbers of 16 bits are
+        // added up in f32, so that only the result is rounded.
+        let roundings = if is_half(setting.dtype) { 1.0 } else { 24.0 };
+        expect_close("output", output, &expected, roundings, 1.0)
+            .map_err(|error| error.context(format!("{sizes:?}, lengths {:?}", self.lengths)))
+    }
+}
+
+fn integers<B: Backend, const D: usize>(values: &[i64], shape: [usize; D], device: &B::Device) -> Tensor<B, D, Int> {
+    Tensor::from_data(TensorData::new(values.to_vec(), shape), device)
+}
+
+#[derive(Clone, Copy)]
+struct MatchesTheHost;
+
+impl Claim for MatchesTheHost {
+    const NAME: &'static str = "paged_attention_matches_the_host";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        // Batch, queries, key heads, heads for each of them, elements of a head, tokens of a page, pages.
+        let shapes = (
+            1usize..4,
+            1usize..9,
+            1usize..3,
+            1usize..4,
+            1usize..40,
+            1usize..20,
+            1usize..9,
+        );
+        let edges = [
+            (1, 1, 1, 1, 1, 1, 1),
+            (2, 1, 2, 4, 64, 16, 3),
+            (1, 8, 1, 8, 128, 16, 2),
+            (2, 3, 1, 1, 250, 7, 5),
+        ];
+        over(edges, 8, shapes, |shape| {
+            let (batch, queries, kv_heads, group, d_head, page_size, most_pages) = shape;
+            let sizes = PagedSizes {
+                batch,
+                queries,
+                heads: kv_heads * group,
+                kv_heads,
+                d_head,
+                pages: 0,
+                page_size,
+                most_pages,
+            };
+            // From one token to all of the block table, and more than that.
+            let most = sizes.most_keys();
+            let lengths = (0..batch).map(|sample| (1 + (most * (sample + 1)) / batch) as i64);
+            Case::new(sizes, lengths.collect()).check(setting)
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct LongSequencesMatchTheHost;
+
+impl Claim for LongSequencesMatchTheHost {
+    const NAME: &'static str = "paged_attention_of_long_and_empty_sequences_matches_the_host";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let sizes = PagedSizes {
+            batch: 5,
+            queries: 2,
+            heads: 4,
+            kv_heads: 2,
+            d_head: 16,
+            pages: 0,
+            page_size: 16,
+            most_pages: 70,
+        };
+        Case::new(sizes, vec![1120, 0, 1, 640, 257]).check(setting)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct PagesOutsideThePoolAreHidden;
+
+impl Claim for PagesOutsideThePoolAreHidden {
+    const NAME: &'static str = "paged_attention_hides_pages_outside_the_pool";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        let sizes = PagedSizes {
+            batch: 2,
+            queries: 1,
+            heads: 2,
+            kv_heads: 2,
+            d_head: 8,
+            pages: 0,
+            page_size: 4,
+            most_pages: 3,
+        };
+        let mut case = Case::new(sizes, vec![12, 9]);
+        case.block_table[1] = -1;
+        case.block_table[3] = case.sizes.pages as i64;
+        case.check(setting)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct NothingIsTheAttentionOfNothing;
+
+impl Claim for NothingIsTheAttentionOfNothing {
+    const NAME: &'static str = "paged_attention_of_no_elements_has_none";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        for (batch, queries, most_pages) in [(0, 1, 2), (2, 0, 2), (2, 1, 0)] {
+            let sizes = PagedSizes {
+                batch,
+                queries,
+                heads: 2,
+                kv_heads: 1,
+                d_head: 4,
+                pages: 0,
+                page_size: 3,
+                most_pages,
+            };
+            Case::new(sizes, vec![2; batch]).check(setting)?;
+        }
+        Ok(())
+    }
+}
