@@ -248,7 +248,7 @@ fn shards_main_values() -> anyhow::Result<()> {
     let (whole, sharded) = (on_two_gpus(&[])?, on_two_gpus(SHARDED)?);
     ensure!(whole == sharded, "{whole:?}, sharded {sharded:?}");
     // The rounding to 16 bits is that of every activation.
-    expect_close(&*on_the_processor("bf16")?, &whole, 2e-3)
+    expect_close(&on_the_processor("bf16")?, &whole, 2e-3)
 }
 
 /// On CUDA burn rounds the factors of products in f32 to TF32, 2^-11 of each, which the sums of a product average out.

@@ -188,9 +188,10 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// bucket, unless gradients are sharded.
     pub(crate) fn owned_place(&self, entry: &GradientEntry) -> usize {
         let in_bucket = entry.slot.offset + self.owned(entry).start;
-        let before = match self.options.is_sharded {
-            true => self.context.data_group().rank() * self.binding.layout.shard_length(entry.slot.bucket),
-            false => 0,
+        let before = if self.options.is_sharded {
+            self.context.data_group().rank() * self.binding.layout.shard_length(entry.slot.bucket)
+        } else {
+            0
         };
         in_bucket.saturating_sub(before)
     }

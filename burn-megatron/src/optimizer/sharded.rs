@@ -618,13 +618,10 @@ mod tests {
         assert_eq!(values.to_vec::<f32>().expect("f32"), [-2.0, -2.5]);
     }
 
-    /// Two layers in several buckets, and an optimizer of two groups.
-    fn layers(
-        is_sharded: bool,
-    ) -> (
-        DistributedDataParallel<B, Vec<Linear<B>>>,
-        ShardedOptimizer<Flex, AdamW>,
-    ) {
+    type Layers = DistributedDataParallel<B, Vec<Linear<B>>>;
+
+    /// Three layers in several buckets, and an optimizer of two groups.
+    fn layers(is_sharded: bool) -> (Layers, ShardedOptimizer<Flex, AdamW>) {
         let number = |index: usize| ((index * 37 % 61) as f32 - 30.0) / 16.0;
         let tensor = |first: usize, count: usize| -> Tensor<B, 1> {
             let values: Vec<f32> = (first..first + count).map(number).collect();
@@ -646,7 +643,7 @@ mod tests {
     }
 
     /// The gradients of a step; the last layer has none in the first.
-    fn gradients(module: &mut DistributedDataParallel<B, Vec<Linear<B>>>, step: usize) -> ReducedGradients<Flex> {
+    fn gradients(module: &mut Layers, step: usize) -> ReducedGradients<Flex> {
         let input = Tensor::<B, 2>::full([3, 20], 0.25 + step as f64, &Default::default()).cast(FloatDType::BF16);
         let used = if step == 0 { 2 } else { 3 };
         let forward = |layers: Vec<Linear<B>>| {

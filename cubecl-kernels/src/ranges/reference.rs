@@ -13,9 +13,10 @@ pub fn gather<B: Backend>(buffers: Vec<Tensor<B, 1>>, ranges: &[BufferRange]) ->
     let parts: Vec<Tensor<B, 1>> = filled
         .map(|range| buffers[range.buffer].clone().slice(range.range.clone()))
         .collect();
-    match parts.is_empty() {
-        true => zeros([0], &buffers[0].device(), buffers[0].dtype()),
-        false => Tensor::cat(parts, 0),
+    if parts.is_empty() {
+        zeros([0], &buffers[0].device(), buffers[0].dtype())
+    } else {
+        Tensor::cat(parts, 0)
     }
 }
 

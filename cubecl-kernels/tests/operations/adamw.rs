@@ -196,7 +196,7 @@ impl Claim for RangesAreUpdatedAsTheyAreAlone {
         // Ends in the midst of a vector, an empty range, one that several cubes share; then ranges that begin anywhere.
         let cases = [
             (6144, [vec![0..37, 256..256, 512..6001], vec![128..256, 6016..6144]]),
-            (211, [vec![3..4, 9..100], vec![100..211]]),
+            (211, [vec![3..4, 9..100], vec![100..150, 151..211]]),
             (64, [vec![], vec![]]),
         ];
         for (count, ranges) in cases {

@@ -406,7 +406,7 @@ fn store<F: Float, N: Size, P: Size>(
             }
         }
         // One of the four lanes that hold the row.
-        if query < problem.queries && lane % 4 == 0 {
+        if query < problem.queries && lane % 4 < 1 {
             let statistic = bases[row] * std::f32::consts::LN_2 + total.ln();
             log_sum_exp[statistics + query] = select(total == 0.0f32, problem.nothing, statistic);
         }

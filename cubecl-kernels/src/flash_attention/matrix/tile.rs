@@ -137,7 +137,7 @@ pub fn copy<F: Float, N: Size>(
     let turn = comptime!(tile.units() / vectors);
     let row = UNIT_POS as usize / vectors;
     let vector = UNIT_POS as usize % vectors;
-    let has_row = comptime!(tile.units() % vectors == 0) || row < turn;
+    let has_row = comptime!(tile.units().is_multiple_of(vectors)) || row < turn;
     let is_whole = first + length <= rows.count && rows.d_head == tile.width;
     let stride = rows.stride / LOAD;
     let source = rows.start / LOAD + (first + row) * stride + vector;
