@@ -14,6 +14,7 @@
 //! | `lane` | first in, first out, and the thread that runs asynchronous calls |
 //! | `owner` | which thread makes the calls of a lane |
 //! | `engine` | the trait that moves the bytes: three operations, and the others made of these |
+//! | `fake` | the engine of a world whose other ranks do not exist |
 //! | `host` | engines for host memory: shared memory inside a node, TCP between nodes, both for groups that have both |
 //! | `external` | what an engine that another crate makes, over MPI say, needs of a group |
 //! | `device` | what an engine for the memory of a device, in addition to that of the host, needs of a group |
@@ -42,6 +43,7 @@ mod engine_choice;
 mod error;
 #[doc(hidden)]
 pub mod external;
+mod fake;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod group_core;

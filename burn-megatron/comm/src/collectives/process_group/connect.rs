@@ -6,6 +6,7 @@ use crate::collectives::engine::Engine;
 use crate::collectives::engine_choice::{self, EngineChoice};
 use crate::collectives::error::CollectiveError;
 use crate::collectives::external::ConnectEngine;
+use crate::collectives::fake::FakeEngine;
 use crate::collectives::health::GroupHealth;
 use crate::collectives::single::SingleEngine;
 use crate::launch::World;
@@ -69,6 +70,7 @@ impl ProcessGroup {
         let health = Arc::new(GroupHealth::new(label, world));
         let engine: Arc<dyn Engine> = match ranks.len() {
             1 => Arc::new(SingleEngine),
+            size if world.is_fake() => Arc::new(FakeEngine::new(health.label.rank, size)),
             _ => {
                 let called_at = Location::caller();
                 engine_choice::connect(world, &health, options.engine(), options.mpi_engine()).inspect_err(|error| {

@@ -157,7 +157,7 @@ impl ProcessGroup {
         self.label().size()
     }
 
-    /// Returns what moves the bytes: `single`, `shared-memory`, `tcp`, `hierarchical` or `mpi`.
+    /// Returns what moves the bytes: `single`, `fake`, `shared-memory`, `tcp`, `hierarchical` or `mpi`.
     pub fn engine_name(&self) -> &'static str {
         self.core().engine.name()
     }

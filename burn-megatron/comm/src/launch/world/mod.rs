@@ -133,7 +133,7 @@ struct Inner {
     flight_recorder: FlightRecorder,
     /// What this rank says when it loses the store. None in a world of one.
     store_lost: Option<PeerFailure>,
-    /// The connection that stands for this rank. None in a world of one.
+    /// The connection that stands for this rank. None in a world of one, and in a fake one.
     membership: Option<Membership>,
 }
 
@@ -144,6 +144,34 @@ impl World {
     /// The operating system has no random numbers.
     pub fn single() -> World {
         World::alone(None, &JoinConfig::new()).expect("the operating system has random numbers")
+    }
+
+    /// Returns a world that is not there: this process plays one rank, and no process the others.
+    ///
+    /// Its groups connect without waiting, collectives return as if every rank had contributed what this one has, and
+    /// what is received is zero. For programs that count what a rank of a large layout does, such as `call_budget`;
+    /// nothing that is computed in it means anything. PyTorch has the same as its fake process group.
+    ///
+    /// # Panics
+    /// `rank` is not below `world_size`; the operating system has no random numbers.
+    pub fn fake(rank: usize, world_size: usize) -> World {
+        assert!(
+            rank < world_size,
+            "rank {rank} is not below the world size {world_size}"
+        );
+        tracing::warn!(
+            "rank {rank} of {world_size} is in a fake world: no other rank exists, and results mean nothing"
+        );
+        let mut world = World::single();
+        let inner = Arc::get_mut(&mut world.inner).expect("a new world has no clones");
+        inner.rank = rank;
+        inner.hosts = vec![inner.hosts[0].clone(); world_size];
+        world
+    }
+
+    /// Returns whether the other ranks do not exist: see [`fake`](Self::fake).
+    pub fn is_fake(&self) -> bool {
+        self.inner.membership.is_none() && self.world_size() > 1
     }
 
     /// Joins the job that `environment` describes: finds its store, registers, and waits until all ranks have done so.
