@@ -24,6 +24,16 @@
 //! version of NVRTC (`13.0`, as the driver's); the file that `CUDA_EMULATOR_COMPILATIONS` names gets a byte for each
 //! kernel that it compiles.
 //!
+//! With `CUDA_EMULATOR_RECORDING=1` calls are counted and nothing is computed ([`recording`]):
+//! - calls are checked as ever, and return at once: kernels and products do nothing, NVRTC compiles nothing, streams
+//!   are always idle, and events have always happened;
+//! - device memory is addresses only, and `CUDA_EMULATOR_MEMORY_MB` can be more than the host has; what the host reads
+//!   of it is zero. Pinned memory is the host's;
+//! - the other ranks of a communicator are answered for, so one process plays one rank of any layout;
+//! - calls are counted by kind, name and thread, with their bytes, and allocated memory with its peak:
+//!   [`recording::Recorded`] reads them. Questions that change nothing, such as whether an event has happened, are not
+//!   counted: how often they are asked depends on chance.
+//!
 //! What differs from a GPU:
 //! - a kernel's out-of-bounds access is found only if it writes just past an allocation, or ends the process;
 //! - kernels of different streams do not overlap, and the order of a kernel's blocks is fixed;
@@ -51,5 +61,7 @@ mod handles;
 mod nccl;
 #[cfg(target_os = "linux")]
 mod nvrtc;
+#[cfg(target_os = "linux")]
+pub mod recording;
 
 pub use folder::{environment, library_folder};

@@ -60,6 +60,7 @@ fn submit(product: Product, device: &'static Device, stream: &Stream) -> Outcome
     if std::env::var_os(FAILS).is_some() {
         return Err(Error::new(EXECUTION_FAILED, format!("{FAILS} is set")));
     }
+    product.record();
     stream.submit(move || product.run());
     Ok(())
 }

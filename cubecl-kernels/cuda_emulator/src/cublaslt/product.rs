@@ -6,6 +6,7 @@ use super::problem::Problem;
 use crate::driver::device::Device;
 use crate::driver::memory::{POISON, check_device, check_running};
 use crate::driver::stream::Fault;
+use crate::recording;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Product {
@@ -96,6 +97,26 @@ impl Product {
             return Err(Error::invalid(text));
         }
         Ok(())
+    }
+
+    /// Counts the product by its shape, with the bytes of the matrices that it reads and writes.
+    pub fn record(&self) {
+        let problem = &self.problem;
+        let letter = |is_transposed| if is_transposed { 'T' } else { 'N' };
+        let (a, b) = (letter(problem.is_a_transposed), letter(problem.is_b_transposed));
+        let mut name = format!(
+            "{}x{}x{} {a}{b} {:?} to {:?}",
+            problem.rows, problem.columns, problem.inner, problem.a.element, problem.d.element
+        );
+        if self.reads_c() {
+            name += ", added";
+        }
+        if problem.bias.is_some() {
+            name += ", bias";
+        }
+        let matrices = [problem.a, problem.b, problem.d].map(|matrix| matrix.bytes());
+        let bytes = matrices.iter().sum::<usize>() + if self.reads_c() { problem.c.bytes() } else { 0 };
+        recording::count("matmul", &name, bytes);
     }
 
     /// Computes the product when its stream comes to it.

@@ -9,6 +9,7 @@ use super::attributes::attribute;
 use super::error::{Error, Outcome, tell};
 use super::stream::Stream;
 use crate::exported::{Out, exported};
+use crate::recording;
 
 /// What contexts' handles begin with: those of [`Handles`](crate::handles::Handles) begin otherwise.
 const CONTEXT: usize = 0xD0 << 56;
@@ -282,6 +283,7 @@ exported! {
     }
 
     fn cuCtxSynchronize() {
+        recording::count("host wait", "context", 0);
         current()?.synchronize()
     }
 

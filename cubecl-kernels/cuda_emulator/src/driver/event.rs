@@ -8,6 +8,7 @@ use super::error::{Error, Outcome};
 use super::stream::{Mark, resolve};
 use crate::exported::{Out, exported};
 use crate::handles::Handles;
+use crate::recording;
 
 static EVENTS: Handles<Event> = Handles::new(2);
 const DISABLE_TIMING: c_uint = 2;
@@ -31,6 +32,7 @@ impl Event {
 
 fn record(event: *mut c_void, stream: *mut c_void) -> Outcome {
     let (event, stream) = (Event::of(event)?, resolve(stream)?);
+    recording::count("record", "event", 0);
     if !std::ptr::eq(event.device, stream.device) {
         return Err(Error::INVALID_HANDLE);
     }
@@ -83,6 +85,7 @@ exported! {
 
     fn cuStreamWaitEvent(stream: *mut c_void, event: *mut c_void, _flags: c_uint) {
         let (stream, event) = (resolve(stream)?, Event::of(event)?);
+        recording::count("wait", "event", 0);
         if let Some(mark) = event.mark() {
             stream.wait_for(mark);
         }
@@ -100,6 +103,7 @@ exported! {
 
     fn cuEventSynchronize(event: *mut c_void) {
         let event = Event::of(event)?;
+        recording::count("host wait", "event", 0);
         if let Some(mark) = event.mark() {
             mark.wait();
         }

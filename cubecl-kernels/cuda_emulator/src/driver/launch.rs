@@ -9,6 +9,7 @@ use super::memory::check_guards;
 use super::module::Function;
 use super::stream::{Fault, resolve};
 use crate::exported::exported;
+use crate::recording;
 
 /// An argument's bytes, aligned for everything that a kernel takes.
 type Argument = Vec<u128>;
@@ -39,12 +40,14 @@ impl Shape {
 fn run(function: &Function, shape: &Shape, arguments: &mut [Argument]) -> Result<(), Fault> {
     let failed = |what: String| (Error::LAUNCH_FAILED, what);
     let host = Host::find().map_err(|error| failed(error.to_string()))?;
+    let kernel = function.kernel.as_ref();
+    let kernel = kernel.ok_or_else(|| failed("the kernel was not compiled".to_owned()))?;
     let mut pointers: Vec<*mut c_void> = arguments
         .iter_mut()
         .map(|argument| argument.as_mut_ptr().cast())
         .collect();
     // SAFETY: the arguments have the types that the kernel declares, and the rest is the caller's care as on a GPU.
-    unsafe { host.launch(&function.kernel, &mut pointers, shape.grid, shape.block, shape.shared) }
+    unsafe { host.launch(kernel, &mut pointers, shape.grid, shape.block, shape.shared) }
         .map_err(|error| failed(error.to_string()))?;
     let sizes = std::iter::zip(arguments, &function.arguments);
     let addresses = sizes
@@ -63,6 +66,7 @@ unsafe fn launch(function: *mut c_void, shape: Shape, stream: *mut c_void, param
         return Err(Error::INVALID_HANDLE);
     }
     shape.check(&function)?;
+    recording::count("launch", &function.name, 0);
     if parameters.is_null() && !function.arguments.is_empty() {
         return Err(Error::INVALID_VALUE);
     }

@@ -1,13 +1,14 @@
 //! Memory: the host's, in which everything that was not written, or was freed, is not a number.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::{c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::device::{Device, current};
 use super::error::{Error, Outcome, tell};
 use super::stream::{Fault, Stream, resolve, settle_before};
 use crate::exported::{Out, exported};
+use crate::recording;
 
 /// Neither a number in any type of floats, nor a sensible index.
 pub const POISON: u8 = 0xFF;
@@ -24,6 +25,16 @@ pub enum Place {
     Device(usize),
     /// The host's, pinned.
     Pinned,
+}
+
+impl Place {
+    /// Its name in what is recorded.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Device(_) => "device",
+            Self::Pinned => "pinned",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +65,18 @@ impl Allocation {
     }
 
     fn poison(&self) {
+        if recording::is_on() {
+            return;
+        }
         // SAFETY: mapped, and there is no reference to device memory.
         unsafe { std::ptr::write_bytes(self.base as *mut u8, POISON, self.mapped()) };
     }
 
     /// Whether the guard is unchanged.
     fn is_whole(&self) -> bool {
+        if recording::is_on() {
+            return true;
+        }
         // SAFETY: mapped, right after what the caller was given.
         let guard = unsafe { std::slice::from_raw_parts((self.base + self.size) as *const u8, GUARD) };
         guard.iter().all(|&byte| byte == POISON)
@@ -96,6 +113,13 @@ impl Memory {
         let used = all.filter(|allocation| allocation.place == place && allocation.life != Life::Freed);
         used.map(|allocation| allocation.size).sum()
     }
+
+    /// Notes how much memory of a place is in use.
+    fn record(&self, place: Place) {
+        if recording::is_on() {
+            recording::memory_changed(place.name(), self.used(place));
+        }
+    }
 }
 
 /// Returns new memory, poisoned.
@@ -113,19 +137,26 @@ fn allocate(device: &Device, place: Place, size: usize) -> Outcome<usize> {
         place,
         life: Life::Used,
     };
-    let (access, kind) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-    );
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping of no file.
-    let base = unsafe { libc::mmap(std::ptr::null_mut(), allocation.mapped(), access, kind, -1, 0) };
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), allocation.mapped(), access(place), kind, -1, 0) };
     if base == libc::MAP_FAILED {
         return Err(Error::OUT_OF_MEMORY);
     }
     allocation.base = base as usize;
     allocation.poison();
     memory.allocations.insert(allocation.base, allocation);
+    memory.record(place);
+    recording::count("allocation", place.name(), size);
     Ok(allocation.base)
+}
+
+/// What may be done with memory: while recording, a device's is not there.
+fn access(place: Place) -> c_int {
+    match place {
+        Place::Device(_) if recording::is_on() => libc::PROT_NONE,
+        _ => libc::PROT_READ | libc::PROT_WRITE,
+    }
 }
 
 /// Returns the place of a range that a call names.
@@ -212,6 +243,11 @@ fn begin_free(address: usize, may_be: impl Fn(Place) -> bool) -> Outcome<Place> 
     Ok(allocation.place)
 }
 
+/// How many bytes of freed memory stay in place: none while recording, since nothing uses memory.
+fn quarantine() -> usize {
+    if recording::is_on() { 0 } else { QUARANTINE }
+}
+
 /// Poisons an allocation, and gives old ones back.
 fn end_free(address: usize) -> Result<(), Fault> {
     let mut memory = memory();
@@ -224,7 +260,9 @@ fn end_free(address: usize) -> Result<(), Fault> {
     let freed = *allocation;
     memory.freed.push_back(address);
     memory.freed_bytes += freed.mapped();
-    while memory.freed_bytes > QUARANTINE
+    memory.record(freed.place);
+    recording::count("free", freed.place.name(), freed.size);
+    while memory.freed_bytes > quarantine()
         && let Some(oldest) = memory.freed.pop_front()
     {
         if let Some(allocation) = memory.allocations.remove(&oldest) {
@@ -289,7 +327,7 @@ exported! {
         let stream = resolve(stream)?;
         let base = address as usize;
         begin_free(base, is_device)?;
-        stream.submit(move || end_free(base));
+        stream.submit_always(move || end_free(base));
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use super::stream::settle_before;
 use crate::exported::{Out, exported};
 use crate::handles::Handles;
 use crate::nvrtc::{self, HEADER};
+use crate::recording;
 
 static MODULES: Handles<Module> = Handles::new(4);
 static FUNCTIONS: Handles<Function> = Handles::new(5);
@@ -30,9 +31,11 @@ struct Module {
 pub struct Function {
     /// Where it may run.
     pub device: &'static Device,
-    /// What runs.
-    pub kernel: HostKernel,
-    /// The sizes of its arguments in bytes.
+    /// Its name in the source.
+    pub name: String,
+    /// What runs; nothing while recording.
+    pub kernel: Option<HostKernel>,
+    /// The sizes of its arguments in bytes; none are known while recording.
     pub arguments: Vec<usize>,
     shared: AtomicUsize,
 }
@@ -51,27 +54,39 @@ impl Function {
         if !nvrtc::kernels(&module.source).contains(&name) {
             return Err(Error::NOT_FOUND);
         }
-        let failed = |error: String| {
-            tell(&error);
-            Error::INVALID_PTX
+        let (kernel, arguments) = if recording::is_on() {
+            (None, Vec::new())
+        } else {
+            let (kernel, arguments) = compile(&module.source, name)?;
+            (Some(kernel), arguments)
         };
-        let kernel = nvrtc::kernel(&module.source, name).map_err(failed)?;
-        // SAFETY: the first is added to every kernel with this type by `cuda_source`, the second by `nvrtc`.
-        let functions = unsafe {
-            let count = kernel.function::<unsafe extern "C" fn() -> c_int>(c"emulator_arguments");
-            let size = kernel.function::<unsafe extern "C" fn(c_int) -> usize>(c"emulator_argument_size");
-            count.and_then(|count| Ok((count, size?)))
-        };
-        let (count, size) = functions.map_err(|error| failed(error.to_string()))?;
-        // SAFETY: as above; every index is one of an argument.
-        let arguments = unsafe { (0..count()).map(|index| size(index)).collect() };
         Ok(Self {
             device: module.device,
+            name: name.to_owned(),
             kernel,
             arguments,
             shared: AtomicUsize::new(SHARED),
         })
     }
+}
+
+/// Returns a kernel of a source for the CPU, and the sizes of its arguments in bytes.
+fn compile(source: &str, name: &str) -> Outcome<(HostKernel, Vec<usize>)> {
+    let failed = |error: String| {
+        tell(&error);
+        Error::INVALID_PTX
+    };
+    let kernel = nvrtc::kernel(source, name).map_err(failed)?;
+    // SAFETY: the first is added to every kernel with this type by `cuda_source`, the second by `nvrtc`.
+    let functions = unsafe {
+        let count = kernel.function::<unsafe extern "C" fn() -> c_int>(c"emulator_arguments");
+        let size = kernel.function::<unsafe extern "C" fn(c_int) -> usize>(c"emulator_argument_size");
+        count.and_then(|count| Ok((count, size?)))
+    };
+    let (count, size) = functions.map_err(|error| failed(error.to_string()))?;
+    // SAFETY: as above; every index is one of an argument.
+    let arguments = unsafe { (0..count()).map(|index| size(index)).collect() };
+    Ok((kernel, arguments))
 }
 
 /// # Safety
@@ -87,6 +102,7 @@ unsafe fn load(module: Out<*mut c_void>, image: *const c_void) -> Outcome {
     let source = text.to_str().ok().and_then(|text| text.strip_prefix(HEADER));
     let source = source.ok_or(Error::INVALID_PTX)?.to_string();
     settle_before(device, "the load of a module")?;
+    recording::count("module", "load", source.len());
     module.give(MODULES.insert(Arc::new(Module { device, source })))
 }
 

@@ -11,6 +11,7 @@ use super::device::{Device, current, number_in_environment};
 use super::error::{Error, Outcome};
 use crate::exported::{Out, exported};
 use crate::handles::Handles;
+use crate::recording;
 
 /// The streams that were created and not destroyed.
 static STREAMS: Handles<Stream> = Handles::new(1);
@@ -95,6 +96,9 @@ impl Stream {
             changed: Condvar::new(),
         });
         device.add(&stream);
+        if recording::is_on() {
+            return stream;
+        }
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let worker = stream.clone();
         let thread = std::thread::Builder::new().name(format!("cuda stream {number}"));
@@ -137,11 +141,23 @@ impl Stream {
     }
 
     fn push(&self, operation: Operation) {
+        if recording::is_on() {
+            return self.pass(operation);
+        }
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.submitted += 1;
         queue.operations.push_back(operation);
         drop(queue);
         self.changed.notify_all();
+    }
+
+    /// What becomes of an operation while recording: work is not done, and nothing is waited for.
+    fn pass(&self, operation: Operation) {
+        match operation {
+            Operation::Always(work) => self.run(work),
+            Operation::Signal(mark) => mark.reach(),
+            Operation::Work(_) | Operation::Wait(_) => (),
+        }
     }
 
     /// Puts work into the queue.
@@ -150,7 +166,8 @@ impl Stream {
         self.push(Operation::Work(Box::new(work)));
     }
 
-    /// As [`submit`](Self::submit), for work that ends by itself once the device has failed.
+    /// As [`submit`](Self::submit), for work that ends by itself once the device has failed; it is done while recording
+    /// as well.
     pub fn submit_always(&self, work: impl FnOnce() -> Result<(), Fault> + Send + 'static) {
         self.order_with_default();
         self.push(Operation::Always(Box::new(work)));
@@ -335,6 +352,7 @@ exported! {
     }
 
     fn cuStreamSynchronize(stream: *mut c_void) {
+        recording::count("host wait", "stream", 0);
         resolve(stream)?.synchronize()
     }
 
@@ -358,7 +376,7 @@ exported! {
     ) {
         let function = function.ok_or(Error::INVALID_VALUE)?;
         let argument = argument as usize;
-        resolve(stream)?.submit(move || {
+        resolve(stream)?.submit_always(move || {
             // SAFETY: the caller's function, with the argument that it is for.
             unsafe { function(argument as *mut c_void) };
             Ok(())

@@ -4,13 +4,16 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::communicator::{COMMUNICATORS, Communicator};
-use super::error::{CUDA_ERROR, Error, IN_PROGRESS, INTERNAL_ERROR, INVALID_ARGUMENT, Outcome, SYSTEM_ERROR};
+use super::error::{
+    CUDA_ERROR, Error, IN_PROGRESS, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, Outcome, SYSTEM_ERROR,
+};
 use super::group;
 use super::rendezvous::Member;
 use super::wire::{Frame, Purpose};
 use crate::driver::device::{self, Device};
 use crate::driver::error::tell;
 use crate::exported::{Out, exported};
+use crate::recording;
 
 /// `ncclUniqueId`: a name, and zeros.
 #[derive(Clone, Copy)]
@@ -47,7 +50,9 @@ impl UniqueId {
             .map(|&letter| letter as u8)
             .take_while(|&letter| letter != 0)
             .collect();
-        let name = String::from_utf8(bytes).ok().filter(|name| name.len() == NAME);
+        // While recording no other rank has to know it.
+        let is_name = |name: &String| name.len() == NAME || recording::is_on();
+        let name = String::from_utf8(bytes).ok().filter(is_name);
         name.ok_or_else(|| Error::new(INVALID_ARGUMENT, "the unique id is none of ncclGetUniqueId's"))
     }
 }
@@ -128,6 +133,12 @@ fn make_all(devices: &[c_int], invalid: impl Fn() -> Error) -> Outcome<Vec<*mut 
 /// Sends a rank's color and key to the others, and returns who it is among those of its color, ordered by key: none
 /// where the color is below zero.
 fn split(parent: &Communicator, color: c_int, key: c_int) -> Outcome<Option<Member>> {
+    if recording::is_on() {
+        return Err(Error::new(
+            INVALID_USAGE,
+            "the other ranks' colors are not known while recording",
+        ));
+    }
     let sequence = {
         let mut order = parent.order();
         order.splits += 1;

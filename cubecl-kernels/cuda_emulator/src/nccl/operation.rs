@@ -10,6 +10,7 @@ use super::wire::{Description, Frame, Purpose};
 use crate::driver::error::tell;
 use crate::driver::memory::{check_device, check_running};
 use crate::driver::stream::Fault;
+use crate::recording;
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +114,13 @@ impl Task {
             }
         }
         Ok(())
+    }
+
+    /// Counts the operation, with the bytes of the longer of its buffers. The other ranks are answered for.
+    pub fn record(&self, communicator: &Communicator) {
+        let (read, written) = self.lengths(communicator.member.rank, communicator.member.count);
+        let name = format!("{:?} of {}", self.kind, communicator.member.count);
+        recording::count("nccl", &name, read.max(written));
     }
 
     fn description(&self) -> Description {

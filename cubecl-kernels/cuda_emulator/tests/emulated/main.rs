@@ -11,6 +11,7 @@ mod gpu;
 mod memory;
 mod products;
 mod rank;
+mod recording;
 mod scene;
 
 use std::process::{Command, ExitCode};
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         collectives::scenes(),
         endings::scenes(),
         products::scenes(),
+        recording::scenes(),
     ];
     let scenes: Vec<scene::Scene> = scenes.into_iter().flatten().collect();
     if let Some(code) = scene::play(&scenes) {

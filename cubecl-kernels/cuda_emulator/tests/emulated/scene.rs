@@ -34,6 +34,8 @@ pub struct Scene {
     jitter: u64,
     is_in_progress: bool,
     wait_limit: Option<u64>,
+    /// Memory of each device in MiB, where calls are counted and nothing is computed.
+    recording: Option<usize>,
     dies: Option<usize>,
 }
 
@@ -48,6 +50,7 @@ impl Scene {
             jitter: 0,
             is_in_progress: false,
             wait_limit: None,
+            recording: None,
             dies: None,
         }
     }
@@ -87,6 +90,12 @@ impl Scene {
         self
     }
 
+    /// Calls are counted and nothing is computed, on devices with `megabytes` MiB of memory.
+    pub fn recording(mut self, megabytes: usize) -> Self {
+        self.recording = Some(megabytes);
+        self
+    }
+
     /// This rank is expected to fail.
     pub fn dies(mut self, rank: usize) -> Self {
         self.dies = Some(rank);
@@ -113,6 +122,11 @@ impl Scene {
             command.env("CUDA_EMULATOR_IN_PROGRESS", u8::from(self.is_in_progress).to_string());
             if let Some(seconds) = self.wait_limit {
                 command.env("CUDA_EMULATOR_WAIT_LIMIT_S", seconds.to_string());
+            }
+            command.env_remove(cuda_emulator::recording::VARIABLE);
+            if let Some(megabytes) = self.recording {
+                command.env(cuda_emulator::recording::VARIABLE, "1");
+                command.env("CUDA_EMULATOR_MEMORY_MB", megabytes.to_string());
             }
             match self.visible {
                 Some(devices) => command.env("CUDA_VISIBLE_DEVICES", devices),
