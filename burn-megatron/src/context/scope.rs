@@ -147,9 +147,22 @@ impl ParameterScope {
         device: &B::Device,
     ) -> Param<Tensor<B, D>> {
         let name = self.context.registry().reserve_name(&self.global_name(name));
-        let values = spec.init.values(self.context.seed(), &name, &spec.placement);
         let dtype = get_device_settings::<B>(device).float_dtype.into();
-        let tensor = tensor_from_host(values, shape, dtype, device);
+        let tensor = match spec.init.constant(&spec.placement) {
+            // Without an array in host memory.
+            Some(value) => {
+                assert_eq!(
+                    shape.iter().product::<usize>(),
+                    spec.placement.local_len(),
+                    "elements of {name}"
+                );
+                Tensor::full(shape, value, (device, dtype))
+            }
+            None => {
+                let values = spec.init.values(self.context.seed(), &name, &spec.placement);
+                tensor_from_host(values, shape, dtype, device)
+            }
+        };
         let param = Param::from_tensor(tensor);
         self.declare(param.id, name, spec.placement.clone(), spec.distribution);
         param

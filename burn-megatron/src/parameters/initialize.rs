@@ -25,6 +25,17 @@ pub enum ParameterInit {
 }
 
 impl ParameterInit {
+    /// Returns the value of all of this rank's elements, padding included, if it is one.
+    pub fn constant(&self, placement: &Placement) -> Option<f64> {
+        match self {
+            ParameterInit::Ones => (!placement.has_padding()).then_some(1.0),
+            ParameterInit::Zeros => Some(0.0),
+            ParameterInit::Normal { deviation: spread } | ParameterInit::Uniform { bound: spread } => {
+                (*spread == 0.0).then_some(0.0)
+            }
+        }
+    }
+
     /// Returns this rank's elements of the parameter `name`, row-major, padding zero.
     ///
     /// An element's value depends on the seed, the name and its index in the logical parameter, never on the layout.
@@ -71,6 +82,19 @@ mod tests {
                         whole[run.logical..run.logical + run.length]
                     );
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_constant_is_the_value_of_all_elements() {
+        let padded = Placement::new([5, 4], [0, 0], [8, 4]);
+        let still = ParameterInit::Normal { deviation: 0.0 };
+        for init in [ParameterInit::Zeros, ParameterInit::Ones, still, INITS[0], INITS[1]] {
+            for placement in [&Placement::whole([5, 4]), &padded] {
+                let values = init.values(3, "bias", placement);
+                let constant = values.iter().all(|value| *value == values[0]).then_some(values[0]);
+                assert_eq!(init.constant(placement), constant, "{init:?} of {placement:?}");
             }
         }
     }
