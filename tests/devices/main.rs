@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use libtest_mimic::{Arguments, Trial};
 use program::{Ended, build, end, losses, pretrain_gpt, start, training_text};
 use tempfile::TempDir;
@@ -96,6 +96,7 @@ fn main() {
             "an_nvrtc_that_is_newer_than_the_driver_is_refused",
             newer_nvrtc_is_refused,
         ),
+        Trial::test("calls_are_within_their_budget", || Ok(calls_are_within_budget()?)),
         without_cublaslt("a_missing_cublaslt_is_named", missing_cublaslt_is_named),
         on_vulkan("vulkan_refuses_f64", || {
             refused(
@@ -344,6 +345,19 @@ fn preflight_measures_nccl() -> anyhow::Result<()> {
         ended.stdout
     );
     Ok(())
+}
+
+/// What one rank of a layout asks of its GPU, per layer, micro-batch and step.
+fn calls_are_within_budget() -> anyhow::Result<()> {
+    let path = tests::folder().join("devices/call_budget.json");
+    let budget: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path)?)?;
+    let flags = budget["flags"].as_str().context("a budget has flags")?;
+    let mut command = Command::new(build("call_budget")?);
+    command
+        .args(flags.split_whitespace())
+        .args(["--no-memory", "--budget"])
+        .arg(&path);
+    end(start(&mut command)?, LIMIT)?.expect_code(0)
 }
 
 /// Lets a program find the emulator's libraries and GPUs.

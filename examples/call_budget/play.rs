@@ -1,0 +1,235 @@
+//! One process: plays a rank of the layout for a few steps, and reports what has been recorded.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use burn::tensor::Tensor;
+use burn_cuda::CudaDevice;
+use burn_megatron::collectives::GroupConfig;
+use burn_megatron::context::{ParallelContext, ParallelContextConfig};
+use burn_megatron::cuda::{self, Sharing};
+use burn_megatron::data::{ByteTokenizer, MicroBatch};
+use burn_megatron::launch::World;
+use burn_megatron::pipeline_parallel::PipelineStage as _;
+use burn_megatron::training::TokenBatch;
+use cubecl::Runtime as _;
+use cubecl::cuda::CudaRuntime;
+use cuda_emulator::recording::Recorded;
+use examples::arguments::TrainingArguments;
+use examples::device::TrainingBackend;
+use examples::session::Session;
+use examples::training_program::TrainingProgram;
+use models::ModelFamily;
+use serde::{Deserialize, Serialize};
+
+use crate::counts::Counts;
+use crate::measure::{Problem, num_chunks};
+
+/// Steps before those that are counted: kernels are compiled, memory is allocated.
+const WARM_UP: u64 = 2;
+/// Steps that are counted; the mean is reported.
+const COUNTED: u64 = 4;
+/// How long buffers of NCCL's calls are still held after these, at most: the thread that watches them looks every
+/// millisecond.
+const SETTLING: Duration = Duration::from_millis(50);
+/// Bytes of the text to train on.
+const TEXT: usize = 1 << 20;
+/// The size of the vocabulary that the flags leave open: GPT-2's, with whose padding logits are computed.
+const VOCABULARY: usize = 50257;
+
+/// What a process has recorded.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The mean of a step.
+    pub counts: Counts,
+    /// Memory, in bytes.
+    pub memory: MemoryReport,
+}
+
+/// Memory of the process's GPU, in bytes.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct MemoryReport {
+    /// The most that the driver has given to CubeCL's pools and to libraries.
+    pub peak_reserved: u64,
+    /// The most that was in use in CubeCL's pools, as far as looks between its tasks have seen it; zero without them.
+    pub peak_used: u64,
+    /// In use in CubeCL's pools between steps: parameters, gradients, the optimizer's state.
+    pub used_between_steps: u64,
+    /// What a micro-batch keeps from its forward to its backward pass.
+    pub activations: u64,
+    /// The most pinned host memory.
+    pub peak_pinned: u64,
+}
+
+/// Plays `rank` of the layout.
+///
+/// # Errors
+/// When the flags do not fit each other, or the driver of this process does not record.
+pub fn play(arguments: &TrainingArguments, rank: usize, problem: &Problem) -> anyhow::Result<Report> {
+    Recorded::now().context("this process is to run on the emulator")?;
+    let folder = tempfile::tempdir()?;
+    let text = folder.path().join("text.txt");
+    std::fs::write(&text, "counted, not computed\n".repeat(TEXT / 22))?;
+    let mut arguments = resized(arguments, problem)?;
+    arguments.data.data_path = vec![text];
+    let world = match arguments.parallel.world_size() {
+        1 => World::single(),
+        world_size => World::fake(rank, world_size),
+    };
+    let player = Player {
+        arguments: &arguments,
+        world: &world,
+        watches_memory: problem.watches_memory,
+    };
+    arguments.run(&world, player)
+}
+
+/// Returns the flags with the layers and the micro-batches of a problem.
+fn resized(arguments: &TrainingArguments, problem: &Problem) -> anyhow::Result<TrainingArguments> {
+    let mut arguments = arguments.clone();
+    let model = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE)?;
+    let chunks = num_chunks(&arguments, &*model)?;
+    let parallel = &mut arguments.parallel;
+    parallel.num_virtual_stages_per_pipeline_rank = Some(chunks);
+    parallel.num_layers_per_virtual_pipeline_stage = None;
+    let grid = parallel.config().grid(parallel.world_size())?;
+    arguments.model.num_layers = Some(problem.layers * grid.pipeline_parallel_size());
+    // Zeros need no array in host memory.
+    arguments.model.init_method_std = 0.0;
+    let padded = VOCABULARY.next_multiple_of(128 * grid.tensor_parallel_size());
+    arguments.model.padded_vocab_size.get_or_insert(padded);
+    let sizes = &mut arguments.optimization;
+    sizes.global_batch_size = sizes.micro_batch_size * grid.data_parallel_size() * problem.micro_batches;
+    sizes.rampup_batch_size = None;
+    (sizes.train_iters, sizes.train_samples) = (Some(WARM_UP + COUNTED), None);
+    Ok(arguments)
+}
+
+struct Player<'a> {
+    arguments: &'a TrainingArguments,
+    world: &'a World,
+    watches_memory: bool,
+}
+
+impl TrainingProgram for Player<'_> {
+    type Output = Report;
+
+    fn run<B: TrainingBackend, C: ModelFamily>(self, device: B::Device) -> anyhow::Result<Report> {
+        let gpu = cuda::choose(self.world.local_rank(), Sharing::Refused)?;
+        let context = self.connect(&gpu)?;
+        let mut session = Session::<B, C>::new(self.arguments, &context, &device)?;
+        for _ in 0..WARM_UP {
+            session.step()?;
+        }
+        let sync = || B::sync(&device).context("CubeCL's server has failed");
+        sync()?;
+        let first = Recorded::now()?;
+        sync()?;
+        let second = Recorded::now()?;
+        let mut steps = || {
+            (0..COUNTED).try_for_each(|_| session.step().map(drop))?;
+            sync()
+        };
+        let peak_used = if self.watches_memory {
+            with_peak(&gpu, steps)?
+        } else {
+            steps()?;
+            0
+        };
+        let last = Recorded::now()?;
+        // The look at the end waits for the GPU, which the first two show.
+        let counts = Counts::between(&second, &last)
+            .without(&Counts::between(&first, &second))
+            .divided_by(COUNTED as f64);
+        let used_between_steps = used(&gpu)?;
+        let activations = activations::<B, C>(&session, self.arguments, &device, &gpu)?;
+        let peak = |place: &str| last.memory.get(place).map_or(0, |memory| memory.peak);
+        let memory = MemoryReport {
+            peak_reserved: peak("device"),
+            peak_used,
+            used_between_steps,
+            activations,
+            peak_pinned: peak("pinned"),
+        };
+        Ok(Report { counts, memory })
+    }
+}
+
+impl Player<'_> {
+    /// As [`examples::launching::connect`], without the comparison of the ranks' GPUs: all are this one.
+    fn connect(&self, gpu: &CudaDevice) -> anyhow::Result<ParallelContext> {
+        let arguments = self.arguments;
+        let context = ParallelContextConfig::new(arguments.parallel.config())
+            .with_seed(u64::from(arguments.optimization.seed))
+            .with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu.index)))
+            .init(self.world)?;
+        let context = context.with_kernels(arguments.model.kernels());
+        Ok(context.with_overlap_tensor_reduce(arguments.parallel.communication.overlap_tensor_reduce))
+    }
+}
+
+/// Returns the bytes in use in CubeCL's pools.
+fn used(gpu: &CudaDevice) -> anyhow::Result<u64> {
+    let usage = CudaRuntime::client(gpu).memory_usage();
+    let usage = usage.map_err(|error| anyhow::anyhow!("CubeCL does not say what memory it uses: {error:?}"))?;
+    Ok(usage.bytes_in_use)
+}
+
+/// Runs `act` and returns the most memory that was in use meanwhile. Another thread looks as often as CubeCL's server
+/// lets it.
+fn with_peak(gpu: &CudaDevice, act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<u64> {
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| -> anyhow::Result<u64> {
+            let mut peak = 0;
+            while !is_done.load(Ordering::Acquire) {
+                peak = peak.max(used(gpu)?);
+            }
+            Ok(peak)
+        });
+        let acted = act();
+        is_done.store(true, Ordering::Release);
+        let peak = watch
+            .join()
+            .map_err(|_| anyhow::anyhow!("the look at CubeCL's memory has panicked"))?;
+        acted.and(peak)
+    })
+}
+
+/// Returns the bytes that a micro-batch keeps from its forward to its backward pass, in this rank's first chunk.
+fn activations<B: TrainingBackend, C: ModelFamily>(
+    session: &Session<B, C>,
+    arguments: &TrainingArguments,
+    device: &B::Device,
+    gpu: &CudaDevice,
+) -> anyhow::Result<u64> {
+    let seq_length = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE)?.max_seq_length();
+    let batch = TokenBatch::new(&zeros(arguments.optimization.micro_batch_size, seq_length), 0, 0);
+    let chunk = &session.model()[0];
+    let input = (session.context().coordinates().pipeline > 0)
+        .then(|| Tensor::<B, 2>::zeros(chunk.input_shape(&batch), device).require_grad());
+    let settled_use = || {
+        B::sync(device).context("CubeCL's server has failed")?;
+        thread::sleep(SETTLING);
+        used(gpu)
+    };
+    let before = settled_use()?;
+    let output = chunk.forward(input, &batch);
+    let kept = settled_use()?.saturating_sub(before);
+    drop(output);
+    Ok(kept)
+}
+
+fn zeros(micro_batch_size: usize, seq_length: usize) -> MicroBatch {
+    let tokens = vec![0; micro_batch_size * seq_length];
+    MicroBatch {
+        targets: tokens.clone(),
+        tokens,
+        loss_mask: None,
+        sample_ids: (0..micro_batch_size as u64).collect(),
+        micro_batch_size,
+        seq_length,
+    }
+}
