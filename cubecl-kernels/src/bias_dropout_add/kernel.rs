@@ -3,7 +3,7 @@
 use cubecl::prelude::*;
 
 use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row};
-use crate::cube::walk::{first_row, own_column, row_step};
+use crate::cube::walk::{ROWS_AT_ONCE, first_row, own_column, row_of_turn, row_step};
 
 /// Writes `residual + dropout(input + bias)`.
 #[cube(launch_unchecked, address_type = "dynamic")]
@@ -61,19 +61,29 @@ pub(super) fn backward<F: Float, N: Size>(
     let mut sum = Vector::<f32, N>::new(f32::new(0.0));
     let mut row = first_row();
     while row < rows {
-        let at = row * vectors + column;
-        let mut x = Vector::<f32, N>::cast_from(gradient[at]);
-        #[comptime]
-        if let ComptimeOption::Some(dropped) = dropped {
-            let place = dropout_row(dropped, row, 0u32);
-            x *= dropout_factors::<N>(&dropped.dropout, &place, (column * size) as u32);
+        let mut gradients = Array::<Vector<F, N>>::new(ROWS_AT_ONCE);
+        #[unroll]
+        for turn in 0..ROWS_AT_ONCE {
+            gradients[turn] = gradient[row_of_turn(row, turn, rows) * vectors + column];
         }
-        #[comptime]
-        if let ComptimeOption::Some(of_input) = of_input {
-            of_input[at] = Vector::cast_from(x);
+        #[unroll]
+        for turn in 0..ROWS_AT_ONCE {
+            let own = row + turn * row_step();
+            if own < rows {
+                let mut x = Vector::<f32, N>::cast_from(gradients[turn]);
+                #[comptime]
+                if let ComptimeOption::Some(dropped) = dropped {
+                    let place = dropout_row(dropped, own, 0u32);
+                    x *= dropout_factors::<N>(&dropped.dropout, &place, (column * size) as u32);
+                }
+                #[comptime]
+                if let ComptimeOption::Some(of_input) = of_input {
+                    of_input[own * vectors + column] = Vector::cast_from(x);
+                }
+                sum += x;
+            }
         }
-        sum += x;
-        row += row_step();
+        row += ROWS_AT_ONCE * row_step();
     }
     #[comptime]
     if let ComptimeOption::Some(partials) = partials {

@@ -6,6 +6,7 @@ use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 use super::kernel;
 use crate::cube::columns::sum_partials;
 use crate::cube::launch::{address_type, empty_beside, into_contiguous};
+use crate::cube::math::is_fast;
 use crate::cube::walk::{RowWalk, dims};
 
 /// Returns `gelu(input + bias)`.
@@ -28,6 +29,7 @@ pub(crate) fn forward<R: CubeRuntime>(input: CubeTensor<R>, bias: CubeTensor<R>)
             output.clone().into_array_arg(),
             rows,
             walk.vectors,
+            is_fast(&client),
             dtype.into(),
         );
     }
@@ -63,6 +65,7 @@ pub(crate) fn backward<R: CubeRuntime>(
             partials.clone().into_array_arg(),
             rows,
             walk.vectors,
+            is_fast(&client),
             dtype.into(),
         );
     }

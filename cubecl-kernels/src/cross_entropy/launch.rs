@@ -6,6 +6,7 @@ use cubecl::prelude::*;
 
 use super::kernel;
 use crate::cube::launch::{address_type, empty_beside, into_contiguous, is_supported, vector_size};
+use crate::cube::math::is_fast;
 use crate::cube::walk::{RowWalk, UNITS, cube_count, dims};
 
 /// Whether the kernels read such logits and targets.
@@ -46,6 +47,7 @@ pub(crate) fn statistics<R: CubeRuntime>(
             valid,
             f32::NEG_INFINITY,
             UNITS as usize,
+            is_fast(&client),
             dtypes,
         );
     }
@@ -93,6 +95,7 @@ pub(crate) fn backward<R: CubeRuntime>(
             rows,
             walk.vectors,
             valid,
+            is_fast(&client),
             dtypes,
         );
     }

@@ -6,6 +6,7 @@
 pub mod columns;
 pub mod dropout;
 pub mod launch;
+pub mod math;
 pub mod nvidia;
 pub mod parts;
 pub mod places;

@@ -1,4 +1,4 @@
-//! How units are laid over a matrix by the element-wise kernels, and what these share on the device.
+//! How units are laid over a matrix by the element-wise kernels.
 //!
 //! A unit owns one vector of columns and walks down the rows of its part, so that what belongs to a column is read once
 //! and a column's sum grows in a register.
@@ -16,15 +16,14 @@ pub const UNITS: u32 = 256;
 /// Units along a row come in multiples of this, the most that a plane has where it is known: few shapes of cubes, which
 /// are kernels of their own each.
 const STEP: usize = 32;
+/// Rows of which a unit asks for the numbers before it waits for any: enough that memory is busy while they come.
+pub const ROWS_AT_ONCE: usize = 2;
 /// Rows that a unit walks, where there are enough to fill the device so: what it does once is shared by them.
-const ROWS_EACH: usize = 4;
+const ROWS_EACH: usize = 2 * ROWS_AT_ONCE;
 /// Times over that the cubes then fill the device at least, so that the last ones take little of the time.
 const WAVES: usize = 8;
 /// Units that a processor holds at once, of kernels with up to 64 registers a unit.
 const RESIDENT_UNITS: u32 = 1024;
-
-/// The least argument of [`sigmoid()`] whose exponential is finite, and whose result is a normal number.
-pub const LOWEST: f32 = -87.0;
 
 /// How units walk over a matrix.
 pub struct RowWalk {
@@ -45,7 +44,8 @@ impl RowWalk {
         let mut walk = Self::wide(tensor, columns);
         let once = rows.div_ceil(walk.units[1] as usize);
         let resident = walk.resident_rows(&tensor.client);
-        let each = (once / (WAVES * resident)).clamp(1, ROWS_EACH);
+        let each = once / (WAVES * resident) / ROWS_AT_ONCE * ROWS_AT_ONCE;
+        let each = each.clamp(1, ROWS_EACH);
         walk.set_high(&tensor.client, once.div_ceil(each));
         walk
     }
@@ -144,6 +144,13 @@ pub fn row_step() -> usize {
     (CUBE_COUNT_Y * CUBE_DIM_Y) as usize
 }
 
+/// A row to read in the turn that begins with `row`, its first one again where there are no more.
+#[cube]
+pub fn row_of_turn(row: usize, turn: usize, rows: usize) -> usize {
+    let own = row + turn * row_step();
+    select(own < rows, own, row)
+}
+
 /// The sum over the units of a one-dimensional cube, whose number is `units`, a power of two; in each of them.
 ///
 /// A tree, so that the order is always the same, and nothing depends on the size of planes.
@@ -181,42 +188,6 @@ fn cube_tree(value: f32, #[comptime] units: usize, #[comptime] is_sum: bool) -> 
     // The next one may write to the same memory.
     sync_cube();
     result
-}
-
-/// The numbers, those below the bound replaced by it. NaN stays NaN, which it does not through every device's maximum.
-#[cube]
-pub fn at_least<N: Size>(x: Vector<f32, N>, bound: f32) -> Vector<f32, N> {
-    let mut result = x;
-    #[unroll]
-    for lane in 0..N::value() {
-        result[lane] = select(x[lane] < bound, bound, x[lane]);
-    }
-    result
-}
-
-/// The numbers, those above the bound replaced by it. NaN stays NaN.
-#[cube]
-pub fn at_most<N: Size>(x: Vector<f32, N>, bound: f32) -> Vector<f32, N> {
-    let mut result = x;
-    #[unroll]
-    for lane in 0..N::value() {
-        result[lane] = select(x[lane] > bound, bound, x[lane]);
-    }
-    result
-}
-
-/// `1 / (1 + exp(−x))`; exactly 0 below [`LOWEST`], where it is less than 2^-125, and NaN of NaN.
-#[cube]
-pub fn sigmoid<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
-    let lowest = comptime!(LOWEST).runtime();
-    let one = Vector::<f32, N>::new(f32::new(1.0));
-    let zero = Vector::<f32, N>::new(f32::new(0.0));
-    let mut share = one / (one + Vector::exp(zero - at_least::<N>(x, lowest)));
-    #[unroll]
-    for lane in 0..N::value() {
-        share[lane] = select(x[lane] < lowest, f32::new(0.0), share[lane]);
-    }
-    share
 }
 
 #[cfg(test)]

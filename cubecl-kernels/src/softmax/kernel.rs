@@ -5,6 +5,7 @@
 
 use cubecl::prelude::*;
 
+use crate::cube::math::exp;
 use crate::cube::reduce::{RowLayout, Rows, row_max, row_sum, vector_max, vector_sum};
 
 /// What a row's place among samples, heads and queries follows from, and the mask's row from that.
@@ -23,13 +24,14 @@ pub(super) struct Places {
 /// Writes the probabilities of `scale * scores`.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn forward<E: Float, M: Numeric, N: Size>(
-    scores: &Tensor<Vector<E, N>>,
-    mask: &ComptimeOption<Tensor<Vector<M, N>>>,
-    output: &mut Tensor<Vector<E, N>>,
+    scores: &Array<Vector<E, N>>,
+    mask: &ComptimeOption<Array<Vector<M, N>>>,
+    output: &mut Array<Vector<E, N>>,
     rows: &Rows,
     places: &Places,
     scale: f32,
     #[comptime] is_causal: bool,
+    #[comptime] is_fast: bool,
     #[comptime] layout: RowLayout,
     #[define(E, M)] _types: [StorageType; 2],
 ) {
@@ -88,7 +90,7 @@ pub(super) fn forward<E: Float, M: Numeric, N: Size>(
         #[unroll(is_unrolled)]
         for slot in 0..slots {
             let value = values[slot];
-            let exponential = (value - Vector::new(maximum)).exp();
+            let exponential = exp(value - Vector::new(maximum), is_fast);
             let is_nothing = value.less_equal(Vector::new(lowest));
             let exponential = select_many(is_nothing, Vector::new(0.0f32), exponential);
             sums += exponential;
@@ -110,9 +112,9 @@ pub(super) fn forward<E: Float, M: Numeric, N: Size>(
 /// Writes `scale * p * (g - sum(p * g))` for probabilities `p` and their gradient `g`.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn backward<E: Float, N: Size>(
-    output: &Tensor<Vector<E, N>>,
-    gradient: &Tensor<Vector<E, N>>,
-    result: &mut Tensor<Vector<E, N>>,
+    output: &Array<Vector<E, N>>,
+    gradient: &Array<Vector<E, N>>,
+    result: &mut Array<Vector<E, N>>,
     rows: &Rows,
     scale: f32,
     #[comptime] layout: RowLayout,

@@ -6,6 +6,7 @@ use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElemen
 use super::kernel::{self, PlacesLaunch};
 use super::{SoftmaxMask, reference};
 use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, into_contiguous, is_supported};
+use crate::cube::math::is_fast;
 use crate::tape::{float, primitive};
 
 /// The forward kernel holds a row in f32.
@@ -60,13 +61,14 @@ where
             plan.cube_dim,
             address_type(&[&input]),
             plan.vector_size,
-            input.into_tensor_arg(),
-            mask.map(|mask| mask.into_tensor_arg()).into(),
-            output.clone().into_tensor_arg(),
+            input.into_array_arg(),
+            mask.map(|mask| mask.into_array_arg()).into(),
+            output.clone().into_array_arg(),
             plan.rows_argument(),
             places,
             scale as f32,
             is_causal,
+            is_fast(&client),
             plan.layout,
             [dtype.into(), mask_type.into()],
         );
@@ -105,9 +107,9 @@ where
             plan.cube_dim,
             address_type(&[&probabilities]),
             plan.vector_size,
-            probabilities.into_tensor_arg(),
-            gradients.into_tensor_arg(),
-            result.clone().into_tensor_arg(),
+            probabilities.into_array_arg(),
+            gradients.into_array_arg(),
+            result.clone().into_array_arg(),
             plan.rows_argument(),
             scale as f32,
             plan.layout,

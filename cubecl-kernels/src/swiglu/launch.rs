@@ -4,6 +4,7 @@ use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 
 use super::kernel;
 use crate::cube::launch::{address_type, empty_beside, into_contiguous};
+use crate::cube::math::is_fast;
 use crate::cube::walk::{RowWalk, dims};
 
 /// Returns `silu(gate) ∘ up`.
@@ -26,6 +27,7 @@ pub(crate) fn forward<R: CubeRuntime>(input: CubeTensor<R>) -> CubeTensor<R> {
             output.clone().into_array_arg(),
             rows,
             walk.vectors,
+            is_fast(&client),
             dtype.into(),
         );
     }
@@ -54,6 +56,7 @@ pub(crate) fn backward<R: CubeRuntime>(input: CubeTensor<R>, gradient: CubeTenso
             output.clone().into_array_arg(),
             rows,
             walk.vectors,
+            is_fast(&client),
             dtype.into(),
         );
     }
