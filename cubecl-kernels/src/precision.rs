@@ -47,7 +47,12 @@ pub(crate) fn at_most<B: Backend, const D: usize>(x: Tensor<B, D>, bound: f64) -
 
 /// Returns zeros, also where there are none: burn's own cannot be launched on CubeCL for tensors of no elements.
 pub(crate) fn zeros<B: Backend, const D: usize>(shape: [usize; D], device: &B::Device, dtype: DType) -> Tensor<B, D> {
-    Tensor::from_data(TensorData::zeros::<f32, _>(shape), (device, dtype))
+    if shape.contains(&0) {
+        Tensor::from_data(TensorData::zeros::<f32, _>(shape), (device, dtype))
+    } else {
+        // Filled by a kernel: a copy from the host's memory may wait for all that is queued.
+        Tensor::zeros(shape, (device, dtype))
+    }
 }
 
 /// Returns zeros of a tensor's shape and type.

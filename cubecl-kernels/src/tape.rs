@@ -11,6 +11,8 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::{Tensor, TensorPrimitive, backend::Backend, ops::FloatTensor};
 
+use crate::zero::zero;
+
 /// From the output's gradient and which parents want one, the parents' gradients.
 type Rule<B, const N: usize> = Box<dyn FnOnce(FloatTensor<B>, [bool; N]) -> [Option<FloatTensor<B>>; N] + Send>;
 
@@ -89,27 +91,29 @@ impl<B: Backend, const N: usize> Backward<B, N> for Step {
 /// As [`record`], for an operation with two outputs of one shape: the rule is given the gradient of each that has one.
 ///
 /// A node of burn's has one output. So a node that carries nothing stands for the operation, and each output is a node
-/// after it, which leaves its gradient where the operation's step finds it.
+/// after it, which leaves its gradient where the operation's step finds it. The first of them to do so makes that step
+/// follow, by a gradient that carries nothing either.
 pub fn record_two<B: Backend, C: CheckpointStrategy, const N: usize, const D: usize>(
     parents: [FloatTensor<Autodiff<B, C>>; N],
     outputs: [Tensor<B, D>; 2],
     rule: impl FnOnce([Option<Tensor<B, D>>; 2], [bool; N]) -> [Option<FloatTensor<B>>; N] + Send + 'static,
 ) -> [Tensor<Autodiff<B, C>, D>; 2] {
     let left: Arc<Mutex<[Option<Tensor<B, D>>; 2]>> = Default::default();
-    let token = |device: &B::Device| Tensor::<B, 1>::zeros([1], device);
+    let nothing = zero::<B, 1>(&outputs[0].device(), outputs[0].dtype());
     let found = left.clone();
-    let carrier = record::<B, C, N, 1>(parents, token(&outputs[0].device()), move |_, wanted| {
+    let carrier = record::<B, C, N, 1>(parents, nothing.clone(), move |_, wanted| {
         let gradients = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
         rule(gradients, wanted)
     });
     let mut index = 0;
     outputs.map(|output| {
-        let (left, which) = (left.clone(), index);
+        let (left, nothing, which) = (left.clone(), nothing.clone(), index);
         index += 1;
         record::<B, C, 1, D>([primitive(carrier.clone())], output, move |gradient, _| {
-            let device = gradient.device();
-            left.lock().unwrap_or_else(PoisonError::into_inner)[which] = Some(gradient);
-            [Some(primitive(token(&device)))]
+            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_first = left.iter().all(Option::is_none);
+            left[which] = Some(gradient);
+            [is_first.then(|| primitive(nothing))]
         })
     })
 }

@@ -13,6 +13,11 @@ pub(crate) fn runs<R: CubeRuntime>(sums: &CubeTensor<R>, gradient: &CubeTensor<R
     sums.dtype == DType::F32 && is_supported(&gradient.client, gradient.dtype)
 }
 
+/// Whether kernels add up the columns of partial sums in such sums.
+pub(crate) fn takes_columns<R: CubeRuntime>(sums: &CubeTensor<R>) -> bool {
+    sums.dtype == DType::F32
+}
+
 /// Returns the sums and what is not finite, each in its own memory if nothing else holds that.
 pub(crate) fn add<R: CubeRuntime>(
     sums: [CubeTensor<R>; 2],

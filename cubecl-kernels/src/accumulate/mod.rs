@@ -6,8 +6,11 @@ mod kernel;
 #[cfg(feature = "cubecl")]
 pub(crate) mod launch;
 pub mod reference;
+pub mod vectors;
 
 use burn::tensor::{DType, Tensor, backend::Backend};
+
+pub use vectors::VectorSums;
 
 use crate::KernelBackend;
 use crate::error::{Check, KernelError};

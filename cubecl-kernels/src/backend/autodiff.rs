@@ -51,6 +51,10 @@ impl<B: KernelBackend, C: CheckpointStrategy> KernelBackend for Autodiff<B, C> {
         norm::autodiff::norm(input, parameters)
     }
 
+    fn norm_of_stream(stream: Tensor<Self, 2>, parameters: NormParameters<Self>) -> [Tensor<Self, 2>; 2] {
+        norm::autodiff::norm_of_stream(stream, parameters)
+    }
+
     fn add_norm(addends: Addends<Self>, parameters: NormParameters<Self>) -> [Tensor<Self, 2>; 2] {
         norm::autodiff::add_norm(addends, parameters)
     }

@@ -6,11 +6,12 @@ use burn::tensor::{DType, Int, Tensor};
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 
 use super::KernelBackend;
-use crate::accumulate::{self, GradientPlace, GradientSums};
+use crate::accumulate::{self, GradientPlace, GradientSums, VectorSums};
 use crate::adamw::{self, AdamWBuffers, AdamWRanges, AdamWStep};
 use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
 use crate::cross_entropy::{self, Statistics};
+use crate::cube::columns::Partials;
 use crate::cube::launch;
 #[cfg(feature = "cublaslt")]
 use crate::cublaslt;
@@ -20,7 +21,7 @@ use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads};
 use crate::l2_norm::{self, SquaredPart};
 use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
-use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::norm::{self, AddRule, AddendGradients, Addends, NormAdded, NormGradients, NormParameters, NormStatistics};
 use crate::paged_attention::{self, PagedCache, PagedSizes};
 use crate::ranges::{self, BufferRange, RangeTarget};
 use crate::softmax::{self, SoftmaxMask};
@@ -87,12 +88,27 @@ where
             return bias_dropout_add::reference::backward(gradient, addends);
         }
         let of_sum = primitive(gradient.clone());
-        let (input, bias) = bias_dropout_add::launch::backward(of_sum, addends.has_bias, addends.dropout.as_ref());
+        let (input, partials) = bias_dropout_add::launch::backward(of_sum, addends.has_bias, addends.dropout.as_ref());
+        let bias = partials.map(|partials| sum_of_one(partials, gradient.dtype()));
         AddendGradients {
             input: float(input),
-            bias: bias.map(float),
+            bias,
             residual: gradient,
         }
+    }
+
+    fn bias_dropout_add_backward_into(
+        gradient: Tensor<Self, 2>,
+        addends: &AddRule,
+        to: VectorSums<Self>,
+    ) -> (Tensor<Self, 2>, GradientSums<Self>) {
+        if !runs(&gradient) || !takes_columns(&to) {
+            return bias_dropout_add::backward_into(gradient, addends, to);
+        }
+        let of_sum = primitive(gradient);
+        let (input, partials) = bias_dropout_add::launch::backward(of_sum, addends.has_bias, addends.dropout.as_ref());
+        let partials = partials.expect("a sum with a bias");
+        (float(input), added(partials, to))
     }
 
     fn bias_gelu(input: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 2> {
@@ -110,11 +126,25 @@ where
         if !runs(&input) {
             return bias_gelu::reference::backward(input, bias, gradient);
         }
-        let [input, bias] = bias_gelu::launch::backward(primitive(input), primitive(bias), primitive(gradient));
+        let dtype = input.dtype();
+        let (input, partials) = bias_gelu::launch::backward(primitive(input), primitive(bias), primitive(gradient));
         BiasGeluGradients {
             input: float(input),
-            bias: float(bias),
+            bias: sum_of_one(partials, dtype),
         }
+    }
+
+    fn bias_gelu_backward_into(
+        input: Tensor<Self, 2>,
+        bias: Tensor<Self, 1>,
+        gradient: Tensor<Self, 2>,
+        to: VectorSums<Self>,
+    ) -> (Tensor<Self, 2>, GradientSums<Self>) {
+        if !runs(&input) || !takes_columns(&to) {
+            return bias_gelu::backward_into(input, bias, gradient, to);
+        }
+        let (input, partials) = bias_gelu::launch::backward(primitive(input), primitive(bias), primitive(gradient));
+        (float(input), added(partials, to))
     }
 
     fn swiglu(input: Tensor<Self, 2>) -> Tensor<Self, 2> {
@@ -366,6 +396,67 @@ where
     ) -> (AddendGradients<Self>, NormGradients<Self>) {
         norm::launch::add_backward(hidden, parameters, statistics, gradients, addends)
     }
+
+    fn norm_backward_into(
+        hidden: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+        statistics: NormStatistics<Self>,
+        gradients: [Option<Tensor<Self, 2>>; 2],
+        addends: Option<&AddRule>,
+        to: VectorSums<Self>,
+    ) -> NormAdded<Self> {
+        match gradients {
+            [of_hidden, Some(of_output)] if runs(&hidden) && takes_columns(&to) => {
+                let rows =
+                    norm::launch::rows_backward(hidden, parameters, statistics, [of_hidden, Some(of_output)], addends);
+                NormAdded {
+                    input: rows.input,
+                    addend: rows.addend,
+                    sums: added(rows.partials, to),
+                }
+            }
+            gradients => norm::backward_into(hidden, parameters, statistics, gradients, addends, to),
+        }
+    }
+}
+
+/// As [`accumulate::launch::takes_columns`].
+fn takes_columns<R, F, I, BT>(to: &VectorSums<CubeBackend<R, F, I, BT>>) -> bool
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    accumulate::launch::takes_columns(&primitive(to.sums.sums.clone()))
+}
+
+/// Adds the sums of vectors' columns to their places.
+fn added<R, F, I, BT>(
+    partials: Partials<R>,
+    to: VectorSums<CubeBackend<R, F, I, BT>>,
+) -> GradientSums<CubeBackend<R, F, I, BT>>
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    let both = [to.sums.sums, to.sums.non_finite].map(primitive);
+    let [sums, non_finite] = partials.add_to(both, &to.places).map(float);
+    GradientSums { sums, non_finite }
+}
+
+/// The sums of the columns of the only vector.
+fn sum_of_one<R, F, I, BT>(partials: Partials<R>, dtype: DType) -> Tensor<CubeBackend<R, F, I, BT>, 1>
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    let mut sums = partials.sum(dtype).into_iter();
+    float(sums.next().expect("there is a vector"))
 }
 
 /// As [`launch::runs`].

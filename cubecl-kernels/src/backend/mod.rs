@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use burn::tensor::{DType, Int, Tensor, backend::Backend};
 
-use crate::accumulate::{self, GradientPlace, GradientSums};
+use crate::accumulate::{self, GradientPlace, GradientSums, VectorSums};
 use crate::adamw::{self, AdamWBuffers, AdamWRanges, AdamWStep};
 use crate::bias_dropout_add;
 use crate::bias_gelu::{self, BiasGeluGradients};
@@ -30,7 +30,7 @@ use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads, unpack};
 use crate::l2_norm::{self, SquaredPart};
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
-use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::norm::{self, AddRule, AddendGradients, Addends, NormAdded, NormGradients, NormParameters, NormStatistics};
 use crate::paged_attention::{self, PagedCache};
 use crate::ranges::{self, BufferRange, RangeTarget};
 use crate::softmax::{self, SoftmaxMask};
@@ -184,6 +184,12 @@ pub trait KernelBackend: Backend {
         norm::reference::backward(input, parameters, statistics, gradient)
     }
 
+    /// See [`norm_of_stream`](norm::norm_of_stream).
+    fn norm_of_stream(stream: Tensor<Self, 2>, parameters: NormParameters<Self>) -> [Tensor<Self, 2>; 2] {
+        let output = Self::norm(stream.clone(), parameters);
+        [stream, output]
+    }
+
     /// See [`add_norm`](norm::add_norm).
     fn add_norm(addends: Addends<Self>, parameters: NormParameters<Self>) -> [Tensor<Self, 2>; 2] {
         Self::add_norm_forward(addends, &parameters).0
@@ -208,6 +214,20 @@ pub trait KernelBackend: Backend {
         norm::reference::add_backward(hidden, parameters, statistics, gradients, addends)
     }
 
+    /// The gradients of a norm's input and, with the rule of the sum before it, of its addends, for those of the sum
+    /// and of the norm where they have one; a norm alone has no sum's. The gradients of the norm's weight and bias and
+    /// of the addend's bias, in this order where there are these, are added to sums instead of being returned.
+    fn norm_backward_into(
+        hidden: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+        statistics: NormStatistics<Self>,
+        gradients: [Option<Tensor<Self, 2>>; 2],
+        addends: Option<&AddRule>,
+        to: VectorSums<Self>,
+    ) -> NormAdded<Self> {
+        norm::backward_into(hidden, parameters, statistics, gradients, addends, to)
+    }
+
     /// See [`bias_dropout_add()`](bias_dropout_add::bias_dropout_add).
     fn bias_dropout_add(addends: Addends<Self>) -> Tensor<Self, 2> {
         bias_dropout_add::reference::forward(addends)
@@ -216,6 +236,16 @@ pub trait KernelBackend: Backend {
     /// The gradients of the addends for that of the sum.
     fn bias_dropout_add_backward(gradient: Tensor<Self, 2>, addends: &AddRule) -> AddendGradients<Self> {
         bias_dropout_add::reference::backward(gradient, addends)
+    }
+
+    /// As [`bias_dropout_add_backward`](Self::bias_dropout_add_backward) of a sum with a bias, whose gradient is added
+    /// to sums. Returns the input's, and these.
+    fn bias_dropout_add_backward_into(
+        gradient: Tensor<Self, 2>,
+        addends: &AddRule,
+        to: VectorSums<Self>,
+    ) -> (Tensor<Self, 2>, GradientSums<Self>) {
+        bias_dropout_add::backward_into(gradient, addends, to)
     }
 
     /// See [`bias_gelu()`](bias_gelu::bias_gelu).
@@ -230,6 +260,17 @@ pub trait KernelBackend: Backend {
         gradient: Tensor<Self, 2>,
     ) -> BiasGeluGradients<Self> {
         bias_gelu::reference::backward(input, bias, gradient)
+    }
+
+    /// As [`bias_gelu_backward`](Self::bias_gelu_backward), with the bias' gradient added to sums. Returns the input's,
+    /// and these.
+    fn bias_gelu_backward_into(
+        input: Tensor<Self, 2>,
+        bias: Tensor<Self, 1>,
+        gradient: Tensor<Self, 2>,
+        to: VectorSums<Self>,
+    ) -> (Tensor<Self, 2>, GradientSums<Self>) {
+        bias_gelu::backward_into(input, bias, gradient, to)
     }
 
     /// See [`swiglu()`](swiglu::swiglu).

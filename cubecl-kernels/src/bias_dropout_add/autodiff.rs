@@ -5,6 +5,7 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Tensor;
 
 use crate::KernelBackend;
+use crate::accumulate::vectors::VectorDestination;
 use crate::norm::Addends;
 use crate::norm::autodiff::inner_addends;
 use crate::tape::{primitive, record};
@@ -23,13 +24,23 @@ pub(crate) fn bias_dropout_add<B: KernelBackend, C: CheckpointStrategy>(
                 wanted[1].then(|| primitive(gradients.residual)),
             ]
         }),
-        Some(bias) => record([input, residual, primitive(bias)], output, move |gradient, wanted| {
-            let gradients = B::bias_dropout_add_backward(gradient, &rule);
-            [
-                wanted[0].then(|| primitive(gradients.input)),
-                wanted[1].then(|| primitive(gradients.residual)),
-                gradients.bias.filter(|_| wanted[2]).map(primitive),
-            ]
-        }),
+        Some(bias) => {
+            let parents = [input, residual, primitive(bias)];
+            let destination = VectorDestination::of::<C>(&[&parents[2]]);
+            record(parents, output, move |gradient, wanted| {
+                let Some(destination) = destination else {
+                    let gradients = B::bias_dropout_add_backward(gradient, &rule);
+                    return [
+                        wanted[0].then(|| primitive(gradients.input)),
+                        wanted[1].then(|| primitive(gradients.residual)),
+                        gradients.bias.filter(|_| wanted[2]).map(primitive),
+                    ];
+                };
+                let nothing = destination.nothing(&gradient);
+                let residual = wanted[1].then(|| primitive(gradient.clone()));
+                let input = destination.add(|to| B::bias_dropout_add_backward_into(gradient, &rule, to));
+                [wanted[0].then(|| primitive(input)), residual, Some(nothing)]
+            })
+        }
     }
 }

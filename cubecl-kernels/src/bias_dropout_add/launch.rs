@@ -1,10 +1,9 @@
 //! Launches the kernels of the sum, for tensors that have elements.
 
-use burn::tensor::DType;
 use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 
 use super::kernel;
-use crate::cube::columns::sum_partials;
+use crate::cube::columns::Partials;
 use crate::cube::dropout::dropped_rows_argument;
 use crate::cube::launch::{address_type, empty_beside, into_contiguous};
 use crate::cube::walk::{RowWalk, dims};
@@ -47,12 +46,13 @@ pub(crate) fn forward<R: CubeRuntime>(
     output
 }
 
-/// Returns the gradients of the input and, where there is one, of the bias, for the sum's.
+/// Returns the input's gradient for the sum's and, where there is a bias, the sums of parts of its rows, whose sum is
+/// the bias'.
 pub(crate) fn backward<R: CubeRuntime>(
     gradient: CubeTensor<R>,
     has_bias: bool,
     dropout: Option<&RowDropout>,
-) -> (CubeTensor<R>, Option<CubeTensor<R>>) {
+) -> (CubeTensor<R>, Option<Partials<R>>) {
     let gradient = into_contiguous(gradient);
     let ([rows, columns], dtype) = (dims(&gradient), gradient.dtype);
     if !has_bias && dropout.is_none() {
@@ -65,8 +65,9 @@ pub(crate) fn backward<R: CubeRuntime>(
     };
     let client = gradient.client.clone();
     let of_input = dropout.map(|_| empty_beside(&gradient, &[rows, columns], dtype));
-    let partials = has_bias.then(|| empty_beside(&gradient, &[walk.parts, columns], DType::F32));
-    let address_type = address_type(&[partials.as_ref().unwrap_or(&gradient), &gradient]);
+    let partials = has_bias.then(|| Partials::empty(&gradient, 1, walk.parts, columns));
+    let sums = partials.as_ref().map(Partials::tensor);
+    let address_type = address_type(&[sums.unwrap_or(&gradient), &gradient]);
     // SAFETY: the kernel bounds rows and vectors by those of the gradient; the output, where it is written, has as
     // many, the partial sums a row for each part, and the places are two numbers for each row.
     unsafe {
@@ -79,12 +80,11 @@ pub(crate) fn backward<R: CubeRuntime>(
             gradient.clone().into_array_arg(),
             dropout.map(|dropout| dropped_rows_argument(&client, dropout)).into(),
             of_input.clone().map(|output| output.into_array_arg()).into(),
-            partials.clone().map(|partials| partials.into_array_arg()).into(),
+            sums.map(|sums| sums.clone().into_array_arg()).into(),
             rows,
             walk.vectors,
             dtype.into(),
         );
     }
-    let bias = partials.map(|partials| sum_partials(partials, dtype));
-    (of_input.unwrap_or(gradient), bias)
+    (of_input.unwrap_or(gradient), partials)
 }

@@ -12,8 +12,19 @@ pub mod reference;
 use burn::tensor::Tensor;
 
 use crate::KernelBackend;
+use crate::accumulate::{GradientSums, VectorSums};
 use crate::error::KernelError;
-use crate::norm::Addends;
+use crate::norm::{AddRule, Addends};
+
+/// Computes [`KernelBackend::bias_dropout_add_backward_into`] by the operation that returns all gradients.
+pub(crate) fn backward_into<B: KernelBackend>(
+    gradient: Tensor<B, 2>,
+    addends: &AddRule,
+    to: VectorSums<B>,
+) -> (Tensor<B, 2>, GradientSums<B>) {
+    let gradients = B::bias_dropout_add_backward(gradient, addends);
+    (gradients.input, to.add(gradients.bias))
+}
 
 /// Adds to a residual stream.
 ///

@@ -6,6 +6,7 @@ use burn::tensor::Tensor;
 
 use super::BiasGeluGradients;
 use crate::KernelBackend;
+use crate::accumulate::vectors::VectorDestination;
 use crate::tape::{inner, primitive, record};
 
 pub(crate) fn bias_gelu<B: KernelBackend, C: CheckpointStrategy>(
@@ -14,8 +15,15 @@ pub(crate) fn bias_gelu<B: KernelBackend, C: CheckpointStrategy>(
 ) -> Tensor<Autodiff<B, C>, 2> {
     let (x, b) = (inner(&input), inner(&bias));
     let output = B::bias_gelu(x.clone(), b.clone());
-    record([primitive(input), primitive(bias)], output, move |gradient, wanted| {
-        let BiasGeluGradients { input, bias } = B::bias_gelu_backward(x, b, gradient);
-        [wanted[0].then(|| primitive(input)), wanted[1].then(|| primitive(bias))]
+    let parents = [primitive(input), primitive(bias)];
+    let destination = VectorDestination::of::<C>(&[&parents[1]]);
+    record(parents, output, move |gradient, wanted| {
+        let Some(destination) = destination else {
+            let BiasGeluGradients { input, bias } = B::bias_gelu_backward(x, b, gradient);
+            return [wanted[0].then(|| primitive(input)), wanted[1].then(|| primitive(bias))];
+        };
+        let nothing = destination.nothing(&gradient);
+        let input = destination.add(|to| B::bias_gelu_backward_into(x, b, gradient, to));
+        [wanted[0].then(|| primitive(input)), Some(nothing)]
     })
 }

@@ -1,10 +1,9 @@
 //! Launches the kernels of bias and GELU, for tensors that have elements.
 
-use burn::tensor::DType;
 use burn_cubecl::{CubeRuntime, tensor::CubeTensor};
 
 use super::kernel;
-use crate::cube::columns::sum_partials;
+use crate::cube::columns::Partials;
 use crate::cube::launch::{address_type, empty_beside, into_contiguous};
 use crate::cube::math::is_fast;
 use crate::cube::walk::{RowWalk, dims};
@@ -36,19 +35,19 @@ pub(crate) fn forward<R: CubeRuntime>(input: CubeTensor<R>, bias: CubeTensor<R>)
     output
 }
 
-/// Returns the gradients of input and bias for the output's.
+/// Returns the input's gradient for the output's, and the sums of parts of its rows, whose sum is the bias'.
 pub(crate) fn backward<R: CubeRuntime>(
     input: CubeTensor<R>,
     bias: CubeTensor<R>,
     gradient: CubeTensor<R>,
-) -> [CubeTensor<R>; 2] {
+) -> (CubeTensor<R>, Partials<R>) {
     let [input, bias, gradient] = [input, bias, gradient].map(into_contiguous);
     let ([rows, columns], dtype) = (dims(&input), input.dtype);
     let output = empty_beside(&input, &[rows, columns], dtype);
     let walk = RowWalk::in_parts(&input, rows, columns);
-    let partials = empty_beside(&input, &[walk.parts, columns], DType::F32);
+    let partials = Partials::empty(&input, 1, walk.parts, columns);
     let client = input.client.clone();
-    let address_type = address_type(&[&input, &partials]);
+    let address_type = address_type(&[&input, partials.tensor()]);
     // SAFETY: the kernel bounds rows and vectors by those of input, gradient and output; the bias has a row's, and the
     // partial sums a row for each part.
     unsafe {
@@ -62,12 +61,12 @@ pub(crate) fn backward<R: CubeRuntime>(
             bias.into_array_arg(),
             gradient.into_array_arg(),
             output.clone().into_array_arg(),
-            partials.clone().into_array_arg(),
+            partials.tensor().clone().into_array_arg(),
             rows,
             walk.vectors,
             is_fast(&client),
             dtype.into(),
         );
     }
-    [output, sum_partials(partials, dtype)]
+    (output, partials)
 }

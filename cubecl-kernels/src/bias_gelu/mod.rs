@@ -13,6 +13,7 @@ pub mod reference;
 use burn::tensor::{Tensor, backend::Backend};
 
 use crate::KernelBackend;
+use crate::accumulate::{GradientSums, VectorSums};
 use crate::error::{Check, KernelError};
 
 /// `2 √(2/π)`
@@ -29,6 +30,17 @@ pub struct BiasGeluGradients<B: Backend> {
     pub input: Tensor<B, 2>,
     /// `[columns]`
     pub bias: Tensor<B, 1>,
+}
+
+/// Computes [`KernelBackend::bias_gelu_backward_into`] by the operation that returns both gradients.
+pub(crate) fn backward_into<B: KernelBackend>(
+    input: Tensor<B, 2>,
+    bias: Tensor<B, 1>,
+    gradient: Tensor<B, 2>,
+    to: VectorSums<B>,
+) -> (Tensor<B, 2>, GradientSums<B>) {
+    let gradients = B::bias_gelu_backward(input, bias, gradient);
+    (gradients.input, to.add([gradients.bias]))
 }
 
 /// Applies `gelu(input + bias)` with `gelu(x) = x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`.

@@ -6,9 +6,10 @@ use burn::tensor::{Int, Tensor};
 
 use super::TokenRange;
 use crate::KernelBackend;
-use crate::linear::destination::{nothing, sink_of};
+use crate::linear::destination::sink_of;
 use crate::precision::zeros;
 use crate::tape::{inner, primitive, record};
+use crate::zero::zero;
 
 pub(crate) fn embedding<B: KernelBackend, C: CheckpointStrategy>(
     table: Tensor<Autodiff<B, C>, 2>,
@@ -22,7 +23,7 @@ pub(crate) fn embedding<B: KernelBackend, C: CheckpointStrategy>(
     record([table], output, move |gradient, _| {
         let is_empty = gradient.dims().contains(&0);
         if let Some(sink) = sink.filter(|_| !is_empty) {
-            let nothing = nothing(&gradient);
+            let nothing = zero::<B, 2>(&gradient.device(), gradient.dtype());
             sink.add_rows(tokens, gradient, range);
             return [Some(primitive(nothing))];
         }

@@ -17,8 +17,11 @@ use burn::tensor::{Int, Tensor, backend::Backend, ops::FloatTensor};
 
 use super::{LinearGradients, LinearWanted, WeightOrder};
 use crate::KernelBackend;
+use crate::accumulate::vectors::VectorDestination;
 use crate::embedding::TokenRange;
-use crate::precision::zeros;
+use crate::norm::AddRule;
+use crate::tape::float;
+use crate::zero::zero;
 
 /// Where the gradient of one weight is added up.
 pub trait WeightSink<B: Backend>: Debug + Send + Sync {
@@ -36,7 +39,9 @@ pub struct GradientRedirect(NodeId);
 
 type Sinks = HashMap<NodeId, Box<dyn Any + Send>>;
 
-/// By the node of a weight, an `Arc<dyn WeightSink<B>>`.
+/// By the node of a weight, an `Arc<dyn WeightSink<B>>`; by that of a vector, what [`vectors`] leads it to.
+///
+/// [`vectors`]: crate::accumulate::vectors
 static SINKS: LazyLock<Mutex<Sinks>> = LazyLock::new(Mutex::default);
 
 fn sinks() -> MutexGuard<'static, Sinks> {
@@ -49,9 +54,18 @@ pub fn redirect<B: Backend, C: CheckpointStrategy>(
     weight: &FloatTensor<Autodiff<B, C>>,
     sink: Arc<dyn WeightSink<B>>,
 ) -> GradientRedirect {
-    let node = weight.node.id;
-    sinks().insert(node, Box::new(sink));
+    lead(weight.node.id, Box::new(sink))
+}
+
+/// Leads a node to something, for as long as what is returned is kept.
+pub(crate) fn lead(node: NodeId, to: Box<dyn Any + Send>) -> GradientRedirect {
+    sinks().insert(node, to);
     GradientRedirect(node)
+}
+
+/// What of this type a node is led to.
+pub(crate) fn led<T: Clone + 'static>(node: NodeId) -> Option<T> {
+    sinks().get(&node)?.downcast_ref::<T>().cloned()
 }
 
 impl Drop for GradientRedirect {
@@ -66,45 +80,72 @@ impl Drop for GradientRedirect {
 pub(crate) fn sink_of<B: Backend, C: CheckpointStrategy>(
     weight: &FloatTensor<Autodiff<B, C>>,
 ) -> Option<Arc<dyn WeightSink<B>>> {
-    sinks()
-        .get(&weight.node.id)?
-        .downcast_ref::<Arc<dyn WeightSink<B>>>()
-        .cloned()
+    led(weight.node.id)
 }
 
-/// What the graph gets in place of a gradient that goes to a sink: a zero.
-pub(crate) fn nothing<B: Backend>(gradient: &Tensor<B, 2>) -> Tensor<B, 2> {
-    zeros([1, 1], &gradient.device(), gradient.dtype())
+/// Where the gradients of a product's parameters go in place of the graph, if anywhere.
+pub struct LinearSinks<B: Backend> {
+    weight: Option<Arc<dyn WeightSink<B>>>,
+    bias: Option<VectorDestination<B>>,
 }
 
-/// As [`KernelBackend::affine_backward`]; the weight's gradient goes to its sink, if it has one.
+impl<B: Backend> LinearSinks<B> {
+    /// Those that weight and bias are led to.
+    pub(super) fn of<C: CheckpointStrategy>(
+        weight: &FloatTensor<Autodiff<B, C>>,
+        bias: Option<&FloatTensor<Autodiff<B, C>>>,
+    ) -> Self {
+        Self {
+            weight: sink_of::<B, C>(weight),
+            bias: bias.and_then(|bias| VectorDestination::of::<C>(&[bias])),
+        }
+    }
+}
+
+/// As [`KernelBackend::affine_backward`]; the gradients of weight and bias go to their sinks, if they have one.
 pub fn gradients<B: KernelBackend>(
     input: Tensor<B, 2>,
     weight: Tensor<B, 2>,
     order: WeightOrder,
     gradient: Tensor<B, 2>,
     wanted: LinearWanted,
-    sink: Option<Arc<dyn WeightSink<B>>>,
+    sinks: LinearSinks<B>,
 ) -> LinearGradients<B> {
     let is_computed = B::supports_dtype(&gradient.device(), gradient.dtype());
     let is_empty = input.dims().contains(&0) || gradient.dims().contains(&0);
-    let Some(sink) = sink.filter(|_| wanted.weight && is_computed && !is_empty) else {
-        return B::affine_backward(input, weight, order, gradient, wanted);
-    };
+    let goes = is_computed && !is_empty;
+    let of_weight = sinks.weight.filter(|_| wanted.weight && goes);
+    let of_bias = sinks.bias.filter(|_| wanted.bias && goes);
     let others = LinearWanted {
-        weight: false,
+        weight: wanted.weight && of_weight.is_none(),
+        bias: wanted.bias && of_bias.is_none(),
         ..wanted
     };
-    let gradients = B::affine_backward(input.clone(), weight, order, gradient.clone(), others);
-    let nothing = nothing(&gradient);
-    match order {
-        WeightOrder::InputFirst => sink.add_product(input.transpose(), gradient),
-        WeightOrder::OutputFirst => sink.add_product(gradient.transpose(), input),
+    let mut gradients = if others == LinearWanted::default() {
+        LinearGradients {
+            input: None,
+            weight: None,
+            bias: None,
+        }
+    } else {
+        B::affine_backward(input.clone(), weight, order, gradient.clone(), others)
+    };
+    if let Some(destination) = of_bias {
+        gradients.bias = Some(float(destination.nothing(&gradient)));
+        let rule = AddRule {
+            has_bias: true,
+            dropout: None,
+        };
+        destination.add(|to| B::bias_dropout_add_backward_into(gradient.clone(), &rule, to));
     }
-    LinearGradients {
-        weight: Some(nothing),
-        ..gradients
+    if let Some(sink) = of_weight {
+        gradients.weight = Some(zero(&gradient.device(), gradient.dtype()));
+        match order {
+            WeightOrder::InputFirst => sink.add_product(input.transpose(), gradient),
+            WeightOrder::OutputFirst => sink.add_product(gradient.transpose(), input),
+        }
     }
+    gradients
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub struct LinearGradients<B: Backend> {
 }
 
 /// Which gradients are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinearWanted {
     /// That of the input.
     pub input: bool,

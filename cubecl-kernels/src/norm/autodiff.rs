@@ -4,8 +4,9 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::{Tensor, ops::FloatTensor};
 
-use super::{Addends, NormGradients, NormParameters};
+use super::{AddRule, Addends, NormGradients, NormParameters};
 use crate::KernelBackend;
+use crate::accumulate::vectors::VectorDestination;
 use crate::tape::{inner, primitive, record, record_two};
 
 pub(crate) fn norm<B: KernelBackend, C: CheckpointStrategy>(
@@ -19,13 +20,67 @@ pub(crate) fn norm<B: KernelBackend, C: CheckpointStrategy>(
         primitive(parameters.weight.clone()),
         bias_or_stand_in(&parameters),
     ];
+    let has_bias = parameters.bias.is_some();
+    let destination = destination_of::<B, C, 2>([&parents[1], &parents[2]], [true, has_bias]);
     record(parents, output, move |gradient, wanted| {
-        let gradients = B::norm_backward(x, &inside, statistics, gradient);
-        let NormGradients { input, weight, bias } = gradients;
+        let Some(destination) = destination else {
+            let NormGradients { input, weight, bias } = B::norm_backward(x, &inside, statistics, gradient);
+            return [
+                wanted[0].then(|| primitive(input)),
+                wanted[1].then(|| primitive(weight)),
+                bias.filter(|_| wanted[2]).map(primitive),
+            ];
+        };
+        let nothing = destination.nothing(&gradient);
+        let input = destination.add(|to| {
+            let added = B::norm_backward_into(x, &inside, statistics, [None, Some(gradient)], None, to);
+            (added.input, added.sums)
+        });
         [
             wanted[0].then(|| primitive(input)),
-            wanted[1].then(|| primitive(weight)),
-            bias.filter(|_| wanted[2]).map(primitive),
+            Some(nothing.clone()),
+            has_bias.then_some(nothing),
+        ]
+    })
+}
+
+pub(crate) fn norm_of_stream<B: KernelBackend, C: CheckpointStrategy>(
+    stream: Tensor<Autodiff<B, C>, 2>,
+    parameters: NormParameters<Autodiff<B, C>>,
+) -> [Tensor<Autodiff<B, C>, 2>; 2] {
+    let (x, inside) = (inner(&stream), inner_parameters(&parameters));
+    let (output, statistics) = B::norm_forward(x.clone(), &inside);
+    let parents = [
+        primitive(stream),
+        primitive(parameters.weight.clone()),
+        bias_or_stand_in(&parameters),
+    ];
+    let has_bias = parameters.bias.is_some();
+    let destination = destination_of::<B, C, 2>([&parents[1], &parents[2]], [true, has_bias]);
+    let kept = x.clone();
+    record_two(parents, [x, output], move |gradients, wanted| {
+        // A sum with nothing: of its backward pass, the gradient of the residual is that of the stream.
+        let rule = AddRule {
+            has_bias: false,
+            dropout: None,
+        };
+        let Some(destination) = destination else {
+            let (addends, norm) = B::add_norm_backward(kept, &inside, statistics, gradients, &rule);
+            return [
+                wanted[0].then(|| primitive(addends.residual)),
+                wanted[1].then(|| primitive(norm.weight)),
+                norm.bias.filter(|_| wanted[2]).map(primitive),
+            ];
+        };
+        let nothing = destination.nothing(&kept);
+        let input = destination.add(|to| {
+            let added = B::norm_backward_into(kept, &inside, statistics, gradients, Some(&rule), to);
+            (added.input, added.sums)
+        });
+        [
+            wanted[0].then(|| primitive(input)),
+            Some(nothing.clone()),
+            has_bias.then_some(nothing),
         ]
     })
 }
@@ -48,16 +103,45 @@ pub(crate) fn add_norm<B: KernelBackend, C: CheckpointStrategy>(
         bias_or_stand_in(&parameters),
     ];
     let kept = hidden.clone();
+    let [has_addend_bias, has_bias] = [rule.has_bias, parameters.bias.is_some()];
+    let vectors = [&parents[3], &parents[4], &parents[2]];
+    let destination = destination_of::<B, C, 3>(vectors, [true, has_bias, has_addend_bias]);
     record_two(parents, [hidden, output], move |gradients, wanted| {
-        let (addends, norm) = B::add_norm_backward(kept, &inside, statistics, gradients, &rule);
+        let Some(destination) = destination else {
+            let (addends, norm) = B::add_norm_backward(kept, &inside, statistics, gradients, &rule);
+            return [
+                wanted[0].then(|| primitive(addends.input)),
+                wanted[1].then(|| primitive(addends.residual)),
+                addends.bias.filter(|_| wanted[2]).map(primitive),
+                wanted[3].then(|| primitive(norm.weight)),
+                norm.bias.filter(|_| wanted[4]).map(primitive),
+            ];
+        };
+        let nothing = destination.nothing(&kept);
+        let (residual, addend) = destination.add(|to| {
+            let added = B::norm_backward_into(kept, &inside, statistics, gradients, Some(&rule), to);
+            ((added.input, added.addend), added.sums)
+        });
         [
-            wanted[0].then(|| primitive(addends.input)),
-            wanted[1].then(|| primitive(addends.residual)),
-            addends.bias.filter(|_| wanted[2]).map(primitive),
-            wanted[3].then(|| primitive(norm.weight)),
-            norm.bias.filter(|_| wanted[4]).map(primitive),
+            addend.filter(|_| wanted[0]).map(primitive),
+            wanted[1].then(|| primitive(residual)),
+            has_addend_bias.then(|| nothing.clone()),
+            Some(nothing.clone()),
+            has_bias.then_some(nothing),
         ]
     })
+}
+
+/// Where the gradients of those vectors go that are there, if they all go to one place.
+fn destination_of<B: KernelBackend, C: CheckpointStrategy, const N: usize>(
+    vectors: [&FloatTensor<Autodiff<B, C>>; N],
+    is_there: [bool; N],
+) -> Option<VectorDestination<B>> {
+    let there = vectors.into_iter().zip(is_there);
+    let there: Vec<_> = there
+        .filter_map(|(vector, is_there)| is_there.then_some(vector))
+        .collect();
+    VectorDestination::of::<C>(&there)
 }
 
 /// The addends on the inner backend.

@@ -16,6 +16,7 @@ pub mod reference;
 use burn::tensor::{DType, Tensor, backend::Backend};
 
 use crate::KernelBackend;
+use crate::accumulate::{GradientSums, VectorSums};
 use crate::error::{Check, KernelError};
 use crate::random::RowDropout;
 
@@ -94,6 +95,44 @@ pub struct AddendGradients<B: Backend> {
     pub residual: Tensor<B, 2>,
 }
 
+/// Gradients of a norm, alone or with the sum before it, of which those of vectors were added to sums.
+#[derive(Clone, Debug)]
+pub struct NormAdded<B: Backend> {
+    /// That of the norm's input, `[rows, d_model]`: of the residual, where there is a sum.
+    pub input: Tensor<B, 2>,
+    /// That of what is added to the residual, `[rows, d_model]`, where there is a sum.
+    pub addend: Option<Tensor<B, 2>>,
+    /// The sums.
+    pub sums: GradientSums<B>,
+}
+
+/// Computes [`KernelBackend::norm_backward_into`] by the operations that return all gradients.
+pub(crate) fn backward_into<B: KernelBackend>(
+    hidden: Tensor<B, 2>,
+    parameters: &NormParameters<B>,
+    statistics: NormStatistics<B>,
+    gradients: [Option<Tensor<B, 2>>; 2],
+    addends: Option<&AddRule>,
+    to: VectorSums<B>,
+) -> NormAdded<B> {
+    let Some(rule) = addends else {
+        let [_, gradient] = gradients;
+        let gradient = gradient.expect("a norm alone has the gradient of its output");
+        let gradients = B::norm_backward(hidden, parameters, statistics, gradient);
+        return NormAdded {
+            input: gradients.input,
+            addend: None,
+            sums: to.add([gradients.weight].into_iter().chain(gradients.bias)),
+        };
+    };
+    let (addends, norm) = B::add_norm_backward(hidden, parameters, statistics, gradients, rule);
+    NormAdded {
+        input: addends.residual,
+        addend: Some(addends.input),
+        sums: to.add([norm.weight].into_iter().chain(norm.bias).chain(addends.bias)),
+    }
+}
+
 /// Applies a layer norm over the last dimension.
 ///
 /// # Shapes
@@ -161,6 +200,22 @@ fn norm<B: KernelBackend, const D: usize>(
     check(operation, &parameters, columns, input.dtype())?;
     let output = B::norm(input.reshape([rows, columns]), parameters);
     Ok(output.reshape(dims))
+}
+
+/// Applies a norm to a residual stream that is used again after it. Returns the stream and its norm: one pass over both
+/// gradients adds them up.
+///
+/// # Shapes
+/// - `stream` and outputs: `[rows, d_model]`
+///
+/// # Errors
+/// As [`layer_norm`].
+pub fn norm_of_stream<B: KernelBackend>(
+    stream: Tensor<B, 2>,
+    parameters: NormParameters<B>,
+) -> Result<[Tensor<B, 2>; 2], KernelError> {
+    check("norm_of_stream", &parameters, stream.dims()[1], stream.dtype())?;
+    Ok(B::norm_of_stream(stream, parameters))
 }
 
 /// Adds to a residual stream, and applies a norm to the sum: `hidden = residual + dropout(input + bias)`, then

@@ -6,7 +6,7 @@ use burn::tensor::DType;
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::bias_dropout_add::host as sum;
 use cubecl_kernels::norm::host::HostNorm;
-use cubecl_kernels::norm::{Addends, NormKind, add_norm};
+use cubecl_kernels::norm::{Addends, NormKind, add_norm, norm_of_stream};
 use cubecl_kernels::precision::is_half;
 use libtest_mimic::Trial;
 
@@ -17,6 +17,7 @@ use crate::norm::{drawn_norm, on_device, tolerance};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(MatchesTheHost);
+    trials.extend(trials_of(NormsAStream));
     trials.extend(trials_of(OutputsWithoutAGradientCountForNothing));
     trials.extend(trials_of(TakesNoRows));
     trials.push(Trial::test(
@@ -106,6 +107,51 @@ impl Claim for MatchesTheHost {
                 expect_close("norm's bias's gradient", found, &expected.bias, roundings, scale)?;
             }
             Ok(())
+        })
+    }
+}
+
+/// A stream stays as it is, and receives the gradients of itself and of its norm.
+#[derive(Clone, Copy)]
+struct NormsAStream;
+
+impl Claim for NormsAStream {
+    const NAME: &'static str = "norm_of_stream_matches_the_host";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        over([(1, 1), (1, 41)], 6, (1usize..30, 1usize..90), |(rows, columns)| {
+            let norm = drawn_norm(setting, NormKind::Layer, true, columns);
+            let shape = [rows, columns];
+            let drawn = |seed| setting.rounded(&normal(rows * columns, seed));
+            let [stream, of_stream, of_output] = [1, 2, 3].map(drawn);
+            let leaf = setting.view(&stream, shape).require_grad();
+            let parameters = on_device(setting, &norm);
+            let [same, output] = norm_of_stream(leaf.clone(), parameters.clone())?;
+            expect_close("stream", same.clone(), &stream, 0.0, 0.0)?;
+            let (roundings, scale) = tolerance(setting.dtype, &norm, &stream);
+            expect_close("output", output.clone(), &norm.forward(&stream), roundings, scale)?;
+
+            let gradients = backward(vec![
+                [same, setting.view(&of_stream, shape)],
+                [output, setting.view(&of_output, shape)],
+            ]);
+            let expected = norm.backward(&stream, &of_output);
+            let of_both: Vec<f64> = expected.input.iter().zip(&of_stream).map(|(a, b)| a + b).collect();
+            let (_, largest) = tolerance(DType::F32, &norm, &stream);
+            let input_scale = if is_half(setting.dtype) {
+                4.0
+            } else {
+                4.0 * largest * largest
+            };
+            // As of the sum with a norm: two roundings more for the sum of both gradients.
+            let found = leaf.grad(&gradients).expect("tracked");
+            expect_close("stream's gradient", found, &of_both, roundings + 2.0, input_scale)?;
+            let scale = 4.0 * scale * (rows as f64).sqrt();
+            let found = parameters.weight.grad(&gradients).expect("tracked");
+            expect_close("weight's gradient", found, &expected.weight, roundings, scale)
         })
     }
 }

@@ -34,6 +34,7 @@ mod refusals;
 mod softmax;
 mod swiglu;
 mod threads;
+mod vector_sums;
 
 use libtest_mimic::Arguments;
 
@@ -66,6 +67,7 @@ fn main() {
         softmax::trials(),
         swiglu::trials(),
         threads::trials(),
+        vector_sums::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     cuda_source::leave(libtest_mimic::run(&arguments, trials).has_failed())

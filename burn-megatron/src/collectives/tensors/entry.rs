@@ -1,12 +1,10 @@
 //! A linear product whose input enters a tensor-parallel region: while the ranks add up the parts of the input's
 //! gradient, each computes the gradient of its own weight.
 
-use std::sync::Arc;
-
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Tensor;
-use cubecl_kernels::linear::destination::{self, WeightSink};
+use cubecl_kernels::linear::destination::{self, LinearSinks};
 use cubecl_kernels::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, inner_inputs, record_linear};
 use cubecl_kernels::tape::{float, primitive};
 
@@ -30,8 +28,8 @@ pub(super) fn linear<B: CollectiveBackend, C: CheckpointStrategy>(
         group: group.clone(),
     };
     let output = B::linear_into_region(own, entry, group);
-    record_linear(inputs, output, |gradient, wanted, sink| {
-        product.backward(gradient, wanted, sink)
+    record_linear(inputs, output, |gradient, wanted, sinks| {
+        product.backward(gradient, wanted, sinks)
     })
 }
 
@@ -46,12 +44,7 @@ struct Product<B: CollectiveBackend> {
 }
 
 impl<B: CollectiveBackend> Product<B> {
-    fn backward(
-        self,
-        gradient: Tensor<B, 2>,
-        wanted: LinearWanted,
-        sink: Option<Arc<dyn WeightSink<B>>>,
-    ) -> LinearGradients<B> {
+    fn backward(self, gradient: Tensor<B, 2>, wanted: LinearWanted, sinks: LinearSinks<B>) -> LinearGradients<B> {
         let Self {
             input,
             weight,
@@ -79,7 +72,7 @@ impl<B: CollectiveBackend> Product<B> {
         let finished = |pending: PendingTensor<B>| float(unwrap_or_unwind(pending.wait()));
         let input = gathering.map_or(input, finished);
         let of_rank = LinearWanted { input: false, ..wanted };
-        let gradients = destination::gradients(input, weight, order, gradient, of_rank, sink);
+        let gradients = destination::gradients(input, weight, order, gradient, of_rank, sinks);
         LinearGradients {
             input: reducing.map(finished),
             ..gradients

@@ -13,9 +13,12 @@ use burn::tensor::{DType, Int, Tensor};
 use burn_fusion::{Fusion, FusionBackend};
 
 use self::custom::Custom;
-use self::parts::{NormShape, addend_primitives, next_addends, next_buffers, norm_primitives, statistics_primitives};
+use self::parts::{
+    NormShape, addend_primitives, next_addends, next_buffers, next_sums, next_vector_sums, norm_primitives,
+    statistics_primitives, sums_primitives,
+};
 use super::KernelBackend;
-use crate::accumulate::{GradientPlace, GradientSums};
+use crate::accumulate::{GradientPlace, GradientSums, VectorSums};
 use crate::adamw::{AdamWBuffers, AdamWRanges, AdamWStep};
 use crate::bias_gelu::BiasGeluGradients;
 use crate::cross_entropy::Statistics;
@@ -25,7 +28,7 @@ use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{AttentionForward, AttentionOptions, PackedHeads};
 use crate::l2_norm::SquaredPart;
 use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
-use crate::norm::{AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::norm::{AddRule, AddendGradients, Addends, NormAdded, NormGradients, NormParameters, NormStatistics};
 use crate::paged_attention::PagedCache;
 use crate::precision::compute_type;
 use crate::ranges::{BufferRange, RangeTarget};
@@ -359,6 +362,47 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
         (outputs.next_addend_gradients(addends), norm)
     }
 
+    fn norm_backward_into(
+        hidden: Tensor<Self, 2>,
+        parameters: &NormParameters<Self>,
+        statistics: NormStatistics<Self>,
+        gradients: [Option<Tensor<Self, 2>>; 2],
+        addends: Option<&AddRule>,
+        to: VectorSums<Self>,
+    ) -> NormAdded<Self> {
+        let (dims, dtype) = (hidden.dims(), hidden.dtype());
+        let (shape, rule) = (NormShape::of::<B>(parameters), addends.cloned());
+        let is_there = gradients.each_ref().map(Option::is_some);
+        let [of_hidden, of_output] = gradients;
+        let has_addend = addends.is_some();
+        let mut custom = Custom::<B>::new("norm_backward_into")
+            .with_owned(hidden)
+            .with_norm(parameters)
+            .with_statistics(&statistics)
+            .with_some(of_hidden.as_ref())
+            .with_some(of_output.as_ref())
+            .output(dims, dtype);
+        if has_addend {
+            custom = custom.output(dims, dtype);
+        }
+        let (custom, places) = custom.with_vector_sums(to);
+        let mut outputs = custom.register(move |inputs| {
+            let hidden = inputs.next();
+            let parameters = shape.next(inputs);
+            let statistics = shape.next_statistics(inputs);
+            let gradients = is_there.map(|is_there| inputs.next_if(is_there));
+            let to = next_vector_sums(inputs, &places);
+            let added = B::norm_backward_into(hidden, &parameters, statistics, gradients, rule.as_ref(), to);
+            let of_rows = [added.input].into_iter().chain(added.addend).map(primitive);
+            of_rows.chain(sums_primitives(added.sums)).collect()
+        });
+        NormAdded {
+            input: outputs.next(),
+            addend: outputs.next_if(has_addend),
+            sums: outputs.next_sums(),
+        }
+    }
+
     fn bias_dropout_add(addends: Addends<Self>) -> Tensor<Self, 2> {
         let (dims, dtype, rule) = (addends.input.dims(), addends.input.dtype(), addends.rule());
         let mut outputs = Custom::<B>::new("bias_dropout_add")
@@ -375,6 +419,25 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
             .addend_outputs(addends, dims, dtype)
             .register(move |inputs| addend_primitives(B::bias_dropout_add_backward(inputs.next(), &rule)).collect());
         outputs.next_addend_gradients(addends)
+    }
+
+    fn bias_dropout_add_backward_into(
+        gradient: Tensor<Self, 2>,
+        addends: &AddRule,
+        to: VectorSums<Self>,
+    ) -> (Tensor<Self, 2>, GradientSums<Self>) {
+        let (dims, dtype, rule) = (gradient.dims(), gradient.dtype(), addends.clone());
+        let (custom, places) = Custom::<B>::new("bias_dropout_add_backward_into")
+            .with_owned(gradient)
+            .output(dims, dtype)
+            .with_vector_sums(to);
+        let mut outputs = custom.register(move |inputs| {
+            let gradient = inputs.next();
+            let to = next_vector_sums(inputs, &places);
+            let (input, sums) = B::bias_dropout_add_backward_into(gradient, &rule, to);
+            [primitive(input)].into_iter().chain(sums_primitives(sums)).collect()
+        });
+        (outputs.next(), outputs.next_sums())
     }
 
     fn bias_gelu(input: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 2> {
@@ -411,6 +474,28 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
             input: outputs.next(),
             bias: outputs.next(),
         }
+    }
+
+    fn bias_gelu_backward_into(
+        input: Tensor<Self, 2>,
+        bias: Tensor<Self, 1>,
+        gradient: Tensor<Self, 2>,
+        to: VectorSums<Self>,
+    ) -> (Tensor<Self, 2>, GradientSums<Self>) {
+        let (dims, dtype) = (input.dims(), input.dtype());
+        let (custom, places) = Custom::<B>::new("bias_gelu_backward_into")
+            .with_owned(input)
+            .with_owned(bias)
+            .with_owned(gradient)
+            .output(dims, dtype)
+            .with_vector_sums(to);
+        let mut outputs = custom.register(move |inputs| {
+            let (input, bias, gradient) = (inputs.next(), inputs.next(), inputs.next());
+            let to = next_vector_sums(inputs, &places);
+            let (input, sums) = B::bias_gelu_backward_into(input, bias, gradient, to);
+            [primitive(input)].into_iter().chain(sums_primitives(sums)).collect()
+        });
+        (outputs.next(), outputs.next_sums())
     }
 
     fn swiglu(input: Tensor<Self, 2>) -> Tensor<Self, 2> {
@@ -526,23 +611,14 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
     }
 
     fn accumulate(sums: GradientSums<Self>, gradient: Tensor<Self, 1>, place: GradientPlace) -> GradientSums<Self> {
-        let mut custom = Custom::<B>::new("accumulate");
-        for buffer in [sums.sums, sums.non_finite] {
-            let (dims, dtype) = (buffer.dims(), buffer.dtype());
-            custom = custom.with_owned(buffer).output(dims, dtype);
-        }
-        let mut outputs = custom.with_owned(gradient).register(move |inputs| {
-            let sums = GradientSums {
-                sums: inputs.next(),
-                non_finite: inputs.next(),
-            };
-            let sums = B::accumulate(sums, inputs.next(), place);
-            vec![primitive(sums.sums), primitive(sums.non_finite)]
-        });
-        GradientSums {
-            sums: outputs.next(),
-            non_finite: outputs.next(),
-        }
+        let mut outputs = Custom::<B>::new("accumulate")
+            .with_sums(sums)
+            .with_owned(gradient)
+            .register(move |inputs| {
+                let sums = next_sums(inputs);
+                sums_primitives(B::accumulate(sums, inputs.next(), place)).collect()
+            });
+        outputs.next_sums()
     }
 
     fn adamw(

@@ -1,11 +1,12 @@
-//! The inputs and outputs that several operations have in common: a norm's parameters and statistics, addends, the
-//! optimizer's buffers.
+//! The inputs and outputs that several operations have in common: a norm's parameters and statistics, addends, sums of
+//! gradients, the optimizer's buffers.
 
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Tensor};
 use burn_fusion::{Fusion, FusionBackend};
 
 use super::custom::{Custom, Inputs, Outputs};
+use crate::accumulate::{GradientPlace, GradientSums, VectorSums};
 use crate::adamw::AdamWBuffers;
 use crate::norm::{AddRule, AddendGradients, Addends, NormGradients, NormKind, NormParameters, NormStatistics};
 use crate::precision::compute_type;
@@ -170,4 +171,51 @@ pub(super) fn addend_primitives<B: FusionBackend>(
 ) -> impl Iterator<Item = FloatTensor<B>> {
     let sums = [primitive(gradients.input), primitive(gradients.residual)].into_iter();
     sums.chain(gradients.bias.map(primitive))
+}
+
+impl<B: FusionBackend> Custom<B> {
+    /// Sums that are given up, and come back as the next outputs.
+    pub(super) fn with_sums(mut self, sums: GradientSums<Fusion<B>>) -> Self {
+        for buffer in [sums.sums, sums.non_finite] {
+            let (dims, dtype) = (buffer.dims(), buffer.dtype());
+            self = self.with_owned(buffer).output(dims, dtype);
+        }
+        self
+    }
+
+    /// As [`with_sums`](Self::with_sums), with the places.
+    pub(super) fn with_vector_sums(self, to: VectorSums<Fusion<B>>) -> (Self, Vec<GradientPlace>) {
+        (self.with_sums(to.sums), to.places)
+    }
+}
+
+impl<B: FusionBackend> Outputs<B> {
+    pub(super) fn next_sums(&mut self) -> GradientSums<Fusion<B>> {
+        GradientSums {
+            sums: self.next(),
+            non_finite: self.next(),
+        }
+    }
+}
+
+pub(super) fn next_sums<B: FusionBackend>(inputs: &mut Inputs<'_, B>) -> GradientSums<B> {
+    GradientSums {
+        sums: inputs.next(),
+        non_finite: inputs.next(),
+    }
+}
+
+pub(super) fn next_vector_sums<B: FusionBackend>(
+    inputs: &mut Inputs<'_, B>,
+    places: &[GradientPlace],
+) -> VectorSums<B> {
+    VectorSums {
+        sums: next_sums(inputs),
+        places: places.to_vec(),
+    }
+}
+
+/// In the order in which [`Outputs::next_sums`] takes them.
+pub(super) fn sums_primitives<B: FusionBackend>(sums: GradientSums<B>) -> impl Iterator<Item = FloatTensor<B>> {
+    [sums.sums, sums.non_finite].map(primitive).into_iter()
 }

@@ -2,31 +2,30 @@
 
 use cubecl::prelude::*;
 
-use super::shared::{Before, through_sum};
+use super::shared::{Before, RowSums, through_sum};
 use crate::cube::reduce::{RowLayout, Rows, row_sums, vector_sum};
 
 /// Writes the gradient of each row, and sums over rows for the parameters' gradients.
 ///
 /// Each unit keeps its columns' sums over all rows that it takes up; the units of a cube's rows add theirs up at the
-/// end, and leave them in the cube's row of the partial sums. `of_input` is written where there is dropout, see
-/// [`Before`]. The weight is held where `holds_weight` says, else read again for each row.
+/// end, and leave them in the cube's row of each vector's partial sums. `of_input` is written where there is dropout,
+/// see [`Before`]. The weight is held where `holds_weight` says, else read again for each row.
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 #[allow(clippy::collapsible_if, reason = "the outer one is decided when the kernel is made")]
 pub(in super::super) fn backward<E: Float, N: Size>(
-    input: &Tensor<Vector<E, N>>,
-    weight: &Tensor<Vector<E, N>>,
-    gradient: &Tensor<Vector<E, N>>,
-    means: &ComptimeOption<Tensor<f32>>,
-    reciprocals: &Tensor<f32>,
+    input: &Array<Vector<E, N>>,
+    weight: &Array<Vector<E, N>>,
+    gradient: &Array<Vector<E, N>>,
+    means: &ComptimeOption<Array<f32>>,
+    reciprocals: &Array<f32>,
     before: &Before<E, N>,
-    result: &mut Tensor<Vector<E, N>>,
-    of_input: &mut ComptimeOption<Tensor<Vector<E, N>>>,
-    of_weight: &mut Tensor<Vector<f32, N>>,
-    of_bias: &mut ComptimeOption<Tensor<Vector<f32, N>>>,
-    of_addend: &mut ComptimeOption<Tensor<Vector<f32, N>>>,
+    result: &mut Array<Vector<E, N>>,
+    of_input: &mut ComptimeOption<Array<Vector<E, N>>>,
+    partials: &mut Array<Vector<f32, N>>,
     rows: &Rows,
     columns: f32,
+    #[comptime] sums: RowSums,
     #[comptime] layout: RowLayout,
     #[comptime] holds_weight: bool,
     #[define(E)] _type: StorageType,
@@ -129,22 +128,27 @@ pub(in super::super) fn backward<E: Float, N: Size>(
         }
     }
 
-    add_up::<N>(&weight_sums, of_weight, rows.vectors, layout);
-    #[comptime]
-    if let ComptimeOption::Some(of_bias) = of_bias {
-        add_up::<N>(&bias_sums, of_bias, rows.vectors, layout);
+    add_up::<N>(&weight_sums, partials, 0usize, rows.vectors, layout);
+    if comptime!(sums.bias) {
+        add_up::<N>(&bias_sums, partials, 1usize, rows.vectors, layout);
     }
-    #[comptime]
-    if let ComptimeOption::Some(of_addend) = of_addend {
-        add_up::<N>(&addend_sums, of_addend, rows.vectors, layout);
+    if comptime!(sums.addend) {
+        add_up::<N>(
+            &addend_sums,
+            partials,
+            comptime!(sums.of_addend()),
+            rows.vectors,
+            layout,
+        );
     }
 }
 
-/// Writes the sums of the cube's rows, in the cube's row.
+/// Writes the sums of the cube's rows, in the cube's row of those of the `which`th vector.
 #[cube]
 fn add_up<N: Size>(
     sums: &Array<Vector<f32, N>>,
-    to: &mut Tensor<Vector<f32, N>>,
+    to: &mut Array<Vector<f32, N>>,
+    which: usize,
     vectors: usize,
     #[comptime] layout: RowLayout,
 ) {
@@ -183,7 +187,7 @@ fn add_up<N: Size>(
         for slot in 0..slots {
             let index = slot * units + unit;
             if index < vectors {
-                to[CUBE_POS * vectors + index] = totals[slot];
+                to[(which * CUBE_COUNT + CUBE_POS) * vectors + index] = totals[slot];
             }
         }
     }

@@ -11,11 +11,11 @@ use crate::cube::reduce::{RowLayout, Rows, row_sum, vector_sum};
 #[derive(CubeType, CubeLaunch)]
 pub(in super::super) struct SumBefore<E: Float, N: Size> {
     /// `[columns]`
-    pub bias: ComptimeOption<Tensor<Vector<E, N>>>,
+    pub bias: ComptimeOption<Array<Vector<E, N>>>,
     /// Drops elements of input and bias.
     pub dropped: ComptimeOption<DroppedRows>,
     /// `[rows, columns]`
-    pub residual: ComptimeOption<Tensor<Vector<E, N>>>,
+    pub residual: ComptimeOption<Array<Vector<E, N>>>,
 }
 
 /// Writes the norm of each row and the row's statistics, and the sum before it where there is one.
@@ -23,14 +23,14 @@ pub(in super::super) struct SumBefore<E: Float, N: Size> {
 /// The norm is that of the sum as it is written, in the tensor's type: so the backward pass sees it.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(in super::super) fn forward<E: Float, N: Size>(
-    input: &Tensor<Vector<E, N>>,
+    input: &Array<Vector<E, N>>,
     before: &SumBefore<E, N>,
-    weight: &Tensor<Vector<E, N>>,
-    bias: &ComptimeOption<Tensor<Vector<E, N>>>,
-    hidden: &mut ComptimeOption<Tensor<Vector<E, N>>>,
-    output: &mut Tensor<Vector<E, N>>,
-    means: &mut ComptimeOption<Tensor<f32>>,
-    reciprocals: &mut Tensor<f32>,
+    weight: &Array<Vector<E, N>>,
+    bias: &ComptimeOption<Array<Vector<E, N>>>,
+    hidden: &mut ComptimeOption<Array<Vector<E, N>>>,
+    output: &mut Array<Vector<E, N>>,
+    means: &mut ComptimeOption<Array<f32>>,
+    reciprocals: &mut Array<f32>,
     rows: &Rows,
     columns: f32,
     epsilon: f32,

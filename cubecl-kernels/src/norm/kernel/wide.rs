@@ -3,20 +3,20 @@
 
 use cubecl::prelude::*;
 
-use super::shared::{Before, through_sum};
+use super::shared::{Before, RowSums, through_sum};
 use crate::cube::reduce::{RowLayout, Rows, row_sums, vector_sum};
 use crate::cube::walk::{first_row, own_column, row_step};
 
 /// Writes of each row the means of its weighted gradient, and of that times the normalised input.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(in super::super) fn row_means<E: Float, N: Size>(
-    input: &Tensor<Vector<E, N>>,
-    weight: &Tensor<Vector<E, N>>,
-    gradient: &Tensor<Vector<E, N>>,
-    means: &ComptimeOption<Tensor<f32>>,
-    reciprocals: &Tensor<f32>,
-    levels: &mut ComptimeOption<Tensor<f32>>,
-    alongs: &mut Tensor<f32>,
+    input: &Array<Vector<E, N>>,
+    weight: &Array<Vector<E, N>>,
+    gradient: &Array<Vector<E, N>>,
+    means: &ComptimeOption<Array<f32>>,
+    reciprocals: &Array<f32>,
+    levels: &mut ComptimeOption<Array<f32>>,
+    alongs: &mut Array<f32>,
     rows: &Rows,
     columns: f32,
     #[comptime] layout: RowLayout,
@@ -63,20 +63,19 @@ pub(in super::super) fn row_means<E: Float, N: Size>(
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 pub(in super::super) fn columns_backward<E: Float, N: Size>(
-    input: &Tensor<Vector<E, N>>,
-    weight: &Tensor<Vector<E, N>>,
-    gradient: &Tensor<Vector<E, N>>,
-    means: &ComptimeOption<Tensor<f32>>,
-    reciprocals: &Tensor<f32>,
-    levels: &ComptimeOption<Tensor<f32>>,
-    alongs: &Tensor<f32>,
+    input: &Array<Vector<E, N>>,
+    weight: &Array<Vector<E, N>>,
+    gradient: &Array<Vector<E, N>>,
+    means: &ComptimeOption<Array<f32>>,
+    reciprocals: &Array<f32>,
+    levels: &ComptimeOption<Array<f32>>,
+    alongs: &Array<f32>,
     before: &Before<E, N>,
-    result: &mut Tensor<Vector<E, N>>,
-    of_input: &mut ComptimeOption<Tensor<Vector<E, N>>>,
-    of_weight: &mut Tensor<Vector<f32, N>>,
-    of_bias: &mut ComptimeOption<Tensor<Vector<f32, N>>>,
-    of_addend: &mut ComptimeOption<Tensor<Vector<f32, N>>>,
+    result: &mut Array<Vector<E, N>>,
+    of_input: &mut ComptimeOption<Array<Vector<E, N>>>,
+    partials: &mut Array<Vector<f32, N>>,
     rows: &Rows,
+    #[comptime] sums: RowSums,
     #[define(E)] _type: StorageType,
 ) {
     let column = own_column();
@@ -117,14 +116,13 @@ pub(in super::super) fn columns_backward<E: Float, N: Size>(
             row += row_step();
         }
         let partial = first_row() * rows.vectors + column;
-        of_weight[partial] = weight_sum;
-        #[comptime]
-        if let ComptimeOption::Some(of_bias) = of_bias {
-            of_bias[partial] = bias_sum;
+        partials[partial] = weight_sum;
+        let next = row_step() * rows.vectors;
+        if comptime!(sums.bias) {
+            partials[partial + next] = bias_sum;
         }
-        #[comptime]
-        if let ComptimeOption::Some(of_addend) = of_addend {
-            of_addend[partial] = addend_sum;
+        if comptime!(sums.addend) {
+            partials[partial + comptime!(sums.of_addend()) * next] = addend_sum;
         }
     }
 }

@@ -1,20 +1,21 @@
 //! How the backward kernels are launched: one that reads a row once where registers hold it, else two that read it
 //! twice.
 
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Tensor, backend::Backend};
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 use cubecl::client::ComputeClient;
 use cubecl::prelude::*;
 
 use super::contiguous;
-use crate::cube::columns::sum_partials;
+use crate::cube::columns::Partials;
 use crate::cube::dropout::dropped_rows_argument;
 use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, plane_size};
 use crate::cube::reduce::RowsLaunch;
 use crate::cube::walk::RowWalk;
-use crate::norm::kernel::{backward, shared::BeforeLaunch, wide};
-use crate::norm::{AddRule, AddendGradients, NormGradients, NormParameters, NormStatistics};
+use crate::norm::kernel::shared::{BeforeLaunch, RowSums};
+use crate::norm::kernel::{backward, wide};
+use crate::norm::{AddRule, NormGradients, NormParameters, NormStatistics};
 use crate::precision::is_half;
 use crate::random::RowDropout;
 use crate::tape::float;
@@ -46,37 +47,66 @@ struct Read<'a, R: CubeRuntime> {
     reciprocal: CubeTensor<R>,
     of_hidden: Option<CubeTensor<R>>,
     dropout: Option<&'a RowDropout>,
-    /// Which sums over the rows are wanted in addition to the weight's: for the norm's bias, for the addend's.
-    sums: [bool; 2],
+    sums: RowSums,
 }
 
 /// What the kernels write: gradients, and the sums of parts of the rows.
 struct Written<R: CubeRuntime> {
     result: CubeTensor<R>,
     of_input: Option<CubeTensor<R>>,
-    of_weight: CubeTensor<R>,
-    of_bias: Option<CubeTensor<R>>,
-    of_addend: Option<CubeTensor<R>>,
+    partials: Partials<R>,
 }
 
-#[allow(clippy::type_complexity)]
-pub(super) fn launch_backward<R, F, I, BT>(
-    input: CubeTensor<R>,
-    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
-    statistics: NormStatistics<CubeBackend<R, F, I, BT>>,
-    gradient: Tensor<CubeBackend<R, F, I, BT>, 2>,
-    before: BeforeBackward<'_, R>,
-) -> (
-    Option<AddendGradients<CubeBackend<R, F, I, BT>>>,
-    NormGradients<CubeBackend<R, F, I, BT>>,
-)
+/// What the backward pass computes of rows, and the sums of parts of these: for the norm's weight, its bias and the
+/// addend's, where there are these.
+pub(crate) struct RowGradients<B: Backend, R: CubeRuntime> {
+    /// That of the norm's input.
+    pub input: Tensor<B, 2>,
+    /// That of what was added to the residual; none where there is no sum.
+    pub addend: Option<Tensor<B, 2>>,
+    pub partials: Partials<R>,
+    sums: RowSums,
+}
+
+impl<R, F, I, BT> RowGradients<CubeBackend<R, F, I, BT>, R>
 where
     R: CubeRuntime,
     F: FloatElement,
     I: IntElement,
     BT: BoolElement,
 {
-    let dtype = input.dtype;
+    /// The gradients of the norm, and that of the addend's bias, of this type.
+    pub fn norm_and_addend_bias(
+        self,
+        dtype: DType,
+    ) -> (
+        NormGradients<CubeBackend<R, F, I, BT>>,
+        Option<Tensor<CubeBackend<R, F, I, BT>, 1>>,
+    ) {
+        let mut sums = self.partials.sum(dtype).into_iter().map(float);
+        let mut next_if = |is_there: bool| is_there.then(|| sums.next().expect("it was summed"));
+        let norm = NormGradients {
+            input: self.input,
+            weight: next_if(true).expect("a norm has a weight"),
+            bias: next_if(self.sums.bias),
+        };
+        (norm, next_if(self.sums.addend))
+    }
+}
+
+pub(super) fn launch_backward<R, F, I, BT>(
+    input: CubeTensor<R>,
+    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
+    statistics: NormStatistics<CubeBackend<R, F, I, BT>>,
+    gradient: Tensor<CubeBackend<R, F, I, BT>, 2>,
+    before: BeforeBackward<'_, R>,
+) -> RowGradients<CubeBackend<R, F, I, BT>, R>
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
     let read = Read {
         input,
         weight: contiguous(parameters.weight.clone()),
@@ -85,27 +115,23 @@ where
         reciprocal: contiguous(statistics.reciprocal),
         of_hidden: before.of_hidden,
         dropout: before.rule.and_then(|rule| rule.dropout.as_ref()),
-        sums: [parameters.bias.is_some(), before.rule.is_some_and(|rule| rule.has_bias)],
+        sums: RowSums {
+            bias: parameters.bias.is_some(),
+            addend: before.rule.is_some_and(|rule| rule.has_bias),
+        },
     };
     let Written {
         result,
         of_input,
-        of_weight,
-        of_bias,
-        of_addend,
+        partials,
     } = read.launch();
-    let sum = |partials| float(sum_partials(partials, dtype));
-    let addends = before.rule.map(|_| AddendGradients {
-        input: float(of_input.unwrap_or_else(|| result.clone())),
-        bias: of_addend.map(sum),
-        residual: float(result.clone()),
-    });
-    let norm = NormGradients {
+    let addend = before.rule.map(|_| float(of_input.unwrap_or_else(|| result.clone())));
+    RowGradients {
         input: float(result),
-        weight: sum(of_weight),
-        bias: of_bias.map(sum),
-    };
-    (addends, norm)
+        addend,
+        sums: read.sums,
+        partials,
+    }
 }
 
 impl<R: CubeRuntime> Read<'_, R> {
@@ -142,7 +168,7 @@ impl<R: CubeRuntime> Read<'_, R> {
     fn launch_once(&self, plan: &RowPlan) -> Written<R> {
         let dtype = self.input.dtype;
         // Input, gradient and weight end up in f32, in addition to the sums.
-        let sums = 1 + self.sums.into_iter().filter(|is_wanted| *is_wanted).count();
+        let sums = self.sums.count();
         let others = OTHER_REGISTERS + self.dropout.map_or(0, |_| DROPOUT_REGISTERS);
         let registers = |arrays: usize| plan.layout.slots * plan.vector_size * arrays + others;
         let most = 65_536 / plan.cube_dim.num_elems() as usize;
@@ -153,10 +179,9 @@ impl<R: CubeRuntime> Read<'_, R> {
         let Written {
             result,
             of_input,
-            of_weight,
-            of_bias,
-            of_addend,
+            partials,
         } = &written;
+        let partials = partials.tensor();
         // SAFETY: the kernel bounds what it reads and writes by the rows' count and length, which are those of all
         // tensors; the partial sums have a row for each cube.
         unsafe {
@@ -164,7 +189,7 @@ impl<R: CubeRuntime> Read<'_, R> {
                 self.client(),
                 CubeCount::new_1d(cubes as u32),
                 plan.cube_dim,
-                address_type(&[&self.input, of_weight]),
+                address_type(&[&self.input, partials]),
                 plan.vector_size,
                 argument(&self.input),
                 argument(&self.weight),
@@ -174,11 +199,10 @@ impl<R: CubeRuntime> Read<'_, R> {
                 self.before(),
                 argument(result),
                 of_input.as_ref().map(argument).into(),
-                argument(of_weight),
-                of_bias.as_ref().map(argument).into(),
-                of_addend.as_ref().map(argument).into(),
+                argument(partials),
                 plan.rows_argument(),
                 self.dims()[1] as f32,
+                self.sums,
                 plan.layout,
                 holds_weight,
                 dtype.into(),
@@ -226,17 +250,16 @@ impl<R: CubeRuntime> Read<'_, R> {
         let Written {
             result,
             of_input,
-            of_weight,
-            of_bias,
-            of_addend,
+            partials,
         } = &written;
+        let partials = partials.tensor();
         // SAFETY: as above; the partial sums have a row for each part.
         unsafe {
             wide::columns_backward::launch_unchecked::<R>(
                 client,
                 walk.cube_count(),
                 walk.cube_dim(),
-                address_type(&[&self.input, of_weight]),
+                address_type(&[&self.input, partials]),
                 walk.vector_size,
                 argument(&self.input),
                 argument(&self.weight),
@@ -248,10 +271,9 @@ impl<R: CubeRuntime> Read<'_, R> {
                 self.before(),
                 argument(result),
                 of_input.as_ref().map(argument).into(),
-                argument(of_weight),
-                of_bias.as_ref().map(argument).into(),
-                of_addend.as_ref().map(argument).into(),
+                argument(partials),
                 RowsLaunch::new(rows, walk.vectors),
+                self.sums,
                 dtype.into(),
             );
         }
@@ -269,18 +291,14 @@ impl<R: CubeRuntime> Read<'_, R> {
     fn written(&self, parts: usize) -> Written<R> {
         let dims @ [_, columns] = self.dims();
         let dtype = self.input.dtype;
-        let partial = || empty_beside(&self.input, &[parts, columns], DType::F32);
-        let [has_bias, has_addend] = self.sums;
         Written {
             result: empty_beside(&self.input, &dims, dtype),
             of_input: self.dropout.map(|_| empty_beside(&self.input, &dims, dtype)),
-            of_weight: partial(),
-            of_bias: has_bias.then(partial),
-            of_addend: has_addend.then(partial),
+            partials: Partials::empty(&self.input, self.sums.count(), parts, columns),
         }
     }
 }
 
-fn argument<R: CubeRuntime>(tensor: &CubeTensor<R>) -> TensorArg<R> {
-    tensor.clone().into_tensor_arg()
+fn argument<R: CubeRuntime>(tensor: &CubeTensor<R>) -> ArrayArg<R> {
+    tensor.clone().into_array_arg()
 }

@@ -14,7 +14,7 @@ use crate::cube::dropout::dropped_rows_argument;
 use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, into_contiguous, runs};
 use crate::random::RowDropout;
 use crate::tape::{float, primitive};
-use backward::{BeforeBackward, launch_backward};
+use backward::{BeforeBackward, RowGradients, launch_backward};
 
 /// The forward kernel holds a row in f32.
 const FORWARD: Registers = Registers { wanted: 16, most: 32 };
@@ -102,12 +102,9 @@ where
     if !runs(&primitive(input.clone())) {
         return reference::backward(input, parameters, statistics, gradient);
     }
-    let before = BeforeBackward {
-        of_hidden: None,
-        rule: None,
-    };
-    let (_, norm) = launch_backward(contiguous(input), parameters, statistics, gradient, before);
-    norm
+    let dtype = input.dtype();
+    let rows = rows_backward(input, parameters, statistics, [None, Some(gradient)], None);
+    rows.norm_and_addend_bias(dtype).0
 }
 
 /// Returns the gradients of the addends and of the norm for those of the sum and of the norm, where they have one.
@@ -132,12 +129,17 @@ where
     }
     match gradients {
         [of_hidden, Some(of_output)] => {
-            let before = BeforeBackward {
-                of_hidden: of_hidden.map(contiguous),
-                rule: Some(rule),
+            let dtype = hidden.dtype();
+            let gradients = [of_hidden, Some(of_output)];
+            let mut rows = rows_backward(hidden, parameters, statistics, gradients, Some(rule));
+            let input = rows.addend.take().expect("the sum's rule was given");
+            let (norm, bias) = rows.norm_and_addend_bias(dtype);
+            let addends = AddendGradients {
+                input,
+                bias,
+                residual: norm.input.clone(),
             };
-            let (addends, norm) = launch_backward(contiguous(hidden), parameters, statistics, of_output, before);
-            (addends.expect("the sum's rule was given"), norm)
+            (addends, norm)
         }
         // Nothing comes through the norm.
         [of_hidden, None] => {
@@ -150,6 +152,29 @@ where
             (CubeBackend::bias_dropout_add_backward(of_hidden, rule), norm)
         }
     }
+}
+
+/// Returns the gradients of rows for those of the sum, where there is one, and of the norm; and the sums of parts of
+/// the rows.
+pub(crate) fn rows_backward<R, F, I, BT>(
+    hidden: Tensor<CubeBackend<R, F, I, BT>, 2>,
+    parameters: &NormParameters<CubeBackend<R, F, I, BT>>,
+    statistics: NormStatistics<CubeBackend<R, F, I, BT>>,
+    [of_hidden, of_output]: [Option<Tensor<CubeBackend<R, F, I, BT>, 2>>; 2],
+    rule: Option<&AddRule>,
+) -> RowGradients<CubeBackend<R, F, I, BT>, R>
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    let before = BeforeBackward {
+        of_hidden: of_hidden.map(contiguous),
+        rule,
+    };
+    let of_output = of_output.expect("the norm's output has a gradient");
+    launch_backward(contiguous(hidden), parameters, statistics, of_output, before)
 }
 
 /// What is added up before the norm.
@@ -188,14 +213,14 @@ where
     let weight = contiguous(parameters.weight.clone());
     let bias = parameters.bias.clone().map(contiguous);
     let plan = RowPlan::new(&client, dtype, dims, FORWARD);
-    let argument = |tensor: &CubeTensor<R>| tensor.clone().into_tensor_arg();
+    let argument = |tensor: &CubeTensor<R>| tensor.clone().into_array_arg();
     let sum = forward::SumBeforeLaunch::new(
-        before.bias.map(|bias| bias.into_tensor_arg()).into(),
+        before.bias.map(|bias| bias.into_array_arg()).into(),
         before
             .dropout
             .map(|dropout| dropped_rows_argument(&client, &dropout))
             .into(),
-        before.residual.map(|residual| residual.into_tensor_arg()).into(),
+        before.residual.map(|residual| residual.into_array_arg()).into(),
     );
     // SAFETY: the kernel bounds what it reads and writes by the rows' count and length, which are those of all tensors.
     unsafe {
@@ -205,10 +230,10 @@ where
             plan.cube_dim,
             address_type(&[&input]),
             plan.vector_size,
-            input.into_tensor_arg(),
+            input.into_array_arg(),
             sum,
-            weight.into_tensor_arg(),
-            bias.map(|bias| bias.into_tensor_arg()).into(),
+            weight.into_array_arg(),
+            bias.map(|bias| bias.into_array_arg()).into(),
             hidden.as_ref().map(argument).into(),
             argument(&output),
             mean.as_ref().map(argument).into(),
