@@ -26,7 +26,8 @@ impl<R: CubeRuntime> Launch<'_, R> {
     /// Output and statistics.
     fn forward(&self) -> [CubeTensor<R>; 2] {
         let vector_size = self.vector_size(&[]);
-        let tile = matrix::tile::Tile::forward(self.sizes.d_head, self.options.dropout.is_some());
+        let has_dropout = self.options.dropout.is_some();
+        let tile = matrix::tile::Tile::forward(self.sizes.d_head, has_dropout, self.address_type(&[]));
         let has_blocks =
             self.sizes.queries <= tile.staying() * self.client().properties().hardware.max_cube_count.1 as usize;
         if vector_size == LOAD && self.has_matrix_units(tile) && has_blocks {
