@@ -128,24 +128,6 @@ impl Toolkit {
         architecture: Architecture,
         dynamic_shared_memory: usize,
     ) -> Result<Resources, ToolkitError> {
-        if let Some(folder) = std::env::var_os("FWD_DUMP") {
-            static N: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-            let n = N.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let name = source
-                .split("__global__ void")
-                .nth(1)
-                .and_then(|rest| rest.split('(').rev().nth(0).map(|_| rest))
-                .unwrap_or("")
-                .trim()
-                .chars()
-                .take(60)
-                .filter(|c| c.is_alphanumeric() || *c == '_')
-                .collect::<String>();
-            let _ = std::fs::write(
-                Path::new(&folder).join(format!("{n:03}_{architecture}_{name}.cu").replace(' ', "")),
-                source,
-            );
-        }
         let key = (
             include_str!("toolkit.rs"),
             &self.version,
