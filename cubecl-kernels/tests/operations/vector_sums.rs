@@ -105,7 +105,7 @@ impl<B: Backend> Lender<B> {
         GradientPlace {
             offset: 3 + parameter * (self.columns + 2),
             parameter,
-            is_first: parameter % 2 == 0,
+            is_first: parameter.is_multiple_of(2),
         }
     }
 }
