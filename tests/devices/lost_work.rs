@@ -89,8 +89,8 @@ pub fn train() {
             Err(error) => return println!("step {step}: {error}"),
         }
         let _lost = Tensor::<Cuda, 1>::ones([TOO_MANY], &device) + 1.0;
-        // Whatever was queued before has been done, or lost, once a number is read.
-        let read = Tensor::<Cuda, 1>::ones([1], &device).into_scalar();
-        assert_eq!(read, 1.0);
+        // Whatever was queued before has been done, or lost, once a number is read. This one may be any: the kernel
+        // that fills it may be lost with the other.
+        let _any = Tensor::<Cuda, 1>::ones([1], &device).into_scalar();
     }
 }
