@@ -134,6 +134,9 @@ struct Case {
     infinite: Option<usize>,
 }
 
+/// What a run with lent sums gives, these, and what was in them before.
+type Lent<B> = (Outcome<B>, Arc<Lender<B>>, Vec<f64>);
+
 /// What a run gives: the input's gradient, and each vector's.
 struct Outcome<B: Backend> {
     input: Tensor<B, 2>,
@@ -189,10 +192,7 @@ impl Case {
     }
 
     /// Runs it with the vectors led to sums. Returns these, and what is there before.
-    fn run_lent<B: KernelBackend>(
-        &self,
-        setting: &Setting<Autodiff<B>>,
-    ) -> anyhow::Result<(Outcome<B>, Arc<Lender<B>>, Vec<f64>)>
+    fn run_lent<B: KernelBackend>(&self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<Lent<B>>
     where
         Autodiff<B>: KernelBackend,
     {
