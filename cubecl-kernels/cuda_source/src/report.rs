@@ -7,7 +7,8 @@ use cubecl_common::device::Device;
 use cubecl_common::stream_id::StreamId;
 use serde::{Deserialize, Serialize};
 
-use crate::CudaSourceDevice;
+use crate::toolkit::ToolkitError;
+use crate::{Architecture, CudaSourceDevice, Toolkit};
 
 /// A kernel in one of its specialisations, compiled.
 #[derive(Clone, Debug)]
@@ -20,8 +21,28 @@ pub struct KernelReport {
     pub specialisation: String,
     /// Threads per block.
     pub units: u32,
+    /// Blocks of the launch.
+    pub grid: [u32; 3],
+    /// The GPU that it is compiled for.
+    pub architecture: Architecture,
+    /// The CUDA C++ source.
+    pub source: Arc<str>,
     /// What it takes of the GPU.
     pub resources: Resources,
+}
+
+impl KernelReport {
+    /// Returns what `cuobjdump -sass` prints of the kernel.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `cuobjdump`.
+    pub fn listing(&self) -> Result<String, ToolkitError> {
+        let toolkit = Toolkit::find().map_err(|error| ToolkitError::Missing {
+            what: error.to_string(),
+        })?;
+        toolkit.listing(&self.source, self.architecture)
+    }
 }
 
 /// What a compiled kernel takes of the GPU.

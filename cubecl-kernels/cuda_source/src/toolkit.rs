@@ -1,7 +1,7 @@
-//! `Toolkit`: NVRTC and `ptxas`, where they are installed; neither needs a GPU or a driver.
+//! `Toolkit`: NVRTC, `ptxas` and `cuobjdump`, where they are installed; none needs a GPU or a driver.
 //!
-//! What kernels take stays in the user's cache, so that a kernel is compiled again when its source, these compilers or
-//! this file have changed.
+//! Machine code, and what kernels take, stay in the user's cache, so that a kernel is compiled again when its source,
+//! these compilers or this file have changed.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,12 @@ pub enum ToolkitError {
     Ptxas {
         /// For which GPU.
         architecture: Architecture,
+        /// What it said.
+        log: String,
+    },
+    /// `cuobjdump` did not print the machine code.
+    #[error("cuobjdump: {log}")]
+    Cuobjdump {
         /// What it said.
         log: String,
     },
@@ -128,45 +134,65 @@ impl Toolkit {
         architecture: Architecture,
         dynamic_shared_memory: usize,
     ) -> Result<Resources, ToolkitError> {
+        let path = self.compiled(source, architecture).with_extension("json");
+        let known = std::fs::read(&path).ok();
+        let known = known.and_then(|json| serde_json::from_slice::<Resources>(&json).ok());
+        let mut resources = match known {
+            Some(resources) => resources,
+            None => self.compile_uncached(source, architecture)?,
+        };
+        resources.shared_memory += dynamic_shared_memory;
+        Ok(resources)
+    }
+
+    /// Returns what `cuobjdump -sass` prints of a kernel's machine code, which is compiled first if it was not.
+    ///
+    /// # Errors
+    ///
+    /// If a compiler refuses it, or there is no `cuobjdump`.
+    pub fn listing(&self, source: &str, architecture: Architecture) -> Result<String, ToolkitError> {
+        let path = self.compiled(source, architecture).with_extension("sass");
+        if let Ok(listing) = std::fs::read_to_string(&path) {
+            return Ok(listing);
+        }
+        let cubin = path.with_extension("cubin");
+        if !cubin.is_file() {
+            self.compile_uncached(source, architecture)?;
+        }
+        let listing = self.disassemble(&cubin)?;
+        cache::write(&path, &listing).map_err(io(path.display().to_string()))?;
+        Ok(listing)
+    }
+
+    /// Returns the path in the cache, without an extension, of what is made of a source.
+    fn compiled(&self, source: &str, architecture: Architecture) -> PathBuf {
         let key = (
             include_str!("toolkit.rs"),
             &self.version,
             architecture,
             canonical(source),
         );
-        let path = cache::folder()
-            .join("compiled")
-            .join(cache::name_of(&key))
-            .with_extension("json");
-        let known = std::fs::read(&path).ok();
-        let known = known.and_then(|json| serde_json::from_slice::<Resources>(&json).ok());
-        let mut resources = match known {
-            Some(resources) => resources,
-            None => {
-                let resources = self.compile_uncached(source, architecture)?;
-                let io = |source| ToolkitError::Io {
-                    what: path.display().to_string(),
-                    source,
-                };
-                let json = serde_json::to_vec(&resources).map_err(|error| io(error.into()))?;
-                cache::write(&path, json).map_err(io)?;
-                resources
-            }
-        };
-        resources.shared_memory += dynamic_shared_memory;
-        Ok(resources)
+        cache::folder().join("compiled").join(cache::name_of(&key))
     }
 
+    /// Compiles, and keeps the machine code and what it takes of the GPU.
     fn compile_uncached(&self, source: &str, architecture: Architecture) -> Result<Resources, ToolkitError> {
         let ptx = self.to_ptx(source, architecture)?;
-        let mut resources = self.assemble(&ptx, architecture, &[])?;
+        let (mut resources, cubin) = self.assemble(&ptx, architecture, &[])?;
         resources.matrix_instructions = matrix_instructions(&ptx);
         if resources.spilled > 0 || resources.stack_frame > 0 {
             // `ptxas` spills a little where this lets one more block run at once; not where one is enough.
-            let alone = self.assemble(&ptx, architecture, &["--override-directive-values", "--minnctapersm=1"])?;
+            let alone = &["--override-directive-values", "--minnctapersm=1"];
+            let (alone, _) = self.assemble(&ptx, architecture, alone)?;
             resources.traded = resources.spilled.saturating_sub(alone.spilled);
             resources.spilled = alone.spilled;
             resources.stack_frame = alone.stack_frame;
+        }
+        let path = self.compiled(source, architecture);
+        let json = serde_json::to_vec(&resources).expect("numbers are JSON");
+        for (extension, content) in [("cubin", cubin), ("json", json)] {
+            let path = path.with_extension(extension);
+            cache::write(&path, content).map_err(io(path.display().to_string()))?;
         }
         Ok(resources)
     }
@@ -263,25 +289,56 @@ impl Toolkit {
         }
     }
 
-    fn assemble(&self, ptx: &str, architecture: Architecture, options: &[&str]) -> Result<Resources, ToolkitError> {
-        let io = |what: String| move |source| ToolkitError::Io { what, source };
+    /// Returns what the machine code of a PTX text takes of the GPU, and the code.
+    fn assemble(
+        &self,
+        ptx: &str,
+        architecture: Architecture,
+        options: &[&str],
+    ) -> Result<(Resources, Vec<u8>), ToolkitError> {
         let folder = tempfile::tempdir().map_err(io("a folder for the PTX".to_string()))?;
-        let input = folder.path().join("kernel.ptx");
+        let [input, cubin] = ["kernel.ptx", "kernel.cubin"].map(|name| folder.path().join(name));
         std::fs::write(&input, ptx).map_err(io(input.display().to_string()))?;
         let output = Command::new(&self.ptxas)
             .args(["-v", "--gpu-name", architecture.target()])
             .args(options)
             .arg("-o")
-            .arg(folder.path().join("kernel.cubin"))
-            .arg(&input)
+            .args([&cubin, &input])
             .output()
             .map_err(io(self.ptxas.display().to_string()))?;
         let log = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
         if !output.status.success() {
             return Err(ToolkitError::Ptxas { architecture, log });
         }
-        parse(&log).ok_or(ToolkitError::Ptxas { architecture, log })
+        let code = std::fs::read(&cubin).map_err(io(cubin.display().to_string()))?;
+        let resources = parse(&log).ok_or(ToolkitError::Ptxas { architecture, log })?;
+        Ok((resources, code))
     }
+
+    fn disassemble(&self, cubin: &Path) -> Result<String, ToolkitError> {
+        // It looks for `nvdisasm` next to itself.
+        let program = self.ptxas.with_file_name("cuobjdump");
+        if !program.is_file() {
+            return Err(ToolkitError::Missing {
+                what: format!("{} is not there", program.display()),
+            });
+        }
+        let output = Command::new(&program)
+            .arg("-sass")
+            .arg(cubin)
+            .output()
+            .map_err(io(program.display().to_string()))?;
+        if !output.status.success() {
+            return Err(ToolkitError::Cuobjdump {
+                log: String::from_utf8_lossy(&output.stderr).into_owned(),
+            });
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+fn io(what: String) -> impl FnOnce(std::io::Error) -> ToolkitError {
+    move |source| ToolkitError::Io { what, source }
 }
 
 /// Where toolkits are looked for.

@@ -28,9 +28,9 @@ const PORTABLE: &[&str] = &["attend", "dot", "key_gradients", "query_gradients"]
 
 /// What distinguishes attentions of packed tensors beyond their sizes.
 #[derive(Clone, Copy, Default)]
-struct Form {
-    has_dropout: bool,
-    is_deterministic: bool,
+pub struct Form {
+    pub has_dropout: bool,
+    pub is_deterministic: bool,
 }
 
 pub fn list(list: &mut List) {
@@ -122,7 +122,8 @@ fn packed(list: &mut List, samples: usize, [heads, kv_heads, d_head]: [usize; 3]
     });
 }
 
-fn options(samples: usize, d_head: usize, mask: AttentionMask, form: Form) -> AttentionOptions {
+/// Returns the options of an attention.
+pub fn options(samples: usize, d_head: usize, mask: AttentionMask, form: Form) -> AttentionOptions {
     AttentionOptions {
         mask,
         scale: 1.0 / (d_head as f64).sqrt(),

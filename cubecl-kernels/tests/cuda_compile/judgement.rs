@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{anyhow, ensure};
-use burn::tensor::backend::Backend as _;
-use cuda_source::{CudaSourceDevice, KernelReport, launched};
+use cuda_source::{Architecture, KernelReport};
 
+use crate::launches::{function, is_ours, launches};
 use crate::operations::Operation;
-use crate::{Backend, table};
+use crate::table;
 
 /// Bytes that `ptxas` may spill of its own accord, although they fit the registers, so that one more block runs at
 /// once: twelve numbers, stored or loaded once, in kernels that do thousands of operations between.
@@ -18,19 +18,16 @@ const MOST_TRADED: u32 = 48;
 /// the loop of its kernel for the same block.
 const MOST_SPILLED: u32 = 48;
 
-/// Judges the kernels of this crate that this thread launched.
-pub fn judge(operation: &Operation, device: CudaSourceDevice) -> anyhow::Result<()> {
-    Backend::sync(&device).map_err(|error| anyhow!("{error:?}"))?;
-    let kernels: Vec<Arc<KernelReport>> = launched(device)
-        .into_iter()
-        .filter(|report| report.path.starts_with("cubecl_kernels::"))
-        .collect();
+/// Judges the kernels of this crate that an operation launches.
+pub fn judge(operation: &Operation, architecture: Architecture) -> anyhow::Result<()> {
+    let mut kernels: Vec<Arc<KernelReport>> = launches(operation, architecture)?;
+    kernels.retain(|kernel| is_ours(kernel));
     ensure!(!kernels.is_empty(), "no kernel of this crate was launched");
     if let Some(expected) = operation.kernels {
         let names: Vec<&str> = kernels.iter().map(|kernel| function(kernel)).collect();
         ensure!(names == expected, "launched {names:?}, expected {expected:?}");
     }
-    table::add(operation, device.architecture, &kernels);
+    table::add(operation, architecture, &kernels);
     kernels.iter().try_for_each(|kernel| {
         fits(kernel).map_err(|fault| anyhow!("{} {}: {fault}", kernel.name, kernel.specialisation))
     })
@@ -71,10 +68,4 @@ fn most_spilled(kernel: &KernelReport) -> u32 {
 /// By its name.
 fn is_for_matrix_units(kernel: &KernelReport) -> bool {
     function(kernel).ends_with("_mma")
-}
-
-/// The kernel's function: CubeCL makes a module of its name, and in it a type.
-fn function(kernel: &KernelReport) -> &str {
-    let path = kernel.path.split('<').next().unwrap_or_default();
-    path.rsplit("::").nth(1).unwrap_or_default()
 }

@@ -11,21 +11,27 @@
 //! Burn's own kernels (products of matrices, sums, copies, embeddings) compile on the way, but are not judged: training
 //! launches more of them than these operations do, and what they take of a GPU is not this crate's to decide.
 //!
+//! Trials named `budget` judge what the kernels cost, by the model of [`kernel_cost`]: the limits are in
+//! `kernel_cost/data/budget.json`.
+//!
 //! What was compiled is printed as a table; `CUDA_COMPILE_TABLE` names a file that is written as `docs/compiled.md` is.
 //! Without NVRTC the trials count as ignored; `.ci/cuda_compiler` installs it.
 
 mod attention;
+mod budget;
+mod cost;
 mod judgement;
+mod launches;
 mod operations;
 mod others;
 mod rows;
 mod table;
 
 use burn_cubecl::CubeBackend;
-use cuda_source::{Architecture, CudaSource, CudaSourceDevice, Mode, Toolkit};
+use cuda_source::{Architecture, CudaSource, Toolkit};
 use libtest_mimic::{Arguments, Trial};
 
-use operations::{Operation, Setting};
+use operations::Operation;
 
 /// CubeCL's backend on the device that compiles.
 type Backend = CubeBackend<CudaSource, f32, i32, u8>;
@@ -36,10 +42,12 @@ fn main() {
     if let Err(error) = found {
         eprintln!("all trials are ignored: {error}");
     }
-    let trials = operations::all().into_iter().flat_map(|operation| {
-        let is_ignored = found.is_err();
-        Architecture::ALL.map(|architecture| trial(operation.clone(), architecture).with_ignored_flag(is_ignored))
-    });
+    let operations = operations::all();
+    let compiled = operations
+        .iter()
+        .flat_map(|operation| Architecture::ALL.map(|a| trial(operation.clone(), a)));
+    let trials = compiled.chain(budget::trials(&operations));
+    let trials = trials.map(|trial| trial.with_ignored_flag(found.is_err()));
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     if let Err(error) = table::print() {
         eprintln!("the table: {error}");
@@ -50,15 +58,5 @@ fn main() {
 fn trial(operation: Operation, architecture: Architecture) -> Trial {
     let Operation { name, dtype, shape, .. } = &operation;
     let title = format!("{architecture}::{dtype:?}::{name} {shape}").to_lowercase();
-    Trial::test(title, move || {
-        let device = CudaSourceDevice {
-            architecture,
-            mode: Mode::Compile,
-        };
-        (operation.run)(&Setting {
-            device,
-            dtype: operation.dtype,
-        })?;
-        Ok(judgement::judge(&operation, device)?)
-    })
+    Trial::test(title, move || Ok(judgement::judge(&operation, architecture)?))
 }

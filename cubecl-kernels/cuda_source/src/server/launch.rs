@@ -41,7 +41,11 @@ impl CudaSourceServer {
             self.kernels.insert(id.clone(), compiled);
         }
         if let Kernel::Compiled(report) = &self.kernels[&id] {
-            record(self.device, stream, report.clone());
+            let report = KernelReport {
+                grid,
+                ..report.as_ref().clone()
+            };
+            record(self.device, stream, Arc::new(report));
             return Ok(());
         }
         self.run(&id, grid, arguments)
@@ -150,6 +154,9 @@ impl CudaSourceServer {
                     name: compiled.entrypoint_name,
                     specialisation: specialisation.to_string(),
                     units: compiled.cube_dim.num_elems(),
+                    grid: [0; 3],
+                    architecture: self.device.architecture,
+                    source: compiled.source.into(),
                     resources,
                 })))
             }
