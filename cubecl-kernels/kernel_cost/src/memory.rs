@@ -9,8 +9,9 @@ use crate::pipe::Use;
 
 /// What the hot path of a kernel needs next to what memory gives.
 ///
-/// All that it loads and stores counts as traffic of memory, whether caches hold it or not: for weights of norms and
-/// biases, which every row loads again, this flatters.
+/// What it loads and stores in vectors counts as traffic of memory, whether caches hold it or not: for weights of norms
+/// and biases, which every row loads again, this flatters. Single numbers next to vectors are those of a row, which
+/// caches hold.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryCost {
     /// Instructions of an iteration.
@@ -31,14 +32,13 @@ pub struct MemoryCost {
     pub bytes_in_flight: u32,
 }
 
+/// The smallest access, in bytes, that is of a vector.
+const VECTOR: u32 = 8;
+
 /// Returns the cost of a path on a GPU with this many threads resident on a multiprocessor.
 pub fn memory_cost(path: &HotPath, resident_threads: u32, gpu: &Gpu) -> MemoryCost {
     let instructions = &path.instructions;
-    let bytes = instructions
-        .iter()
-        .filter(|i| is_global(i))
-        .map(Instruction::bytes)
-        .sum();
+    let bytes = traffic(instructions);
     let pipes = Use::of(instructions, gpu);
     // A warp on each sub-partition: they share what the multiprocessor is given.
     let given = f64::from(SUB_PARTITIONS as u32 * bytes * WARP) / gpu.memory_bytes_per_cycle();
@@ -52,6 +52,17 @@ pub fn memory_cost(path: &HotPath, resident_threads: u32, gpu: &Gpu) -> MemoryCo
         needed_over_given: needed / given,
         bytes_in_flight: loaded_ahead(instructions) * resident_threads,
     }
+}
+
+/// Returns the bytes that a thread moves between memory and registers.
+fn traffic(path: &[Instruction]) -> u32 {
+    let accesses = || {
+        path.iter()
+            .filter(|instruction| is_global(instruction))
+            .map(Instruction::bytes)
+    };
+    let widest = accesses().max().unwrap_or(0);
+    accesses().filter(|bytes| *bytes >= VECTOR.min(widest)).sum()
 }
 
 /// Returns the most bytes of a thread that are being loaded at a time.

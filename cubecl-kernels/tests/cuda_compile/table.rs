@@ -21,9 +21,15 @@ static KERNELS: Mutex<BTreeMap<Key, Taken>> = Mutex::new(BTreeMap::new());
 
 const HEAD: &str = "| kernel | type | for | threads | registers | shared memory | spilled | matrix instructions |";
 
+/// What stands before what kernels cost in `docs/compiled.md`.
+const TITLE: &str = "# Kernels compiled for A100 and H100\n\n";
+
+/// What stands around what kernels cost, which the example `kernel_cost` writes.
+const COST: [&str; 2] = ["<!-- kernel_cost -->\n", "<!-- /kernel_cost -->\n"];
+
 /// What stands before the table in `docs/compiled.md`.
 const PREFACE: &str = "\
-# Kernels compiled for A100 and H100
+## What they take
 
 Written by
 
@@ -69,10 +75,23 @@ pub fn print() -> std::io::Result<()> {
     match std::env::var_os("CUDA_COMPILE_TABLE") {
         Some(path) => {
             let bf16 = name(DType::BF16);
-            std::fs::write(path, PREFACE.to_string() + &text(&table, |dtype| dtype == bf16))
+            let cost = std::fs::read_to_string(&path)
+                .ok()
+                .and_then(|text| cost(&text))
+                .unwrap_or_default();
+            std::fs::write(
+                path,
+                format!("{TITLE}{cost}{PREFACE}{}", text(&table, |dtype| dtype == bf16)),
+            )
         }
         None => Ok(()),
     }
+}
+
+/// Returns what a text says of kernels' costs, which stays as it is.
+fn cost(text: &str) -> Option<String> {
+    let [start, end] = [text.find(COST[0])?, text.find(COST[1])? + COST[1].len()];
+    Some(text.get(start..end)?.to_string() + "\n")
 }
 
 fn text(table: &BTreeMap<Key, Taken>, is_shown: impl Fn(&str) -> bool) -> String {
