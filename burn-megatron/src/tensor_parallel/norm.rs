@@ -126,6 +126,21 @@ impl<B: KernelBackend> LayerNorm<B> {
         }
     }
 
+    /// Applies the norm to a residual stream that is used again after it; returns the stream and its norm. Fused, the
+    /// norm's backward pass adds up the gradients of both.
+    ///
+    /// # Shapes
+    /// - `stream` and outputs: `[tokens, d_model]`
+    ///
+    /// # Panics
+    /// When the stream is not of the parameters' shape and type.
+    pub fn forward_of_stream(&self, stream: Tensor<B, 2>) -> [Tensor<B, 2>; 2] {
+        match self.kernels {
+            Kernels::Plain => [stream.clone(), self.forward(stream)],
+            Kernels::Fused => checked(norm::norm_of_stream(stream, self.parameters())),
+        }
+    }
+
     /// Adds to a residual stream and applies the norm to the sum, in one operation; returns the sum and its norm.
     ///
     /// # Shapes

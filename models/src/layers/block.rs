@@ -128,16 +128,16 @@ impl<B: CollectiveBackend> Block<B> {
         }
     }
 
-    /// Fuses each sublayer's bias and dropout into its residual sum, and the first sum into the norm after it.
+    /// Fuses each sublayer's bias and dropout into its residual sum, and the first sum into the norm after it; the
+    /// backward pass of the norm before it adds up the gradients of the residual stream.
     fn forward_fused(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
         let device = input.device();
-        let (attended, bias) = self
-            .attention
-            .forward_without_bias(self.attention_norm.forward(input.clone()), tokens);
+        let [stream, normal] = self.attention_norm.forward_of_stream(input);
+        let (attended, bias) = self.attention.forward_without_bias(normal, tokens);
         let [hidden, normal] = self.mlp_norm.forward_of_sum(Addends {
             input: attended,
             bias,
-            residual: input,
+            residual: stream,
             dropout: self.attention_dropout.of_rows::<B>(&tokens.local, &device),
         });
         let (transformed, bias) = self.mlp.forward_without_bias(normal);
