@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
+use cubecl_kernels::accumulate::vectors::VectorSink;
 use cubecl_kernels::linear::destination::WeightSink;
 
 /// What receives a parameter's gradient in the backward pass.
@@ -14,6 +15,12 @@ pub trait GradientSink<B: Backend>: std::fmt::Debug + Send + Sync {
     /// Returns what adds up the matmuls that make up the gradient of parameter number `index`, if anything does. After
     /// them, [`receive`](Self::receive) is given the rest of the gradient: a zero of one element if there is none.
     fn product_sink(self: Arc<Self>, _index: usize) -> Option<Arc<dyn WeightSink<B>>> {
+        None
+    }
+
+    /// Returns what adds up the gradient of parameter number `index`, a vector, in the kernels that compute it, if
+    /// anything does. After that, [`receive`](Self::receive) is given the rest of the gradient, as of matmuls.
+    fn vector_sink(self: Arc<Self>, _index: usize) -> Option<Arc<dyn VectorSink<B>>> {
         None
     }
 }

@@ -21,6 +21,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Shape, TensorMetadata};
+use cubecl_kernels::accumulate::vectors;
 use cubecl_kernels::linear::destination::{self, GradientRedirect};
 
 use crate::autodiff::GradientSink;
@@ -64,12 +65,8 @@ pub(super) fn hook<B: Backend, C: CheckpointStrategy>(
     if !tensor.is_tracked() {
         return tensor;
     }
-    let is_matrix = tensor.primitive.shape().num_dims() == 2;
-    let product_sink = if is_matrix {
-        sink.clone().product_sink(index)
-    } else {
-        None
-    };
+    let dimensions = tensor.primitive.shape().num_dims();
+    let own_sink = sink.clone();
     let leaf = FloatTensor::<Autodiff<B, C>>::new(tensor.primitive).require_grad();
     let redirected = Arc::new(OnceLock::new());
     let hooked = match RedirectGradient
@@ -87,10 +84,24 @@ pub(super) fn hook<B: Backend, C: CheckpointStrategy>(
         }
         OpsKind::UnTracked(_) => unreachable!("the leaf is tracked"),
     };
-    if let Some(product_sink) = product_sink {
-        let _ = redirected.set(destination::redirect::<B, C>(&hooked, product_sink));
+    if let Some(redirect) = redirect::<B, C>(&hooked, dimensions, own_sink, index) {
+        let _ = redirected.set(redirect);
     }
     hooked
+}
+
+/// Redirects the gradient of a hooked matrix or vector to what takes it straight from the kernels, if anything does.
+fn redirect<B: Backend, C: CheckpointStrategy>(
+    hooked: &FloatTensor<Autodiff<B, C>>,
+    dimensions: usize,
+    sink: Arc<dyn GradientSink<B>>,
+    index: usize,
+) -> Option<GradientRedirect> {
+    match dimensions {
+        1 => Some(vectors::redirect::<B, C>(hooked, sink.vector_sink(index)?, index)),
+        2 => Some(destination::redirect::<B, C>(hooked, sink.product_sink(index)?)),
+        _ => None,
+    }
 }
 
 /// The backward step of a hooked parameter.
@@ -102,7 +113,7 @@ struct RedirectGradient;
 struct Hook<B: Backend> {
     sink: Arc<dyn GradientSink<B>>,
     index: usize,
-    /// Redirects matmuls of the parameter to their sink, as long as the step may come.
+    /// Redirects gradients of the parameter to their sink, as long as the step may come.
     _redirected: Arc<OnceLock<GradientRedirect>>,
 }
 

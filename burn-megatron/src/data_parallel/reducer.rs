@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{DType, FloatDType, Int, Shape, Tensor, TensorMetadata, backend::Backend, ops::FloatTensor};
-use cubecl_kernels::accumulate::GradientPlace;
+use cubecl_kernels::accumulate::vectors::VectorSink;
+use cubecl_kernels::accumulate::{GradientPlace, GradientSums, VectorSums};
 use cubecl_kernels::embedding::TokenRange;
 use cubecl_kernels::linear::destination::WeightSink;
 use cubecl_kernels::tape::float;
@@ -237,8 +238,8 @@ impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
         let mut state = self.lock();
         let slot = state.layout.slots()[index];
         let length = gradient.shape().num_elements();
-        if state.multiplied[index] && length == 1 && slot.len > 1 {
-            // The zero that stands for products.
+        if state.received[index] && length == 1 && slot.len > 1 {
+            // The zero that stands for what was added already.
             state.complete(index);
             return;
         }
@@ -266,6 +267,25 @@ impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
     fn product_sink(self: Arc<Self>, index: usize) -> Option<Arc<dyn WeightSink<B>>> {
         let is_taken = B::HAS_DEVICE_MEMORY && B::multiplies_in_library() && self.lock().takes_products(index);
         is_taken.then(|| Arc::new(ProductSink { reducer: self, index }) as Arc<dyn WeightSink<B>>)
+    }
+
+    fn vector_sink(self: Arc<Self>, index: usize) -> Option<Arc<dyn VectorSink<B>>> {
+        let is_taken = B::HAS_DEVICE_MEMORY && self.lock().takes_products(index);
+        is_taken.then(|| self as Arc<dyn VectorSink<B>>)
+    }
+}
+
+impl<B: CollectiveBackend> VectorSink<B> for Reducer<B> {
+    fn lends(&self, parameters: &[usize]) -> bool {
+        let state = self.lock();
+        let bucket_of = |index: &usize| state.layout.slots()[*index].bucket;
+        parameters
+            .windows(2)
+            .all(|pair| bucket_of(&pair[0]) == bucket_of(&pair[1]))
+    }
+
+    fn lend(&self, parameters: &[usize], add: &mut dyn FnMut(VectorSums<B>) -> GradientSums<B>) {
+        self.lock().lend(parameters, add);
     }
 }
 
@@ -329,6 +349,14 @@ impl<B: CollectiveBackend> State<B> {
         let place = self.next_place(index);
         self.multiplied[index] = true;
         filling(&mut self.buckets[slot.bucket], index).add_product(a, b, place);
+    }
+
+    /// Lends the sums of parameters, all in one bucket, to a kernel that adds to them.
+    fn lend(&mut self, parameters: &[usize], add: &mut dyn FnMut(VectorSums<B>) -> GradientSums<B>) {
+        let places = parameters.iter().map(|&index| self.next_place(index)).collect();
+        let first = parameters[0];
+        let bucket = self.layout.slots()[first].bucket;
+        filling(&mut self.buckets[bucket], first).lend(places, add, &mut self.non_finite);
     }
 
     /// Adds the gradients of embeddings to that of their table, a parameter that

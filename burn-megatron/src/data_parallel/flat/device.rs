@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use burn::grad_clipping::GradientClipping;
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
-use cubecl_kernels::accumulate::{GradientPlace, GradientSums, accumulate};
+use cubecl_kernels::accumulate::{GradientPlace, GradientSums, VectorSums, accumulate};
 use cubecl_kernels::embedding::{TokenRange, add_rows};
 use cubecl_kernels::l2_norm::{SquaredPart, sums_of_squares};
 use cubecl_kernels::ranges::{BufferRange, RangeTarget, clear_ranges, gather_ranges, scatter_ranges};
@@ -45,13 +45,26 @@ impl<B: CollectiveBackend> DeviceBuffer<B> {
 
     /// Adds a gradient, and notes it if it is not finite.
     pub fn accumulate(&mut self, gradient: Tensor<B, 1>, place: GradientPlace, non_finite: &mut NonFinite<B>) {
+        self.replace(|sums| added(sums, gradient, place), non_finite);
+    }
+
+    /// Lends the sums to a kernel that adds gradients to their places, and notes which are not finite.
+    pub fn lend(
+        &mut self,
+        places: Vec<GradientPlace>,
+        add: &mut dyn FnMut(VectorSums<B>) -> GradientSums<B>,
+        non_finite: &mut NonFinite<B>,
+    ) {
+        self.replace(|sums| add(VectorSums { sums, places }), non_finite);
+    }
+
+    fn replace(&mut self, add: impl FnOnce(GradientSums<B>) -> GradientSums<B>, non_finite: &mut NonFinite<B>) {
         self.shard = None;
         let flags = taken_flags(non_finite, self.sums());
-        let sums = GradientSums {
+        let added = add(GradientSums {
             sums: taken(&mut self.sums),
             non_finite: flags,
-        };
-        let added = added(sums, gradient, place);
+        });
         self.sums = Some(added.sums);
         non_finite.flags = Some(added.non_finite);
     }

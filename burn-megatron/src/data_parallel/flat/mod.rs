@@ -10,7 +10,7 @@ mod host;
 use std::ops::Range;
 
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
-use cubecl_kernels::accumulate::GradientPlace;
+use cubecl_kernels::accumulate::{GradientPlace, GradientSums, VectorSums};
 use cubecl_kernels::embedding::TokenRange;
 
 pub(super) use self::device::part;
@@ -111,6 +111,19 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
         match self {
             FlatBuffer::Device(buffer) => buffer.add_product(a, b, place),
             _ => unreachable!("products come to buckets on devices"),
+        }
+    }
+
+    /// Lends the sums to a kernel that adds the gradients of vectors to their places. On devices only.
+    pub fn lend(
+        &mut self,
+        places: Vec<GradientPlace>,
+        add: &mut dyn FnMut(VectorSums<B>) -> GradientSums<B>,
+        non_finite: &mut NonFinite<B>,
+    ) {
+        match self {
+            FlatBuffer::Device(buffer) => buffer.lend(places, add, non_finite),
+            _ => unreachable!("buckets on devices are lent"),
         }
     }
 
