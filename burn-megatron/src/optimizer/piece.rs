@@ -19,7 +19,8 @@ pub(crate) struct Piece<B: Backend, O: SimpleOptimizer<B>> {
     /// The number of their bucket, and where they begin in this rank's part of it.
     pub(super) bucket: usize,
     pub(super) place: usize,
-    /// Their main values, where the module's are of 16 bits, `[range]`; unless their bucket's state has them.
+    /// Their main values, where the module's are of 16 bits and the range is not empty, `[range]`; unless their bucket's
+    /// state has them.
     pub(crate) main: Option<Tensor<B, 1>>,
     /// None before the first update, where the range is empty, and where their bucket's state has it.
     pub(crate) state: Option<O::State<1>>,
@@ -71,7 +72,8 @@ impl<B: Backend, O: SimpleOptimizer<B>> Piece<B, O> {
         let value = update.values[entry.number]
             .take()
             .expect("each parameter is updated once");
-        let main = self.main.take().unwrap_or_else(|| piece_of(value, &self.range));
+        let main = self.main.take();
+        let main = main.unwrap_or_else(|| piece_of(value, &self.range).cast(FloatDType::from(main_dtype)));
         // Where the module is by now.
         let main = main.to_device(&update.device);
         let state = self.state.take().map(|state| O::to_device(state, &update.device));
@@ -112,9 +114,10 @@ impl<B: Backend, O: SimpleOptimizer<B>> std::fmt::Debug for Piece<B, O> {
     }
 }
 
-/// The main values of a range, in f32, where the module's have 16 bits.
+/// The main values of a range that is not empty, in f32, where the module's have 16 bits. A GPU has no memory of no
+/// bytes.
 pub(super) fn main_of<B: Backend>(value: Tensor<B, 1>, range: &Range<usize>) -> Option<Tensor<B, 1>> {
-    let has_main = matches!(value.dtype(), DType::BF16 | DType::F16);
+    let has_main = matches!(value.dtype(), DType::BF16 | DType::F16) && !range.is_empty();
     has_main.then(|| piece_of(value, range).cast(FloatDType::F32))
 }
 

@@ -27,11 +27,12 @@ pub(crate) fn embedding<B: KernelBackend, C: CheckpointStrategy>(
             sink.add_rows(tokens, gradient, range);
             return [Some(primitive(nothing))];
         }
-        let (length, device) = (rows * columns, gradient.device());
-        let sums = match length {
-            0 => zeros([0], &device, gradient.dtype()),
-            _ => Tensor::zeros([length], (&device, gradient.dtype())),
-        };
+        let device = gradient.device();
+        if rows * columns == 0 {
+            // burn takes a size of 0 in a reshape for that of before.
+            return [Some(primitive(zeros::<B, 2>(shape, &device, gradient.dtype())))];
+        }
+        let sums = Tensor::zeros([rows * columns], (&device, gradient.dtype()));
         let sums = B::add_rows(sums, 0, tokens, gradient, range);
         [Some(primitive(sums.reshape(shape)))]
     })

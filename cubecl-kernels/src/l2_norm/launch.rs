@@ -91,16 +91,28 @@ fn shared<'a, R: CubeRuntime>(
     (shared, ranges)
 }
 
-/// Writes the shares of a buffer's parts.
+/// Writes the shares of a buffer's parts: of those where a vector begins by vectors, of the others number by number. So
+/// a sum does not depend on the parts next to its own.
 fn square<R: CubeRuntime>(buffer: CubeTensor<R>, parts: &[&SharedPart<'_>], shares: &CubeTensor<R>) {
+    let largest = buffer.client.io_optimized_vector_sizes(buffer.dtype.size()).next();
+    let largest = largest.unwrap_or(1);
+    let (aligned, others): (Vec<_>, Vec<_>) = parts
+        .iter()
+        .partition(|part| part.part.range.start.is_multiple_of(largest));
+    square_in_vectors(buffer.clone(), &aligned, shares, largest);
+    square_in_vectors(buffer, &others, shares, 1);
+}
+
+fn square_in_vectors<R: CubeRuntime>(
+    buffer: CubeTensor<R>,
+    parts: &[&SharedPart<'_>],
+    shares: &CubeTensor<R>,
+    vector_size: usize,
+) {
     if parts.is_empty() {
         return;
     }
     let client = buffer.client.clone();
-    // Vectors begin where parts do.
-    let mut sizes = client.io_optimized_vector_sizes(buffer.dtype.size());
-    let fits = |size: &usize| parts.iter().all(|part| part.part.range.start.is_multiple_of(*size));
-    let vector_size = sizes.find(fits).unwrap_or(1);
     let table = DeviceParts::new(
         &client,
         parts.iter().map(|part| Part {

@@ -147,6 +147,8 @@ pub fn mma_loaded<E: Float>(a: &Tensor<E>, b: &Tensor<E>, output: &mut Tensor<f3
 /// for all but the last one. CubeCL has no such groups: comments that end themselves are their instructions.
 #[cube(launch_unchecked)]
 pub fn grouped_copies(input: &Tensor<f32>, output: &mut Tensor<f32>, #[comptime] is_all: bool) {
+    // CubeCL includes the header of these copies where there is a barrier.
+    let _header = Barrier::shared_uninit();
     let mut stage = SharedMemory::<f32>::new(64usize);
     #[unroll]
     for group in 0..2usize {
