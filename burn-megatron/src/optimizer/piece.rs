@@ -19,8 +19,8 @@ pub(crate) struct Piece<B: Backend, O: SimpleOptimizer<B>> {
     /// The number of their bucket, and where they begin in this rank's part of it.
     pub(super) bucket: usize,
     pub(super) place: usize,
-    /// Their main values, where the module's are of 16 bits and the range is not empty, `[range]`; unless their bucket's
-    /// state has them.
+    /// Their main values, `[range]`, where the module's are of 16 bits and the range is not empty; unless the state of
+    /// their bucket has them.
     pub(crate) main: Option<Tensor<B, 1>>,
     /// None before the first update, where the range is empty, and where their bucket's state has it.
     pub(crate) state: Option<O::State<1>>,
