@@ -271,7 +271,7 @@ impl<B: CollectiveBackend> GradientSink<B> for Reducer<B> {
 
     fn vector_sink(self: Arc<Self>, index: usize) -> Option<Arc<dyn VectorSink<B>>> {
         let is_taken = B::HAS_DEVICE_MEMORY && self.lock().takes_products(index);
-        is_taken.then(|| self as Arc<dyn VectorSink<B>>)
+        is_taken.then_some(self as Arc<dyn VectorSink<B>>)
     }
 }
 

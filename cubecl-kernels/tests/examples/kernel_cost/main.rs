@@ -97,9 +97,12 @@ impl Arguments {
     }
 
     fn operations(&self) -> Vec<(Operation, Architecture)> {
-        let is_listed = |operation: &Operation| match self.all {
-            true => operation.dtype == DType::BF16,
-            false => has_budget(operation),
+        let is_listed = |operation: &Operation| {
+            if self.all {
+                operation.dtype == DType::BF16
+            } else {
+                has_budget(operation)
+            }
         };
         let is_asked = |operation: &Operation| self.is_asked(&format!("{} {}", operation.name, operation.shape));
         let operations = operations::all().into_iter().filter(is_listed).filter(is_asked);
