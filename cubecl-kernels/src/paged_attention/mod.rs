@@ -87,7 +87,7 @@ impl PagedSizes {
 ///
 /// Heads share keys and values in groups if there are fewer of these: head `h` of the queries has key head
 /// `h * kv_heads / heads`. A query that sees no key is 0 throughout. There is no fused backward pass: an autodiff
-/// backend differentiates the [reference].
+/// backend differentiates the [reference](mod@reference).
 ///
 /// # Shapes
 /// - `query`: `[batch, queries, heads, d_head]`

@@ -216,12 +216,17 @@ impl Claim for TakesNothing {
                 .require_grad();
             let output = embedding(leaf.clone(), integers(setting, &vec![7; num_tokens]), range)?;
             ensure!(output.dims() == [num_tokens, columns], "{:?}", output.dims());
-            expect_close("rows", output.clone(), &vec![0.0; num_tokens * columns], 0.0, 0.0)?;
+            // CUDA has no copy of nothing.
+            if num_tokens * columns > 0 {
+                expect_close("rows", output.clone(), &vec![0.0; num_tokens * columns], 0.0, 0.0)?;
+            }
             let ones = setting.tensor(&vec![1.0; num_tokens * columns], [num_tokens, columns]);
             let gradients = backward(vec![[output, ones]]);
             let found = leaf.grad(&gradients).expect("tracked");
             ensure!(found.dims() == [count, columns], "{:?}", found.dims());
-            expect_close("the table's gradient", found, &vec![0.0; count * columns], 0.0, 0.0)?;
+            if count * columns > 0 {
+                expect_close("the table's gradient", found, &vec![0.0; count * columns], 0.0, 0.0)?;
+            }
         }
         Ok(())
     }

@@ -89,6 +89,10 @@ impl Case {
         };
         let output = paged_attention(query, cache, scale)?;
         ensure!(output.dims() == query_shape, "{:?} for {sizes:?}", output.dims());
+        if expected.is_empty() {
+            // CUDA has no copy of nothing.
+            return Ok(());
+        }
         // A score is a sum of up to 256 products, and its error a relative one of its weight; numbers of 16 bits are
         // added up in f32, so that only the result is rounded.
         let roundings = if is_half(setting.dtype) { 1.0 } else { 24.0 };

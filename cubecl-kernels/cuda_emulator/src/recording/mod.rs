@@ -1,7 +1,7 @@
 //! Recording: calls are counted and nothing is computed, so that a program with real sizes runs where no GPU is.
 //!
 //! Chosen by [`VARIABLE`]. What the driver, NVRTC, NCCL and cuBLASLt do then is where their functions are; here are
-//! the counters ([`tally`]) and how a program reads them ([`snapshot`]).
+//! the counters (`tally`) and how a program reads them (`snapshot`).
 
 mod snapshot;
 mod tally;
