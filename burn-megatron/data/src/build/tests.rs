@@ -1,0 +1,147 @@
+//! Tests of `build`: what is made of which prefixes.
+
+use super::*;
+use crate::in_memory::InMemoryDocuments;
+use tempfile::TempDir;
+
+/// Documents of 40 equal tokens, `token` and the number of the document.
+fn open(prefix: &str) -> Result<Arc<dyn TokenDocuments>, SampleError> {
+    let token = prefix.bytes().last().map_or(0, u32::from);
+    let mut documents = InMemoryDocuments::new(1 << 16);
+    for document in 0..20 {
+        documents.push(&[token * 100 + document; 40]);
+    }
+    Ok(Arc::new(documents))
+}
+
+fn path(text: &str) -> DataPath {
+    DataPath::parse(&text.split(' ').collect::<Vec<_>>()).unwrap()
+}
+
+fn config(folder: &TempDir, source: DataSource, num_samples: [Option<u64>; 3]) -> BuildConfig {
+    BuildConfig {
+        source,
+        num_samples,
+        dataset: GptDatasetConfig::one_epoch(8),
+        drop_last_partial_validation: true,
+        validation_by_prefix: false,
+        cache_path: Some(folder.path().to_path_buf()),
+    }
+}
+
+fn divided(path_text: &str, split: &str) -> DataSource {
+    DataSource::Divided {
+        path: path(path_text),
+        split: SplitRatios::parse(split).unwrap(),
+    }
+}
+
+/// Which prefix's documents a part's samples have tokens of.
+fn prefixes_and_documents(samples: &dyn Samples) -> (Vec<char>, Range<u32>) {
+    let mut tokens = vec![];
+    for index in 0..samples.num_samples() {
+        samples.read_sample(index, &mut tokens).unwrap();
+    }
+    let documents: Vec<u32> = tokens.iter().map(|token| token % 100).collect();
+    let mut prefixes: Vec<char> = tokens.iter().map(|token| (token / 100) as u8 as char).collect();
+    prefixes.sort();
+    prefixes.dedup();
+    let documents = *documents.iter().min().unwrap()..documents.iter().max().unwrap() + 1;
+    (prefixes, documents)
+}
+
+#[test]
+fn a_prefix_is_divided_and_a_part_without_documents_or_samples_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(&folder, divided("a", "80,20"), [Some(200), Some(10), Some(5)]);
+    let data = RunData::build(&config, open).unwrap();
+    let [train, validation, test] = data.splits;
+    let (train, validation) = (train.unwrap(), validation.unwrap());
+    assert_eq!(prefixes_and_documents(&*train), (vec!['a'], 0..16));
+    assert!(train.num_samples() >= 200);
+    assert_eq!(prefixes_and_documents(&*validation), (vec!['a'], 16..20));
+    assert!(test.is_none());
+    let none = BuildConfig {
+        num_samples: [Some(200), Some(0), None],
+        ..config
+    };
+    let data = RunData::build(&none, open).unwrap();
+    assert!(data.splits[1].is_none());
+}
+
+#[test]
+fn a_blend_has_slightly_more_than_is_wanted_of_all_prefixes() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = divided("0.3 a 0.7 b", "50,50,0");
+    let mut config = config(&folder, source, [Some(1001), Some(10), Some(0)]);
+    config.validation_by_prefix = true;
+    let data = RunData::build(&config, open).unwrap();
+    let train = data.splits[0].as_ref().unwrap();
+    assert_eq!(train.num_samples(), 301 + 701);
+    assert_eq!(prefixes_and_documents(&**train), (vec!['a', 'b'], 0..10));
+    assert_eq!(data.validation_by_prefix.len(), 2);
+    for ((prefix, samples), name) in data.validation_by_prefix.iter().zip(['a', 'b']) {
+        assert_eq!(prefix, &name.to_string());
+        assert_eq!(prefixes_and_documents(&**samples), (vec![name], 10..20));
+    }
+}
+
+#[test]
+fn separate_paths_are_read_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = DataSource::Separate([Some(path("a b")), Some(path("c")), None]);
+    let config = config(&folder, source, [None, Some(200), None]);
+    let data = RunData::build(&config, open).unwrap();
+    let train = data.splits[0].as_ref().unwrap();
+    // All of both: 799 / 8 samples of each.
+    assert_eq!(train.num_samples(), 2 * 99);
+    assert_eq!(prefixes_and_documents(&**train), (vec!['a', 'b'], 0..20));
+    let validation = data.splits[1].as_ref().unwrap();
+    assert!(validation.num_samples() >= 200);
+    assert_eq!(prefixes_and_documents(&**validation), (vec!['c'], 0..20));
+    assert!(data.splits[2].is_none());
+}
+
+#[test]
+fn the_same_prefix_twice_is_made_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(&folder, divided("1 a 1 a 1 a 1 a", "100"), [Some(100), None, None]);
+    let data = RunData::build(&config, open).unwrap();
+    assert_eq!(data.splits[0].as_ref().unwrap().num_samples(), 100);
+    // The index of the data set, that of the blend, and their locks.
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
+}
+
+#[test]
+fn the_cache_is_next_to_the_data_if_no_folder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("a").display().to_string();
+    let mut config = config(&folder, divided(&prefix, "100"), [None; 3]);
+    config.cache_path = None;
+    RunData::build(&config, open).unwrap();
+    assert_eq!(std::fs::read_dir(folder.path().join("a/cache")).unwrap().count(), 2);
+}
+
+#[test]
+fn errors_name_the_prefix_and_the_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = |source, num_samples| {
+        let built = RunData::build(&config(&folder, source, num_samples), open);
+        built.err().unwrap().to_string()
+    };
+    // 20 documents at 99 : 1 leave none for validation.
+    let short = message(divided("1 a 2 b", "99,1"), [Some(10), Some(10), None]);
+    let expected = "a, validation: number of tokens of the documents must be at least 1, got 0";
+    assert_eq!(short, expected);
+    let too_many = message(divided("a b", "100"), [Some(199), None, None]);
+    assert!(
+        too_many.contains("at most 198, those of one epoch of all training data sets"),
+        "{too_many}"
+    );
+    let unweighted = message(divided("1 a 1 b", "100"), [None, None, None]);
+    assert!(unweighted.contains("number of samples must be given"), "{unweighted}");
+    let missing = RunData::build(&config(&folder, divided("a", "1"), [None; 3]), |prefix| {
+        Err::<Arc<dyn TokenDocuments>, _>(SampleError::setting("planted", prefix, 1u64))
+    });
+    assert_eq!(missing.err().unwrap().to_string(), "planted must be a, got 1");
+}

@@ -1,0 +1,24 @@
+//! From raw text to training samples, without burn.
+//!
+//! Data flows through one module after another: [`tokenizer`] turns text into tokens, [`indexed_dataset`] stores them,
+//! [`preprocess`] does both for files of documents;
+//! [`split`] sets documents aside for validation and test, [`gpt_dataset`] cuts them into samples and shuffles these,
+//! [`blended`] mixes several data sets, and [`marks`] says where documents end in a sample. [`build`] does all of this
+//! for the data of a run; [`index_cache`] keeps the order of samples in files.
+
+pub mod blended;
+pub mod build;
+pub mod data_path;
+pub mod gpt_dataset;
+pub mod in_memory;
+pub mod index_cache;
+pub mod indexed_dataset;
+pub mod marks;
+pub mod mt19937;
+pub mod preprocess;
+#[cfg(feature = "programs")]
+pub mod programs;
+pub mod samples;
+pub mod split;
+pub mod tokenizer;
+mod weights;

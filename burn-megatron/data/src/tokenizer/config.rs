@@ -1,0 +1,181 @@
+//! Which tokenizer, and where its files are.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Tokenizer, TokenizerError, TokenizerFiles};
+
+/// A kind of tokenizer, by its name in `--tokenizer-type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum TokenizerKind {
+    /// GPT-2's byte-level byte pair encoding: `vocab.json` and `merges.txt`.
+    GPT2BPETokenizer,
+    /// What a `tokenizer.json` says.
+    HuggingFaceTokenizer,
+    /// A `tokenizer.model` of SentencePiece.
+    SentencePieceTokenizer,
+    /// BERT's word pieces of lower case without accents: `vocab.txt`.
+    BertWordPieceLowerCase,
+    /// BERT's word pieces as written: `vocab.txt`.
+    BertWordPieceCase,
+    /// Numbers as text.
+    NullTokenizer,
+    /// Bytes as tokens.
+    #[default]
+    ByteTokenizer,
+}
+
+impl TokenizerKind {
+    /// All kinds.
+    pub const ALL: [Self; 7] = [
+        Self::GPT2BPETokenizer,
+        Self::HuggingFaceTokenizer,
+        Self::SentencePieceTokenizer,
+        Self::BertWordPieceLowerCase,
+        Self::BertWordPieceCase,
+        Self::NullTokenizer,
+        Self::ByteTokenizer,
+    ];
+
+    /// Returns the name in `--tokenizer-type`, which is Megatron-LM's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GPT2BPETokenizer => "GPT2BPETokenizer",
+            Self::HuggingFaceTokenizer => "HuggingFaceTokenizer",
+            Self::SentencePieceTokenizer => "SentencePieceTokenizer",
+            Self::BertWordPieceLowerCase => "BertWordPieceLowerCase",
+            Self::BertWordPieceCase => "BertWordPieceCase",
+            Self::NullTokenizer => "NullTokenizer",
+            Self::ByteTokenizer => "ByteTokenizer",
+        }
+    }
+}
+
+impl fmt::Display for TokenizerKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for TokenizerKind {
+    type Err = TokenizerError;
+
+    fn from_str(name: &str) -> Result<Self, TokenizerError> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| TokenizerError::UnknownKind {
+                name: name.to_owned(),
+                valid: Self::ALL.map(Self::name).join(", "),
+            })
+    }
+}
+
+/// A tokenizer, and where its files are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TokenizerConfig {
+    /// `--tokenizer-type`.
+    pub kind: TokenizerKind,
+    /// `--vocab-file`: `vocab.json` or `vocab.txt`.
+    pub vocab_file: Option<PathBuf>,
+    /// `--merge-file`. `None` if it is `merges.txt` next to the vocabulary.
+    pub merge_file: Option<PathBuf>,
+    /// `--tokenizer-model`: a `tokenizer.json`, a folder with one, or a `tokenizer.model`.
+    pub model: Option<PathBuf>,
+    /// `--vocab-size`, for [`TokenizerKind::NullTokenizer`]: the number of tokens without the end of a document.
+    pub num_tokens: Option<usize>,
+}
+
+impl TokenizerConfig {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// If a file is not named, cannot be read or is too large.
+    pub fn files(&self) -> Result<TokenizerFiles, TokenizerError> {
+        let mut files = TokenizerFiles::new(self.kind);
+        match self.kind {
+            TokenizerKind::ByteTokenizer => {}
+            TokenizerKind::NullTokenizer => {
+                let num_tokens = self.num_tokens.ok_or_else(|| self.missing("--vocab-size"))?;
+                files = files.with_num_tokens(num_tokens);
+            }
+            TokenizerKind::GPT2BPETokenizer => {
+                let vocab_file = self.vocab_file()?;
+                files.read("vocab.json", vocab_file)?;
+                files.read("merges.txt", &self.merge_file(vocab_file)?)?;
+            }
+            TokenizerKind::BertWordPieceLowerCase | TokenizerKind::BertWordPieceCase => {
+                files.read("vocab.txt", self.vocab_file()?)?;
+            }
+            TokenizerKind::HuggingFaceTokenizer => self.read_hugging_face(&mut files)?,
+            TokenizerKind::SentencePieceTokenizer => {
+                let model = self.model.as_ref().or(self.vocab_file.as_ref());
+                let model =
+                    model.ok_or_else(|| self.missing("--tokenizer-model (a tokenizer.model or a folder with one)"))?;
+                files.read("tokenizer.model", &inside(model, "tokenizer.model"))?;
+            }
+        }
+        Ok(files)
+    }
+
+    /// Reads the files and builds the tokenizer.
+    ///
+    /// # Errors
+    /// Those of [`Self::files`] and [`TokenizerFiles::tokenizer`].
+    pub fn load(&self) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
+        self.files()?.tokenizer()
+    }
+
+    fn missing(&self, what: impl Into<String>) -> TokenizerError {
+        TokenizerError::Missing {
+            kind: self.kind.name(),
+            what: what.into(),
+        }
+    }
+
+    fn vocab_file(&self) -> Result<&Path, TokenizerError> {
+        self.vocab_file.as_deref().ok_or_else(|| self.missing("--vocab-file"))
+    }
+
+    fn merge_file(&self, vocab_file: &Path) -> Result<PathBuf, TokenizerError> {
+        if let Some(merge_file) = &self.merge_file {
+            return Ok(merge_file.clone());
+        }
+        let neighbour = vocab_file.with_file_name("merges.txt");
+        if neighbour.is_file() {
+            return Ok(neighbour);
+        }
+        Err(self.missing(format!(
+            "--merge-file, or merges.txt next to the vocabulary ({})",
+            neighbour.display()
+        )))
+    }
+
+    fn read_hugging_face(&self, files: &mut TokenizerFiles) -> Result<(), TokenizerError> {
+        let model = self.model.as_ref().or(self.vocab_file.as_ref());
+        let model = model.ok_or_else(|| self.missing("--tokenizer-model (a tokenizer.json or a folder with one)"))?;
+        let json = inside(model, "tokenizer.json");
+        files.read("tokenizer.json", &json)?;
+        for name in ["tokenizer_config.json", "special_tokens_map.json"] {
+            let neighbour = json.with_file_name(name);
+            if neighbour.is_file() {
+                files.read(name, &neighbour)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the file itself, or the one of this name in the folder.
+fn inside(path: &Path, name: &str) -> PathBuf {
+    if path.is_dir() {
+        path.join(name)
+    } else {
+        path.to_owned()
+    }
+}

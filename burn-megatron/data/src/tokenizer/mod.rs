@@ -1,0 +1,87 @@
+//! Text to tokens and back.
+//!
+//! [`TokenizerConfig`] says which tokenizer and where its files are, [`TokenizerFiles`] holds the contents of the
+//! files, so that a checkpoint can carry them, and [`TokenizerFiles::tokenizer`] builds the [`Tokenizer`].
+
+mod byte;
+mod byte_level;
+mod config;
+mod error;
+mod files;
+mod gpt2;
+mod hugging_face;
+mod null;
+mod sentencepiece;
+mod stream;
+pub mod train;
+mod wordpiece;
+
+#[cfg(test)]
+mod tests;
+
+pub use byte::ByteTokenizer;
+pub use config::{TokenizerConfig, TokenizerKind};
+pub use error::{TokenizerDifference, TokenizerError};
+pub use files::TokenizerFiles;
+pub use gpt2::GPT2BPETokenizer;
+pub use hugging_face::HuggingFaceTokenizer;
+pub use null::NullTokenizer;
+pub use sentencepiece::SentencePieceTokenizer;
+pub use stream::StreamingDecoder;
+pub use wordpiece::BertWordPieceTokenizer;
+
+/// A token's number: below [`Tokenizer::vocabulary_size`].
+pub type Token = u32;
+
+/// Turns text into tokens, and tokens into text.
+pub trait Tokenizer: Send + Sync {
+    /// Returns the number of tokens, those without a text (end of a document, padding) included.
+    fn vocabulary_size(&self) -> usize;
+
+    /// Returns the token that ends a document, if the vocabulary has one.
+    fn end_of_document(&self) -> Option<Token>;
+
+    /// Returns the tokens that [`Self::decode`] drops, in increasing order.
+    fn special_tokens(&self) -> &[Token] {
+        &[]
+    }
+
+    /// Appends the tokens of a document. No token is added to those of the text: neither a begin nor an end.
+    ///
+    /// A text that is no text of this tokenizer (words for [`NullTokenizer`]) loses what has no token;
+    /// [`Self::try_encode`] refuses it.
+    fn encode(&self, text: &str, tokens: &mut Vec<Token>);
+
+    /// Appends the tokens of a document, as [`Self::encode`] does.
+    ///
+    /// # Errors
+    /// If a part of the text has no token. `tokens` are then what they were.
+    fn try_encode(&self, text: &str, tokens: &mut Vec<Token>) -> Result<(), TokenizerError> {
+        self.encode(text, tokens);
+        Ok(())
+    }
+
+    /// Appends the tokens of a prompt: those of the text, and what the tokenizer's post-processor adds (begin of a
+    /// sequence).
+    fn encode_prompt(&self, text: &str, tokens: &mut Vec<Token>) {
+        self.encode(text, tokens);
+    }
+
+    /// Returns the text of tokens without special tokens. Bytes that are not UTF-8 become U+FFFD.
+    fn decode(&self, tokens: &[Token]) -> String;
+
+    /// Checks that a model has an embedding for every token.
+    ///
+    /// # Errors
+    /// If the model's vocabulary (tokens, with or without padding) is smaller than the tokenizer's.
+    fn check_vocabulary(&self, model_vocabulary_size: usize) -> Result<(), TokenizerError> {
+        let tokens = self.vocabulary_size();
+        if tokens <= model_vocabulary_size {
+            return Ok(());
+        }
+        Err(TokenizerError::VocabularyTooLarge {
+            tokens,
+            model_vocabulary_size,
+        })
+    }
+}

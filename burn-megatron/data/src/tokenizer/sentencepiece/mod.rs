@@ -1,0 +1,308 @@
+//! SentencePiece's `tokenizer.model`.
+//!
+//! No kept crate reads one without a C++ build, so the file is read here: the normalization is SentencePiece's own,
+//! pairs are merged as in the byte-level encoder, and the most probable pieces come from the `tokenizers` crate.
+
+mod model;
+mod normalize;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::json;
+use tokenizers::Model;
+
+use self::model::{ModelProto, ModelType, NormalizerSpec, PieceType, TrainerSpec};
+use self::normalize::{Normalizer, Part};
+use super::byte_level::merge::{Links, Merges};
+use super::{Token, Tokenizer, TokenizerError};
+
+/// How a vocabulary writes a space.
+const SPACE: char = '\u{2581}';
+
+/// A `tokenizer.model` of SentencePiece: unigram or byte pair encoding.
+///
+/// Documents end with `<EOD>` if there is such a piece, else with the model's end of a sentence. A prompt gets no piece
+/// before it.
+pub struct SentencePieceTokenizer {
+    normalizer: Normalizer,
+    fixed: Vec<Token>,
+    cutter: Cutter,
+    unknown: Token,
+    bytes: Option<[Token; 256]>,
+    surfaces: Vec<Surface>,
+    special: Vec<Token>,
+    end_of_document: Option<Token>,
+    strips_first_space: bool,
+}
+
+/// What a piece is in a decoded text.
+#[derive(Debug, Clone)]
+enum Surface {
+    Text(String),
+    Byte(u8),
+    Nothing,
+}
+
+/// Cuts normalized text into pieces.
+enum Cutter {
+    Unigram(Box<tokenizers::Tokenizer>),
+    Pairs {
+        characters: HashMap<char, Token>,
+        merges: Merges,
+        links: Mutex<Links>,
+    },
+}
+
+fn invalid(reason: impl std::fmt::Display) -> TokenizerError {
+    TokenizerError::invalid("tokenizer.model", reason)
+}
+
+impl SentencePieceTokenizer {
+    /// Returns the tokenizer of a `tokenizer.model`.
+    ///
+    /// # Errors
+    /// If the bytes are no SentencePiece model, if it is one of words or characters, or if it lacks the unknown piece
+    /// or a byte.
+    pub fn new(bytes: &[u8]) -> Result<Self, TokenizerError> {
+        let ModelProto {
+            pieces,
+            trainer_spec,
+            normalizer_spec,
+        } = model::parse(bytes)?;
+        let trainer = trainer_spec.unwrap_or_else(TrainerSpec::default);
+        let spec = normalizer_spec.unwrap_or_else(NormalizerSpec::default);
+        let pieces: Vec<(&str, f32, PieceType)> = pieces
+            .iter()
+            .map(|piece| (piece.piece(), piece.score(), piece.r#type()))
+            .collect();
+        if pieces.len() > 1 << 31 {
+            return Err(invalid(format!("{} pieces", pieces.len())));
+        }
+        let unknown = pieces.iter().position(|piece| piece.2 == PieceType::Unknown);
+        let unknown = unknown.ok_or_else(|| invalid("no piece is the unknown one"))?;
+        let of_type = |wanted| (0..).zip(&pieces).filter(move |(_, piece)| piece.2 == wanted);
+        let (fixed, texts): (Vec<Token>, Vec<&str>) = of_type(PieceType::UserDefined)
+            .filter(|(_, piece)| !piece.0.is_empty())
+            .map(|(token, piece)| (token, piece.0))
+            .unzip();
+        let eos = Token::try_from(trainer.eos_id()).ok();
+        let eos = eos.filter(|&eos| {
+            pieces
+                .get(eos as usize)
+                .is_some_and(|piece| piece.2 == PieceType::Control)
+        });
+        let end = (0..)
+            .zip(&pieces)
+            .find(|(_, piece)| piece.0 == "<EOD>")
+            .map(|(token, _)| token);
+        let cutter = match trainer.model_type() {
+            ModelType::Unigram => Cutter::unigram(&pieces, unknown)?,
+            ModelType::Bpe => Cutter::pairs(&pieces),
+            kind @ (ModelType::Word | ModelType::Char) => {
+                return Err(invalid(format!("a model of kind {kind:?}; valid are Unigram and Bpe")));
+            }
+        };
+        Ok(Self {
+            normalizer: Normalizer::new(&spec, trainer.treat_whitespace_as_suffix(), &texts)?,
+            fixed,
+            cutter,
+            unknown: unknown as Token,
+            bytes: byte_tokens(&pieces)?,
+            surfaces: pieces
+                .iter()
+                .map(|piece| surface(piece, trainer.unk_surface()))
+                .collect(),
+            special: of_type(PieceType::Control).map(|(token, _)| token).collect(),
+            end_of_document: end.or(eos),
+            strips_first_space: spec.add_dummy_prefix() || spec.remove_extra_whitespaces(),
+        })
+    }
+
+    /// Appends a part that has no piece: its bytes, or the unknown piece, once for neighbours.
+    fn push_unknown(&self, text: &str, first: bool, tokens: &mut Vec<Token>) {
+        match &self.bytes {
+            Some(bytes) => tokens.extend(text.bytes().map(|byte| bytes[usize::from(byte)])),
+            None if !first && tokens.last() == Some(&self.unknown) => {}
+            None => tokens.push(self.unknown),
+        }
+    }
+
+    fn cut(&self, text: &str, start: usize, tokens: &mut Vec<Token>) -> Result<(), TokenizerError> {
+        match &self.cutter {
+            Cutter::Unigram(tokenizer) => {
+                let pieces = tokenizer.get_model().tokenize(text).map_err(invalid)?;
+                for piece in pieces {
+                    if piece.id == self.unknown {
+                        self.push_unknown(&piece.value, tokens.len() == start, tokens);
+                    } else {
+                        tokens.push(piece.id);
+                    }
+                }
+            }
+            Cutter::Pairs {
+                characters,
+                merges,
+                links,
+            } => {
+                // A character without a piece is a number after all pieces, which has no merge.
+                let none = |character| self.surfaces.len() as u32 + u32::from(character);
+                let mut word: Vec<Token> = text
+                    .chars()
+                    .map(|character| characters.get(&character).copied().unwrap_or_else(|| none(character)))
+                    .collect();
+                let taken = std::mem::take(&mut *links.lock().unwrap_or_else(PoisonError::into_inner));
+                let mut own = taken;
+                merges.apply(&mut word, &mut own);
+                *links.lock().unwrap_or_else(PoisonError::into_inner) = own;
+                for token in word {
+                    match token.checked_sub(self.surfaces.len() as u32).and_then(char::from_u32) {
+                        Some(character) => {
+                            self.push_unknown(character.encode_utf8(&mut [0; 4]), tokens.len() == start, tokens);
+                        }
+                        None => tokens.push(token),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cutter {
+    fn unigram(pieces: &[(&str, f32, PieceType)], unknown: usize) -> Result<Self, TokenizerError> {
+        // What no text may contain gets a name with a space, which no normalized text has.
+        let entry = |(index, piece): (usize, &(&str, f32, PieceType))| match piece.2 {
+            PieceType::Normal | PieceType::UserDefined => json!([piece.0, piece.1]),
+            _ => json!([format!(" {index}"), piece.1]),
+        };
+        let entries: Vec<_> = pieces.iter().enumerate().map(entry).collect();
+        let json = json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": null, "post_processor": null, "decoder": null,
+            "model": { "type": "Unigram", "unk_id": unknown, "vocab": entries, "byte_fallback": false },
+        });
+        let tokenizer = tokenizers::Tokenizer::from_bytes(json.to_string()).map_err(invalid)?;
+        Ok(Self::Unigram(Box::new(tokenizer)))
+    }
+
+    fn pairs(pieces: &[(&str, f32, PieceType)]) -> Self {
+        let usable = |piece: &&(&str, f32, PieceType)| matches!(piece.2, PieceType::Normal | PieceType::UserDefined);
+        let numbers: HashMap<&str, Token> = pieces
+            .iter()
+            .zip(0..)
+            .filter(|(piece, _)| usable(piece))
+            .map(|(piece, token)| (piece.0, token))
+            .collect();
+        let mut order: Vec<usize> = (0..pieces.len()).filter(|&index| usable(&&pieces[index])).collect();
+        order.sort_by(|&left, &right| pieces[right].1.total_cmp(&pieces[left].1).then(left.cmp(&right)));
+        let mut merges = vec![];
+        let mut rank = 0;
+        for (place, &index) in order.iter().enumerate() {
+            let (text, score, _) = pieces[index];
+            // Pieces of the same score are merged from left to right.
+            if place > 0 && pieces[order[place - 1]].1 != score {
+                rank += 1;
+            }
+            for (split, _) in text.char_indices().skip(1) {
+                if let (Some(&left), Some(&right)) = (numbers.get(&text[..split]), numbers.get(&text[split..])) {
+                    merges.push((rank, left, right, index as Token));
+                }
+            }
+        }
+        let characters = numbers.iter().filter_map(|(text, &token)| {
+            let mut characters = text.chars();
+            Some((characters.next().filter(|_| characters.next().is_none())?, token))
+        });
+        Self::Pairs {
+            characters: characters.collect(),
+            merges: Merges::with_ranks(merges),
+            links: Mutex::default(),
+        }
+    }
+}
+
+/// Returns the pieces of all bytes, or `None` if the vocabulary has no bytes.
+fn byte_tokens(pieces: &[(&str, f32, PieceType)]) -> Result<Option<[Token; 256]>, TokenizerError> {
+    let bytes: HashMap<u8, Token> = pieces
+        .iter()
+        .zip(0..)
+        .filter_map(|(piece, token)| Some((byte_of(piece)?, token)))
+        .collect();
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let mut tokens = [0; 256];
+    for (byte, token) in (0..=u8::MAX).zip(&mut tokens) {
+        *token = *bytes
+            .get(&byte)
+            .ok_or_else(|| invalid(format!("bytes are pieces, but <0x{byte:02X}> is not")))?;
+    }
+    Ok(Some(tokens))
+}
+
+fn byte_of(piece: &(&str, f32, PieceType)) -> Option<u8> {
+    let digits = piece.0.strip_prefix("<0x")?.strip_suffix('>')?;
+    u8::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| piece.2 == PieceType::Byte)
+}
+
+fn surface(piece: &(&str, f32, PieceType), unknown: &str) -> Surface {
+    match (piece.2, byte_of(piece)) {
+        (PieceType::Control, _) => Surface::Nothing,
+        (PieceType::Unknown, _) => Surface::Text(unknown.to_owned()),
+        (_, Some(byte)) => Surface::Byte(byte),
+        (_, None) => Surface::Text(piece.0.replace(SPACE, " ")),
+    }
+}
+
+impl Tokenizer for SentencePieceTokenizer {
+    fn vocabulary_size(&self) -> usize {
+        self.surfaces.len()
+    }
+
+    fn end_of_document(&self) -> Option<Token> {
+        self.end_of_document
+    }
+
+    fn special_tokens(&self) -> &[Token] {
+        &self.special
+    }
+
+    fn encode(&self, text: &str, tokens: &mut Vec<Token>) {
+        self.try_encode(text, tokens)
+            .expect("a unigram model with an unknown piece cuts every text");
+    }
+
+    fn try_encode(&self, text: &str, tokens: &mut Vec<Token>) -> Result<(), TokenizerError> {
+        let start = tokens.len();
+        for part in self.normalizer.normalize(text) {
+            match part {
+                Part::Fixed(place) => tokens.push(self.fixed[place]),
+                Part::Text(text) => self.cut(&text, start, tokens).inspect_err(|_| tokens.truncate(start))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn decode(&self, tokens: &[Token]) -> String {
+        let mut bytes = vec![];
+        let mut first = true;
+        for surface in tokens.iter().filter_map(|&token| self.surfaces.get(token as usize)) {
+            match surface {
+                Surface::Nothing => continue,
+                Surface::Byte(byte) => bytes.push(*byte),
+                Surface::Text(text) if first && self.strips_first_space => {
+                    bytes.extend_from_slice(text.strip_prefix(' ').unwrap_or(text).as_bytes());
+                }
+                Surface::Text(text) => bytes.extend_from_slice(text.as_bytes()),
+            }
+            first = false;
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}

@@ -1,0 +1,283 @@
+//! Loading, saving, comparing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::train::{TrainConfig, VocabularyKind, train};
+use super::*;
+
+/// A folder with a GPT-2 vocabulary of 300 tokens.
+fn vocabulary(text: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = folder.path().join("corpus.txt");
+    fs::write(&corpus, text.repeat(50)).unwrap();
+    let config = TrainConfig {
+        kind: VocabularyKind::Bpe,
+        vocab_size: 300,
+        lower_case: true,
+        num_sentinels: 0,
+    };
+    train(&config, &[corpus], &|_| {}).unwrap().save(folder.path()).unwrap();
+    folder
+}
+
+const TEXT: &str = "Once upon a time, there was a tokenizer in the forest that met a wolf at the door of the house.\n";
+
+fn gpt2(folder: &Path) -> TokenizerConfig {
+    TokenizerConfig {
+        kind: TokenizerKind::GPT2BPETokenizer,
+        vocab_file: Some(folder.join("vocab.json")),
+        ..Default::default()
+    }
+}
+
+fn hugging_face(folder: &Path) -> TokenizerConfig {
+    TokenizerConfig {
+        kind: TokenizerKind::HuggingFaceTokenizer,
+        model: Some(folder.to_owned()),
+        ..Default::default()
+    }
+}
+
+fn message(config: &TokenizerConfig) -> String {
+    config.load().err().unwrap().to_string()
+}
+
+fn replace(path: PathBuf, from: &str, to: &str) {
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{from} in {}", path.display());
+    fs::write(path, text.replacen(from, to, 1)).unwrap();
+}
+
+#[test]
+fn names_are_megatrons() {
+    for kind in TokenizerKind::ALL {
+        assert_eq!(kind.name().parse::<TokenizerKind>().unwrap(), kind);
+        assert_eq!(serde_json::to_string(&kind).unwrap(), format!("{:?}", kind.name()));
+    }
+    let error = "GPT2".parse::<TokenizerKind>().unwrap_err().to_string();
+    assert!(error.contains("GPT2BPETokenizer, HuggingFaceTokenizer"), "{error}");
+}
+
+#[test]
+fn merges_may_be_missing_only_next_to_the_vocabulary() {
+    let folder = vocabulary(TEXT);
+    let tokenizer = gpt2(folder.path()).load().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    fs::rename(folder.path().join("merges.txt"), other.path().join("pairs.txt")).unwrap();
+    let error = message(&gpt2(folder.path()));
+    assert!(
+        error.contains("--merge-file") && error.contains("merges.txt next to"),
+        "{error}"
+    );
+    let config = TokenizerConfig {
+        merge_file: Some(other.path().join("pairs.txt")),
+        ..gpt2(folder.path())
+    };
+    let (mut left, mut right) = (vec![], vec![]);
+    tokenizer.encode(TEXT, &mut left);
+    config.load().unwrap().encode(TEXT, &mut right);
+    assert_eq!(left, right);
+}
+
+#[test]
+fn missing_settings_are_named() {
+    let flags = [
+        (TokenizerKind::GPT2BPETokenizer, "--vocab-file"),
+        (TokenizerKind::BertWordPieceCase, "--vocab-file"),
+        (TokenizerKind::HuggingFaceTokenizer, "--tokenizer-model"),
+        (TokenizerKind::SentencePieceTokenizer, "--tokenizer-model"),
+        (TokenizerKind::NullTokenizer, "--vocab-size"),
+    ];
+    for (kind, flag) in flags {
+        let error = message(&TokenizerConfig {
+            kind,
+            ..Default::default()
+        });
+        assert!(error.contains(kind.name()) && error.contains(flag), "{error}");
+    }
+    let config = TokenizerConfig {
+        kind: TokenizerKind::NullTokenizer,
+        num_tokens: Some(100),
+        ..Default::default()
+    };
+    assert_eq!(config.load().unwrap().vocabulary_size(), 101);
+    assert_eq!(
+        TokenizerConfig::default().load().unwrap().vocabulary_size(),
+        ByteTokenizer::VOCABULARY_SIZE
+    );
+    let missing = TokenizerConfig {
+        vocab_file: Some("/nowhere/vocab.txt".into()),
+        kind: TokenizerKind::BertWordPieceCase,
+        ..Default::default()
+    };
+    assert!(message(&missing).contains("cannot read /nowhere/vocab.txt"));
+}
+
+#[test]
+fn damaged_vocabularies_are_named() {
+    let merges = |line: &str| {
+        let folder = vocabulary(TEXT);
+        let path = folder.path().join("merges.txt");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{text}{line}\n")).unwrap();
+        (text.lines().count() + 1, message(&gpt2(folder.path())))
+    };
+    let (line, error) = merges("one");
+    assert!(
+        error.contains(&format!("merges.txt, line {line}")) && error.contains("two tokens"),
+        "{error}"
+    );
+    let (_, error) = merges("a 漢");
+    assert!(error.contains("\"漢\" of this merge is not in vocab.json"), "{error}");
+    let folder = vocabulary(TEXT);
+    replace(folder.path().join("vocab.json"), "<|endoftext|>", "<end>");
+    assert!(message(&gpt2(folder.path())).contains("no token \"<|endoftext|>\""));
+    fs::write(folder.path().join("vocab.json"), "[1]").unwrap();
+    assert!(message(&gpt2(folder.path())).contains("vocab.json: not a map"));
+    fs::write(folder.path().join("tokenizer.json"), "{}").unwrap();
+    assert!(message(&hugging_face(folder.path())).contains("tokenizer.json"));
+    fs::write(folder.path().join("vocab.txt"), "[CLS]\na\n").unwrap();
+    let config = TokenizerConfig {
+        kind: TokenizerKind::BertWordPieceLowerCase,
+        vocab_file: Some(folder.path().join("vocab.txt")),
+        ..Default::default()
+    };
+    assert!(message(&config).contains("no line \"[UNK]\""));
+}
+
+#[test]
+fn the_end_of_a_document_is_what_the_files_name() {
+    let folder = vocabulary(TEXT);
+    let end = || {
+        hugging_face(folder.path())
+            .load()
+            .map(|tokenizer| tokenizer.end_of_document())
+    };
+    assert_eq!(end().unwrap(), Some(299));
+    replace(
+        folder.path().join("tokenizer_config.json"),
+        "\"<|endoftext|>\"",
+        "{\"content\": \"!\"}",
+    );
+    assert_eq!(end().unwrap(), Some(0));
+    replace(folder.path().join("tokenizer_config.json"), "\"!\"", "\"<none>\"");
+    assert!(end().unwrap_err().to_string().contains("\"<none>\" is not a token"));
+    fs::remove_file(folder.path().join("tokenizer_config.json")).unwrap();
+    fs::write(
+        folder.path().join("special_tokens_map.json"),
+        "{\"eos_token\": \"\\\"\"}",
+    )
+    .unwrap();
+    assert_eq!(end().unwrap(), Some(1));
+    fs::remove_file(folder.path().join("special_tokens_map.json")).unwrap();
+    assert_eq!(end().unwrap(), Some(299));
+}
+
+#[test]
+fn truncation_and_padding_are_left_out() {
+    let folder = vocabulary(TEXT);
+    let mut whole = vec![];
+    hugging_face(folder.path()).load().unwrap().encode(TEXT, &mut whole);
+    let path = folder.path().join("tokenizer.json");
+    replace(
+        path.clone(),
+        "\"truncation\": null",
+        r#""truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}"#,
+    );
+    // What the fast encoder does not read.
+    replace(path, "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}");
+    let mut tokens = vec![];
+    hugging_face(folder.path()).load().unwrap().encode(TEXT, &mut tokens);
+    assert_eq!(tokens, whole);
+}
+
+#[test]
+fn a_saved_tokenizer_is_what_it_was() {
+    let folder = vocabulary(TEXT);
+    for config in [
+        gpt2(folder.path()),
+        hugging_face(folder.path()),
+        TokenizerConfig::default(),
+    ] {
+        let files = config.files().unwrap();
+        let saved = tempfile::tempdir().unwrap();
+        files.save(&saved.path().join("tokenizer")).unwrap();
+        let loaded = TokenizerFiles::load(&saved.path().join("tokenizer")).unwrap();
+        assert_eq!(loaded, files);
+        loaded.check_same("the checkpoint", &files, "--vocab-file").unwrap();
+        let names: Vec<_> = fs::read_dir(saved.path().join("tokenizer")).unwrap().collect();
+        assert_eq!(names.len(), files.files().count() + 1);
+        assert_eq!(
+            loaded.tokenizer().unwrap().vocabulary_size(),
+            config.load().unwrap().vocabulary_size()
+        );
+    }
+}
+
+#[test]
+fn another_vocabulary_is_refused_and_both_are_named() {
+    let (left, right) = (vocabulary(TEXT), vocabulary(&TEXT.to_uppercase()));
+    let (left, right) = (gpt2(left.path()).files().unwrap(), gpt2(right.path()).files().unwrap());
+    let error = left
+        .check_same("checkpoints/", &right, "--vocab-file")
+        .unwrap_err()
+        .to_string();
+    for part in [
+        "checkpoints/ is GPT2BPETokenizer with merges.txt",
+        "--vocab-file is",
+        &left.sha256()[..12],
+        &right.sha256()[..12],
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    let null = |num_tokens| {
+        let kind = TokenizerKind::NullTokenizer;
+        TokenizerConfig {
+            kind,
+            num_tokens: Some(num_tokens),
+            ..Default::default()
+        }
+        .files()
+        .unwrap()
+    };
+    assert!(null(1).check_same("a", &null(2), "b").is_err());
+}
+
+#[test]
+fn a_damaged_saved_tokenizer_is_refused() {
+    let folder = vocabulary(TEXT);
+    let saved = tempfile::tempdir().unwrap();
+    let files = gpt2(folder.path()).files().unwrap();
+    let load = || TokenizerFiles::load(saved.path()).unwrap_err().to_string();
+    assert!(load().contains(TokenizerFiles::MANIFEST));
+    files.save(saved.path()).unwrap();
+    replace(saved.path().join("merges.txt"), "#version: 0.2", "#version: 0.3");
+    let error = load();
+    assert!(
+        error.contains("merges.txt has SHA-256") && error.contains(TokenizerFiles::MANIFEST),
+        "{error}"
+    );
+    files.save(saved.path()).unwrap();
+    replace(saved.path().join(TokenizerFiles::MANIFEST), "vocab.json", "../secret");
+    assert!(load().contains("is no file of a tokenizer"));
+    files.save(saved.path()).unwrap();
+    replace(
+        saved.path().join(TokenizerFiles::MANIFEST),
+        "GPT2BPETokenizer",
+        "ByteTokenizer",
+    );
+    assert!(load().contains("the tokenizer has SHA-256"));
+    fs::remove_file(saved.path().join("vocab.json")).unwrap();
+    assert!(load().contains("vocab.json"));
+}
+
+#[test]
+fn a_model_needs_an_embedding_for_every_token() {
+    ByteTokenizer.check_vocabulary(257).unwrap();
+    let error = ByteTokenizer.check_vocabulary(256).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the tokenizer has 257 tokens, but the model's vocabulary has 256; a model for it needs at least 257"
+    );
+}

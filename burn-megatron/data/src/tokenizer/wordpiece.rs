@@ -1,0 +1,114 @@
+//! BERT's word pieces: `vocab.txt`.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::hugging_face::HuggingFaceTokenizer;
+use super::{Token, Tokenizer, TokenizerError};
+
+/// Word pieces, longest first, as BERT reads them.
+///
+/// Documents end with `[EOS]` if the vocabulary has it, else with `[SEP]`. A prompt is `[CLS]`, its text and `[SEP]`.
+pub struct BertWordPieceTokenizer(HuggingFaceTokenizer);
+
+/// The tokens that BERT needs, in the order of a trained vocabulary.
+pub(super) const SPECIAL: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
+
+impl BertWordPieceTokenizer {
+    /// Returns the tokenizer of a vocabulary that has a token a line: of lower case without accents.
+    ///
+    /// # Errors
+    /// If the vocabulary is not UTF-8, or lacks `[UNK]`, `[CLS]` or `[SEP]`.
+    pub fn lower_case(vocabulary: &[u8]) -> Result<Self, TokenizerError> {
+        Self::new(vocabulary, true)
+    }
+
+    /// Returns the tokenizer of a vocabulary that has a token a line: of text as it is written.
+    ///
+    /// # Errors
+    /// Those of [`Self::lower_case`].
+    pub fn cased(vocabulary: &[u8]) -> Result<Self, TokenizerError> {
+        Self::new(vocabulary, false)
+    }
+
+    fn new(vocabulary: &[u8], lower_case: bool) -> Result<Self, TokenizerError> {
+        let text = std::str::from_utf8(vocabulary).map_err(|error| TokenizerError::invalid("vocab.txt", error))?;
+        // A token that is there twice has its last number, as in Hugging Face's tokenizers.
+        let lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
+        let vocabulary: HashMap<String, Token> = lines
+            .zip(0..)
+            .map(|(line, number)| (line.trim_end().to_owned(), number))
+            .collect();
+        for needed in ["[UNK]", "[CLS]", "[SEP]"] {
+            if !vocabulary.contains_key(needed) {
+                return Err(TokenizerError::invalid("vocab.txt", format!("no line {needed:?}")));
+            }
+        }
+        let end = vocabulary.get("[EOS]").unwrap_or(&vocabulary["[SEP]"]);
+        let end = *end;
+        let description = description(vocabulary, lower_case);
+        let mut tokenizer = HuggingFaceTokenizer::from_value("vocab.txt", &description)?;
+        tokenizer.set_end_of_document(end);
+        Ok(Self(tokenizer))
+    }
+}
+
+/// Returns the `tokenizer.json` of a vocabulary of word pieces.
+pub(super) fn description(vocabulary: HashMap<String, Token>, lower_case: bool) -> Value {
+    let added: Vec<Value> = SPECIAL
+        .iter()
+        .filter_map(|text| {
+            Some(json!({
+                "id": vocabulary.get(*text)?, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true,
+            }))
+        })
+        .collect();
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": added,
+        "normalizer": {
+            "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
+            "lowercase": lower_case,
+        },
+        "pre_tokenizer": { "type": "BertPreTokenizer" },
+        "post_processor": {
+            "type": "BertProcessing", "sep": ["[SEP]", vocabulary["[SEP]"]], "cls": ["[CLS]", vocabulary["[CLS]"]],
+        },
+        "decoder": { "type": "WordPiece", "prefix": "##", "cleanup": true },
+        "model": {
+            "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100, "vocab": vocabulary,
+        },
+    })
+}
+
+impl Tokenizer for BertWordPieceTokenizer {
+    fn vocabulary_size(&self) -> usize {
+        self.0.vocabulary_size()
+    }
+
+    fn end_of_document(&self) -> Option<Token> {
+        self.0.end_of_document()
+    }
+
+    fn special_tokens(&self) -> &[Token] {
+        self.0.special_tokens()
+    }
+
+    fn encode(&self, text: &str, tokens: &mut Vec<Token>) {
+        self.0.encode(text, tokens);
+    }
+
+    fn try_encode(&self, text: &str, tokens: &mut Vec<Token>) -> Result<(), TokenizerError> {
+        self.0.try_encode(text, tokens)
+    }
+
+    fn encode_prompt(&self, text: &str, tokens: &mut Vec<Token>) {
+        self.0.encode_prompt(text, tokens);
+    }
+
+    fn decode(&self, tokens: &[Token]) -> String {
+        self.0.decode(tokens)
+    }
+}
