@@ -48,6 +48,7 @@ fn bench([batch, seq]: [usize; 2], probability: f64) {
         mask: AttentionMask::Causal,
         scale: (D_HEAD as f64).powf(-0.5),
         dropout: (probability > 0.0).then_some(dropout),
+        documents: None,
         is_deterministic: false,
     };
     let forward = || Flex::flash_attention_forward(unpack(packed.clone(), HEADS), &options);

@@ -35,7 +35,7 @@ pub mod ranges;
 pub mod softmax;
 pub mod swiglu;
 pub mod tape;
-mod zero;
+pub mod zero;
 
 pub use backend::KernelBackend;
 pub use error::KernelError;

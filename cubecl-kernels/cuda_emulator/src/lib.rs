@@ -13,12 +13,13 @@
 //!   stream.
 //! - loads of modules and allocations, other than those in the order of a stream, first wait for all that is in the
 //!   device's streams, as CUDA may do: what runs there and waits for something that comes later never ends. After
-//!   `CUDA_EMULATOR_WAIT_LIMIT_S` seconds (120) that ends the context, and is said; at 0 they do not wait.
+//!   `CUDA_EMULATOR_WAIT_LIMIT_S` seconds (120) that ends the context, and is reported; at 0 they do not wait.
 //! - cuBLASLt's matmuls are computed in `f32` or `f64`, and rounded once. The output and the workspace are filled with
-//!   NaN before the operands are read. `CUBLASLT_LOG_LEVEL` above 0 logs why a call is refused.
+//!   NaN before the operands are read. `CUBLASLT_LOG_LEVEL` above 0 logs why a call is refused. With
+//!   `CUDA_EMULATOR_CUBLASLT_US` set to a number, each matmul takes that many microseconds more in its stream.
 //!
 //! `CUDA_EMULATOR_DEVICES` is the number of devices (1), each an A100 by its attributes, with `CUDA_EMULATOR_MEMORY_MB`
-//! (1024) of memory. `CUDA_VISIBLE_DEVICES` is heeded.
+//! (1024) of memory. `CUDA_VISIBLE_DEVICES` is honoured.
 //!
 //! While `CUDA_EMULATOR_CUBLASLT_FAILS` is set, every product of cuBLASLt fails. `CUDA_EMULATOR_NVRTC_VERSION` is the
 //! version of NVRTC (`13.0`, as the driver's); the file that `CUDA_EMULATOR_COMPILATIONS` names gets a byte for each
@@ -29,7 +30,7 @@
 //!   are always idle, and events have always happened;
 //! - device memory is addresses only, and `CUDA_EMULATOR_MEMORY_MB` can be more than the host has; what the host reads
 //!   of it is zero. Pinned memory is the host's;
-//! - the other ranks of a communicator are answered for, so one process plays one rank of any layout;
+//! - the other ranks of a communicator are simulated, so one process plays one rank of any layout;
 //! - calls are counted by kind, name and thread, with their bytes, and allocated memory with its peak:
 //!   [`recording::Recorded`] reads them. Questions that change nothing, such as whether an event has happened, are not
 //!   counted: how often they are asked depends on chance.
@@ -42,8 +43,8 @@
 //!   while, and the first one between ranks until these have reached it too;
 //! - a communicator is ended only on a thread where its device is current; `ncclCommSplit` always waits; it goes
 //!   unnoticed if only some ranks call `ncclCommDestroy`;
-//! - cuBLASLt multiplies column-major matrices of `f16`, `bf16`, `f32` and `f64`, one by one, and adds a bias; all else
-//!   is not supported;
+//! - cuBLASLt multiplies column-major matrices of `f16`, `bf16`, `f32` and `f64`, one by one or in batches, and adds a
+//!   bias; all else is not supported;
 //! - there are no graphs, no pools of memory, no tensor maps, no 8-bit floats, and no windows of NCCL.
 //!
 //! Tests call it; it is part of nothing that a user builds.

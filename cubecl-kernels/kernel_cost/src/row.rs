@@ -12,12 +12,12 @@ use crate::occupancy::BlockSize;
 use crate::simulate::Residency;
 
 /// Seconds that a kernel takes to start and to end. Assumed.
-const LAUNCH_SECONDS: f64 = 3e-6;
+pub const LAUNCH_SECONDS: f64 = 3e-6;
 
 /// The share of the simulated utilisation that is reached. FlashAttention-2's paper (arXiv:2307.08691) reports 0.73 of
 /// an A100's peak forward, for which the simulation has 0.78; backward, with the time of sums in memory, it has 0.61
 /// for 0.63.
-const REACHED_UTILISATION: f64 = 0.94;
+pub const REACHED_UTILISATION: f64 = 0.94;
 
 /// What is known of a compiled kernel.
 #[derive(Clone, Debug)]

@@ -39,6 +39,10 @@ impl<B: KernelBackend, C: CheckpointStrategy> KernelBackend for Autodiff<B, C> {
         flash_attention::autodiff::packed(packed, heads, options)
     }
 
+    fn multiplies_in_library() -> bool {
+        B::multiplies_in_library()
+    }
+
     fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {
         linear::autodiff::linear(inputs)
     }

@@ -20,6 +20,8 @@ use crate::error::{Check, KernelError};
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads};
 use crate::l2_norm::{self, SquaredPart};
+#[cfg(feature = "cublaslt")]
+use crate::linear::blocks::BlockProduct;
 use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, product};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormAdded, NormGradients, NormParameters, NormStatistics};
 use crate::paged_attention::{self, PagedCache, PagedSizes};
@@ -54,6 +56,12 @@ where
     #[cfg(feature = "cublaslt")]
     fn multiplies_in_library() -> bool {
         cublaslt::is_enabled::<R>()
+    }
+
+    #[cfg(feature = "cublaslt")]
+    fn affine_blocks(product: BlockProduct<Self>) -> Tensor<Self, 2> {
+        product.check();
+        cublaslt::multiply_blocks(product)
     }
 
     fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {

@@ -29,6 +29,7 @@ use crate::error::KernelError;
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHeads, unpack};
 use crate::l2_norm::{self, SquaredPart};
+use crate::linear::blocks::{self, BlockProduct};
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormAdded, NormGradients, NormParameters, NormStatistics};
 use crate::paged_attention::{self, PagedCache};
@@ -134,6 +135,15 @@ pub trait KernelBackend: Backend {
     /// See [`linear()`](linear::linear) and [`linear_transposed`](linear::linear_transposed).
     fn affine(inputs: LinearInputs<Self>) -> Tensor<Self, 2> {
         linear::reference::forward(inputs)
+    }
+
+    /// As [`affine`](Self::affine), of some rows of the input, written to some rows of an output, which is returned.
+    ///
+    /// # Panics
+    /// When the rows are not there, or their numbers differ.
+    fn affine_blocks(product: BlockProduct<Self>) -> Tensor<Self, 2> {
+        product.check();
+        blocks::one_by_one(product)
     }
 
     /// The gradients that are wanted for that of the output.

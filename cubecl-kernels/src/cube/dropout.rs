@@ -1,11 +1,14 @@
 //! Philox4x32-10 and dropout in kernels: the words and the decisions of [`random`](crate::random), bit for bit.
 
+use std::sync::Arc;
+
 use burn_cubecl::CubeRuntime;
 use cubecl::client::ComputeClient;
 use cubecl::prelude::*;
+use cubecl::server::Handle;
 
-use super::places::on_device;
-use crate::random::RowDropout;
+use super::tables::on_device;
+use crate::random::{RowDropout, RowPlace};
 
 /// Returns four random words for a counter under a key; see [`philox4x32_10`](crate::random::philox::philox4x32_10).
 #[cube]
@@ -137,9 +140,15 @@ pub fn dropout_words(dropout: &Dropout, row: &DropoutRow, block: u32) -> Vector<
     )
 }
 
+/// Returns the places of rows on the client's device: position and sample of each, as words.
+pub fn places_on_device<R: CubeRuntime>(client: &ComputeClient<R>, places: &Arc<[RowPlace]>) -> Handle {
+    let words = |places: &[RowPlace]| places.iter().flat_map(|place| [place.position, place.sample]).collect();
+    on_device(client, places, words)
+}
+
 /// The dropout of rows as an argument of a kernel; their places are brought to the device if they are not there.
 pub fn dropped_rows_argument<R: CubeRuntime>(client: &ComputeClient<R>, dropout: &RowDropout) -> DroppedRowsLaunch<R> {
-    let handle = on_device(client, &dropout.places);
+    let handle = places_on_device(client, &dropout.places);
     // SAFETY: the buffer holds two words for each place.
     let places = unsafe { ArrayArg::from_raw_parts(handle, 2 * dropout.places.len()) };
     let site = DropoutLaunch::new(

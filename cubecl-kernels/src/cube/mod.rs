@@ -9,6 +9,6 @@ pub mod launch;
 pub mod math;
 pub mod nvidia;
 pub mod parts;
-pub mod places;
 pub mod reduce;
+pub mod tables;
 pub mod walk;

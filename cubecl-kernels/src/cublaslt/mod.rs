@@ -22,7 +22,7 @@ mod product;
 use std::any::Any;
 use std::sync::OnceLock;
 
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Shape, Tensor};
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
 use cubecl::cuda::CudaDevice;
@@ -31,10 +31,13 @@ use cubecl::server::Handle;
 pub use library::{CublasLtError, Version, version};
 
 use self::factor::Factor;
+use self::plan::Batch;
 use crate::accumulate::GradientPlace;
 use crate::cube::launch::{empty_beside, into_contiguous, own};
 use crate::cuda::server;
+use crate::linear::blocks::{BlockProduct, one_by_one};
 use crate::linear::product::{add_multiplied, multiply};
+use crate::linear::{LinearInputs, WeightOrder};
 use crate::tape::{float, primitive};
 
 /// The library, where products run there.
@@ -93,6 +96,7 @@ where
         handle: output.handle.clone(),
         dtype: output.dtype,
         is_added: false,
+        batch: Batch::ONE,
     };
     match queue(factors, bias.as_ref(), to) {
         None => float(output),
@@ -135,11 +139,94 @@ where
             .offset_start((place.offset * sums.dtype.size()) as u64),
         dtype: sums.dtype,
         is_added: !place.is_first,
+        batch: Batch::ONE,
     };
     match queue([a, b].map(primitive), None, to) {
         None => float(sums),
         Some([a, b]) => add_multiplied(float(sums), float(a), float(b), place),
     }
+}
+
+/// Returns the output with the rows of the product, all blocks of them computed by one call, from where they are to
+/// where they belong. Computed block by block if the library is not enabled, or has no kernel for it.
+///
+/// # Panics
+/// When an earlier product failed, or shapes or types do not fit each other.
+pub(crate) fn multiply_blocks<R, F, I, BT>(
+    product: BlockProduct<CubeBackend<R, F, I, BT>>,
+) -> Tensor<CubeBackend<R, F, I, BT>, 2>
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    let inputs = &product.inputs;
+    let elements = product.from.rows * product.from.count * inputs.weight.shape().num_elements();
+    if !is_enabled::<R>() || plan::data_type(inputs.input.dtype()).is_none() || elements == 0 {
+        return one_by_one(product);
+    }
+    let BlockProduct { inputs, output, .. } = product;
+    let product = BlockProduct {
+        inputs: LinearInputs {
+            input: float(into_contiguous(primitive(inputs.input))),
+            ..inputs
+        },
+        output: float(own(primitive(output))),
+        ..product
+    };
+    if queue_blocks(&product) {
+        product.output
+    } else {
+        one_by_one(product)
+    }
+}
+
+/// Queues a product of contiguous rows. Returns whether the library has a kernel for it.
+fn queue_blocks<R, F, I, BT>(product: &BlockProduct<CubeBackend<R, F, I, BT>>) -> bool
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    let BlockProduct { from, to, .. } = *product;
+    let inputs = &product.inputs;
+    let ([_, depth], [_, columns]) = (inputs.input.dims(), product.output.dims());
+    let weight = match inputs.order {
+        WeightOrder::InputFirst => inputs.weight.clone(),
+        WeightOrder::OutputFirst => inputs.weight.clone().transpose(),
+    };
+    let first_rows = rows_of(primitive(inputs.input.clone()), from.first, from.rows);
+    let bias = inputs.bias.clone().map(|bias| into_contiguous(primitive(bias)));
+    let output = rows_of(primitive(product.output.clone()), to.first, to.rows);
+    let batch = match from.count {
+        1 => Batch::ONE,
+        count => Batch {
+            count,
+            strides: [from.stride * depth, to.stride * columns],
+        },
+    };
+    let goes = Output {
+        handle: output.handle,
+        dtype: output.dtype,
+        is_added: false,
+        batch,
+    };
+    queue([first_rows, primitive(weight)], bias.as_ref(), goes).is_none()
+}
+
+/// Rows of a contiguous matrix, where they are.
+fn rows_of<R: CubeRuntime>(matrix: CubeTensor<R>, first: usize, rows: usize) -> CubeTensor<R> {
+    let columns = matrix.meta.shape()[1];
+    let bytes = (first * columns * matrix.dtype.size()) as u64;
+    CubeTensor::new_contiguous(
+        matrix.client,
+        matrix.device,
+        Shape::new([rows, columns]),
+        matrix.handle.offset_start(bytes),
+        matrix.dtype,
+    )
 }
 
 /// Where a product goes: row by row.
@@ -148,6 +235,7 @@ struct Output {
     dtype: DType,
     /// Whether it is added to what is there.
     is_added: bool,
+    batch: Batch,
 }
 
 /// Queues a product. Gives its factors back if the library has no kernel for it.
@@ -179,6 +267,7 @@ fn queue<R: CubeRuntime>(
             factors: [a_factor, b_factor],
             shape: [rows, depth, columns],
             has_bias: bias.is_some(),
+            batch: to.batch,
         },
         buffers: [a.handle.clone(), b.handle.clone(), to.handle].map(Handle::binding),
         bias: bias.map(|bias| bias.handle.clone().binding()),

@@ -21,6 +21,23 @@ pub(super) struct Kind {
     /// `[rows, depth, columns]` of `[rows, depth] · [depth, columns]`
     pub shape: [usize; 3],
     pub has_bias: bool,
+    pub batch: Batch,
+}
+
+/// How often a product is computed in one call, each time of other rows of `a`, for other rows of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Batch {
+    pub count: usize,
+    /// From the rows of one to those of the next, in numbers: of `a`, and of the output.
+    pub strides: [usize; 2],
+}
+
+impl Batch {
+    /// A product that is computed once.
+    pub const ONE: Self = Self {
+        count: 1,
+        strides: [0; 2],
+    };
 }
 
 /// What tells plans from others.
@@ -88,6 +105,7 @@ impl Plan {
         for (layout, (data, rows, columns, leading)) in plan.layouts.iter_mut().zip(layouts) {
             *layout = result::create_matrix_layout(data, rows as u64, columns as u64, leading as i64)?;
         }
+        plan.repeat(kind.batch)?;
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
         plan.describe(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, i32::from(b.is_transposed))?;
         plan.describe(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, i32::from(a.is_transposed))?;
@@ -153,6 +171,29 @@ impl Plan {
         unsafe { result::set_matmul_desc_attribute(self.description, attribute, value.cast(), size_of::<V>()) }
     }
 
+    /// Describes a batch: the library's second factor and its output come from and go to other rows each time, its
+    /// first factor, and a bias, are the same.
+    fn repeat(&self, batch: Batch) -> Result<(), CublasError> {
+        if batch == Batch::ONE {
+            return Ok(());
+        }
+        use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
+        let [of_a, of_output] = batch.strides;
+        for (layout, stride) in self.layouts.into_iter().zip([0, of_a, of_output]) {
+            set_layout(
+                layout,
+                Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                batch.count as i32,
+            )?;
+            set_layout(
+                layout,
+                Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                stride as i64,
+            )?;
+        }
+        Ok(())
+    }
+
     fn choose(
         &self,
         handle: sys::cublasLtHandle_t,
@@ -188,6 +229,16 @@ impl Drop for Plan {
             }
         }
     }
+}
+
+fn set_layout<V>(
+    layout: sys::cublasLtMatrixLayout_t,
+    attribute: sys::cublasLtMatrixLayoutAttribute_t,
+    value: V,
+) -> Result<(), CublasError> {
+    let value = &raw const value;
+    // SAFETY: the layout is open; the library copies the value, whose size is that of the attribute.
+    unsafe { result::set_matrix_layout_attribute(layout, attribute, value.cast(), size_of::<V>()) }
 }
 
 /// What the library is to look for.

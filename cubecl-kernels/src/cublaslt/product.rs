@@ -109,14 +109,20 @@ impl QueuedProduct {
 
     fn describe(&self) -> String {
         let ([rows, depth, columns], [of_factors, of_output]) = (self.kind.shape, self.kind.dtypes.map(super::name));
-        format!("[{rows}, {depth}] · [{depth}, {columns}] of {of_factors} to {of_output}")
+        let times = match self.kind.batch.count {
+            1 => String::new(),
+            count => format!("{count} times "),
+        };
+        format!("{times}[{rows}, {depth}] · [{depth}, {columns}] of {of_factors} to {of_output}")
     }
 
     /// Leaves in `place` where the output is, once that is known, and its length in bytes.
     fn queue(self, server: &mut Server, place: &mut Option<(u64, usize)>) -> Result<(), String> {
-        let [rows, _, columns] = self.kind.shape;
+        let ([rows, _, columns], batch) = (self.kind.shape, self.kind.batch);
         let addresses = Addresses::of(server, self.buffers, self.bias)?;
-        *place = Some((addresses.output, rows * columns * self.kind.dtypes[1].size()));
+        // Of a batch, with what is between its outputs.
+        let elements = rows * columns + (batch.count - 1) * batch.strides[1];
+        *place = Some((addresses.output, elements * self.kind.dtypes[1].size()));
         with_library(|library| library.run(PlanKind::of(self.kind, &addresses), addresses, self.is_added))
     }
 }
@@ -135,9 +141,14 @@ impl Addresses {
 
 impl PlanKind {
     fn of(kind: Kind, addresses: &Addresses) -> Self {
+        let [of_a, of_output] = kind.batch.strides;
+        let [of_factors, of_sums] = kind.dtypes.map(|dtype| dtype.size());
+        // Where every product of a batch begins.
+        let strides = [of_a * of_factors, 0, of_output * of_sums];
+        let addresses = [addresses.a, addresses.b, addresses.output];
         Self {
             kind,
-            alignments: [addresses.a, addresses.b, addresses.output].map(alignment),
+            alignments: std::array::from_fn(|which| alignment(addresses[which] | strides[which] as u64)),
         }
     }
 }

@@ -4,7 +4,7 @@ use cubecl::prelude::*;
 
 use crate::cube::dropout::{DroppedRows, dropout_factors, dropout_row, dropout_words};
 
-/// Sizes, and the offset of each tensor's first element in its buffer.
+/// Sizes, and what is done with scores.
 #[derive(CubeType, CubeLaunch)]
 pub struct Problem {
     /// Queries of a sample.
@@ -21,12 +21,6 @@ pub struct Problem {
     pub scale: f32,
     /// −∞, which not every shader language has a literal for.
     pub nothing: f32,
-    pub query_start: usize,
-    pub key_start: usize,
-    pub value_start: usize,
-    pub of_query_start: usize,
-    pub of_key_start: usize,
-    pub of_value_start: usize,
 }
 
 /// Where the heads of a tensor `[batch, seq, n, d_head]` are in its buffer, in elements. The elements of a head are
@@ -63,6 +57,27 @@ impl HeadsAt {
     }
 }
 
+/// Where the inputs and the output of a forward pass are.
+#[derive(CubeType, CubeLaunch)]
+pub struct ForwardPlaces {
+    pub query: HeadsAt,
+    pub key: HeadsAt,
+    pub value: HeadsAt,
+    pub output: HeadsAt,
+}
+
+/// Where the inputs of a backward pass and the output's gradient are, and the gradients of the inputs.
+#[derive(CubeType, CubeLaunch)]
+pub struct BackwardPlaces {
+    pub query: HeadsAt,
+    pub key: HeadsAt,
+    pub value: HeadsAt,
+    pub gradient: HeadsAt,
+    pub of_query: HeadsAt,
+    pub of_key: HeadsAt,
+    pub of_value: HeadsAt,
+}
+
 /// The rows of a head in a tensor's buffer.
 #[derive(CubeType, Clone, Copy)]
 pub struct HeadRows {
@@ -74,6 +89,121 @@ pub struct HeadRows {
     pub count: usize,
     /// Elements of a row.
     pub d_head: usize,
+}
+
+/// The documents of the tokens of each sample.
+#[derive(CubeType, CubeLaunch)]
+pub struct DocumentBounds {
+    /// Of each token of each sample, the first token of its document and the one after its last.
+    pub bounds: Array<u32>,
+}
+
+/// Some tokens of a sample: from `from` up to `to`, which is not one of them.
+#[derive(CubeType, Clone, Copy)]
+pub struct Span {
+    pub from: usize,
+    pub to: usize,
+}
+
+/// Blocks of keys begin at multiples of this: dropout draws the weights of neighbouring keys at once.
+const KEYS_ALIGNED: usize = 8;
+
+/// A token's document, that of the last token for those beyond; all tokens where there are no documents.
+#[cube]
+pub fn document(documents: &ComptimeOption<DocumentBounds>, problem: &Problem, sample: usize, token: usize) -> Span {
+    if comptime!(documents.is_some()) {
+        let documents = documents.as_ref().unwrap();
+        let token = select(token < problem.queries, token, problem.queries - 1);
+        let at = (sample * problem.queries + token) * 2;
+        Span {
+            from: documents.bounds[at] as usize,
+            to: documents.bounds[at + 1] as usize,
+        }
+    } else {
+        Span {
+            from: 0usize,
+            to: problem.keys,
+        }
+    }
+}
+
+/// The document of all tokens from `first` up to `end`; none of its tokens where they are of several, or beyond the
+/// last one.
+#[cube]
+pub fn common_document(
+    documents: &ComptimeOption<DocumentBounds>,
+    problem: &Problem,
+    sample: usize,
+    first: usize,
+    end: usize,
+) -> Span {
+    if comptime!(documents.is_some()) {
+        let document = document(documents, problem, sample, first);
+        Span {
+            from: document.from,
+            to: select(end > document.to, 0usize, document.to),
+        }
+    } else {
+        document(documents, problem, sample, first)
+    }
+}
+
+/// Whether one of the tokens from `first` up to `end` is not of a document; never, where there are none.
+#[cube]
+pub fn is_outside(documents: &ComptimeOption<DocumentBounds>, document: &Span, first: usize, end: usize) -> bool {
+    if comptime!(documents.is_some()) {
+        first < document.from || end > document.to
+    } else {
+        false.runtime()
+    }
+}
+
+/// The keys that queries from `first` up to `end` see, at least one of them each.
+#[cube]
+pub fn keys_seen(
+    documents: &ComptimeOption<DocumentBounds>,
+    problem: &Problem,
+    sample: usize,
+    first: usize,
+    end: usize,
+) -> Span {
+    let to = select(problem.is_causal != 0 && end < problem.keys, end, problem.keys);
+    if comptime!(documents.is_some()) {
+        let last = document(documents, problem, sample, end - 1).to;
+        Span {
+            from: document(documents, problem, sample, first).from / KEYS_ALIGNED * KEYS_ALIGNED,
+            to: select(last < to, last, to),
+        }
+    } else {
+        Span { from: 0usize, to }
+    }
+}
+
+/// The queries that see keys from `first` up to `end`, at least one of them each, from the beginning of a block of
+/// `length` queries on.
+#[cube]
+pub fn queries_seeing(
+    documents: &ComptimeOption<DocumentBounds>,
+    problem: &Problem,
+    sample: usize,
+    first: usize,
+    end: usize,
+    #[comptime] length: usize,
+) -> Span {
+    let is_causal = problem.is_causal != 0;
+    if comptime!(documents.is_some()) {
+        let from = select(is_causal, first, document(documents, problem, sample, first).from);
+        Span {
+            from: from / length * length,
+            to: document(documents, problem, sample, end - 1).to,
+        }
+    } else {
+        Span {
+            // Queries before the first key see none of the keys.
+            from: select(is_causal, first / length * length, 0usize),
+            to: problem.queries,
+        }
+    }
 }
 
 /// What the weights of a query are multiplied by, from the key `first` on, a multiple of their number. The cubes' last

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{AttentionMask, AttentionOptions, PackedHeads};
+use super::{AttentionOptions, PackedHeads};
 
 /// The sizes of an attention; its tensors are contiguous, in the layouts of
 /// [`flash_attention`](super::flash_attention()).
@@ -70,18 +70,15 @@ impl AttentionSizes {
         start..start + self.d_head
     }
 
-    /// How many keys the row's query sees.
-    fn seen(self, row: Row, mask: AttentionMask) -> usize {
-        match mask {
-            AttentionMask::Full => self.keys,
-            AttentionMask::Causal => row.query + 1,
-        }
+    /// The keys that the row's query sees.
+    fn seen(self, row: Row, options: &AttentionOptions) -> Range<usize> {
+        options.keys_seen(row.sample, row.query, self.keys)
     }
 
     /// The weights of the keys that the row's query sees, before dropout, and `log Σ exp` of its scores.
     fn weights(self, row: Row, [query, key]: [&[f64]; 2], options: &AttentionOptions) -> (Vec<f64>, f64) {
         let query = &query[self.query(row)];
-        let keys = 0..self.seen(row, options.mask);
+        let keys = self.seen(row, options);
         let scores: Vec<f64> = keys
             .map(|index| options.scale * dot(query, &key[self.key(row, index)]))
             .collect();
@@ -95,12 +92,13 @@ impl AttentionSizes {
         (weights.collect(), sum.ln() + maximum)
     }
 
-    /// What dropout multiplies the row's weights by.
+    /// What dropout multiplies the weights by of the keys that the row's query sees.
     fn factors(self, row: Row, options: &AttentionOptions) -> Vec<f64> {
-        let mut factors = vec![1.0; self.keys];
+        let keys = self.seen(row, options);
+        let mut factors = vec![1.0; keys.len()];
         if let Some(dropout) = &options.dropout {
             let place = row.sample * self.queries + row.query;
-            dropout.fill_row(&mut factors, place, row.head, dropout.scale(), 0.0);
+            dropout.fill_columns(&mut factors, [place, row.head, keys.start], dropout.scale(), 0.0);
         }
         factors
     }
@@ -115,7 +113,8 @@ pub fn forward(sizes: AttentionSizes, inputs: [&[f64]; 3], options: &AttentionOp
         let (weights, of_row) = sizes.weights(row, [query, key], options);
         log_sum_exp.push(of_row);
         let output = &mut output[sizes.query(row)];
-        for (index, (weight, factor)) in weights.iter().zip(sizes.factors(row, options)).enumerate() {
+        let factors = sizes.factors(row, options);
+        for ((index, weight), factor) in sizes.seen(row, options).zip(weights).zip(factors) {
             add(output, weight * factor, &value[sizes.key(row, index)]);
         }
     }
@@ -135,12 +134,13 @@ pub fn backward(
         let (weights, _) = sizes.weights(row, [query, key], options);
         let factors = sizes.factors(row, options);
         let gradient = &gradient[sizes.query(row)];
-        let of_weights: Vec<f64> = (0..weights.len())
-            .map(|index| factors[index] * dot(gradient, &value[sizes.key(row, index)]))
+        let keys = sizes.seen(row, options);
+        let of_weights: Vec<f64> = (keys.clone().zip(&factors))
+            .map(|(key, factor)| factor * dot(gradient, &value[sizes.key(row, key)]))
             .collect();
         let along = dot(&weights, &of_weights);
-        for (index, weight) in weights.iter().enumerate() {
-            let place = sizes.key(row, index);
+        for (key_index, (index, weight)) in keys.zip(weights.iter().enumerate()) {
+            let place = sizes.key(row, key_index);
             let of_score = options.scale * weight * (of_weights[index] - along);
             add(&mut of_query[sizes.query(row)], of_score, &key[place.clone()]);
             add(&mut of_key[place.clone()], of_score, &query[sizes.query(row)]);

@@ -6,6 +6,7 @@
 pub(crate) mod autodiff;
 #[cfg(feature = "cubecl")]
 mod device;
+mod documents;
 pub(crate) mod flex;
 pub mod host;
 #[cfg(feature = "cubecl")]
@@ -16,8 +17,11 @@ mod matrix;
 mod portable;
 pub mod reference;
 
+use std::ops::Range;
+
 use burn::tensor::{Tensor, backend::Backend};
 
+pub use self::documents::Documents;
 use self::host::AttentionSizes;
 use crate::KernelBackend;
 use crate::error::{Check, KernelError};
@@ -44,6 +48,8 @@ pub struct AttentionOptions {
     pub scale: f64,
     /// The dropout of the weights, its places those of the queries, sample by sample; none outside training.
     pub dropout: Option<RowDropout>,
+    /// The documents that the samples consist of; `None` if each sample is one.
+    pub documents: Option<Documents>,
     /// Whether the same inputs give the same gradients bit for bit. Otherwise, where it is faster, the parts of a
     /// query's gradient are added in an order that is not the same every time: on matrix units of CUDA.
     pub is_deterministic: bool,
@@ -86,10 +92,10 @@ pub struct AttentionForward<B: Backend> {
 /// - output: as `query`
 ///
 /// # Errors
-/// When shapes or types do not fit each other, there are other many keys than queries under [`AttentionMask::Causal`],
-/// the dropout has other rows than the queries, or there is more of something than the device's kernels take: in f32,
-/// f16 and bf16, no backend with kernels computes the weights as a tensor. In f64 on CubeCL, for which there are no
-/// kernels, they are one.
+/// When shapes or types do not fit each other, there are other many keys than queries under [`AttentionMask::Causal`]
+/// or with documents, these have other tokens than the queries, the dropout has other rows than the queries, or there
+/// is more of something than the device's kernels take: in f32, f16 and bf16, no backend with kernels computes the
+/// weights as a tensor. In f64 on CubeCL, for which there are no kernels, they are one.
 ///
 /// # Reference
 /// Dao 2023, arXiv:2307.08691, algorithms 1 and 2; Ainslie et al. 2023, arXiv:2305.13245.
@@ -144,6 +150,16 @@ pub fn unpack<B: Backend>(packed: Tensor<B, 4>, heads: PackedHeads) -> [Tensor<B
 }
 
 impl AttentionOptions {
+    /// The keys that a query sees of `keys`.
+    fn keys_seen(&self, sample: usize, query: usize, keys: usize) -> Range<usize> {
+        let documents = self.documents.as_ref();
+        let [start, end] = documents.map_or([0, keys], |documents| documents.of(sample, query));
+        match self.mask {
+            AttentionMask::Full => start..end,
+            AttentionMask::Causal => start..query + 1,
+        }
+    }
+
     fn check(&self, check: Check, sizes: AttentionSizes) -> Result<(), KernelError> {
         let AttentionSizes {
             batch,
@@ -165,6 +181,9 @@ impl AttentionOptions {
             check.value("the number of keys", keys as f64, queries == keys, || {
                 format!("that of the queries under causal attention, {queries}")
             })?;
+        }
+        if let Some(documents) = &self.documents {
+            documents.check(check, sizes)?;
         }
         match &self.dropout {
             Some(dropout) => dropout.check(check.0, batch * queries, heads, keys),

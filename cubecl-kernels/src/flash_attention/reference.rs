@@ -1,8 +1,8 @@
 //! Attention in burn's operations, its weights in memory.
 
-use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn::tensor::{Bool, DType, Tensor, TensorData, backend::Backend};
 
-use super::{AttentionForward, AttentionMask, AttentionOptions};
+use super::{AttentionForward, AttentionMask, AttentionOptions, Documents};
 use crate::precision::{compute_type, narrow, widen, zeros_like};
 use crate::random::RowDropout;
 use crate::softmax::reference::later_keys;
@@ -80,6 +80,10 @@ fn weights<B: Backend>(
         let hidden = later_keys(dims[2], &scores.device()).expand(dims);
         scores = scores.mask_fill(hidden, f64::NEG_INFINITY);
     }
+    if let Some(documents) = &options.documents {
+        let hidden = other_documents(documents, dims, &scores.device()).expand(dims);
+        scores = scores.mask_fill(hidden, f64::NEG_INFINITY);
+    }
     let maximum = scores.clone().detach().max_dim(3);
     let maximum = maximum.clone().mask_fill(maximum.equal_elem(f64::NEG_INFINITY), 0.0);
     let exponentials = (scores - maximum.clone()).exp();
@@ -87,6 +91,20 @@ fn weights<B: Backend>(
     let log_sum_exp = sum.clone().log() + maximum;
     let sum = sum.clone().mask_fill(sum.equal_elem(0.0), 1.0);
     (exponentials / sum, log_sum_exp.squeeze_dim(3))
+}
+
+/// Which keys are of another document than the query, `[batch, 1, queries, keys]`.
+fn other_documents<B: Backend>(
+    documents: &Documents,
+    [batch, _, queries, keys]: [usize; 4],
+    device: &B::Device,
+) -> Tensor<B, 4, Bool> {
+    let rows = (0..batch * queries).flat_map(|row| {
+        let [start, end] = documents.of(row / queries, row % queries);
+        (0..keys).map(move |key| !(start..end).contains(&key))
+    });
+    let data = TensorData::new(rows.collect::<Vec<_>>(), [batch, 1, queries, keys]);
+    Tensor::from_data(data, device)
 }
 
 /// `[batch, seq, n, d_head]` to `[batch, heads, seq, d_head]`, shared heads repeated.

@@ -5,6 +5,7 @@
 //! cuBLASLt's instead (feature `cublaslt`).
 
 pub(crate) mod autodiff;
+pub mod blocks;
 pub mod destination;
 pub(crate) mod flex;
 pub mod host;

@@ -93,6 +93,8 @@ pub(super) fn attend<F: Float, O: Float, I: Int, N: Size>(
     load_queries::<F, N>(query, &mut queries, &part, &problem, tile);
     sync_cube();
 
+    // Where the tokens of a block are in the pool.
+    let mut places = SharedMemory::<u32>::new(UNITS);
     let mut weights = SharedMemory::<f32>::new(comptime!(tile.rows * UNITS));
     let mut maxima = Array::<f32>::new(rows);
     let mut totals = Array::<f32>::new(rows);
@@ -112,6 +114,7 @@ pub(super) fn attend<F: Float, O: Float, I: Int, N: Size>(
     while first < end {
         let key = first + unit;
         let place = place_of::<I>(block_table, key, &part, &problem, tile);
+        places[unit] = place as u32;
         let scores = scores_of::<F, N>(&queries, keys, place, &part, &problem, tile);
         #[unroll]
         for row in 0..rows {
@@ -119,17 +122,7 @@ pub(super) fn attend<F: Float, O: Float, I: Int, N: Size>(
             weights[row * UNITS + unit] = select(is_seen, scores[row] * problem.scale, problem.nothing);
         }
         weigh::<N>(&mut weights, &mut maxima, &mut totals, &mut sums, tile);
-        add_values::<F, I, N>(
-            values,
-            block_table,
-            &weights,
-            &mut totals,
-            &mut sums,
-            first,
-            &part,
-            &problem,
-            tile,
-        );
+        add_values::<F, N>(values, &places, &weights, &mut totals, &mut sums, &part, &problem, tile);
         sync_cube();
         first += UNITS;
     }
@@ -299,13 +292,12 @@ fn weigh<N: Size>(
 
 /// Adds the values of this unit's keys of a block, by their weights, to its vectors of the rows' sums.
 #[cube]
-fn add_values<F: Float, I: Int, N: Size>(
+fn add_values<F: Float, N: Size>(
     values: &Array<Vector<F, N>>,
-    block_table: &Array<I>,
+    places: &SharedMemory<u32>,
     weights: &SharedMemory<f32>,
     totals: &mut Array<f32>,
     sums: &mut Array<Vector<f32, N>>,
-    first: usize,
     part: &Part,
     problem: &Problem,
     #[comptime] tile: Tile,
@@ -317,7 +309,7 @@ fn add_values<F: Float, I: Int, N: Size>(
         key = UNITS.runtime();
     }
     while key < UNITS {
-        let place = place_of::<I>(block_table, first + key, part, problem, tile);
+        let place = places[key] as usize;
         if is_token(place, problem, tile) {
             let start = start_of(place, part, problem, tile);
             #[unroll]

@@ -35,6 +35,7 @@ pub(crate) fn runs<R: CubeRuntime>(inputs: &Inputs<R>, sizes: PagedSizes) -> boo
         && inputs.block_table.dtype == inputs.lengths.dtype
         && sizes.kv_heads * row_tiles(sizes) <= y as usize
         && sizes.batch <= z as usize
+        && u32::try_from(sizes.pages * sizes.page_size).is_ok()
         && elements > 0
 }
 

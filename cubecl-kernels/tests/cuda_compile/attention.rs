@@ -2,7 +2,7 @@
 
 use burn::tensor::DType;
 use cubecl_kernels::flash_attention::{
-    AttentionMask, AttentionOptions, PackedHeads, flash_attention, flash_attention_packed,
+    AttentionMask, AttentionOptions, Documents, PackedHeads, flash_attention, flash_attention_packed,
 };
 
 use crate::operations::{List, MANY_ROWS, SAMPLES, TOKENS, tokens_dropout};
@@ -31,6 +31,7 @@ const PORTABLE: &[&str] = &["attend", "dot", "key_gradients", "query_gradients"]
 pub struct Form {
     pub has_dropout: bool,
     pub is_deterministic: bool,
+    pub has_documents: bool,
 }
 
 pub fn list(list: &mut List) {
@@ -50,14 +51,22 @@ pub fn list(list: &mut List) {
                 is_deterministic,
                 ..Form::default()
             };
-            packed(list, SAMPLES, [heads, heads, d_head], form);
             // With dropout there are other tiles from each of these on.
-            if [64, 96, 128, 256].contains(&d_head) {
-                let form = Form {
-                    has_dropout: true,
-                    ..form
-                };
-                packed(list, SAMPLES, [heads, heads, d_head], form);
+            let dropouts: &[bool] = if [64, 96, 128, 256].contains(&d_head) {
+                &[false, true]
+            } else {
+                &[false]
+            };
+            for &has_dropout in dropouts {
+                packed(list, SAMPLES, [heads, heads, d_head], Form { has_dropout, ..form });
+                if has_documents(list.dtype, d_head) {
+                    let form = Form {
+                        has_dropout,
+                        has_documents: true,
+                        ..form
+                    };
+                    packed(list, SAMPLES, [heads, heads, d_head], form);
+                }
             }
         }
     }
@@ -68,7 +77,7 @@ pub fn list(list: &mut List) {
         ] {
             let form = Form {
                 has_dropout,
-                is_deterministic: false,
+                ..Form::default()
             };
             let shape = format!("{SAMPLES} x {heads} heads x {TOKENS} x {d_head}");
             list.add_with_kernels(name, shape, kernels(list.dtype, form), move |setting| {
@@ -91,6 +100,15 @@ pub fn list(list: &mut List) {
     }
 }
 
+/// Whether documents are tried: in one type of 16 bits, on all tiles, and on one tile of f32.
+fn has_documents(dtype: DType, d_head: usize) -> bool {
+    match dtype {
+        DType::BF16 => true,
+        DType::F32 => d_head == 64,
+        _ => false,
+    }
+}
+
 /// What an attention launches, forward and backward.
 fn kernels(dtype: DType, form: Form) -> &'static [&'static str] {
     match (dtype, form.is_deterministic) {
@@ -102,12 +120,16 @@ fn kernels(dtype: DType, form: Form) -> &'static [&'static str] {
 
 /// Adds causal attention of a packed tensor, of heads, key heads and elements of a head.
 fn packed(list: &mut List, samples: usize, [heads, kv_heads, d_head]: [usize; 3], form: Form) {
-    let name = match (form.has_dropout, form.is_deterministic, heads == kv_heads) {
-        (false, false, true) => "flash_attention, packed, causal",
-        (true, false, true) => "flash_attention, packed, causal, dropout",
-        (false, true, true) => "flash_attention, packed, causal, deterministic",
-        (true, true, true) => "flash_attention, packed, causal, dropout, deterministic",
-        (.., false) => "flash_attention, packed, causal, grouped queries",
+    let name = match (form.has_dropout, form.is_deterministic, form.has_documents) {
+        _ if heads != kv_heads => "flash_attention, packed, causal, grouped queries",
+        (false, false, false) => "flash_attention, packed, causal",
+        (true, false, false) => "flash_attention, packed, causal, dropout",
+        (false, true, false) => "flash_attention, packed, causal, deterministic",
+        (true, true, false) => "flash_attention, packed, causal, dropout, deterministic",
+        (false, false, true) => "flash_attention, packed, causal, documents",
+        (true, false, true) => "flash_attention, packed, causal, dropout, documents",
+        (false, true, true) => "flash_attention, packed, causal, deterministic, documents",
+        (true, true, true) => "flash_attention, packed, causal, dropout, deterministic, documents",
     };
     let shape = format!("{samples} x {heads} heads x {TOKENS} x {d_head}");
     list.add_with_kernels(name, shape, kernels(list.dtype, form), move |setting| {
@@ -128,6 +150,12 @@ pub fn options(samples: usize, d_head: usize, mask: AttentionMask, form: Form) -
         mask,
         scale: 1.0 / (d_head as f64).sqrt(),
         dropout: form.has_dropout.then(|| tokens_dropout(samples * TOKENS)),
+        documents: form.has_documents.then(|| documents(samples)),
         is_deterministic: form.is_deterministic,
     }
+}
+
+/// A sample of documents for each, such as a corpus has them; the kernels do not depend on their lengths.
+fn documents(samples: usize) -> Documents {
+    Documents::from_lengths(TOKENS, &vec![vec![300, 24, 700]; samples]).expect("lengths of whole samples")
 }

@@ -1,6 +1,8 @@
-//! Trials of what the kernels cost against the budget.
+//! Trials of what the kernels cost against the budget, and against the table that a step's projection reads.
 
+use anyhow::Context;
 use cuda_source::Architecture;
+use kernel_cost::attention::Comparison;
 use kernel_cost::budget::{Budget, Figure, of_comparison};
 use kernel_cost::gpu::Gpu;
 use libtest_mimic::Trial;
@@ -9,6 +11,11 @@ use crate::cost::budget::{figures, has_budget};
 use crate::cost::measure;
 use crate::cost::passes::{HEADS, compare};
 use crate::operations::Operation;
+
+/// What `kernel_cost --json` printed last.
+const COSTS: &str = include_str!("../../kernel_cost/data/costs.jsonl");
+/// By how much a utilisation may be another than in that table: it is simulated with an error of this size.
+const STALE: f64 = 0.02;
 
 /// A trial for each operation that has a budget, and for attention of each head size.
 pub fn trials(operations: &[Operation]) -> Vec<Trial> {
@@ -32,6 +39,7 @@ fn of_passes(d_head: usize) -> Trial {
     let title = format!("budget::flash_attention next to FlashAttention-2, d_head {d_head}");
     Trial::test(title, move || {
         let compared = compare(d_head)?;
+        compared.iter().try_for_each(is_in_table)?;
         Ok(judge(&compared.iter().flat_map(of_comparison).collect::<Vec<_>>())?)
     })
 }
@@ -44,6 +52,23 @@ fn judge(figures: &[Figure]) -> anyhow::Result<()> {
         lines.is_empty(),
         "{}\n(`cargo run -p kernel-tests --example kernel_cost -- --write-budget` makes what is measured the limit)",
         lines.join("\n")
+    );
+    Ok(())
+}
+
+/// Fails if the table has no such pass, or another utilisation for it.
+fn is_in_table(measured: &Comparison) -> anyhow::Result<()> {
+    let what = format!("{}, d_head {}", measured.pass, measured.d_head);
+    let rewrite = "`cargo run -p kernel-tests --example kernel_cost -- --json` prints kernel_cost/data/costs.jsonl";
+    let passes = COSTS.lines().filter(|line| line.contains(r#""row":"pass""#));
+    let rows: Vec<Comparison> = passes.map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let is_same = |row: &&Comparison| row.pass == measured.pass && row.d_head == measured.d_head;
+    let row = rows.iter().find(is_same);
+    let row = row.with_context(|| format!("the table has no {what}: {rewrite}"))?;
+    let (old, new) = (row.with_others[0], measured.with_others[0]);
+    anyhow::ensure!(
+        (new / old - 1.0).abs() <= STALE,
+        "{what}: utilisation {new:.4}, {old:.4} in the table: {rewrite}"
     );
     Ok(())
 }

@@ -10,8 +10,8 @@ use crate::operations::Operation;
 use crate::table;
 
 /// Bytes that `ptxas` may spill of its own accord, although they fit the registers, so that one more block runs at
-/// once: twelve numbers, stored or loaded once, in kernels that do thousands of operations between.
-const MOST_TRADED: u32 = 48;
+/// once: sixteen numbers, stored or loaded once, in kernels that do thousands of operations between.
+const MOST_TRADED: u32 = 64;
 
 /// Bytes that attention's forward pass may spill on blocks of 64 keys and heads of 128 elements, where accumulators and
 /// scores alone take 192 of 255 registers: the twelve numbers that FlashAttention-2 (2.5.6, sm_80) stores or loads in

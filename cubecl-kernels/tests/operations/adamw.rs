@@ -2,14 +2,14 @@
 
 use anyhow::ensure;
 use burn::backend::Autodiff;
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::tensor::{DType, Tensor};
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::adamw::{AdamWBuffers, AdamWRanges, AdamWStep, adamw, adamw_ranges, host};
 use cubecl_kernels::precision::compute_type;
 use libtest_mimic::Trial;
 
 use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::{expect_rounded, normal, over};
+use crate::compare::{expect_equal, expect_rounded, normal, numbers, over};
 use crate::layouts::{Layout, vector};
 
 pub fn trials() -> Vec<Trial> {
@@ -235,18 +235,15 @@ fn check_ranges<B: KernelBackend>(
                 expected[range.clone()].copy_from_slice(&numbers(&own));
             }
             let copy = numbers(&copy.expect("asked for"));
-            ensure!(copied[range.clone()] == copy, "the copy of {range:?}");
+            expect_equal(&format!("the copy of {range:?}"), &copied[range.clone()], &copy)?;
         }
     }
     for ((what, updated), expected) in ["parameter", "moment 1", "moment 2"].iter().zip(updated).zip(expected) {
-        ensure!(
-            updated == expected,
-            "the {what} of ranges differs from that of each alone"
-        );
+        expect_equal(
+            &format!("the {what} of ranges, next to each alone"),
+            &updated,
+            &expected,
+        )?;
     }
     Ok(())
-}
-
-fn numbers<B: Backend>(tensor: &Tensor<B, 1>) -> Vec<f64> {
-    tensor.to_data().iter::<f64>().collect()
 }

@@ -88,6 +88,7 @@ fn measure<B: KernelBackend>(
         mask: AttentionMask::Causal,
         scale: 0.25,
         dropout: None,
+        documents: None,
         is_deterministic: false,
     };
     let inputs = [query, key, value];
@@ -165,6 +166,7 @@ fn on_matrix_units(case: Case) -> anyhow::Result<u64> {
             mask: AttentionMask::Causal,
             scale: 0.125,
             dropout: None,
+            documents: None,
             is_deterministic: false,
         };
         let weights = || {

@@ -1,6 +1,6 @@
 //! How closely results must agree with the f64 host version, and inputs to try.
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use burn::backend::Autodiff;
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{DType, Tensor, backend::Backend};
@@ -84,6 +84,36 @@ pub fn expect_within<B: Backend, const D: usize>(
         );
     }
     Ok(())
+}
+
+/// Expects the same numbers, to the last bit but for the sign of zero.
+pub fn expect_equal(what: &str, found: &[f64], expected: &[f64]) -> anyhow::Result<()> {
+    ensure!(
+        found.len() == expected.len(),
+        "{what}: {} numbers, expected {}",
+        found.len(),
+        expected.len()
+    );
+    let other = found
+        .iter()
+        .zip(expected)
+        .position(|(found, expected)| found != expected);
+    match other {
+        Some(place) => bail!(
+            "{what}: value {place} is {}, expected {}",
+            found[place],
+            expected[place]
+        ),
+        None => Ok(()),
+    }
+}
+
+/// The numbers of a vector. What is empty is not read: reading launches a kernel, which CUDA refuses for no elements.
+pub fn numbers<B: Backend>(tensor: &Tensor<B, 1>) -> Vec<f64> {
+    match tensor.dims() {
+        [0] => Vec::new(),
+        _ => tensor.to_data().iter::<f64>().collect(),
+    }
 }
 
 /// Checks that the length of the difference from the expected values is within `roundings` epsilons of the type of

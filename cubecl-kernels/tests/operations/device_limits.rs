@@ -54,6 +54,7 @@ fn options() -> AttentionOptions {
         mask: AttentionMask::Full,
         scale: 1.0,
         dropout: None,
+        documents: None,
         is_deterministic: false,
     }
 }

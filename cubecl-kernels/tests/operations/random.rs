@@ -9,8 +9,8 @@ use cubecl::prelude::*;
 use cubecl::server::Handle;
 use cubecl_kernels::cube::dropout::{
     DroppedRows, dropout_factors, dropout_row, dropped_rows_argument, philox4x32_10 as philox_on_device,
+    places_on_device,
 };
-use cubecl_kernels::cube::places::on_device;
 use cubecl_kernels::random::philox::philox4x32_10;
 use cubecl_kernels::random::{RowDropout, RowPlace};
 use libtest_mimic::Trial;
@@ -143,13 +143,13 @@ fn places_are_brought_once() -> anyhow::Result<()> {
         text.split("location").next().map(str::to_owned)
     };
     let places = table(7);
-    let first = on_device(&client, &places);
+    let first = places_on_device(&client, &places);
     ensure!(
-        memory(&on_device(&client, &places)) == memory(&first),
+        memory(&places_on_device(&client, &places)) == memory(&first),
         "a table that is there is brought again"
     );
     ensure!(
-        memory(&on_device(&client, &table(7))) != memory(&first),
+        memory(&places_on_device(&client, &table(7))) != memory(&first),
         "two tables are one"
     );
     let words = client
@@ -162,7 +162,7 @@ fn places_are_brought_once() -> anyhow::Result<()> {
     );
     ensure!(!first.can_mut(), "a table that is in use is not kept");
     drop(places);
-    on_device(&client, &table(8));
+    places_on_device(&client, &table(8));
     ensure!(first.can_mut(), "a table that nothing holds is kept");
     Ok(())
 }

@@ -2,13 +2,12 @@
 
 use anyhow::ensure;
 use burn::backend::Autodiff;
-use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::ranges::{BufferRange, RangeTarget, clear_ranges, gather_ranges, host, scatter_ranges};
 use libtest_mimic::Trial;
 
 use crate::backends::{Claim, Setting, trials_of};
-use crate::compare::normal;
+use crate::compare::{expect_equal, normal, numbers};
 use crate::layouts::{Layout, vector};
 
 pub fn trials() -> Vec<Trial> {
@@ -55,7 +54,7 @@ fn check_one<B: KernelBackend>(setting: &Setting<B>, ranges: &[BufferRange], lay
     let gathered = gather_ranges(buffers.to_vec(), ranges)?.expect("there are buffers");
     let expected = host::gather(&before, ranges);
     ensure!(gathered.dims() == [expected.len()], "{:?}", gathered.dims());
-    ensure!(numbers(&gathered) == expected, "what is gathered");
+    expect_equal("what is gathered", &numbers(&gathered), &expected)?;
 
     let other: Vec<f64> = setting.rounded(&normal(expected.len() + 1, 3));
     let values = vector(setting, &other, layout);
@@ -74,22 +73,14 @@ fn check_one<B: KernelBackend>(setting: &Setting<B>, ranges: &[BufferRange], lay
         let scattered = scatter_ranges(buffer, values.clone(), &targets)?;
         let mut expected = before.clone();
         host::scatter(&mut expected, &other, &targets);
-        ensure!(numbers(&scattered) == expected, "what is scattered");
+        expect_equal("what is scattered", &numbers(&scattered), &expected)?;
         let ranges: Vec<_> = targets.into_iter().map(|target| target.range).collect();
         let cleared = clear_ranges(scattered, &ranges)?;
         for range in ranges {
             expected[range].fill(0.0);
         }
-        ensure!(numbers(&cleared) == expected, "what is cleared");
-        ensure!(numbers(&held) == before, "the buffer that is held was written over");
+        expect_equal("what is cleared", &numbers(&cleared), &expected)?;
+        expect_equal("the buffer that is held", &numbers(&held), &before)?;
     }
     Ok(())
-}
-
-/// What is empty is not read: reading launches a kernel, which CUDA refuses for no elements.
-fn numbers<B: Backend>(tensor: &Tensor<B, 1>) -> Vec<f64> {
-    match tensor.dims() {
-        [0] => Vec::new(),
-        _ => tensor.to_data().iter::<f64>().collect(),
-    }
 }

@@ -158,6 +158,7 @@ fn everything(of: DType, dtype: DType) -> Vec<(&'static str, Tensor<B, 1>)> {
         mask: AttentionMask::Causal,
         scale: 0.5,
         dropout: Some(dropout),
+        documents: None,
         is_deterministic: true,
     };
     let inputs = [heads(1), heads(4), heads(7)];

@@ -10,7 +10,7 @@ use cubecl_kernels::bias_dropout_add::bias_dropout_add;
 use cubecl_kernels::bias_gelu::bias_gelu;
 use cubecl_kernels::cross_entropy::cross_entropy;
 use cubecl_kernels::flash_attention::{
-    AttentionMask, AttentionOptions, MAX_HEAD, PackedHeads, flash_attention, flash_attention_packed,
+    AttentionMask, AttentionOptions, Documents, MAX_HEAD, PackedHeads, flash_attention, flash_attention_packed,
 };
 use cubecl_kernels::l2_norm::{SquaredPart, sum_of_squares, sums_of_squares};
 use cubecl_kernels::linear::{linear, linear_transposed};
@@ -95,6 +95,7 @@ fn options() -> AttentionOptions {
         mask: AttentionMask::Full,
         scale: 0.5,
         dropout: None,
+        documents: None,
         is_deterministic: false,
     }
 }
@@ -168,6 +169,26 @@ fn refuses_attention() -> anyhow::Result<()> {
         attend(shape, shape, shape, dropping(dropout(9, 0.5))),
         Value,
         &[name, "places", "10", "got 9"],
+    )?;
+
+    let packing = |lengths: Vec<Vec<usize>>| AttentionOptions {
+        documents: Documents::from_lengths(lengths[0].iter().sum(), &lengths).ok(),
+        ..options()
+    };
+    refused(
+        attend(shape, [2, 6, 4, 8], [2, 6, 4, 8], packing(vec![vec![2, 3]; 2])),
+        Value,
+        &[name, "the number of keys", "documents", "5", "got 6"],
+    )?;
+    refused(
+        attend(shape, shape, shape, packing(vec![vec![2, 4]; 2])),
+        Value,
+        &[name, "the tokens of the documents", "5", "got 6"],
+    )?;
+    refused(
+        attend(shape, shape, shape, packing(vec![vec![2, 3]; 3])),
+        Value,
+        &[name, "all samples' documents", "10", "got 15"],
     )?;
 
     let packed = |shape, heads| flash_attention_packed::<B>(tensor(shape), heads, options());

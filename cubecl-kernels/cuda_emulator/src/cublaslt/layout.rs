@@ -28,6 +28,8 @@ pub struct Layout {
     /// Of `cublasLtOrder_t`: zero is column after column.
     pub order: i32,
     pub batch_count: i32,
+    /// The elements from one matrix of a batch to the next.
+    pub batch_offset: i64,
 }
 
 exported! {
@@ -38,7 +40,15 @@ exported! {
         columns: u64,
         leading_dimension: i64,
     ) {
-        LAYOUTS.create(layout, Layout { datatype, rows, columns, leading_dimension, order: 0, batch_count: 1 })
+        LAYOUTS.create(layout, Layout {
+            datatype,
+            rows,
+            columns,
+            leading_dimension,
+            order: 0,
+            batch_count: 1,
+            batch_offset: 0,
+        })
     }
 
     fn cublasLtMatrixLayoutSetAttribute(layout: *mut c_void, attribute: u32, value: *const c_void, bytes: usize) {
@@ -51,8 +61,7 @@ exported! {
                 COLUMNS => layout.columns = take(value, bytes)?,
                 LEADING_DIMENSION => layout.leading_dimension = take(value, bytes)?,
                 BATCH_COUNT => layout.batch_count = take(value, bytes)?,
-                // Where the next matrix of a batch begins: there is none.
-                BATCH_OFFSET => take::<i64>(value, bytes).map(drop)?,
+                BATCH_OFFSET => layout.batch_offset = take(value, bytes)?,
                 _ => return Err(LAYOUTS.unsupported(attribute)),
             }
             Ok(())

@@ -1,6 +1,8 @@
 //! The product as it is exported.
 
 use std::ffi::c_void;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use super::algorithm::Algorithm;
 use super::element::Element;
@@ -9,7 +11,7 @@ use super::handle::device_of;
 use super::preference::Preference;
 use super::problem::Problem;
 use super::product::Product;
-use crate::driver::device::{Device, current_or_first};
+use crate::driver::device::{Device, current_or_first, number_in_environment};
 use crate::driver::memory::{Place, place_of};
 use crate::driver::stream::{Stream, resolve};
 use crate::exported::exported;
@@ -44,6 +46,13 @@ fn workspace(algorithm: &Algorithm, address: usize, bytes: usize) -> Outcome<(us
     Ok((address, needed))
 }
 
+/// How much longer a product takes in its stream than it would.
+fn slowness() -> Duration {
+    static MICROSECONDS: OnceLock<u64> = OnceLock::new();
+    let number = || number_in_environment("CUDA_EMULATOR_CUBLASLT_US").unwrap_or(0) as u64;
+    Duration::from_micros(*MICROSECONDS.get_or_init(number))
+}
+
 /// Puts a product into a stream.
 fn submit(product: Product, device: &'static Device, stream: &Stream) -> Outcome {
     if !std::ptr::eq(stream.device, device) {
@@ -61,7 +70,10 @@ fn submit(product: Product, device: &'static Device, stream: &Stream) -> Outcome
         return Err(Error::new(EXECUTION_FAILED, format!("{FAILS} is set")));
     }
     product.record();
-    stream.submit(move || product.run());
+    stream.submit(move || {
+        std::thread::sleep(slowness());
+        product.run()
+    });
     Ok(())
 }
 

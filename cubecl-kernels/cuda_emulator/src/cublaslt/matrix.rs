@@ -1,4 +1,4 @@
-//! `Matrix`: a matrix's memory layout, checked.
+//! `Matrix`: a matrix's memory layout, or that of each of a batch, checked.
 
 use super::element::{Element, Wide};
 use super::error::{Error, Outcome};
@@ -13,30 +13,34 @@ pub struct Matrix {
     pub columns: usize,
     /// The elements from one column to the next.
     leading_dimension: usize,
+    /// How many there are, and the elements from one to the next.
+    pub batch_count: usize,
+    batch_offset: usize,
 }
 
 impl Matrix {
     /// # Errors
     ///
-    /// Not supported: other types and orders, and batches. Invalid: nothing in it, columns that overlap, more than
-    /// memory can hold.
+    /// Not supported: other types and orders. Invalid: nothing in it, columns that overlap, a batch that goes
+    /// backwards, more than memory can hold.
     pub fn of(name: &str, layout: &Layout) -> Outcome<Self> {
         let Some(element) = Element::of(layout.datatype) else {
             return Err(Error::unsupported(format!("{name} has the type {}", layout.datatype)));
         };
-        if layout.order != 0 || layout.batch_count != 1 {
-            let (order, count) = (layout.order, layout.batch_count);
-            return Err(Error::unsupported(format!(
-                "{name} has the order {order} and is a batch of {count}"
-            )));
+        if layout.order != 0 {
+            return Err(Error::unsupported(format!("{name} has the order {}", layout.order)));
         }
         let invalid = || Error::invalid(format!("{name} is {layout:?}"));
         let leading_dimension = usize::try_from(layout.leading_dimension).map_err(|_| invalid())?;
         let (rows, columns) = (layout.rows as usize, layout.columns as usize);
-        if rows == 0 || columns == 0 || leading_dimension < rows {
+        let batch_count = usize::try_from(layout.batch_count).map_err(|_| invalid())?;
+        let batch_offset = usize::try_from(layout.batch_offset).map_err(|_| invalid())?;
+        if rows == 0 || columns == 0 || leading_dimension < rows || batch_count == 0 {
             return Err(invalid());
         }
+        let others = batch_offset.checked_mul(batch_count - 1);
         let elements = leading_dimension.checked_mul(columns);
+        let elements = elements.zip(others).and_then(|(one, others)| one.checked_add(others));
         let bytes = elements.and_then(|elements| elements.checked_mul(element.bytes()));
         match bytes {
             Some(bytes) if bytes <= isize::MAX as usize => Ok(Self {
@@ -44,14 +48,34 @@ impl Matrix {
                 rows,
                 columns,
                 leading_dimension,
+                batch_count,
+                batch_offset,
             }),
             _ => Err(invalid()),
         }
     }
 
-    /// The bytes from its first element to its last.
+    /// The bytes from the first element of the first to the last of the last.
     pub fn bytes(&self) -> usize {
-        ((self.columns - 1) * self.leading_dimension + self.rows) * self.element.bytes()
+        let one = (self.columns - 1) * self.leading_dimension + self.rows;
+        ((self.batch_count - 1) * self.batch_offset + one) * self.element.bytes()
+    }
+
+    /// The bytes of its elements, of all in a batch; of the same one only once.
+    pub fn bytes_of_elements(&self) -> usize {
+        let matrices = if self.batch_offset == 0 { 1 } else { self.batch_count };
+        matrices * self.rows * self.columns * self.element.bytes()
+    }
+
+    /// Where one of a batch is, of which the first is at the address.
+    pub fn address_in_batch(&self, address: usize, which: usize) -> usize {
+        address + which * self.batch_offset * self.element.bytes()
+    }
+
+    /// Whether those of a batch share no element, one after the other.
+    pub fn are_apart(&self) -> bool {
+        let one = (self.columns - 1) * self.leading_dimension + self.rows;
+        self.batch_count == 1 || self.batch_offset >= one
     }
 
     fn column(&self, address: usize, column: usize) -> usize {

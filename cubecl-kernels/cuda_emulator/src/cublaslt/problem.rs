@@ -58,7 +58,8 @@ impl Problem {
         let (rows, inner) = shape(&a, is_a_transposed);
         let (inner_of_b, columns) = shape(&b, is_b_transposed);
         let does_fit = |matrix: Matrix| (matrix.rows, matrix.columns) == (rows, columns);
-        if inner != inner_of_b || !does_fit(c) || !does_fit(d) {
+        let is_batch = [a, b, c].iter().all(|matrix| matrix.batch_count == d.batch_count) && d.are_apart();
+        if inner != inner_of_b || !does_fit(c) || !does_fit(d) || !is_batch {
             let text = format!("op(A) is {rows} x {inner}, op(B) {inner_of_b} x {columns}, C {c:?}, D {d:?}");
             return Err(Error::invalid(text));
         }

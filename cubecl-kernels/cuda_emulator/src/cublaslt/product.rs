@@ -108,14 +108,22 @@ impl Product {
             "{}x{}x{} {a}{b} {:?} to {:?}",
             problem.rows, problem.columns, problem.inner, problem.a.element, problem.d.element
         );
+        if problem.d.batch_count > 1 {
+            name += &format!(", {} times", problem.d.batch_count);
+        }
         if self.reads_c() {
             name += ", added";
         }
         if problem.bias.is_some() {
             name += ", bias";
         }
-        let matrices = [problem.a, problem.b, problem.d].map(|matrix| matrix.bytes());
-        let bytes = matrices.iter().sum::<usize>() + if self.reads_c() { problem.c.bytes() } else { 0 };
+        let matrices = [problem.a, problem.b, problem.d].map(|matrix| matrix.bytes_of_elements());
+        let bytes = matrices.iter().sum::<usize>()
+            + if self.reads_c() {
+                problem.c.bytes_of_elements()
+            } else {
+                0
+            };
         recording::count("matmul", &name, bytes);
     }
 
@@ -126,12 +134,27 @@ impl Product {
         }
         // Who has data in the workspace reads no number, whether it is an operand or a result.
         self.spoil_workspace();
-        match self.problem.wide() {
-            Element::F64 => self.compute::<f64>(),
-            _ => self.compute::<f32>(),
+        for which in 0..self.problem.d.batch_count {
+            let one = self.one_of_batch(which);
+            match self.problem.wide() {
+                Element::F64 => one.compute::<f64>(),
+                _ => one.compute::<f32>(),
+            }
         }
         self.spoil_workspace();
         Ok(())
+    }
+
+    /// A product of a batch by itself.
+    fn one_of_batch(&self, which: usize) -> Self {
+        let Problem { a, b, c, d, .. } = &self.problem;
+        Self {
+            a: a.address_in_batch(self.a, which),
+            b: b.address_in_batch(self.b, which),
+            c: c.address_in_batch(self.c, which),
+            d: d.address_in_batch(self.d, which),
+            ..*self
+        }
     }
 
     fn spoil_workspace(&self) {

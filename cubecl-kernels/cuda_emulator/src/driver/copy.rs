@@ -77,10 +77,14 @@ impl Transfer {
             self.record();
             return Ok(());
         }
+        // Known now: what is freed before the copy runs is still an error then.
+        let is_known = |end: End| match end {
+            End::Device(_) => true,
+            End::Host(rows) => place_of(rows.address).is_some(),
+        };
+        let known = [self.to, self.from].map(is_known);
         let mut staged = Vec::new();
-        if let End::Host(rows) = self.from
-            && place_of(rows.address).is_none()
-        {
+        if let (End::Host(rows), false) = (self.from, known[1]) {
             for row in 0..self.height {
                 // SAFETY: the caller's memory has `height` rows.
                 let bytes =
@@ -93,26 +97,17 @@ impl Transfer {
                 pitch: self.width,
             });
         }
-        let is_staged = !staged.is_empty();
         stream.submit(move || {
             let _alive = &staged;
-            let running = |end: End| -> Result<Rows, super::stream::Fault> {
+            let running = |end: End, is_known: bool| -> Result<Rows, super::stream::Fault> {
                 let (End::Host(rows) | End::Device(rows)) = end;
-                let is_known = matches!(end, End::Device(_)) || place_of(rows.address).is_some();
                 if is_known {
                     let span = self.span(rows).map_err(|error| (error, "rows overlap".to_string()))?;
                     check_running(rows.address, span)?;
                 }
                 Ok(rows)
             };
-            let (to, from) = (
-                running(self.to)?,
-                if is_staged {
-                    self.rows_staged()
-                } else {
-                    running(self.from)?
-                },
-            );
+            let (to, from) = (running(self.to, known[0])?, running(self.from, known[1])?);
             for row in 0..self.height {
                 let from = (from.address + row * from.pitch) as *const u8;
                 let to = (to.address + row * to.pitch) as *mut u8;
@@ -121,10 +116,7 @@ impl Transfer {
             }
             Ok(())
         });
-        match self.to {
-            End::Host(rows) if place_of(rows.address).is_none() => stream.synchronize(),
-            _ => Ok(()),
-        }
+        if known[0] { Ok(()) } else { stream.synchronize() }
     }
 
     /// Counts the copy; what the host reads of a device is zero.
@@ -145,11 +137,6 @@ impl Transfer {
                 unsafe { std::ptr::write_bytes((to.address + row * to.pitch) as *mut u8, 0, self.width) };
             }
         }
-    }
-
-    fn rows_staged(&self) -> Rows {
-        let (End::Host(rows) | End::Device(rows)) = self.from;
-        rows
     }
 }
 

@@ -18,7 +18,7 @@ const VERSION: c_int = 13000;
 /// The devices' memory in bytes, if the environment does not name one. It is the host's, and most of it is written.
 const MEMORY: usize = 1 << 30;
 
-/// A GPU that is none, with its primary context.
+/// An emulated GPU, with its primary context.
 #[derive(Debug)]
 pub struct Device {
     /// Its number in this process.
@@ -146,13 +146,13 @@ pub fn number_in_environment(name: &str) -> Option<usize> {
     let value = std::env::var(name).ok()?;
     let number = value.trim().parse().ok();
     if number.is_none() {
-        tell(&format!("{name}={value} is no number, and is not heeded"));
+        tell(&format!("{name}={value} is not a number and is ignored"));
     }
     number
 }
 
 /// Returns the numbers of the devices that the process may see, as CUDA reads `CUDA_VISIBLE_DEVICES`: up to the first
-/// that is none.
+/// invalid entry.
 fn visible(count: usize) -> Vec<usize> {
     let Ok(list) = std::env::var("CUDA_VISIBLE_DEVICES") else {
         return (0..count).collect();

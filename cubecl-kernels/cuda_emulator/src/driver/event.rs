@@ -105,7 +105,7 @@ exported! {
         let event = Event::of(event)?;
         recording::count("host wait", "event", 0);
         if let Some(mark) = event.mark() {
-            mark.wait();
+            mark.wait(event.device);
         }
         event.device.health()
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::device::{Device, current};
 use super::error::{Error, Outcome, tell};
-use super::stream::{Fault, Stream, resolve, settle_before};
+use super::stream::{Fault, Stream, resolve, settle, settle_before};
 use crate::exported::{Out, exported};
 use crate::recording;
 
@@ -295,7 +295,7 @@ fn allocate_in(stream: &Stream, bytes: usize) -> Outcome<usize> {
     let base = match take() {
         // What streams are about to free is waited for, as CUDA does.
         Err(Error::OUT_OF_MEMORY) if bytes <= stream.device.memory => {
-            stream.device.synchronize()?;
+            settle(stream.device, "an allocation without room")?;
             take()?
         }
         taken => taken?,
@@ -336,12 +336,12 @@ exported! {
             return Ok(());
         }
         let base = address as usize;
-        let device = match begin_free(base, is_device)? {
-            Place::Device(ordinal) => super::device::get(ordinal as i32)?,
-            Place::Pinned => current()?,
+        let Place::Device(ordinal) = begin_free(base, is_device)? else {
+            return Err(Error::INVALID_VALUE);
         };
+        let device = super::device::get(ordinal as i32)?;
         // As CUDA does, for everything that the device still has to do.
-        device.synchronize()?;
+        settle(device, "the release of device memory")?;
         end_free(base).map_err(|(error, what)| {
             device.fail(error, &what);
             error

@@ -19,6 +19,8 @@ const NON_BLOCKING: c_uint = 1;
 /// How many seconds a load or an allocation waits for the device, if the environment does not say: ranks that it may
 /// wait for compile kernels.
 const WAIT_LIMIT: usize = 120;
+/// Time between two looks at whether the device has failed, of those who wait for it.
+const HEALTH_SLICE: Duration = Duration::from_millis(50);
 /// The handles of the default stream by name, and of the thread's own.
 const LEGACY: usize = 1;
 const PER_THREAD: usize = 2;
@@ -73,10 +75,12 @@ impl Mark {
         *self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn wait(&self) {
+    /// Waits for the place to be reached, or the device to fail.
+    pub fn wait(&self, device: &Device) {
         let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
-        while reached.is_none() {
-            reached = self.changed.wait(reached).unwrap_or_else(PoisonError::into_inner);
+        while reached.is_none() && device.health().is_ok() {
+            let waited = self.changed.wait_timeout(reached, HEALTH_SLICE);
+            reached = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -110,7 +114,7 @@ impl Stream {
 
     fn work(&self, mut jitter: Jitter) {
         loop {
-            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queue = self.lock();
             let operation = loop {
                 match queue.operations.pop_front() {
                     Some(operation) => break operation,
@@ -122,12 +126,12 @@ impl Stream {
             jitter.sleep();
             match operation {
                 Operation::Signal(mark) => mark.reach(),
-                Operation::Wait(mark) => mark.wait(),
+                Operation::Wait(mark) => mark.wait(self.device),
                 Operation::Work(work) if self.device.health().is_ok() => self.run(work),
                 Operation::Work(_) => (),
                 Operation::Always(work) => self.run(work),
             }
-            self.queue.lock().unwrap_or_else(PoisonError::into_inner).completed += 1;
+            self.lock().completed += 1;
             self.changed.notify_all();
         }
     }
@@ -144,7 +148,7 @@ impl Stream {
         if recording::is_on() {
             return self.pass(operation);
         }
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.lock();
         queue.submitted += 1;
         queue.operations.push_back(operation);
         drop(queue);
@@ -205,35 +209,32 @@ impl Stream {
     }
 
     fn is_busy(&self) -> bool {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = self.lock();
         queue.completed < queue.submitted
-    }
-
-    /// Waits for what is in the queue now.
-    pub fn wait(&self) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = queue.submitted;
-        while queue.completed < last {
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for what is in the queue now until `end` at the latest; returns whether that is done.
-    fn wait_until(&self, end: Instant) -> bool {
+    /// Waits for what is in the queue now, until `end` or the failure of the device; returns whether that is done.
+    fn wait_until(&self, end: Option<Instant>) -> bool {
         let mut queue = self.lock();
         let last = queue.submitted;
         while queue.completed < last {
-            let Some(left) = end.checked_duration_since(Instant::now()) else {
+            let left = end.map_or(HEALTH_SLICE, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() || self.device.health().is_err() {
                 return false;
-            };
-            let waited = self.changed.wait_timeout(queue, left);
+            }
+            let waited = self.changed.wait_timeout(queue, left.min(HEALTH_SLICE));
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
+    }
+
+    /// Waits for what is in the queue now, or the failure of the device.
+    pub fn wait(&self) {
+        self.wait_until(None);
     }
 
     /// Waits for what is in the queue now, and tells whether the device is well.
@@ -251,21 +252,35 @@ fn wait_limit() -> Duration {
 }
 
 /// Waits for all that was put into a device's streams, as CUDA may do before it loads a kernel or allocates memory;
-/// `what` is what waits.
+/// `what` is what waits. Does nothing where the limit is zero.
+///
+/// # Errors
+///
+/// As [`settle`].
+pub fn settle_before(device: &Device, what: &str) -> Outcome {
+    if wait_limit().is_zero() {
+        Ok(())
+    } else {
+        settle(device, what)
+    }
+}
+
+/// Waits for all that was put into a device's streams.
 ///
 /// # Errors
 ///
 /// If that takes longer than the limit, which ends the context: on a GPU it might never return.
-pub fn settle_before(device: &Device, what: &str) -> Outcome {
-    let limit = wait_limit();
-    if limit.is_zero() {
-        return Ok(());
-    }
+pub fn settle(device: &Device, what: &str) -> Outcome {
+    let limit = match wait_limit() {
+        Duration::ZERO => Duration::from_secs(WAIT_LIMIT as u64),
+        limit => limit,
+    };
     let end = Instant::now() + limit;
     let streams = device.streams();
-    let late: Vec<&Arc<Stream>> = streams.iter().filter(|stream| !stream.wait_until(end)).collect();
+    let late: Vec<&Arc<Stream>> = streams.iter().filter(|stream| !stream.wait_until(Some(end))).collect();
+    device.health()?;
     if late.is_empty() {
-        return device.health();
+        return Ok(());
     }
     let queues: Vec<String> = late.iter().map(|stream| format!("{:?}", stream.lock())).collect();
     let what = format!(
@@ -346,7 +361,7 @@ exported! {
     fn cuStreamDestroy_v2(stream: *mut c_void) {
         let stream = STREAMS.remove(stream).ok_or(Error::INVALID_HANDLE)?;
         // What it holds is done nevertheless.
-        stream.queue.lock().unwrap_or_else(PoisonError::into_inner).is_destroyed = true;
+        stream.lock().is_destroyed = true;
         stream.changed.notify_all();
         Ok(())
     }

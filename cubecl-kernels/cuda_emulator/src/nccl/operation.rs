@@ -116,7 +116,7 @@ impl Task {
         Ok(())
     }
 
-    /// Counts the operation, with the bytes of the longer of its buffers. The other ranks are answered for.
+    /// Counts the operation, with the bytes of the longer of its buffers. The other ranks are simulated.
     pub fn record(&self, communicator: &Communicator) {
         let (read, written) = self.lengths(communicator.member.rank, communicator.member.count);
         let name = format!("{:?} of {}", self.kind, communicator.member.count);

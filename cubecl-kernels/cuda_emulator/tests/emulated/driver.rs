@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use cudarc::driver::{DriverError, result, sys, sys::CUresult};
@@ -321,7 +322,7 @@ fn devices(_: &Role) -> Result<()> {
 
 fn visible(_: &Role) -> Result<()> {
     result::init()?;
-    // The list ends at the first that is none.
+    // The list ends at the first invalid entry.
     ensure!(result::device::get_count()? == 2);
     let numbers = [0, 1].map(|ordinal| result::device::get_uuid(ordinal).map(|uuid| uuid.bytes[15]));
     let numbers: Vec<_> = numbers.into_iter().collect::<Result<_, _>>()?;
@@ -355,9 +356,14 @@ fn loads_and_allocations_wait(_: &Role) -> Result<()> {
 
 fn endless_load(_: &Role) -> Result<()> {
     let stream = open(0)?;
-    pause(stream, 3000)?;
+    let begun = Instant::now();
+    pause(stream, 20_000)?;
     let error = text(kernel(SCALE, "scale"));
     ensure!(error.contains("LAUNCH_TIMEOUT"), "{error}");
+    // Who waits for what never ends learns of it.
+    let synchronized = synchronize(stream);
+    ensure!(synchronized.is_err(), "a context that has ended is well");
+    ensure!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     // The context has ended.
     let late = CUresult::CUDA_ERROR_LAUNCH_TIMEOUT;
     ensure!(code(allocate(64, stream)) == late);

@@ -3,7 +3,9 @@
 use anyhow::{Result, ensure};
 use cudarc::driver::{result, sys, sys::CUresult};
 
-use crate::gpu::{allocate, argument, code, download, free, kernel, launch, open, stream, synchronize, upload, write};
+use crate::gpu::{
+    allocate, argument, code, download, free, kernel, launch, open, pause, stream, synchronize, upload, write,
+};
 use crate::scene::{Role, Scene};
 
 pub fn scenes() -> Vec<Scene> {
@@ -15,6 +17,10 @@ pub fn scenes() -> Vec<Scene> {
         Scene::new("memory::copies_of_freed_memory_end_the_context", freed_copy),
         Scene::new("memory::writes_past_an_allocation_end_the_context", written_past),
         Scene::new("memory::pinned_memory_is_copied_when_the_stream_comes_there", pinned).jitter(100),
+        Scene::new(
+            "memory::pinned_memory_that_is_freed_before_its_copy_is_found",
+            freed_pinned,
+        ),
         Scene::new("memory::rows_are_copied_with_their_pitch", rows),
         Scene::new("memory::addresses_say_whose_they_are", owners).devices(2),
         Scene::new("memory::there_is_as_much_as_the_device_has", exhausted),
@@ -183,6 +189,21 @@ fn pinned(_: &Role) -> Result<()> {
         result::free_host(host.cast())?;
         ensure!(code(result::free_host(host.cast())) == CUresult::CUDA_ERROR_INVALID_VALUE);
     }
+    Ok(())
+}
+
+fn freed_pinned(_: &Role) -> Result<()> {
+    let stream = open(0)?;
+    let address = allocate(4, stream)?;
+    // SAFETY: the emulator finds that the memory is gone, and does not read it.
+    unsafe {
+        let host = result::malloc_host(4, 0)?.cast::<f32>();
+        host.write(1.0);
+        pause(stream, 200)?;
+        result::memcpy_htod_async(address, std::slice::from_raw_parts(host, 1), stream)?;
+        result::free_host(host.cast())?;
+    }
+    ensure!(synchronize(stream).is_err(), "memory that was freed is copied");
     Ok(())
 }
 

@@ -33,7 +33,8 @@ pub struct Scene {
     visible: Option<&'static str>,
     jitter: u64,
     is_in_progress: bool,
-    wait_limit: Option<u64>,
+    /// How long a load or an allocation waits, in seconds: less than the scene, so that it can say why.
+    wait_limit: u64,
     /// Memory of each device in MiB, where calls are counted and nothing is computed.
     recording: Option<usize>,
     dies: Option<usize>,
@@ -49,7 +50,7 @@ impl Scene {
             visible: None,
             jitter: 0,
             is_in_progress: false,
-            wait_limit: None,
+            wait_limit: SECONDS / 2,
             recording: None,
             dies: None,
         }
@@ -86,7 +87,7 @@ impl Scene {
 
     /// Loads and allocations wait for the device no longer than this.
     pub fn wait_limit(mut self, seconds: u64) -> Self {
-        self.wait_limit = Some(seconds);
+        self.wait_limit = seconds;
         self
     }
 
@@ -120,9 +121,7 @@ impl Scene {
             command.env("CUDA_EMULATOR_DEVICES", self.devices.to_string());
             command.env("CUDA_EMULATOR_JITTER_US", self.jitter.to_string());
             command.env("CUDA_EMULATOR_IN_PROGRESS", u8::from(self.is_in_progress).to_string());
-            if let Some(seconds) = self.wait_limit {
-                command.env("CUDA_EMULATOR_WAIT_LIMIT_S", seconds.to_string());
-            }
+            command.env("CUDA_EMULATOR_WAIT_LIMIT_S", self.wait_limit.to_string());
             command.env_remove(cuda_emulator::recording::VARIABLE);
             if let Some(megabytes) = self.recording {
                 command.env(cuda_emulator::recording::VARIABLE, "1");

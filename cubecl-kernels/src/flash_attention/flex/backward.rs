@@ -145,7 +145,7 @@ fn run<T: Number>(
         }
         for head in kv_head * group..(kv_head + 1) * group {
             for first in (0..queries).step_by(QUERIES) {
-                let block = Queries::new([sample, head, first], queries, options);
+                let block = Queries::new([sample, head, first], [queries, keys], options);
                 inputs.add_block([sample, head, kv_head], &block, options, scratch);
                 // SAFETY: no other task has this head of queries.
                 unsafe { of_query.write([sample, head, first], &mut scratch.of_query, |_| T::Real::ONE) };
@@ -170,7 +170,7 @@ impl<T: Number> Inputs<'_, T> {
         options: &AttentionOptions,
         scratch: &mut Scratch<T::Real>,
     ) {
-        let ([_, queries, heads, d_head], [_, keys, ..]) = (self.query.dims, self.key.dims);
+        let [_, queries, heads, d_head] = self.query.dims;
         let (count, width) = (block.range.len(), block.width());
         let scale = T::Real::of(options.scale);
         let [wide_key, wide_value, wide_query, wide_gradient] = &mut scratch.wide;
@@ -193,8 +193,6 @@ impl<T: Number> Inputs<'_, T> {
         scratch.of_query.clear();
         scratch.of_query.resize(count * d_head, T::Real::ZERO);
 
-        let seen = block.seen(keys);
-        let ranges = || (0..seen).step_by(KEYS).map(|first| first..seen.min(first + KEYS));
         let factors =
             |range: Range<usize>, key: Matrix<'_, T::Real>, value: Matrix<'_, T::Real>, blocks: [&mut [T::Real]; 2]| {
                 let [scores, gradients] = blocks;
@@ -215,7 +213,7 @@ impl<T: Number> Inputs<'_, T> {
         if T::dtype() != <T::Real as Element>::dtype() {
             // The rounded output is too far off where the gradients are the small rest of large terms.
             known.start();
-            for range in ranges() {
+            for range in block.key_blocks() {
                 let scores = &mut scratch.scores[..range.len() * width];
                 let gradients = &mut scratch.gradients[..range.len() * width];
                 let key = self.key.rows(sample, kv_head, range.clone()).widened(wide_key);
@@ -228,7 +226,7 @@ impl<T: Number> Inputs<'_, T> {
             }
             known.finish();
         }
-        for range in ranges() {
+        for range in block.key_blocks() {
             let shape = [count, range.len()];
             let scores = &mut scratch.scores[..range.len() * width];
             let gradients = &mut scratch.gradients[..range.len() * width];

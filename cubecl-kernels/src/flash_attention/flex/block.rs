@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::QUERIES;
-use crate::flash_attention::{AttentionMask, AttentionOptions};
+use super::{KEYS, QUERIES};
+use crate::flash_attention::AttentionOptions;
 use crate::flex::math::Real;
 use crate::random::philox::philox4x32_10;
 use crate::random::{BLOCK_BITS, RowDropout};
@@ -15,7 +15,9 @@ const LANES: usize = 16;
 pub(super) struct Queries<'a> {
     /// Their numbers in the sample.
     pub range: Range<usize>,
-    mask: AttentionMask,
+    /// The first key that each of them sees, and how many it sees.
+    first_keys: [u32; QUERIES],
+    seen_keys: [u32; QUERIES],
     dropout: Option<&'a RowDropout>,
     /// The first word of the counters, without the number of the block of four columns.
     head: u32,
@@ -24,9 +26,14 @@ pub(super) struct Queries<'a> {
 }
 
 impl<'a> Queries<'a> {
-    /// The block of a sample and head from a query on; `queries` is the number of the sample's.
-    pub fn new([sample, head, first]: [usize; 3], queries: usize, options: &'a AttentionOptions) -> Self {
+    /// The block of a sample and head from a query on; `queries` and `keys` are the numbers of the sample's.
+    pub fn new([sample, head, first]: [usize; 3], [queries, keys]: [usize; 2], options: &'a AttentionOptions) -> Self {
         let range = first..queries.min(first + QUERIES);
+        let (mut first_keys, mut seen_keys) = ([0; QUERIES], [0; QUERIES]);
+        for (lane, query) in range.clone().enumerate() {
+            let seen = options.keys_seen(sample, query, keys);
+            [first_keys[lane], seen_keys[lane]] = [seen.start, seen.len()].map(|number| number as u32);
+        }
         let (mut positions, mut samples) = ([0; QUERIES], [0; QUERIES]);
         let mut head_word = 0;
         if let Some(dropout) = &options.dropout {
@@ -37,7 +44,8 @@ impl<'a> Queries<'a> {
         }
         Self {
             range,
-            mask: options.mask,
+            first_keys,
+            seen_keys,
             dropout: options.dropout.as_ref(),
             head: head_word,
             positions,
@@ -50,21 +58,27 @@ impl<'a> Queries<'a> {
         self.range.len().next_multiple_of(LANES)
     }
 
-    /// How many keys one of the queries sees.
-    pub fn seen(&self, keys: usize) -> usize {
-        match self.mask {
-            AttentionMask::Full => keys,
-            AttentionMask::Causal => keys.min(self.range.end),
-        }
+    /// The keys that one of the queries sees, in blocks; the first number is divisible by 4.
+    pub fn key_blocks(&self) -> impl Iterator<Item = Range<usize>> {
+        let last = self.range.len() - 1;
+        let start = self.first_keys[0] as usize / 4 * 4;
+        let end = (self.first_keys[last] + self.seen_keys[last]) as usize;
+        (start..end)
+            .step_by(KEYS)
+            .map(move |first| first..end.min(first + KEYS))
     }
 
-    /// How many of the queries, the first ones, do not see a key.
+    /// Which of a vector of queries see a key.
     #[inline(always)]
-    fn hidden(&self, key: usize) -> u32 {
-        match self.mask {
-            AttentionMask::Full => 0,
-            AttentionMask::Causal => key.saturating_sub(self.range.start) as u32,
+    fn see(&self, key: usize, first_lane: usize) -> [bool; LANES] {
+        let first_keys: &[u32; LANES] = (&self.first_keys[first_lane..][..LANES]).try_into().expect("a vector");
+        let seen_keys: &[u32; LANES] = (&self.seen_keys[first_lane..][..LANES]).try_into().expect("a vector");
+        let mut see = [false; LANES];
+        for lane in 0..LANES {
+            // Of an earlier key the difference is a large number.
+            see[lane] = (key as u32).wrapping_sub(first_keys[lane]) < seen_keys[lane];
         }
+        see
     }
 
     /// The random words of four keys, from one with a number divisible by 4 on, and of a vector of queries.
@@ -134,11 +148,14 @@ impl<R: Real> Running<R> {
             let before: [R; LANES] = vector(&self.maximum, first_lane);
             let mut maximum = before;
             for (key, scores) in keys.clone().zip(scores.chunks_exact_mut(width)) {
-                let hidden = queries.hidden(key);
+                let see = queries.see(key, first_lane);
                 let scores = vector_mut(scores, first_lane);
                 for lane in 0..LANES {
-                    let is_seen = (first_lane + lane) as u32 >= hidden;
-                    let score = if is_seen { scores[lane] * scale } else { R::NEG_INFINITY };
+                    let score = if see[lane] {
+                        scores[lane] * scale
+                    } else {
+                        R::NEG_INFINITY
+                    };
                     scores[lane] = score;
                     maximum[lane] = score.larger(maximum[lane]);
                 }
@@ -241,13 +258,12 @@ impl<R: Real> Known<R> {
                 let factors = queries.factors::<R>(first_key, first_lane);
                 let rows = scores.chunks_exact(width).zip(gradients.chunks_exact(width));
                 for ((key, factors), (scores, gradients)) in (first_key..).zip(factors).zip(rows) {
-                    let hidden = queries.hidden(key);
+                    let see = queries.see(key, first_lane);
                     let (scores, gradients) = (&scores[first_lane..][..LANES], &gradients[first_lane..][..LANES]);
                     for lane in 0..LANES {
                         let weight = (scores[lane] * scale - log_sum_exp[lane]).exp();
-                        let is_seen = (first_lane + lane) as u32 >= hidden;
-                        let weight = if is_seen { weight } else { R::ZERO };
-                        let gradient = if is_seen { gradients[lane] } else { R::ZERO };
+                        let weight = if see[lane] { weight } else { R::ZERO };
+                        let gradient = if see[lane] { gradients[lane] } else { R::ZERO };
                         sum[lane] = sum[lane] + weight;
                         along[lane] = along[lane] + weight * factors[lane] * gradient;
                     }
@@ -274,14 +290,13 @@ impl<R: Real> Known<R> {
                 let factors = queries.factors::<R>(first_key, first_lane);
                 let rows = scores.chunks_exact_mut(width).zip(gradients.chunks_exact_mut(width));
                 for ((key, factors), (scores, gradients)) in (first_key..).zip(factors).zip(rows) {
-                    let hidden = queries.hidden(key);
+                    let see = queries.see(key, first_lane);
                     let (scores, gradients) = (vector_mut(scores, first_lane), vector_mut(gradients, first_lane));
                     for lane in 0..LANES {
                         let weight = (scores[lane] * scale - log_sum_exp[lane]).exp() * share[lane];
                         let gradient = weight * (gradients[lane] * factors[lane] - along[lane]) * scale;
-                        let is_seen = (first_lane + lane) as u32 >= hidden;
-                        scores[lane] = if is_seen { weight * factors[lane] } else { R::ZERO };
-                        gradients[lane] = if is_seen { gradient } else { R::ZERO };
+                        scores[lane] = if see[lane] { weight * factors[lane] } else { R::ZERO };
+                        gradients[lane] = if see[lane] { gradient } else { R::ZERO };
                     }
                 }
             }

@@ -50,7 +50,7 @@ fn forward_of<T: Number>(inputs: [Tensor<Flex, 4>; 3], options: &AttentionOption
     let run = |task: usize| {
         let scratch = &mut Scratch::default();
         let [sample, head, block] = [task / (heads * blocks), task / blocks % heads, task % blocks];
-        let block = Queries::new([sample, head, block * QUERIES], queries, options);
+        let block = Queries::new([sample, head, block * QUERIES], [queries, key.dims[1]], options);
         let running = attend(&query, &key, &value, [sample, head], &block, options, scratch);
         let kept = options.dropout.as_ref().map_or(1.0, |dropout| dropout.scale());
         let factor = |row: usize| {
@@ -84,7 +84,7 @@ fn attend<T: Number>(
     options: &AttentionOptions,
     scratch: &mut Scratch<T::Real>,
 ) -> Running<T::Real> {
-    let ([_, _, heads, d_head], [_, keys, kv_heads, _]) = (query.dims, key.dims);
+    let ([_, _, heads, d_head], [_, _, kv_heads, _]) = (query.dims, key.dims);
     let (count, width) = (block.range.len(), block.width());
     let kv_head = head * kv_heads / heads;
     let scale = T::Real::of(options.scale);
@@ -95,9 +95,8 @@ fn attend<T: Number>(
     scratch.output.clear();
     scratch.output.resize(count * d_head, T::Real::ZERO);
     scratch.scores.resize(KEYS * QUERIES, T::Real::ZERO);
-    let seen = block.seen(keys);
-    for first in (0..seen).step_by(KEYS) {
-        let range = first..seen.min(first + KEYS);
+    for (index, range) in block.key_blocks().enumerate() {
+        let is_first = index == 0;
         let scores = &mut scratch.scores[..range.len() * width];
         let rows = key.rows(sample, kv_head, range.clone()).widened(&mut scratch.key);
         let into = MatrixMut::new(scores, [count, range.len()], [1, width]);
@@ -106,7 +105,7 @@ fn attend<T: Number>(
             #[inline(always)]
             || {
                 running.weigh(scores, block, range.clone(), scale);
-                if first > 0 {
+                if !is_first {
                     for (row, rescale) in scratch.output.chunks_exact_mut(d_head).zip(running.rescale) {
                         for value in row {
                             *value = *value * rescale;
@@ -118,7 +117,7 @@ fn attend<T: Number>(
         let weights = Matrix::new(scores, 0, [count, range.len()], [1, width as isize]);
         let rows = value.rows(sample, kv_head, range).widened(&mut scratch.value);
         let into = MatrixMut::new(&mut scratch.output, [count, d_head], [d_head, 1]);
-        let onto = if first > 0 { Onto::Sum } else { Onto::Nothing };
+        let onto = if is_first { Onto::Nothing } else { Onto::Sum };
         product(weights, rows, into, onto);
     }
     running

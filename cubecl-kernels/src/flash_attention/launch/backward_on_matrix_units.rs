@@ -8,11 +8,10 @@ use cubecl::features::AtomicUsage;
 use cubecl::ir::{ElemType, FloatKind, Type};
 use cubecl::prelude::*;
 
-use super::heads::{Heads, array};
+use super::heads::array;
 use super::problem::{Backward, Launch};
 use crate::cube::launch::empty_beside;
 use crate::flash_attention::host::AttentionSizes;
-use crate::flash_attention::matrix::backward::places::PlacesLaunch;
 use crate::flash_attention::matrix::backward::split::KeysTile;
 use crate::flash_attention::matrix::backward::{keys, queries, store};
 use crate::flash_attention::matrix::tile::{LOAD, Tile};
@@ -100,7 +99,8 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 of_key.array(),
                 of_value.array(),
                 self.backward_places(pass),
-                self.problem([0; 3]),
+                self.problem(),
+                self.documents(),
                 self.dropped(),
                 tile,
                 self.dtype().into(),
@@ -166,18 +166,13 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 array(&pass.along),
                 of_query.array(),
                 self.backward_places(pass),
-                self.problem([0; 3]),
+                self.problem(),
+                self.documents(),
                 self.dropped(),
                 tile,
                 self.dtype().into(),
             );
         }
-    }
-
-    fn backward_places(&self, pass: &Backward<'_, R>) -> PlacesLaunch<R> {
-        let [query, key, value] = self.inputs.each_ref().map(Heads::places);
-        let [of_query, of_key, of_value] = pass.results.each_ref().map(Heads::places);
-        PlacesLaunch::new(query, key, value, pass.gradient.places(), of_query, of_key, of_value)
     }
 
     /// A cube for each block of each head of each sample: heads side by side, so that long blocks start before short

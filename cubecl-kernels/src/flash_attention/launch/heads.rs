@@ -25,7 +25,7 @@ impl<R: CubeRuntime> Heads<R> {
     }
 
     /// Returns the offset of the first element.
-    pub fn start(&self) -> usize {
+    fn start(&self) -> usize {
         self.first * self.tensor.meta.strides()[2]
     }
 
@@ -34,10 +34,6 @@ impl<R: CubeRuntime> Heads<R> {
         let (shape, strides) = (self.tensor.meta.shape(), self.tensor.meta.strides());
         let are_strides = (0..3).all(|dim| shape[dim] <= 1 || strides[dim].is_multiple_of(size));
         are_strides && self.start().is_multiple_of(size)
-    }
-
-    pub fn arg(&self) -> TensorArg<R> {
-        self.tensor.clone().into_tensor_arg()
     }
 
     /// The whole buffer.

@@ -9,6 +9,7 @@ mod problem;
 use burn::tensor::Tensor;
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
+use cubecl::prelude::AddressType;
 
 use super::host::AttentionSizes;
 use super::matrix::{self, tile::LOAD};
@@ -27,7 +28,8 @@ impl<R: CubeRuntime> Launch<'_, R> {
     fn forward(&self) -> [CubeTensor<R>; 2] {
         let vector_size = self.vector_size(&[]);
         let has_dropout = self.options.dropout.is_some();
-        let tile = matrix::tile::Tile::forward(self.sizes.d_head, has_dropout, self.address_type(&[]));
+        let is_short = self.address_type(&[]) == AddressType::U64 || self.options.documents.is_some();
+        let tile = matrix::tile::Tile::forward(self.sizes.d_head, has_dropout, is_short);
         let has_blocks =
             self.sizes.queries <= tile.staying() * self.client().properties().hardware.max_cube_count.1 as usize;
         if vector_size == LOAD && self.has_matrix_units(tile) && has_blocks {

@@ -9,7 +9,6 @@ use cubecl::prelude::*;
 use super::heads::{Heads, array};
 use super::problem::Launch;
 use crate::flash_attention::host::AttentionSizes;
-use crate::flash_attention::matrix::forward::PlacesLaunch;
 use crate::flash_attention::matrix::{self, tile::LOAD};
 use crate::precision::is_half;
 
@@ -47,7 +46,6 @@ impl<R: CubeRuntime> Launch<'_, R> {
         } = self.sizes;
         let blocks = queries.div_ceil(tile.staying());
         let output_heads = Heads::new(output.clone(), 0);
-        let places = PlacesLaunch::new(query.places(), key.places(), value.places(), output_heads.places());
         // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
         unsafe {
             matrix::forward::attend_mma::launch_unchecked::<R>(
@@ -61,8 +59,9 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 value.array(),
                 output_heads.array(),
                 array(&log_sum_exp),
-                places,
-                self.problem([0; 3]),
+                self.forward_places(&output_heads),
+                self.problem(),
+                self.documents(),
                 self.dropped(),
                 tile,
                 self.dtype().into(),

@@ -18,6 +18,7 @@ impl<R: CubeRuntime> Launch<'_, R> {
     /// Output and statistics.
     pub fn portable_forward(&self, vector_size: usize) -> [CubeTensor<R>; 2] {
         let [output, log_sum_exp] = self.outputs();
+        let output_heads = Heads::new(output.clone(), 0);
         let tile = self.tile(Pass::Forward);
         let [query, key, value] = &self.inputs;
         // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
@@ -28,12 +29,14 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 CubeDim::new_1d(UNITS as u32),
                 self.address_type(&[&output]),
                 vector_size,
-                query.arg(),
-                key.arg(),
-                value.arg(),
-                output.clone().into_tensor_arg(),
-                log_sum_exp.clone().into_tensor_arg(),
-                self.problem([0; 3]),
+                query.array(),
+                key.array(),
+                value.array(),
+                output_heads.array(),
+                array(&log_sum_exp),
+                self.forward_places(&output_heads),
+                self.problem(),
+                self.documents(),
                 self.dropped(),
                 tile,
                 self.dtype().into(),
@@ -92,7 +95,6 @@ impl<R: CubeRuntime> Launch<'_, R> {
         let dim = CubeDim::new_1d(UNITS as u32);
         let [query, key, value] = &self.inputs;
         let [of_query, of_key, of_value] = pass.results;
-        let starts = pass.results.each_ref().map(Heads::start);
         let tile = self.tile(Pass::KeyGradients);
         // SAFETY: every index is checked against queries, keys and `d_head`, whose tensors these are.
         unsafe {
@@ -102,15 +104,17 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 dim,
                 pass.address_type,
                 pass.vector_size,
-                query.arg(),
-                key.arg(),
-                value.arg(),
-                pass.gradient.arg(),
-                pass.log_sum_exp.clone().into_tensor_arg(),
-                pass.along.clone().into_tensor_arg(),
-                of_key.arg(),
-                of_value.arg(),
-                self.problem(starts),
+                query.array(),
+                key.array(),
+                value.array(),
+                pass.gradient.array(),
+                array(&pass.log_sum_exp),
+                array(&pass.along),
+                of_key.array(),
+                of_value.array(),
+                self.backward_places(pass),
+                self.problem(),
+                self.documents(),
                 self.dropped(),
                 tile,
                 self.dtype().into(),
@@ -125,14 +129,16 @@ impl<R: CubeRuntime> Launch<'_, R> {
                 dim,
                 pass.address_type,
                 pass.vector_size,
-                query.arg(),
-                key.arg(),
-                value.arg(),
-                pass.gradient.arg(),
-                pass.log_sum_exp.clone().into_tensor_arg(),
-                pass.along.clone().into_tensor_arg(),
-                of_query.arg(),
-                self.problem(starts),
+                query.array(),
+                key.array(),
+                value.array(),
+                pass.gradient.array(),
+                array(&pass.log_sum_exp),
+                array(&pass.along),
+                of_query.array(),
+                self.backward_places(pass),
+                self.problem(),
+                self.documents(),
                 self.dropped(),
                 tile,
                 self.dtype().into(),

@@ -9,12 +9,15 @@ use cubecl::prelude::*;
 use super::heads::Heads;
 use crate::cube::dropout::{DroppedRows, dropped_rows_argument};
 use crate::cube::launch::{address_type, empty_beside, is_supported};
+use crate::cube::tables::on_device;
 use crate::error::{Check, KernelError};
-use crate::flash_attention::device::ProblemLaunch;
+use crate::flash_attention::device::{
+    BackwardPlacesLaunch, DocumentBounds, DocumentBoundsLaunch, ForwardPlacesLaunch, ProblemLaunch,
+};
 use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::portable::UNITS;
 use crate::flash_attention::portable::tile::{Pass, Tile};
-use crate::flash_attention::{AttentionMask, AttentionOptions};
+use crate::flash_attention::{AttentionMask, AttentionOptions, Documents};
 
 /// The shared memory that the portable kernels use at most, in bytes.
 const SHARED_MEMORY: usize = 32 * 1024;
@@ -85,10 +88,21 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
         CubeCount::Static(blocks as u32, heads as u32, self.sizes.batch as u32)
     }
 
-    /// Returns the kernels' arguments; `results` are where gradients go.
-    pub fn problem(&self, results: [usize; 3]) -> ProblemLaunch<R> {
-        let [query, key, value] = self.inputs.each_ref().map(Heads::start);
-        let [of_query, of_key, of_value] = results;
+    /// Where a forward pass finds its inputs and the output.
+    pub fn forward_places(&self, output: &Heads<R>) -> ForwardPlacesLaunch<R> {
+        let [query, key, value] = self.inputs.each_ref().map(Heads::places);
+        ForwardPlacesLaunch::new(query, key, value, output.places())
+    }
+
+    /// Where a backward pass finds its inputs and the gradients.
+    pub fn backward_places(&self, pass: &Backward<'_, R>) -> BackwardPlacesLaunch<R> {
+        let [query, key, value] = self.inputs.each_ref().map(Heads::places);
+        let [of_query, of_key, of_value] = pass.results.each_ref().map(Heads::places);
+        BackwardPlacesLaunch::new(query, key, value, pass.gradient.places(), of_query, of_key, of_value)
+    }
+
+    /// Returns what the kernels know of the attention.
+    pub fn problem(&self) -> ProblemLaunch<R> {
         let is_causal = self.options.mask == AttentionMask::Causal;
         ProblemLaunch::new(
             self.sizes.queries,
@@ -98,13 +112,15 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
             u32::from(is_causal),
             self.options.scale as f32,
             f32::NEG_INFINITY,
-            query,
-            key,
-            value,
-            of_query,
-            of_key,
-            of_value,
         )
+    }
+
+    /// The documents, where there are any.
+    pub fn documents(&self) -> ComptimeOptionArgs<DocumentBounds, R> {
+        let documents = self.options.documents.as_ref();
+        documents
+            .map(|documents| bounds_argument(self.client(), documents))
+            .into()
     }
 
     /// The dropout of the weights, where there is one.
@@ -114,6 +130,14 @@ impl<'a, R: CubeRuntime> Launch<'a, R> {
             .map(|dropout| dropped_rows_argument(self.client(), dropout))
             .into()
     }
+}
+
+/// The documents as an argument of a kernel; their table is brought to the device if it is not there.
+fn bounds_argument<R: CubeRuntime>(client: &ComputeClient<R>, documents: &Documents) -> DocumentBoundsLaunch<R> {
+    let bounds = documents.bounds();
+    let handle = on_device(client, bounds, |bounds| bounds.as_flattened().to_vec());
+    // SAFETY: the buffer holds two words for each token.
+    DocumentBoundsLaunch::new(unsafe { ArrayArg::from_raw_parts(handle, 2 * bounds.len()) })
 }
 
 /// Checks that a device runs the kernels for attention of these sizes, forward and backward.

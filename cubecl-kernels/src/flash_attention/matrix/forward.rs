@@ -7,7 +7,10 @@
 use cubecl::ir::FastMath;
 use cubecl::prelude::*;
 
-use super::super::device::{HeadRows, HeadsAt, Problem, fragment_factors};
+use super::super::device::{
+    DocumentBounds, ForwardPlaces, HeadRows, Problem, common_document, document, fragment_factors, is_outside,
+    keys_seen,
+};
 use super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, left, multiply, right_of_columns, right_of_rows};
 use super::tile::{LOG2_E, exp2, from_the_end, lane, row_maximum, row_sum};
 use crate::cube::dropout::DroppedRows;
@@ -16,15 +19,6 @@ use crate::cube::nvidia::{commit_copies, include_copies, wait_for_copies};
 /// How far exponents of 2 may be above a row's base: weights of 2^8 are as precise as those of 1, and their sums are
 /// far from the largest numbers of 16 bits.
 const MOST_GROWTH: f32 = 8.0;
-
-/// Where the inputs and the output are.
-#[derive(CubeType, CubeLaunch)]
-pub struct Places {
-    pub query: HeadsAt,
-    pub key: HeadsAt,
-    pub value: HeadsAt,
-    pub output: HeadsAt,
-}
 
 /// The rows that a plane computes.
 #[derive(CubeType, Clone, Copy)]
@@ -50,8 +44,9 @@ pub fn attend_mma<F: Float, N: Size>(
     value: &Array<Vector<F, N>>,
     output: &mut Array<Vector<F, N>>,
     log_sum_exp: &mut Array<f32>,
-    places: Places,
+    places: ForwardPlaces,
     problem: Problem,
+    documents: ComptimeOption<DocumentBounds>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
@@ -84,7 +79,8 @@ pub fn attend_mma<F: Float, N: Size>(
     let mut keys = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(passing * tile.vectors()), 16usize);
     let mut values = SharedMemory::<Vector<F, N>>::new_aligned(comptime!(passing * tile.vectors()), 16usize);
     copy::<F, N>(&query, &query_rows, first_query, &mut queries, 0usize, staying, tile);
-    copy::<F, N>(&key, &key_rows, 0usize, &mut keys, 0usize, passing, tile);
+    let seen = keys_seen(&documents, &problem, rows.sample, first_query, first_query + staying);
+    copy::<F, N>(&key, &key_rows, seen.from, &mut keys, 0usize, passing, tile);
     commit_copies();
 
     let element_tiles = comptime!(tile.width / COLUMNS);
@@ -106,11 +102,11 @@ pub fn attend_mma<F: Float, N: Size>(
     // What scales scores is applied with the subtraction of the base, in one instruction.
     let sharpness = problem.scale * LOG2_E;
     let is_causal = problem.is_causal != 0;
-    let seen = first_query + staying;
-    let end = select(is_causal && seen < problem.keys, seen, problem.keys);
+    let plane_end = rows.query + comptime!(tile.row_tiles * SIDE);
+    let common = common_document(&documents, &problem, rows.sample, rows.query, plane_end);
 
-    let mut first_key = 0usize;
-    while first_key < end {
+    let mut first_key = seen.from;
+    while first_key < seen.to {
         let next = first_key + passing;
         wait_for_copies(0u32);
         // The keys are there, and all have done with the values.
@@ -121,12 +117,15 @@ pub fn attend_mma<F: Float, N: Size>(
         wait_for_copies(0u32);
         // The values are there, and all have done with the keys.
         sync_cube();
-        if next < end {
+        if next < seen.to {
             copy::<F, N>(&key, &key_rows, next, &mut keys, 0usize, passing, tile);
             commit_copies();
         }
-        if next > problem.keys || (is_causal && next > rows.query + 1) {
-            hide::<F, P>(&mut scores, &rows, first_key, &problem, tile);
+        if next > problem.keys
+            || (is_causal && next > rows.query + 1)
+            || is_outside(&documents, &common, first_key, next)
+        {
+            hide::<F, P>(&mut scores, &rows, first_key, &problem, &documents, tile);
         }
         weigh::<P>(&mut scores, &mut sums, &mut bases, &mut totals, sharpness, tile);
         if comptime!(tile.has_dropout) {
@@ -219,6 +218,7 @@ fn hide<F: Float, P: Size>(
     rows: &PlaneRows,
     first_key: usize,
     problem: &Problem,
+    documents: &ComptimeOption<DocumentBounds>,
     #[comptime] tile: Tile,
 ) {
     let def = cmma::MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
@@ -230,6 +230,7 @@ fn hide<F: Float, P: Size>(
             let (i, j) = def.position_of_nth(lane() as u32, (half * 2) as u32, cmma::MatrixIdent::Accumulator);
             let query = rows.query + row * SIDE + i as usize;
             let seen = select(problem.is_causal != 0 && query < problem.keys, query + 1, problem.keys);
+            let own = document(documents, problem, rows.sample, query);
             // Of the first column; the others are one more each.
             let key = first_key + j as usize;
             #[unroll]
@@ -238,7 +239,8 @@ fn hide<F: Float, P: Size>(
                 let mut pair = scores[index];
                 #[unroll]
                 for element in 0..2usize {
-                    let is_hidden = key + column * COLUMNS + element >= seen;
+                    let at = key + column * COLUMNS + element;
+                    let is_hidden = at >= seen || is_outside(documents, &own, at, at + 1);
                     pair[element] = select(is_hidden, problem.nothing, pair[element]);
                 }
                 scores[index] = pair;

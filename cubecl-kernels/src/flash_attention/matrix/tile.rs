@@ -37,17 +37,16 @@ pub struct Tile {
 }
 
 impl Tile {
-    /// The tile of the forward pass for heads of `d_head` elements, in tensors indexed by `addresses`.
-    pub fn forward(d_head: usize, has_dropout: bool, addresses: AddressType) -> Self {
+    /// The tile of the forward pass for heads of `d_head` elements; `is_short` of registers, where other things take
+    /// them: places of 64 bits, documents.
+    pub fn forward(d_head: usize, has_dropout: bool, is_short: bool) -> Self {
         let width = d_head.next_multiple_of(SIDE);
-        // Places of 64 bits take registers.
-        let is_far = addresses == AddressType::U64;
         // Two tiles of rows share what is loaded of the keys; as long as it all fits the registers.
         let (row_tiles, passing) = match width {
-            ..=64 if has_dropout || is_far => (2, 64),
+            ..=64 if has_dropout || is_short => (2, 64),
             ..=64 => (2, 128),
             65..=128 if has_dropout => (1, 64),
-            65..=128 if is_far => (2, 32),
+            65..=128 if is_short => (2, 32),
             65..=128 => (2, 64),
             _ => (1, 32),
         };

@@ -4,7 +4,7 @@
 
 use cubecl::prelude::*;
 
-use super::super::device::{HeadsAt, Problem};
+use super::super::device::{BackwardPlaces, DocumentBounds, HeadsAt, Problem, keys_seen, queries_seeing};
 use super::tile::{Tile, Tiles, gradients_of_scores, load};
 use super::{SIDE, UNITS};
 use crate::cube::dropout::DroppedRows;
@@ -82,15 +82,17 @@ pub fn dot<F: Float, N: Size>(
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 pub fn key_gradients<F: Float, N: Size>(
-    query: &Tensor<Vector<F, N>>,
-    key: &Tensor<Vector<F, N>>,
-    value: &Tensor<Vector<F, N>>,
-    gradient: &Tensor<Vector<F, N>>,
-    log_sum_exp: &Tensor<f32>,
-    along: &Tensor<f32>,
-    of_key: &mut Tensor<F>,
-    of_value: &mut Tensor<F>,
+    query: &Array<Vector<F, N>>,
+    key: &Array<Vector<F, N>>,
+    value: &Array<Vector<F, N>>,
+    gradient: &Array<Vector<F, N>>,
+    log_sum_exp: &Array<f32>,
+    along: &Array<f32>,
+    of_key: &mut Array<F>,
+    of_value: &mut Array<F>,
+    places: BackwardPlaces,
     problem: Problem,
+    documents: ComptimeOption<DocumentBounds>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
@@ -117,28 +119,10 @@ pub fn key_gradients<F: Float, N: Size>(
     };
     let mut weights = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
     let mut of_scores = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
-    let key_start = problem.key_start + sample * key.stride(0) + key_head * key.stride(2);
-    let value_start = problem.value_start + sample * value.stride(0) + key_head * value.stride(2);
-    load::<F, N>(
-        key,
-        key_start,
-        problem.keys,
-        first_key,
-        problem.d_head,
-        &mut key_tile,
-        tile.keys,
-        tile.width,
-    );
-    load::<F, N>(
-        value,
-        value_start,
-        problem.keys,
-        first_key,
-        problem.d_head,
-        &mut value_tile,
-        tile.keys,
-        tile.width,
-    );
+    let key_rows = places.key.rows(sample, key_head, problem.keys, problem.d_head);
+    let value_rows = places.value.rows(sample, key_head, problem.keys, problem.d_head);
+    load::<F, N>(key, &key_rows, first_key, &mut key_tile, tile.keys, tile.width);
+    load::<F, N>(value, &value_rows, first_key, &mut value_tile, tile.keys, tile.width);
 
     let mut sums_key = Array::<f32>::new(comptime!(rows * elements));
     let mut sums_value = Array::<f32>::new(comptime!(rows * elements));
@@ -148,34 +132,30 @@ pub fn key_gradients<F: Float, N: Size>(
         sums_value[index] = 0.0f32;
     }
 
-    // Queries before the block's first key see none of its keys.
-    let first_block = select(problem.is_causal != 0, first_key / tile.queries * tile.queries, 0usize);
+    let end = first_key + tile.keys;
+    let seeing = queries_seeing(&documents, &problem, sample, first_key, end, tile.queries);
     for member in 0..problem.group {
         let head = key_head * problem.group + member;
         let heads = CUBE_COUNT_Y as usize * problem.group;
-        let query_start = problem.query_start + sample * query.stride(0) + head * query.stride(2);
-        let gradient_start = sample * gradient.stride(0) + head * gradient.stride(2);
+        let query_rows = places.query.rows(sample, head, problem.queries, problem.d_head);
+        let gradient_rows = places.gradient.rows(sample, head, problem.queries, problem.d_head);
         let statistics = (sample * heads + head) * problem.queries;
-        let mut first_query = first_block;
-        while first_query < problem.queries {
+        let mut first_query = seeing.from;
+        while first_query < seeing.to {
             // The block before has been read.
             sync_cube();
             load::<F, N>(
                 query,
-                query_start,
-                problem.queries,
+                &query_rows,
                 first_query,
-                problem.d_head,
                 &mut query_tile,
                 tile.queries,
                 tile.width,
             );
             load::<F, N>(
                 gradient,
-                gradient_start,
-                problem.queries,
+                &gradient_rows,
                 first_query,
-                problem.d_head,
                 &mut gradient_tile,
                 tile.queries,
                 tile.width,
@@ -192,6 +172,7 @@ pub fn key_gradients<F: Float, N: Size>(
                 first_key,
                 head,
                 &problem,
+                &documents,
                 &dropped,
                 tile,
             );
@@ -218,12 +199,8 @@ pub fn key_gradients<F: Float, N: Size>(
     for row in 0..rows {
         let key = first_key + unit_row + row * SIDE;
         if key < problem.keys {
-            let key_start =
-                problem.of_key_start + sample * of_key.stride(0) + key * of_key.stride(1) + key_head * of_key.stride(2);
-            let value_start = problem.of_value_start
-                + sample * of_value.stride(0)
-                + key * of_value.stride(1)
-                + key_head * of_value.stride(2);
+            let key_start = places.of_key.element(sample, key, key_head);
+            let value_start = places.of_value.element(sample, key, key_head);
             #[unroll]
             for element in 0..elements {
                 let place = unit_column + element * SIDE;
@@ -242,14 +219,16 @@ pub fn key_gradients<F: Float, N: Size>(
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 pub fn query_gradients<F: Float, N: Size>(
-    query: &Tensor<Vector<F, N>>,
-    key: &Tensor<Vector<F, N>>,
-    value: &Tensor<Vector<F, N>>,
-    gradient: &Tensor<Vector<F, N>>,
-    log_sum_exp: &Tensor<f32>,
-    along: &Tensor<f32>,
-    of_query: &mut Tensor<F>,
+    query: &Array<Vector<F, N>>,
+    key: &Array<Vector<F, N>>,
+    value: &Array<Vector<F, N>>,
+    gradient: &Array<Vector<F, N>>,
+    log_sum_exp: &Array<f32>,
+    along: &Array<f32>,
+    of_query: &mut Array<F>,
+    places: BackwardPlaces,
     problem: Problem,
+    documents: ComptimeOption<DocumentBounds>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
@@ -277,27 +256,23 @@ pub fn query_gradients<F: Float, N: Size>(
     };
     let mut weights = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
     let mut of_scores = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
-    let query_start = problem.query_start + sample * query.stride(0) + head * query.stride(2);
-    let key_start = problem.key_start + sample * key.stride(0) + key_head * key.stride(2);
-    let value_start = problem.value_start + sample * value.stride(0) + key_head * value.stride(2);
-    let gradient_start = sample * gradient.stride(0) + head * gradient.stride(2);
+    let query_rows = places.query.rows(sample, head, problem.queries, problem.d_head);
+    let key_rows = places.key.rows(sample, key_head, problem.keys, problem.d_head);
+    let value_rows = places.value.rows(sample, key_head, problem.keys, problem.d_head);
+    let gradient_rows = places.gradient.rows(sample, head, problem.queries, problem.d_head);
     let statistics = (sample * CUBE_COUNT_Y as usize + head) * problem.queries;
     load::<F, N>(
         query,
-        query_start,
-        problem.queries,
+        &query_rows,
         first_query,
-        problem.d_head,
         &mut query_tile,
         tile.queries,
         tile.width,
     );
     load::<F, N>(
         gradient,
-        gradient_start,
-        problem.queries,
+        &gradient_rows,
         first_query,
-        problem.d_head,
         &mut gradient_tile,
         tile.queries,
         tile.width,
@@ -309,32 +284,13 @@ pub fn query_gradients<F: Float, N: Size>(
         sums[index] = 0.0f32;
     }
 
-    let seen = first_query + tile.queries;
-    let end = select(problem.is_causal != 0 && seen < problem.keys, seen, problem.keys);
-    let mut first_key = 0usize;
-    while first_key < end {
+    let seen = keys_seen(&documents, &problem, sample, first_query, first_query + tile.queries);
+    let mut first_key = seen.from;
+    while first_key < seen.to {
         // The block before has been read.
         sync_cube();
-        load::<F, N>(
-            key,
-            key_start,
-            problem.keys,
-            first_key,
-            problem.d_head,
-            &mut key_tile,
-            tile.keys,
-            tile.width,
-        );
-        load::<F, N>(
-            value,
-            value_start,
-            problem.keys,
-            first_key,
-            problem.d_head,
-            &mut value_tile,
-            tile.keys,
-            tile.width,
-        );
+        load::<F, N>(key, &key_rows, first_key, &mut key_tile, tile.keys, tile.width);
+        load::<F, N>(value, &value_rows, first_key, &mut value_tile, tile.keys, tile.width);
         sync_cube();
         gradients_of_scores(
             &tiles,
@@ -347,6 +303,7 @@ pub fn query_gradients<F: Float, N: Size>(
             first_key,
             head,
             &problem,
+            &documents,
             &dropped,
             tile,
         );
@@ -369,10 +326,7 @@ pub fn query_gradients<F: Float, N: Size>(
     for row in 0..rows {
         let query = first_query + unit_row + row * SIDE;
         if query < problem.queries {
-            let start = problem.of_query_start
-                + sample * of_query.stride(0)
-                + query * of_query.stride(1)
-                + head * of_query.stride(2);
+            let start = places.of_query.element(sample, query, head);
             #[unroll]
             for element in 0..elements {
                 let place = unit_column + element * SIDE;

@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use super::super::device::{Problem, factors};
+use super::super::device::{DocumentBounds, ForwardPlaces, Problem, document, factors, is_outside, keys_seen};
 use super::SIDE;
 use super::tile::{Tile, load};
 use crate::cube::dropout::DroppedRows;
@@ -13,12 +13,14 @@ use crate::cube::dropout::DroppedRows;
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 pub fn attend<F: Float, N: Size>(
-    query: &Tensor<Vector<F, N>>,
-    key: &Tensor<Vector<F, N>>,
-    value: &Tensor<Vector<F, N>>,
-    output: &mut Tensor<F>,
-    log_sum_exp: &mut Tensor<f32>,
+    query: &Array<Vector<F, N>>,
+    key: &Array<Vector<F, N>>,
+    value: &Array<Vector<F, N>>,
+    output: &mut Array<F>,
+    log_sum_exp: &mut Array<f32>,
+    places: ForwardPlaces,
     problem: Problem,
+    documents: ComptimeOption<DocumentBounds>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
@@ -41,19 +43,10 @@ pub fn attend<F: Float, N: Size>(
     let mut weights = SharedMemory::<f32>::new(comptime!(tile.queries * weight_stride));
     let mut partial = SharedMemory::<f32>::new(comptime!(tile.queries * SIDE));
 
-    let query_start = problem.query_start + sample * query.stride(0) + head * query.stride(2);
-    let key_start = problem.key_start + sample * key.stride(0) + key_head * key.stride(2);
-    let value_start = problem.value_start + sample * value.stride(0) + key_head * value.stride(2);
-    load::<F, N>(
-        query,
-        query_start,
-        problem.queries,
-        first_query,
-        problem.d_head,
-        &mut queries,
-        tile.queries,
-        tile.width,
-    );
+    let query_rows = places.query.rows(sample, head, problem.queries, problem.d_head);
+    let key_rows = places.key.rows(sample, key_head, problem.keys, problem.d_head);
+    let value_rows = places.value.rows(sample, key_head, problem.keys, problem.d_head);
+    load::<F, N>(query, &query_rows, first_query, &mut queries, tile.queries, tile.width);
 
     let mut sums = Array::<f32>::new(comptime!(rows * elements));
     let mut maxima = Array::<f32>::new(rows);
@@ -71,32 +64,13 @@ pub fn attend<F: Float, N: Size>(
     let mut numbers = Array::<f32>::new(comptime!(if elements > columns { elements } else { columns }));
     let size!(C) = columns;
 
-    let seen = first_query + tile.queries;
-    let end = select(problem.is_causal != 0 && seen < problem.keys, seen, problem.keys);
-    let mut first_key = 0usize;
-    while first_key < end {
+    let seen = keys_seen(&documents, &problem, sample, first_query, first_query + tile.queries);
+    let mut first_key = seen.from;
+    while first_key < seen.to {
         // The block before has been read.
         sync_cube();
-        load::<F, N>(
-            key,
-            key_start,
-            problem.keys,
-            first_key,
-            problem.d_head,
-            &mut keys,
-            tile.keys,
-            tile.width,
-        );
-        load::<F, N>(
-            value,
-            value_start,
-            problem.keys,
-            first_key,
-            problem.d_head,
-            &mut values,
-            tile.keys,
-            tile.width,
-        );
+        load::<F, N>(key, &key_rows, first_key, &mut keys, tile.keys, tile.width);
+        load::<F, N>(value, &value_rows, first_key, &mut values, tile.keys, tile.width);
         sync_cube();
 
         #[unroll]
@@ -121,12 +95,15 @@ pub fn attend<F: Float, N: Size>(
         #[unroll]
         for row in 0..rows {
             let tile_row = unit_row + row * SIDE;
+            let own = document(&documents, &problem, sample, first_query + tile_row);
             let mut maximum = problem.nothing;
             #[unroll]
             for column in 0..columns {
                 let index = row * columns + column;
-                let is_hidden = first_column + column >= problem.keys
-                    || (problem.is_causal != 0 && first_column + column > first_query + tile_row);
+                let key = first_column + column;
+                let is_hidden = key >= problem.keys
+                    || (problem.is_causal != 0 && key > first_query + tile_row)
+                    || is_outside(&documents, &own, key, key + 1);
                 let score = select(is_hidden, problem.nothing, scores[index] * problem.scale);
                 scores[index] = score;
                 maximum = select(score > maximum, score, maximum);
@@ -204,7 +181,7 @@ pub fn attend<F: Float, N: Size>(
         }
         if query < problem.queries {
             let share = select(total == 0.0f32, 0.0f32, 1.0f32 / total);
-            let start = sample * output.stride(0) + query * output.stride(1) + head * output.stride(2);
+            let start = places.output.element(sample, query, head);
             #[unroll]
             for element in 0..elements {
                 let place = unit_column + element * SIDE;

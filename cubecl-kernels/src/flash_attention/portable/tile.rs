@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use super::super::device::{Problem, factors};
+use super::super::device::{DocumentBounds, HeadRows, Problem, document, factors, is_outside};
 use super::{SIDE, UNITS};
 use crate::cube::dropout::DroppedRows;
 
@@ -64,11 +64,9 @@ impl Tile {
 /// Loads rows into shared memory, as consecutive numbers; zeros where there is no row or no element.
 #[cube]
 pub fn load<F: Float, N: Size>(
-    from: &Tensor<Vector<F, N>>,
-    start: usize,
-    rows: usize,
+    from: &Array<Vector<F, N>>,
+    rows: &HeadRows,
     first: usize,
-    d_head: usize,
     to: &mut SharedMemory<f32>,
     #[comptime] length: usize,
     #[comptime] width: usize,
@@ -76,14 +74,13 @@ pub fn load<F: Float, N: Size>(
     let size = N::value();
     let vectors = comptime!(width / size);
     let stride = comptime!(width + 1);
-    let row_stride = from.stride(1);
     let mut index = UNIT_POS as usize;
     while index < comptime!(length * vectors) {
         let row = index / vectors;
         let column = index % vectors * size;
         let mut numbers = Vector::<f32, N>::new(0.0f32);
-        if first + row < rows && column < d_head {
-            let place = (start + (first + row) * row_stride + column) / size;
+        if first + row < rows.count && column < rows.d_head {
+            let place = (rows.start + (first + row) * rows.stride + column) / size;
             numbers = Vector::cast_from(from[place]);
         }
         #[unroll]
@@ -101,13 +98,14 @@ pub fn gradients_of_scores(
     tiles: &Tiles,
     weights: &mut SharedMemory<f32>,
     of_scores: &mut SharedMemory<f32>,
-    log_sum_exp: &Tensor<f32>,
-    along: &Tensor<f32>,
+    log_sum_exp: &Array<f32>,
+    along: &Array<f32>,
     statistics: usize,
     first_query: usize,
     first_key: usize,
     head: usize,
     problem: &Problem,
+    documents: &ComptimeOption<DocumentBounds>,
     dropped: &ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
 ) {
@@ -150,6 +148,7 @@ pub fn gradients_of_scores(
                 statistic = log_sum_exp[statistics + query];
                 along_row = along[statistics + query];
             }
+            let own = document(documents, problem, CUBE_POS_Z as usize, query);
             let key = first_key + unit_column * columns;
             let mut kept = Vector::<f32, C>::new(1.0f32);
             if comptime!(tile.has_dropout) {
@@ -160,7 +159,8 @@ pub fn gradients_of_scores(
                 let index = row * columns + column;
                 let seen = query < problem.queries
                     && key + column < problem.keys
-                    && (problem.is_causal == 0 || key + column <= query);
+                    && (problem.is_causal == 0 || key + column <= query)
+                    && !is_outside(documents, &own, key + column, key + column + 1);
                 // A query that sees nothing has the statistic −∞ and weighs nothing. One that is no number differs from
                 // −∞, for which not every shader language has a `!=`.
                 let is_nothing = statistic == problem.nothing;

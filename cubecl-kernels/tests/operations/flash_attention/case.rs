@@ -6,7 +6,7 @@ use burn::tensor::{DType, Tensor};
 use cubecl_kernels::KernelBackend;
 use cubecl_kernels::flash_attention::host::{self, AttentionSizes};
 use cubecl_kernels::flash_attention::{
-    AttentionMask, AttentionOptions, PackedHeads, flash_attention, flash_attention_packed, unpack,
+    AttentionMask, AttentionOptions, Documents, PackedHeads, flash_attention, flash_attention_packed, unpack,
 };
 use cubecl_kernels::precision::is_half;
 use cubecl_kernels::random::{RowDropout, RowPlace};
@@ -72,6 +72,8 @@ pub struct Case {
     /// `1 / √d_head` where there is none.
     pub scale: Option<f64>,
     pub form: Form,
+    /// The lengths of each sample's documents; of none, each sample is one.
+    pub documents: &'static [&'static [usize]],
     /// Whether gradients are added up in one order.
     pub is_deterministic: bool,
 }
@@ -94,8 +96,15 @@ impl Case {
             mask: self.mask,
             scale: self.scale.unwrap_or((self.sizes.d_head as f64).powf(-0.5)),
             dropout: (self.probability > 0.0).then_some(dropout),
+            documents: self.documents(),
             is_deterministic: self.is_deterministic,
         }
+    }
+
+    fn documents(self) -> Option<Documents> {
+        let samples: Vec<Vec<usize>> = self.documents.iter().map(|lengths| lengths.to_vec()).collect();
+        let documents = || Documents::from_lengths(self.sizes.queries, &samples);
+        (!samples.is_empty()).then(|| documents().expect("lengths of whole samples"))
     }
 
     /// Lengths of query, key and value.
@@ -303,6 +312,7 @@ pub fn small(queries: usize, keys: usize, mask: AttentionMask, d_head: usize) ->
         probability: 0.0,
         scale: None,
         form: Form::Separate,
+        documents: &[],
         is_deterministic: false,
     }
 }

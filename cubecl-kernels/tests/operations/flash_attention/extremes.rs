@@ -14,6 +14,7 @@ use crate::compare::{backward, expect_close};
 pub fn trials() -> Vec<Trial> {
     let mut trials = trials_of(ShowsWhatIsNotFinite);
     trials.extend(trials_of(TakesLargeScores));
+    trials.extend(trials_of(TakesGrowingScores));
     trials.extend(trials_of(TakesNothing));
     trials
 }
@@ -105,6 +106,65 @@ impl Claim for TakesLargeScores {
             tolerance.norm = [3840.0, 3840.0];
         }
         case.check_within(setting, [query, key, value], tolerance)
+    }
+}
+
+/// Every block of keys has larger scores than those before: what was summed is scaled each time.
+#[derive(Clone, Copy)]
+struct TakesGrowingScores;
+
+impl Claim for TakesGrowingScores {
+    const NAME: &'static str = "flash_attention_takes_growing_scores";
+
+    fn check<B: KernelBackend>(self, setting: &Setting<Autodiff<B>>) -> anyhow::Result<()>
+    where
+        Autodiff<B>: KernelBackend,
+    {
+        for (d_head, growth, mask) in [
+            (16, 4.0, AttentionMask::Full),
+            (16, 16.0, AttentionMask::Causal),
+            (16, 240.0, AttentionMask::Full),
+            (64, 16.0, AttentionMask::Full),
+            (128, 16.0, AttentionMask::Causal),
+        ] {
+            let keys = 275;
+            let queries = if mask == AttentionMask::Causal { keys } else { 70 };
+            let mut case = small(queries, keys, mask, d_head);
+            case.sizes.batch = 1;
+            case.sizes.heads = 2;
+            case.sizes.kv_heads = 1;
+            case.scale = Some(16.0);
+            let [query, key, value] = case.normal(setting);
+            // Whole numbers of a few, and a part that grows by twice `growth` every 32 keys. All numbers and products
+            // are exact in every type, and so are the scores in f32: usual tolerances hold. They hold a key's element
+            // against the largest of all keys; the 19 keys of the largest part, which nearly all weights are on, are
+            // enough for that to be as large as what is added up. Of three keys it would not be: rounding of the
+            // logarithm at 4080 is then 1.2 times what is allowed, on every backend that reads it.
+            let whole = |values: &[f64], unit: f64, first: &dyn Fn(usize) -> f64| -> Vec<f64> {
+                let elements = values.iter().enumerate();
+                elements
+                    .map(|(index, value)| match index % d_head {
+                        0 => first(index / d_head),
+                        element if element < 16 => unit * value.round().clamp(-1.0, 1.0),
+                        _ => 0.0,
+                    })
+                    .collect()
+            };
+            let query = whole(&query, 1.0 / 16.0, &|_| growth);
+            let key = whole(&key, 1.0, &|key| (key / 32) as f64 / 8.0);
+            let mut tolerance = Tolerance::of(setting.dtype);
+            // The first elements' gradients of keys are many times the others'.
+            tolerance.is_by_element = true;
+            if !is_half(setting.dtype) {
+                // As of large scores: the logarithm is a rounded number of this size.
+                let most = 16.0 * growth * (keys / 32) as f64 / 8.0;
+                tolerance.output += most;
+                tolerance.gradient += most;
+                tolerance.norm = tolerance.norm.map(|roundings| roundings + most);
+            }
+            case.check_within(setting, [query, key, value], tolerance)?;
+        }
+        Ok(())
     }
 }
 

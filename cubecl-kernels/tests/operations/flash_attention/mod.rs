@@ -1,6 +1,7 @@
 //! `flash_attention` and `flash_attention_packed` against their host version.
 
 mod case;
+mod documents;
 mod extremes;
 
 use burn::backend::Autodiff;
@@ -21,6 +22,7 @@ pub fn trials() -> Vec<Trial> {
     trials.extend(trials_of(TakesSeveralBlocks));
     trials.extend(trials_of(TakesViews));
     trials.extend(trials_of(KeepsLogSumExp));
+    trials.extend(documents::trials());
     trials.extend(extremes::trials());
     let differences = || Ok(host_gradients_are_slopes()?);
     trials.push(Trial::test(
@@ -68,6 +70,7 @@ impl Claim for MatchesTheHost {
                     probability,
                     scale: None,
                     form: Form::Separate,
+                    documents: &[],
                     is_deterministic: false,
                 };
                 case.check(setting, case.normal(setting))
@@ -170,6 +173,7 @@ impl Claim for TakesViews {
                 probability: 0.25,
                 scale: None,
                 form,
+                documents: &[],
                 is_deterministic: false,
             };
             case.check(setting, case.normal(setting))?;

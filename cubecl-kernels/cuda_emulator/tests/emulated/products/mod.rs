@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use cudarc::cublaslt::result as lt;
 use cudarc::cublaslt::sys::{
     cublasLtMatmulDescAttributes_t as OperationAttribute, cublasLtMatmulHeuristicResult_t as Choice,
-    cublasStatus_t as Status, cudaDataType as DataType,
+    cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cublasStatus_t as Status, cudaDataType as DataType,
 };
 use cudarc::driver::result;
 use half::bf16;
@@ -28,6 +28,7 @@ pub fn scenes() -> Vec<Scene> {
         Scene::new("products::are_added_to_c_in_place", in_place),
         Scene::new("products::do_not_depend_on_how_operands_are_stored", same_bits),
         Scene::new("products::have_a_bias_for_each_row", bias),
+        Scene::new("products::of_a_batch_leave_out_what_is_between", batch),
         Scene::new("products::come_in_the_order_of_their_stream", in_order).jitter(300),
         Scene::new("products::of_large_matrices_take_little_time", large),
         Scene::new("products::overwrite_their_workspace", workspace),
@@ -191,6 +192,40 @@ fn bias(_: &Role) -> Result<()> {
     let described = Described::new(Types::of::<f64, f64>(), &trial)?;
     described.set_bias(d)?;
     refused(&described, handle, Status::CUBLAS_STATUS_NOT_SUPPORTED)
+}
+
+/// Three of each four columns of B and D, as a batch of two with the same A.
+fn batch(_: &Role) -> Result<()> {
+    let stream = open(0)?;
+    let handle = lt::create_handle()?;
+    let trial = Trial {
+        shape: [5, 8, 13],
+        gap: 2,
+        ..TRIAL
+    };
+    let [a, b] = trial.operands();
+    let (a, b) = (put::<f32>(&a, stream)?, put::<f32>(&b, stream)?);
+    let [_, b_stored, _, output] = trial.stored();
+    let d = put::<f32>(&filled(output, trial.gap, |_, _| f64::NAN), stream)?;
+    let described = Described::new(Types::of::<f32, f32>(), &trial)?;
+    let offsets = [0, b_stored.0, output.0, output.0].map(|rows| match rows {
+        0 => 0,
+        rows => 4 * (rows + trial.gap) as i64,
+    });
+    for (layout, offset) in offsets.into_iter().enumerate() {
+        if offset > 0 {
+            described.set_layout(layout, LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_COLS, 3u64)?;
+        }
+        described.set_layout(layout, LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 2i32)?;
+        let attribute = LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
+        described.set_layout(layout, attribute, offset)?;
+    }
+    described.multiply(handle, &Call::new(&trial, [a, b, d, d], stream))?;
+    let expected = filled(output, trial.gap, |row, column| match column % 4 {
+        3 => f64::NAN,
+        _ => trial.element(row, column),
+    });
+    compare::<f32>(&expected, d, stream)
 }
 
 fn in_order(_: &Role) -> Result<()> {

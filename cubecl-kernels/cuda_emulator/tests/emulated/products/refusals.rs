@@ -96,14 +96,11 @@ pub fn other_types(_: &Role) -> Result<()> {
         described.set_layout(layout, attribute, DataType::CUDA_R_32F)?;
         refused(&described, handle, unsupported)?;
     }
-    // Rows one after the other, batches, scalars on the device, conjugates, and other epilogues.
+    // Rows one after the other, scalars on the device, conjugates, and other epilogues.
     let described = Described::new(types, &TRIAL)?;
     described.set_layout(1, LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_ORDER, 1i32)?;
     refused(&described, handle, unsupported)?;
     described.set_layout(1, LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_ORDER, 0i32)?;
-    described.set_layout(1, LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 2i32)?;
-    refused(&described, handle, unsupported)?;
-    described.set_layout(1, LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1i32)?;
     described.choose(handle, 0)?;
     for (attribute, value, usual) in [
         (OperationAttribute::CUBLASLT_MATMUL_DESC_POINTER_MODE, 1, 0),
@@ -155,6 +152,15 @@ pub fn shapes(_: &Role) -> Result<()> {
         described.set_layout(0, LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_LD, leading_dimension)?;
         refused(&described, handle, invalid)?;
     }
+    // A batch that the others are not; outputs of a batch at the same place.
+    let count = LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
+    let described = Described::new(types, &TRIAL)?;
+    described.set_layout(1, count, 2i32)?;
+    refused(&described, handle, invalid)?;
+    for layout in 0..4 {
+        described.set_layout(layout, count, 2i32)?;
+    }
+    refused(&described, handle, invalid)?;
     // As it is stored, but for the transposition.
     let described = Described::new(types, &TRIAL)?;
     described.set(OperationAttribute::CUBLASLT_MATMUL_DESC_TRANSA, 1i32)?;

@@ -7,10 +7,11 @@
 use cubecl::ir::FastMath;
 use cubecl::prelude::*;
 
-use super::super::super::device::Problem;
+use super::super::super::device::{
+    BackwardPlaces, DocumentBounds, Problem, Span, common_document, is_outside, queries_seeing,
+};
 use super::super::tile::{COLUMNS, LOAD, PLANE, SIDE, Tile, copy, copy_numbers, fragment_place, lane};
 use super::super::tile::{left_of_columns, right_of_columns};
-use super::places::Places;
 use super::scores::{ScorePlace, add_scores, hide, is_edge, left_tiles, multiply_tiles, statistic, weigh, zeros};
 use super::split::{KeysTile, Share};
 use super::store::store_rows;
@@ -57,8 +58,9 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     query_sums: &mut ComptimeOption<Array<Atomic<f32>>>,
     of_key: &mut Array<Vector<F, O>>,
     of_value: &mut Array<Vector<F, O>>,
-    places: Places,
+    places: BackwardPlaces,
     problem: Problem,
+    documents: ComptimeOption<DocumentBounds>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: KeysTile,
     #[define(F)] _dtype: StorageType,
@@ -86,8 +88,11 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
     let mut weights = SharedMemory::<Vector<F, N>>::new_aligned(pairs, 128usize);
     let mut of_scores = SharedMemory::<Vector<F, N>>::new_aligned(pairs, 128usize);
 
-    // Queries before the first key see none of the keys.
-    let begin = select(problem.is_causal != 0, first_key / tile.queries * tile.queries, 0usize);
+    let end = first_key + tile.keys;
+    let seeing = queries_seeing(&documents, &problem, sample, first_key, end, tile.queries);
+    let column = first_key + share_column(comptime!(tile.scores()));
+    let column_end = column + comptime!(tile.scores().columns * COLUMNS);
+    let common = common_document(&documents, &problem, sample, column, column_end);
 
     let mut of_keys = zeros::<P>(comptime!(kept.accumulators()));
     let mut of_values = zeros::<P>(comptime!(kept.accumulators()));
@@ -115,7 +120,7 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
         sample,
         head: first_head,
         heads: query_heads,
-        first: begin,
+        first: seeing.from,
     };
     load::<F, N>(
         query,
@@ -133,16 +138,16 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
 
     let end = first_head + problem.group;
     let mut head = first_head;
-    let mut first = begin;
+    let mut first = seeing.from;
     let mut stage = 0usize;
-    while head < end && first < problem.queries {
+    while head < end && first < seeing.to {
         wait_for_copies(0u32);
         // All have done with the other stage, and with the weights of the block before.
         sync_cube();
         let mut next_head = head;
         let mut next_first = first + tile.queries;
-        if next_first >= problem.queries {
-            next_first = begin;
+        if next_first >= seeing.to {
+            next_first = seeing.from;
             next_head += 1;
         }
         let block = QueryBlock {
@@ -179,8 +184,10 @@ pub fn gradients_mma<F: Float, N: Size, O: Size>(
             &blocks,
             stage,
             &problem,
+            &documents,
             &dropped,
             &block,
+            &common,
             first_key,
             &mut weights,
             &mut of_scores,
@@ -228,7 +235,7 @@ fn load<F: Float, N: Size>(
     gradient: &Array<Vector<F, N>>,
     log_sum_exp: &Array<f32>,
     along: &Array<f32>,
-    places: &Places,
+    places: &BackwardPlaces,
     problem: &Problem,
     block: &QueryBlock,
     to: &mut Blocks<F, N>,
@@ -282,8 +289,10 @@ fn weigh_block<F: Float, N: Size, P: Size>(
     blocks: &Blocks<F, N>,
     stage: usize,
     problem: &Problem,
+    documents: &ComptimeOption<DocumentBounds>,
     dropped: &ComptimeOption<DroppedRows>,
     block: &QueryBlock,
+    common: &Span,
     first_key: usize,
     weights: &mut SharedMemory<Vector<F, N>>,
     of_scores: &mut SharedMemory<Vector<F, N>>,
@@ -328,6 +337,7 @@ fn weigh_block<F: Float, N: Size, P: Size>(
         query: block.first + row,
         key: first_key + column,
         head: block.head,
+        sample: block.sample,
     };
     weigh::<P>(
         &mut scores,
@@ -340,8 +350,9 @@ fn weigh_block<F: Float, N: Size, P: Size>(
         share,
         tile.has_dropout,
     );
-    if is_edge(&place, problem, share) {
-        hide::<P>(&mut scores, &mut of_weights, problem, &place, share);
+    let query_end = place.query + comptime!(share.rows * SIDE);
+    if is_edge(&place, problem, share) || is_outside(documents, common, place.query, query_end) {
+        hide::<P>(&mut scores, &mut of_weights, problem, documents, &place, share);
     }
     exchange::<F, N, P>(&scores, weights, row, column, share, comptime!(tile.weights()));
     exchange::<F, N, P>(&of_weights, of_scores, row, column, share, comptime!(tile.weights()));

@@ -9,7 +9,6 @@
 //! Dao 2023, arXiv:2307.08691, algorithm 2.
 
 pub(in super::super) mod keys;
-pub(in super::super) mod places;
 pub(in super::super) mod queries;
 mod scores;
 pub(in super::super) mod split;

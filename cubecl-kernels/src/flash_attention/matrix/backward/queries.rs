@@ -6,9 +6,10 @@
 use cubecl::ir::FastMath;
 use cubecl::prelude::*;
 
-use super::super::super::device::{HeadRows, Problem};
+use super::super::super::device::{
+    BackwardPlaces, DocumentBounds, HeadRows, Problem, common_document, is_outside, keys_seen,
+};
 use super::super::tile::{LOAD, PLANE, SIDE, Tile, copy, from_the_end, lane, right_of_columns};
-use super::places::Places;
 use super::scores::{ScorePlace, add_scores, hide, is_edge, left_tiles, multiply_tiles, statistic, weigh, zeros};
 use super::split::{query_scores, query_sums};
 use super::store::store_rows;
@@ -41,8 +42,9 @@ pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
     log_sum_exp: &Array<f32>,
     along: &Array<f32>,
     of_query: &mut Array<Vector<F, O>>,
-    places: Places,
+    places: BackwardPlaces,
     problem: Problem,
+    documents: ComptimeOption<DocumentBounds>,
     dropped: ComptimeOption<DroppedRows>,
     #[comptime] tile: Tile,
     #[define(F)] _dtype: StorageType,
@@ -68,8 +70,9 @@ pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
         key: places.key.rows(sample, key_head, problem.keys, problem.d_head),
         value: places.value.rows(sample, key_head, problem.keys, problem.d_head),
     };
-    let seen = first_query + staying;
-    let end = select(problem.is_causal != 0 && seen < problem.keys, seen, problem.keys);
+    let seen = keys_seen(&documents, &problem, sample, first_query, first_query + staying);
+    let plane_end = first_query + plane_row + SIDE;
+    let common = common_document(&documents, &problem, sample, first_query + plane_row, plane_end);
 
     let from = places.query.rows(sample, head, problem.queries, problem.d_head);
     copy::<F, N>(
@@ -91,7 +94,7 @@ pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
         staying,
         tile,
     );
-    load::<F, N>(key, value, &mut blocks, 0usize, 0usize, tile);
+    load::<F, N>(key, value, &mut blocks, seen.from, 0usize, tile);
     commit_copies();
 
     // Of rows `lane / 4` and eight below.
@@ -113,11 +116,11 @@ pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
     let held_gradients = held_tiles::<F, N, P>(&gradients, plane_row, held, tile);
 
     let mut sums = zeros::<P>(comptime!(summed.accumulators()));
-    let mut first = 0usize;
+    let mut first = seen.from;
     let mut stage = 0usize;
-    while first < end {
+    while first < seen.to {
         let next = first + tile.passing;
-        if next < end {
+        if next < seen.to {
             load::<F, N>(key, value, &mut blocks, next, 1 - stage, tile);
         }
         commit_copies();
@@ -146,6 +149,7 @@ pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
             query: first_query + plane_row,
             key: first,
             head,
+            sample,
         };
         weigh::<P>(
             &mut scores,
@@ -158,8 +162,8 @@ pub fn query_gradients_mma<F: Float, N: Size, O: Size>(
             share,
             tile.has_dropout,
         );
-        if is_edge(&place, &problem, share) {
-            hide::<P>(&mut scores, &mut of_weights, &problem, &place, share);
+        if is_edge(&place, &problem, share) || is_outside(&documents, &common, first, next) {
+            hide::<P>(&mut scores, &mut of_weights, &problem, &documents, &place, share);
         }
         #[unroll]
         for step in 0..summed.steps {

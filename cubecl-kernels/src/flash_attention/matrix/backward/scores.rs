@@ -4,7 +4,7 @@
 
 use cubecl::prelude::*;
 
-use super::super::super::device::{Problem, fragment_factors};
+use super::super::super::device::{DocumentBounds, Problem, document, fragment_factors, is_outside};
 use super::super::tile::{COLUMNS, LOG2_E, SIDE, Tile, exp2, lane, left, multiply, right_of_rows};
 use super::split::Share;
 use crate::cube::dropout::DroppedRows;
@@ -18,6 +18,7 @@ pub struct ScorePlace {
     pub key: usize,
     /// The queries' head.
     pub head: usize,
+    pub sample: usize,
 }
 
 /// Accumulators, all 0.
@@ -164,6 +165,7 @@ pub fn hide<P: Size>(
     weights: &mut Array<Vector<f32, P>>,
     of_scores: &mut Array<Vector<f32, P>>,
     problem: &Problem,
+    documents: &ComptimeOption<DocumentBounds>,
     place: &ScorePlace,
     #[comptime] share: Share,
 ) {
@@ -177,12 +179,16 @@ pub fn hide<P: Size>(
                 let index = (row * share.columns + column) * 2 + half;
                 let query = place.query + row * SIDE + half * 8 + lane / 4;
                 let is_beyond = query >= problem.queries;
+                let own = document(documents, problem, place.sample, query);
                 let mut weight = weights[index];
                 let mut of_score = of_scores[index];
                 #[unroll]
                 for element in 0..2usize {
                     let key = place.key + column * COLUMNS + lane % 4 * 2 + element;
-                    let is_hidden = is_beyond || key >= problem.keys || (problem.is_causal != 0 && key > query);
+                    let is_hidden = is_beyond
+                        || key >= problem.keys
+                        || (problem.is_causal != 0 && key > query)
+                        || is_outside(documents, &own, key, key + 1);
                     weight[element] = select(is_hidden, 0.0f32, weight[element]);
                     of_score[element] = select(is_hidden, 0.0f32, of_score[element]);
                 }

@@ -22,6 +22,7 @@ pub fn flash_attention<B: KernelBackend>([batch, heads, seq, d_head]: [usize; 4]
                 mask: AttentionMask::Causal,
                 scale: (d_head as f64).powf(-0.5),
                 dropout: has_dropout.then(|| dropout(batch * seq, seq)),
+                documents: None,
                 is_deterministic: false,
             };
             let prepare: Prepare<B> = Box::new(move |setting: &Setting<B>| {
