@@ -177,8 +177,8 @@ pub(super) fn write(folder: &Path, record: &RankRecord) -> io::Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let path = folder.join(format!("{PREFIX}{}.json", record.rank));
     let unfinished = folder.join(format!(".{PREFIX}{}.{}.tmp", record.rank, record.pid));
-    fs::write(&unfinished, serde_json::to_vec(record)?)?;
-    fs::rename(&unfinished, &path).inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
+    let written = fs::write(&unfinished, serde_json::to_vec(record)?).and_then(|()| fs::rename(&unfinished, &path));
+    written.inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
     Ok(path)
 }
 

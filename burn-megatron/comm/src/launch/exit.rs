@@ -97,6 +97,7 @@ pub fn exit_code_of(error: &(dyn Error + 'static), otherwise: u8) -> ExitCode {
 ///
 /// Prints `[rank r on host h] panicked: ...` once per panic, with a backtrace if `RUST_BACKTRACE` asks for one; it
 /// replaces the previous hook, which would print the same again. A panic that is caught counts as a failure, too.
+/// Call it before a hook is installed that shall stay, such as that of burn-megatron's `cuda::choose`.
 pub fn install_panic_hook(world: &World) {
     let reporter = Arc::new(Reporter::of(world));
     *lock(&REPORTER) = Some(reporter.clone());

@@ -11,7 +11,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -75,13 +75,14 @@ impl Children {
 
     fn spawn(&mut self, rank: usize, arguments: &[OsString], environment: &[(OsString, OsString)]) -> io::Result<()> {
         let launcher = std::process::id();
+        let has_input = self.outputs.has_input(rank);
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(arguments)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .env(variables::RANK, rank.to_string())
             .env(variables::LOCAL_RANK, self.ranks.len().to_string())
-            .stdin(Stdio::null())
+            .stdin(if has_input { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
@@ -90,7 +91,7 @@ impl Children {
         unsafe { command.pre_exec(move || die_with_parent(launcher)) };
         let mut child = command.spawn()?;
         let pid = child.id();
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         // From here on, the child is known, and killed if anything goes wrong.
         self.ranks.push(RankProcess {
             rank,
@@ -98,6 +99,9 @@ impl Children {
             signal_sent: None,
             reaped: false,
         });
+        if let Some(pipe) = stdin {
+            forward_stdin(pipe)?;
+        }
         if let Some(pipe) = stdout {
             self.outputs.forward_stdout(rank, pipe.into())?;
         }
@@ -186,6 +190,17 @@ impl Drop for Children {
             }
         }
     }
+}
+
+/// Passes on what this process gets on stdin from now on, until either end is closed. The rank is the leader of a
+/// process group in the background, which may not read from the terminal itself.
+fn forward_stdin(mut pipe: ChildStdin) -> io::Result<()> {
+    let forward = move || {
+        // What is left when the rank has ended is not read by any rank.
+        let _ = io::copy(&mut io::stdin().lock(), &mut pipe);
+    };
+    thread::Builder::new().name("stdin".to_owned()).spawn(forward)?;
+    Ok(())
 }
 
 /// Asks the kernel, in the child, to kill it when the thread that started it ends.

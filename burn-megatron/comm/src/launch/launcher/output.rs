@@ -31,6 +31,9 @@ pub enum Prefix {
     /// All but rank 0's stdout, which passes as it is, so that it can be read by another program. It passes in whole
     /// lines; a carriage return ends a line there, too, and stays what it is.
     AllButRankZero,
+    /// As [`AllButRankZero`](Self::AllButRankZero), for a program with a prompt: rank 0's stdout passes as it comes,
+    /// not in whole lines, and it reads what this process gets on stdin.
+    Interactive,
 }
 
 /// Bytes of a rank's stderr that are remembered.
@@ -85,6 +88,11 @@ impl Outputs {
         }
     }
 
+    /// Whether a rank reads what this process gets on stdin.
+    pub(super) fn has_input(&self, rank: usize) -> bool {
+        self.prefix == Prefix::Interactive && rank == 0
+    }
+
     /// What the ranks have written to stderr last.
     pub(super) fn last_words(&self) -> &LastWords {
         &self.last_words
@@ -94,6 +102,7 @@ impl Outputs {
     pub(super) fn forward_stdout(&self, rank: usize, pipe: OwnedFd) -> io::Result<()> {
         let splitter = match (self.prefix, rank) {
             (Prefix::AllButRankZero, 0) => LineSplitter::plain(),
+            (Prefix::Interactive, 0) => LineSplitter::immediate(),
             _ => LineSplitter::prefixed(rank),
         };
         self.forward(format!("stdout-{rank}"), pipe, splitter, |_| {}, io::stdout)
@@ -206,6 +215,8 @@ struct LineSplitter {
     partial: Vec<u8>,
     /// Whether the last byte was a carriage return, whose newline may follow.
     after_return: bool,
+    /// Whether nothing waits for the end of its line.
+    is_immediate: bool,
 }
 
 impl LineSplitter {
@@ -214,6 +225,7 @@ impl LineSplitter {
             prefix: Some(format!("[rank {rank}] ").into_bytes()),
             partial: Vec::new(),
             after_return: false,
+            is_immediate: false,
         }
     }
 
@@ -222,11 +234,23 @@ impl LineSplitter {
             prefix: None,
             partial: Vec::new(),
             after_return: false,
+            is_immediate: false,
+        }
+    }
+
+    fn immediate() -> LineSplitter {
+        LineSplitter {
+            is_immediate: true,
+            ..LineSplitter::plain()
         }
     }
 
     /// Takes bytes, and appends the lines that are whole now to `lines`.
     fn push(&mut self, mut bytes: &[u8], lines: &mut Vec<u8>) {
+        if self.is_immediate {
+            lines.extend(bytes);
+            return;
+        }
         while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             let (line, rest) = bytes.split_at(end);
             self.partial.extend(line);
@@ -329,6 +353,16 @@ mod tests {
         for piece in 1..=text.len() {
             assert_eq!(split(LineSplitter::plain(), text, piece), text);
         }
+    }
+
+    #[test]
+    fn immediate_output_waits_for_no_line_end() {
+        let mut splitter = LineSplitter::immediate();
+        let mut output = Vec::new();
+        splitter.push(b"Once upon", &mut output);
+        assert_eq!(output, b"Once upon");
+        splitter.finish(&mut output);
+        assert_eq!(output, b"Once upon");
     }
 
     #[test]
