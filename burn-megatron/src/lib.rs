@@ -115,6 +115,7 @@ pub mod context;
 pub mod cuda;
 pub mod data;
 pub mod data_parallel;
+mod device_memory;
 pub mod launch;
 #[cfg(feature = "learner")]
 pub mod learner;

@@ -242,6 +242,43 @@ fn token_losses_of_sixteen_bits_are_those_of_f32_and_their_gradient_goes_back_in
     }
 }
 
+#[test]
+fn losses_in_chunks_of_sixteen_bits_are_those_of_one_buffer() {
+    const CHUNKS: usize = 5;
+    let targets: Vec<i64> = (0..37).map(|token| token * 26 + 3).collect();
+    for dtype in HALVES {
+        let run_with = |chunk_tokens: Option<usize>| {
+            let context = ParallelContext::single(5);
+            let head: VocabParallelEmbedding<B> = VocabParallelEmbeddingConfig::new(997, 24)
+                .with_padded_size(Some(1000))
+                .init(&FlexDevice, &context.root())
+                .expect("the sizes fit");
+            let head = with_parameters_in(head, dtype, dtype);
+            let targets = Tensor::<B, 1, Int>::from_data(TensorData::from(&targets[..]), &FlexDevice);
+            let (hidden, ascent) = (numbers([37, 24], 3, dtype), numbers([37], 8, dtype));
+            let group = ProcessGroup::single();
+            run(&head, tensor::<2>(&hidden, dtype), &ascent, |head, hidden| {
+                let loss = |logits, targets| vocab_parallel_cross_entropy(logits, targets, head.vocab_shard(), &group);
+                match chunk_tokens {
+                    None => loss(head.logits(hidden), targets),
+                    Some(tokens) => head.losses_in_chunks(hidden, targets, tokens, loss),
+                }
+            })
+        };
+        let (chunked, whole) = (run_with(Some(37usize.div_ceil(CHUNKS))), run_with(None));
+        let pairs = chunked.gradients.iter().zip(&whole.gradients);
+        for (chunked, whole) in pairs.chain([(&chunked.output, &whole.output)]) {
+            let whole: Vec<f64> = whole.iter::<f64>().collect();
+            let largest = whole.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
+            // The weight's gradient is rounded in each chunk, and so is each sum of two.
+            let allowed = 2.0 * CHUNKS as f64 * rounding(dtype) * largest;
+            for (found, expected) in chunked.iter::<f64>().zip(whole) {
+                assert!((found - expected).abs() <= allowed, "{dtype:?}: {found} for {expected}");
+            }
+        }
+    }
+}
+
 /// A module without parameters.
 #[derive(Module, Clone, Debug)]
 struct Nothing;

@@ -7,9 +7,11 @@ use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::tensor::TensorMetadata;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Shape, TensorMetadata};
+use cubecl_kernels::tape::primitive;
+use cubecl_kernels::zero::zero;
 
 /// Where a gradient waits on its way into a graph or out of it.
 #[derive(Debug)]
@@ -57,7 +59,7 @@ pub(super) fn leave<B: Backend, C: CheckpointStrategy>(
     slot: &GradientSlot<B>,
 ) -> FloatTensor<Autodiff<B, C>> {
     let device = B::float_device(&output.primitive);
-    let one = B::float_zeros(Shape::new([1]), &device, output.primitive.dtype().into());
+    let one = primitive(zero::<B, 1>(&device, output.primitive.dtype()));
     match PutGradient.prepare::<C>([output.node]).compute_bound().stateful() {
         OpsKind::Tracked(prep) => prep.finish(slot.clone(), one),
         OpsKind::UnTracked(prep) => prep.finish(one),

@@ -34,7 +34,7 @@ pub struct UnshardedCheckpoint {
 pub struct WholeArray {
     /// Its name.
     pub name: String,
-    /// The type of its elements: F64, F32, F16 or BF16.
+    /// The type of its elements: F64, F32, F16, BF16 or U8.
     pub dtype: DType,
     /// Its logical shape.
     pub shape: Vec<usize>,

@@ -25,7 +25,7 @@ pub struct ArrayPart {
     pub placement: Placement,
     /// The elements of the local array, row-major, padding included, that `data` holds.
     pub range: Range<usize>,
-    /// The type of the elements: F64, F32, F16 or BF16.
+    /// The type of the elements: F64, F32, F16, BF16 or U8.
     pub dtype: DType,
     /// The elements of `range`, padding included.
     pub data: Bytes,
@@ -87,7 +87,7 @@ impl PartSpec {
         }
         let dtype = stored_dtype(self.dtype).ok_or_else(|| {
             format!(
-                "array {name:?} has type {:?}: expected F64, F32, F16 or BF16",
+                "array {name:?} has type {:?}: expected F64, F32, F16, BF16 or U8",
                 self.dtype
             )
         })?;
@@ -104,6 +104,7 @@ pub(super) fn stored_dtype(dtype: DType) -> Option<Dtype> {
         DType::F32 => Some(Dtype::F32),
         DType::F16 => Some(Dtype::F16),
         DType::BF16 => Some(Dtype::BF16),
+        DType::U8 => Some(Dtype::U8),
         _ => None,
     }
 }
@@ -115,6 +116,7 @@ pub(super) fn loaded_dtype(dtype: Dtype) -> Option<DType> {
         Dtype::F32 => Some(DType::F32),
         Dtype::F16 => Some(DType::F16),
         Dtype::BF16 => Some(DType::BF16),
+        Dtype::U8 => Some(DType::U8),
         _ => None,
     }
 }
@@ -125,6 +127,7 @@ pub(super) fn zeros(dtype: DType, length: usize) -> Bytes {
         8 => Bytes::from_elems(vec![0_u64; length]),
         4 => Bytes::from_elems(vec![0_u32; length]),
         2 => Bytes::from_elems(vec![0_u16; length]),
+        1 => Bytes::from_elems(vec![0_u8; length]),
         size => unreachable!("no checkpoint has elements of {size} bytes"),
     }
 }

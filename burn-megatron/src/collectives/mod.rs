@@ -25,7 +25,7 @@ pub(crate) use nccl::wait_for_gpu_calls;
 #[cfg(feature = "trainer")]
 pub(crate) use tensors::compare_hash;
 pub use tensors::{
-    CallMode, CollectiveBackend, InputError, InputsDiffer, Movement, PendingTensor, RegionEntry, TensorCall,
-    catch_collective_error, unwrap_or_unwind,
+    CHUNK_ROWS, CallMode, CollectiveBackend, GatheredGradient, InputError, InputsDiffer, Movement, PendingRows,
+    PendingTensor, RegionEntry, RowChunks, TensorCall, catch_collective_error, unwrap_or_unwind,
 };
 pub(crate) use tensors::{compare_input, show_input, watch_input};

@@ -7,6 +7,7 @@ mod config;
 mod messages;
 mod records;
 mod scope;
+mod tensor_overlap;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub(crate) use messages::broadcast_bytes;
 #[cfg(any(feature = "checkpoint", feature = "learner"))]
 pub(crate) use messages::gather_bytes;
 pub use scope::{ParameterScope, ParameterSpec};
+pub use tensor_overlap::TensorOverlap;
 
 /// This rank's process groups and parameter declarations. Clones share them.
 #[derive(Clone, Debug)]
@@ -45,6 +47,7 @@ pub struct ParallelContext {
     kernels: Kernels,
     is_deterministic: bool,
     overlap_tensor_reduce: bool,
+    tensor_overlap: TensorOverlap,
     step: CurrentStep,
 }
 
@@ -95,6 +98,7 @@ impl ParallelContext {
             kernels: Kernels::default(),
             is_deterministic: false,
             overlap_tensor_reduce: true,
+            tensor_overlap: TensorOverlap::default(),
             step: CurrentStep::new(config.seed),
         })
     }
@@ -135,6 +139,18 @@ impl ParallelContext {
     /// Whether they do.
     pub fn overlaps_tensor_reduce(&self) -> bool {
         self.overlap_tensor_reduce
+    }
+
+    /// Sets how fused tensor-parallel linear layers overlap their collectives with their matmuls under sequence
+    /// parallelism. Layers that share one gathered input are not chunked. Unless `Off`, column-parallel layers also
+    /// overlap their reductions, as [`with_overlap_tensor_reduce`](Self::with_overlap_tensor_reduce) says.
+    pub fn with_tensor_overlap(self, tensor_overlap: TensorOverlap) -> Self {
+        Self { tensor_overlap, ..self }
+    }
+
+    /// How linear layers overlap their collectives with their matmuls.
+    pub fn tensor_overlap(&self) -> TensorOverlap {
+        self.tensor_overlap
     }
 
     /// The sizes of the axes.

@@ -8,13 +8,11 @@ use std::path::{Path, PathBuf};
 use burn_cuda::CudaDevice;
 use burn_megatron_comm::collectives::ProcessGroup;
 use burn_megatron_comm::launch::{CoreSet, World};
-use cudarc::driver::result::device;
 use cudarc::driver::sys::CUdevice_attribute::{
     CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
 };
 
-use super::CudaError;
-use super::gpu::refused;
+use super::{CudaError, driver};
 
 /// Where the operating system describes what is on PCI.
 const PCI: &str = "/sys/bus/pci/devices";
@@ -89,15 +87,12 @@ impl Near {
 
 /// The folder of a GPU by its address: `0000:3b:00.0`.
 fn pci_folder(device: &CudaDevice) -> Result<PathBuf, CudaError> {
-    let ordinal = i32::try_from(device.index).unwrap_or(i32::MAX);
-    let gpu = device::get(ordinal).map_err(refused("cuDeviceGet"))?;
-    let of = |attribute| {
-        // SAFETY: the device is one that the driver has just named.
-        unsafe { device::get_attribute(gpu, attribute) }.map_err(refused("cuDeviceGetAttribute"))
-    };
-    let domain = of(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?;
-    let bus = of(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?;
-    let slot = of(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?;
+    let place = [
+        CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+        CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+        CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
+    ];
+    let [domain, bus, slot] = driver::attributes(device.index, place)?;
     Ok(Path::new(PCI).join(format!("{domain:04x}:{bus:02x}:{slot:02x}.0")))
 }
 

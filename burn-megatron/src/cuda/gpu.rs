@@ -8,6 +8,7 @@ use cubecl::cuda::CudaRuntime;
 use cubecl_kernels::cuda::use_one_stream;
 use cudarc::driver::result;
 
+use super::driver::{handle, refused};
 use super::{CudaError, kernel_cache, libraries, lost_work};
 use burn_megatron_comm::collectives::ProcessGroup;
 
@@ -25,7 +26,8 @@ pub enum Sharing {
 /// Returns the GPU of the rank with number `local_rank` on its node: the GPU with this number among those that
 /// `CUDA_VISIBLE_DEVICES` shows, or the only one, where a launcher shows each rank its own. Whether two ranks see the
 /// same [`check_shared`] says. Starts the driver, and notes from now on what CubeCL loses: see
-/// [`check_work`](super::check_work).
+/// [`check_work`](super::check_work). It does so with a panic hook: a program that installs one of its own does that
+/// before.
 ///
 /// # Errors
 /// A library is missing, the driver does not start, or there are too few GPUs.
@@ -61,13 +63,20 @@ pub fn reserved_bytes(device: &CudaDevice) -> Option<u64> {
     Some(usage.ok()?.bytes_reserved)
 }
 
+/// Returns the name that the driver gives a GPU, such as `NVIDIA H100 80GB HBM3`.
+///
+/// # Errors
+/// When the driver does not say it.
+pub fn device_name(device: &CudaDevice) -> Result<String, CudaError> {
+    result::device::get_name(handle(device.index)?).map_err(refused("cuDeviceGetName"))
+}
+
 /// Checks that no two ranks of the group compute on the same GPU, by the GPUs' UUIDs. Collective over the group.
 ///
 /// # Errors
 /// [`CudaError::Shared`] on every rank, which names the lowest ranks that share one.
 pub fn check_shared(device: &CudaDevice, group: &ProcessGroup) -> Result<(), CudaError> {
-    let ordinal = i32::try_from(device.index).unwrap_or(i32::MAX);
-    let handle = result::device::get(ordinal).map_err(refused("cuDeviceGet"))?;
+    let handle = handle(device.index)?;
     let uuid = result::device::get_uuid(handle).map_err(refused("cuDeviceGetUuid"))?;
     let uuid = uuid.bytes.map(|byte| byte.to_ne_bytes()[0]);
     let mut uuids = vec![0; UUID_BYTES * group.size()];
@@ -98,13 +107,6 @@ fn format_uuid(uuid: &[u8]) -> String {
     let digits: Vec<String> = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     let parts = [0..4, 4..6, 6..8, 8..10, 10..16].map(|range| digits[range].concat());
     format!("GPU-{}", parts.join("-"))
-}
-
-pub(super) fn refused(call: &'static str) -> impl Fn(cudarc::driver::DriverError) -> CudaError {
-    move |error| CudaError::Driver {
-        call,
-        error: format!("{error:?}"),
-    }
 }
 
 #[cfg(test)]

@@ -18,16 +18,17 @@
 //! Matmuls run on burn's own kernels, or on NVIDIA's cuBLASLt after [`enable_cublaslt`].
 
 mod cores;
+mod driver;
 mod gpu;
 mod kernel_cache;
 pub mod libraries;
 mod lost_work;
-mod products;
+mod matmul;
 
 pub use cores::{BoundCores, bind_cores};
-pub use gpu::{Sharing, check_shared, choose, reserved_bytes};
+pub use gpu::{Sharing, check_shared, choose, device_name, reserved_bytes};
 pub use lost_work::{DeviceMemory, LostWork, check_work, end_process_on_lost_work};
-pub use products::{check_same_products, enable_cublaslt};
+pub use matmul::{check_same_matmuls, enable_cublaslt};
 
 use burn_megatron_comm::collectives::CollectiveError;
 
@@ -92,19 +93,19 @@ pub enum CudaError {
         /// The GPU.
         uuid: String,
     },
-    /// Ranks multiply in different ways, so that the same numbers would not give the same bits.
+    /// Ranks compute matmuls differently, so that the same numbers would not give the same bits.
     #[error(
-        "rank {first} multiplies with {of_first}, rank {other} with {of_other}: expected the same on all; see \
-         LD_LIBRARY_PATH, or multiply without cuBLASLt (--no-cublaslt)"
+        "rank {first} computes matmuls with {of_first}, rank {other} with {of_other}: expected the same on all; see \
+         LD_LIBRARY_PATH, or compute them without cuBLASLt (--no-cublaslt)"
     )]
-    OtherProducts {
+    DifferentMatmuls {
         /// The group's first rank.
         first: usize,
-        /// How it multiplies.
+        /// What computes its matmuls.
         of_first: String,
         /// The first that differs.
         other: usize,
-        /// How that one multiplies.
+        /// What computes that one's.
         of_other: String,
     },
     /// The operating system does not say, or does not let this process choose, on which cores it runs.

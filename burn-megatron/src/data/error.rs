@@ -52,35 +52,12 @@ pub enum DataError {
         limit_bytes: Option<u64>,
     },
 
-    /// The split's weights are not two positive numbers.
-    #[error("split weights must be finite and above 0, got train {train}, validation {validation}")]
-    SplitWeights {
-        /// Weight of the training documents.
-        train: f64,
-        /// Weight of the validation documents.
-        validation: f64,
-    },
+    /// Samples cannot be made or read.
+    #[cfg(feature = "trainer")]
+    #[error(transparent)]
+    Samples(#[from] burn_megatron_data::samples::SampleError),
 
-    /// Too few documents for both parts of the split.
-    #[error(
-        "{num_documents} documents at {train} : {validation} leave {num_train} for training and \
-         {num_validation} for validation; both need at least 1: give more documents \
-         (--data-path, --data-limit) or a more even split"
-    )]
-    SplitTooSmall {
-        /// How many documents there are.
-        num_documents: usize,
-        /// Weight of the training documents.
-        train: f64,
-        /// Weight of the validation documents.
-        validation: f64,
-        /// How many documents training would get.
-        num_train: usize,
-        /// How many documents validation would get.
-        num_validation: usize,
-    },
-
-    /// A data set or sampler was configured with a value outside its range.
+    /// A sampler was configured with a value outside its range.
     #[error("{name} must be {rule}, got {value}")]
     Configuration {
         /// The setting.
@@ -89,15 +66,6 @@ pub enum DataError {
         rule: String,
         /// What it is.
         value: u64,
-    },
-
-    /// A sample beyond the end of the data set.
-    #[error("sample {index} requested from a data set of {num_samples} samples")]
-    SampleOutOfRange {
-        /// The sample that was asked for.
-        index: u64,
-        /// How many there are.
-        num_samples: usize,
     },
 
     /// The loader's thread could not be started.

@@ -3,12 +3,14 @@
 //! For any burn `Dataset`, `shard_loader` (feature `dataset`) is burn's `DataLoader` by rank: each rank loads its share
 //! of every global batch, which [`GlobalBatches`] determines.
 //!
-//! For language models (feature `trainer`), data flows through one file after another:
+//! For language models (feature `trainer`), data flows through one type after another; 2 to 4 are of the crate
+//! `burn-megatron-data`, which needs no burn:
 //!
 //! 1. [`Corpus`] reads text files in a fixed order,
-//! 2. [`ByteTokenizer`] and [`TokenDocuments`] turn them into tokens,
+//! 2. [`ByteTokenizer`] and [`InMemoryDocuments`] turn them into tokens,
 //! 3. [`split_documents`] sets documents aside for validation,
-//! 4. [`GptDataset`] cuts a part into samples and shuffles them,
+//! 4. [`GptDataset`] cuts a part into samples and shuffles them; [`BlendedDataset`] mixes several, and [`RunData`]
+//!    makes those of a run from `.bin` and `.idx` files,
 //! 5. [`Sampler`] says which samples are this rank's,
 //! 6. [`Loader`] gathers them on a thread of its own, ahead of training.
 //!
@@ -29,7 +31,7 @@
 //! #     std::fs::write(folder.path().join(format!("{i}.txt")), text).expect("writable");
 //! # }
 //! let corpus = Corpus::load(&CorpusConfig::new(vec![folder.path().to_path_buf()]))?;
-//! let documents = Arc::new(TokenDocuments::from_corpus(&corpus, &ByteTokenizer));
+//! let documents = Arc::new(corpus.tokenize(&ByteTokenizer));
 //! let split = split_documents(documents.len(), &SplitWeights::default())?;
 //! let config = GptDatasetConfig::new(16, 40).with_seed(1234);
 //! let train = GptDataset::new(&config, documents, split.train)?;
@@ -46,29 +48,32 @@
 
 #[cfg(feature = "trainer")]
 mod corpus;
-#[cfg(feature = "trainer")]
-mod documents;
 mod error;
 mod global_batches;
 #[cfg(feature = "trainer")]
 mod loader;
 #[cfg(feature = "trainer")]
-mod mt19937;
-#[cfg(feature = "trainer")]
 mod sampler;
-#[cfg(feature = "trainer")]
-mod samples;
 #[cfg(feature = "dataset")]
 mod shard_loader;
-#[cfg(feature = "trainer")]
-mod split;
-#[cfg(feature = "trainer")]
-mod tokenizer;
 
 #[cfg(feature = "trainer")]
-pub use corpus::{Corpus, CorpusConfig, DEFAULT_LIMIT_BYTES, Document, TEXT_EXTENSIONS, registry_sources};
+pub use burn_megatron_data::{
+    blended::{BlendSize, BlendedDataset},
+    build::{BuildConfig, DataSource, RunData},
+    data_path::DataPath,
+    gpt_dataset::{GptDataset, GptDatasetConfig},
+    in_memory::InMemoryDocuments,
+    index_cache::IndexCache,
+    indexed_dataset::TokenDocuments,
+    marks::{DocumentMarks, DocumentRules},
+    mt19937::Mt19937,
+    samples::{SampleError, Samples},
+    split::{DocumentSplit, Split, SplitRatios, SplitWeights, split_documents},
+    tokenizer::{ByteTokenizer, Token, Tokenizer},
+};
 #[cfg(feature = "trainer")]
-pub use documents::TokenDocuments;
+pub use corpus::{Corpus, CorpusConfig, DEFAULT_LIMIT_BYTES, Document, TEXT_EXTENSIONS, registry_sources};
 pub use error::DataError;
 #[cfg(feature = "learner")]
 pub(crate) use global_batches::mean_weight;
@@ -76,14 +81,6 @@ pub use global_batches::{GlobalBatches, LastBatch};
 #[cfg(feature = "trainer")]
 pub use loader::{Loader, LoaderConfig, MicroBatch};
 #[cfg(feature = "trainer")]
-pub use mt19937::Mt19937;
-#[cfg(feature = "trainer")]
 pub use sampler::{Sampler, SamplerConfig};
-#[cfg(feature = "trainer")]
-pub use samples::{GptDataset, GptDatasetConfig};
 #[cfg(feature = "dataset")]
 pub use shard_loader::{ShardLoaderBuilder, shard_loader};
-#[cfg(feature = "trainer")]
-pub use split::{DocumentSplit, SplitWeights, split_documents};
-#[cfg(feature = "trainer")]
-pub use tokenizer::ByteTokenizer;

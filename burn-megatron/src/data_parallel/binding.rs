@@ -35,7 +35,7 @@ pub(super) struct Binding<B: TrainingBackend> {
     pub(super) sink: Arc<dyn GradientSink<B::InnerBackend>>,
     pub(super) finalisation: Finalisation,
     pub(super) dtype: DType,
-    device: B::Device,
+    pub(super) device: B::Device,
 }
 
 /// How buckets are made and reduced.

@@ -31,6 +31,11 @@ impl BufferSync {
         }
     }
 
+    /// Whether nothing is kept equal: all is trained or frozen.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self, BufferSync::Known(live) if !live.contains(&true))
+    }
+
     /// Returns the module with the buffers of the group's first rank.
     ///
     /// # Communication
@@ -40,9 +45,7 @@ impl BufferSync {
         module: &M,
         group: &ProcessGroup,
     ) -> Result<M, CollectiveError> {
-        if let BufferSync::Known(live) = self
-            && !live.contains(&true)
-        {
+        if self.is_idle() {
             return Ok(module.clone());
         }
         // A record takes in what the last forward pass left pending in a batch norm's running state.

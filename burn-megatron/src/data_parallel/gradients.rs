@@ -4,7 +4,7 @@
 //! partial ones, sum of tied copies over the embedding group, unscaling, norm over unique owners, clipping. Where they
 //! are sharded, each data-parallel rank does all that with its own shard of every bucket.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,9 @@ pub struct ReducedGradients<B: CollectiveBackend> {
     is_gathered: bool,
     pub(super) data_group: ProcessGroup,
     pub(super) finalisation: Finalisation,
-    reducer: Arc<Reducer<B>>,
+    pub(super) reducer: Arc<Reducer<B>>,
+    /// Buckets whose memory parameters have taken, which give it back to the reducer.
+    lent: HashSet<usize>,
 }
 
 impl<B: CollectiveBackend> fmt::Debug for ReducedGradients<B> {
@@ -94,6 +96,7 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             data_group,
             finalisation,
             reducer,
+            lent: HashSet::new(),
         };
         if finalisation.sums_partial {
             gradients.sum_over(context.tensor_group(), |entry| {
@@ -179,6 +182,16 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     /// # Errors
     /// When that fails.
     pub fn global_norm(&self, context: &ParallelContext) -> Result<f64, CollectiveError> {
+        Ok(self.global_norm_and(Vec::new(), context)?.0)
+    }
+
+    /// Returns the [global norm](Self::global_norm), and the elements of other tensors one after the other. A device is
+    /// read once.
+    pub(crate) fn global_norm_and(
+        &self,
+        others: Vec<Tensor<B, 1>>,
+        context: &ParallelContext,
+    ) -> Result<(f64, Vec<f64>), CollectiveError> {
         let of_shard = |shard| {
             let counted = self.entries.iter().filter(|entry| self.finalisation.counts(entry));
             counted
@@ -186,14 +199,14 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
                 .collect()
         };
         let shards: Vec<Vec<BucketRange>> = self.own_shards().map(of_shard).collect();
-        let mut squares = FlatBuffer::sums_of_squares(&self.buckets, &shards);
+        let (mut squares, others) = FlatBuffer::sums_of_squares_and(&self.buckets, &shards, others);
         context.model_group().all_reduce(&mut squares, ReduceOp::Sum)?;
         if self.is_sharded() {
             let mut all = vec![0.0; self.data_group.size()];
             self.data_group.all_gather(&squares, &mut all)?;
             squares = all;
         }
-        Ok(squares.iter().sum::<f64>().sqrt())
+        Ok((squares.iter().sum::<f64>().sqrt(), others))
     }
 
     /// Counts the elements of the gradient of the whole model that are zero, and those that are not finite.
@@ -222,6 +235,17 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
             zeros: counts[0] as u64,
             non_finite: counts[1] as u64,
         })
+    }
+
+    /// Returns the memory of a bucket, which is lost to these gradients: it is to be given back to the reducer.
+    pub(super) fn lend(&mut self, bucket: usize) -> FlatBuffer<B> {
+        self.lent.insert(bucket);
+        std::mem::take(&mut self.buckets[bucket])
+    }
+
+    /// The elements of a bucket on all ranks, with padding.
+    pub(crate) fn padded_length(&self, bucket: usize) -> usize {
+        self.layout.padded_length(bucket)
     }
 
     pub(super) fn shard_length(&self, bucket: usize) -> usize {
@@ -376,7 +400,9 @@ pub fn clip_coefficient(norm: f64, max_norm: f64) -> f64 {
 impl<B: CollectiveBackend> Drop for ReducedGradients<B> {
     /// Makes the buckets ready for the next step, whether or not the gradients were used.
     fn drop(&mut self) {
-        self.reducer.restart(std::mem::take(&mut self.buckets));
+        let buckets = std::mem::take(&mut self.buckets).into_iter().enumerate();
+        let own = buckets.map(|(number, bucket)| (!self.lent.contains(&number)).then_some(bucket));
+        self.reducer.restart(own.collect());
     }
 }
 

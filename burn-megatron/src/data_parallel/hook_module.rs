@@ -1,6 +1,6 @@
 //! [`hook_module`]: a clone of a module whose parameters' gradients go to a sink.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, TensorPrimitive};
@@ -26,19 +26,23 @@ struct Hooker<'a, B: TrainingBackend> {
 
 impl<B: TrainingBackend> ModuleMapper<B> for Hooker<'_, B> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
-        let (id, tensor, mapper) = param.consume();
-        let Some(&number) = self.binding.numbers.get(&id) else {
-            return Param::from_mapped_value(id, tensor, mapper);
+        let Some(&number) = self.binding.numbers.get(&param.id) else {
+            return param;
         };
-        let hooked = B::hook(
-            tensor.into_primitive().tensor(),
-            &self.binding.anchors[number],
-            self.sink.clone(),
-            number,
-        );
-        let hooked = Tensor::from_primitive(TensorPrimitive::Float(hooked));
-        let used = planted_faults::parameter(hooked, &self.binding.entries, number);
-        Param::from_mapped_value(id, used, mapper)
+        let anchor = self.binding.anchors[number].clone();
+        let (sink, entries) = (self.sink.clone(), self.binding.entries.clone());
+        // A parameter that is on its way is hooked when it is first read. Clones of it, of which burn makes each by
+        // itself, share the hook: the reducer takes one gradient of a parameter from a graph.
+        let shared = Arc::new(Mutex::new(None));
+        param.init_mapper(move |tensor| {
+            let hook = || {
+                let hooked = B::hook(tensor.into_primitive().tensor(), &anchor, sink.clone(), number);
+                let hooked = Tensor::from_primitive(TensorPrimitive::Float(hooked));
+                planted_faults::parameter(hooked, &entries, number)
+            };
+            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.get_or_insert_with(hook).clone()
+        })
     }
 }
 

@@ -1,19 +1,20 @@
 //! Gathers a bucket's parameters after the update of a sharded optimizer. In host memory those of their gradients' type
-//! take the memory of the bucket's gradients.
+//! take the memory of the bucket's gradients, which comes back with them.
 
 use std::ops::Range;
 
 use burn::tensor::{DType, Tensor, backend::Backend};
 use cubecl_kernels::tape::{float, primitive};
 
-use super::flat::{PendingFlat, main_type, part};
+use super::flat::{FlatBuffer, PendingFlat, main_type, part};
 use super::gradient_entry::GradientEntry;
 use super::gradients::ReducedGradients;
-use crate::collectives::{CollectiveBackend, CollectiveError, PendingTensor, TensorCall};
+use crate::collectives::{CollectiveBackend, CollectiveError, PendingTensor, ProcessGroup, TensorCall};
 
 /// A bucket's parameters on their way from every rank of the data-parallel group to all.
 pub(crate) struct PendingParameters<B: Backend> {
-    bucket: usize,
+    pub(super) bucket: usize,
+    pub(super) group: ProcessGroup,
     pending: Shards<B>,
 }
 
@@ -24,13 +25,8 @@ enum Shards<B: Backend> {
 }
 
 /// A bucket's parameters, all shards of them.
-pub(crate) struct GatheredParameters<B: Backend> {
-    bucket: usize,
-    values: Values<B>,
-}
-
-enum Values<B: Backend> {
-    InPlace,
+pub(super) enum GatheredParameters<B: Backend> {
+    InPlace(FlatBuffer<B>),
     Apart(Tensor<B, 1>),
 }
 
@@ -54,20 +50,24 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         if B::HAS_DEVICE_MEMORY || main_type(dtype) != dtype {
             return self.gather_shard_start(bucket, self.shard_of(bucket, pieces, dtype, device));
         }
-        let mut memory = std::mem::take(&mut self.buckets[bucket]);
+        let mut memory = self.lend(bucket);
         for (entry, values) in pieces {
             memory.write(self.owned_in_bucket(entry).start, values);
         }
-        let group = self.data_group.labelled(&format!("parameters of bucket {bucket}"));
+        let group = self.gather_group(bucket);
         let pending = Shards::InPlace(memory.all_gather_start(&group));
-        PendingParameters { bucket, pending }
+        PendingParameters { bucket, group, pending }
     }
 
     /// Starts to gather a bucket's parameters from this rank's shard of them.
     pub(crate) fn gather_shard_start(&self, bucket: usize, shard: Tensor<B, 1>) -> PendingParameters<B> {
-        let group = self.data_group.labelled(&format!("parameters of bucket {bucket}"));
+        let group = self.gather_group(bucket);
         let pending = Shards::Apart(B::start(primitive(shard), TensorCall::AllGather, &group));
-        PendingParameters { bucket, pending }
+        PendingParameters { bucket, group, pending }
+    }
+
+    fn gather_group(&self, bucket: usize) -> ProcessGroup {
+        self.data_group.labelled(&format!("parameters of bucket {bucket}"))
     }
 
     /// Returns what of a bucket's gradients is complete on this rank: its shard, where they are sharded, or the whole.
@@ -88,45 +88,6 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
     /// Returns a parameter of a whole bucket, `[len]`.
     pub(crate) fn of_bucket(&self, values: &Tensor<B, 1>, entry: &GradientEntry) -> Tensor<B, 1> {
         part(values.clone(), entry.slot.range())
-    }
-
-    /// Waits for a bucket's parameters.
-    ///
-    /// # Errors
-    /// When the collective failed: the module is lost.
-    pub(crate) fn gather_parameters_finish(
-        &mut self,
-        pending: PendingParameters<B>,
-    ) -> Result<GatheredParameters<B>, CollectiveError> {
-        let bucket = pending.bucket;
-        let values = match pending.pending {
-            Shards::InPlace(pending) => {
-                self.buckets[bucket] = pending.wait()?;
-                Values::InPlace
-            }
-            Shards::Apart(pending) => Values::Apart(float(pending.wait()?)),
-        };
-        Ok(GatheredParameters { bucket, values })
-    }
-
-    /// Returns a parameter of a gathered bucket, `[len]`; `None` if it is in another bucket.
-    pub(crate) fn gathered(
-        &self,
-        gathered: &GatheredParameters<B>,
-        entry: &GradientEntry,
-        device: &B::Device,
-    ) -> Option<Tensor<B, 1>> {
-        let (slot, range) = (entry.slot, entry.slot.range());
-        (slot.bucket == gathered.bucket).then(|| match &gathered.values {
-            Values::InPlace => self.buckets[slot.bucket].tensor(range, device),
-            Values::Apart(values) if B::HAS_DEVICE_MEMORY => part(values.clone(), range),
-            Values::Apart(values) => {
-                // In memory of its own: a view would keep that of the whole bucket.
-                let data = part(values.clone(), range).into_data();
-                let dtype = data.dtype;
-                Tensor::from_data(data, (device, dtype))
-            }
-        })
     }
 
     /// Returns the range of this rank's shard of a bucket.
@@ -153,6 +114,44 @@ impl<B: CollectiveBackend> ReducedGradients<B> {
         let place = |entry| self.owned_in_bucket(entry).start - own.start;
         let values = pieces.into_iter().map(|(entry, values)| (place(entry), values));
         laid_out(values.collect(), own.len(), dtype, device)
+    }
+}
+
+impl<B: CollectiveBackend> PendingParameters<B> {
+    /// Waits for the bucket.
+    ///
+    /// # Errors
+    /// When the collective failed: the module is lost.
+    pub(super) fn wait(self) -> Result<GatheredParameters<B>, CollectiveError> {
+        Ok(match self.pending {
+            Shards::InPlace(pending) => GatheredParameters::InPlace(pending.wait()?),
+            Shards::Apart(pending) => GatheredParameters::Apart(float(pending.wait()?)),
+        })
+    }
+}
+
+impl<B: CollectiveBackend> GatheredParameters<B> {
+    /// Returns one of the bucket's parameters, `[len]`.
+    pub(super) fn of(&self, entry: &GradientEntry, device: &B::Device) -> Tensor<B, 1> {
+        let range = entry.slot.range();
+        match self {
+            GatheredParameters::InPlace(buffer) => buffer.tensor(range, device),
+            GatheredParameters::Apart(values) if B::HAS_DEVICE_MEMORY => part(values.clone(), range),
+            GatheredParameters::Apart(values) => {
+                // In memory of its own: a view would keep that of the whole bucket.
+                let data = part(values.clone(), range).into_data();
+                let dtype = data.dtype;
+                Tensor::from_data(data, (device, dtype))
+            }
+        }
+    }
+
+    /// Returns the memory of the bucket's gradients, if the parameters took it.
+    pub(super) fn into_memory(self) -> Option<FlatBuffer<B>> {
+        match self {
+            GatheredParameters::InPlace(buffer) => Some(buffer),
+            GatheredParameters::Apart(_) => None,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::watched::watched;
 use super::weighted::weighted_sink;
 use super::wrapper::{DistributedDataParallel, StepPart};
 use crate::autodiff::TrainingBackend;
-use crate::collectives::catch_collective_error;
+use crate::collectives::{CollectiveError, catch_collective_error, unwrap_or_unwind};
 use crate::parameters::list_parameters;
 
 impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
@@ -39,8 +39,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         forward: impl FnOnce(M) -> Tensor<B, 1>,
     ) -> Result<Tensor<B::InnerBackend, 1>, DataParallelError> {
         self.begin()?;
-        self.set_step_part(part);
-        let hooked = self.hooked(self.module().clone());
+        let hooked = self.hooked(self.module_in_flight().clone());
         let is_compared = self.takes_comparison();
         let value = catch_collective_error(|| {
             let (loss, is_same) = watched(is_compared, || forward(hooked));
@@ -49,10 +48,11 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             if is_compared {
                 self.compare_losses(value.clone())?;
             }
+            self.set_step_part(part);
             loss.backward();
             Ok::<_, DataParallelError>(value)
         })??;
-        self.close_pass(part);
+        self.close_pass(part)?;
         Ok(value)
     }
 
@@ -73,12 +73,13 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// When `run` does.
     pub fn pass<R>(&mut self, part: StepPart, weight: f64, run: impl FnOnce(M) -> R) -> Result<R, DataParallelError> {
         self.begin()?;
-        self.set_step_part(part);
-        let hooked = self.hooked_weighted(self.module().clone(), weight);
+        // Every parameter that gets a gradient has been read before.
+        self.binding.reducer.expect_last_micro_batch(part == StepPart::Last);
+        let hooked = self.hooked_weighted(self.module_in_flight().clone(), weight);
         let is_compared = self.takes_comparison();
         let (result, is_same) = catch_collective_error(|| watched(is_compared, || run(hooked)))?;
         is_same?;
-        self.close_pass(part);
+        self.close_pass(part)?;
         Ok(result)
     }
 
@@ -91,17 +92,18 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// As [`backward`](Self::backward).
     pub fn pass_without_samples(&mut self, part: StepPart) -> Result<(), DataParallelError> {
         self.begin()?;
-        self.set_step_part(part);
-        self.close_pass(part);
-        Ok(())
+        self.binding.reducer.expect_last_micro_batch(part == StepPart::Last);
+        self.close_pass(part)
     }
 
     /// Ends a micro-batch, and after the last one launches the step's reductions.
-    fn close_pass(&self, part: StepPart) {
+    fn close_pass(&self, part: StepPart) -> Result<(), DataParallelError> {
+        self.wait_for_parameters()?;
         self.end_pass();
         if part == StepPart::Last {
             self.launch();
         }
+        Ok(())
     }
 
     /// Begins a step, unless it has been: for callers that run forward and backward passes by themselves, as a pipeline
@@ -116,7 +118,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// parameter that is trained.
     pub fn begin(&mut self) -> Result<(), DataParallelError> {
         if self.is_untrained {
-            let parameters = list_parameters::<B, M>(self.module());
+            let parameters = list_parameters::<B, M>(self.module_in_flight());
             return Err(DataParallelError::nothing_to_train(&parameters));
         }
         if self.binding.reducer.is_launched() {
@@ -128,10 +130,17 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             // Whatever the first step uses, of the forward pass, the reduction or the optimizer, is loaded in it.
             self.context.wait_for_gpu_calls(self.steps_begun == 0);
             self.steps_begun += 1;
-            if let Some(buffers) = &mut self.buffers {
-                let module = self.module.as_ref().expect("absent inside `update` only");
-                self.module = Some(buffers.sync::<B, M>(module, self.context.data_group())?);
+            if self.buffers.as_ref().is_some_and(|buffers| !buffers.is_idle()) {
+                self.wait_for_parameters()?;
+                self.sync_buffers()?;
             }
+        }
+        Ok(())
+    }
+
+    fn sync_buffers(&mut self) -> Result<(), CollectiveError> {
+        if let (Some(buffers), Some(module)) = (&mut self.buffers, &self.module) {
+            self.module = Some(buffers.sync::<B, M>(module, self.context.data_group())?);
         }
         Ok(())
     }
@@ -150,7 +159,12 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// Says which part of the step the next backward pass is, for the parameters that it reaches.
     ///
     /// After the last one that reaches a parameter no other may follow in the step, unless the parameter is reused.
+    ///
+    /// # Panics
+    /// When parameters of the last update do not come, with that error: see
+    /// [`wait_for_parameters`](Self::wait_for_parameters).
     pub fn set_step_part(&self, part: StepPart) {
+        unwrap_or_unwind(self.wait_for_parameters());
         self.binding.reducer.expect_last_micro_batch(part == StepPart::Last);
     }
 
@@ -164,6 +178,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     pub fn forget_step(&mut self) {
         self.is_step_begun = false;
         // The failure that brought the caller here is the one to tell.
+        let _ = self.wait_for_parameters();
         let _ = self.binding.reducer.forget_step();
     }
 
@@ -171,7 +186,11 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     ///
     /// Called right after the last backward pass, not when the gradients are asked for: whatever the caller
     /// communicates in between, all ranks have launched all buckets before it.
+    ///
+    /// # Panics
+    /// As [`set_step_part`](Self::set_step_part).
     pub fn launch(&self) {
+        unwrap_or_unwind(self.wait_for_parameters());
         self.binding.reducer.launch_rest(self.progress);
     }
 

@@ -18,6 +18,7 @@ use super::flat::{FlatBuffer, NonFinite, PendingFlat, main_type};
 use super::progress::Progress;
 use crate::autodiff::GradientSink;
 use crate::collectives::{CollectiveBackend, CollectiveError, Pending, ProcessGroup, ReduceOp};
+use crate::device_memory::allocate_exactly;
 
 /// The buckets of a module's gradients. Shared by the wrapper and by the backward steps of one forward pass.
 #[derive(Debug)]
@@ -77,7 +78,7 @@ struct State<B: Backend> {
 enum Bucket<B: Backend> {
     Filling(FlatBuffer<B>),
     Reducing(PendingFlat<B>),
-    /// Between steps, and for the blink of a state change.
+    /// Between steps, until parameters that took its memory have come, and for the blink of a state change.
     Away,
 }
 
@@ -92,6 +93,10 @@ impl<B: CollectiveBackend> Reducer<B> {
         device: &B::Device,
         reduction: Reduction,
     ) -> Result<Self, CollectiveError> {
+        if B::HAS_DEVICE_MEMORY {
+            let lengths = (0..layout.lengths().len()).map(|bucket| layout.padded_length(bucket));
+            allocate_exactly::<B>(lengths, main_type(dtype), device);
+        }
         let buckets = (0..layout.lengths().len())
             .map(|bucket| {
                 let length = layout.padded_length(bucket);
@@ -216,15 +221,20 @@ impl<B: CollectiveBackend> Reducer<B> {
         })
     }
 
-    /// Takes the buckets back for the next step.
-    pub(super) fn restart(&self, buckets: Vec<FlatBuffer<B>>) {
+    /// Takes the buckets back for the next step, except those that are [given back](Self::give_back) by others.
+    pub(super) fn restart(&self, buckets: Vec<Option<FlatBuffer<B>>>) {
         let mut state = self.lock();
-        let filling = buckets.into_iter().map(|mut buffer| {
-            buffer.forget_step();
-            Bucket::Filling(buffer)
-        });
-        state.buckets = filling.collect();
+        for (number, buffer) in buckets.into_iter().enumerate() {
+            if let Some(buffer) = buffer {
+                state.take_back(number, buffer);
+            }
+        }
         state.begin_step();
+    }
+
+    /// Takes a bucket back for the next step, which may have begun, but not come to its gradients.
+    pub(super) fn give_back(&self, number: usize, buffer: FlatBuffer<B>) {
+        self.lock().take_back(number, buffer);
     }
 
     fn lock(&self) -> MutexGuard<'_, State<B>> {
@@ -317,6 +327,11 @@ impl<B: CollectiveBackend> State<B> {
         self.launched = 0;
         self.presence = None;
         self.take_non_finite();
+    }
+
+    fn take_back(&mut self, number: usize, mut buffer: FlatBuffer<B>) {
+        buffer.forget_step();
+        self.buckets[number] = Bucket::Filling(buffer);
     }
 
     /// Forgets which gradients were not finite, and returns it.

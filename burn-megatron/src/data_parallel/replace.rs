@@ -1,10 +1,14 @@
 //! Puts new values into a module's trained parameters, and reads the old ones.
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use std::sync::Arc;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamMapper};
 use burn::tensor::{Tensor, TensorPrimitive};
 
 use super::binding::Binding;
+use super::bucket_in_flight::BucketInFlight;
 use crate::autodiff::TrainingBackend;
+use crate::collectives::{CollectiveError, unwrap_or_unwind};
 
 /// Returns the module with new values for the trained parameters that `value` gives some for, by number, `[len]`.
 pub(super) fn replace_parameters<B: TrainingBackend, M: Module<B>>(
@@ -35,6 +39,70 @@ pub(super) fn replace_parameters<B: TrainingBackend, M: Module<B>>(
         }
     }
     module.map(&mut Replacer { binding, value })
+}
+
+/// Returns the module with the trained parameters that a bucket brings: each is waited for when it is first read.
+///
+/// One that is transformed as it is loaded or saved is waited for now: burn has no such parameter without a value.
+pub(super) fn await_parameters<B: TrainingBackend, M: Module<B>>(
+    module: M,
+    binding: &Binding<B>,
+    bucket: &Arc<BucketInFlight<B::InnerBackend>>,
+) -> (M, Result<(), CollectiveError>) {
+    struct Awaiter<'a, B: TrainingBackend> {
+        binding: &'a Binding<B>,
+        bucket: &'a Arc<BucketInFlight<B::InnerBackend>>,
+        result: Result<(), CollectiveError>,
+    }
+    impl<B: TrainingBackend> ModuleMapper<B> for Awaiter<'_, B> {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+            let number = self.binding.numbers.get(&param.id).copied();
+            let Some(number) = number.filter(|&number| self.bucket.brings(number)) else {
+                return param;
+            };
+            let (shape, device) = (param.lazy_shape(), param.lazy_device());
+            let (id, tensor, mapper) = param.consume();
+            if is_plain(&mapper) {
+                let (bucket, dims) = (self.bucket.clone(), shape.dims::<D>());
+                let arrive = move |_: &B::Device, requires_grad| {
+                    let value = unwrap_or_unwind(bucket.value(number));
+                    Tensor::from_inner(value.reshape(dims)).set_require_grad(requires_grad)
+                };
+                return Param::uninitialized(id, arrive, device, true, shape);
+            }
+            let value = match self.bucket.value(number) {
+                Ok(value) => Tensor::from_inner(value.reshape(tensor.dims())).require_grad(),
+                Err(error) => {
+                    self.result = Err(error);
+                    tensor
+                }
+            };
+            Param::from_mapped_value(id, value, mapper)
+        }
+    }
+    let mut awaiter = Awaiter {
+        binding,
+        bucket,
+        result: Ok(()),
+    };
+    let module = module.map(&mut awaiter);
+    (module, awaiter.result)
+}
+
+/// Whether a parameter is loaded and saved as it is, which burn only prints.
+fn is_plain<B: TrainingBackend, const D: usize>(mapper: &ParamMapper<Tensor<B, D>>) -> bool {
+    format!("{mapper:?}") == format!("{:?}", ParamMapper::<Tensor<B, D>>::default())
+}
+
+/// Gives every parameter of a module that is waited for its value.
+pub(super) fn touch_parameters<B: TrainingBackend, M: Module<B>>(module: &M) {
+    struct Toucher;
+    impl<B: TrainingBackend> ModuleVisitor<B> for Toucher {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            let _ = param.val();
+        }
+    }
+    module.visit(&mut Toucher);
 }
 
 /// Returns the module with every parameter that is the output of an operation made a trained leaf of its own, and

@@ -153,6 +153,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         optimizer: &mut impl Optimizer<M, B>,
         gradients: ReducedGradients<B::InnerBackend>,
     ) -> Result<(), DataParallelError> {
+        self.wait_for_parameters()?;
         let params = gradients.into_params::<B, M>(self.module());
         self.count_step();
         self.replace_module(|module| optimizer.step(learning_rate, module, params))

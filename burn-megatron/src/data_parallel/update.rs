@@ -59,6 +59,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// # Panics
     /// When burn does: the record has more or fewer layers than the module.
     pub fn load_record(&mut self, record: M::Record) -> Result<(), DataParallelError> {
+        self.wait_for_parameters()?;
         let loaded = self.context.load_record::<B, M>(self.module().clone(), record)?;
         self.records_loaded += 1;
         self.update(|_| loaded)
@@ -70,6 +71,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 
     pub(super) fn replace_module(&mut self, update: impl FnOnce(M) -> M) -> Result<(), DataParallelError> {
+        self.wait_for_parameters()?;
         self.module = self.module.take().map(update);
         let parameters = list_parameters::<B, M>(self.module());
         let device = one_device::<B, M>(self.module(), &parameters)?;

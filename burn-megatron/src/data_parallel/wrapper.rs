@@ -1,11 +1,14 @@
 //! `DistributedDataParallel`: any burn module, trained on several ranks that each see their own samples.
 
+use std::sync::{Arc, Mutex};
+
 use burn::config::Config;
 use burn::module::AutodiffModule;
 use burn::tensor::DType;
 
 use super::agreement::{compare_modules, compare_parts};
 use super::binding::{Binding, BindingOptions, one_device};
+use super::bucket_in_flight::BucketInFlight;
 use super::buffers::BufferSync;
 use super::error::DataParallelError;
 use super::foreign_dropout::refuse_foreign_dropout;
@@ -16,6 +19,7 @@ use super::replace::make_leaves;
 use super::replica_check::{Compared, check_replicas, compare_replicas, compare_tied};
 use super::sync::{WeightSync, broadcast_module};
 use crate::autodiff::TrainingBackend;
+use crate::collectives::unwrap_or_unwind;
 use crate::context::ParallelContext;
 use crate::parameters::{ParameterEntry, list_parameters};
 
@@ -79,6 +83,8 @@ pub struct DistributedDataParallel<B: TrainingBackend, M> {
     pub(super) records_loaded: u32,
     /// Whether an update has left no parameter that is trained.
     pub(super) is_untrained: bool,
+    /// Buckets of the last update that have not been waited for.
+    pub(super) in_flight: Mutex<Vec<Arc<BucketInFlight<B::InnerBackend>>>>,
 }
 
 impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
@@ -151,6 +157,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             progress: Progress::default(),
             records_loaded: 0,
             is_untrained: false,
+            in_flight: Mutex::default(),
         })
     }
 
@@ -159,13 +166,21 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         &self.context
     }
 
-    /// The module.
+    /// The module, after [waiting](Self::wait_for_parameters) for its parameters.
+    ///
+    /// # Panics
+    /// When that fails.
     pub fn module(&self) -> &M {
-        self.module.as_ref().expect("absent inside `update` only")
+        unwrap_or_unwind(self.wait_for_parameters());
+        self.module_in_flight()
     }
 
-    /// Returns the module.
+    /// Returns the module, after [waiting](Self::wait_for_parameters) for its parameters.
+    ///
+    /// # Panics
+    /// When that fails.
     pub fn into_module(self) -> M {
+        unwrap_or_unwind(self.wait_for_parameters());
         self.module.expect("absent inside `update` only")
     }
 
@@ -210,6 +225,11 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
         self.binding.dtype
     }
 
+    /// The device of the trained parameters.
+    pub(crate) fn device(&self) -> &B::Device {
+        &self.binding.device
+    }
+
     /// The parameters and buffers of the module, as they are bound.
     pub fn parameters(&self) -> &[ParameterEntry] {
         &self.binding.parameters
@@ -220,6 +240,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// # Errors
     /// As [`check_replicas`].
     pub fn check_replicas(&self) -> Result<(), DataParallelError> {
+        self.wait_for_parameters()?;
         check_replicas::<B, M>(self.module(), &self.context)
     }
 }

@@ -222,6 +222,7 @@ where
         // What the model's own `optimize` may have changed.
         wrapper.update(|_| module)?;
         optimizer.step(learning_rate, &mut wrapper, gradients)?;
+        wrapper.wait_for_parameters()?;
         let module = wrapper.module().clone();
         self.step = Step::Done(Box::new(wrapper));
         Ok(module)
@@ -352,6 +353,7 @@ where
     }
 
     fn gather_record(&self, wrapper: &DistributedDataParallel<B, M>) -> Result<(), LearnerError> {
+        wrapper.wait_for_parameters()?;
         let mut shared = lock(self);
         let device = wrapper.module().devices().first().cloned().unwrap_or_default();
         let parameters = wrapper

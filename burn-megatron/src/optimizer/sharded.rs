@@ -3,7 +3,7 @@
 //!
 //! Holds main parameters in f32 where the module's are of 16 bits.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use burn::grad_clipping::GradientClipping;
 use burn::module::AutodiffModule;
@@ -21,9 +21,7 @@ use crate::data_parallel::{
     BucketForm, DistributedDataParallel, ElementWise, GradientEntry, ModuleOptimizer, PendingParameters,
     ReducedGradients,
 };
-
-/// Buckets whose parameters are gathered while the next ones are updated.
-const BUCKETS_IN_FLIGHT: usize = 2;
+use crate::device_memory::{allocate_exactly, give_back};
 
 /// Updates the module of a [`DistributedDataParallel`] by any [`ElementWise`] burn optimizer, such as burn's own
 /// `Adam`, `AdamW` and `Sgd`, as the `init` of its configuration returns it.
@@ -148,7 +146,9 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         })
     }
 
-    /// Sets whether updated buckets are gathered while the next ones are updated, as they are unless this says no.
+    /// Sets whether updated parameters are gathered while the next buckets are updated and the next forward pass runs,
+    /// as they are unless this says no: each is then waited for when it is first read. Of a module in a single bucket,
+    /// that is when the first layer is reached; of a module with buffers, such as a batch norm's, before the pass.
     pub fn with_overlap_param_gather(mut self, overlaps: bool) -> Self {
         self.overlap_param_gather = overlaps;
         self
@@ -251,6 +251,7 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         A: TrainingBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
+        module.wait_for_parameters()?;
         if self.records_loaded == module.records_loaded() {
             self.check_parameters(module)?
         } else {
@@ -298,14 +299,12 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         // Main values are what is updated.
         update.values.clear();
         let entries = module.trained().to_vec();
-        let mut pending = VecDeque::new();
-        for bucket in 0..update.gradients.num_buckets() {
+        let is_first = self.buckets.is_empty();
+        for bucket in in_forward_order(&update) {
             let values = self.update_bucket(form, bucket, &entries, &update);
             if update.gradients.is_sharded() {
-                pending.push_back(update.gradients.gather_shard_start(bucket, values));
-                while pending.len() >= self.buckets_in_flight() {
-                    finish_oldest(module, &entries, &mut update, &mut pending)?;
-                }
+                let pending = update.gradients.gather_shard_start(bucket, values);
+                self.deliver(pending, module, &update)?;
                 continue;
             }
             module.replace(|number| {
@@ -314,8 +313,8 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
                 is_moving.then(|| update.gradients.of_bucket(&values, entry))
             });
         }
-        while !pending.is_empty() {
-            finish_oldest(module, &entries, &mut update, &mut pending)?;
+        if is_first {
+            give_back::<B>(&update.device);
         }
         Ok(())
     }
@@ -335,6 +334,11 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         let state = self.buckets.remove(&bucket).unwrap_or_else(|| {
             let pieces = self.pieces.iter_mut().filter(|piece| piece.bucket == bucket);
             let length = update.gradients.own_length(bucket);
+            make_room::<B>(
+                [length, update.gradients.padded_length(bucket)],
+                update.dtype,
+                &update.device,
+            );
             BucketState::of_pieces(form, pieces, length, &update.device)
         });
         let moving = entries.iter().filter(|entry| entry.bucket() == bucket);
@@ -349,13 +353,22 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         values
     }
 
-    /// Buckets whose parameters are under way at once.
-    fn buckets_in_flight(&self) -> usize {
-        if self.overlap_param_gather {
-            BUCKETS_IN_FLIGHT
-        } else {
-            1
+    /// Gives the module a bucket's parameters, which are waited for when they are read, or now.
+    fn deliver<A, M>(
+        &self,
+        pending: PendingParameters<B>,
+        module: &mut DistributedDataParallel<A, M>,
+        update: &Update<B>,
+    ) -> Result<(), OptimizerError>
+    where
+        A: TrainingBackend<InnerBackend = B>,
+        M: AutodiffModule<A>,
+    {
+        module.expect_parameters(update.gradients.in_flight(pending, &update.device))?;
+        if !self.overlap_param_gather {
+            module.wait_for_parameters()?;
         }
+        Ok(())
     }
 
     /// Each parameter is updated and put into the module in turn, so that old and new are never all there at once.
@@ -390,10 +403,8 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         A: TrainingBackend<InnerBackend = B>,
         M: AutodiffModule<A>,
     {
-        let in_flight = self.buckets_in_flight();
         let entries = module.trained().to_vec();
-        let mut pending = VecDeque::new();
-        for bucket in 0..update.gradients.num_buckets() {
+        for bucket in in_forward_order(&update) {
             let mut fresh = Vec::new();
             for entry in entries.iter().filter(|entry| entry.bucket() == bucket) {
                 let piece = &mut self.pieces[entry.number];
@@ -407,14 +418,8 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
                 update.values[entry.number] = None;
             }
             let (dtype, device) = (update.dtype, &update.device);
-            let gathering = update.gradients.gather_parameters_start(bucket, fresh, dtype, device);
-            pending.push_back(gathering);
-            while pending.len() >= in_flight {
-                finish_oldest(module, &entries, &mut update, &mut pending)?;
-            }
-        }
-        while !pending.is_empty() {
-            finish_oldest(module, &entries, &mut update, &mut pending)?;
+            let pending = update.gradients.gather_parameters_start(bucket, fresh, dtype, device);
+            self.deliver(pending, module, &update)?;
         }
         Ok(())
     }
@@ -507,31 +512,18 @@ where
     Piece::new(entry, group, value, module.owned(entry), module.owned_place(entry))
 }
 
-/// Waits for the bucket whose gathering began first, and puts its parameters into the module.
-fn finish_oldest<A, M>(
-    module: &mut DistributedDataParallel<A, M>,
-    entries: &[GradientEntry],
-    update: &mut Update<A::InnerBackend>,
-    pending: &mut VecDeque<PendingParameters<A::InnerBackend>>,
-) -> Result<(), OptimizerError>
-where
-    A: TrainingBackend,
-    M: AutodiffModule<A>,
-{
-    let Some(oldest) = pending.pop_front() else {
-        return Ok(());
-    };
-    let gathered = update.gradients.gather_parameters_finish(oldest)?;
-    let (gradients, device) = (&update.gradients, &update.device);
-    module.replace(|number| {
-        let entry = &entries[number];
-        if gradients.is_present(entry) {
-            gradients.gathered(&gathered, entry, device)
-        } else {
-            None
-        }
-    });
-    Ok(())
+/// Makes room for a bucket's state and its gathered parameters, which stay: gives back the memory of the first step's
+/// activations, and of what the buckets before it were made of.
+fn make_room<B: Backend>([state, parameters]: [usize; 2], dtype: DType, device: &B::Device) {
+    give_back::<B>(device);
+    allocate_exactly::<B>([state], DType::F32, device);
+    allocate_exactly::<B>([state, parameters], dtype, device);
+}
+
+/// The buckets, those whose parameters a forward pass reads first before the others: in the order of their numbers they
+/// are reduced, from the output of the model to its input.
+fn in_forward_order<B: CollectiveBackend>(update: &Update<B>) -> impl Iterator<Item = usize> + use<B> {
+    (0..update.gradients.num_buckets()).rev()
 }
 
 #[cfg(test)]
@@ -605,6 +597,34 @@ mod tests {
         step(&mut module, &mut optimizer);
         let values: Vec<f64> = module.module().weight.val().into_data().iter().collect();
         assert_eq!(values, [61.0, 60.0]);
+    }
+
+    #[test]
+    fn parameters_are_waited_for_when_they_are_read() {
+        for overlaps in [true, false] {
+            let mut module = wrapped(FloatDType::F32);
+            let optimizer = ShardedOptimizer::new(&module, SgdConfig::new().init()).expect("it is new");
+            let mut optimizer = optimizer.with_overlap_param_gather(overlaps);
+            step(&mut module, &mut optimizer);
+            let is_here = |module: &Wrapped| module.module_in_flight().weight.is_initialized();
+            assert_eq!(is_here(&module), !overlaps);
+            let read_by_a_layer = module.module_in_flight().clone().weight.val().into_data();
+            assert_eq!(is_here(&module), !overlaps, "a clone is read by itself");
+            assert_eq!(read_by_a_layer.to_vec::<f32>().expect("f32"), [-2.0, -3.0]);
+            assert_eq!(module.module().weight.val().into_data(), read_by_a_layer);
+            assert!(is_here(&module));
+            // Again, from one update to the next without a pass between them.
+            let gradients = {
+                step(&mut module, &mut optimizer);
+                let input = Tensor::<B, 2>::from_floats([[1.0, 0.0]], &Default::default());
+                let of_last = module.backward(StepPart::Last, |layer| layer.forward(input).sum());
+                of_last.expect("one rank");
+                module.gradients().expect("one rank")
+            };
+            optimizer.step(1.0, &mut module, gradients).expect("one rank");
+            let values = module.into_module().weight.val().into_data();
+            assert_eq!(values.to_vec::<f32>().expect("f32"), [-6.0, -7.0]);
+        }
     }
 
     #[test]

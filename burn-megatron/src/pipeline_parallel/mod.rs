@@ -33,5 +33,5 @@ pub use executor::PipelineExecutor;
 pub use layer_layout::{LayerLayout, LayerLayoutError, LayerSizes};
 pub use profile::{PipelineProfile, ProfileError, StepProfile};
 pub use stage::{PipelineStage, StageOutput};
-pub use timeline::{Activity, Timeline, TimelineEvent, TimelineLabel};
+pub use timeline::{Activity, Timeline, TimelineEvent, TimelineLabel, TimelineObserver};
 pub use trace::chrome_trace;

@@ -67,7 +67,7 @@ where
         };
         let stages = &*self.stages;
         let chunk = Chunk {
-            module: &stages.module()[task.chunk],
+            module: &stages.module_in_flight()[task.chunk],
             hook: |module: M| stages.hooked(module),
             objective: |losses| {
                 let value = (self.objective)(task.micro_batch, losses);
@@ -99,7 +99,7 @@ where
     fn shape(&self, direction: Direction, task: Task) -> Option<Shape> {
         match direction {
             Direction::Forward => {
-                let chunk = &self.stages.module()[task.chunk];
+                let chunk = &self.stages.module_in_flight()[task.chunk];
                 Some(chunk.input_shape(&self.micro_batches[task.micro_batch]).into())
             }
             Direction::Backward => self.passes.get(&task)?.output_shape(),

@@ -234,7 +234,9 @@ impl<B: CollectiveBackend> ColumnParallelLinear<B> {
     /// all-reduce of the input's size, while the gradient of the weight is computed; under sequence parallelism one
     /// reduce-scatter instead, and another all-gather of the input while its gradient is computed. Where the context
     /// does not overlap them (`ParallelContext::with_overlap_tensor_reduce`), the gathered input is kept, and the
-    /// others are waited for. If gathered, one more all-gather, of the output, in the forward pass.
+    /// others are waited for. Where it does so in chunks (`ParallelContext::with_tensor_overlap`), each chunk of the
+    /// input is multiplied in the forward pass while the next is gathered. If the output is gathered, one more
+    /// all-gather, of the output, in the forward pass.
     ///
     /// # Panics
     /// When a collective fails, or the input is not of the parameters' type.

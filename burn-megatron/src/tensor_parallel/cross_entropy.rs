@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor, TensorPrimitive, backend::Backend};
 use cubecl_kernels::cross_entropy::{Statistics, cross_entropy};
+use cubecl_kernels::ranges::{BufferRange, gather_ranges};
 
 use super::checked;
 use crate::collectives::{CollectiveBackend, ProcessGroup, ReduceOp, TensorCall, unwrap_or_unwind};
@@ -99,12 +100,18 @@ fn combine<B: CollectiveBackend>(local: Statistics<B>, group: &ProcessGroup) -> 
     if group.size() == 1 {
         return local;
     }
-    let maximum = all_reduce(local.maximum.clone().unsqueeze_dim(1), ReduceOp::Max, group).squeeze_dim::<1>(1);
+    let maximum = all_reduce(local.maximum.clone(), ReduceOp::Max, group);
     // 0 on a rank of padding alone, whose own maximum is −∞.
     let sum = local.sum * (local.maximum - maximum.clone()).exp();
-    // [tokens, 2]: the sum of exponentials and the target's logit travel together.
-    let both = all_reduce(Tensor::stack::<2>(vec![sum, local.target], 1), ReduceOp::Sum, group);
-    let [sum, target] = [0, 1].map(|column| both.clone().narrow(1, column, 1).squeeze_dim::<1>(1));
+    // [2 * tokens]: the sum of exponentials and the target's logit travel together, and are parts of one buffer then.
+    let [tokens] = sum.dims();
+    let whole = |buffer| BufferRange {
+        buffer,
+        range: 0..tokens,
+    };
+    let both = checked(gather_ranges(vec![sum, local.target], &[whole(0), whole(1)])).expect("there are two");
+    let both = all_reduce(both, ReduceOp::Sum, group);
+    let [sum, target] = [0..tokens, tokens..2 * tokens].map(|range| both.clone().slice(range));
     Statistics { maximum, sum, target }
 }
 
@@ -170,7 +177,11 @@ fn check_width<B: Backend>(logits: &Tensor<B, 2>, shard: VocabShard) {
 }
 
 /// The tensor reduced over the group, as a constant.
-fn all_reduce<B: CollectiveBackend>(local: Tensor<B, 2>, op: ReduceOp, group: &ProcessGroup) -> Tensor<B, 2> {
+fn all_reduce<B: CollectiveBackend, const D: usize>(
+    local: Tensor<B, D>,
+    op: ReduceOp,
+    group: &ProcessGroup,
+) -> Tensor<B, D> {
     if group.size() == 1 {
         return local;
     }

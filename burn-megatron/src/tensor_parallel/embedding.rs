@@ -209,6 +209,47 @@ impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
         self.product.transposed(hidden, self.weight.val())
     }
 
+    /// Computes each token's cross-entropy, with the logits of `chunk_tokens` tokens at most in one buffer: as
+    /// [`logits`](Self::logits) and `loss`, whose result it has except for rounding.
+    ///
+    /// All logits are kept from the forward to the backward pass, as in one buffer. Smaller buffers fit pages of a
+    /// device's memory that others use too.
+    ///
+    /// # Shapes
+    /// - `hidden`: as of [`logits`](Self::logits)
+    /// - `targets`: `[batch * seq]`, the same on every tensor-parallel rank
+    /// - output: `[batch * seq]`
+    ///
+    /// # Communication
+    /// Forward: under sequence parallelism one all-gather of the hidden states, and that of `loss` for each chunk.
+    /// Backward: one all-reduce of the hidden states' gradient over the tensor group, or one reduce-scatter under
+    /// sequence parallelism, after that of the weight.
+    ///
+    /// # Panics
+    /// When `chunk_tokens` is 0, the number of targets is not that of the tokens, or both are 0. As
+    /// [`logits`](Self::logits).
+    pub fn losses_in_chunks(
+        &self,
+        hidden: Tensor<B, 2>,
+        targets: Tensor<B, 1, Int>,
+        chunk_tokens: usize,
+        loss: impl Fn(Tensor<B, 2>, Tensor<B, 1, Int>) -> Tensor<B, 1>,
+    ) -> Tensor<B, 1> {
+        assert!(chunk_tokens > 0, "chunks of no tokens");
+        let weight = self.weight.val();
+        assert_dtype("output head", "the input", hidden.dtype(), weight.dtype());
+        let hidden = self.product.entered(hidden);
+        let tokens = hidden.dims()[0];
+        assert_eq!(targets.dims(), [tokens], "a target for each token");
+        let losses = (0..tokens).step_by(chunk_tokens).map(|first| {
+            let count = chunk_tokens.min(tokens - first);
+            let rows = hidden.clone().narrow(0, first, count);
+            let logits = self.product.entered_transposed(rows, weight.clone());
+            loss(logits, targets.clone().narrow(0, first, count))
+        });
+        Tensor::cat(losses.collect(), 0)
+    }
+
     /// The number of tokens, without padding.
     pub fn vocab_size(&self) -> usize {
         self.shard.size()
@@ -286,9 +327,30 @@ impl<B: Backend> PositionEmbedding<B> {
         );
         let weight = self.weight.val();
         assert_dtype("position embedding", "the input", input.dtype(), weight.dtype());
-        let positions = weight.slice(0..seq_length).unsqueeze::<3>();
+        // The gradient of a slice is a table of zeros, written to.
+        let positions = match seq_length {
+            all if all == max_seq_length => weight,
+            some => weight.slice(0..some),
+        };
+        let positions = positions.unsqueeze::<3>();
         // [batch, seq, d_model] + [1, seq, d_model]
         let output = input.reshape([tokens / seq_length, seq_length, d_model]) + positions;
         output.reshape([tokens, d_model])
+    }
+
+    /// Adds the embedding of its own position to each token: what generation has, whose sequences are of different
+    /// lengths.
+    ///
+    /// # Shapes
+    /// - `input`: `[tokens, d_model]`
+    /// - `positions`: `[tokens]`, below `max_seq_length`
+    /// - output: as `input`
+    ///
+    /// # Panics
+    /// When the input is not of the embedding's type.
+    pub fn forward_at(&self, input: Tensor<B, 2>, positions: Tensor<B, 1, Int>) -> Tensor<B, 2> {
+        let weight = self.weight.val();
+        assert_dtype("position embedding", "the input", input.dtype(), weight.dtype());
+        input + weight.select(0, positions)
     }
 }

@@ -28,6 +28,7 @@ mod conversion;
 mod cross_entropy;
 mod embedding;
 mod norm;
+mod overlap;
 mod product;
 mod region;
 mod row_linear;
@@ -35,14 +36,15 @@ mod tokens;
 mod transformer;
 
 pub use attention::{
-    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, MhaCache, MhaInput, MhaOutput,
-    ParallelMultiHeadAttention, TensorCache,
+    CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames, MhaCache, MhaInput, MhaOutput, PageSizes,
+    PagedKeyValues, PagedSequence, PagedTokens, ParallelMultiHeadAttention, TensorCache,
 };
 pub use column_linear::{ColumnParallelLinear, ColumnParallelLinearConfig};
 pub use conversion::ConversionError;
 pub use cross_entropy::{VocabShard, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy};
 pub use embedding::{PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
 pub use norm::{LayerNorm, LayerNormConfig, apply_layer_norm};
+pub use overlap::OverlapSizes;
 pub use row_linear::{RowParallelLinear, RowParallelLinearConfig};
 pub use tokens::TokenContext;
 pub use transformer::{

@@ -1,5 +1,7 @@
 //! The matrix products of the linear layers and of the output head, in the parameters' type.
 //!
+//! Under sequence parallelism fused ones communicate in chunks while they multiply, where the context says so.
+//!
 //! Fused products add the bias where the product is computed, and sum in f32 in 16 bits. burn's own are used as they
 //! are, except in 16 bits where a factor or the result is a single row or column: those are computed in f32, because
 //! burn's CPU backend rounds their sum to f16 after every term, so that 1 + 1 + … stalls at 2048. They are thin, so
@@ -11,9 +13,12 @@ use cubecl_kernels::linear::{LinearInputs, WeightOrder};
 use cubecl_kernels::{KernelBackend, Kernels, linear};
 
 use super::checked;
-use crate::collectives::{CollectiveBackend, ProcessGroup, RegionEntry};
-use crate::context::ParallelContext;
-use crate::mappings::{copy_to_tensor_region, gather_from_sequence_region};
+use super::overlap::{OverlapSizes, chunks_of};
+use crate::collectives::{CollectiveBackend, ProcessGroup, RegionEntry, RowChunks};
+use crate::context::{ParallelContext, TensorOverlap};
+use crate::mappings::{
+    copy_to_tensor_region, gather_from_sequence_region, reduce_from_tensor_region, reduce_scatter_to_sequence_region,
+};
 use crate::precision::{by_rows, is_half, narrow, widen};
 
 /// Products whose input enters the tensor-parallel region.
@@ -23,6 +28,16 @@ pub(super) struct ColumnParallelMatmul {
     pub sequence_parallel: bool,
     /// Whether the gradient of the input is added up while that of the weight is computed.
     overlaps: bool,
+    overlap: TensorOverlap,
+    pub group: ProcessGroup,
+}
+
+/// Products of which each rank computes one term of a sum, and whose output leaves the tensor-parallel region.
+#[derive(Clone, Debug)]
+pub(super) struct RowParallelMatmul {
+    kernels: Kernels,
+    sequence_parallel: bool,
+    overlap: TensorOverlap,
     pub group: ProcessGroup,
 }
 
@@ -32,6 +47,7 @@ impl ColumnParallelMatmul {
             kernels: context.kernels(),
             sequence_parallel: context.is_sequence_parallel(),
             overlaps: context.overlaps_tensor_reduce(),
+            overlap: context.tensor_overlap(),
             group: context.tensor_group().clone(),
         }
     }
@@ -61,6 +77,11 @@ impl ColumnParallelMatmul {
         affine(self.kernels, input, weight, bias)
     }
 
+    /// Returns `input · weightᵀ` of an input that is in the region already.
+    pub fn entered_transposed<B: KernelBackend>(&self, input: Tensor<B, 2>, weight: Tensor<B, 2>) -> Tensor<B, 2> {
+        product_transposed(self.kernels, input, weight)
+    }
+
     /// Returns `input · weightᵀ`.
     pub fn transposed<B: CollectiveBackend>(&self, input: Tensor<B, 2>, weight: Tensor<B, 2>) -> Tensor<B, 2> {
         if self.is_one_operation() {
@@ -71,7 +92,8 @@ impl ColumnParallelMatmul {
     }
 
     fn is_one_operation(&self) -> bool {
-        self.overlaps && self.kernels == Kernels::Fused && self.group.size() > 1
+        let is_chunked = self.sequence_parallel && self.overlap != TensorOverlap::Off;
+        (self.overlaps || is_chunked) && self.kernels == Kernels::Fused && self.group.size() > 1
     }
 
     fn linear<B: CollectiveBackend>(
@@ -88,11 +110,26 @@ impl ColumnParallelMatmul {
             order,
         }));
         let entry = if self.sequence_parallel {
-            RegionEntry::GatherRows
+            RegionEntry::GatherRows {
+                chunks: self.chunks(&inputs),
+            }
         } else {
             RegionEntry::Copy
         };
         B::linear_into_region(inputs, entry, &self.group)
+    }
+
+    fn chunks<B: CollectiveBackend>(&self, inputs: &LinearInputs<B>) -> RowChunks {
+        let [d_input, d_output] = columns(inputs);
+        let sizes = OverlapSizes {
+            ranks: self.group.size(),
+            rows: inputs.input.dims()[0],
+            d_input,
+            d_output,
+            communicated: d_input,
+            element_bytes: inputs.input.dtype().size(),
+        };
+        chunks_of::<B>(self.overlap, inputs.input.dtype(), sizes)
     }
 
     /// Returns an input as it enters the region: whole, its gradient summed over the group on the way back.
@@ -102,6 +139,86 @@ impl ColumnParallelMatmul {
         } else {
             copy_to_tensor_region(input, &self.group)
         }
+    }
+}
+
+impl RowParallelMatmul {
+    pub fn new(context: &ParallelContext) -> Self {
+        Self {
+            kernels: context.kernels(),
+            sequence_parallel: context.is_sequence_parallel(),
+            overlap: context.tensor_overlap(),
+            group: context.tensor_group().clone(),
+        }
+    }
+
+    /// Returns `input · weight + bias` of this rank's features.
+    pub fn affine<B: KernelBackend, const D: usize>(
+        &self,
+        input: Tensor<B, D>,
+        weight: Tensor<B, 2>,
+        bias: Option<Tensor<B, 1>>,
+    ) -> Tensor<B, D> {
+        affine(self.kernels, input, weight, bias)
+    }
+
+    /// Returns the sum over the ranks of `input · weight`: [`affine`]'s shapes, except under sequence parallelism,
+    /// where the output is `[tokens / tp, ..., d_output]`.
+    pub fn summed<B: CollectiveBackend, const D: usize>(
+        &self,
+        input: Tensor<B, D>,
+        weight: Tensor<B, 2>,
+    ) -> Tensor<B, D> {
+        if let Some(chunks) = self.chunks(&input, &weight) {
+            return by_rows(input, |input| {
+                let inputs = checked(linear::checked(LinearInputs {
+                    input,
+                    weight,
+                    bias: None,
+                    order: WeightOrder::InputFirst,
+                }));
+                B::linear_out_of_region(inputs, chunks, &self.group)
+            });
+        }
+        let part = self.affine(input, weight, None);
+        if self.sequence_parallel {
+            reduce_scatter_to_sequence_region(part, &self.group)
+        } else {
+            reduce_from_tensor_region(part, &self.group)
+        }
+    }
+
+    /// The chunks of this rank's rows of the output, if there are several.
+    fn chunks<B: CollectiveBackend, const D: usize>(
+        &self,
+        input: &Tensor<B, D>,
+        weight: &Tensor<B, 2>,
+    ) -> Option<RowChunks> {
+        let (ranks, tokens, [d_input, d_output]) = (self.group.size(), input.dims()[0], weight.dims());
+        let is_possible = self.sequence_parallel && self.kernels == Kernels::Fused && ranks > 1;
+        if !is_possible || !tokens.is_multiple_of(ranks) {
+            return None;
+        }
+        let rows_of_each: usize = input.dims()[1..D - 1].iter().product();
+        let sizes = OverlapSizes {
+            ranks,
+            rows: tokens / ranks * rows_of_each,
+            d_input,
+            d_output,
+            communicated: d_output,
+            element_bytes: input.dtype().size(),
+        };
+        let chunks = chunks_of::<B>(self.overlap, input.dtype(), sizes);
+        (!chunks.is_whole()).then_some(chunks)
+    }
+}
+
+/// The columns of input and output.
+fn columns<B: Backend>(inputs: &LinearInputs<B>) -> [usize; 2] {
+    let [first, second] = inputs.weight.dims();
+    match inputs.order {
+        WeightOrder::InputFirst => [first, second],
+        WeightOrder::OutputFirst => [second, first],
     }
 }
 

@@ -5,14 +5,13 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
-use cubecl_kernels::Kernels;
 
 use super::conversion::{ConversionError, check_drawn, named};
-use super::product::affine;
+use super::product::RowParallelMatmul;
 use super::{linear_init, take_shard};
-use crate::collectives::{CollectiveBackend, ProcessGroup};
+use crate::collectives::CollectiveBackend;
 use crate::context::{ParameterScope, ParameterSpec};
-use crate::mappings::{reduce_from_tensor_region, reduce_scatter_to_sequence_region, scatter_to_tensor_region};
+use crate::mappings::{reduce_from_tensor_region, scatter_to_tensor_region};
 use crate::parameters::{Distribution, ParameterInit, Placement, ShardIdentity};
 use crate::precision::{assert_dtype, by_rows, is_half};
 use crate::topology::TopologyError;
@@ -48,11 +47,9 @@ pub struct RowParallelLinear<B: Backend> {
     /// `[d_output]`, the same on every rank.
     pub bias: Option<Param<Tensor<B, 1>>>,
     input_is_parallel: bool,
-    sequence_parallel: bool,
     shard: ShardIdentity<B>,
     #[module(skip)]
-    kernels: Kernels,
-    group: ProcessGroup,
+    product: RowParallelMatmul,
 }
 
 impl RowParallelLinearConfig {
@@ -156,10 +153,8 @@ impl RowParallelLinearConfig {
             weight,
             bias,
             input_is_parallel: self.input_is_parallel,
-            sequence_parallel: scope.context().is_sequence_parallel(),
             shard,
-            kernels: scope.context().kernels(),
-            group: scope.context().tensor_group().clone(),
+            product: RowParallelMatmul::new(scope.context()),
         }
     }
 }
@@ -185,7 +180,9 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
     ///
     /// # Communication
     /// Forward: one all-reduce of the output over the tensor group; under sequence parallelism one reduce-scatter.
-    /// Backward: none; under sequence parallelism one all-gather. If the input is not parallel, one more all-gather, of
+    /// Backward: none; under sequence parallelism one all-gather. In chunks, where the context says so
+    /// (`ParallelContext::with_tensor_overlap`): each chunk is reduce-scattered while the next is multiplied, and in
+    /// the backward pass multiplied while the next is gathered. If the input is not parallel, one more all-gather, of
     /// its gradient.
     ///
     /// # Panics
@@ -195,9 +192,9 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
         if is_half(self.weight.val().dtype()) && D > 2 {
             return by_rows(input, |rows| self.forward(rows));
         }
-        if self.group.size() == 1 {
+        if self.product.group.size() == 1 {
             let bias = self.bias.as_ref().map(|bias| bias.val());
-            return affine(self.kernels, self.check(input), self.weight.val(), bias);
+            return self.product.affine(self.check(input), self.weight.val(), bias);
         }
         match self.forward_without_bias(input) {
             (output, Some(bias)) => output + bias.unsqueeze(),
@@ -214,24 +211,18 @@ impl<B: CollectiveBackend> RowParallelLinear<B> {
         let input = if self.input_is_parallel {
             input
         } else {
-            scatter_to_tensor_region(input, D - 1, &self.group)
+            scatter_to_tensor_region(input, D - 1, &self.product.group)
         };
         let bias = self.bias.as_ref().map(|bias| bias.val());
-        let partial = affine(self.kernels, input, self.weight.val(), None);
-        let output = if self.sequence_parallel {
-            reduce_scatter_to_sequence_region(partial, &self.group)
-        } else {
-            reduce_from_tensor_region(partial, &self.group)
-        };
-        (output, bias)
+        (self.product.summed(input, self.weight.val()), bias)
     }
 
     /// Applies the layer to this rank's features and gives every rank all tokens, also under sequence parallelism.
     ///
     /// For inference: the gradient of the bias would not be the part that it has been declared as.
     pub(super) fn forward_whole<const D: usize>(&self, input: Tensor<B, D>) -> Tensor<B, D> {
-        let partial = affine(self.kernels, self.check(input), self.weight.val(), None);
-        let output = reduce_from_tensor_region(partial, &self.group);
+        let partial = self.product.affine(self.check(input), self.weight.val(), None);
+        let output = reduce_from_tensor_region(partial, &self.product.group);
         match &self.bias {
             Some(bias) => output + bias.val().unsqueeze(),
             None => output,

@@ -1,5 +1,7 @@
 //! `TokenContext`: what the blocks of a model must know of the tokens of a forward pass.
 
+use cubecl_kernels::flash_attention::Documents;
+
 use crate::collectives::ProcessGroup;
 use crate::random::StepCoordinates;
 
@@ -12,6 +14,9 @@ pub struct TokenContext {
     pub all: StepCoordinates,
     /// The places of this rank's tokens, for what happens between them: a shard under sequence parallelism.
     pub local: StepCoordinates,
+    /// The documents that the samples consist of, each of which attends to itself alone; `None` if each sample is
+    /// one.
+    pub documents: Option<Documents>,
 }
 
 impl TokenContext {
@@ -33,6 +38,13 @@ impl TokenContext {
             seq_length,
             all: step.clone(),
             local,
+            documents: None,
         }
+    }
+
+    /// The same tokens in documents that are packed into the samples, as Megatron-LM's `--reset-attention-mask` takes
+    /// them: attention is within each document. The same documents on every tensor-parallel rank.
+    pub fn with_documents(self, documents: Option<Documents>) -> Self {
+        Self { documents, ..self }
     }
 }

@@ -6,17 +6,23 @@ mod config;
 #[cfg(feature = "trainer")]
 mod error;
 pub mod flops;
+#[cfg(feature = "checkpoint")]
+mod load;
 pub mod memory;
 mod metrics;
 #[cfg(feature = "trainer")]
 mod model;
 #[cfg(feature = "trainer")]
 mod non_finite;
+#[cfg(feature = "trainer")]
+mod objective;
 pub mod preflight;
 mod schedule;
 #[cfg(feature = "checkpoint")]
 mod snapshot;
 mod stragglers;
+#[cfg(feature = "trainer")]
+mod token_count;
 #[cfg(feature = "trainer")]
 mod token_losses;
 #[cfg(feature = "trainer")]
@@ -30,6 +36,8 @@ pub use batch_size::{BatchSizeError, BatchSizeRampUp, BatchSizeSchedule};
 pub use config::{TrainingConfig, TrainingConfigError};
 #[cfg(feature = "trainer")]
 pub use error::TrainingError;
+#[cfg(feature = "checkpoint")]
+pub use load::load_parameters;
 pub use metrics::StepMetrics;
 #[cfg(feature = "trainer")]
 pub use model::{LanguageModel, TokenBatch};

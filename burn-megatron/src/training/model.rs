@@ -1,6 +1,7 @@
 //! `LanguageModel`: what the trainer asks of a model, and `TokenBatch`, what it gives it.
 
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
+use cubecl_kernels::flash_attention::Documents;
 
 use crate::data::MicroBatch;
 use crate::pipeline_parallel::PipelineStage;
@@ -26,6 +27,8 @@ pub struct TokenBatch {
     pub seq_length: usize,
     /// The place of each token.
     pub step: StepCoordinates,
+    /// The documents that the samples consist of; `None` if attention goes over whole samples.
+    pub documents: Option<Documents>,
 }
 
 impl TokenBatch {
@@ -41,6 +44,7 @@ impl TokenBatch {
                 iteration,
                 tokens: TokenMap::of_samples(&micro_batch.sample_ids, micro_batch.seq_length),
             },
+            documents: None,
         }
     }
 
@@ -57,6 +61,16 @@ impl TokenBatch {
     /// Returns the successor of each token, `[batch, seq]`.
     pub fn targets<B: Backend>(&self, device: &B::Device) -> Tensor<B, 2, Int> {
         self.tensor(&self.targets, device)
+    }
+
+    /// Returns [tokens](Self::tokens) and [targets](Self::targets), by one copy to the device.
+    pub fn tokens_and_targets<B: Backend>(&self, device: &B::Device) -> [Tensor<B, 2, Int>; 2] {
+        let shape = [self.micro_batch_size, self.seq_length];
+        let both = [&self.tokens[..], &self.targets].concat();
+        let length = both.len();
+        let both = Tensor::<B, 1, Int>::from_data(TensorData::new(both, [length]), (device, DType::I32));
+        let [tokens, targets] = [0..length / 2, length / 2..length].map(|range| both.clone().slice(range));
+        [tokens.reshape(shape), targets.reshape(shape)]
     }
 
     fn tensor<B: Backend>(&self, values: &[i32], device: &B::Device) -> Tensor<B, 2, Int> {

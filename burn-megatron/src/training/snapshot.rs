@@ -148,6 +148,7 @@ where
     M: AutodiffModule<A>,
     O: StoredOptimizer<A::InnerBackend>,
 {
+    module.wait_for_parameters()?;
     check_model(checkpoint, module, context)?;
     restore_untrained(checkpoint, module, context)?;
     module.restart_buffers();

@@ -19,35 +19,35 @@ impl<B: Backend> TokenLosses<B> {
         self.0[micro_batch] = Some(losses);
     }
 
-    /// Reads all of them, and returns for each micro-batch that has some the sum of the unmasked ones and their number.
+    /// Returns those that there are, in the order of the micro-batches, `[batch * seq]` each.
+    pub(super) fn tensors(&self) -> Vec<Tensor<B, 1>> {
+        self.0.iter().flatten().cloned().collect()
+    }
+
+    /// Reads all of them, and returns their [sums](Self::sums).
+    pub(super) fn read(&self, micro_batches: &[MicroBatch]) -> Vec<(f64, f64)> {
+        match self.tensors() {
+            none if none.is_empty() => Vec::new(),
+            losses => {
+                let values: Vec<f64> = Tensor::cat(losses, 0).into_data().iter::<f64>().collect();
+                self.sums(&values, micro_batches)
+            }
+        }
+    }
+
+    /// Returns for each micro-batch that has some the sum of the unmasked ones and their number; `values` are those of
+    /// all [tensors](Self::tensors).
     ///
     /// In f64, over the tokens in order: the sums do not depend on the device, or on how a batch was cut.
-    pub(super) fn read(self, micro_batches: &[MicroBatch]) -> Vec<(f64, f64)> {
-        let (masks, losses): (Vec<_>, Vec<_>) = self
-            .0
-            .into_iter()
-            .zip(micro_batches)
-            .filter_map(|(losses, micro_batch)| Some((micro_batch.loss_mask.as_deref(), losses?)))
-            .unzip();
-        let lengths: Vec<usize> = losses.iter().map(|losses| losses.dims()[0]).collect();
-        if losses.is_empty() {
-            return Vec::new();
-        }
-        let values: Vec<f64> = Tensor::cat(losses, 0).into_data().iter::<f64>().collect();
-        let mut rest = &values[..];
-        let sums = masks.into_iter().zip(lengths).map(|(mask, length)| {
-            let (losses, others) = rest.split_at(length);
+    pub(super) fn sums(&self, values: &[f64], micro_batches: &[MicroBatch]) -> Vec<(f64, f64)> {
+        let mut rest = values;
+        let of_each = self.0.iter().zip(micro_batches);
+        let sums = of_each.filter_map(|(losses, micro_batch)| {
+            let (own, others) = rest.split_at(losses.as_ref()?.dims()[0]);
             rest = others;
-            masked_sum(losses, mask)
+            Some(masked_sum(own, micro_batch.loss_mask.as_deref()))
         });
         sums.collect()
-    }
-}
-
-pub(super) fn num_unmasked(micro_batch: &MicroBatch) -> f64 {
-    match &micro_batch.loss_mask {
-        None => micro_batch.targets.len() as f64,
-        Some(mask) => mask.iter().map(|&weight| f64::from(weight)).sum(),
     }
 }
 

@@ -12,7 +12,8 @@ pub struct TrainerConfig {
     /// Buckets and synchronisation of the data-parallel ranks.
     #[config(default = "DataParallelConfig::new()")]
     pub data_parallel: DataParallelConfig,
-    /// Whether a sharded optimizer gathers updated buckets while it updates the next ones.
+    /// Whether a sharded optimizer gathers updated parameters while it updates the next buckets and while the next
+    /// forward pass runs.
     #[config(default = true)]
     pub overlap_param_gather: bool,
     /// The order of the micro-batches; 1F1B, interleaved where stages have several chunks, if not given.

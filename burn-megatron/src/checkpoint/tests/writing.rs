@@ -187,7 +187,7 @@ fn wrong_parts_are_refused_and_nothing_is_written() {
     let cases = [
         (vec![short], "15 bytes of data for 4 elements of F32"),
         (vec![beyond], "elements 0 to 5 of a local array of 4"),
-        (vec![integers], "has type I32: expected F64, F32, F16 or BF16"),
+        (vec![integers], "has type I32: expected F64, F32, F16, BF16 or U8"),
         (vec![whole("", shape.clone())], "array name \"\""),
         (vec![whole("a\n", shape.clone())], "without control characters"),
         (vec![half.clone()], "element [2] is in no part of any rank"),

@@ -26,21 +26,21 @@ use crate::collectives::CollectiveError;
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// What NCCL or the driver says, or why the communicator was ended.
-    Said(String),
+    Reported(String),
     /// How the wait for the other ranks ended.
     Waited(CollectiveError),
 }
 
 impl From<String> for Refusal {
     fn from(said: String) -> Self {
-        Self::Said(said)
+        Self::Reported(said)
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Said(said) => formatter.write_str(said),
+            Self::Reported(said) => formatter.write_str(said),
             Self::Waited(error) => error.fmt(formatter),
         }
     }
@@ -56,6 +56,8 @@ pub(crate) struct Communicator {
     /// Why it is to end, which a call that waits looks at.
     ending: OnceLock<String>,
     pub(super) stream: StreamHandle,
+    /// The number of its ranks.
+    pub(super) size: usize,
 }
 
 #[derive(Debug)]
@@ -73,17 +75,17 @@ unsafe impl Send for Handle {}
 
 impl Communicator {
     /// Returns a communicator of `size` ranks, of which this is `rank`. Every one of them calls with the same id.
-    /// `context` is the device's, and current. `may_go_on` is asked while the others are waited for.
+    /// `context` is the device's, and current. `check_wait` is asked while the others are waited for.
     ///
     /// # Errors
-    /// What NCCL says, or `may_go_on`'s own.
+    /// What NCCL says, or `check_wait`'s own.
     pub(super) fn connect(
         library: &'static Library,
         id: UniqueId,
         size: usize,
         rank: usize,
         (context, stream): (Context, StreamHandle),
-        may_go_on: impl Fn() -> Result<(), CollectiveError>,
+        check_wait: impl Fn() -> Result<(), CollectiveError>,
     ) -> Result<Self, Refusal> {
         let mut comm: Comm = std::ptr::null_mut();
         let mut config = Config::non_blocking();
@@ -100,32 +102,33 @@ impl Communicator {
             state: Mutex::new(State::Open(Handle(comm))),
             ending: OnceLock::new(),
             stream,
+            size,
         };
-        settle(library, Handle(comm), || may_go_on().map_err(Refusal::Waited))?;
+        settle(library, Handle(comm), || check_wait().map_err(Refusal::Waited))?;
         Ok(communicator)
     }
 
     /// Makes a call of NCCL's with the communicator and its stream, and waits until it has been queued.
     ///
     /// # Errors
-    /// What NCCL says; why the communicator was ended; `may_go_on`'s own.
+    /// What NCCL says; why the communicator was ended; `check_wait`'s own.
     pub(super) fn call(
         &self,
         call: impl FnOnce(&Library, Comm, Stream) -> Status,
-        may_go_on: impl Fn() -> Result<(), CollectiveError>,
+        check_wait: impl Fn() -> Result<(), CollectiveError>,
     ) -> Result<(), Refusal> {
         let state = self.lock();
         let comm = match &*state {
             State::Open(comm) => *comm,
             State::Ended(why) => return Err(why.clone().into()),
         };
-        let may_go_on = || match self.ending.get() {
+        let check_wait = || match self.ending.get() {
             Some(why) => Err(why.clone().into()),
-            None => may_go_on().map_err(Refusal::Waited),
+            None => check_wait().map_err(Refusal::Waited),
         };
         match call(self.library, comm.0, self.stream.as_raw()) {
             Status::SUCCESS => Ok(()),
-            Status::IN_PROGRESS => settle(self.library, comm, may_go_on),
+            Status::IN_PROGRESS => settle(self.library, comm, check_wait),
             status => Err(self.library.describe(status, comm.0).into()),
         }
     }
@@ -146,7 +149,7 @@ impl Communicator {
         if let State::Open(comm) = &*state {
             // SAFETY: the communicator is open, and is not used again.
             let status = self.context.within(|| unsafe { (self.library.comm_abort)(comm.0) });
-            self.complain("abort", status);
+            self.warn_unless_ok("abort", status);
             *state = State::Ended(why.to_owned());
         }
     }
@@ -156,9 +159,9 @@ impl Communicator {
         let mut state = self.lock();
         if let State::Open(comm) = *state {
             let begun = Instant::now();
-            let may_go_on = || {
+            let check_wait = || {
                 if begun.elapsed() > limit {
-                    Err(Refusal::Said("the others do not close it".to_owned()))
+                    Err(Refusal::Reported("the others do not close it".to_owned()))
                 } else {
                     Ok(())
                 }
@@ -168,13 +171,13 @@ impl Communicator {
                 let status = (self.library.comm_finalize)(comm.0);
                 let is_final = match status {
                     Status::SUCCESS => true,
-                    Status::IN_PROGRESS => settle(self.library, comm, may_go_on).is_ok(),
+                    Status::IN_PROGRESS => settle(self.library, comm, check_wait).is_ok(),
                     _ => false,
                 };
                 if is_final {
-                    self.complain("destroy", (self.library.comm_destroy)(comm.0))
+                    self.warn_unless_ok("destroy", (self.library.comm_destroy)(comm.0))
                 } else {
-                    self.complain("abort", (self.library.comm_abort)(comm.0))
+                    self.warn_unless_ok("abort", (self.library.comm_abort)(comm.0))
                 }
             });
             *state = State::Ended("it was closed".to_owned());
@@ -182,7 +185,7 @@ impl Communicator {
     }
 
     /// Logs that the communicator could not be ended: no caller waits for it any more.
-    fn complain(&self, what: &str, status: Status) {
+    fn warn_unless_ok(&self, what: &str, status: Status) {
         if status != Status::SUCCESS && status != Status::IN_PROGRESS {
             let said = self.library.describe(status, std::ptr::null_mut());
             tracing::warn!("NCCL cannot {what} a communicator: {said}");
@@ -207,10 +210,10 @@ fn progress(library: &Library, comm: Handle) -> Result<bool, String> {
 }
 
 /// Waits until the last call is done.
-fn settle(library: &Library, comm: Handle, may_go_on: impl Fn() -> Result<(), Refusal>) -> Result<(), Refusal> {
+fn settle(library: &Library, comm: Handle, check_wait: impl Fn() -> Result<(), Refusal>) -> Result<(), Refusal> {
     let pauses = Pauses::begin();
     while !progress(library, comm)? {
-        may_go_on()?;
+        check_wait()?;
         pauses.take();
     }
     Ok(())

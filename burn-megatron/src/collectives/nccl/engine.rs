@@ -17,7 +17,7 @@ use cubecl_kernels::cuda::server;
 
 use super::communicator::{Communicator, Refusal};
 use super::library::{DataType, Library, Reduction, Status, UniqueId};
-use super::order::{Context, Event, StreamHandle, in_words};
+use super::order::{Context, Event, StreamHandle, driver_message};
 use super::pauses::Pauses;
 use super::place::{Buffers, CallMemory, Place, Prepared};
 use super::traffic::{Counted, NcclTraffic};
@@ -120,7 +120,7 @@ impl Started {
         let buffers = memory.take();
         let reserved = buffers.clone().map(Buffers::reserved);
         server(&device).submit(move |_| {
-            if let Err(error) = done.hold_back(compute) {
+            if let Err(error) = done.block(compute) {
                 health.poison(&format!("the CUDA driver refuses to order streams: {error:?}"));
             }
             // Not earlier: launches that are queued before this would get the memory too.
@@ -181,8 +181,8 @@ impl Nccl {
         prepared: Prepared,
     ) -> Result<Started, CollectiveError> {
         let failed = |refusal: Refusal| self.failed(&call, refusal);
-        let said = |what: String| failed(Refusal::Said(what));
-        let place = prepared.wait(&self.may_go_on()).map_err(said)?;
+        let said = |what: String| failed(Refusal::Reported(what));
+        let place = prepared.wait(&self.check_wait()).map_err(said)?;
         place.context.make_current().map_err(said)?;
         let communicator = self.communicator(&call, host, place.context)?;
         // What NCCL has taken over may still write to the buffers, which are given back here.
@@ -203,7 +203,7 @@ impl Nccl {
             awaited: ahead_of_time(),
             memory: memory.clone(),
         });
-        watched.map_err(|_| aborted(Refusal::Said("the group was dropped".to_owned())))?;
+        watched.map_err(|_| aborted(Refusal::Reported("the group was dropped".to_owned())))?;
         if self.waits_for_calls.load(atomic::Ordering::Acquire) {
             self.wait_for_end(&done, &call).map_err(aborted)?;
         }
@@ -220,7 +220,7 @@ impl Nccl {
     /// Waits for the end of a queued call. Bounded by the watchdog, which ends what hangs and says why.
     fn wait_for_end(&self, done: &Event, call: &CallDescriptor) -> Result<(), Refusal> {
         let pauses = Pauses::begin();
-        while !done.is_done().map_err(in_words)? {
+        while !done.is_done().map_err(driver_message)? {
             self.health.check(Some(call)).map_err(Refusal::Waited)?;
             pauses.take();
         }
@@ -231,7 +231,7 @@ impl Nccl {
     fn failed(&self, call: &CallDescriptor, refusal: Refusal) -> CollectiveError {
         match refusal {
             Refusal::Waited(error) => error,
-            Refusal::Said(what) => {
+            Refusal::Reported(what) => {
                 let known = self.health.check(Some(call)).err();
                 known.unwrap_or_else(|| self.health.device_error(call, what))
             }
@@ -270,10 +270,10 @@ impl Nccl {
         context: Context,
     ) -> Result<Communicator, CollectiveError> {
         let failed = |refusal| match refusal {
-            Refusal::Said(what) => self.failed(call, Refusal::Said(format!("NCCL cannot connect: {what}"))),
+            Refusal::Reported(what) => self.failed(call, Refusal::Reported(format!("NCCL cannot connect: {what}"))),
             waited => self.failed(call, waited),
         };
-        let said = |what: String| failed(Refusal::Said(what));
+        let said = |what: String| failed(Refusal::Reported(what));
         let me = self.health.label.rank;
         let (size, rank) = match ends {
             Ends::All => (self.health.label.size(), me),
@@ -309,7 +309,7 @@ impl Nccl {
         let label = &self.health.label;
         // The caller knows of no such message.
         exchanged.map_err(|error| error.of_whole_group(label.to_string(), label.describe(call)))?;
-        let stream = StreamHandle::create_urgent().map_err(|error| said(in_words(error)))?;
+        let stream = StreamHandle::create_high_priority().map_err(|error| said(driver_message(error)))?;
         let place = (context, stream);
         let communicator = Communicator::connect(self.library, id, size, rank, place, self.deadline(call));
         let communicator = communicator.map_err(failed)?;
@@ -335,7 +335,7 @@ impl Nccl {
     }
 
     /// Returns a check of whether a wait for CubeCL's server, begun now, may continue.
-    fn may_go_on(&self) -> impl Fn() -> Result<(), String> {
+    fn check_wait(&self) -> impl Fn() -> Result<(), String> {
         let (health, begun) = (&self.health, Instant::now());
         move || {
             health.check(None).map_err(|error| error.to_string())?;
@@ -396,9 +396,9 @@ fn perform(
     communicator: &Communicator,
     call: &CallDescriptor,
     place: &Place,
-    may_go_on: impl Fn() -> Result<(), CollectiveError>,
+    check_wait: impl Fn() -> Result<(), CollectiveError>,
 ) -> Result<Event, Refusal> {
-    place.launched.hold_back(communicator.stream).map_err(in_words)?;
+    place.launched.block(communicator.stream).map_err(driver_message)?;
     let length = call.length;
     let element = data_type(call.element_type);
     let peer = call.peer.map_or(0, |peer| peer as i32);
@@ -411,7 +411,13 @@ fn perform(
                 Operation::AllReduce => {
                     (library.all_reduce)(input, output, length, element, reduction(call.reduce_op), comm, stream)
                 }
-                Operation::AllGather => (library.all_gather)(input, output, length, element, comm, stream),
+                Operation::AllGather => match place.distance {
+                    None => (library.all_gather)(input, output, length, element, comm, stream),
+                    Some(distance) => each_to_its_place(library, communicator.size, |rank| {
+                        let output = output.byte_add(rank * distance);
+                        (library.broadcast)(input, output, length, element, rank as i32, comm, stream)
+                    }),
+                },
                 Operation::ReduceScatter => {
                     (library.reduce_scatter)(input, output, length, element, reduction(call.reduce_op), comm, stream)
                 }
@@ -428,9 +434,27 @@ fn perform(
                 }
             }
         },
-        may_go_on,
+        check_wait,
     )?;
-    Ok(Event::record(communicator.stream).map_err(in_words)?)
+    Ok(Event::record(communicator.stream).map_err(driver_message)?)
+}
+
+/// Makes the calls of an all-gather whose parts are not adjacent, one of each rank, as one group: NCCL runs them at the
+/// same time, in one kernel, and each link carries what it carries in an all-gather.
+///
+/// # Safety
+/// As of the calls.
+unsafe fn each_to_its_place(library: &Library, ranks: usize, call: impl Fn(usize) -> Status) -> Status {
+    let is_good = |status: &Status| [Status::SUCCESS, Status::IN_PROGRESS].contains(status);
+    // SAFETY: ended below, on the same thread.
+    let started = unsafe { (library.group_start)() };
+    if started != Status::SUCCESS {
+        return started;
+    }
+    let refused = (0..ranks).map(call).find(|status| !is_good(status));
+    // SAFETY: it was started.
+    let ended = unsafe { (library.group_end)() };
+    refused.unwrap_or(ended)
 }
 
 fn data_type(element: ElementType) -> DataType {

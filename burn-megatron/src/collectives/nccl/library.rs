@@ -123,6 +123,8 @@ functions! {
     reduce_scatter = c"ncclReduceScatter":
         fn(*const c_void, *mut c_void, usize, DataType, Reduction, Comm, Stream) -> Status;
     broadcast = c"ncclBroadcast": fn(*const c_void, *mut c_void, usize, DataType, c_int, Comm, Stream) -> Status;
+    group_start = c"ncclGroupStart": fn() -> Status;
+    group_end = c"ncclGroupEnd": fn() -> Status;
     send = c"ncclSend": fn(*const c_void, usize, DataType, c_int, Comm, Stream) -> Status;
     recv = c"ncclRecv": fn(*mut c_void, usize, DataType, c_int, Comm, Stream) -> Status;
 }

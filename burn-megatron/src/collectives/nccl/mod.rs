@@ -41,7 +41,7 @@
 //!   with collectives, and would still not load the kernels of the reduction and the optimizer, nor NCCL's own.
 //! - After it, a receive is posted one task ahead at most.
 //!
-//! # Why there are no group calls
+//! # Where there are group calls
 //!
 //! A pipeline's exchange sends and receives at once. NCCL's `ncclGroupStart` and `ncclGroupEnd` are for such transfers
 //! that share a communicator: queued one after the other in a stream, two ranks that both send first would wait for
@@ -51,6 +51,9 @@
 //! room for the kernels of both directions, which are a few blocks each, on streams that have priority over the
 //! backend's. For collectives that follow each other a group would save NCCL a thread, but in a layer there is a matmul
 //! between any two.
+//!
+//! The exception is an all-gather of a chunk of rows, whose parts are not adjacent in the result. `ncclAllGather` has
+//! no form for it, so each rank's part is a broadcast, and the broadcasts are one group.
 //!
 //! NCCL adds in an order of its own choice: sums differ from those of the host engines in the last bits, and are the
 //! same on all ranks.

@@ -25,7 +25,7 @@ impl Event {
     }
 
     /// Makes what is put on a stream from now on wait for the event.
-    pub fn hold_back(&self, stream: StreamHandle) -> Result<(), DriverError> {
+    pub fn block(&self, stream: StreamHandle) -> Result<(), DriverError> {
         // SAFETY: both are of the current context.
         unsafe { stream::wait_event(stream.0, self.0, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT) }
     }
@@ -49,7 +49,7 @@ impl Drop for Event {
 }
 
 /// An error of the driver, for a message.
-pub(super) fn in_words(error: DriverError) -> String {
+pub(super) fn driver_message(error: DriverError) -> String {
     format!("the CUDA driver says {error:?}")
 }
 
@@ -68,14 +68,14 @@ impl Context {
         match ctx::get_current() {
             Ok(Some(context)) => Ok(Self(context)),
             Ok(None) => Err("CubeCL's thread has no context".to_owned()),
-            Err(error) => Err(in_words(error)),
+            Err(error) => Err(driver_message(error)),
         }
     }
 
     /// Makes it this thread's.
     pub fn make_current(self) -> Result<(), String> {
         // SAFETY: CubeCL's, which lives as long as the process.
-        unsafe { ctx::set_current(self.0) }.map_err(in_words)
+        unsafe { ctx::set_current(self.0) }.map_err(driver_message)
     }
 
     /// Runs `act` with this context current on this thread, which may be the program's own, and then restores the
@@ -109,7 +109,7 @@ impl StreamHandle {
 
     /// Returns a new stream, before all others when the GPU has a choice: what it carries is waited for. The device's
     /// context is current. It lives as long as the process.
-    pub fn create_urgent() -> Result<Self, DriverError> {
+    pub fn create_high_priority() -> Result<Self, DriverError> {
         let (mut least, mut greatest) = (0, 0);
         let mut stream = std::ptr::null_mut();
         // SAFETY: each writes what its pointers point to.

@@ -10,8 +10,8 @@ use burn_cuda::CudaDevice;
 use cubecl::server::{Binding, Handle};
 use cubecl_kernels::cuda::{Server, address, server};
 
-use super::order::{Context, Event, StreamHandle, in_words};
-use super::pauses::{Pause, Pauses};
+use super::order::{Context, Event, StreamHandle, driver_message};
+use super::pauses::Pauses;
 
 /// Time between two checks of whether a wait for CubeCL's server may continue.
 const SLICE: Duration = Duration::from_millis(20);
@@ -23,6 +23,8 @@ pub(crate) struct Buffers {
     /// What is read; what is written too where `output` is none.
     pub input: Handle,
     pub output: Option<Handle>,
+    /// Of an all-gather whose result has gaps: from the beginning of one rank's part to that of the next, in bytes.
+    pub distance: Option<usize>,
 }
 
 impl Buffers {
@@ -58,6 +60,8 @@ pub(crate) struct Prepared {
 pub(super) struct Place {
     input: u64,
     output: u64,
+    /// As [`Buffers::distance`].
+    pub distance: Option<usize>,
     pub context: Context,
     /// What CubeCL computes on.
     pub compute: StreamHandle,
@@ -81,30 +85,19 @@ impl Prepared {
     }
 
     /// Waits until all that was launched before has been handed to the GPU.
-    pub(super) fn wait(&self, may_go_on: &impl Fn() -> Result<(), String>) -> Result<Place, String> {
+    pub(super) fn wait(&self, check_wait: &impl Fn() -> Result<(), String>) -> Result<Place, String> {
         let pauses = Pauses::begin();
         loop {
-            match self.answer_after(pauses.next()) {
-                Some(answer) => return answer,
-                None => may_go_on()?,
-            }
-        }
-    }
-
-    /// Returns the answer, if it is there after a pause.
-    fn answer_after(&self, pause: Pause) -> Option<Result<Place, String>> {
-        let answer = match pause {
-            Pause::Yield => {
-                std::thread::yield_now();
-                self.answer.recv_timeout(Duration::ZERO)
-            }
-            Pause::Sleep => self.answer.recv_timeout(SLICE),
-        };
-        match answer {
-            Ok(answer) => Some(answer),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => {
-                Some(Err("CubeCL has no memory for it, or panicked otherwise".to_owned()))
+            let pause = if pauses.is_short() { Duration::ZERO } else { SLICE };
+            match self.answer.recv_timeout(pause) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Timeout) => {
+                    std::thread::yield_now();
+                    check_wait()?;
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("CubeCL has no memory for it, or panicked otherwise".to_owned());
+                }
             }
         }
     }
@@ -113,7 +106,11 @@ impl Prepared {
 impl Place {
     /// Called on the server's thread.
     fn of(server: &mut Server, buffers: Buffers, compute: &OnceLock<StreamHandle>) -> Result<Self, String> {
-        let Buffers { input, output } = buffers;
+        let Buffers {
+            input,
+            output,
+            distance,
+        } = buffers;
         let input = address(server, input.binding())?;
         let output = output.map_or(Ok(input), |output| address(server, output.binding()))?;
         let compute = match compute.get() {
@@ -126,9 +123,10 @@ impl Place {
         Ok(Self {
             input,
             output,
+            distance,
             context: Context::current()?,
             compute,
-            launched: Event::record(compute).map_err(in_words)?,
+            launched: Event::record(compute).map_err(driver_message)?,
         })
     }
 

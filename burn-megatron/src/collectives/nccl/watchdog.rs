@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use burn_megatron_comm::collectives::device::{Awaited, GroupCore, GroupHealth, Made, NotedWait};
 
 use super::communicator::Communicator;
-use super::order::{Event, in_words};
+use super::order::{Event, driver_message};
 use super::place::CallMemory;
 use crate::collectives::{CallDescriptor, CollectiveError};
 
@@ -62,7 +62,7 @@ enum Command {
 /// The thread's other end.
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    words: Option<Sender<Command>>,
+    commands: Option<Sender<Command>>,
     ended: Option<Receiver<()>>,
 }
 
@@ -89,7 +89,7 @@ impl Watchdog {
     /// # Errors
     /// When there can be no such thread.
     pub fn start(core: &Arc<GroupCore>) -> std::io::Result<Self> {
-        let (words, heard) = mpsc::channel();
+        let (commands, received) = mpsc::channel();
         let (ends, ended) = mpsc::channel();
         let (health, weak) = (core.health.clone(), Arc::downgrade(core));
         let name = format!("NCCL {}", health.label.name);
@@ -100,13 +100,13 @@ impl Watchdog {
                 core: weak,
                 pending: Vec::new(),
                 looked_for_errors: Instant::now(),
-                ends_at: None,
+                deadline: None,
             }
-            .run(&heard);
+            .run(&received);
         };
         std::thread::Builder::new().name(name).spawn(watch)?;
         Ok(Self {
-            words: Some(words),
+            commands: Some(commands),
             ended: Some(ended),
         })
     }
@@ -116,10 +116,10 @@ impl Watchdog {
     /// # Errors
     /// The call, when the thread is ending.
     pub fn watch(&self, watched: Watched) -> Result<(), Box<Watched>> {
-        let word = Command::Watch(Box::new(watched));
-        let refused = match &self.words {
-            Some(words) => words.send(word).err().map(|error| error.0),
-            None => Some(word),
+        let command = Command::Watch(Box::new(watched));
+        let refused = match &self.commands {
+            Some(commands) => commands.send(command).err().map(|error| error.0),
+            None => Some(command),
         };
         match refused {
             Some(Command::Watch(watched)) => Err(watched),
@@ -130,7 +130,7 @@ impl Watchdog {
     /// Lets the thread end when nothing is on its way any more, at `deadline` at the latest.
     pub fn end(&mut self, deadline: Instant) -> Option<Ending> {
         // It may have panicked, and then has ended.
-        let _ = self.words.take()?.send(Command::End(deadline));
+        let _ = self.commands.take()?.send(Command::End(deadline));
         Some(Ending {
             ended: self.ended.take()?,
             at: deadline,
@@ -147,14 +147,14 @@ struct Watch {
     core: Weak<GroupCore>,
     pending: Vec<Queue>,
     looked_for_errors: Instant,
-    ends_at: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
 impl Watch {
-    fn run(mut self, words: &Receiver<Command>) {
+    fn run(mut self, commands: &Receiver<Command>) {
         loop {
-            self.listen(words);
-            if self.ends_at.is_some() && self.is_idle() {
+            self.wait_for_command(commands);
+            if self.deadline.is_some() && self.is_idle() {
                 return;
             }
             if self.is_over() {
@@ -166,7 +166,7 @@ impl Watch {
             if let Err(failure) = self.look() {
                 // The command that the group is being dropped comes before its calls fail for that reason, which is no
                 // failure of the job.
-                self.hear(words);
+                self.drain(commands);
                 if self.is_over() {
                     continue;
                 }
@@ -186,39 +186,39 @@ impl Watch {
     }
 
     fn is_over(&self) -> bool {
-        self.ends_at.is_some_and(|end| Instant::now() >= end)
+        self.deadline.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Waits for a word: until it is time for a look, or, where there is nothing to look at, as long as it takes.
-    fn listen(&mut self, words: &Receiver<Command>) {
-        if self.is_idle() && self.ends_at.is_none() {
-            match words.recv() {
-                Ok(word) => self.take(word),
-                Err(_) => self.ends_at = Some(Instant::now()),
+    /// Waits for a command: until it is time for a look, or, where there is nothing to look at, as long as it takes.
+    fn wait_for_command(&mut self, commands: &Receiver<Command>) {
+        if self.is_idle() && self.deadline.is_none() {
+            match commands.recv() {
+                Ok(command) => self.apply(command),
+                Err(_) => self.deadline = Some(Instant::now()),
             }
         } else {
-            match words.recv_timeout(SLICE) {
-                Ok(word) => self.take(word),
+            match commands.recv_timeout(SLICE) {
+                Ok(command) => self.apply(command),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.ends_at.get_or_insert_with(Instant::now);
+                    self.deadline.get_or_insert_with(Instant::now);
                     std::thread::sleep(SLICE);
                 }
             }
         }
-        self.hear(words);
+        self.drain(commands);
     }
 
-    fn hear(&mut self, words: &Receiver<Command>) {
-        while let Ok(word) = words.try_recv() {
-            self.take(word);
+    fn drain(&mut self, commands: &Receiver<Command>) {
+        while let Ok(command) = commands.try_recv() {
+            self.apply(command);
         }
     }
 
-    fn take(&mut self, word: Command) {
-        match word {
+    fn apply(&mut self, command: Command) {
+        match command {
             Command::Watch(watched) => self.add(*watched),
-            Command::End(deadline) => self.ends_at = Some(deadline),
+            Command::End(deadline) => self.deadline = Some(deadline),
         }
     }
 
@@ -226,7 +226,7 @@ impl Watch {
         let same = |queue: &&mut Queue| Arc::ptr_eq(&queue.communicator, &watched.communicator);
         if let Some(queue) = self.pending.iter_mut().find(same) {
             if queue.calls.is_empty() {
-                queue.start_again();
+                queue.restart_clock();
             }
             queue.calls.push_back(watched);
             return;
@@ -292,7 +292,7 @@ struct Left {
 
 impl Queue {
     /// Restarts the clock: the first call has changed, or does not wait for other ranks yet.
-    fn start_again(&mut self) {
+    fn restart_clock(&mut self) {
         self.since = Instant::now();
         self.noted = None;
     }
@@ -304,10 +304,10 @@ impl Queue {
                     health.recorder.done(first.made.number);
                     self.calls.pop_front();
                     self.left = None;
-                    self.start_again();
+                    self.restart_clock();
                 }
                 Ok(false) => break,
-                Err(error) => return Err(first.failed(health.device_error(&first.call, in_words(error)))),
+                Err(error) => return Err(first.failed(health.device_error(&first.call, driver_message(error)))),
             }
         }
         Ok(())
@@ -323,7 +323,7 @@ impl Queue {
         let is_late_from_now = first.has_begun(health)? && first.awaited.as_ref().is_none_or(Awaited::is_awaited);
         let waited = self.since.elapsed();
         if !is_late_from_now {
-            self.start_again();
+            self.restart_clock();
         } else if waited > health.timeout {
             if let Some(noted) = self.noted.take() {
                 noted.keep();
@@ -368,7 +368,7 @@ impl Watched {
     /// Whether the GPU has come to the call.
     fn has_begun(&self, health: &GroupHealth) -> Result<bool, Failure> {
         let has_begun = self.launched.is_done();
-        has_begun.map_err(|error| self.failed(health.device_error(&self.call, in_words(error))))
+        has_begun.map_err(|error| self.failed(health.device_error(&self.call, driver_message(error))))
     }
 
     fn find_left(&self, health: &GroupHealth, core: &GroupCore) -> Option<Left> {

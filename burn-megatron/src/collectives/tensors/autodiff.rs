@@ -12,7 +12,10 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Shape, Tensor};
 use cubecl_kernels::linear::LinearInputs;
 
-use super::{CallMode, CollectiveBackend, Movement, PendingTensor, RegionEntry, TensorCall, entry, unwrap_or_unwind};
+use super::{
+    CallMode, CollectiveBackend, Movement, PendingTensor, RegionEntry, RowChunks, TensorCall, entry, exit,
+    unwrap_or_unwind,
+};
 use crate::collectives::{CollectiveError, Pending, ProcessGroup};
 
 impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff<B, C> {
@@ -74,6 +77,11 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> CollectiveBackend for Autodiff
     #[track_caller]
     fn linear_into_region(inputs: LinearInputs<Self>, entry: RegionEntry, group: &ProcessGroup) -> Tensor<Self, 2> {
         entry::linear(inputs, entry, group)
+    }
+
+    #[track_caller]
+    fn linear_out_of_region(inputs: LinearInputs<Self>, chunks: RowChunks, group: &ProcessGroup) -> Tensor<Self, 2> {
+        exit::linear(inputs, chunks, group)
     }
 }
 

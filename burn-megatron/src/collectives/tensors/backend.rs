@@ -2,13 +2,19 @@
 //!
 //! Unless a backend says otherwise, tensors travel through host memory (`staging`).
 
-use burn::tensor::{DType, Shape, Tensor, ops::FloatTensor};
+use std::ops::Range;
+
+use burn::tensor::{DType, Shape, Tensor, TensorMetadata, ops::FloatTensor};
 use burn_flex::Flex;
 use cubecl_kernels::KernelBackend;
-use cubecl_kernels::linear::LinearInputs;
+use cubecl_kernels::linear::blocks::RowBlocks;
+use cubecl_kernels::linear::{LinearInputs, WeightOrder};
 use cubecl_kernels::tape::{float, primitive};
 
-use super::{CallMode, Movement, PendingTensor, RegionEntry, TensorCall, movement, staging, unwrap_or_unwind};
+use super::{
+    CallMode, GatheredGradient, Movement, PendingRows, PendingTensor, RegionEntry, RowChunks, TensorCall, movement,
+    overlap, staging, unwrap_or_unwind,
+};
 use crate::collectives::{CollectiveError, Pending, ProcessGroup, ReduceOp};
 
 /// A backend whose tensors can take part in collectives, and on which the layers' operations run.
@@ -98,6 +104,38 @@ pub trait CollectiveBackend: KernelBackend {
         Self::collective(tensor, call, CallMode::Started, group)
     }
 
+    /// Starts a collective on each of these ranges of a matrix's rows, in order.
+    ///
+    /// # Panics
+    /// As [`collective`](Self::collective).
+    #[track_caller]
+    fn start_rows(
+        tensor: FloatTensor<Self>,
+        ranges: &[Range<usize>],
+        call: TensorCall,
+        group: &ProcessGroup,
+    ) -> Vec<PendingTensor<Self>> {
+        staging::start_rows::<Self>(tensor, ranges, call, group)
+    }
+
+    /// As [`start_rows`](Self::start_rows); each result is for its rows of `output`, which has no gaps between its
+    /// rows, and is not read or written there until it has been waited for.
+    ///
+    /// # Panics
+    /// As [`collective`](Self::collective).
+    #[track_caller]
+    fn start_rows_into(
+        tensor: FloatTensor<Self>,
+        ranges: &[Range<usize>],
+        call: TensorCall,
+        output: &FloatTensor<Self>,
+        to: &[RowBlocks],
+        group: &ProcessGroup,
+    ) -> Vec<PendingRows<Self>> {
+        let _ = output;
+        PendingRows::all_apart(Self::start_rows(tensor, ranges, call, group), to)
+    }
+
     /// Starts to send the tensor to the rank with index `to` in the group. Its memory is free once that is done, if
     /// nothing else holds the tensor.
     ///
@@ -176,11 +214,57 @@ pub trait CollectiveBackend: KernelBackend {
     /// As [`move_differentiable`](Self::move_differentiable).
     #[track_caller]
     fn linear_into_region(inputs: LinearInputs<Self>, entry: RegionEntry, group: &ProcessGroup) -> Tensor<Self, 2> {
+        if let RegionEntry::GatherRows { chunks } = entry
+            && !chunks.is_whole()
+        {
+            let input = primitive(inputs.input.clone());
+            let gathering = Self::start_rows(input, &chunks.ranges(), TensorCall::AllGather, group);
+            return overlap::multiply_gathered(inputs, chunks, group.size(), gathering);
+        }
         let input = unwrap_or_unwind(Self::move_data(primitive(inputs.input), entry.movement(), group));
         Self::affine(LinearInputs {
             input: float(input),
             ..inputs
         })
+    }
+
+    /// Returns this rank's rows of the sum over the ranks of a linear product without bias, each rank with its own rows
+    /// of the weight: each chunk is reduce-scattered while the next one is multiplied. On a backend that
+    /// differentiates, the chunks of the output's gradient are gathered likewise.
+    ///
+    /// # Panics
+    /// As [`move_differentiable`](Self::move_differentiable).
+    #[track_caller]
+    fn linear_out_of_region(inputs: LinearInputs<Self>, chunks: RowChunks, group: &ProcessGroup) -> Tensor<Self, 2> {
+        let call = TensorCall::ReduceScatter(ReduceOp::Sum);
+        overlap::multiply_and_scatter(inputs, chunks, group.size(), |part, output, to| {
+            let rows = 0..part.shape()[0];
+            Self::start_rows_into(part, &[rows], call, output, &[to], group)
+        })
+    }
+
+    /// Returns the gradient of the output of [`linear_out_of_region`](Self::linear_out_of_region), gathered from the
+    /// ranks in chunks, and that of its input. Not differentiable.
+    ///
+    /// # Panics
+    /// As [`move_differentiable`](Self::move_differentiable).
+    #[track_caller]
+    fn gather_gradient(
+        gradient: Tensor<Self, 2>,
+        weight: Tensor<Self, 2>,
+        order: WeightOrder,
+        chunks: RowChunks,
+        group: &ProcessGroup,
+    ) -> GatheredGradient<Self> {
+        overlap::gather_gradient(
+            gradient,
+            (weight, order),
+            chunks,
+            group.size(),
+            |gradient, whole, to| {
+                Self::start_rows_into(gradient, &chunks.ranges(), TensorCall::AllGather, whole, to, group)
+            },
+        )
     }
 }
 

@@ -1,14 +1,19 @@
 //! `CollectiveBackend` for CubeCL's backends: over NCCL on CUDA, where the group has it, and else through host memory.
 
 #[cfg(feature = "nccl")]
+use std::ops::Range;
+
+#[cfg(feature = "nccl")]
 use burn::tensor::ops::FloatTensor;
 #[cfg(feature = "nccl")]
 use burn::tensor::{DType, Shape};
 use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElement};
+#[cfg(feature = "nccl")]
+use cubecl_kernels::linear::blocks::RowBlocks;
 
 use super::CollectiveBackend;
 #[cfg(feature = "nccl")]
-use super::{CallMode, PendingTensor, TensorCall, nccl, staging};
+use super::{CallMode, PendingRows, PendingTensor, TensorCall, nccl, staging};
 #[cfg(feature = "nccl")]
 use crate::collectives::{Pending, ProcessGroup};
 
@@ -40,6 +45,45 @@ where
         match nccl::engine::<R>(group) {
             Some(engine) => PendingTensor::started(nccl::start(tensor, call, group, engine)),
             None => staging::collective::<Self>(tensor, call, mode, group),
+        }
+    }
+
+    #[cfg(feature = "nccl")]
+    #[track_caller]
+    fn start_rows_into(
+        tensor: FloatTensor<Self>,
+        ranges: &[Range<usize>],
+        call: TensorCall,
+        output: &FloatTensor<Self>,
+        to: &[RowBlocks],
+        group: &ProcessGroup,
+    ) -> Vec<PendingRows<Self>> {
+        match nccl::engine::<R>(group) {
+            Some(engine) => {
+                let started = nccl::rows_of(tensor, ranges).zip(to).map(|(rows, to)| {
+                    let started = nccl::start_into(rows, call, output, *to, group, engine);
+                    PendingRows::in_output(PendingTensor::started(started))
+                });
+                started.collect()
+            }
+            None => PendingRows::all_apart(Self::start_rows(tensor, ranges, call, group), to),
+        }
+    }
+
+    #[cfg(feature = "nccl")]
+    #[track_caller]
+    fn start_rows(
+        tensor: FloatTensor<Self>,
+        ranges: &[Range<usize>],
+        call: TensorCall,
+        group: &ProcessGroup,
+    ) -> Vec<PendingTensor<Self>> {
+        match nccl::engine::<R>(group) {
+            Some(engine) => {
+                let start = |rows| PendingTensor::started(nccl::start(rows, call, group, engine));
+                nccl::rows_of(tensor, ranges).map(start).collect()
+            }
+            None => staging::start_rows::<Self>(tensor, ranges, call, group),
         }
     }
 

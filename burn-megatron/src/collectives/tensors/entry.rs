@@ -52,7 +52,7 @@ impl<B: CollectiveBackend> Product<B> {
             entry,
             group,
         } = self;
-        let gathering = (entry == RegionEntry::GatherRows && wanted.weight)
+        let gathering = (matches!(entry, RegionEntry::GatherRows { .. }) && wanted.weight)
             .then(|| B::start(primitive(input.clone()), TensorCall::AllGather, &group));
         let reducing = wanted.input.then(|| {
             let only_input = LinearWanted {
@@ -65,7 +65,7 @@ impl<B: CollectiveBackend> Product<B> {
             let part = primitive(part.expect("it was wanted"));
             let call = match entry {
                 RegionEntry::Copy => TensorCall::AllReduce(ReduceOp::Sum),
-                RegionEntry::GatherRows => TensorCall::ReduceScatter(ReduceOp::Sum),
+                RegionEntry::GatherRows { .. } => TensorCall::ReduceScatter(ReduceOp::Sum),
             };
             B::start(part, call, &group)
         });

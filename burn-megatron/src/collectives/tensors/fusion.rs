@@ -2,13 +2,18 @@
 //! backend move it.
 
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{DType, Shape, TensorMetadata};
+use burn::tensor::{DType, Shape, Tensor, TensorMetadata};
 use burn_fusion::stream::OperationStreams;
 use burn_fusion::{Fusion, FusionBackend, NoOp, get_client};
 use burn_ir::{InitOperationIr, OperationIr, OperationOutput};
 use cubecl_kernels::KernelBackend;
+use cubecl_kernels::linear::{LinearInputs, WeightOrder};
+use cubecl_kernels::tape::{float, primitive};
 
-use super::{CallMode, CollectiveBackend, Movement, PendingTensor, TensorCall};
+use super::{
+    CallMode, CollectiveBackend, GatheredGradient, Movement, PendingTensor, RegionEntry, RowChunks, TensorCall,
+    unwrap_or_unwind,
+};
 use crate::collectives::{CollectiveError, Pending, ProcessGroup};
 
 impl<B: FusionBackend + CollectiveBackend> CollectiveBackend for Fusion<B>
@@ -55,6 +60,63 @@ where
     ) -> Result<FloatTensor<Self>, CollectiveError> {
         B::move_data(resolved::<B>(tensor), movement, group).map(fused::<B>)
     }
+
+    #[track_caller]
+    fn linear_into_region(inputs: LinearInputs<Self>, entry: RegionEntry, group: &ProcessGroup) -> Tensor<Self, 2> {
+        match entry {
+            RegionEntry::GatherRows { chunks } if !chunks.is_whole() => {
+                lazy(B::linear_into_region(resolved_inputs(inputs), entry, group))
+            }
+            // The matmul may be fused with what comes after it.
+            _ => {
+                let input = Self::move_data(primitive(inputs.input), entry.movement(), group);
+                Self::affine(LinearInputs {
+                    input: float(unwrap_or_unwind(input)),
+                    ..inputs
+                })
+            }
+        }
+    }
+
+    #[track_caller]
+    fn linear_out_of_region(inputs: LinearInputs<Self>, chunks: RowChunks, group: &ProcessGroup) -> Tensor<Self, 2> {
+        lazy(B::linear_out_of_region(resolved_inputs(inputs), chunks, group))
+    }
+
+    #[track_caller]
+    fn gather_gradient(
+        gradient: Tensor<Self, 2>,
+        weight: Tensor<Self, 2>,
+        order: WeightOrder,
+        chunks: RowChunks,
+        group: &ProcessGroup,
+    ) -> GatheredGradient<Self> {
+        let gathered = B::gather_gradient(eager(gradient), eager(weight), order, chunks, group);
+        GatheredGradient {
+            output: lazy(gathered.output),
+            input: lazy(gathered.input),
+        }
+    }
+}
+
+/// The tensors of the inner backend.
+fn resolved_inputs<B: FusionBackend + KernelBackend>(inputs: LinearInputs<Fusion<B>>) -> LinearInputs<B> {
+    LinearInputs {
+        input: eager(inputs.input),
+        weight: eager(inputs.weight),
+        bias: inputs.bias.map(eager),
+        order: inputs.order,
+    }
+}
+
+/// As [`resolved`].
+fn eager<B: FusionBackend, const D: usize>(tensor: Tensor<Fusion<B>, D>) -> Tensor<B, D> {
+    float(resolved::<B>(primitive(tensor)))
+}
+
+/// As [`fused`].
+fn lazy<B: FusionBackend, const D: usize>(tensor: Tensor<B, D>) -> Tensor<Fusion<B>, D> {
+    float(fused::<B>(primitive(tensor)))
 }
 
 /// Runs the queued operations that a tensor depends on.

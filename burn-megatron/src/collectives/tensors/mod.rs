@@ -3,9 +3,11 @@
 mod autodiff;
 mod backend;
 mod call;
+mod chunks;
 #[cfg(feature = "cubecl")]
 mod cube;
 mod entry;
+mod exit;
 #[cfg(feature = "fusion")]
 mod fusion;
 mod movement;
@@ -13,6 +15,7 @@ mod movement;
 mod nccl;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+mod overlap;
 mod pending;
 mod same_input;
 mod staging;
@@ -20,7 +23,9 @@ mod unwind;
 
 pub use backend::CollectiveBackend;
 pub use call::{CallMode, TensorCall};
+pub use chunks::{CHUNK_ROWS, RowChunks};
 pub use movement::{Movement, RegionEntry};
+pub use overlap::{GatheredGradient, PendingRows};
 pub use pending::PendingTensor;
 #[cfg(feature = "trainer")]
 pub(crate) use same_input::compare_hash;

@@ -2,6 +2,7 @@
 
 use burn::tensor::{Slice, TensorMetadata, backend::Backend, ops::FloatTensor};
 
+use super::RowChunks;
 use super::call::part_length;
 use crate::collectives::ProcessGroup;
 
@@ -32,7 +33,11 @@ pub enum RegionEntry {
     /// Every rank has it; its gradient is all-reduced.
     Copy,
     /// Each has its own rows, which are gathered; its gradient is reduce-scattered.
-    GatherRows,
+    GatherRows {
+        /// How they are gathered on the way in: in several chunks, each is multiplied while the next is gathered. The
+        /// backward pass has a matmul to overlap each of its collectives with, so nothing is chunked there.
+        chunks: RowChunks,
+    },
 }
 
 impl RegionEntry {
@@ -40,7 +45,7 @@ impl RegionEntry {
     pub(super) fn movement(self) -> Movement {
         match self {
             RegionEntry::Copy => Movement::Keep,
-            RegionEntry::GatherRows => Movement::AllGather { dimension: 0 },
+            RegionEntry::GatherRows { .. } => Movement::AllGather { dimension: 0 },
         }
     }
 }

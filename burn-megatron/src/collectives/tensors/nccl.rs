@@ -1,6 +1,8 @@
 //! Collectives on tensors on a GPU over NCCL: nothing passes through host memory, and no host waits for the GPU, but
 //! for the other ranks at the first call, and for CubeCL to hand over what was launched before.
 
+use std::ops::Range;
+
 use burn::tensor::{DType, Shape, TensorMetadata};
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
@@ -8,6 +10,7 @@ use burn_cubecl::tensor::CubeTensor;
 use burn_megatron_comm::collectives::device::{Made, describe};
 use cubecl::cuda::CudaRuntime;
 use cubecl_kernels::cube::launch::{empty_beside, into_contiguous};
+use cubecl_kernels::linear::blocks::RowBlocks;
 use half::{bf16, f16};
 
 use super::TensorCall;
@@ -42,10 +45,77 @@ pub(super) fn start<R: CubeRuntime>(
     } else {
         Some(empty_beside(&input, &shape, input.dtype))
     };
-    let prepared = engine.prepare(buffers(&input, output.as_ref()));
-    let queue = |host: &dyn Engine, call, made: &Made| engine.queue(host, call, made, prepared);
-    let started = group.core().queue(described, group.note(), queue)?;
+    let started = queue(described, buffers(&input, output.as_ref()), group, engine)?;
     Ok((output.unwrap_or(input), started))
+}
+
+/// Starts a collective on adjacent rows, whose result goes to its rows of `output`, which is contiguous: of an
+/// all-gather, each rank's to a block of rows; of a reduce-scatter, to one block. Returns the output.
+#[track_caller]
+pub(super) fn start_into<R: CubeRuntime>(
+    rows: CubeTensor<R>,
+    call: TensorCall,
+    output: &CubeTensor<R>,
+    to: RowBlocks,
+    group: &ProcessGroup,
+    engine: &Nccl,
+) -> Result<(CubeTensor<R>, Started), CollectiveError> {
+    let columns = output.shape()[1];
+    let result = call.result_shape(rows.shape(), group);
+    assert_eq!(
+        (result[0], result[1]),
+        (to.rows * to.count, columns),
+        "a result for {to:?} of {columns} columns"
+    );
+    assert_eq!(rows.dtype, output.dtype, "types of the rows and of the output");
+    let end = to.ranges().last().map_or(0, |range| range.end);
+    assert!(end <= output.shape()[0], "rows up to {end} of {}", output.shape()[0]);
+    let is_apart = to.count > 1 && to.stride != to.rows;
+    assert!(
+        !is_apart || matches!(call, TensorCall::AllGather),
+        "{call:?} has one block of rows"
+    );
+    let lengths = (rows.shape().num_elements(), result.num_elements());
+    let described = with_float!(rows.dtype, T => descriptor::<T>(call, lengths, group))?;
+    let bytes = (to.first * columns * output.dtype.size()) as u64;
+    let buffers = Buffers {
+        input: rows.handle.clone(),
+        output: Some(output.handle.clone().offset_start(bytes)),
+        distance: is_apart.then_some(to.stride * columns * output.dtype.size()),
+    };
+    Ok((output.clone(), queue(described, buffers, group, engine)?))
+}
+
+/// Ranges of a matrix's rows, where they are.
+pub(super) fn rows_of<R: CubeRuntime>(
+    matrix: CubeTensor<R>,
+    ranges: &[Range<usize>],
+) -> impl Iterator<Item = CubeTensor<R>> {
+    let matrix = into_contiguous(matrix);
+    let columns = matrix.shape()[1];
+    ranges.iter().map(move |rows| {
+        let bytes = (rows.start * columns * matrix.dtype.size()) as u64;
+        CubeTensor::new_contiguous(
+            matrix.client.clone(),
+            matrix.device.clone(),
+            Shape::new([rows.len(), columns]),
+            matrix.handle.clone().offset_start(bytes),
+            matrix.dtype,
+        )
+    })
+}
+
+/// Queues a collective in its order among the group's calls.
+#[track_caller]
+fn queue(
+    call: CallDescriptor,
+    buffers: Buffers,
+    group: &ProcessGroup,
+    engine: &Nccl,
+) -> Result<Started, CollectiveError> {
+    let prepared = engine.prepare(buffers);
+    let queue = |host: &dyn Engine, call, made: &Made| engine.queue(host, call, made, prepared);
+    group.core().queue(call, group.note(), queue)
 }
 
 /// A collective whose input and result have these lengths.
@@ -116,5 +186,6 @@ fn buffers<R: CubeRuntime>(input: &CubeTensor<R>, output: Option<&CubeTensor<R>>
     Buffers {
         input: input.handle.clone(),
         output: output.map(|output| output.handle.clone()),
+        distance: None,
     }
 }

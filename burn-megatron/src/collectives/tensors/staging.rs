@@ -3,6 +3,8 @@
 //! The default of [`CollectiveBackend`](super::CollectiveBackend)'s methods, for backends that have nothing better. On
 //! Flex, tensors are in host memory already: one that is not shared is reduced in place.
 
+use std::ops::Range;
+
 use burn::tensor::{DType, Shape, TensorData, TensorMetadata, backend::Backend, ops::FloatTensor, try_read_sync};
 use half::{bf16, f16};
 
@@ -60,6 +62,22 @@ pub(super) fn collective<B: Backend>(
             PendingTensor::ready(result.map(|data| B::float_from_data(data, &device)))
         }
     })
+}
+
+/// Starts a collective on each of these ranges of a matrix's rows, in order.
+#[track_caller]
+pub(super) fn start_rows<B: Backend>(
+    tensor: FloatTensor<B>,
+    ranges: &[Range<usize>],
+    call: TensorCall,
+    group: &ProcessGroup,
+) -> Vec<PendingTensor<B>> {
+    let columns = tensor.shape()[1];
+    let rows = |range: &Range<usize>| {
+        let slices = [range.clone().into(), (0..columns).into()];
+        collective::<B>(B::float_slice(tensor.clone(), &slices), call, CallMode::Started, group)
+    };
+    ranges.iter().map(rows).collect()
 }
 
 #[track_caller]

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::stored::Kernels;
+use super::stored::{Kernels, MAX_BYTES};
 
 /// The file that is locked, in both kinds of folders.
 const LOCK: &str = "in_use";
@@ -16,6 +16,8 @@ const LOCK: &str = "in_use";
 const PROCESS: &str = "process-";
 /// Folders of other programs, architectures or versions that are kept: those used last.
 const KEPT: usize = 7;
+/// What must be free on the disk: CubeCL panics where it cannot write a kernel.
+const FREE_BYTES: u64 = 2 * MAX_BYTES as u64;
 /// Longest wait for other processes that start.
 const LOCK_LIMIT: Duration = Duration::from_secs(20);
 
@@ -34,6 +36,7 @@ pub(super) struct Opened {
 pub(super) fn open(root: &Path, key: &str) -> io::Result<Opened> {
     let folder = root.join(key);
     fs::create_dir_all(&folder)?;
+    check_free(&folder, FREE_BYTES)?;
     let common = lock_within(&folder, LOCK_LIMIT)?;
     // By this, the folders used last are known.
     common.set_modified(SystemTime::now())?;
@@ -47,6 +50,23 @@ pub(super) fn open(root: &Path, key: &str) -> io::Result<Opened> {
         kernels: kernels.len(),
         lock,
     })
+}
+
+/// Checks that a folder's disk has room.
+fn check_free(folder: &Path, expected: u64) -> io::Result<()> {
+    let disk = rustix::fs::statvfs(folder)?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free >= expected {
+        return Ok(());
+    }
+    let mebibytes = |bytes: u64| bytes >> 20;
+    let what = format!(
+        "the disk of {} has {} MiB free, expected at least {} MiB",
+        folder.display(),
+        mebibytes(free),
+        mebibytes(expected)
+    );
+    Err(io::Error::new(io::ErrorKind::StorageFull, what))
 }
 
 /// Returns all known kernels, after adding those of processes that have ended.
@@ -182,6 +202,18 @@ mod tests {
         assert!(left("used") && left("new") && used.path.is_dir());
         assert!(!left("old-0"), "it was used first");
         assert!((1..=KEPT).all(|number| left(&format!("old-{number}"))));
+    }
+
+    #[test]
+    fn a_disk_without_room_is_named_with_what_it_has() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        check_free(root.path(), 1).expect("a byte is free");
+        let error = check_free(root.path(), u64::MAX).expect_err("no disk has as much");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(
+            error.to_string().contains(&root.path().display().to_string()),
+            "{error}"
+        );
     }
 
     #[test]

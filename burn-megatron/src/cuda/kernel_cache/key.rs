@@ -6,11 +6,11 @@ use std::io::{self, Read};
 
 use cubecl::cuda::install::cuda_path;
 use cubecl::hash::StableHasher;
-use cudarc::driver::result::device;
 use cudarc::driver::sys::CUdevice_attribute::{
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
 };
 
+use crate::cuda::driver;
 use crate::cuda::libraries::nvrtc_version;
 
 /// Returns the name for this program, which has the kernels' sources in it, and a GPU.
@@ -19,7 +19,11 @@ use crate::cuda::libraries::nvrtc_version;
 /// changes.
 pub(super) fn of(ordinal: usize) -> io::Result<String> {
     let program = hash(File::open("/proc/self/exe")?)?;
-    let [major, minor] = compute_capability(ordinal)?;
+    let capability = [
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+    ];
+    let [major, minor] = driver::attributes(ordinal, capability).map_err(io::Error::other)?;
     let nvrtc = nvrtc_version().map_err(io::Error::other)?;
     Ok(format!("{program:032x}-sm_{major}{minor}-nvrtc_{nvrtc}"))
 }
@@ -37,19 +41,6 @@ fn hash(mut program: impl Read) -> io::Result<u128> {
     let headers = cuda_path().unwrap_or_default();
     hasher.write(headers.as_os_str().as_encoded_bytes());
     Ok(hasher.finalize())
-}
-
-fn compute_capability(ordinal: usize) -> io::Result<[i32; 2]> {
-    let refused = |error: cudarc::driver::DriverError| io::Error::other(format!("{error:?}"));
-    let gpu = device::get(i32::try_from(ordinal).unwrap_or(i32::MAX)).map_err(refused)?;
-    let of = |attribute| {
-        // SAFETY: the device is one that the driver has just named.
-        unsafe { device::get_attribute(gpu, attribute) }.map_err(refused)
-    };
-    Ok([
-        of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-        of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-    ])
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! program, architecture and version ([`key`]), in which every process has files of its own ([`folder`]): what it adds
 //! is taken over by the next start, and then written under its name at once ([`stored`]).
 //!
-//! Whatever goes wrong, the kernels are compiled.
+//! Whatever goes wrong at the start, the kernels are compiled. A disk that fills up later ends the run: CubeCL panics
+//! where it cannot write a kernel that it has compiled.
 
 mod folder;
 mod key;

@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 
 /// The name of the file.
 const FILE: &str = "kernels";
+/// Its name while it is written, by the one process that holds the folder's lock.
+const DRAFT: &str = "kernels.new";
 /// Kernels that would make it longer are compiled at every start.
-const MAX_BYTES: usize = 256 << 20;
+pub(super) const MAX_BYTES: usize = 256 << 20;
 /// Where CubeCL's list of contents says that its one file of kernels is.
 const CHUNK: &str = "chunk0.cbor";
 
@@ -87,12 +89,17 @@ impl Kernels {
             serde_json::to_writer(&mut body, &(format!("{key:x}"), kernel))?;
             body.push(b'\n');
         }
-        let unfinished = folder.join(format!("{FILE}.{}", std::process::id()));
-        let mut file = File::create(&unfinished)?;
-        writeln!(file, "{}", checksum(&body))?;
-        file.write_all(&body)?;
-        file.sync_all()?;
-        fs::rename(unfinished, folder.join(FILE))
+        let draft = folder.join(DRAFT);
+        let mut file = File::create(&draft)?;
+        let written = writeln!(file, "{}", checksum(&body))
+            .and_then(|()| file.write_all(&body))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&draft, folder.join(FILE)));
+        if written.is_err() {
+            // The disk may be full because of it.
+            let _ = fs::remove_file(&draft);
+        }
+        written
     }
 
     /// Adds those of CubeCL's files in a folder that no process uses. Returns whether there were new ones.

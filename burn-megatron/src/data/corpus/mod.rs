@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use walkdir::WalkDir;
 
 use burn::config::Config;
+use burn_megatron_data::{in_memory::InMemoryDocuments, tokenizer::Tokenizer};
 
 use super::error::DataError;
 
@@ -180,6 +181,12 @@ impl Corpus {
             })
             .collect();
         Self { documents, ..self }
+    }
+
+    /// Returns the tokens of the documents, in their order, each ending in the end-of-document token if there is one.
+    pub fn tokenize(&self, tokenizer: &dyn Tokenizer) -> InMemoryDocuments {
+        let texts = self.documents.iter().map(|document| document.text.as_str());
+        InMemoryDocuments::tokenize(texts, tokenizer)
     }
 
     /// Returns the documents.

@@ -13,8 +13,9 @@ use std::{
 };
 
 use burn::config::Config;
+use burn_megatron_data::samples::Samples;
 
-use super::{error::DataError, sampler::Sampler, samples::GptDataset};
+use super::{error::DataError, sampler::Sampler};
 
 /// How far a loader runs ahead and how long training waits for it.
 #[derive(Config, Debug, Copy, PartialEq, Eq)]
@@ -75,8 +76,8 @@ impl Loader {
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn start(dataset: Arc<GptDataset>, sampler: Sampler, config: LoaderConfig) -> Result<Self, DataError> {
-        let gather = move |sample_ids| MicroBatch::gather(&dataset, sample_ids);
+    pub fn start(dataset: Arc<dyn Samples>, sampler: Sampler, config: LoaderConfig) -> Result<Self, DataError> {
+        let gather = move |sample_ids| MicroBatch::gather(&*dataset, sample_ids);
         Self::spawn(sampler.map(gather), config)
     }
 
@@ -132,26 +133,32 @@ impl Drop for Loader {
 }
 
 impl MicroBatch {
-    /// Reads the samples from `dataset`.
-    fn gather(dataset: &GptDataset, sample_ids: Vec<u64>) -> Result<Self, DataError> {
+    /// Reads the samples from `dataset`. A target that a sample does not have, as it ends before, does not count in the
+    /// loss.
+    fn gather(dataset: &dyn Samples, sample_ids: Vec<u64>) -> Result<Self, DataError> {
         let (micro_batch_size, seq_length) = (sample_ids.len(), dataset.seq_length());
+        let num_tokens = micro_batch_size * seq_length;
         let mut micro_batch = Self {
-            tokens: Vec::with_capacity(micro_batch_size * seq_length),
-            targets: Vec::with_capacity(micro_batch_size * seq_length),
+            tokens: Vec::with_capacity(num_tokens),
+            targets: Vec::with_capacity(num_tokens),
             loss_mask: None,
             sample_ids,
             micro_batch_size,
             seq_length,
         };
         let mut sample = Vec::with_capacity(seq_length + 1);
-        for &id in &micro_batch.sample_ids {
+        for (i, &id) in micro_batch.sample_ids.iter().enumerate() {
             sample.clear();
-            dataset.read_sample(id, &mut sample)?;
-            let (inputs, targets) = (&sample[..seq_length], &sample[1..]);
-            micro_batch.tokens.extend(inputs.iter().map(|&token| i32::from(token)));
-            micro_batch
-                .targets
-                .extend(targets.iter().map(|&token| i32::from(token)));
+            let read = dataset.read_sample(id, &mut sample)?;
+            if read <= seq_length {
+                sample.resize(seq_length + 1, 0);
+                let mask = micro_batch.loss_mask.get_or_insert_with(|| vec![1.0; num_tokens]);
+                mask[i * seq_length + read.saturating_sub(1)..(i + 1) * seq_length].fill(0.0);
+            }
+            // Numbers of tokens are below 2^31, as the model's vocabulary is.
+            let signed = sample.iter().map(|&token| token.cast_signed());
+            micro_batch.tokens.extend(signed.clone().take(seq_length));
+            micro_batch.targets.extend(signed.skip(1));
         }
         Ok(micro_batch)
     }

@@ -1,7 +1,7 @@
 //! Tests of `loader`: contents, running ahead, errors and the end of its thread.
 
 use super::*;
-use crate::data::{documents::TokenDocuments, sampler::SamplerConfig, samples::GptDatasetConfig};
+use crate::data::{GptDataset, GptDatasetConfig, InMemoryDocuments, SamplerConfig};
 use proptest::prelude::*;
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -12,14 +12,10 @@ use std::{
 const SEQ_LENGTH: usize = 3;
 
 fn dataset() -> Arc<GptDataset> {
-    let mut documents = TokenDocuments::new();
-    documents.push(&(0..50).collect::<Vec<u16>>());
-    documents.push(&(50..90).collect::<Vec<u16>>());
-    let config = GptDatasetConfig {
-        seq_length: SEQ_LENGTH,
-        num_samples: 20,
-        seed: 1234,
-    };
+    let mut documents = InMemoryDocuments::new(100);
+    documents.push(&(0..50).collect::<Vec<u32>>());
+    documents.push(&(50..90).collect::<Vec<u32>>());
+    let config = GptDatasetConfig::new(SEQ_LENGTH, 20);
     Arc::new(GptDataset::new(&config, Arc::new(documents), 0..2).unwrap())
 }
 
@@ -74,12 +70,37 @@ fn micro_batches_hold_the_samples_of_the_rank() {
         for (i, &id) in batch.sample_ids.iter().enumerate() {
             let mut sample = vec![];
             dataset.read_sample(id, &mut sample).unwrap();
-            let sample: Vec<i32> = sample.into_iter().map(i32::from).collect();
+            let sample: Vec<i32> = sample.into_iter().map(|token| token as i32).collect();
             let row = i * SEQ_LENGTH..(i + 1) * SEQ_LENGTH;
             assert_eq!(batch.tokens[row.clone()], sample[..SEQ_LENGTH]);
             assert_eq!(batch.targets[row], sample[1..]);
         }
     }
+}
+
+#[test]
+fn what_a_sample_lacks_does_not_count_in_the_loss() {
+    let mut documents = InMemoryDocuments::new(100);
+    documents.push(&[1, 2, 3, 4, 5]);
+    let config = GptDatasetConfig::one_epoch(SEQ_LENGTH).with_drop_last_partial(false);
+    let dataset = GptDataset::new(&config, Arc::new(documents.clone()), 0..1).unwrap();
+    let batch = MicroBatch::gather(&dataset, vec![0, 1]).unwrap();
+    let mut rows: Vec<_> = (0..2)
+        .map(|row| row * SEQ_LENGTH..(row + 1) * SEQ_LENGTH)
+        .map(|row| {
+            let mask = batch.loss_mask.as_ref().unwrap()[row.clone()].to_vec();
+            (batch.tokens[row.clone()].to_vec(), batch.targets[row].to_vec(), mask)
+        })
+        .collect();
+    rows.sort_by_key(|row| row.0[0]);
+    assert_eq!(rows[0], (vec![1, 2, 3], vec![2, 3, 4], vec![1.0; 3]));
+    assert_eq!(rows[1], (vec![4, 5, 0], vec![5, 0, 0], vec![1.0, 0.0, 0.0]));
+    // Without an extra token the last input has no target.
+    let config = GptDatasetConfig::one_epoch(SEQ_LENGTH).with_extra_token(false);
+    let dataset = GptDataset::new(&config, Arc::new(documents), 0..1).unwrap();
+    let batch = MicroBatch::gather(&dataset, vec![0]).unwrap();
+    assert_eq!((batch.tokens, batch.targets), (vec![1, 2, 3], vec![2, 3, 0]));
+    assert_eq!(batch.loss_mask, Some(vec![1.0, 1.0, 0.0]));
 }
 
 #[test]

@@ -248,11 +248,13 @@ impl<B: CollectiveBackend> PendingDevice<B> {
     }
 }
 
-/// Returns, for each set of ranges, the sum of squares over all of them. The device is waited for once.
+/// Returns, for each set of ranges, the sum of squares over all of them, and the elements of other tensors one after
+/// the other. The device is waited for once.
 pub(super) fn squares_of_sets<'a, B: CollectiveBackend>(
     buffers: impl Iterator<Item = &'a DeviceBuffer<B>>,
     sets: &[Vec<BucketRange>],
-) -> Vec<f64> {
+    others: Vec<Tensor<B, 1>>,
+) -> (Vec<f64>, Vec<f64>) {
     let (starts, buffers): (Vec<usize>, Vec<Tensor<B, 1>>) = buffers.map(DeviceBuffer::current).unzip();
     let part_of = |sum, part: &BucketRange| {
         let start = starts[part.bucket];
@@ -267,9 +269,34 @@ pub(super) fn squares_of_sets<'a, B: CollectiveBackend>(
     let parts: Vec<SquaredPart> = sets.iter().enumerate().flat_map(of_set).collect();
     let sums = sums_of_squares(buffers, &parts, sets.len()).unwrap_or_else(|error| panic!("{error}"));
     match sums {
-        Some(sums) => sums.into_data().iter::<f64>().collect(),
-        None => vec![0.0; sets.len()],
+        Some(sums) => {
+            let mut squares = read_together([vec![sums], others].concat());
+            let others = squares.split_off(sets.len());
+            (squares, others)
+        }
+        None => (vec![0.0; sets.len()], read_together(others)),
     }
+}
+
+/// Reads tensors, one after the other: all at once, where they have one type.
+pub(super) fn read_together<B: CollectiveBackend>(tensors: Vec<Tensor<B, 1>>) -> Vec<f64> {
+    let read = |tensor: Tensor<B, 1>| tensor.into_data().iter::<f64>().collect::<Vec<f64>>();
+    let (dtypes, ranges): (Vec<DType>, Vec<BufferRange>) = (tensors.iter().enumerate())
+        .map(|(buffer, tensor)| {
+            (
+                tensor.dtype(),
+                BufferRange {
+                    buffer,
+                    range: 0..tensor.dims()[0],
+                },
+            )
+        })
+        .unzip();
+    if tensors.len() < 2 || dtypes.windows(2).any(|pair| pair[0] != pair[1]) {
+        return tensors.into_iter().flat_map(read).collect();
+    }
+    let together = gather_ranges(tensors, &ranges).unwrap_or_else(|error| panic!("{error}"));
+    together.map_or_else(Vec::new, read)
 }
 
 /// Sums ranges of buckets over a group, all in one call.

@@ -213,19 +213,30 @@ impl<B: CollectiveBackend> FlatBuffer<B> {
 
     /// Returns, for each set of ranges, the sum of squares over all of them.
     pub fn sums_of_squares(buffers: &[Self], sets: &[Vec<BucketRange>]) -> Vec<f64> {
+        Self::sums_of_squares_and(buffers, sets, Vec::new()).0
+    }
+
+    /// Returns the sums of squares over sets of ranges, and the elements of other tensors one after the other. A device
+    /// is read once.
+    pub fn sums_of_squares_and(
+        buffers: &[Self],
+        sets: &[Vec<BucketRange>],
+        others: Vec<Tensor<B, 1>>,
+    ) -> (Vec<f64>, Vec<f64>) {
         if let Some(FlatBuffer::Device(_)) = buffers.first() {
             let buffers = buffers.iter().map(|buffer| match buffer {
                 FlatBuffer::Device(buffer) => buffer,
                 _ => unreachable!("{ALIKE}"),
             });
-            return device::squares_of_sets(buffers, sets);
+            return device::squares_of_sets(buffers, sets, others);
         }
         let of_range = |part: &BucketRange| match &buffers[part.bucket] {
             FlatBuffer::F32(buffer) => buffer.sum_of_squares(part.range.clone()),
             FlatBuffer::F64(buffer) => buffer.sum_of_squares(part.range.clone()),
             FlatBuffer::Device(_) => unreachable!("{ALIKE}"),
         };
-        sets.iter().map(|set| set.iter().map(of_range).sum()).collect()
+        let squares = sets.iter().map(|set| set.iter().map(of_range).sum());
+        (squares.collect(), device::read_together(others))
     }
 
     /// Sums ranges over a group, all in one call; and whether each is there on some rank of it.

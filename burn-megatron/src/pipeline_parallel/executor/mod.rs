@@ -22,7 +22,7 @@ use crate::autodiff::TrainingBackend;
 use crate::collectives::{CollectiveBackend, catch_collective_error};
 use crate::context::ParallelContext;
 use crate::data_parallel::{DistributedDataParallel, has_foreign_dropout};
-use crate::parameters::list_parameters;
+use crate::parameters::{ParameterEntry, list_parameters};
 
 /// Runs a schedule on this rank's stage.
 #[derive(Clone, Debug)]
@@ -102,10 +102,11 @@ impl PipelineExecutor {
         B: TrainingBackend,
         M: AutodiffModule<B> + PipelineStage<B, D>,
     {
-        self.check_sizes(stages.module().len(), micro_batches.len())?;
-        self.examine::<B, M, D>(stages.module())?;
+        self.check_sizes(stages.module_in_flight().len(), micro_batches.len())?;
+        self.examine::<B, M, D>(stages.module_in_flight())?;
         stages.begin()?;
-        let kind = kind_of::<B, Vec<M>>(stages.module());
+        let device = stages.device().clone();
+        let kind = (dtype_of::<B>(stages.parameters(), &device), device);
         let mut last_backward = vec![None; self.schedule.num_chunks];
         for action in self.actions() {
             if let Action::Backward(task) = action {
@@ -342,9 +343,12 @@ fn check_agreement(schedule: &Schedule, context: &ParallelContext) -> Result<(),
 /// The element type and the device of what passes between stages: those of the parameters.
 fn kind_of<B: burn::tensor::backend::Backend, M: Module<B>>(module: &M) -> (DType, B::Device) {
     let device = module.devices().first().cloned().unwrap_or_default();
-    let parameters = list_parameters::<B, M>(module);
-    let default = burn::tensor::get_device_settings::<B>(&device).float_dtype.into();
-    (parameters.first().map_or(default, |parameter| parameter.dtype), device)
+    (dtype_of::<B>(&list_parameters::<B, M>(module), &device), device)
+}
+
+fn dtype_of<B: burn::tensor::backend::Backend>(parameters: &[ParameterEntry], device: &B::Device) -> DType {
+    let default = burn::tensor::get_device_settings::<B>(device).float_dtype.into();
+    parameters.first().map_or(default, |parameter| parameter.dtype)
 }
 
 #[cfg(test)]

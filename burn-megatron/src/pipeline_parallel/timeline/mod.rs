@@ -1,8 +1,9 @@
 //! [`Timeline`]: what this rank did when, measured.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -97,10 +98,20 @@ pub struct TimelineLabel {
     pub peer: Option<usize>,
 }
 
+/// What is shown everything that a rank does, whether or not it is recorded: timers, or a profiler's ranges.
+pub trait TimelineObserver: Debug + Send + Sync {
+    /// Something begins, on this thread. Of waits and transfers only the end is shown.
+    fn begins(&self, activity: Activity, label: TimelineLabel);
+
+    /// Something has ended after a time; what has begun on this thread ends there.
+    fn ends(&self, activity: Activity, label: TimelineLabel, time: Duration);
+}
+
 /// A recording of this rank's time; off until it is [started](Self::start). Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     inner: Arc<Mutex<Inner>>,
+    observer: Option<Arc<dyn TimelineObserver>>,
 }
 
 #[derive(Debug, Default)]
@@ -112,6 +123,14 @@ struct Inner {
 }
 
 impl Timeline {
+    /// Returns the same timeline, which shows an observer what it is asked to measure, even while it is off.
+    pub fn with_observer(self, observer: Arc<dyn TimelineObserver>) -> Self {
+        Self {
+            observer: Some(observer),
+            ..self
+        }
+    }
+
     /// Starts to record, from a moment that is the same on every rank up to the time that a barrier takes.
     ///
     /// # Communication
@@ -144,6 +163,9 @@ impl Timeline {
 
     /// Runs something and records how long it took.
     pub fn measure<T>(&self, activity: Activity, label: TimelineLabel, run: impl FnOnce() -> T) -> T {
+        if let Some(observer) = &self.observer {
+            observer.begins(activity, label);
+        }
         let start = Instant::now();
         let result = run();
         self.record(activity, label, start, Instant::now());
@@ -152,6 +174,9 @@ impl Timeline {
 
     /// Records a stretch of time.
     pub fn record(&self, activity: Activity, label: TimelineLabel, start: Instant, end: Instant) {
+        if let Some(observer) = &self.observer {
+            observer.ends(activity, label, end.saturating_duration_since(start));
+        }
         let mut inner = self.lock();
         let Some(zero) = inner.zero else {
             return;

@@ -30,6 +30,41 @@ fn nothing_is_recorded_while_it_is_off() {
     assert!(timeline.take().is_empty());
 }
 
+/// Keeps what it is shown.
+#[derive(Debug, Default)]
+struct Kept(Mutex<Vec<(bool, Activity, Duration)>>);
+
+impl TimelineObserver for Kept {
+    fn begins(&self, activity: Activity, _: TimelineLabel) {
+        self.0.lock().unwrap().push((true, activity, Duration::ZERO));
+    }
+
+    fn ends(&self, activity: Activity, _: TimelineLabel, time: Duration) {
+        self.0.lock().unwrap().push((false, activity, time));
+    }
+}
+
+#[test]
+fn an_observer_is_shown_everything_while_nothing_is_recorded() {
+    let kept = Arc::new(Kept::default());
+    let timeline = Timeline::default().with_observer(kept.clone());
+    let label = TimelineLabel::default();
+    let result = timeline.clone().measure(Activity::Forward, label, || {
+        let now = Instant::now();
+        timeline.record(Activity::Wait, label, now, now + Duration::from_secs(2));
+        7
+    });
+    assert_eq!(result, 7);
+    let seen = kept.0.lock().unwrap();
+    let [begin, wait, end] = &seen[..] else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(*begin, (true, Activity::Forward, Duration::ZERO));
+    assert_eq!(*wait, (false, Activity::Wait, Duration::from_secs(2)));
+    assert_eq!((end.0, end.1), (false, Activity::Forward));
+    assert!(timeline.take().is_empty());
+}
+
 #[test]
 fn a_receive_begins_no_earlier_than_its_own_send() {
     let transfer = |activity, direction, peer, start, end| TimelineEvent {

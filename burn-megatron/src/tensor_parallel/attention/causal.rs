@@ -53,11 +53,11 @@ pub struct CausalSelfAttention<B: Backend> {
     pub output: RowParallelLinear<B>,
     dropout: Dropout,
     #[module(skip)]
-    kernels: Kernels,
-    is_deterministic: bool,
-    n_heads: usize,
+    pub(super) kernels: Kernels,
+    pub(super) is_deterministic: bool,
+    pub(super) n_heads: usize,
     first_head: usize,
-    d_head: usize,
+    pub(super) d_head: usize,
 }
 
 impl CausalSelfAttentionConfig {
@@ -99,7 +99,8 @@ impl CausalSelfAttentionConfig {
 }
 
 impl<B: CollectiveBackend> CausalSelfAttention<B> {
-    /// Applies attention within each sample.
+    /// Applies attention within each sample, or within each of its documents where the tokens have
+    /// [documents](TokenContext::with_documents).
     ///
     /// # Shapes
     /// - `input`: `[batch * seq, d_model]`, the same on every tensor-parallel rank; this rank's rows under sequence
@@ -110,7 +111,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
     /// That of a column-parallel and of a row-parallel layer.
     ///
     /// # Panics
-    /// When a collective fails.
+    /// When a collective fails, or the tokens' documents are those of another number of tokens.
     pub fn forward(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
         self.output.forward(self.attend(input, tokens))
     }
@@ -136,6 +137,7 @@ impl<B: CollectiveBackend> CausalSelfAttention<B> {
             dropout: self
                 .dropout
                 .of_attention::<B>(&tokens.all, self.first_head, &qkv.device()),
+            documents: tokens.documents.clone(),
             is_deterministic: self.is_deterministic,
         };
         let parts = PackedHeads {

@@ -81,6 +81,7 @@ impl Heads {
                 mask: AttentionMask::Full,
                 scale: 1.0 / (self.d_k as f64).sqrt(),
                 dropout: None,
+                documents: None,
                 is_deterministic: self.is_deterministic,
             };
             return checked(flash_attention(query, key, value, options));

@@ -7,10 +7,12 @@ mod cache;
 mod causal;
 mod heads;
 mod multi_head;
+mod paged;
 
 pub use cache::{MhaCache, TensorCache};
 pub use causal::{CausalSelfAttention, CausalSelfAttentionConfig, CausalSelfAttentionNames};
 pub use multi_head::{MhaInput, MhaOutput, ParallelMultiHeadAttention};
+pub use paged::{PageSizes, PagedKeyValues, PagedSequence, PagedTokens};
 
 pub(super) use heads::AttentionMasks;
 pub(super) use multi_head::AttentionSources;

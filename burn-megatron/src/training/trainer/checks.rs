@@ -39,7 +39,7 @@ where
 
     /// Refuses tokens that the model does not know: on a sharded vocabulary they would pass for zeros.
     pub(super) fn check_tokens(&self, micro_batch: &MicroBatch) -> Result<(), TrainingError> {
-        let Some(vocab_size) = self.ddp.module().first().map(|chunk| chunk.vocab_size()) else {
+        let Some(vocab_size) = self.ddp.module_in_flight().first().map(|chunk| chunk.vocab_size()) else {
             return Ok(());
         };
         let is_known = |token: &&i32| usize::try_from(**token).is_ok_and(|token| token < vocab_size);

@@ -25,6 +25,7 @@ where
     /// # Errors
     /// When there are no micro-batches, a collective fails, or a GPU has lost work.
     pub fn evaluate(&self, micro_batches: impl IntoIterator<Item = MicroBatch>) -> Result<f64, TrainingError> {
+        self.ddp.wait_for_parameters()?;
         let chunks: Vec<M::InnerModule> = self.ddp.module().valid();
         let micro_batches: Vec<MicroBatch> = micro_batches.into_iter().collect();
         let batches: Vec<TokenBatch> = micro_batches

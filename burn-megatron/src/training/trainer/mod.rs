@@ -9,13 +9,15 @@ use std::cell::RefCell;
 use burn::module::AutodiffModule;
 use burn::tensor::Tensor;
 
-use super::token_losses::{TokenLosses, num_unmasked};
+use super::objective::Objective;
+use super::token_count::TokenCount;
+use super::token_losses::TokenLosses;
 use super::{
     BatchSizeSchedule, LanguageModel, LearningRateSchedule, TokenBatch, TrainerConfig, TrainingConfig,
     TrainingConfigError, TrainingError, WeightDecaySchedule,
 };
 use crate::autodiff::TrainingBackend;
-use crate::collectives::ReduceOp;
+use crate::collectives::{ReduceOp, unwrap_or_unwind};
 use crate::context::ParallelContext;
 use crate::data::MicroBatch;
 use crate::data_parallel::{
@@ -230,14 +232,14 @@ where
             if loss_scale != 1.0 {
                 gradients.scale(1.0 / loss_scale);
             }
-            let norm = gradients.global_norm(&self.context)?;
+            // A read waits for all that was launched before it.
+            let (norm, values) = gradients.global_norm_and(losses.tensors(), &self.context)?;
             let counts = if self.count_gradients {
                 Some(gradients.counts(&self.context)?)
             } else {
                 None
             };
-            // After the norm, for which a device has been waited for.
-            let loss = self.global_sum(losses.read(micro_batches))?;
+            let loss = self.global_sum(losses.sums(&values, micro_batches))?;
             Ok::<_, TrainingError>((gradients, norm, counts, loss))
         })?;
         // Both have been read: what they are made of has been computed, or lost.
@@ -327,15 +329,9 @@ where
             self.check_tokens(micro_batch)?;
         }
         let data_group = self.context.data_group();
-        let mut tokens = [micro_batches.iter().map(num_unmasked).sum::<f64>()];
-        data_group.all_reduce(&mut tokens, ReduceOp::Sum)?;
-        if tokens[0] == 0.0 {
-            return Err(TrainingError::NoTokens {
-                step: self.iteration + 1,
-            });
-        }
+        let tokens = TokenCount::start(micro_batches, data_group);
         // The wrapper averages over the data-parallel ranks; the global sum is wanted.
-        let scale = loss_scale * (data_group.size() as f64 / tokens[0]);
+        let num_shares = data_group.size() as f64;
         let batches: Vec<TokenBatch> = micro_batches
             .iter()
             .map(|micro_batch| {
@@ -345,21 +341,27 @@ where
             })
             .collect();
         let losses = RefCell::new(TokenLosses::new(batches.len()));
-        let device = &self.device;
+        // Tensor-parallel ranks compare the first one in the steps in which they compare what they are given.
+        let objective = Objective::new(&self.device, self.ddp.is_input_check_due());
         self.executor
             .train(&mut self.ddp, &batches, |number, token_losses: Tensor<B, 1>| {
-                let mask = micro_batches[number].loss_mask.as_deref();
                 losses.borrow_mut().put(number, token_losses.clone().inner());
-                let counted = match mask {
-                    None => token_losses,
-                    Some(mask) => {
-                        let dtype = token_losses.dtype();
-                        token_losses * Tensor::from_data(mask, (device, dtype))
-                    }
+                let scale = match unwrap_or_unwind(tokens.total()) {
+                    // Such a step is given up.
+                    0.0 => 0.0,
+                    total => loss_scale * (num_shares / total),
                 };
-                counted.sum().mul_scalar(scale)
+                objective.of(token_losses, micro_batches[number].loss_mask.as_deref(), scale)
             })?;
-        Ok((losses.into_inner(), tokens[0]))
+        match tokens.total()? {
+            0.0 => {
+                self.ddp.forget_step();
+                Err(TrainingError::NoTokens {
+                    step: self.iteration + 1,
+                })
+            }
+            total => Ok((losses.into_inner(), total)),
+        }
     }
 }
 

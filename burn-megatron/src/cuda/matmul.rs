@@ -19,18 +19,18 @@ pub fn enable_cublaslt(device: &CudaDevice) -> Result<(), CudaError> {
     Ok(())
 }
 
-/// Checks that all ranks of the group multiply in the same way: with the same version of cuBLASLt, or all without.
+/// Checks that all ranks of the group compute matmuls alike: with the same version of cuBLASLt, or all without.
 /// Collective over the group.
 ///
 /// # Errors
-/// [`CudaError::OtherProducts`] on every rank, which names the first that differs from the group's first.
-pub fn check_same_products(group: &ProcessGroup) -> Result<(), CudaError> {
+/// [`CudaError::DifferentMatmuls`] on every rank, which names the first that differs from the group's first.
+pub fn check_same_matmuls(group: &ProcessGroup) -> Result<(), CudaError> {
     let own = cublaslt::enabled().map_or(0, |Version(number)| number as i64);
     let mut versions = vec![0; group.size()];
     group.all_gather(&[own], &mut versions)?;
     match versions.iter().position(|version| *version != versions[0]) {
         None => Ok(()),
-        Some(other) => Err(CudaError::OtherProducts {
+        Some(other) => Err(CudaError::DifferentMatmuls {
             first: group.ranks()[0],
             of_first: in_words(versions[0]),
             other: group.ranks()[other],
@@ -39,10 +39,10 @@ pub fn check_same_products(group: &ProcessGroup) -> Result<(), CudaError> {
     }
 }
 
-/// How a rank multiplies.
+/// What computes a rank's matmuls.
 fn in_words(version: i64) -> String {
     match version {
-        0 => "burn's own products".to_owned(),
+        0 => "burn's own kernels".to_owned(),
         number => format!("cuBLASLt {}", Version(usize::try_from(number).unwrap_or(0))),
     }
 }
@@ -50,9 +50,9 @@ fn in_words(version: i64) -> String {
 fn cuda_error(error: CublasLtError) -> CudaError {
     match error {
         CublasLtError::Missing(names) => CudaError::Missing {
-            what: "no cuBLASLt, which multiplies matrices",
+            what: "no cuBLASLt, which computes matmuls",
             looked: looked_for(&names),
-            remedy: "put the folder of libcublasLt.so on LD_LIBRARY_PATH, or multiply without it (--no-cublaslt)",
+            remedy: "put the folder of libcublasLt.so on LD_LIBRARY_PATH, or do without it (--no-cublaslt)",
         },
         other => CudaError::Driver {
             call: "cuBLASLt",
@@ -66,8 +66,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_to_multiply_are_named() {
-        assert_eq!(in_words(0), "burn's own products");
+    fn what_computes_matmuls_is_named() {
+        assert_eq!(in_words(0), "burn's own kernels");
         assert_eq!(in_words(120_803), "cuBLASLt 12.8.3");
     }
 

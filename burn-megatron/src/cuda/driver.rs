@@ -1,0 +1,32 @@
+//! What the driver says of a GPU.
+
+use cudarc::driver::result;
+use cudarc::driver::sys::{CUdevice, CUdevice_attribute};
+
+use super::CudaError;
+
+/// Returns what the driver says of a GPU.
+pub(super) fn attributes<const N: usize>(ordinal: usize, of: [CUdevice_attribute; N]) -> Result<[i32; N], CudaError> {
+    let handle = handle(ordinal)?;
+    let mut values = [0; N];
+    for (value, attribute) in values.iter_mut().zip(of) {
+        // SAFETY: the driver has just named the device.
+        let found = unsafe { result::device::get_attribute(handle, attribute) };
+        *value = found.map_err(refused("cuDeviceGetAttribute"))?;
+    }
+    Ok(values)
+}
+
+/// Returns the driver's handle of a GPU.
+pub(super) fn handle(ordinal: usize) -> Result<CUdevice, CudaError> {
+    let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
+    result::device::get(ordinal).map_err(refused("cuDeviceGet"))
+}
+
+/// Returns what makes an error of the driver one of a call.
+pub(super) fn refused(call: &'static str) -> impl Fn(cudarc::driver::DriverError) -> CudaError {
+    move |error| CudaError::Driver {
+        call,
+        error: format!("{error:?}"),
+    }
+}

@@ -1,0 +1,104 @@
+//! What is differentiated of a micro-batch: the sum of its unmasked token losses, times a scale.
+
+use std::cell::RefCell;
+
+use burn::tensor::{Tensor, TensorPrimitive};
+
+use crate::autodiff::{GradientSlot, TrainingBackend};
+
+/// Makes the root of each micro-batch's graph in a step.
+pub(super) struct Objective<B: TrainingBackend> {
+    device: B::Device,
+    /// Whether the roots' values are looked at.
+    has_values: bool,
+    /// The losses' gradient where none is masked, of the last scale and number of tokens.
+    unmasked: RefCell<Option<(f64, Tensor<B::InnerBackend, 1>)>>,
+}
+
+impl<B: TrainingBackend> Objective<B> {
+    pub(super) fn new(device: &B::Device, has_values: bool) -> Self {
+        Self {
+            device: device.clone(),
+            has_values,
+            unmasked: RefCell::new(None),
+        }
+    }
+
+    /// Returns one element whose gradient is that of the sum of losses times their mask times `scale`.
+    ///
+    /// That gradient is known without the sum. Its value is the sum if values are looked at, and otherwise zero.
+    ///
+    /// # Shapes
+    /// - `losses`: `[tokens]`, the mask's length
+    pub(super) fn of(&self, losses: Tensor<B, 1>, mask: Option<&[f32]>, scale: f64) -> Tensor<B, 1> {
+        if let Some(mask) = mask {
+            assert_eq!([mask.len()], losses.dims(), "a mask for each token's loss");
+        }
+        let gradient = match mask {
+            Some(mask) => Tensor::from_data(mask, (&self.device, losses.dtype())).mul_scalar(scale),
+            None => self.unmasked(&losses, scale),
+        };
+        if self.has_values {
+            return (losses * Tensor::from_inner(gradient)).sum();
+        }
+        let slot = GradientSlot::default();
+        slot.put(gradient.into_primitive().tensor());
+        let root = B::leave(losses.into_primitive().tensor(), &slot);
+        Tensor::from_primitive(TensorPrimitive::Float(root))
+    }
+
+    fn unmasked(&self, losses: &Tensor<B, 1>, scale: f64) -> Tensor<B::InnerBackend, 1> {
+        let mut unmasked = self.unmasked.borrow_mut();
+        let [tokens] = losses.dims();
+        if let Some((of_scale, gradient)) = &*unmasked
+            && (*of_scale, gradient.dims()) == (scale, [tokens])
+        {
+            return gradient.clone();
+        }
+        let gradient = Tensor::full([tokens], scale, (&self.device, losses.dtype()));
+        *unmasked = Some((scale, gradient.clone()));
+        gradient
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::Autodiff;
+    use burn_flex::Flex;
+
+    use super::*;
+
+    type B = Autodiff<Flex>;
+
+    #[test]
+    fn the_gradient_is_that_of_the_masked_sum() {
+        let device = Default::default();
+        for (mask, has_values) in [
+            (None, false),
+            (None, true),
+            (Some([1.0, 0.0, 0.5]), false),
+            (Some([1.0, 0.0, 0.5]), true),
+        ] {
+            let objective = Objective::<B>::new(&device, has_values);
+            let weights = mask.unwrap_or([1.0; 3]);
+            for scale in [0.3, 0.3, 0.7] {
+                let input = Tensor::<B, 1>::from_floats([2.0, -1.0, 4.0], &device).require_grad();
+                let losses = input.clone() * input.clone();
+                let root = objective.of(losses, mask.as_ref().map(|mask| &mask[..]), scale);
+                assert_eq!(root.dims(), [1]);
+                let found = input.grad(&root.backward()).expect("it is a leaf").into_data();
+                let expected: Vec<f32> = [2.0, -1.0, 4.0]
+                    .iter()
+                    .zip(weights)
+                    .map(|(value, weight)| 2.0 * value * (weight * scale as f32))
+                    .collect();
+                let found = found.to_vec::<f32>().expect("f32");
+                let is_close = |(found, expected): (&f32, &f32)| (found - expected).abs() < 1e-6;
+                assert!(
+                    found.iter().zip(&expected).all(is_close),
+                    "{found:?}, expected {expected:?}"
+                );
+            }
+        }
+    }
+}
