@@ -2,12 +2,14 @@
 
 use burn::module::AutodiffModule;
 use burn_megatron::autodiff::TrainingBackend;
+use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::pipeline_parallel::LayerLayout;
 use burn_megatron::training::LanguageModel;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::generation::GenerationStage;
 use crate::huggingface::HuggingFaceFormat;
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::ModelConfig;
@@ -22,13 +24,17 @@ pub trait ModelFamily:
     const NAME: &'static str;
 
     /// A chunk of a pipeline stage; without stages, the whole model.
-    type Stage<B: TrainingBackend>: AutodiffModule<B, InnerModule: LanguageModel<B::InnerBackend>> + LanguageModel<B>;
+    type Stage<B: TrainingBackend>: AutodiffModule<B, InnerModule: InferenceStage<B::InnerBackend>> + LanguageModel<B>;
 
     /// Returns the names of the well-known sizes, from the smallest to the largest; no other family has the same.
     fn presets() -> Vec<&'static str>;
 
     /// Returns the configuration that was asked for; what was not asked for is the preset's, or small.
     fn from_settings(settings: &ModelSettings) -> Self;
+
+    /// Returns the same model with the usual padding of the vocabulary, which every tensor-parallel size divides and
+    /// which changes no result: what is asked for when a checkpoint of another layout is loaded.
+    fn with_usual_padding(self) -> Self;
 
     /// Returns the chunks of this rank's pipeline stage, initialised by global names: the same numbers in every layout.
     ///
@@ -41,6 +47,11 @@ pub trait ModelFamily:
         context: &ParallelContext,
     ) -> Result<Vec<Self::Stage<B>>, ModelError>;
 }
+
+/// A chunk of a pipeline stage without autodiff: it is evaluated, and generates.
+pub trait InferenceStage<B: CollectiveBackend>: LanguageModel<B> + GenerationStage<B> {}
+
+impl<B: CollectiveBackend, S: LanguageModel<B> + GenerationStage<B>> InferenceStage<B> for S {}
 
 /// What a person asks of a model, whatever its family.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,4 +80,6 @@ pub struct ModelSettings {
     pub attention_dropout: f64,
     /// Which layers run again before their backward pass.
     pub layer_recompute: LayerRecompute,
+    /// The most tokens whose logits are in one buffer.
+    pub logit_chunk_tokens: Option<usize>,
 }

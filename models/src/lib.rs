@@ -5,6 +5,7 @@
 //! transformers share. There is one model for every layout: at tensor size 1 it is the serial one.
 
 pub mod family;
+pub mod generation;
 pub mod gpt;
 pub mod huggingface;
 pub mod layers;

@@ -34,6 +34,8 @@ pub struct GptConfig {
     /// Which blocks keep their input only, and run again before their backward pass. It changes no bit of the result.
     #[config(default = "LayerRecompute::Nothing")]
     pub layer_recompute: LayerRecompute,
+    /// The most tokens whose logits are in one buffer; those of 1 GiB if not given.
+    pub logit_chunk_tokens: Option<usize>,
     /// The number that norms add to the variance.
     #[config(default = 1e-5)]
     pub norm_epsilon: f64,

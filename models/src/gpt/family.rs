@@ -51,6 +51,11 @@ impl ModelConfig for GptConfig {
                 return Err(TopologyError::Zero { name });
             }
         }
+        if self.logit_chunk_tokens == Some(0) {
+            return Err(TopologyError::Zero {
+                name: "logit_chunk_tokens",
+            });
+        }
         check_divides("d_model", self.d_model, "n_heads", self.n_heads)?;
         parallel.check_tensor_divides("the number of attention heads", self.n_heads)?;
         parallel.check_tensor_divides("the MLP's hidden size", self.hidden_size())?;
@@ -155,8 +160,13 @@ impl ModelFamily for GptConfig {
             attention_dropout: settings.attention_dropout,
             init_deviation: settings.init_deviation,
             layer_recompute: settings.layer_recompute,
+            logit_chunk_tokens: settings.logit_chunk_tokens,
             ..base
         }
+    }
+
+    fn with_usual_padding(self) -> Self {
+        self.with_padded_vocab_size(None)
     }
 
     fn init_stage<B: TrainingBackend>(

@@ -4,6 +4,7 @@
 
 mod config;
 mod family;
+mod generation;
 mod huggingface;
 mod model;
 

@@ -24,6 +24,9 @@ use crate::layers::{
 };
 use crate::model_config::ModelConfig;
 
+/// The most bytes of logits in one buffer, about. On a GPU of 80 GiB, CubeCL's pools share a page of 5 GiB among
+/// requests of up to 2.5 GiB; what is larger takes a page of 20 GiB.
+const LOGIT_BYTES: usize = 1 << 30;
 /// The number of the embedding's dropout site; its layer is the one after the last.
 const EMBEDDING_SITE: u32 = 0;
 
@@ -51,6 +54,8 @@ pub struct Gpt<B: Backend> {
     recompute: LayerRecompute,
     #[module(skip)]
     kernels: Kernels,
+    #[module(skip)]
+    logit_chunk_tokens: Option<usize>,
     vocab_size: usize,
     d_model: usize,
     sequence_parallel: bool,
@@ -174,6 +179,7 @@ impl GptConfig {
             embedding_dropout: DropoutConfig::new(self.hidden_dropout).init(embedding_site),
             recompute: self.layer_recompute,
             kernels: scope.context().kernels(),
+            logit_chunk_tokens: self.logit_chunk_tokens,
             vocab_size: self.vocab_size,
             d_model: self.d_model,
             sequence_parallel: scope.context().is_sequence_parallel(),
@@ -197,10 +203,8 @@ impl<B: CollectiveBackend> Gpt<B> {
     /// When `step` has not `batch * seq` tokens, the sequence is longer than the positions, a collective fails, or this
     /// is a stage and not the whole model.
     pub fn logits(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
-        let context = self.token_context(step, tokens.dims()[1]);
-        let hidden = self.embed(tokens, &context);
-        let hidden = self.run_blocks(0..self.h.len(), hidden, &context);
-        self.score(hidden)
+        let hidden = self.hidden_states(tokens, step);
+        self.head().logits(self.normalized(hidden))
     }
 
     /// Computes the cross-entropy of each token's successor.
@@ -222,7 +226,13 @@ impl<B: CollectiveBackend> Gpt<B> {
         targets: Tensor<B, 2, Int>,
         step: &StepCoordinates,
     ) -> Tensor<B, 1> {
-        self.losses(self.logits(tokens, step), targets)
+        self.losses(self.hidden_states(tokens, step), targets)
+    }
+
+    fn hidden_states(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
+        let context = self.token_context(step, tokens.dims()[1]);
+        let hidden = self.embed(tokens, &context);
+        self.run_blocks(0..self.h.len(), hidden, &context)
     }
 
     fn token_context(&self, step: &StepCoordinates, seq: usize) -> TokenContext {
@@ -254,24 +264,37 @@ impl<B: CollectiveBackend> Gpt<B> {
             .fold(hidden, |hidden, block| block.forward(hidden, context))
     }
 
-    /// `[batch * seq, d_model]` to `[batch * seq, padded_vocab_size / tp]`.
-    fn score(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+    /// `[batch * seq, d_model]`, of this rank's tokens under sequence parallelism, as the head reads it.
+    pub(super) fn normalized(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {
         let Some(ln_f) = &self.ln_f else {
             panic!("the vocabulary is scored by the last virtual stage, and this is another");
         };
-        self.head().logits(ln_f.forward(hidden))
+        ln_f.forward(hidden)
     }
 
-    fn losses(&self, logits: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
-        let targets = targets.reshape([logits.dims()[0]]);
-        let losses = match self.kernels {
+    /// The cross-entropy of each token's successor: `[batch * seq, d_model]` to `[batch * seq]`.
+    fn losses(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
+        let (hidden, head) = (self.normalized(hidden), self.head());
+        let tokens = targets.shape().num_elements();
+        let targets = targets.reshape([tokens]);
+        let of_logits = match self.kernels {
             Kernels::Fused => vocab_parallel_cross_entropy,
             Kernels::Plain => plain_vocab_parallel_cross_entropy,
         };
-        losses(logits, targets, self.head().vocab_shard(), &self.tensor_group)
+        let shard = head.vocab_shard();
+        let losses = |logits, targets| of_logits(logits, targets, shard, &self.tensor_group);
+        let row_bytes = shard.rows() * hidden.dtype().size();
+        let chunk = self
+            .logit_chunk_tokens
+            .unwrap_or_else(|| logit_chunk(tokens, row_bytes));
+        if chunk >= tokens {
+            losses(head.logits(hidden), targets)
+        } else {
+            head.losses_in_chunks(hidden, targets, chunk, losses)
+        }
     }
 
-    fn head(&self) -> &VocabParallelEmbedding<B> {
+    pub(super) fn head(&self) -> &VocabParallelEmbedding<B> {
         let head = self.lm_head.as_ref().or(self.wte.as_ref());
         head.expect("the last virtual stage has a head")
     }
@@ -279,6 +302,16 @@ impl<B: CollectiveBackend> Gpt<B> {
     fn segments(&self) -> Vec<Segment> {
         self.recompute
             .segments(self.h.len(), self.wpe.is_some(), self.ln_f.is_some())
+    }
+}
+
+/// Returns how many tokens have their logits in one buffer: all, or the fewest equal chunks of at most [`LOGIT_BYTES`],
+/// in multiples of 128 tokens, as products like them.
+fn logit_chunk(tokens: usize, row_bytes: usize) -> usize {
+    let chunks = (tokens * row_bytes).div_ceil(LOGIT_BYTES).max(1);
+    match chunks {
+        1 => tokens,
+        _ => tokens.div_ceil(chunks).next_multiple_of(128),
     }
 }
 
@@ -315,21 +348,32 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for Gpt<B> {
 
     fn forward_segment(&self, segment: usize, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
         let segment = &self.segments()[segment];
-        let device = match &input {
-            Some(input) => input.device(),
-            None => self.devices().first().cloned().unwrap_or_default(),
+        // Asked of one parameter, which need not be here yet.
+        let device = match (&input, &self.wte) {
+            (Some(input), _) => input.device(),
+            (None, Some(wte)) => wte.weight.lazy_device(),
+            (None, None) => panic!("what is not the first segment of the model has an input"),
         };
         let context = self.token_context(&batch.step, batch.seq_length);
-        let hidden = if segment.has_embedding {
-            self.embed(batch.tokens(&device), &context)
-        } else {
-            input.expect("what is not the first segment of the model has an input")
+        let context = context.with_documents(batch.documents.clone());
+        let (tokens, targets) = match (segment.has_embedding, segment.has_head) {
+            (true, true) => {
+                let [tokens, targets] = batch.tokens_and_targets(&device);
+                (Some(tokens), Some(targets))
+            }
+            (is_first, is_last) => (
+                is_first.then(|| batch.tokens(&device)),
+                is_last.then(|| batch.targets(&device)),
+            ),
+        };
+        let hidden = match tokens {
+            Some(tokens) => self.embed(tokens, &context),
+            None => input.expect("what is not the first segment of the model has an input"),
         };
         let hidden = self.run_blocks(segment.blocks.clone(), hidden, &context);
-        if segment.has_head {
-            StageOutput::Losses(self.losses(self.score(hidden), batch.targets(&device)))
-        } else {
-            StageOutput::Activation(hidden)
+        match targets {
+            Some(targets) => StageOutput::Losses(self.losses(hidden, targets)),
+            None => StageOutput::Activation(hidden),
         }
     }
 }
@@ -337,5 +381,30 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for Gpt<B> {
 impl<B: CollectiveBackend> LanguageModel<B> for Gpt<B> {
     fn vocab_size(&self) -> usize {
         self.vocab_size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logits_above_a_gibibyte_are_cut_into_the_fewest_equal_chunks() {
+        let row_bytes = 2 * 50304;
+        // Micro-batches of 4, 8 and 16 samples of 2048 tokens: 0.8, 1.5 and 3.1 GiB.
+        assert_eq!(logit_chunk(8192, row_bytes), 8192);
+        assert_eq!(logit_chunk(16384, row_bytes), 8192);
+        assert_eq!(logit_chunk(32768, row_bytes), 8192);
+        // 10672 tokens have 1 GiB.
+        assert_eq!(logit_chunk(10672, row_bytes), 10672);
+        assert_eq!(logit_chunk(10673, row_bytes), 5376);
+        assert_eq!(logit_chunk(0, row_bytes), 0);
+        for tokens in [10_673, 12_345, 99_999] {
+            let chunk = logit_chunk(tokens, row_bytes);
+            assert!(
+                (chunk - 127) * row_bytes <= LOGIT_BYTES,
+                "{tokens} tokens in chunks of {chunk}"
+            );
+        }
     }
 }

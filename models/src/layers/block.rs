@@ -5,8 +5,8 @@ use burn::module::Module;
 use burn::tensor::{Tensor, backend::Backend};
 use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParameterScope;
-use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite};
-use burn_megatron::tensor_parallel::{LayerNorm, LayerNormConfig};
+use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, RowDropout};
+use burn_megatron::tensor_parallel::{LayerNorm, LayerNormConfig, PagedKeyValues, PagedTokens};
 use burn_megatron::topology::TopologyError;
 use cubecl_kernels::Kernels;
 use cubecl_kernels::bias_dropout_add::bias_dropout_add;
@@ -132,22 +132,69 @@ impl<B: CollectiveBackend> Block<B> {
     /// backward pass of the norm before it adds up the gradients of the residual stream.
     fn forward_fused(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {
         let device = input.device();
+        let dropouts = [&self.attention_dropout, &self.mlp_dropout];
+        let dropouts = dropouts.map(|dropout| dropout.of_rows::<B>(&tokens.local, &device));
+        self.fused(input, dropouts, |normal| {
+            self.attention.forward_without_bias(normal, tokens)
+        })
+    }
+
+    /// Applies the fused block with an attention, which returns its output and the bias that is yet to be added.
+    fn fused(
+        &self,
+        input: Tensor<B, 2>,
+        [attention_dropout, mlp_dropout]: [Option<RowDropout>; 2],
+        attend: impl FnOnce(Tensor<B, 2>) -> (Tensor<B, 2>, Option<Tensor<B, 1>>),
+    ) -> Tensor<B, 2> {
         let [stream, normal] = self.attention_norm.forward_of_stream(input);
-        let (attended, bias) = self.attention.forward_without_bias(normal, tokens);
+        let (attended, bias) = attend(normal);
         let [hidden, normal] = self.mlp_norm.forward_of_sum(Addends {
             input: attended,
             bias,
             residual: stream,
-            dropout: self.attention_dropout.of_rows::<B>(&tokens.local, &device),
+            dropout: attention_dropout,
         });
         let (transformed, bias) = self.mlp.forward_without_bias(normal);
         let sum = bias_dropout_add(Addends {
             input: transformed,
             bias,
             residual: hidden,
-            dropout: self.mlp_dropout.of_rows::<B>(&tokens.local, &device),
+            dropout: mlp_dropout,
         });
         sum.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Applies the block to the new tokens of sequences, whose earlier tokens are in `cache`; nothing is dropped.
+    ///
+    /// # Shapes
+    /// - `input`: `[tokens, d_model]`, the same on every tensor-parallel rank
+    /// - output: as `input`
+    ///
+    /// # Communication
+    /// That of the attention and of the MLP: two all-reduces of the input's size over the tensor group.
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward).
+    pub fn forward_paged(
+        &self,
+        input: Tensor<B, 2>,
+        tokens: &PagedTokens<B>,
+        cache: &mut PagedKeyValues<B>,
+    ) -> Tensor<B, 2> {
+        let mut attend = |normal| self.attention.forward_paged_without_bias(normal, tokens, cache);
+        match self.kernels {
+            Kernels::Fused => self.fused(input, [None, None], attend),
+            Kernels::Plain => {
+                let (attended, bias) = attend(self.attention_norm.forward(input.clone()));
+                let attended = match bias {
+                    Some(bias) => attended + bias.unsqueeze(),
+                    None => attended,
+                };
+                let hidden = input + attended;
+                let transformed = self.mlp.forward(self.mlp_norm.forward(hidden.clone()));
+                hidden + transformed
+            }
+        }
     }
 
     fn forward_plain(&self, input: Tensor<B, 2>, tokens: &TokenContext) -> Tensor<B, 2> {

@@ -1,0 +1,189 @@
+//! [`Generator`]: requests in, tokens out, with a batch that sequences join and leave at any step.
+
+use std::sync::Arc;
+
+use burn_megatron::collectives::CollectiveBackend;
+use burn_megatron::context::ParallelContext;
+use burn_megatron_data::tokenizer::Tokenizer;
+
+use super::config::GeneratorConfig;
+use super::error::GenerationError;
+use super::pages::CacheUse;
+use super::plan::{self, StepPlan};
+use super::replica::{ModelSizes, Replica};
+use super::request::{GenerationEvent, GenerationRequest, RequestError, RequestId};
+use super::scheduler::Scheduler;
+use super::stage::GenerationStage;
+use crate::model_config::ModelConfig;
+
+/// Generates with a model, one stage of which is on each rank of a pipeline, cut over its tensor-parallel ranks.
+///
+/// All ranks make one and call [`step`](Self::step) in turn; only rank 0 [`submit`](Self::submit)s requests, and it
+/// alone gets events. What a request's text is does not depend on the layout, on the other requests, or on when it
+/// came, except where rounding decides: see [`GenerationEvent::margin`].
+///
+/// A rank that waits in `step` for rank 0 gives up after the time limit of its groups: rank 0 calls `step` more often
+/// than that, also when it has nothing to do.
+pub struct Generator<B: CollectiveBackend, S> {
+    replica: Replica<B, S>,
+    /// On rank 0.
+    scheduler: Option<Scheduler>,
+    tokenizer: Arc<dyn Tokenizer>,
+    context: ParallelContext,
+    max_seq_length: usize,
+    vocab_size: usize,
+    has_ended: bool,
+}
+
+impl<B: CollectiveBackend, S: GenerationStage<B>> Generator<B, S> {
+    /// Takes this rank's chunks of the model, without autodiff, and allocates the cache of their layers.
+    ///
+    /// # Errors
+    /// When the layout has data-parallel ranks or sequence parallelism, a limit is zero, or the tokenizer has more
+    /// tokens than the model.
+    pub fn new(
+        chunks: Vec<S>,
+        model: &dyn ModelConfig,
+        tokenizer: Arc<dyn Tokenizer>,
+        config: GeneratorConfig,
+        context: &ParallelContext,
+        device: &B::Device,
+    ) -> Result<Self, GenerationError> {
+        config.validate()?;
+        let rank = context.rank();
+        let layout = |expected, value| Err(GenerationError::Layout { rank, expected, value });
+        let data = context.grid().data_parallel_size();
+        if data > 1 {
+            return layout("a data-parallel size of 1: no more ranks than those of one model", data);
+        }
+        if context.is_sequence_parallel() {
+            return layout(
+                "whole activations on every tensor-parallel rank, not sequence parallelism over this many",
+                context.tensor_group().size(),
+            );
+        }
+        let (tokens, vocab_size) = (tokenizer.vocabulary_size(), model.vocab_size());
+        if tokens > vocab_size {
+            return Err(GenerationError::Vocabulary {
+                tokenizer: tokens,
+                model: vocab_size,
+            });
+        }
+        let sizes = ModelSizes {
+            vocab_size,
+            d_model: model.d_model(),
+        };
+        Ok(Self {
+            replica: Replica::new(chunks, config.cache, sizes, context, device),
+            scheduler: (rank == 0).then(|| Scheduler::new(config, tokenizer.clone())),
+            tokenizer,
+            context: context.clone(),
+            max_seq_length: model.max_seq_length(),
+            vocab_size,
+            has_ended: false,
+        })
+    }
+
+    /// Takes a request, on rank 0. Its samples begin at one of the next steps.
+    ///
+    /// # Errors
+    /// When the request can never be served: its prompt and output are longer than the model's positions, or a sample
+    /// than the cache; a token is unknown; a setting is out of its range. When too many samples wait.
+    pub fn submit(&mut self, mut request: GenerationRequest) -> Result<RequestId, RequestError> {
+        let rank = self.context.rank();
+        let scheduler = self.scheduler.as_mut().ok_or(RequestError::OtherRank { rank })?;
+        if request.prompt.is_empty() {
+            let first = self.tokenizer.end_of_document();
+            request.prompt.push(first.ok_or(RequestError::EmptyPrompt)?);
+        }
+        request.validate(self.max_seq_length, self.vocab_size)?;
+        scheduler.submit(request)
+    }
+
+    /// Ends what is left of a request, on rank 0, and frees its pages: no more events come of it. Returns whether
+    /// anything was left.
+    pub fn cancel(&mut self, request: RequestId) -> bool {
+        self.scheduler
+            .as_mut()
+            .is_some_and(|scheduler| scheduler.cancel(request))
+    }
+
+    /// Computes one step of the whole batch: a token for each of its samples, or a piece of their prompts. Returns what
+    /// was drawn, on rank 0; nothing on other ranks.
+    ///
+    /// # Communication
+    /// A broadcast of what is to be done, 4 KiB and more where prompts begin; if anything is, the passes through the
+    /// stages, the new tokens' activations between any two, an all-gather of the last tokens' scores over the tensor
+    /// group, and a broadcast of what was drawn.
+    ///
+    /// # Errors
+    /// When a rank fails or does not come in time; when scores are not finite. The generator is to be given up then, on
+    /// all ranks.
+    pub fn step(&mut self) -> Result<Vec<GenerationEvent>, GenerationError> {
+        let plan = self.scheduler.as_mut().map(Scheduler::plan);
+        self.run(plan.unwrap_or_default())
+    }
+
+    /// Ends the other ranks' [`serve`](Self::serve), on rank 0, and this generator.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn finish(mut self) -> Result<(), GenerationError> {
+        let plan = StepPlan {
+            is_last: true,
+            ..StepPlan::default()
+        };
+        self.run(plan).map(drop)
+    }
+
+    /// Takes part in rank 0's steps until it calls [`finish`](Self::finish), on another rank.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn serve(mut self) -> Result<(), GenerationError> {
+        while !self.has_ended {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, plan: StepPlan) -> Result<Vec<GenerationEvent>, GenerationError> {
+        let plan = plan::share(plan, self.context.model_group())?;
+        self.has_ended = plan.is_last;
+        let draws = self.replica.run(plan)?;
+        Ok(match &mut self.scheduler {
+            Some(scheduler) => scheduler.take(draws),
+            None => Vec::new(),
+        })
+    }
+
+    /// Whether rank 0 has ended the steps.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Whether there is nothing to do, on rank 0: no sample is in the batch, and none waits.
+    pub fn is_idle(&self) -> bool {
+        self.scheduler.as_ref().is_none_or(Scheduler::is_idle)
+    }
+
+    /// The samples in the batch and those that wait for a place, on rank 0.
+    pub fn num_samples(&self) -> [usize; 2] {
+        self.scheduler.as_ref().map_or([0; 2], Scheduler::counts)
+    }
+
+    /// How full the cache is, on rank 0.
+    pub fn cache_use(&self) -> Option<CacheUse> {
+        self.scheduler.as_ref().map(Scheduler::cache_use)
+    }
+
+    /// What turns text into tokens.
+    pub fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
+        &self.tokenizer
+    }
+
+    /// The longest sequence, prompt and output, in tokens.
+    pub fn max_seq_length(&self) -> usize {
+        self.max_seq_length
+    }
+}
