@@ -132,6 +132,7 @@ fn operations(problem: &Problem) -> Vec<Operation> {
                 mask: AttentionMask::Causal,
                 scale: 1.0 / (d_head as f64).sqrt(),
                 dropout: None,
+                documents: None,
                 is_deterministic: false,
             };
             let output = flash_attention_packed(packed.clone(), heads, options).expect("the shapes fit");

@@ -1,4 +1,4 @@
-//! A file of limits: what a layout's step may call at most, and what it should.
+//! A file of limits: what a layout's step may call at most, and what it should; and the memory that it may take.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,6 +7,8 @@ use anyhow::Context as _;
 use serde::Deserialize;
 
 use crate::counts::{Class, Parts};
+use crate::measure::Measured;
+use crate::play::MemoryReport;
 
 /// The exit code when a count exceeds its limit.
 const EXCEEDED: u8 = 3;
@@ -17,6 +19,29 @@ const ROUNDING: f64 = 0.01;
 #[derive(Deserialize)]
 struct Budget {
     limits: Vec<Limit>,
+    memory: Option<MemoryLimits>,
+}
+
+/// The most memory of the whole stage, in bytes.
+#[derive(Deserialize)]
+struct MemoryLimits {
+    /// In use in CubeCL's pools.
+    peak_used: u64,
+    /// Given by the driver.
+    peak_reserved: u64,
+}
+
+impl MemoryLimits {
+    /// Returns which limits are exceeded, in words.
+    fn exceeded(&self, memory: &MemoryReport) -> Vec<String> {
+        let compared = [
+            ("bytes in use at most", memory.peak_used, self.peak_used),
+            ("bytes reserved at most", memory.peak_reserved, self.peak_reserved),
+        ];
+        let exceeded = compared.into_iter().filter(|(_, found, limit)| found > limit);
+        let described = exceeded.map(|(what, found, limit)| format!("{what}: {found}, expected at most {limit}"));
+        described.collect()
+    }
 }
 
 /// The most calls of a class, per part of a step.
@@ -33,13 +58,24 @@ struct Limit {
 /// Compares the counts with the limits of a file, and says which are exceeded.
 ///
 /// # Errors
-/// When the file cannot be read, or names what is not counted.
-pub fn check(path: &Path, parts: &Parts) -> anyhow::Result<ExitCode> {
+/// When the file cannot be read, names what is not counted, or limits what has not been measured.
+pub fn check(path: &Path, measured: &Measured) -> anyhow::Result<ExitCode> {
     let text = std::fs::read_to_string(path).with_context(|| format!("no budget at {}", path.display()))?;
     let budget: Budget = serde_json::from_str(&text).with_context(|| format!("{} is no budget", path.display()))?;
-    let exceeded = budget.exceeded(parts)?;
+    let mut exceeded = Vec::new();
+    if !budget.limits.is_empty() {
+        let calls = measured.calls.as_ref();
+        let calls =
+            calls.with_context(|| format!("{} limits calls, which --only-memory leaves out", path.display()))?;
+        exceeded = budget.exceeded(&calls.parts)?;
+    }
+    if let Some(limits) = &budget.memory {
+        let whole = measured.whole.as_ref();
+        let whole = whole.with_context(|| format!("{} limits memory, which --no-memory leaves out", path.display()))?;
+        exceeded.extend(limits.exceeded(&whole.1));
+    }
     exceeded.iter().for_each(|what| eprintln!("over budget: {what}"));
-    eprintln!("{} of {} limits are exceeded", exceeded.len(), budget.limits.len());
+    eprintln!("{} limits are exceeded", exceeded.len());
     Ok(ExitCode::from(if exceeded.is_empty() { 0 } else { EXCEEDED }))
 }
 
@@ -120,6 +156,27 @@ mod tests {
         );
         let expected = "kernels per micro-batch: 35.00, expected at most 34 (target 20)";
         assert_eq!(exceeded.expect("all are counted"), [expected]);
+    }
+
+    #[test]
+    fn memory_over_its_limit_is_named() {
+        let limits = MemoryLimits {
+            peak_used: 5,
+            peak_reserved: 6,
+        };
+        let memory = |peak_used, peak_reserved| MemoryReport {
+            peak_used,
+            peak_reserved,
+            used_between_steps: 0,
+            activations: 0,
+            peak_pinned: 0,
+        };
+        assert!(limits.exceeded(&memory(5, 6)).is_empty());
+        assert_eq!(
+            limits.exceeded(&memory(5, 7)),
+            ["bytes reserved at most: 7, expected at most 6"]
+        );
+        assert_eq!(limits.exceeded(&memory(6, 7)).len(), 2);
     }
 
     #[test]

@@ -122,6 +122,16 @@ impl Counts {
         self.sum(|key| class.has(key) && key.name == name)
     }
 
+    /// Returns the calls of several kinds.
+    pub fn calls_of(&self, kinds: &[&str]) -> f64 {
+        self.sum(|key| kinds.contains(&key.kind.as_str())).calls
+    }
+
+    /// Returns the bytes of calls of a kind and a name.
+    pub fn bytes_of(&self, kind: &str, name: &str) -> f64 {
+        self.sum(|key| key.kind == kind && key.name == name).bytes
+    }
+
     fn sum(&self, is_wanted: impl Fn(&Key) -> bool) -> Count {
         let mut sum = Count::default();
         self.iter()

@@ -17,12 +17,13 @@
 //! of what the first micro-batch does in another way. A last process has all the layers that `--num-layers` or
 //! `--model-size` asks for, and measures the memory of the whole stage.
 //!
-//! With `--budget FILE` the program fails if a count exceeds that of the file.
+//! With `--budget FILE` the program fails if a count exceeds that of the file, or the memory its limits.
 
 mod budget;
 mod counts;
 mod measure;
 mod play;
+mod projection;
 mod table;
 
 use std::path::PathBuf;
@@ -47,10 +48,17 @@ struct Arguments {
     /// Leave out the process with all layers, which measures memory
     #[arg(long)]
     no_memory: bool,
+    /// Measure memory only, and count no calls
+    #[arg(long, conflicts_with = "no_memory")]
+    only_memory: bool,
+    /// Project the time of a step on A100-80, with its parts, and the model FLOPs utilisation: from what is counted and
+    /// what `kernel_cost` says of the kernels. Play the last rank of a pipeline, which has the head
+    #[arg(long, conflicts_with = "only_memory")]
+    projection: bool,
     /// Print one JSON object per row
     #[arg(long)]
     json: bool,
-    /// Fail if a count exceeds that of this file
+    /// Fail if a count exceeds that of this file, or the memory its limits
     #[arg(long, value_name = "FILE")]
     budget: Option<PathBuf>,
     #[command(flatten)]
@@ -79,8 +87,17 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         table::print(&measured);
     }
+    if let (true, Some(calls)) = (arguments.projection, &measured.calls) {
+        projection::check(&arguments.training, &measured.setting.grid)?;
+        let projections = projection::project(&measured.setting, &calls.parts)?;
+        if arguments.json {
+            projections.iter().for_each(|of| println!("{}", of.to_json()));
+        } else {
+            projection::print(&projections);
+        }
+    }
     match &arguments.budget {
-        Some(path) => budget::check(path, &measured.parts),
+        Some(path) => budget::check(path, &measured),
         None => Ok(ExitCode::SUCCESS),
     }
 }

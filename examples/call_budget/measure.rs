@@ -20,6 +20,9 @@ use crate::play::{MemoryReport, Report};
 /// counted too.
 const LAYERS: [usize; 2] = [2, 4];
 
+/// The size of the vocabulary that the flags leave open: GPT-2's, with whose padding logits are computed.
+const VOCABULARY: usize = 50257;
+
 /// What a process plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
@@ -43,14 +46,20 @@ impl FromStr for Problem {
 pub struct Measured {
     /// The layout and the model.
     pub setting: Setting,
+    /// What has been counted.
+    pub calls: Option<Calls>,
+    /// Of the whole stage, with its layers and micro-batches.
+    pub whole: Option<(Problem, MemoryReport)>,
+}
+
+/// What layers and micro-batches cost.
+pub struct Calls {
     /// A step's calls.
     pub parts: Parts,
     /// What each layer keeps of a micro-batch from its forward to its backward pass, in bytes.
     pub activations_per_layer: f64,
     /// What each layer takes between steps, in bytes.
     pub state_per_layer: f64,
-    /// Of the whole stage, with its layers and micro-batches.
-    pub whole: Option<(Problem, MemoryReport)>,
 }
 
 /// The layout and the model's sizes.
@@ -63,6 +72,12 @@ pub struct Setting {
     pub hidden: usize,
     pub heads: usize,
     pub sequence: usize,
+    /// The size of the vocabulary, with padding.
+    pub vocabulary: usize,
+    /// Whether the stage has the embeddings.
+    pub has_embedding: bool,
+    /// Whether the stage has the head.
+    pub has_head: bool,
     pub micro_batch: usize,
     /// Chunks of each stage.
     pub chunks: usize,
@@ -85,6 +100,7 @@ impl Setting {
         let grid = training.parallel.config().grid(world_size)?;
         let model = training.model.config(ByteTokenizer::VOCABULARY_SIZE)?;
         let sizes = &training.optimization;
+        let stage = grid.coordinates(rank).pipeline;
         let samples = sizes.micro_batch_size * grid.data_parallel_size();
         Ok(Self {
             rank,
@@ -92,7 +108,10 @@ impl Setting {
             layers: model.n_layers(),
             hidden: model.d_model(),
             heads: model.n_heads(),
-            sequence: model.max_seq_length(),
+            sequence: training.model.sample_length(&*model),
+            vocabulary: padded_vocabulary(training, &grid),
+            has_embedding: stage == 0,
+            has_head: stage + 1 == grid.pipeline_parallel_size(),
             micro_batch: sizes.micro_batch_size,
             chunks: num_chunks(training, &*model)?,
             micro_batches: (sizes.global_batch_size / samples).max(1),
@@ -125,6 +144,12 @@ impl Setting {
     }
 }
 
+/// Returns the size of the vocabulary with padding: GPT-2's, unless the flags say otherwise.
+pub fn padded_vocabulary(training: &TrainingArguments, grid: &RankGrid) -> usize {
+    let padded = VOCABULARY.next_multiple_of(128 * grid.tensor_parallel_size());
+    training.model.padded_vocab_size.unwrap_or(padded)
+}
+
 /// Returns how many chunks each stage has.
 ///
 /// # Errors
@@ -146,11 +171,22 @@ pub fn measure(arguments: &Arguments) -> anyhow::Result<Measured> {
     );
     let libraries = cuda_emulator::library_folder()?;
     let play = |problem| play(arguments, libraries.path(), problem);
-    let problems = setting.problems();
-    let reports = problems
-        .iter()
-        .map(|&problem| play(problem))
-        .collect::<Result<Vec<_>, _>>()?;
+    let calls = if arguments.only_memory {
+        None
+    } else {
+        Some(count(setting.problems(), play)?)
+    };
+    let whole = if arguments.no_memory {
+        None
+    } else {
+        Some((setting.whole(), play(setting.whole())?.memory))
+    };
+    Ok(Measured { setting, calls, whole })
+}
+
+/// Records the smallest problem and those with more layers and micro-batches, and returns what each of these costs.
+fn count(problems: [Problem; 4], play: impl Fn(Problem) -> anyhow::Result<Report>) -> anyhow::Result<Calls> {
+    let reports = problems.into_iter().map(play).collect::<Result<Vec<_>, _>>()?;
     let [first, layers, micro_batches, both] = &reports[..] else {
         unreachable!("each problem has a report")
     };
@@ -163,17 +199,11 @@ pub fn measure(arguments: &Arguments) -> anyhow::Result<Measured> {
     let counts = [&first.counts, &layers.counts, &micro_batches.counts, &both.counts];
     let per_layer =
         |of: fn(&MemoryReport) -> u64, added: f64| (of(&layers.memory) as f64 - of(&first.memory) as f64) / added;
-    Ok(Measured {
+    Ok(Calls {
         parts: Parts::of(size(least.layers, least.micro_batches), added, counts),
         // Of one chunk.
         activations_per_layer: per_layer(|memory| memory.activations, (LAYERS[1] - LAYERS[0]) as f64),
         state_per_layer: per_layer(|memory| memory.used_between_steps, added.layers),
-        whole: if arguments.no_memory {
-            None
-        } else {
-            Some((setting.whole(), play(setting.whole())?.memory))
-        },
-        setting,
     })
 }
 

@@ -1,6 +1,6 @@
 //! One process: plays a rank of the layout for a few steps, and reports what has been recorded.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use models::ModelFamily;
 use serde::{Deserialize, Serialize};
 
 use crate::counts::Counts;
-use crate::measure::{Problem, num_chunks};
+use crate::measure::{Problem, num_chunks, padded_vocabulary};
 
 /// Steps before those that are counted: kernels are compiled, memory is allocated.
 const WARM_UP: u64 = 2;
@@ -36,8 +36,6 @@ const COUNTED: u64 = 4;
 const SETTLING: Duration = Duration::from_millis(50);
 /// Bytes of the text to train on.
 const TEXT: usize = 1 << 20;
-/// The size of the vocabulary that the flags leave open: GPT-2's, with whose padding logits are computed.
-const VOCABULARY: usize = 50257;
 
 /// What a process has recorded.
 #[derive(Debug, Serialize, Deserialize)]
@@ -63,6 +61,13 @@ pub struct MemoryReport {
     pub peak_pinned: u64,
 }
 
+impl MemoryReport {
+    /// Returns how much more is reserved than in use, at the peaks of both, as a share of the latter.
+    pub fn share_unused(&self) -> f64 {
+        self.peak_reserved as f64 / self.peak_used.max(1) as f64 - 1.0
+    }
+}
+
 /// Plays `rank` of the layout.
 ///
 /// # Errors
@@ -73,7 +78,7 @@ pub fn play(arguments: &TrainingArguments, rank: usize, problem: &Problem) -> an
     let text = folder.path().join("text.txt");
     std::fs::write(&text, "counted, not computed\n".repeat(TEXT / 22))?;
     let mut arguments = resized(arguments, problem)?;
-    arguments.data.data_path = vec![text];
+    arguments.data.data_path = vec![text.to_string_lossy().into_owned()];
     let world = match arguments.parallel.world_size() {
         1 => World::single(),
         world_size => World::fake(rank, world_size),
@@ -98,8 +103,7 @@ fn resized(arguments: &TrainingArguments, problem: &Problem) -> anyhow::Result<T
     arguments.model.num_layers = Some(problem.layers * grid.pipeline_parallel_size());
     // Zeros need no array in host memory.
     arguments.model.init_method_std = 0.0;
-    let padded = VOCABULARY.next_multiple_of(128 * grid.tensor_parallel_size());
-    arguments.model.padded_vocab_size.get_or_insert(padded);
+    arguments.model.padded_vocab_size = Some(padded_vocabulary(&arguments, &grid));
     let sizes = &mut arguments.optimization;
     sizes.global_batch_size = sizes.micro_batch_size * grid.data_parallel_size() * problem.micro_batches;
     sizes.rampup_batch_size = None;
@@ -166,7 +170,7 @@ impl Player<'_> {
             .with_groups(GroupConfig::new().with_nccl_gpu(Some(gpu.index)))
             .init(self.world)?;
         let context = context.with_kernels(arguments.model.kernels());
-        Ok(context.with_overlap_tensor_reduce(arguments.parallel.communication.overlap_tensor_reduce))
+        Ok(arguments.parallel.communication.overlapping(context))
     }
 }
 
@@ -180,17 +184,19 @@ fn used(gpu: &CudaDevice) -> anyhow::Result<u64> {
 /// Runs `act` and returns the most memory that was in use meanwhile. Another thread looks as often as CubeCL's server
 /// lets it.
 fn with_peak(gpu: &CudaDevice, act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<u64> {
-    let is_done = AtomicBool::new(false);
+    // Alive as long as `act` runs, even if it panics.
+    let acting = Arc::new(());
+    let watched = Arc::downgrade(&acting);
     thread::scope(|scope| {
-        let watch = scope.spawn(|| -> anyhow::Result<u64> {
+        let watch = scope.spawn(move || -> anyhow::Result<u64> {
             let mut peak = 0;
-            while !is_done.load(Ordering::Acquire) {
+            while watched.strong_count() > 0 {
                 peak = peak.max(used(gpu)?);
             }
             Ok(peak)
         });
         let acted = act();
-        is_done.store(true, Ordering::Release);
+        drop(acting);
         let peak = watch
             .join()
             .map_err(|_| anyhow::anyhow!("the look at CubeCL's memory has panicked"))?;
@@ -205,7 +211,8 @@ fn activations<B: TrainingBackend, C: ModelFamily>(
     device: &B::Device,
     gpu: &CudaDevice,
 ) -> anyhow::Result<u64> {
-    let seq_length = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE)?.max_seq_length();
+    let model = arguments.model.config(ByteTokenizer::VOCABULARY_SIZE)?;
+    let seq_length = arguments.model.sample_length(&*model);
     let batch = TokenBatch::new(&zeros(arguments.optimization.micro_batch_size, seq_length), 0, 0);
     let chunk = &session.model()[0];
     let input = (session.context().coordinates().pipeline > 0)

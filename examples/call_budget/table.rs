@@ -7,7 +7,8 @@ use examples::figures::bytes;
 use serde_json::json;
 
 use crate::counts::{Class, Count, Counts};
-use crate::measure::{Measured, Setting};
+use crate::measure::{Calls, Measured, Problem, Setting};
+use crate::play::MemoryReport;
 
 /// The width of the first column at least, and of the others.
 const NAME: usize = 34;
@@ -16,7 +17,17 @@ const CELL: usize = 22;
 /// Prints the tables.
 pub fn print(measured: &Measured) {
     println!("{}", title(&measured.setting));
-    let parts = measured.parts.named();
+    if let Some(calls) = &measured.calls {
+        print_calls(calls);
+        print_per_layer(calls, &measured.setting);
+    }
+    if let Some((problem, memory)) = &measured.whole {
+        print_memory(problem, memory);
+    }
+}
+
+fn print_calls(calls: &Calls) {
+    let parts = calls.parts.named();
     print_row("per", &parts.map(|(name, _)| name.to_owned()));
     for class in &Class::ALL {
         let totals = parts.map(|(_, counts)| counts.total(class));
@@ -27,7 +38,6 @@ pub fn print(measured: &Measured) {
             }
         }
     }
-    print_memory(measured);
 }
 
 /// Prints one object per row: calls by part, kind, name and thread; sums by part and class; memory.
@@ -35,7 +45,20 @@ pub fn print(measured: &Measured) {
 /// # Errors
 /// None but of the output.
 pub fn print_json(measured: &Measured) -> anyhow::Result<()> {
-    for (part, counts) in measured.parts.named() {
+    if let Some(calls) = &measured.calls {
+        print_json_calls(calls, &measured.setting);
+    }
+    if let Some((problem, memory)) = &measured.whole {
+        println!(
+            "{}",
+            json!({"layers": problem.layers, "micro_batches": problem.micro_batches, "memory": memory})
+        );
+    }
+    Ok(())
+}
+
+fn print_json_calls(calls: &Calls, setting: &Setting) {
+    for (part, counts) in calls.parts.named() {
         for (key, count) in counts.iter() {
             let (kind, name, thread) = (&key.kind, &key.name, &key.thread);
             let (calls, bytes) = (rounded(count.calls), rounded(count.bytes));
@@ -52,23 +75,16 @@ pub fn print_json(measured: &Measured) -> anyhow::Result<()> {
             );
         }
     }
-    let [kept, megatron] = others_activations(&measured.setting);
+    let [kept, megatron] = others_activations(setting);
     println!(
         "{}",
         json!({
-            "activation_bytes_per_layer": measured.activations_per_layer,
+            "activation_bytes_per_layer": calls.activations_per_layer,
             "expected": kept,
             "megatron": megatron,
-            "state_bytes_per_layer": measured.state_per_layer,
+            "state_bytes_per_layer": calls.state_per_layer,
         })
     );
-    if let Some((problem, memory)) = &measured.whole {
-        println!(
-            "{}",
-            json!({"layers": problem.layers, "micro_batches": problem.micro_batches, "memory": memory})
-        );
-    }
-    Ok(())
 }
 
 fn title(setting: &Setting) -> String {
@@ -150,32 +166,32 @@ fn print_row(name: &str, cells: &[String]) {
     );
 }
 
-fn print_memory(measured: &Measured) {
-    let setting = &measured.setting;
+fn print_per_layer(calls: &Calls, setting: &Setting) {
     let [expected, megatron] = others_activations(setting);
     println!(
         "\nactivations per layer and micro-batch: {} (16-bit elements: expected {}, Megatron-LM {})",
-        bytes(measured.activations_per_layer.max(0.0) as u64),
+        bytes(calls.activations_per_layer.max(0.0) as u64),
         bytes(expected as u64),
         bytes(megatron as u64)
     );
     println!(
         "parameters, gradients and optimizer state per layer: {}",
-        bytes(measured.state_per_layer.max(0.0) as u64)
+        bytes(calls.state_per_layer.max(0.0) as u64)
     );
-    if let Some((problem, memory)) = &measured.whole {
-        println!(
-            "with {} layers and {} micro-batches: {} in use at most ({} between steps), {} reserved at most \
-             ({:+.1} %), {} pinned",
-            problem.layers,
-            problem.micro_batches,
-            bytes(memory.peak_used),
-            bytes(memory.used_between_steps),
-            bytes(memory.peak_reserved),
-            (memory.peak_reserved as f64 / memory.peak_used.max(1) as f64 - 1.0) * 100.0,
-            bytes(memory.peak_pinned),
-        );
-    }
+}
+
+fn print_memory(problem: &Problem, memory: &MemoryReport) {
+    println!(
+        "with {} layers and {} micro-batches: {} in use at most ({} between steps), {} reserved at most ({:+.1} %), \
+         {} pinned",
+        problem.layers,
+        problem.micro_batches,
+        bytes(memory.peak_used),
+        bytes(memory.used_between_steps),
+        bytes(memory.peak_reserved),
+        memory.share_unused() * 100.0,
+        bytes(memory.peak_pinned),
+    );
 }
 
 /// Returns the bytes that a layer keeps of a micro-batch in 16 bits, by what our backward rules keep, and by

@@ -6,8 +6,8 @@ use clap::builder::ArgPredicate;
 use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
 use examples::arguments::{
     CheckpointArguments, CommunicationArguments, DataArguments, DeviceArguments, Dtype, LoggingArguments,
-    ModelArguments, OptimizationArguments, ParallelArguments, PrecisionArguments, RecomputeArguments, StageArguments,
-    TrainingArguments,
+    ModelArguments, MonitoringArguments, OptimizationArguments, ParallelArguments, PrecisionArguments,
+    RecomputeArguments, StageArguments, TrainingArguments,
 };
 
 use examples::layout::Layout;
@@ -163,6 +163,7 @@ impl Arguments {
                 profile_step_start: 1,
                 ..LoggingArguments::default()
             },
+            monitoring: MonitoringArguments::default(),
         }
     }
 }

@@ -21,7 +21,6 @@ mod worker;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
-use burn_megatron::data::ByteTokenizer;
 use burn_megatron::parity::Tolerance;
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
 use examples::arguments::Dtype;
@@ -67,7 +66,7 @@ fn compare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
     let training = arguments.reference();
     let dtype = training.precision.dtype();
-    let model = training.model.config(ByteTokenizer::VOCABULARY_SIZE)?;
+    let model = training.model.config(training.vocabulary_size()?)?;
     let rules = Rules {
         tolerance: Tolerance::of(dtype.into()),
         num_parameters: model.num_parameters(),

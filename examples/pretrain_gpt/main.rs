@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
+use burn_megatron_data::programs::parse;
 use clap::Parser;
 use examples::arguments::TrainingArguments;
 use examples::launching::exit_code;
@@ -24,7 +25,7 @@ static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std:
 ///
 /// With no flags: a small GPT on one rank, on the Rust sources that cargo downloaded to build this program. With more
 /// than one rank, this program starts itself once per rank, or joins the ranks that torchrun, Slurm or Open MPI
-/// started.
+/// started. Flags may be written with underscores, and of a repeated flag the last one counts.
 #[derive(Parser)]
 struct Arguments {
     #[command(flatten)]
@@ -37,6 +38,6 @@ struct Arguments {
 fn main() -> ExitCode {
     let started = Instant::now();
     keep_freed_memory();
-    let Arguments { training, preflight } = Arguments::parse();
+    let Arguments { training, preflight } = parse();
     exit_code(pretrain(&training, preflight, started), 2)
 }

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::arguments::CheckpointArguments;
 use crate::device::TrainingBackend;
+use crate::run_tokenizer::TokenizerState;
 use crate::session::Session;
 
 /// The most that the first rank tells of the checkpoint that it has found: a path, or why it has none.
@@ -90,8 +91,7 @@ impl<C: ModelFamily> ModelState<C> {
         let stored = &self.model;
         ensure!(
             stored.vocab_size() == model.vocab_size(),
-            "{} is of another model: its vocabulary has {} tokens and that of this run {}, which are the bytes of its \
-             text and the end of a document",
+            "{} is of another model: its vocabulary has {} tokens and that of this run's tokenizer {}",
             path.display(),
             stored.vocab_size(),
             model.vocab_size()
@@ -123,6 +123,9 @@ pub struct RunState<C: ModelFamily> {
     pub training: TrainingConfig,
     /// The hash of all text, in hexadecimal.
     pub text_hash: String,
+    /// The tokenizer. Checkpoints of early versions have none: their tokens are bytes.
+    #[serde(default)]
+    pub tokenizer: Option<TokenizerState>,
 }
 
 impl<C: ModelFamily> RunState<C> {
@@ -253,11 +256,21 @@ enum Found {
 
 /// Returns what the first rank gives on every rank.
 fn share(found: Option<Found>, context: &ParallelContext) -> anyhow::Result<Found> {
-    let world = context.world_group();
-    let mut text = match &found {
-        Some(found) => serde_json::to_vec(found).context("what rank 0 has found")?,
-        None => Vec::new(),
+    let text = match &found {
+        Some(found) => serde_json::to_string(found).context("what rank 0 has found")?,
+        None => String::new(),
     };
+    let text = share_text(text, context)?;
+    serde_json::from_str(&text).context("what rank 0 has found")
+}
+
+/// Returns the first rank's text on every rank.
+///
+/// # Communication
+/// Two broadcasts over the world, of 8 bytes and of the text.
+pub(crate) fn share_text(text: String, context: &ParallelContext) -> anyhow::Result<String> {
+    let world = context.world_group();
+    let mut text = text.into_bytes();
     let mut length = [text.len() as i64];
     world.broadcast(&mut length, 0)?;
     let length = usize::try_from(length[0])
@@ -266,7 +279,7 @@ fn share(found: Option<Found>, context: &ParallelContext) -> anyhow::Result<Foun
     let length = length.with_context(|| format!("rank 0 tells more than {MAX_FOUND_BYTES} bytes of the checkpoint"))?;
     text.resize(length, 0);
     world.broadcast(&mut text, 0)?;
-    serde_json::from_slice(&text).context("what rank 0 has found")
+    String::from_utf8(text).context("what rank 0 has found")
 }
 
 fn find_here(arguments: &CheckpointArguments, folder: &PathBuf) -> anyhow::Result<Option<Checkpoint>> {

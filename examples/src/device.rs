@@ -166,6 +166,22 @@ pub(crate) fn reserved_bytes<B: Backend>(device: &B::Device) -> Option<u64> {
     }
 }
 
+/// Returns the name that the driver gives a CUDA device; none of other devices.
+pub(crate) fn device_name<B: Backend>(device: &B::Device) -> Option<String> {
+    #[cfg(feature = "cuda")]
+    {
+        let gpu = (device as &dyn std::any::Any).downcast_ref()?;
+        let name = burn_megatron::cuda::device_name(gpu);
+        // The driver has just computed on it.
+        Some(name.unwrap_or_else(|error| error.to_string()))
+    }
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = device;
+        None
+    }
+}
+
 fn start<B, P>(device: B::Device, dtype: Dtype, program: P) -> anyhow::Result<P::Output>
 where
     B: Backend,

@@ -20,12 +20,28 @@ use crate::terminal;
 /// # Errors
 /// As [`launch::enter`]; when the job around this process has not the number of ranks that a person asked for.
 pub fn enter(parallel: &ParallelArguments) -> anyhow::Result<Role> {
+    enter_with(parallel, Prefix::AllButRankZero)
+}
+
+/// As [`enter`], for a program with a prompt: what rank 0 prints appears as it comes, and it reads what this process
+/// gets on stdin.
+///
+/// # Communication
+/// As [`enter`].
+///
+/// # Errors
+/// As [`enter`].
+pub fn enter_interactive(parallel: &ParallelArguments) -> anyhow::Result<Role> {
+    enter_with(parallel, Prefix::Interactive)
+}
+
+fn enter_with(parallel: &ParallelArguments, prefix: Prefix) -> anyhow::Result<Role> {
     show_warnings();
     let world_size = parallel.world_size();
     let mut options = parallel.communication.join_options()?;
     options.interface = parallel.nodes.interface.clone();
     let mut launcher = Launcher::new(world_size)
-        .prefix(Prefix::AllButRankZero)
+        .prefix(prefix)
         .rendezvous_timeout(options.rendezvous_timeout)
         // Asked to stop, the ranks finish a step and save: of a large model, that takes minutes.
         .interrupt_grace(options.timeout)
@@ -36,7 +52,7 @@ pub fn enter(parallel: &ParallelArguments) -> anyhow::Result<Role> {
     if let Some(interface) = &parallel.nodes.interface {
         launcher = launcher.interface(interface);
     }
-    if let Some((name, value)) = terminal::environment() {
+    for (name, value) in terminal::environment() {
         launcher = launcher.environment(name, value);
     }
     let role = launch::enter(launcher, &options)?;
@@ -64,7 +80,7 @@ pub fn connect(arguments: &TrainingArguments, world: &World) -> anyhow::Result<P
     let context = context
         .with_kernels(arguments.model.kernels())
         .with_deterministic(arguments.model.deterministic_mode);
-    Ok(context.with_overlap_tensor_reduce(arguments.parallel.communication.overlap_tensor_reduce))
+    Ok(arguments.parallel.communication.overlapping(context))
 }
 
 /// Runs one of the ranks that a program starts of itself with a hidden `flag`. What goes wrong in it is reported to the

@@ -15,6 +15,7 @@ use crate::checkpointing::{Checkpointing, Saving};
 use crate::device::TrainingBackend;
 use crate::json_lines::JsonLines;
 use crate::launching::{self, enter};
+use crate::monitoring::Monitoring;
 use crate::progress::Progress;
 use crate::session::{Session, StopReason};
 use crate::timeline::Recorder;
@@ -112,6 +113,7 @@ fn train<B: TrainingBackend, C: ModelFamily>(
         checkpointing.begin(&session)?;
     }
     let first_step = session.iteration() + 1;
+    let mut monitoring = Monitoring::new(arguments, &session, device)?;
     let mut log = match &logging.log_jsonl {
         Some(path) if is_first => Some(JsonLines::resume(path, session.iteration())?),
         _ => None,
@@ -149,17 +151,22 @@ fn train<B: TrainingBackend, C: ModelFamily>(
             format!("nothing is left to train on after step {done}: all samples are consumed")
         });
     }
+    if let Some(progress) = &progress {
+        monitoring.lines().iter().for_each(|line| progress.line(line));
+    }
     let validates = logging.eval_iters > 0;
     for step in first_step..=num_steps {
         if let Some(recorder) = &recorder {
             recorder.before_step(step, &session)?;
         }
+        monitoring.before_step(step);
         let metrics = session.step()?;
+        let note = monitoring.step(&metrics, &session);
         if let Some(log) = &mut log {
             log.write(&metrics)?;
         }
         if let Some(progress) = &mut progress {
-            progress.step(&metrics);
+            progress.step(&metrics, &note);
         }
         if logging.log_stragglers && step.is_multiple_of(logging.log_interval.max(1)) {
             let stragglers = session.stragglers(logging.straggler_share)?;
@@ -170,6 +177,7 @@ fn train<B: TrainingBackend, C: ModelFamily>(
         let is_due = logging.eval_interval > 0 && step.is_multiple_of(logging.eval_interval);
         if validates && (is_due || step == num_steps) {
             let loss = session.evaluate()?;
+            monitoring.validation(loss, &session);
             if let Some(progress) = &progress {
                 progress.validation(step, loss);
             }
@@ -177,6 +185,10 @@ fn train<B: TrainingBackend, C: ModelFamily>(
         let is_over = logging.exit_duration().is_some_and(|limit| started.elapsed() >= limit);
         let reason = StopReason::of(&stop).or(is_over.then_some(StopReason::TimeIsOver));
         let reason = session.agree_to_stop(reason)?;
+        let times = monitoring.after_step(step, reason.is_some() || step == num_steps, &session)?;
+        if let (Some(times), Some(progress)) = (times, &progress) {
+            progress.line(&times);
+        }
         let measured = recorder
             .as_ref()
             .map(|recorder| recorder.after_step(step, reason.is_some(), &session));

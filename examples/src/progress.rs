@@ -4,9 +4,11 @@ use std::io::Write;
 use std::time::Duration;
 
 use burn_megatron::training::StepMetrics;
+use burn_megatron_monitoring::progress::readable;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::figures::bytes;
+use crate::monitoring::StepNote;
 use crate::terminal::draw_target;
 
 /// Where progress goes.
@@ -22,9 +24,10 @@ impl Progress {
     /// Returns the progress of a run of `num_steps` steps that tells of every `log_interval`-th.
     pub fn new(num_steps: u64, log_interval: u64) -> Self {
         let bar = draw_target().map(|target| {
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed}<{eta} {msg}")
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed}<{prefix} {msg}")
                 .expect("the template is valid");
             let bar = ProgressBar::with_draw_target(Some(num_steps), target).with_style(style);
+            bar.set_prefix("?");
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
@@ -36,11 +39,12 @@ impl Progress {
         }
     }
 
-    /// Tells of a step; a line has the mean loss of the steps since the line before.
-    pub fn step(&mut self, metrics: &StepMetrics) {
+    /// Reports a step; a line has the mean loss of the steps since the line before.
+    pub fn step(&mut self, metrics: &StepMetrics, note: &StepNote) {
         self.losses.push(metrics.loss);
         if let Some(bar) = &self.bar {
             bar.set_position(metrics.step);
+            bar.set_prefix(note.remaining.map_or("?".to_owned(), readable));
             bar.set_message(format!(
                 "loss {:.4} · {:.0} tokens/s",
                 metrics.loss, metrics.tokens_per_second
@@ -50,7 +54,7 @@ impl Progress {
         if is_due || metrics.step == 1 || metrics.step == self.num_steps {
             let mean_loss = self.losses.iter().sum::<f64>() / self.losses.len() as f64;
             self.losses.clear();
-            self.line(&describe(metrics, mean_loss, self.num_steps));
+            self.line(&describe(metrics, note, mean_loss, self.num_steps));
         }
     }
 
@@ -79,7 +83,7 @@ impl Progress {
     }
 }
 
-fn describe(metrics: &StepMetrics, mean_loss: f64, num_steps: u64) -> String {
+fn describe(metrics: &StepMetrics, note: &StepNote, mean_loss: f64, num_steps: u64) -> String {
     let scaled = match metrics.loss_scale {
         scale if metrics.is_skipped => format!(" | skipped at loss scale {scale}"),
         1.0 => String::new(),
@@ -93,9 +97,15 @@ fn describe(metrics: &StepMetrics, mean_loss: f64, num_steps: u64) -> String {
             bytes(metrics.peak_memory_bytes)
         ),
     };
+    let throughput = note
+        .throughput
+        .as_ref()
+        .map_or(String::new(), |text| format!(" | {text}"));
+    let remaining = note.remaining.filter(|_| metrics.step < num_steps);
+    let remaining = remaining.map_or(String::new(), |time| format!(" | {} left", readable(time)));
     format!(
         "step {}/{num_steps} | loss {:.4} | grad norm {:.3}{scaled} | lr {:.2e} | {:.0} tokens/s | {:.2} GFLOP/s | \
-         {peak} | sent {}/step",
+         {peak} | sent {}/step{throughput}{remaining}",
         metrics.step,
         mean_loss,
         metrics.grad_norm,

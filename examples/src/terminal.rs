@@ -9,10 +9,20 @@ use indicatif::{ProgressDrawTarget, TermLike};
 /// Set for the ranks when the launcher's output is a terminal: its width in columns.
 const COLUMNS: &str = "BURN_MEGATRON_TERMINAL_COLUMNS";
 
-/// Returns what to tell the ranks of this process's terminal, if its output is one.
-pub fn environment() -> Option<(&'static str, String)> {
+/// Set for the ranks when the launcher's input is a terminal.
+const INPUT: &str = "BURN_MEGATRON_TERMINAL_INPUT";
+
+/// Returns what to tell the ranks of this process's terminal, if its output or its input is one.
+pub fn environment() -> Vec<(&'static str, String)> {
     let (_, columns) = console::Term::stdout().size();
-    io::stdout().is_terminal().then(|| (COLUMNS, columns.to_string()))
+    let output = io::stdout().is_terminal().then(|| (COLUMNS, columns.to_string()));
+    let input = io::stdin().is_terminal().then(|| (INPUT, "1".to_owned()));
+    output.into_iter().chain(input).collect()
+}
+
+/// Whether a person types what rank 0 reads: into this process's terminal, or the launcher's.
+pub fn has_input() -> bool {
+    io::stdin().is_terminal() || std::env::var_os(INPUT).is_some()
 }
 
 /// Returns where to draw a bar: this process's terminal, or the launcher's; none if neither is one.

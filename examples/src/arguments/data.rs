@@ -1,20 +1,149 @@
-//! Flags that say where the text comes from.
+//! Flags that say where the text or the tokens come from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use anyhow::{Context as _, bail, ensure};
+use burn_megatron::data::{DataPath, DataSource, SplitRatios};
+use burn_megatron_data::indexed_dataset::idx_path;
+use burn_megatron_data::programs::TokenizerArguments;
+use clap::{ArgAction, Args};
 
-/// Where the text comes from.
+/// How the names of data sets that `preprocess_data` makes end.
+const DATASET: &str = "_document.idx";
+/// Megatron-LM's default.
+const SPLIT: &str = "969,30,1";
+
+/// Where the text or the tokens come from.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Data")]
 pub struct DataArguments {
-    /// Files or folders of UTF-8 text [default: the Rust sources that cargo downloaded to build this program]
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    pub data_path: Vec<PathBuf>,
+    /// Prefixes of data sets (PREFIX.bin and PREFIX.idx, as preprocess_data writes them), each after its weight if
+    /// there are several: 0.3 a 0.7 b. Or files and folders of UTF-8 text [default: the data set *_document.idx of the
+    /// current folder; if there is none, the Rust sources that cargo downloaded to build this program]
+    #[arg(long, value_name = "PATH", num_args = 1.., action = ArgAction::Set)]
+    pub data_path: Vec<String>,
+    /// Prefixes of data sets to train on, whole; with weights as in --data-path
+    #[arg(long, value_name = "PREFIX", num_args = 1.., action = ArgAction::Set, conflicts_with = "data_path")]
+    pub train_data_path: Vec<String>,
+    /// Prefixes of data sets to validate with, whole
+    #[arg(long, value_name = "PREFIX", num_args = 1.., action = ArgAction::Set, requires = "train_data_path")]
+    pub valid_data_path: Vec<String>,
+    /// Prefixes of data sets to test with, whole; accepted, and not read
+    #[arg(long, value_name = "PREFIX", num_args = 1.., action = ArgAction::Set, requires = "train_data_path")]
+    pub test_data_path: Vec<String>,
+    /// Parts of each data set of --data-path for training, validation and test [default: 969,30,1]
+    #[arg(long, value_name = "N,N,N")]
+    pub split: Option<String>,
+    /// Folder of the samples' order, which one process of a node computes and the others map [default: the folder cache
+    /// below each prefix]
+    #[arg(long, value_name = "DIR")]
+    pub data_cache_path: Option<PathBuf>,
     /// Read at most this much text, a spread of it all: bytes, or with a unit as in 16MiB [default: 16MiB of the
     /// default sources, all of --data-path]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub data_limit: Option<u64>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub tokenizer: TokenizerArguments,
+}
+
+/// What the flags name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TextSource {
+    /// The sources that cargo downloaded.
+    CargoRegistry,
+    /// Files and folders of text.
+    Files(Vec<PathBuf>),
+    /// Data sets of tokens.
+    DataSets(DataSource),
+}
+
+impl DataArguments {
+    /// Returns where the text or the tokens come from.
+    ///
+    /// # Errors
+    /// When there is neither a data set nor a file of a name, weights and prefixes do not alternate, or the current
+    /// folder has several data sets.
+    pub fn source(&self) -> anyhow::Result<TextSource> {
+        if !self.train_data_path.is_empty() {
+            ensure!(
+                self.split.is_none(),
+                "--split divides --data-path; --train-data-path is taken whole"
+            );
+            let paths = [&self.train_data_path, &self.valid_data_path, &self.test_data_path];
+            let flags = ["--train-data-path", "--valid-data-path", "--test-data-path"];
+            let mut parts = [None, None, None];
+            for (part, (path, flag)) in parts.iter_mut().zip(paths.into_iter().zip(flags)) {
+                if !path.is_empty() {
+                    *part = Some(prefixes(path).context(flag)?);
+                }
+            }
+            return Ok(TextSource::DataSets(DataSource::Separate(parts)));
+        }
+        let given = match self.data_path.as_slice() {
+            [] => match find_data_set(Path::new("."))? {
+                Some(prefix) => vec![prefix],
+                None => {
+                    ensure!(
+                        self.split.is_none(),
+                        "--split divides a data set, and there is none: give --data-path"
+                    );
+                    return Ok(TextSource::CargoRegistry);
+                }
+            },
+            given => given.to_vec(),
+        };
+        if !given.iter().any(|path| idx_path(Path::new(path)).is_file()) {
+            for path in &given {
+                ensure!(
+                    Path::new(path).exists(),
+                    "--data-path {path}: there is no data set {path}.idx, and no such file or folder of text"
+                );
+            }
+            ensure!(
+                self.split.is_none(),
+                "--split divides data sets, and --data-path names files of text"
+            );
+            return Ok(TextSource::Files(given.into_iter().map(PathBuf::from).collect()));
+        }
+        let split = SplitRatios::parse(self.split.as_deref().unwrap_or(SPLIT)).context("--split")?;
+        let path = prefixes(&given).context("--data-path")?;
+        Ok(TextSource::DataSets(DataSource::Divided { path, split }))
+    }
+
+    /// Returns the data set that was found in the current folder, if none was named.
+    pub fn found(&self) -> Option<String> {
+        let is_named = !(self.data_path.is_empty() && self.train_data_path.is_empty());
+        if is_named {
+            return None;
+        }
+        find_data_set(Path::new(".")).ok().flatten()
+    }
+}
+
+fn prefixes(given: &[String]) -> anyhow::Result<DataPath> {
+    let path = DataPath::parse(given)?;
+    for prefix in &path.prefixes {
+        let index = idx_path(Path::new(prefix));
+        ensure!(index.is_file(), "there is no data set {}", index.display());
+    }
+    Ok(path)
+}
+
+/// Returns the prefix of a folder's only data set.
+fn find_data_set(folder: &Path) -> anyhow::Result<Option<String>> {
+    let entries = folder.read_dir().with_context(|| folder.display().to_string())?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut found: Vec<String> = names.filter(|name| name.ends_with(DATASET)).collect();
+    found.sort();
+    match found.as_slice() {
+        [] => Ok(None),
+        [name] => Ok(name.strip_suffix(".idx").map(str::to_owned)),
+        several => bail!(
+            "the current folder has several data sets: {}; say with --data-path which to train on",
+            several.join(", ")
+        ),
+    }
 }
 
 /// Parses a number of bytes, with or without a unit.
@@ -49,6 +178,24 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_only_data_set_of_a_folder_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(find_data_set(folder.path()).unwrap(), None);
+        std::fs::write(folder.path().join("my_text_document.idx"), "").unwrap();
+        std::fs::write(folder.path().join("other.idx"), "").unwrap();
+        assert_eq!(
+            find_data_set(folder.path()).unwrap().as_deref(),
+            Some("my_text_document")
+        );
+        std::fs::write(folder.path().join("b_text_document.idx"), "").unwrap();
+        let message = find_data_set(folder.path()).unwrap_err().to_string();
+        assert!(
+            message.contains("b_text_document.idx, my_text_document.idx; say with --data-path"),
+            "{message}"
+        );
+    }
 
     #[test]
     fn sizes_have_units() {

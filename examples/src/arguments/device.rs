@@ -94,7 +94,7 @@ impl DeviceArguments {
             }
             context
         };
-        cuda::check_same_products(context.world_group())?;
+        cuda::check_same_matmuls(context.world_group())?;
         Ok(context)
     }
 }

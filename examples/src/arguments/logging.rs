@@ -40,10 +40,10 @@ pub struct LoggingArguments {
     /// Write what each rank did when in Chrome's trace format, for Perfetto
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
-    /// First step of timeline and trace
+    /// First step of timeline and trace, and of --profile; Megatron-LM counts the steps before it
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub profile_step_start: u64,
-    /// Last step of timeline and trace [default: profile-step-start]
+    /// Last step of timeline and trace, and of --profile [default: profile-step-start]
     #[arg(long, value_name = "N")]
     pub profile_step_end: Option<u64>,
     /// Stop all ranks, with exit code 0, after the step in which this time since the start ends

@@ -3,9 +3,11 @@
 mod checkpointing;
 mod data;
 mod device;
+mod generation;
 mod learning_rate;
 mod logging;
 mod model;
+mod monitoring;
 mod optimization;
 mod parallel;
 mod precision;
@@ -15,7 +17,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use burn::tensor::DType;
-use burn_megatron::data::ByteTokenizer;
+use burn_megatron::checkpoint::Checkpoint;
 use burn_megatron::launch::Environment;
 use burn_megatron::optimizer::bytes_per_parameter;
 use burn_megatron::pipeline_parallel::schedule::ScheduleConfig;
@@ -23,17 +25,21 @@ use burn_megatron::topology::RankGrid;
 use burn_megatron::training::TrainingConfig;
 use burn_megatron::training::memory::machine_bytes;
 use burn_megatron::training::preflight::Statement;
+use burn_megatron_data::programs::TokenizerArguments;
 use clap::Args;
 use models::memory::{MemorySetting, bytes_of_stages};
 
 use crate::figures::bytes;
+use crate::run_tokenizer::RunTokenizer;
 pub use checkpointing::CheckpointArguments;
-pub use data::{DataArguments, parse_size};
+pub use data::{DataArguments, TextSource, parse_size};
 pub use device::DeviceArguments;
+pub use generation::{GenerationArguments, SampleArguments};
 pub use learning_rate::{DecayStyle, LearningRateArguments, WsdDecayStyle};
 pub use logging::LoggingArguments;
 pub use model::ModelArguments;
-pub use optimization::{OptimizationArguments, WeightDecayStyle};
+pub use monitoring::{MonitoringArguments, TimingLogOption};
+pub use optimization::{OptimizationArguments, OptimizerKind, WeightDecayStyle};
 pub use parallel::{CommunicationArguments, NodeArguments, ParallelArguments};
 pub use precision::{Dtype, PrecisionArguments};
 pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, StageArguments};
@@ -65,6 +71,9 @@ pub struct TrainingArguments {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub logging: LoggingArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub monitoring: MonitoringArguments,
 }
 
 impl TrainingArguments {
@@ -77,16 +86,24 @@ impl TrainingArguments {
         let grid = parallel.grid(self.parallel.world_size())?;
         self.parallel.communication.timeout()?;
         self.logging.validate()?;
+        self.optimization.validate_optimizer()?;
         let batch_sizes = self.optimization.batch_sizes()?;
         self.logging
             .validate_profile(&batch_sizes, self.optimization.num_steps()?)?;
+        self.monitoring.validate(
+            grid.world_size(),
+            self.optimization.num_steps()?,
+            self.logging.profile_steps(),
+        )?;
         self.model.validate()?;
         self.precision.validate()?;
         self.device.validate(self.precision.dtype())?;
         self.checkpoints.validate()?;
-        let model = self.model.config(ByteTokenizer::VOCABULARY_SIZE)?;
+        self.data.source()?;
+        let vocabulary_size = self.vocabulary_size()?;
+        let model = self.model.config(vocabulary_size)?;
         model.validate(&parallel)?;
-        let training = self.training_config(model.max_seq_length())?;
+        let training = self.training_config(self.model.sample_length(&*model))?;
         training.validate(&grid, parallel.sequence_parallel)?;
         let sizes = self.parallel.layer_sizes(model.n_layers())?;
         let num_micro_batches = training.num_micro_batches(grid.data_parallel_size())?;
@@ -99,8 +116,13 @@ impl TrainingArguments {
         };
         training.validate_stages(&every_step, grid.data_parallel_size())?;
         self.model.recompute.validate_layers(&layers)?;
+        // Activations are of a sample's tokens, however large the table of positions is.
+        let of_samples = ModelArguments {
+            max_position_embeddings: None,
+            ..self.model.clone()
+        };
         let stage_bytes = bytes_of_stages(
-            &*model,
+            &*of_samples.config(vocabulary_size)?,
             &MemorySetting {
                 parallel: &parallel,
                 layers: &layers,
@@ -112,6 +134,18 @@ impl TrainingArguments {
         );
         let machine = machine_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
         check_memory(&stage_bytes, &grid, self.local_ranks(&grid)?, machine)
+    }
+
+    /// The tokens of the vocabulary that the flags name, or that the checkpoint to continue from has.
+    ///
+    /// # Errors
+    /// When a file of the tokenizer cannot be read.
+    pub fn vocabulary_size(&self) -> anyhow::Result<usize> {
+        // What is wrong with the checkpoint is said when it is loaded.
+        let load = self.checkpoints.load.as_deref();
+        let checkpoint = load.and_then(|folder| Checkpoint::find(folder).ok());
+        let tokenizer = RunTokenizer::choose(&self.data.tokenizer, checkpoint.as_ref())?;
+        Ok(tokenizer.vocabulary_size())
     }
 
     fn bytes_per_parameter(&self, grid: &RankGrid) -> f64 {
@@ -145,12 +179,16 @@ impl TrainingArguments {
     pub fn statement(&self) -> Statement {
         let mut common = self.clone();
         common.parallel.nodes = NodeArguments::default();
+        // Texts and tokenizers are compared by their contents.
         common.data.data_path.clear();
+        common.data.data_cache_path = None;
+        common.data.tokenizer = TokenizerArguments::default();
         common.parallel.communication.flight_recorder = None;
         common.logging.log_jsonl = None;
         // Where the files are is rank 0's business; that there are some is everyone's.
         common.logging.timeline = self.logging.wants_timeline().then(PathBuf::new);
         common.logging.trace = None;
+        common.monitoring = self.monitoring.common();
         Statement {
             what: "configuration",
             value: format!("{common:#?}"),

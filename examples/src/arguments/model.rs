@@ -36,9 +36,16 @@ pub struct ModelArguments {
     /// Tokens per sample [default: 128, or the preset's]
     #[arg(long, value_name = "N")]
     pub seq_length: Option<usize>,
+    /// Positions that the model has embeddings of, at least --seq-length [default: --seq-length]
+    #[arg(long, value_name = "N", requires = "seq_length")]
+    pub max_position_embeddings: Option<usize>,
     /// Rows of the embedding with padding [default: the next multiple of 128 * tensor size]; changes no result
     #[arg(long, value_name = "N")]
     pub padded_vocab_size: Option<usize>,
+    /// The most tokens whose logits are in one buffer [default: those of 1 GiB]; the loss is the same
+    /// except for rounding
+    #[arg(long, value_name = "N")]
+    pub logit_chunk_tokens: Option<usize>,
     /// Standard deviation of the weights at the start
     #[arg(long, value_name = "X", default_value_t = 0.02)]
     pub init_method_std: f64,
@@ -92,13 +99,14 @@ impl ModelArguments {
             n_layers: self.num_layers,
             d_model: self.hidden_size,
             n_heads: self.num_attention_heads,
-            max_seq_length: self.seq_length,
+            max_seq_length: self.max_position_embeddings.or(self.seq_length),
             padded_vocab_size: self.padded_vocab_size,
             tied_embeddings: !self.untie_embeddings_and_output_weights,
             init_deviation: self.init_method_std,
             hidden_dropout: self.hidden_dropout,
             attention_dropout: self.attention_dropout,
             layer_recompute: self.recompute.layers(),
+            logit_chunk_tokens: self.logit_chunk_tokens,
         }
     }
 
@@ -108,6 +116,11 @@ impl ModelArguments {
     /// As [`family`](Self::family).
     pub fn config(&self, vocab_size: usize) -> anyhow::Result<Box<dyn ModelConfig>> {
         Ok((self.family()?.config)(&self.settings(vocab_size)))
+    }
+
+    /// The tokens of a sample: what was asked for, or the most that the model takes.
+    pub fn sample_length(&self, model: &dyn ModelConfig) -> usize {
+        self.seq_length.unwrap_or_else(|| model.max_seq_length())
     }
 
     /// The operations that the model is made of.
@@ -122,13 +135,20 @@ impl ModelArguments {
     /// Checks what the model's own validation does not.
     ///
     /// # Errors
-    /// When a probability is outside `[0, 1)`, a deviation is negative or not a number, or flags contradict each other.
+    /// When a probability is outside `[0, 1)`, there are fewer positions than tokens in a sample, a deviation is
+    /// negative or not a number, or flags contradict each other.
     pub fn validate(&self) -> anyhow::Result<()> {
         for (flag, value) in [
             ("--hidden-dropout", self.hidden_dropout),
             ("--attention-dropout", self.attention_dropout),
         ] {
             anyhow::ensure!((0.0..1.0).contains(&value), "{flag} must be in [0, 1), got {value}");
+        }
+        if let (Some(positions), Some(length)) = (self.max_position_embeddings, self.seq_length) {
+            anyhow::ensure!(
+                positions >= length,
+                "--max-position-embeddings must be at least --seq-length {length}, got {positions}"
+            );
         }
         let deviation = self.init_method_std;
         anyhow::ensure!(

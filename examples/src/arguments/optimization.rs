@@ -50,6 +50,9 @@ pub struct OptimizationArguments {
     /// Largest global norm of the gradient; 0 for no limit
     #[arg(long, value_name = "NORM", default_value_t = 1.0)]
     pub clip_grad: f64,
+    /// The optimizer: adam and fused_adam are the same AdamW, of one fused operation unless --no-fused-kernels
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = OptimizerKind::Adam)]
+    pub optimizer: OptimizerKind,
     /// Decay of Adam's mean of gradients
     #[arg(long, value_name = "X", default_value_t = 0.9)]
     pub adam_beta1: f64,
@@ -62,6 +65,18 @@ pub struct OptimizationArguments {
     /// Seed of initialisation, dropout and sample order
     #[arg(long, value_name = "N", default_value_t = 1234)]
     pub seed: u32,
+}
+
+/// An optimizer, by Megatron-LM's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OptimizerKind {
+    /// AdamW.
+    Adam,
+    /// AdamW too.
+    #[value(name = "fused_adam", alias = "fused-adam")]
+    FusedAdam,
+    /// Gradient descent, which the trainer does not have.
+    Sgd,
 }
 
 /// How the weight decay rises.
@@ -100,6 +115,19 @@ impl OptimizationArguments {
                     self.global_batch_size
                 ),
             })
+    }
+
+    /// Checks the optimizer.
+    ///
+    /// # Errors
+    /// When it is one that the trainer does not have.
+    pub fn validate_optimizer(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.optimizer != OptimizerKind::Sgd,
+            "--optimizer sgd: the trainer, its memory estimate and its checkpoints are made for the two moments of \
+             AdamW; use adam or fused_adam (burn's Sgd works with ShardedOptimizer in a training loop of your own)"
+        );
+        Ok(())
     }
 
     /// The smaller batches at the beginning, if there are any.

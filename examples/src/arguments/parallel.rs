@@ -1,9 +1,11 @@
 //! Flags that arrange the ranks, join them to a job and connect them.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use burn_megatron::context::{ParallelContext, TensorOverlap};
 use burn_megatron::launch::{JoinConfig, Nodes};
 use burn_megatron::pipeline_parallel::LayerSizes;
 use burn_megatron::topology::ParallelConfig;
@@ -17,7 +19,7 @@ use crate::layout::Layout;
 #[command(next_help_heading = "Parallelism")]
 pub struct ParallelArguments {
     /// Ranks that share each layer
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, alias = "model-parallel-size", value_name = "N", default_value_t = 1)]
     pub tensor_model_parallel_size: usize,
     /// Shard the activations between tensor-parallel regions along the tokens
     #[arg(long)]
@@ -104,7 +106,15 @@ pub struct CommunicationArguments {
         action = clap::ArgAction::Set
     )]
     pub overlap_tensor_reduce: bool,
-    /// With --use-distributed-optimizer, gather updated buckets while the next ones are updated
+    /// With --sequence-parallel, gather and reduce-scatter the activations of tensor-parallel linear layers in chunks,
+    /// which overlap with the matmuls, where that pays on GPUs with NVLink; implies --overlap-tensor-reduce
+    #[arg(long)]
+    pub tp_comm_overlap: bool,
+    /// Chunks of --tp-comm-overlap, in every layer and on any device [default: the number that pays]
+    #[arg(long, value_name = "N", requires = "tp_comm_overlap")]
+    pub tp_comm_overlap_chunks: Option<NonZeroUsize>,
+    /// With --use-distributed-optimizer, gather updated parameters while the next buckets are updated and the next
+    /// forward pass runs
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true",
         action = clap::ArgAction::Set
@@ -228,6 +238,17 @@ impl NodeArguments {
 }
 
 impl CommunicationArguments {
+    /// The context whose tensor-parallel layers communicate as the flags ask for.
+    pub fn overlapping(&self, context: ParallelContext) -> ParallelContext {
+        let chunks = match (self.tp_comm_overlap, self.tp_comm_overlap_chunks) {
+            (false, _) => TensorOverlap::Off,
+            (true, None) => TensorOverlap::WhereItPays,
+            (true, Some(chunks)) => TensorOverlap::Chunks(chunks),
+        };
+        let context = context.with_overlap_tensor_reduce(self.overlap_tensor_reduce);
+        context.with_tensor_overlap(chunks)
+    }
+
     /// How this process joins its job.
     ///
     /// # Errors

@@ -371,3 +371,75 @@ fn profiled_steps_are_of_one_size() {
     let error = validate("--profile-step-start 3 --profile-step-end 4").unwrap_err();
     assert!(error.contains("step 3 is of 8 samples and step 4 of 16"), "{error}");
 }
+
+#[test]
+fn positions_are_at_least_the_tokens_of_a_sample() {
+    let arguments = parse("--seq-length 64 --max-position-embeddings 96").expect("valid");
+    assert_eq!(arguments.validate().map_err(|error| error.to_string()), Ok(()));
+    let model = arguments.model.config(257).expect("a family");
+    assert_eq!(
+        (model.max_seq_length(), arguments.model.sample_length(&*model)),
+        (96, 64)
+    );
+    let plain = parse("--seq-length 64").expect("valid");
+    let model = plain.model.config(257).expect("a family");
+    assert_eq!((model.max_seq_length(), plain.model.sample_length(&*model)), (64, 64));
+    assert_eq!(
+        refusal("--seq-length 64 --max-position-embeddings 63"),
+        "--max-position-embeddings must be at least --seq-length 64, got 63"
+    );
+    assert!(parse("--max-position-embeddings 96").is_err());
+}
+
+#[test]
+fn optimizers_have_megatrons_names() {
+    for name in ["adam", "fused_adam"] {
+        assert_eq!(validate(&format!("--optimizer {name}")), Ok(()));
+    }
+    assert!(refusal("--optimizer sgd").contains("use adam or fused_adam"));
+    assert!(parse("--optimizer lion").is_err());
+}
+
+#[test]
+fn monitoring_flags_are_checked() {
+    for flags in [
+        "--tensorboard-dir tb --tensorboard-log-interval 5",
+        "--log-throughput --peak-tflops 312",
+        "--timing-log-level 2 --timing-log-option all",
+        "--prometheus-port 0 --prometheus-address ::1",
+        "--profile --profile-step-start 2 --profile-step-end 4 --profile-ranks 0",
+    ] {
+        assert_eq!(validate(flags), Ok(()), "{flags}");
+    }
+    for (flags, message) in [
+        ("--tensorboard-dir tb --tensorboard-log-interval 0", "at least 1"),
+        ("--tensorboard-dir tb --tensorboard-queue-size 0", "from 1 to 1000000"),
+        ("--log-throughput --peak-tflops 0", "above 0, got 0"),
+        ("--log-throughput --peak-tflops nan", "finite"),
+        (
+            "--profile --profile-ranks 1",
+            "--profile-ranks must be from 0 to 0, got 1",
+        ),
+        ("--profile --train-iters 2", "within the 2 steps"),
+    ] {
+        let error = refusal(flags);
+        assert!(error.contains(message), "{flags}: {error}");
+    }
+    for flags in [
+        "--timing-log-level 3",
+        "--tensorboard-log-interval 5",
+        "--peak-tflops 1",
+        "--prometheus-address 127.0.0.1",
+        "--profile-ranks 0",
+    ] {
+        assert!(parse(flags).is_err(), "{flags}");
+    }
+}
+
+#[test]
+fn ranks_may_differ_in_what_rank_0_writes() {
+    let statement = |flags: &str| parse(flags).expect(flags).statement().value;
+    assert_eq!(statement("--tensorboard-dir a --prometheus-port 9"), statement(""));
+    assert_ne!(statement("--timing-log-level 1"), statement(""));
+    assert_ne!(statement("--log-throughput"), statement(""));
+}

@@ -1,33 +1,256 @@
-//! The text of a run, and the loader of its samples.
+//! The text or tokens of a run, and the loader of its samples.
 
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::{Context as _, ensure};
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data::{Corpus, CorpusConfig, GptDataset, Loader, LoaderConfig, Sampler, SamplerConfig};
+use burn_megatron::data::{
+    BuildConfig, Corpus, CorpusConfig, DataSource, GptDataset, GptDatasetConfig, Loader, LoaderConfig, RunData,
+    Sampler, SamplerConfig, Samples, Split, SplitWeights, TokenDocuments, Tokenizer, split_documents,
+};
 use burn_megatron::training::TrainingConfig;
+use burn_megatron_data::indexed_dataset::{IndexedDataset, bin_path, idx_path};
+use sha2::{Digest as _, Sha256};
 
-use crate::arguments::DataArguments;
+use crate::arguments::{DataArguments, TextSource};
+use crate::run_tokenizer::RunTokenizer;
 
 /// Fewer documents than this are cut into pieces, so that some can be set aside for validation.
-pub(super) const MIN_DOCUMENTS: usize = 40;
+const MIN_DOCUMENTS: usize = 40;
+/// Of each end of an index this many bytes are compared.
+const COMPARED_BYTES: u64 = 1 << 20;
 
-pub(super) fn corpus_config(arguments: &DataArguments) -> anyhow::Result<CorpusConfig> {
-    let mut config = if arguments.data_path.is_empty() {
-        CorpusConfig::cargo_registry()?
-    } else {
-        CorpusConfig::new(arguments.data_path.clone())
-    };
-    config.limit_bytes = arguments.data_limit.or(config.limit_bytes);
-    Ok(config)
+/// What a run reads.
+pub(super) struct RunText {
+    /// What it trains on.
+    pub(super) train: Arc<dyn Samples>,
+    validation: Validation,
+    /// What tells this text from others.
+    pub(super) hash: u64,
+    /// Tokens to train on, one epoch.
+    pub(super) num_train_tokens: usize,
+    /// Documents, and how many of them validate.
+    pub(super) num_documents: (usize, usize),
+}
+
+enum Validation {
+    /// These documents.
+    Documents(Arc<dyn TokenDocuments>, Range<usize>),
+    /// The data set, if there is one.
+    DataSet(Option<Arc<dyn Samples>>),
+}
+
+/// How many samples of what length.
+#[derive(Clone, Copy)]
+pub(super) struct SampleSizes {
+    pub(super) seq_length: usize,
+    pub(super) num_train: u64,
+    pub(super) num_validation: u64,
+    pub(super) seed: u32,
+}
+
+impl RunText {
+    /// Reads the text that the flags name, or opens its data sets.
+    ///
+    /// # Errors
+    /// When something cannot be read, or there is too little of it.
+    pub(super) fn new(
+        arguments: &DataArguments,
+        sizes: SampleSizes,
+        run_tokenizer: &RunTokenizer,
+    ) -> anyhow::Result<Self> {
+        let config = match arguments.source()? {
+            TextSource::DataSets(source) => return Self::of_data_sets(source, arguments, sizes, run_tokenizer),
+            TextSource::CargoRegistry => CorpusConfig::cargo_registry()?,
+            TextSource::Files(paths) => CorpusConfig::new(paths),
+        };
+        let limit_bytes = arguments.data_limit.or(config.limit_bytes);
+        let corpus = Corpus::load(&CorpusConfig { limit_bytes, ..config })?;
+        Self::of_corpus(corpus, sizes, run_tokenizer)
+    }
+
+    fn of_corpus(corpus: Corpus, sizes: SampleSizes, run_tokenizer: &RunTokenizer) -> anyhow::Result<Self> {
+        // The bytes of a text are its tokens: its hash alone has stood for them since the first checkpoints.
+        let hash = if run_tokenizer.is_bytes() {
+            corpus.hash()
+        } else {
+            mixed_hash(&[&corpus.hash().to_le_bytes(), run_tokenizer.sha256().as_bytes()])
+        };
+        // One book must be split for validation, too.
+        let corpus = corpus.with_documents(MIN_DOCUMENTS);
+        let documents = Arc::new(corpus.tokenize(&**run_tokenizer.tokenizer()));
+        let split = split_documents(documents.len(), &SplitWeights::default())?;
+        let train = GptDataset::new(
+            &GptDatasetConfig::new(sizes.seq_length, sizes.num_train).with_seed(sizes.seed),
+            documents.clone(),
+            split.train.clone(),
+        )?;
+        Ok(Self {
+            train: Arc::new(train),
+            hash,
+            num_train_tokens: num_tokens(&*documents, split.train),
+            num_documents: (documents.len(), split.validation.len()),
+            validation: Validation::Documents(documents, split.validation),
+        })
+    }
+
+    fn of_data_sets(
+        source: DataSource,
+        arguments: &DataArguments,
+        sizes: SampleSizes,
+        run_tokenizer: &RunTokenizer,
+    ) -> anyhow::Result<Self> {
+        let config = BuildConfig {
+            source: source.clone(),
+            num_samples: [Some(sizes.num_train), Some(sizes.num_validation), Some(0)],
+            dataset: GptDatasetConfig::new(sizes.seq_length, sizes.num_train).with_seed(sizes.seed),
+            drop_last_partial_validation: true,
+            validation_by_prefix: false,
+            cache_path: arguments.data_cache_path.clone(),
+        };
+        let tokenizer = &**run_tokenizer.tokenizer();
+        let mut parts = vec![format!("{source:?}").into_bytes(), run_tokenizer.sha256().into_bytes()];
+        let (mut train_tokens, mut train_documents, mut validation_documents) = (0, 0, 0);
+        let data = RunData::build(&config, |prefix| -> anyhow::Result<Arc<dyn TokenDocuments>> {
+            let dataset = IndexedDataset::open(prefix)?;
+            check_first_tokens(&dataset, tokenizer)?;
+            parts.push(fingerprint(Path::new(prefix))?);
+            let documents: Arc<dyn TokenDocuments> = Arc::new(dataset);
+            let range = |split| match &source {
+                DataSource::Divided { split: ratios, .. } => ratios.range(split, documents.num_documents()),
+                DataSource::Separate(paths) => {
+                    let is_of = |path: &burn_megatron::data::DataPath| path.prefixes.iter().any(|of| of == prefix);
+                    let path = paths[split as usize].as_ref();
+                    path.is_some_and(is_of).then(|| 0..documents.num_documents())
+                }
+            };
+            let train = range(Split::Train).unwrap_or(0..0);
+            train_documents += train.len();
+            train_tokens += num_tokens(&*documents, train);
+            validation_documents += range(Split::Validation).map_or(0, |range| range.len());
+            Ok(documents)
+        })?;
+        let [train, validation, _] = data.splits;
+        let train = train.context("the data sets have nothing to train on: see --split")?;
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        Ok(Self {
+            train,
+            validation: Validation::DataSet(validation),
+            hash: mixed_hash(&parts),
+            num_train_tokens: train_tokens,
+            num_documents: (train_documents + validation_documents, validation_documents),
+        })
+    }
+
+    /// Returns at least this number of samples for validation, the same every time.
+    ///
+    /// # Errors
+    /// When there is too little text.
+    pub(super) fn validation(&self, sizes: SampleSizes) -> anyhow::Result<Arc<dyn Samples>> {
+        match &self.validation {
+            Validation::Documents(documents, range) => {
+                let config = GptDatasetConfig::new(sizes.seq_length, sizes.num_validation).with_seed(sizes.seed);
+                let dataset = GptDataset::new(&config, documents.clone(), range.clone());
+                Ok(Arc::new(dataset.context("the validation text")?))
+            }
+            Validation::DataSet(dataset) => {
+                let dataset = dataset.clone();
+                dataset.context("nothing is set aside for validation: see --split, --valid-data-path or --eval-iters 0")
+            }
+        }
+    }
+
+    /// Checks that all ranks read the same: otherwise they would train on different samples without a sign of it.
+    ///
+    /// # Communication
+    /// An all-gather of a number over the world.
+    ///
+    /// # Errors
+    /// When a rank reads something else.
+    pub(super) fn check_same(&self, context: &ParallelContext) -> anyhow::Result<()> {
+        let world = context.world_group();
+        let mut hashes = vec![0; world.size()];
+        world.all_gather(&[self.hash as i64], &mut hashes)?;
+        if let Some(odd) = hashes.iter().position(|hash| *hash != hashes[0]) {
+            anyhow::bail!(
+                "rank {odd} reads other text than rank 0 (hash {:016x}, not {:016x}): \
+                 give every rank the same files with --data-path, and the same tokenizer",
+                hashes[odd],
+                hashes[0]
+            );
+        }
+        Ok(())
+    }
+}
+
+fn num_tokens(documents: &dyn TokenDocuments, range: Range<usize>) -> usize {
+    range.map(|index| documents.document_length(index)).sum()
+}
+
+/// Checks a million tokens of a data set against a vocabulary: whole ones are large. A later token beyond it is an
+/// error of the step that reads it.
+fn check_first_tokens(dataset: &IndexedDataset, tokenizer: &dyn Tokenizer) -> anyhow::Result<()> {
+    let vocabulary_size = tokenizer.vocabulary_size();
+    let (mut tokens, mut left) = (Vec::new(), 1 << 20);
+    for document in 0..dataset.num_documents() {
+        let length = dataset.document_length(document).min(left);
+        tokens.clear();
+        dataset.read(document, 0..length, &mut tokens);
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary_size) {
+            anyhow::bail!(
+                "{}: token {token} of document {document} is outside the vocabulary of {vocabulary_size} tokens: give \
+                 the tokenizer that the data set was made with (--tokenizer-type, --vocab-file, --merge-file, \
+                 --tokenizer-model)",
+                dataset.prefix().display()
+            );
+        }
+        left -= length;
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the sizes of a data set's files, and both ends of its index: what differs between any two corpora.
+fn fingerprint(prefix: &Path) -> anyhow::Result<Vec<u8>> {
+    let open = |path: PathBuf| File::open(&path).with_context(|| path.display().to_string());
+    let (bin, mut index) = (open(bin_path(prefix))?, open(idx_path(prefix))?);
+    let (bin_bytes, index_bytes) = (bin.metadata()?.len(), index.metadata()?.len());
+    let mut found = [bin_bytes.to_le_bytes(), index_bytes.to_le_bytes()].concat();
+    for start in [0, index_bytes.saturating_sub(COMPARED_BYTES)] {
+        index.seek(SeekFrom::Start(start))?;
+        (&mut index).take(COMPARED_BYTES).read_to_end(&mut found)?;
+    }
+    Ok(found)
+}
+
+fn mixed_hash(parts: &[&[u8]]) -> u64 {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let digest = hash.finalize();
+    u64::from_le_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
 }
 
 pub(super) fn start_loader(
-    dataset: GptDataset,
+    dataset: Arc<dyn Samples>,
     training: &TrainingConfig,
     context: &ParallelContext,
     num_samples: u64,
     consumed_samples: u64,
 ) -> anyhow::Result<Loader> {
+    ensure!(
+        dataset.num_samples() >= num_samples,
+        "the data have {} samples, and {num_samples} are needed",
+        dataset.num_samples()
+    );
     let sampler = Sampler::new(SamplerConfig {
         num_samples,
         consumed_samples,
@@ -35,23 +258,5 @@ pub(super) fn start_loader(
         data_parallel_size: context.grid().data_parallel_size(),
         data_parallel_rank: context.coordinates().data,
     })?;
-    Ok(Loader::start(Arc::new(dataset), sampler, LoaderConfig::new())?)
-}
-
-/// Ranks that read different text would train on different samples without a sign of it.
-pub(super) fn check_same_text(corpus: &Corpus, context: &ParallelContext) -> anyhow::Result<()> {
-    let world = context.world_group();
-    let mine = corpus.hash() as i64;
-    let mut hashes = vec![0; world.size()];
-    world.all_gather(&[mine], &mut hashes)?;
-    let odd = hashes.iter().position(|hash| *hash != hashes[0]);
-    if let Some(odd) = odd {
-        anyhow::bail!(
-            "rank {odd} reads other text than rank 0 (hash {:016x}, not {:016x}): \
-             give every rank the same files with --data-path",
-            hashes[odd],
-            hashes[0]
-        );
-    }
-    Ok(())
+    Ok(Loader::start(dataset, sampler, LoaderConfig::new())?)
 }

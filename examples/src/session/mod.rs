@@ -6,25 +6,25 @@ mod stop;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use burn_megatron::checkpoint::{ArrayPart, Checkpoint};
 use burn_megatron::collectives::ReduceOp;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data::{
-    ByteTokenizer, Corpus, DocumentSplit, GptDataset, GptDatasetConfig, Loader, MicroBatch, SplitWeights,
-    TokenDocuments, split_documents,
-};
+use burn_megatron::data::{Loader, MicroBatch};
 use burn_megatron::data_parallel::{DataParallelConfig, ReducedGradients};
 use burn_megatron::pipeline_parallel::Timeline;
 use burn_megatron::pipeline_parallel::schedule::{Schedule, ScheduleKind};
 use burn_megatron::training::memory::peak_bytes;
 use burn_megatron::training::{RankTime, StepMetrics, StragglerReport, Trainer, TrainerConfig, TrainingConfig};
+use burn_megatron_monitoring::timers::Timer;
 use models::ModelFamily;
 
 use crate::arguments::{CheckpointArguments, TrainingArguments};
 use crate::checkpointing::{self, ModelState, RunState};
 use crate::device::{TrainingBackend, reserved_bytes};
-use data::{MIN_DOCUMENTS, check_same_text, corpus_config, start_loader};
+use crate::run_tokenizer::RunTokenizer;
+use crate::step_observer::StepObserver;
+use data::{RunText, SampleSizes, start_loader};
 
 pub use stop::StopReason;
 
@@ -35,14 +35,15 @@ type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
 pub struct Session<B: TrainingBackend, C: ModelFamily> {
     trainer: Trainer<B, C::Stage<B>>,
     timeline: Timeline,
+    observer: Arc<StepObserver>,
     kind: ScheduleKind,
     context: ParallelContext,
     model: C,
     training: TrainingConfig,
     loader: Loader,
     text_hash: String,
-    documents: Arc<TokenDocuments>,
-    split: DocumentSplit,
+    text: RunText,
+    tokenizer: RunTokenizer,
     num_steps: u64,
     eval_iters: u64,
     /// Since the last report.
@@ -95,28 +96,18 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             "the flags name the model family {family}, this is {}",
             C::NAME
         );
-        let model = C::from_settings(&arguments.model.settings(ByteTokenizer::VOCABULARY_SIZE));
+        let checkpoint = checkpointing::find(&arguments.checkpoints, context)?;
+        let tokenizer = RunTokenizer::choose(&arguments.data.tokenizer, checkpoint.as_ref())?;
+        let model = C::from_settings(&arguments.model.settings(tokenizer.vocabulary_size()));
         model.validate(context.config())?;
-        let training = arguments.training_config(model.max_seq_length())?;
+        let training = arguments.training_config(arguments.model.sample_length(&model))?;
         training.validate(context.grid(), context.is_sequence_parallel())?;
 
-        let corpus = Corpus::load(&corpus_config(&arguments.data)?)?;
-        check_same_text(&corpus, context)?;
-        let text_hash = format!("{:016x}", corpus.hash());
-        // One book must be split for validation, too.
-        let corpus = corpus.with_documents(MIN_DOCUMENTS);
-        let documents = Arc::new(TokenDocuments::from_corpus(&corpus, &ByteTokenizer));
-        let split = split_documents(documents.len(), &SplitWeights::default())?;
         let num_samples = training.train_samples;
-        let dataset = GptDataset::new(
-            &GptDatasetConfig {
-                seq_length: training.seq_length,
-                num_samples: num_samples as usize,
-                seed: training.seed as u32,
-            },
-            documents.clone(),
-            split.train.clone(),
-        )?;
+        let sizes = sample_sizes(&training, arguments.logging.eval_iters);
+        let text = RunText::new(&arguments.data, sizes, &tokenizer)?;
+        text.check_same(context)?;
+        let text_hash = format!("{:016x}", text.hash);
 
         let sizes = arguments.parallel.layer_sizes(model.n_layers())?;
         let stages = &arguments.parallel.stages;
@@ -133,9 +124,10 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             loss_scale: arguments.precision.loss_scale(),
             count_gradients: arguments.logging.log_num_zeros_in_grad,
         };
-        let timeline = Timeline::default();
+        let observer = Arc::new(StepObserver::new(&arguments.monitoring, context.rank()));
+        let timeline = Timeline::default().with_observer(observer.clone());
         let mut trainer = Trainer::new(chunks, &training, config, context, device)?.with_timeline(&timeline);
-        if let Some(checkpoint) = checkpointing::find(&arguments.checkpoints, context)? {
+        if let Some(checkpoint) = checkpoint {
             resume(
                 &mut trainer,
                 &checkpoint,
@@ -147,18 +139,19 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         }
         let consumed_samples = trainer.consumed_samples();
         let num_steps = trainer.iteration() + training.batch_sizes()?.num_steps_from(consumed_samples, num_samples);
-        let loader = start_loader(dataset, &training, context, num_samples, consumed_samples)?;
+        let loader = start_loader(text.train.clone(), &training, context, num_samples, consumed_samples)?;
         Ok(Self {
             trainer,
             timeline,
+            observer,
             kind,
             context: context.clone(),
             model,
             training,
             loader,
             text_hash,
-            documents,
-            split,
+            text,
+            tokenizer,
             num_steps,
             eval_iters: arguments.logging.eval_iters,
             time: RankTime::default(),
@@ -169,11 +162,10 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
 
     /// What the run is made of.
     pub fn summary(&self) -> SessionSummary {
-        let tokens = |range: std::ops::Range<usize>| range.map(|index| self.documents.document(index).len()).sum();
         SessionSummary {
             num_parameters: self.model.num_parameters(),
-            num_train_tokens: tokens(self.split.train.clone()),
-            num_documents: (self.documents.len(), self.split.validation.len()),
+            num_train_tokens: self.text.num_train_tokens,
+            num_documents: self.text.num_documents,
         }
     }
 
@@ -185,6 +177,11 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     /// Where what this rank does is recorded, while it is on.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
+    }
+
+    /// What measures the parts of this rank's steps.
+    pub fn observer(&self) -> &StepObserver {
+        &self.observer
     }
 
     /// The layout and this rank's place in it.
@@ -227,6 +224,11 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         self.trainer.iteration()
     }
 
+    /// Samples trained on, by all ranks together, including those before the checkpoint.
+    pub fn consumed_samples(&self) -> u64 {
+        self.trainer.consumed_samples()
+    }
+
     /// Returns what a checkpoint has in addition to its arrays.
     pub fn state(&self) -> RunState<C> {
         RunState {
@@ -235,12 +237,22 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             model: self.model.clone(),
             training: self.training.clone(),
             text_hash: self.text_hash.clone(),
+            tokenizer: Some(self.tokenizer.state()),
         }
+    }
+
+    /// What turns text into tokens.
+    pub fn tokenizer(&self) -> &RunTokenizer {
+        &self.tokenizer
     }
 
     /// This rank's part of a checkpoint's arrays.
     pub fn snapshot(&self) -> Vec<ArrayPart> {
-        self.trainer.snapshot()
+        let mut parts = self.trainer.snapshot();
+        if self.context.rank() == 0 {
+            parts.extend(self.tokenizer.parts());
+        }
+        parts
     }
 
     /// Runs one step and returns its metrics, the same on every rank.
@@ -272,13 +284,16 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         let blocked_before = self.context.time_blocked();
         let (global_batch_size, num_micro_batches) =
             (self.trainer.global_batch_size(), self.trainer.num_micro_batches());
+        let batches = self.observer.timers().start(Timer::BatchGenerator);
         let micro_batches: Vec<MicroBatch> = self.loader.by_ref().take(num_micro_batches).collect::<Result<_, _>>()?;
+        drop(batches);
         ensure!(
             micro_batches.len() == num_micro_batches,
             "the data ended after {} steps",
             self.trainer.iteration()
         );
         let mut inspected = Duration::ZERO;
+        self.observer.passes_begin();
         let result = match inspect {
             None => self.trainer.step(&micro_batches)?,
             Some(inspect) => self.trainer.step_inspected(&micro_batches, |gradients| {
@@ -333,18 +348,10 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     /// # Errors
     /// As [`Trainer::evaluate`]; when the validation text is too short for one sample.
     pub fn evaluate(&self) -> anyhow::Result<f64> {
-        let num_samples = self.eval_iters * self.training.global_batch_size as u64;
-        let dataset = GptDataset::new(
-            &GptDatasetConfig {
-                seq_length: self.training.seq_length,
-                num_samples: num_samples as usize,
-                seed: self.training.seed as u32,
-            },
-            self.documents.clone(),
-            self.split.validation.clone(),
-        )
-        .context("the validation text")?;
-        let loader = start_loader(dataset, &self.training, &self.context, num_samples, 0)?;
+        let _timer = self.observer.timers().start(Timer::Evaluate);
+        let sizes = sample_sizes(&self.training, self.eval_iters);
+        let dataset = self.text.validation(sizes)?;
+        let loader = start_loader(dataset, &self.training, &self.context, sizes.num_validation, 0)?;
         let micro_batches = loader.collect::<Result<Vec<_>, _>>()?;
         Ok(self.trainer.evaluate(micro_batches)?)
     }
@@ -374,6 +381,15 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         self.context.world_group().all_reduce(&mut stop, ReduceOp::Max)?;
         let reasons = [StopReason::TimeIsOver, StopReason::Interrupted, StopReason::Terminated];
         Ok(reasons.into_iter().find(|reason| *reason as i32 == stop[0]))
+    }
+}
+
+fn sample_sizes(training: &TrainingConfig, eval_iters: u64) -> SampleSizes {
+    SampleSizes {
+        seq_length: training.seq_length,
+        num_train: training.train_samples,
+        num_validation: eval_iters * training.global_batch_size as u64,
+        seed: training.seed as u32,
     }
 }
 

@@ -1,0 +1,185 @@
+//! Flags of generation.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, ensure};
+use burn_megatron::training::preflight::Statement;
+use burn_megatron_data::programs::TokenizerArguments;
+use clap::Args;
+use cubecl_kernels::Kernels;
+use models::generation::SamplingConfig;
+
+use super::{DeviceArguments, NodeArguments, ParallelArguments, PrecisionArguments};
+
+/// Everything that generation takes.
+#[derive(Args, Clone, Debug)]
+pub struct GenerationArguments {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub parallel: ParallelArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub precision: PrecisionArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub device: DeviceArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub samples: SampleArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub tokenizer: TokenizerArguments,
+}
+
+/// What is generated.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Generation")]
+pub struct SampleArguments {
+    /// A checkpoint of any layout, a folder of checkpoints, of which the latest is meant, or a folder with Hugging
+    /// Face's config.json and model.safetensors [default: checkpoints]
+    #[arg(long, value_name = "DIR")]
+    pub load: Option<PathBuf>,
+    /// The text to continue; without it and --prompt-file, lines of the standard input
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file")]
+    pub prompt: Option<String>,
+    /// Texts to continue, one on each line of this file
+    #[arg(long, value_name = "FILE")]
+    pub prompt_file: Option<PathBuf>,
+    /// The most tokens of each output [default: those that the model has positions left for]
+    #[arg(long, value_name = "N")]
+    pub out_seq_length: Option<usize>,
+    /// Outputs for each prompt
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub num_samples: usize,
+    /// Always take the most probable token
+    #[arg(long)]
+    pub greedy: bool,
+    /// What scores are divided by; 0 is --greedy
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    pub temperature: f64,
+    /// Draw from this many of the most probable tokens; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub top_k: usize,
+    /// Draw from the most probable tokens that have this probability together; 0 or 1 for all
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    pub top_p: f64,
+    /// Divide the scores of tokens that were there already by this, if positive, else multiply them by it
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    pub repetition_penalty: f64,
+    /// Seed of the draws: the same seed gives the same text in every layout
+    #[arg(long, value_name = "N", default_value_t = 1234)]
+    pub seed: u64,
+    /// End an output before this text; may be given several times
+    #[arg(long, value_name = "TEXT", action = clap::ArgAction::Append)]
+    pub stop: Vec<String>,
+    /// Print each token's log-probability, and those of the N most probable ones
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0")]
+    pub log_probs: Option<usize>,
+    /// Print a line of JSON for each output when it is complete, instead of text as it comes
+    #[arg(long)]
+    pub json: bool,
+    /// Outputs that are generated together, at most
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub max_batch_size: usize,
+    /// Tokens whose keys and values are kept, all outputs together [default: what the prompts need, up to
+    /// --max-batch-size of them]
+    #[arg(long, value_name = "N")]
+    pub cache_tokens: Option<usize>,
+    /// Compute with burn's own operations instead of fused ones: slower, to compare with
+    #[arg(long)]
+    pub no_fused_kernels: bool,
+}
+
+impl GenerationArguments {
+    /// Finds what is wrong with the flags before any rank is started.
+    ///
+    /// # Errors
+    /// The first rule that is broken, with the values and the nearest valid ones.
+    pub fn validate(&self) -> anyhow::Result<()> {
+        let parallel = self.parallel.config();
+        let grid = parallel.grid(self.parallel.world_size())?;
+        ensure!(
+            grid.data_parallel_size() == 1,
+            "generation needs no more ranks than those of one model: --world-size must be {} * {}, got {}",
+            parallel.tensor_parallel_size,
+            parallel.pipeline_parallel_size,
+            grid.world_size()
+        );
+        ensure!(
+            !parallel.sequence_parallel,
+            "--sequence-parallel is for training: leave it out, checkpoints of such runs are loaded in any layout"
+        );
+        self.parallel.communication.timeout()?;
+        self.precision.validate()?;
+        self.device.validate(self.precision.dtype())?;
+        self.samples.validate()
+    }
+
+    /// Returns what must be the same on every rank: all flags except those that say where a rank is, and what it
+    /// generates, which rank 0 knows.
+    pub fn statement(&self) -> Statement {
+        let mut common = self.clone();
+        common.parallel.nodes = NodeArguments::default();
+        common.parallel.communication.flight_recorder = None;
+        common.samples.prompt_file = None;
+        Statement {
+            what: "configuration",
+            value: format!("{common:#?}"),
+        }
+    }
+}
+
+impl SampleArguments {
+    /// How tokens are chosen.
+    pub fn sampling(&self) -> SamplingConfig {
+        SamplingConfig {
+            temperature: if self.greedy { 0.0 } else { self.temperature },
+            top_k: self.top_k,
+            top_p: if self.top_p == 0.0 { 1.0 } else { self.top_p },
+            repetition_penalty: self.repetition_penalty,
+            seed: self.seed,
+        }
+    }
+
+    /// The prompts that the flags name; none where they come from the standard input.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has no line.
+    pub fn prompts(&self) -> anyhow::Result<Option<Vec<String>>> {
+        if let Some(prompt) = &self.prompt {
+            return Ok(Some(vec![prompt.clone()]));
+        }
+        let Some(path) = &self.prompt_file else {
+            return Ok(None);
+        };
+        let text = std::fs::read_to_string(path).with_context(|| format!("--prompt-file {}", path.display()))?;
+        let prompts: Vec<String> = text.lines().map(str::to_owned).collect();
+        ensure!(!prompts.is_empty(), "--prompt-file {} has no line", path.display());
+        Ok(Some(prompts))
+    }
+
+    /// The operations that the model is made of.
+    pub fn kernels(&self) -> Kernels {
+        if self.no_fused_kernels {
+            Kernels::Plain
+        } else {
+            Kernels::Fused
+        }
+    }
+
+    fn validate(&self) -> anyhow::Result<()> {
+        for (flag, value) in [
+            ("--out-seq-length", self.out_seq_length.unwrap_or(1)),
+            ("--num-samples", self.num_samples),
+            ("--max-batch-size", self.max_batch_size),
+            ("--cache-tokens", self.cache_tokens.unwrap_or(1)),
+        ] {
+            ensure!(value > 0, "{flag} must be at least 1, got 0");
+        }
+        ensure!(
+            !self.stop.iter().any(String::is_empty),
+            "--stop must have a character at least"
+        );
+        Ok(self.sampling().validate()?)
+    }
+}

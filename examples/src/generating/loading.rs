@@ -1,0 +1,184 @@
+//! [`load`]: the checkpoint that is generated with, the same one on every rank.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use burn_megatron::checkpoint::{Checkpoint, CheckpointError};
+use burn_megatron::context::ParallelContext;
+use burn_megatron::launch::World;
+use models::ModelFamily;
+use models::huggingface::{HuggingFaceModel, read_model_type};
+use models::registry::{FAMILIES, FamilyProgram, run_with_family};
+
+use crate::checkpointing::{ModelState, share_text};
+
+/// Where a checkpoint is looked for without `--load`.
+const USUAL_FOLDER: &str = "checkpoints";
+/// The file that Hugging Face's folders have.
+const CONFIG_NAME: &str = "config.json";
+
+/// A checkpoint that is open.
+pub(super) struct Loaded {
+    checkpoint: Checkpoint,
+    source: PathBuf,
+    /// What was written for it, on the first rank of each node.
+    temporary: Option<Temporary>,
+}
+
+impl Loaded {
+    pub(super) fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// What was loaded.
+    pub(super) fn source(&self) -> &Path {
+        &self.source
+    }
+
+    /// Removes what was written for it, after all ranks have read. Returns what was loaded.
+    pub(super) fn finish(self, context: &ParallelContext) -> anyhow::Result<PathBuf> {
+        context.world_group().barrier()?;
+        let Self {
+            checkpoint,
+            source,
+            temporary,
+        } = self;
+        drop(checkpoint);
+        drop(temporary);
+        Ok(source)
+    }
+}
+
+/// Opens what `--load` names, or the latest checkpoint of the usual folder.
+///
+/// Hugging Face's files are written as a checkpoint into the folder for temporary files, once on each node.
+///
+/// # Communication
+/// Broadcasts of what rank 0 has found; for Hugging Face's files a barrier.
+///
+/// # Errors
+/// When there is nothing to load, or it cannot be read; rank 0's words on every rank.
+pub(super) fn load(given: Option<&Path>, world: &World, context: &ParallelContext) -> anyhow::Result<Loaded> {
+    let found = (world.rank() == 0).then(|| find(given));
+    let text = match &found {
+        None => String::new(),
+        Some(Ok(Found { path, is_foreign })) => {
+            let kind = if *is_foreign { "foreign" } else { "own" };
+            let path = path.to_str().context("the path of --load is no text")?;
+            format!("{kind} {path}")
+        }
+        Some(Err(error)) => format!("failure {error:#}"),
+    };
+    let text = share_text(text, context)?;
+    let (kind, rest) = text.split_once(' ').context("what rank 0 has found")?;
+    match (kind, found) {
+        (_, Some(Err(error))) => Err(error),
+        ("failure", _) => bail!("rank 0: {rest}"),
+        ("foreign", _) => import(Path::new(rest), world, context),
+        _ => Ok(Loaded {
+            checkpoint: Checkpoint::open(rest)?,
+            source: rest.into(),
+            temporary: None,
+        }),
+    }
+}
+
+/// What rank 0 has found.
+struct Found {
+    path: PathBuf,
+    is_foreign: bool,
+}
+
+fn find(given: Option<&Path>) -> anyhow::Result<Found> {
+    let own = |path| Found {
+        path,
+        is_foreign: false,
+    };
+    let Some(folder) = given else {
+        let found = Checkpoint::latest(USUAL_FOLDER)?.map(|checkpoint| own(checkpoint.path().to_owned()));
+        return found.with_context(|| {
+            format!(
+                "there is no checkpoint in the folder {USUAL_FOLDER} here: give --load with a folder of checkpoints, \
+                 as pretrain_gpt --save writes them, or of Hugging Face's files"
+            )
+        });
+    };
+    ensure!(folder.is_dir(), "--load {}: there is no such folder", folder.display());
+    match Checkpoint::find(folder) {
+        Ok(checkpoint) => Ok(own(checkpoint.path().to_owned())),
+        Err(CheckpointError::NoCheckpoint { .. }) if folder.join(CONFIG_NAME).exists() => Ok(Found {
+            path: folder.to_owned(),
+            is_foreign: true,
+        }),
+        Err(CheckpointError::NoCheckpoint { .. }) => bail!(
+            "--load {}: there is no checkpoint, nor {CONFIG_NAME} of Hugging Face's files",
+            folder.display()
+        ),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Writes Hugging Face's files as a checkpoint, once on each node, and opens it.
+fn import(files: &Path, world: &World, context: &ParallelContext) -> anyhow::Result<Loaded> {
+    let name = match world.rank() {
+        0 => {
+            let folder = tempfile::Builder::new().prefix("generate-samples-").tempdir();
+            let folder = folder.map(tempfile::TempDir::keep).unwrap_or_default();
+            folder.to_string_lossy().into_owned()
+        }
+        _ => String::new(),
+    };
+    let name = share_text(name, context)?;
+    ensure!(!name.is_empty(), "rank 0 has no folder for temporary files");
+    let output = PathBuf::from(name);
+    let mut temporary = None;
+    let mut written = Ok(());
+    if world.local_rank() == 0 {
+        temporary = Some(Temporary(output.clone()));
+        written = write(files, &output);
+    }
+    // Also after a failure: the others wait here.
+    context.world_group().barrier()?;
+    written?;
+    Ok(Loaded {
+        checkpoint: Checkpoint::find(&output)?,
+        source: files.to_owned(),
+        temporary,
+    })
+}
+
+fn write(files: &Path, output: &Path) -> anyhow::Result<()> {
+    let known: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
+    let model_type = read_model_type(files, &known)?;
+    let family = FAMILIES.iter().find(|family| family.model_type == model_type);
+    let family = family.context("a family has each of the model types")?;
+    run_with_family(family.name, Import { files, output })?
+}
+
+/// Writes Hugging Face's files as a checkpoint.
+struct Import<'a> {
+    files: &'a Path,
+    output: &'a Path,
+}
+
+impl FamilyProgram for Import<'_> {
+    type Output = anyhow::Result<()>;
+
+    fn run<C: ModelFamily>(self) -> anyhow::Result<()> {
+        let model = HuggingFaceModel::<C>::open(self.files)?;
+        let state = ModelState::imported(model.config().clone(), self.files);
+        model.write_checkpoint(self.output, serde_json::to_value(state)?)?;
+        Ok(())
+    }
+}
+
+/// A folder that is removed in the end.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, "cannot remove {}", self.0.display());
+        }
+    }
+}

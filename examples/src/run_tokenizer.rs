@@ -1,0 +1,209 @@
+//! [`RunTokenizer`]: the tokenizer of a run, which its checkpoints carry.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use burn::tensor::{Bytes, DType};
+use burn_megatron::checkpoint::{ArrayPart, Checkpoint};
+use burn_megatron::parameters::Placement;
+use burn_megatron_data::programs::TokenizerArguments;
+use burn_megatron_data::tokenizer::{Tokenizer, TokenizerConfig, TokenizerFiles, TokenizerKind};
+use serde::{Deserialize, Serialize};
+
+/// Begins the names of the arrays of bytes that hold a tokenizer's files.
+const FILES: &str = "tokenizer.";
+/// Files that Hugging Face's folders may have, the best first.
+const FOREIGN: [(&str, TokenizerKind); 4] = [
+    ("tokenizer.json", TokenizerKind::HuggingFaceTokenizer),
+    ("tokenizer.model", TokenizerKind::SentencePieceTokenizer),
+    ("vocab.json", TokenizerKind::GPT2BPETokenizer),
+    ("vocab.txt", TokenizerKind::BertWordPieceLowerCase),
+];
+
+/// A tokenizer, and the files that it was made from.
+#[derive(Clone)]
+pub struct RunTokenizer {
+    files: TokenizerFiles,
+    tokenizer: Arc<dyn Tokenizer>,
+}
+
+/// What a checkpoint says of its tokenizer, whose files are arrays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenizerState {
+    kind: TokenizerKind,
+    num_tokens: Option<usize>,
+    files: Vec<String>,
+    sha256: String,
+}
+
+/// The part of a checkpoint's state that names the tokenizer.
+#[derive(Deserialize)]
+struct StateWithTokenizer {
+    #[serde(default)]
+    tokenizer: Option<TokenizerState>,
+}
+
+impl RunTokenizer {
+    fn new(files: TokenizerFiles) -> anyhow::Result<Self> {
+        let tokenizer = files.tokenizer()?;
+        Ok(Self { files, tokenizer })
+    }
+
+    /// Bytes as tokens.
+    ///
+    /// # Errors
+    /// None: its tokenizer has no files.
+    pub fn bytes() -> anyhow::Result<Self> {
+        Self::new(TokenizerConfig::default().files()?)
+    }
+
+    /// Returns the tokenizer that flags name, or the one of the checkpoint, or bytes.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the flags name another tokenizer than the checkpoint has.
+    pub fn choose(flags: &TokenizerArguments, checkpoint: Option<&Checkpoint>) -> anyhow::Result<Self> {
+        let stored = match checkpoint {
+            Some(checkpoint) => stored_files(checkpoint)?.map(|files| (checkpoint, files)),
+            None => None,
+        };
+        match (flags.config()?, stored) {
+            (None, None) => Self::bytes(),
+            (None, Some((_, stored))) => Self::new(stored),
+            (Some(config), stored) => {
+                let given = config.files()?;
+                if let Some((checkpoint, stored)) = stored {
+                    let name = format!("the tokenizer of {}", checkpoint.path().display());
+                    given.check_same("that of the flags", &stored, &name)?;
+                }
+                Self::new(given)
+            }
+        }
+    }
+
+    /// Returns the tokenizer that flags name, or the one of a checkpoint, or of the folder of its parameters.
+    ///
+    /// # Errors
+    /// As [`choose`](Self::choose); when there is none for a vocabulary of this size.
+    pub fn of_model(
+        flags: &TokenizerArguments,
+        checkpoint: &Checkpoint,
+        source: &Path,
+        vocab_size: usize,
+    ) -> anyhow::Result<Self> {
+        let of_folder = match flags.config()? {
+            None if stored_files(checkpoint)?.is_none() => Self::of_folder(source)?,
+            _ => None,
+        };
+        let found = match of_folder {
+            Some(tokenizer) => tokenizer,
+            None => Self::choose(flags, Some(checkpoint))?,
+        };
+        let is_by_default = found.is_bytes() && flags.config()?.is_none();
+        ensure!(
+            !is_by_default || found.vocabulary_size() == vocab_size,
+            "the model's vocabulary has {vocab_size} tokens, and {} names no tokenizer: give --tokenizer-type and its \
+             files",
+            source.display()
+        );
+        found.tokenizer.check_vocabulary(vocab_size)?;
+        Ok(found)
+    }
+
+    /// Returns the tokenizer of a folder of Hugging Face's files; `None` if it has none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of_folder(folder: &Path) -> anyhow::Result<Option<Self>> {
+        let Some((name, kind)) = FOREIGN.into_iter().find(|(name, _)| folder.join(name).is_file()) else {
+            return Ok(None);
+        };
+        let file = Some(folder.join(name));
+        let is_model = matches!(
+            kind,
+            TokenizerKind::HuggingFaceTokenizer | TokenizerKind::SentencePieceTokenizer
+        );
+        let (model, vocab_file) = if is_model { (file, None) } else { (None, file) };
+        let config = TokenizerConfig {
+            kind,
+            vocab_file,
+            model,
+            ..TokenizerConfig::default()
+        };
+        Self::new(config.files()?).map(Some)
+    }
+
+    /// Turns text into tokens and back.
+    pub fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
+        &self.tokenizer
+    }
+
+    /// The tokens of its vocabulary.
+    pub fn vocabulary_size(&self) -> usize {
+        self.tokenizer.vocabulary_size()
+    }
+
+    /// Whether its tokens are the bytes of the text.
+    pub fn is_bytes(&self) -> bool {
+        self.files.kind() == TokenizerKind::ByteTokenizer
+    }
+
+    /// Its kind, for people.
+    pub fn name(&self) -> &'static str {
+        self.files.kind().name()
+    }
+
+    /// The SHA-256 of its files: two that have the same one give the same tokens.
+    pub fn sha256(&self) -> String {
+        self.files.sha256()
+    }
+
+    /// What a checkpoint says of it.
+    pub fn state(&self) -> TokenizerState {
+        TokenizerState {
+            kind: self.files.kind(),
+            num_tokens: self.files.num_tokens(),
+            files: self.files.files().map(|(name, _)| name.to_owned()).collect(),
+            sha256: self.sha256(),
+        }
+    }
+
+    /// Its files as arrays of a checkpoint, which one rank stores.
+    pub fn parts(&self) -> Vec<ArrayPart> {
+        let part = |(name, content): (&str, &[u8])| {
+            let placement = Placement::whole([content.len()]);
+            let bytes = Bytes::from_elems(content.to_vec());
+            ArrayPart::whole(format!("{FILES}{name}"), placement, DType::U8, bytes)
+        };
+        self.files.files().map(part).collect()
+    }
+}
+
+/// Returns the files of a checkpoint's tokenizer; `None` if it says nothing of one.
+fn stored_files(checkpoint: &Checkpoint) -> anyhow::Result<Option<TokenizerFiles>> {
+    let path = checkpoint.path().display();
+    let state: StateWithTokenizer = serde_json::from_value(checkpoint.state().clone())
+        .with_context(|| format!("{path}: what it says of its tokenizer"))?;
+    let Some(state) = state.tokenizer else {
+        return Ok(None);
+    };
+    let read = |name: &String| {
+        let array = format!("{FILES}{name}");
+        let stored = checkpoint.array(&array);
+        let length = stored
+            .with_context(|| format!("{path} has no array {array}"))?
+            .num_elements();
+        let content = checkpoint.read(&array, &Placement::whole([length]), 0..length)?;
+        ensure!(content.dtype == DType::U8, "{path}: {array} has no bytes");
+        Ok((name.clone(), content.bytes.to_vec()))
+    };
+    let parts = state.files.iter().map(read).collect::<anyhow::Result<_>>()?;
+    let files = TokenizerFiles::from_parts(state.kind, state.num_tokens, parts);
+    ensure!(
+        files.sha256() == state.sha256,
+        "{path}: its tokenizer has SHA-256 {}, and {} was saved",
+        files.sha256(),
+        state.sha256
+    );
+    Ok(Some(files))
+}
