@@ -8,10 +8,43 @@ use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
 /// A crate's folder of sources, and its modules in the order in which they may import from each other.
-const CRATES: [(&str, &[&str]); 4] = [
+const CRATES: [(&str, &[&str]); 6] = [
     (
         "burn-megatron/comm/src",
         &["limits", "flight_recorder", "launch", "collectives"],
+    ),
+    (
+        "burn-megatron/data/src",
+        &[
+            "tokenizer",
+            "indexed_dataset",
+            "preprocess",
+            "programs",
+            "samples",
+            "weights",
+            "split",
+            "data_path",
+            "mt19937",
+            "index_cache",
+            "gpt_dataset",
+            "blended",
+            "in_memory",
+            "marks",
+            "build",
+        ],
+    ),
+    (
+        "burn-megatron/monitoring/src",
+        &[
+            "scalars",
+            "tensorboard",
+            "prometheus",
+            "timers",
+            "peak",
+            "nvtx",
+            "profiler",
+            "progress",
+        ],
     ),
     ("burn-megatron/mpi/src", &["engine", "options"]),
     (
@@ -22,6 +55,7 @@ const CRATES: [(&str, &[&str]); 4] = [
             "collectives",
             "launch",
             "precision",
+            "device_memory",
             "random",
             "parameters",
             "context",
@@ -44,6 +78,7 @@ const CRATES: [(&str, &[&str]); 4] = [
         &[
             "layers",
             "model_config",
+            "generation",
             "memory",
             "huggingface",
             "family",

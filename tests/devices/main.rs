@@ -96,7 +96,12 @@ fn main() {
             "an_nvrtc_that_is_newer_than_the_driver_is_refused",
             newer_nvrtc_is_refused,
         ),
-        Trial::test("calls_are_within_their_budget", || Ok(calls_are_within_budget()?)),
+        Trial::test("calls_are_within_their_budget", || {
+            Ok(calls_are_within_budget("call_budget.json")?)
+        }),
+        Trial::test("calls_in_chunks_are_within_their_budget", || {
+            Ok(calls_are_within_budget("call_budget_chunks.json")?)
+        }),
         without_cublaslt("a_missing_cublaslt_is_named", missing_cublaslt_is_named),
         on_vulkan("vulkan_refuses_f64", || {
             refused(
@@ -222,8 +227,14 @@ fn trains_on_cuda() -> anyhow::Result<()> {
     let (here, alone) = (on_the_processor("f32")?, on_one_gpu()?);
     // The tolerance between layouts in f32: both round at every operation, in other orders.
     expect_close(&here, &alone, 2e-6)?;
+    let chunked = [
+        TENSOR_AND_SEQUENCE,
+        &["--tp-comm-overlap", "--tp-comm-overlap-chunks", "3"],
+    ]
+    .concat();
     for layout in [
         TENSOR_AND_SEQUENCE,
+        &chunked,
         &["--pipeline-model-parallel-size", "2"],
         &["--world-size", "2", "--ddp-bucket-size", BUCKET],
         &[
@@ -347,16 +358,14 @@ fn preflight_measures_nccl() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What one rank of a layout asks of its GPU, per layer, micro-batch and step.
-fn calls_are_within_budget() -> anyhow::Result<()> {
-    let path = tests::folder().join("devices/call_budget.json");
+/// What one rank of a layout asks of its GPU, per layer, micro-batch and step, and the memory that it takes: within the
+/// limits of a file.
+fn calls_are_within_budget(file: &str) -> anyhow::Result<()> {
+    let path = tests::folder().join("devices").join(file);
     let budget: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path)?)?;
     let flags = budget["flags"].as_str().context("a budget has flags")?;
     let mut command = Command::new(build("call_budget")?);
-    command
-        .args(flags.split_whitespace())
-        .args(["--no-memory", "--budget"])
-        .arg(&path);
+    command.args(flags.split_whitespace()).arg("--budget").arg(&path);
     end(start(&mut command)?, LIMIT)?.expect_code(0)
 }
 

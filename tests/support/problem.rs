@@ -39,6 +39,8 @@ pub struct Variant {
     /// With the padding, which changes nothing.
     pub padded_vocab_size: usize,
     pub precision: Precision,
+    /// The most tokens whose logits are in one buffer.
+    pub logit_chunk_tokens: Option<usize>,
 }
 
 impl Variant {
@@ -52,6 +54,7 @@ impl Variant {
         update: Update::Whole,
         padded_vocab_size: PADDED_VOCAB_SIZE,
         precision: Precision::Usual,
+        logit_chunk_tokens: None,
     };
 }
 
@@ -143,6 +146,7 @@ pub fn model(variant: Variant) -> GptConfig {
     };
     GptConfig::new(variant.n_layers, D_MODEL, 4, SEQ_LENGTH + 3, VOCAB_SIZE)
         .with_layer_recompute(layer_recompute)
+        .with_logit_chunk_tokens(variant.logit_chunk_tokens)
         .with_d_hidden(Some(36))
         .with_padded_vocab_size(Some(variant.padded_vocab_size))
         .with_tied_embeddings(variant.tied)

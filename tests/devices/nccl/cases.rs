@@ -10,7 +10,7 @@ use tests::processes::send;
 
 use crate::endings::PAUSED;
 use crate::job::{Ended, Job, expect};
-use crate::{ON_GPU, RANKS, memory};
+use crate::{ON_GPU, RANKS, chunks, memory};
 
 /// The call that somebody does not come to.
 const REDUCTION: &str = "all_reduce sum of 42 f32";
@@ -105,6 +105,7 @@ fn add_operations(trials: &mut Trials) {
         ("operations", (|ranks| plays_in_progress("operations", ranks)) as Body),
         ("order", |ranks| plays_in_progress("order", ranks)),
         ("transfers", |ranks| plays_in_progress("transfers", ranks)),
+        ("chunks", |ranks| plays_in_progress("chunks", ranks)),
     ] {
         trials.add(Load::Computes, &format!("{case}_of_calls_in_progress"), 3, body);
     }
@@ -118,6 +119,16 @@ fn add_emulated(trials: &mut Trials) {
         ("memory_does_not_depend_on_how_slow_nccl_is", 2, |ranks| {
             play("slow", ranks, &[("CUDA_EMULATOR_NCCL_US", memory::SLOW)])?.expect_code(0)
         }),
+        ("a_forward_pass_begins_while_parameters_are_gathered", 2, |ranks| {
+            play("gather", ranks, &[("CUDA_EMULATOR_NCCL_US", memory::SLOW)])?.expect_code(0)
+        }),
+        ("chunks_are_right_with_slow_calls", 2, |ranks| {
+            play("chunks", ranks, &[("CUDA_EMULATOR_NCCL_US", "3000")])?.expect_code(0)
+        }),
+        ("chunks_are_communicated_while_others_are_multiplied", 2, |ranks| {
+            let slow = ["CUDA_EMULATOR_NCCL_US", "CUDA_EMULATOR_CUBLASLT_US"];
+            play("slow_chunks", ranks, &slow.map(|name| (name, chunks::SLOW)))?.expect_code(0)
+        }),
     ] {
         trials.add(Load::Computes, name, ranks, body);
     }
@@ -130,9 +141,12 @@ fn pipeline(ranks: usize) -> Result<(), Failed> {
 
 fn add_products_and_refusals(trials: &mut Trials) {
     let products: Body = |ranks| plays_well("products", ranks);
+    let chunks: Body = |ranks| plays_well("chunks", ranks);
     for (name, ranks, body) in [
         ("gradients_are_added_up_as_products_on_1_rank", 1, products),
         ("gradients_are_added_up_as_products_on_2_ranks", 2, products),
+        ("chunks_are_multiplied_where_they_belong_on_2_ranks", 2, chunks),
+        ("chunks_are_multiplied_where_they_belong_on_3_ranks", 3, chunks),
         ("ranks_that_multiply_in_other_ways_are_named", 3, |ranks| {
             plays_well("other_products", ranks)
         }),

@@ -13,7 +13,7 @@ use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, join, repo
 
 use crate::endings::{self, PAUSED};
 use crate::job::{launch, note};
-use crate::{LONG, RANKS, memory, pipeline, products};
+use crate::{LONG, RANKS, chunks, gather, matmul, memory, pipeline};
 
 pub type Cuda = burn_cuda::Cuda<f32, i32>;
 pub type Outcome = Result<(), Box<dyn Error>>;
@@ -64,8 +64,11 @@ fn play(case: &str, world: &World) -> Outcome {
         "empty" => empty(&Gpu::of(world)?),
         "slow" => memory::slow(world),
         "pipeline" => pipeline::pipeline(world),
-        "products" => products::products(world),
-        "other_products" => products::other_products(world),
+        "chunks" => chunks::chunks(world),
+        "slow_chunks" => chunks::slow_chunks(world),
+        "gather" => gather::gather(world),
+        "products" => matmul::products(world),
+        "other_products" => matmul::other_products(world),
         "interface" => {
             let interface = std::env::var("NCCL_SOCKET_IFNAME");
             println!("rank {} connects over {interface:?}", world.rank());

@@ -12,7 +12,8 @@ use libtest_mimic::Trial;
 use models::gpt::Gpt;
 
 use super::B;
-use super::comparison::{DP2, DP4, Layout, ONE, PP2, TP2, TP2SP, TP4, connect, cut, layout};
+use super::comparison::{DP2, DP4, Layout, ONE, PP2, TP2, TP2SP, TP4, TP4SP, connect, cut, layout};
+use super::layouts::tensor_overlap;
 use super::problem::{self, Precision, Update, Variant};
 use crate::harness::{Case, Job};
 
@@ -25,7 +26,7 @@ const STEPS: u64 = 10;
 /// How much further a layout may be from one rank than 16 bits are from 32.
 const FACTOR: f64 = 4.0;
 
-const COMPARED: [(Layout, &str, &str); 10] = [
+const COMPARED: [(Layout, &str, &str); 12] = [
     (TP2, "bf16", "whole"),
     (TP2SP, "f16", "whole"),
     (TP4, "f16", "whole"),
@@ -36,7 +37,11 @@ const COMPARED: [(Layout, &str, &str); 10] = [
     (PP2V2, "f16", "whole"),
     (TP2SPDP2, "bf16", "sharded"),
     (TP2SPPP2DP2, "bf16", "sharded"),
+    (TP2SP, "bf16", CHUNKED),
+    (TP4SP, "f16", CHUNKED),
 ];
+/// The whole update, where linear layers communicate in chunks of rows.
+const CHUNKED: &str = "chunked";
 
 /// Each layout with a rank that finds an infinity: one on each axis at least, and not the first.
 const INFINITIES: [(Layout, &str, usize); 8] = [
@@ -57,7 +62,11 @@ pub fn trials() -> Vec<Trial> {
             "{}_in_{half}_{update}_is_as_near_to_one_rank_as_{half}_is_to_f32",
             layout.name
         );
-        let case = case(layout, "compare", update).with("half", half);
+        let case = match update {
+            CHUNKED => case(layout, "compare", "whole").with("row_chunks", "3_chunks"),
+            update => case(layout, "compare", update).with("row_chunks", "whole_rows"),
+        };
+        let case = case.with("half", half);
         trials.push(Job::new(case, layout.world_size()).succeeds(name));
     }
     // A release build has no faults planted.
@@ -65,12 +74,11 @@ pub fn trials() -> Vec<Trial> {
     for (layout, update, rank) in INFINITIES {
         let fault = format!("InfiniteGradient({rank})");
         let name = |what: &str| format!("infinity_on_rank_{rank}_{what}_{}_{update}", layout.name);
-        let skips = case(layout, "skip", update).with("half", "f16");
+        let case = |check| case(layout, check, update).with("row_chunks", "whole_rows");
+        let skips = case("skip").with("half", "f16");
         let skips = Job::new(skips, layout.world_size()).with_fault(&fault);
         trials.push(skips.succeeds(name("is_skipped_by_all")).with_ignored_flag(is_absent));
-        let stops = case(layout, "stop", update)
-            .with("half", "bf16")
-            .with("infinite_rank", rank);
+        let stops = case("stop").with("half", "bf16").with("infinite_rank", rank);
         let stops = Job::new(stops, layout.world_size()).with_fault(&fault);
         trials.push(stops.succeeds(name("is_named_by_all")).with_ignored_flag(is_absent));
     }
@@ -90,7 +98,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "bf16" => FloatDType::BF16,
         _ => FloatDType::F16,
     };
-    let context = connect(case, world)?;
+    let context = connect(case, world)?.with_tensor_overlap(tensor_overlap(case)?);
     let trainer = trainer(
         Precision::Half(half),
         case.setting("update")?,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, ensure};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Tensor, backend::Backend};
-use burn_megatron::context::ParallelContext;
+use burn_megatron::context::{ParallelContext, TensorOverlap};
 use burn_megatron::data_parallel::GradientCounts;
 use burn_megatron::launch::World;
 use burn_megatron::parameters::{Placement, read_host};
@@ -54,6 +54,10 @@ struct Settings {
     update: &'static str,
     /// `fused` or `plain`: the layout's operations. The one rank's are fused.
     kernels: &'static str,
+    /// `whole_rows`, or in how many chunks linear layers communicate.
+    row_chunks: &'static str,
+    /// `whole`, or the most tokens whose logits are in one buffer of the layout's. The one rank's are in one.
+    logits: &'static str,
 }
 
 const SETTINGS: Settings = Settings {
@@ -68,6 +72,8 @@ const SETTINGS: Settings = Settings {
     recompute: "none",
     update: "whole",
     kernels: "fused",
+    row_chunks: "whole_rows",
+    logits: "whole",
 };
 
 /// Layouts without stages.
@@ -98,7 +104,7 @@ pub fn comparisons(files: &Files) -> Vec<Comparison> {
     let flat = FLAT
         .into_iter()
         .flat_map(|layout| IN_TURN.map(|settings| (layout, settings)));
-    let all = flat.chain(staged()).chain(sharded());
+    let all = flat.chain(staged()).chain(sharded()).chain(chunked());
     all.map(|(layout, settings)| matches_one_rank(layout, settings, files))
         .collect()
 }
@@ -124,6 +130,11 @@ fn staged() -> impl Iterator<Item = (Layout, Settings)> {
     let layers = |layers, settings| Settings { layers, ..settings };
     let plain = |settings| Settings {
         kernels: "plain",
+        ..settings
+    };
+    // Of 24 tokens; the last chunk is smaller.
+    let in_chunks = |settings| Settings {
+        logits: "7",
         ..settings
     };
     let gpipe = |settings| Settings {
@@ -164,6 +175,10 @@ fn staged() -> impl Iterator<Item = (Layout, Settings)> {
         (TP2SP, plain(untied)),
         (TP2SPPP2DP2, plain(f32)),
         (DP2, plain(recompute("uniform2", even))),
+        (TP2SP, in_chunks(even)),
+        (TP4, in_chunks(f32)),
+        (DP2, in_chunks(plain(untied))),
+        (TP2SPPP2DP2, in_chunks(recompute("block1", untied))),
     ]
     .into_iter()
 }
@@ -191,8 +206,54 @@ fn sharded() -> impl Iterator<Item = (Layout, Settings)> {
         (DP4, untied),
         (TP2SPDP2, sharded),
         (PP2DP2, sharded),
+        (PP2V2DP2, sharded),
         (PP2V2DP2, untied),
         (TP2SPPP2DP2, f32),
+    ]
+    .into_iter()
+}
+
+/// Layouts whose linear layers communicate in chunks of rows, which overlap with their matmuls.
+fn chunked() -> impl Iterator<Item = (Layout, Settings)> {
+    let chunked = Settings {
+        row_chunks: "3_chunks",
+        ..SETTINGS
+    };
+    let recomputed = Settings {
+        dtype: "f32",
+        clip: false,
+        n_layers: 4,
+        recompute: "uniform1",
+        row_chunks: "2_chunks",
+        ..SETTINGS
+    };
+    let untied = Settings {
+        tied: false,
+        clip: false,
+        dropout: 0.0,
+        ..chunked
+    };
+    [
+        (TP2SP, chunked),
+        (TP2SP, recomputed),
+        (TP4SP, chunked),
+        (TP4SP, recomputed),
+        (TP4SP, untied),
+        (
+            TP2SPPP2DP2,
+            Settings {
+                dtype: "f64",
+                ..recomputed
+            },
+        ),
+        (
+            TP2SPDP2,
+            Settings {
+                update: "sharded",
+                n_layers: 4,
+                ..chunked
+            },
+        ),
     ]
     .into_iter()
 }
@@ -211,10 +272,14 @@ fn matches_one_rank(layout: Layout, settings: Settings, files: &Files) -> Compar
         (settings.recompute, SETTINGS.recompute),
         (settings.update, SETTINGS.update),
         (settings.kernels, SETTINGS.kernels),
+        (settings.row_chunks, SETTINGS.row_chunks),
     ] {
         if what != default {
             name = format!("{name}_{what}");
         }
+    }
+    if settings.logits != SETTINGS.logits {
+        name = format!("{name}_logits_of_{}_tokens", settings.logits);
     }
     Comparison {
         name,
@@ -236,9 +301,20 @@ fn job(layout: Layout, settings: Settings, files: &Files) -> Job {
         .with("schedule", settings.schedule)
         .with("recompute", settings.recompute)
         .with("update", settings.update)
-        .with("kernels", settings.kernels);
+        .with("kernels", settings.kernels)
+        .with("row_chunks", settings.row_chunks)
+        .with("logits", settings.logits);
     let files = files.clone();
     Job::new(case, layout.world_size()).with_file("one_rank", move |case| files.file_of(case))
+}
+
+/// In how many chunks the linear layers of a case communicate: `3_chunks`, say.
+pub fn tensor_overlap(case: &Case) -> anyhow::Result<TensorOverlap> {
+    let text: String = case.setting("row_chunks")?;
+    Ok(match text.strip_suffix("_chunks") {
+        Some(chunks) => TensorOverlap::Chunks(chunks.parse()?),
+        None => TensorOverlap::Off,
+    })
 }
 
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
@@ -251,6 +327,10 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         update: case.setting("update")?,
         padded_vocab_size: problem::PADDED_VOCAB_SIZE,
         precision: problem::Precision::Usual,
+        logit_chunk_tokens: match case.setting::<String>("logits")?.as_str() {
+            "whole" => None,
+            tokens => Some(tokens.parse()?),
+        },
     };
     let given = |key, default| {
         let text: String = case.setting(key)?;
@@ -272,7 +352,8 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     let overlaps = variant.update != problem::Update::ShardedInTurn;
     let context = connect(case, world)?
         .with_kernels(kernels)
-        .with_overlap_tensor_reduce(overlaps);
+        .with_overlap_tensor_reduce(overlaps)
+        .with_tensor_overlap(tensor_overlap(case)?);
     let one_rank = OneRank::open(&case.setting::<PathBuf>("one_rank")?)?;
     let mut trainer = problem::trainer(variant, steps, &stages, &context)?;
 

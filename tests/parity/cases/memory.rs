@@ -94,10 +94,11 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     for step in 0..STEPS {
         trainer.step(&micro_batches(step, &context))?;
     }
+    // Parameters of the last update are on their way.
+    let entries = list_parameters::<B, _>(trainer.model());
     // What other ranks wait for is on its way on other threads.
     context.world_group().barrier()?;
     let bytes = held() - before;
-    let entries = list_parameters::<B, _>(trainer.model());
     let num_parameters: usize = entries.iter().map(|entry| entry.shape.iter().product::<usize>()).sum();
     let dtype = half.map_or(DType::F32, DType::from);
     let num_shards = if update == Update::Sharded {

@@ -7,6 +7,7 @@ mod converted;
 mod drawing;
 mod faults;
 mod fixtures;
+mod generation;
 mod half;
 mod huggingface;
 mod layers;
@@ -37,6 +38,7 @@ pub fn trials() -> Vec<Trial> {
         checkpoints::trials(),
         half::trials(),
         huggingface::trials(),
+        generation::trials(),
         memory::trials(),
         ramp_up::trials(),
         layers::trials(),
@@ -79,6 +81,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         "checkpoint" => checkpoints::run(case, world),
         "half" => half::run(case, world),
         "huggingface" => huggingface::run(case, world),
+        "generation" => generation::run(case, world),
         "memory" => memory::run(case, world),
         "one_rank" => one_rank::run(case),
         "sharded" => sharded::run(case, world),

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data::{GptDataset, GptDatasetConfig, Loader, LoaderConfig, Sampler, SamplerConfig, TokenDocuments};
+use burn_megatron::data::{
+    GptDataset, GptDatasetConfig, InMemoryDocuments, Loader, LoaderConfig, Sampler, SamplerConfig,
+};
 use burn_megatron::launch::World;
 use burn_megatron::parity::{Judge, Tolerance};
 use burn_megatron::random::RandomStream;
@@ -115,11 +117,7 @@ impl Run {
             data_parallel_rank: context.coordinates().data,
         })?;
         let dataset = GptDataset::new(
-            &GptDatasetConfig {
-                seq_length: config.seq_length,
-                num_samples: TRAIN_SAMPLES as usize,
-                seed: problem::SEED as u32,
-            },
+            &GptDatasetConfig::new(config.seq_length, TRAIN_SAMPLES).with_seed(problem::SEED as u32),
             Arc::new(documents()),
             0..DOCUMENTS,
         )?;
@@ -159,12 +157,12 @@ fn config() -> TrainingConfig {
 const DOCUMENTS: usize = 5;
 
 /// Random tokens that the model knows.
-fn documents() -> TokenDocuments {
-    let mut documents = TokenDocuments::new();
+fn documents() -> InMemoryDocuments {
+    let mut documents = InMemoryDocuments::new(problem::VOCAB_SIZE);
     for document in 0..DOCUMENTS {
         let mut numbers = [0.0; 150];
         RandomStream::new(problem::SEED, &format!("document {document}")).fill_uniform(0, 1.0, &mut numbers);
-        let tokens = numbers.map(|u| ((u + 1.0) / 2.0 * (problem::VOCAB_SIZE - 1) as f64) as u16);
+        let tokens = numbers.map(|u| ((u + 1.0) / 2.0 * (problem::VOCAB_SIZE - 1) as f64) as u32);
         documents.push(&tokens);
     }
     documents

@@ -6,9 +6,13 @@ use anyhow::ensure;
 use burn::module::Param;
 use burn::nn::Embedding;
 use burn::tensor::Tensor;
+use burn::tensor::activation::log_softmax;
 use burn_megatron::mappings::scatter_to_tensor_region;
 use burn_megatron::parameters::{Placement, read_host};
-use burn_megatron::tensor_parallel::{PositionEmbedding, VocabParallelEmbedding, VocabParallelEmbeddingConfig};
+use burn_megatron::tensor_parallel::{
+    PositionEmbedding, VocabParallelEmbedding, VocabParallelEmbeddingConfig, plain_vocab_parallel_cross_entropy,
+    vocab_parallel_cross_entropy,
+};
 
 use super::linear::local_shape;
 use super::{ALL, Check, check};
@@ -18,6 +22,7 @@ use crate::cases::comparison::{Gradients, Pass, Scene, WholeParameters, backward
 pub const CHECKS: &[Check] = &[
     check("vocabulary_embedding_looks_up_the_same_bits", look_up, ALL),
     check("embedding_logits_match_a_plain_product", logits, ALL),
+    check("losses_in_chunks_are_those_of_all_logits", losses_in_chunks, ALL),
     check("a_tied_embedding_gets_both_gradients", tied, ALL),
     check(
         "position_embedding_gets_its_whole_gradient_on_every_rank",
@@ -129,6 +134,37 @@ fn logits(scene: &Scene) -> anyhow::Result<()> {
         parallel.compare(scene, scope, &serial, &input, &output)?;
         let expected = weight_of(&embedding, &serial.gradients);
         scene.parameters(scope, &layer.layer, &parallel.gradients, &expected)
+    })
+}
+
+/// In chunks of one token, of numbers that do not divide all, of all, and of more.
+fn losses_in_chunks(scene: &Scene) -> anyhow::Result<()> {
+    variants(scene, |scope, embedding, layer| {
+        let shape = [TOKENS, D_MODEL];
+        let targets = || scene.ids(&layer.ids());
+        let hidden = scene.random("hidden", TOKENS * D_MODEL);
+        let output_gradient = || scene.tensor(scene.random("loss gradient", TOKENS), [TOKENS]);
+        let serial = Pass::run(scene.tensor(hidden.clone(), shape), output_gradient(), |hidden| {
+            let logits = hidden.matmul(embedding.weight.val().transpose());
+            let scores = log_softmax(logits, 1).gather(1, targets().unsqueeze_dim::<2>(1));
+            -scores.squeeze_dim::<1>(1)
+        });
+        let (input, everything) = (scene.placement(&shape, scene.token_cut()), Placement::whole([TOKENS]));
+        let expected = weight_of(&embedding, &serial.gradients);
+        let shard = layer.layer.vocab_shard();
+        for chunk_tokens in [1, 5, 7, TOKENS, TOKENS + 1] {
+            let what = format!("{scope} in chunks of {chunk_tokens}");
+            for loss in [vocab_parallel_cross_entropy, plain_vocab_parallel_cross_entropy] {
+                let own_hidden = scene.part(&hidden, &input, local_shape(scene, shape));
+                let parallel = Pass::run(own_hidden, output_gradient(), |hidden| {
+                    let loss = |logits, targets| loss(logits, targets, shard, scene.group());
+                    layer.layer.losses_in_chunks(hidden, targets(), chunk_tokens, loss)
+                });
+                parallel.compare(scene, &what, &serial, &input, &everything)?;
+                scene.parameters(scope, &layer.layer, &parallel.gradients, &expected)?;
+            }
+        }
+        Ok(())
     })
 }
 

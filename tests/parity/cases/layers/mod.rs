@@ -1,5 +1,7 @@
 //! Every parallel layer against burn's own layer with the same weights: values and every gradient, in every layout.
 
+mod attention;
+mod chunked;
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -52,11 +54,13 @@ const fn check_once(name: &'static str, run: fn(&Scene) -> anyhow::Result<()>, l
 fn checks() -> impl Iterator<Item = &'static Check> {
     [
         linear::CHECKS,
+        chunked::CHECKS,
         embedding::CHECKS,
         norm::CHECKS,
         cross_entropy::CHECKS,
         regions::CHECKS,
         dropout::CHECKS,
+        attention::CHECKS,
         transformer::CHECKS,
         init::CHECKS,
         records::CHECKS,

@@ -3,8 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context as _, ensure};
+use burn::optim::SgdConfig;
 use burn::tensor::DType;
-use burn_megatron::data_parallel::StepPart;
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
+use burn_megatron::optimizer::ShardedOptimizer;
 
 use super::gradients::by_name;
 use super::nets::{ConvNet, Net, OddNet, micro_batches_of, named, plain_step, same_values, wrap, wrapped_step};
@@ -45,6 +47,12 @@ pub const FAILURES: &[Failure] = &[
         run: pass_behind_the_last,
         layout: DP2,
         messages: &["take its gradients before the next step begins"],
+    },
+    Failure {
+        name: "parameters_that_do_not_come_end_the_next_pass_with_their_bucket",
+        run: lost_parameters,
+        layout: DP2,
+        messages: &["this update fails on purpose", "parameters of bucket", "because rank 1"],
     },
 ];
 
@@ -157,4 +165,19 @@ fn panicking_forward(scene: &Scene) -> anyhow::Result<()> {
     })?;
     wrapped.gradients()?;
     Ok(())
+}
+
+/// The other rank has the gathers of its parameters under way, and begins the next pass.
+fn lost_parameters(scene: &Scene) -> anyhow::Result<()> {
+    let config = DataParallelConfig::new()
+        .with_bucket_size(Some(40))
+        .with_shard_gradients(true);
+    let mut wrapped = DistributedDataParallel::<B, _>::new(ConvNet::new(scene, "net"), &scene.context, config)?;
+    let mut optimizer = ShardedOptimizer::new(&wrapped, SgdConfig::new().init())?;
+    let gradients = wrapped_step(&mut wrapped, scene, 0)?;
+    assert!(scene.context.rank() != 1, "this update fails on purpose");
+    optimizer.step(0.1, &mut wrapped, gradients)?;
+    let next = wrapped_step(&mut wrapped, scene, 1);
+    println!("the next pass of rank 0: {next:?}");
+    next.map(drop)
 }

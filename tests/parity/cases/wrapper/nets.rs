@@ -96,6 +96,25 @@ impl Net for OddNet<B> {
     }
 }
 
+/// Reads its parameters through itself and through a copy, as recomputation does.
+#[derive(Module, Debug)]
+pub struct CopiedNet<B: Backend> {
+    pub net: MatrixNet<B>,
+}
+
+impl Net for CopiedNet<B> {
+    fn new(scene: &Scene, numbers: &str) -> Self {
+        CopiedNet {
+            net: MatrixNet::new(scene, numbers),
+        }
+    }
+
+    fn loss(&self, scene: &Scene, micro_batch: usize) -> Tensor<B, 1> {
+        let copy = self.net.clone();
+        (copy.loss(scene, micro_batch) + self.net.loss(scene, micro_batch)).mul_scalar(0.5)
+    }
+}
+
 /// Matrices only.
 #[derive(Module, Debug)]
 pub struct MatrixNet<B: Backend> {

@@ -119,8 +119,11 @@ fn resume<M: Net>(scene: &Scene) -> anyhow::Result<()> {
 fn frozen(scene: &Scene) -> anyhow::Result<()> {
     let [_, mut resumed] = two_runs::<OddNet<B>>(scene)?;
     let group = scene.context.data_group();
+    // The parameters of the last update are on their way.
+    resumed.0.wait_for_parameters()?;
     let before = group.bytes_communicated();
     train(&mut resumed, scene, 2 * STEPS..2 * STEPS + 1)?;
+    resumed.0.wait_for_parameters()?;
     let sent = (group.bytes_communicated() - before) as i64;
     let mut all = vec![0; group.size()];
     group.all_gather(&[sent], &mut all)?;

@@ -9,7 +9,9 @@ use burn_flex::Flex;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use burn_megatron::optimizer::{ElementWise, ShardedOptimizer};
 
-use super::nets::{ConvNet, MatrixNet, Net, OddNet, Wrapped, named, plain_step, same_values, wrap, wrapped_step};
+use super::nets::{
+    ConvNet, CopiedNet, MatrixNet, Net, OddNet, Wrapped, named, plain_step, same_values, wrap, wrapped_step,
+};
 use super::{ALL, Check, check, check_bits};
 use crate::cases::B;
 use crate::cases::comparison::{Closeness, Scene};
@@ -44,6 +46,11 @@ pub const CHECKS: &[Check] = &[
     check_bits(
         "sharded_optimizers_have_the_bits_of_burns_with_odd_parameters",
         sharded::<OddNet<B>>,
+        ALL,
+    ),
+    check_bits(
+        "sharded_optimizers_have_the_bits_of_burns_with_a_module_copied_in_its_pass",
+        sharded::<CopiedNet<B>>,
         ALL,
     ),
     check(

@@ -34,7 +34,7 @@ pub fn products(world: &World) -> Outcome {
         .with_seed(7)
         .with_groups(groups)
         .init(world)?;
-    cuda::check_same_products(context.world_group())?;
+    cuda::check_same_matmuls(context.world_group())?;
     let layer = ColumnParallelLinearConfig::new(INPUTS, OUTPUTS).init::<B>(&device, &context.scope("layer"))?;
     let mut wrapped = DistributedDataParallel::new(layer, &context, DataParallelConfig::new())?;
     let ranks = world.world_size();
@@ -76,13 +76,16 @@ pub fn other_products(world: &World) -> Outcome {
     }
     let ranks: Vec<usize> = (0..world.world_size()).collect();
     let group = ProcessGroup::connect(world, "all", &ranks, &GroupConfig::new())?;
-    let error = cuda::check_same_products(&group)
+    let error = cuda::check_same_matmuls(&group)
         .err()
         .ok_or("they are taken for the same")?;
     let message = error.to_string();
-    if ["rank 0 multiplies with cuBLASLt 13.", "rank 1 with burn's own products"]
-        .iter()
-        .all(|part| message.contains(part))
+    if [
+        "rank 0 computes matmuls with cuBLASLt 13.",
+        "rank 1 with burn's own kernels",
+    ]
+    .iter()
+    .all(|part| message.contains(part))
     {
         Ok(())
     } else {
