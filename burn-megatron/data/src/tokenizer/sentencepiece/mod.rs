@@ -1,10 +1,12 @@
 //! SentencePiece's `tokenizer.model`.
 //!
 //! No kept crate reads one without a C++ build, so the file is read here: the normalization is SentencePiece's own,
-//! pairs are merged as in the byte-level encoder, and the most probable pieces come from the `tokenizers` crate.
+//! pairs are merged as in the byte-level encoder, and the most probable pieces are found with sums in f32, which decide
+//! between equal ones: those of the `tokenizers` crate have f64.
 
 mod model;
 mod normalize;
+mod unigram;
 
 #[cfg(test)]
 mod tests;
@@ -12,11 +14,9 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::json;
-use tokenizers::Model;
-
 use self::model::{ModelProto, ModelType, NormalizerSpec, PieceType, TrainerSpec};
 use self::normalize::{Normalizer, Part};
+use self::unigram::Unigram;
 use super::byte_level::merge::{Links, Merges};
 use super::{Token, Tokenizer, TokenizerError};
 
@@ -49,7 +49,7 @@ enum Surface {
 
 /// Cuts normalized text into pieces.
 enum Cutter {
-    Unigram(Box<tokenizers::Tokenizer>),
+    Unigram(Unigram),
     Pairs {
         characters: HashMap<char, Token>,
         merges: Merges,
@@ -100,7 +100,7 @@ impl SentencePieceTokenizer {
             .find(|(_, piece)| piece.0 == "<EOD>")
             .map(|(token, _)| token);
         let cutter = match trainer.model_type() {
-            ModelType::Unigram => Cutter::unigram(&pieces, unknown)?,
+            ModelType::Unigram => Cutter::Unigram(Unigram::new(&pieces)),
             ModelType::Bpe => Cutter::pairs(&pieces),
             kind @ (ModelType::Word | ModelType::Char) => {
                 return Err(invalid(format!("a model of kind {kind:?}; valid are Unigram and Bpe")));
@@ -131,18 +131,12 @@ impl SentencePieceTokenizer {
         }
     }
 
-    fn cut(&self, text: &str, start: usize, tokens: &mut Vec<Token>) -> Result<(), TokenizerError> {
+    fn cut(&self, text: &str, start: usize, tokens: &mut Vec<Token>) {
         match &self.cutter {
-            Cutter::Unigram(tokenizer) => {
-                let pieces = tokenizer.get_model().tokenize(text).map_err(invalid)?;
-                for piece in pieces {
-                    if piece.id == self.unknown {
-                        self.push_unknown(&piece.value, tokens.len() == start, tokens);
-                    } else {
-                        tokens.push(piece.id);
-                    }
-                }
-            }
+            Cutter::Unigram(unigram) => unigram.cut(text, |part| match part {
+                Ok(token) => tokens.push(token),
+                Err(character) => self.push_unknown(character, tokens.len() == start, tokens),
+            }),
             Cutter::Pairs {
                 characters,
                 merges,
@@ -168,27 +162,10 @@ impl SentencePieceTokenizer {
                 }
             }
         }
-        Ok(())
     }
 }
 
 impl Cutter {
-    fn unigram(pieces: &[(&str, f32, PieceType)], unknown: usize) -> Result<Self, TokenizerError> {
-        // What no text may contain gets a name with a space, which no normalized text has.
-        let entry = |(index, piece): (usize, &(&str, f32, PieceType))| match piece.2 {
-            PieceType::Normal | PieceType::UserDefined => json!([piece.0, piece.1]),
-            _ => json!([format!(" {index}"), piece.1]),
-        };
-        let entries: Vec<_> = pieces.iter().enumerate().map(entry).collect();
-        let json = json!({
-            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
-            "pre_tokenizer": null, "post_processor": null, "decoder": null,
-            "model": { "type": "Unigram", "unk_id": unknown, "vocab": entries, "byte_fallback": false },
-        });
-        let tokenizer = tokenizers::Tokenizer::from_bytes(json.to_string()).map_err(invalid)?;
-        Ok(Self::Unigram(Box::new(tokenizer)))
-    }
-
     fn pairs(pieces: &[(&str, f32, PieceType)]) -> Self {
         let usable = |piece: &&(&str, f32, PieceType)| matches!(piece.2, PieceType::Normal | PieceType::UserDefined);
         let numbers: HashMap<&str, Token> = pieces
@@ -274,19 +251,13 @@ impl Tokenizer for SentencePieceTokenizer {
     }
 
     fn encode(&self, text: &str, tokens: &mut Vec<Token>) {
-        self.try_encode(text, tokens)
-            .expect("a unigram model with an unknown piece cuts every text");
-    }
-
-    fn try_encode(&self, text: &str, tokens: &mut Vec<Token>) -> Result<(), TokenizerError> {
         let start = tokens.len();
         for part in self.normalizer.normalize(text) {
             match part {
                 Part::Fixed(place) => tokens.push(self.fixed[place]),
-                Part::Text(text) => self.cut(&text, start, tokens).inspect_err(|_| tokens.truncate(start))?,
+                Part::Text(text) => self.cut(&text, start, tokens),
             }
         }
-        Ok(())
     }
 
     fn decode(&self, tokens: &[Token]) -> String {

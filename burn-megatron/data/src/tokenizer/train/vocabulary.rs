@@ -245,9 +245,11 @@ pub(super) fn unigram(config: &TrainConfig, mut words: WordCounts) -> Result<Tra
         trainer.do_train(words, &mut model).map(|_| model)
     });
     let mut model = serde_json::to_value(model.map_err(failed)?).map_err(failed)?;
-    let pieces = model["vocab"]
-        .as_array_mut()
-        .ok_or_else(|| failed("a unigram model has a list of pieces"))?;
+    let trained: Vec<(String, f64)> = serde_json::from_value(model["vocab"].take()).map_err(failed)?;
+    let mut pieces: Vec<Value> = canonical(trained, config.vocab_size - sentinels)
+        .iter()
+        .map(|piece| json!(piece))
+        .collect();
     let first_sentinel = pieces.len();
     // The last sentinel has the lowest number, as in T5's vocabulary.
     pieces.extend(
@@ -256,6 +258,7 @@ pub(super) fn unigram(config: &TrainConfig, mut words: WordCounts) -> Result<Tra
             .map(|number| json!([format!("<extra_id_{number}>"), 0.0])),
     );
     let num_tokens = pieces.len();
+    model["vocab"] = pieces.into();
     let sentinel = |number: usize| (first_sentinel + sentinels - 1 - number, format!("<extra_id_{number}>"));
     let special = UNIGRAM_SPECIAL.iter().map(|&text| text.to_owned()).enumerate();
     let added: Vec<Value> = special
@@ -278,6 +281,41 @@ pub(super) fn unigram(config: &TrainConfig, mut words: WordCounts) -> Result<Tra
         },
     });
     TrainedVocabulary::new(config.kind, num_tokens, &description, "</s>")
+}
+
+/// Returns a trained unigram vocabulary, at most `most` pieces of it, in the order of scores and texts.
+///
+/// The trainer gives the characters that no piece needs scores from the lowest one upwards, in the order of a hash
+/// table, which is another in every process: here they get them in the characters' order. Where characters alone fill
+/// the vocabulary, it adds all the pieces that it has: here they are left out.
+fn canonical(mut pieces: Vec<(String, f64)>, most: usize) -> Vec<(String, f64)> {
+    /// Between two of those characters, summed up as the trainer does.
+    const STEP: f64 = 0.0001;
+    let mut learned = pieces.split_off(UNIGRAM_SPECIAL.len());
+    let is_character = |piece: &(String, f64)| piece.0.chars().nth(1).is_none();
+    if pieces.len() + learned.len() > most {
+        learned.retain(is_character);
+    }
+    let lowest = learned.iter().map(|piece| piece.1).fold(f64::INFINITY, f64::min);
+    let (mut texts, mut scores) = (vec![], vec![]);
+    let mut penalty = 0.0;
+    loop {
+        let has_score = |piece: &(String, f64)| is_character(piece) && piece.1 == lowest + penalty;
+        let found: Vec<(String, f64)> = learned.extract_if(.., |piece| has_score(piece)).collect();
+        if found.is_empty() {
+            break;
+        }
+        for (text, score) in found {
+            texts.push(text);
+            scores.push(score);
+        }
+        penalty += STEP;
+    }
+    texts.sort_unstable();
+    learned.extend(texts.into_iter().zip(scores));
+    learned.sort_by(|left, right| right.1.total_cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
+    pieces.extend(learned);
+    pieces
 }
 
 fn added_token((number, text): (usize, String)) -> Value {
