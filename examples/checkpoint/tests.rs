@@ -238,7 +238,7 @@ fn a_model_that_cannot_take_the_parameters_is_told_the_first_difference() {
     for (model, words) in [
         (
             GptConfig::new(2, 6, 3, 5, 257),
-            "its vocabulary has 50257 tokens and that of this run 257",
+            "its vocabulary has 50257 tokens and that of this run's tokenizer 257",
         ),
         (GptConfig::new(3, 6, 3, 5, 50257), "--num-layers is 2 there and 3 here"),
         (

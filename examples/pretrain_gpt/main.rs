@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use burn_megatron::training::memory::{CountingAllocator, keep_freed_memory};
-use burn_megatron_data::programs::parse;
+use burn_megatron_data::programs::parse_shown;
 use clap::Parser;
 use examples::arguments::TrainingArguments;
 use examples::launching::exit_code;
@@ -38,6 +38,6 @@ struct Arguments {
 fn main() -> ExitCode {
     let started = Instant::now();
     keep_freed_memory();
-    let Arguments { training, preflight } = parse();
-    exit_code(pretrain(&training, preflight, started), 2)
+    let (Arguments { training, preflight }, given) = parse_shown();
+    exit_code(pretrain(&training, &given, preflight, started), 2)
 }

@@ -1,9 +1,10 @@
 //! `Checkpointing`: when a training program saves, and what it must find to continue.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
+use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointError, CheckpointWriter};
 use burn_megatron::collectives::{GroupConfig, ProcessGroup};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
@@ -221,13 +222,13 @@ fn schedules(training: &TrainingConfig) -> [Setting; 10] {
 }
 
 /// Finds the checkpoint to continue from, the same one on every rank. Returns `None` without `--load`, or if the folder
-/// is also that of `--save` and has no checkpoint yet.
+/// has no checkpoint: then the first rank warns.
 ///
 /// # Communication
 /// Two broadcasts over the world, of 8 bytes and of what the first rank has found.
 ///
 /// # Errors
-/// When there is no checkpoint in another folder, or it cannot be read; the first rank's words on every rank.
+/// When there is no checkpoint although one must be there, or it cannot be read; the first rank's words on every rank.
 pub fn find(arguments: &CheckpointArguments, context: &ParallelContext) -> anyhow::Result<Option<Checkpoint>> {
     let Some(folder) = &arguments.load else {
         return Ok(None);
@@ -282,16 +283,20 @@ pub(crate) fn share_text(text: String, context: &ParallelContext) -> anyhow::Res
     String::from_utf8(text).context("what rank 0 has found")
 }
 
-fn find_here(arguments: &CheckpointArguments, folder: &PathBuf) -> anyhow::Result<Option<Checkpoint>> {
-    let is_same = |save: &PathBuf| match (save.canonicalize(), folder.canonicalize()) {
-        (Ok(save), Ok(load)) => save == load,
-        _ => save == folder,
-    };
-    let may_be_missing = arguments.save.as_ref().is_some_and(is_same);
-    if may_be_missing {
-        Ok(Checkpoint::latest(folder)?)
-    } else {
-        Ok(Some(Checkpoint::find(folder)?))
+fn find_here(arguments: &CheckpointArguments, folder: &Path) -> anyhow::Result<Option<Checkpoint>> {
+    // A path of one checkpoint means that one.
+    let name = folder.file_name().and_then(OsStr::to_str);
+    let names_one = name.is_some_and(|name| name.starts_with("iter_"));
+    if arguments.finetune || arguments.exit_on_missing_checkpoint || names_one {
+        return Ok(Some(Checkpoint::find(folder)?));
+    }
+    match Checkpoint::find(folder) {
+        Ok(checkpoint) => Ok(Some(checkpoint)),
+        Err(error @ CheckpointError::NoCheckpoint { .. }) => {
+            tracing::warn!("starting from the beginning: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -8,6 +8,7 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{
     self, Environment, JoinConfig, Launcher, Prefix, Role, World, exit_code_of, join, report_and_exit,
 };
+use burn_megatron_data::programs::with_causes;
 
 use crate::arguments::{ParallelArguments, TrainingArguments};
 use crate::terminal;
@@ -118,7 +119,7 @@ pub fn refuse_launcher(program: &str) -> anyhow::Result<()> {
 /// was the cause.
 pub fn exit_code(done: anyhow::Result<ExitCode>, failure: u8) -> ExitCode {
     done.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        eprintln!("error: {}", with_causes(&error));
         exit_code_of(error.as_ref(), failure)
     })
 }

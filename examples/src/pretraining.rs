@@ -24,18 +24,24 @@ use crate::training_program::TrainingProgram;
 /// Trains the model that the flags name, as one rank of the number that they ask for; starts the ranks first if no
 /// launcher has.
 ///
-/// With `preflight`, compares and measures the ranks instead.
+/// With `preflight`, compares and measures the ranks instead. `given` are the flags that the run prints first.
 ///
 /// # Errors
 /// When the flags do not fit each other, or the ranks cannot be started. What goes wrong in a rank is reported to the
 /// job, and ends the process.
-pub fn pretrain(arguments: &TrainingArguments, preflight: bool, started: Instant) -> anyhow::Result<ExitCode> {
+pub fn pretrain(
+    arguments: &TrainingArguments,
+    given: &str,
+    preflight: bool,
+    started: Instant,
+) -> anyhow::Result<ExitCode> {
     arguments.validate()?;
     match enter(&arguments.parallel)? {
         Role::Launched(summary) => Ok(summary.into()),
         Role::Rank(world) => {
             let rank = Rank {
                 arguments,
+                given,
                 preflight,
                 world: &world,
                 started,
@@ -49,6 +55,7 @@ pub fn pretrain(arguments: &TrainingArguments, preflight: bool, started: Instant
 /// One rank of the world, in a process that has been there since `started`.
 struct Rank<'a> {
     arguments: &'a TrainingArguments,
+    given: &'a str,
     preflight: bool,
     world: &'a World,
     started: Instant,
@@ -61,7 +68,7 @@ impl TrainingProgram for Rank<'_> {
         if self.preflight {
             examine::<B, C>(self.arguments, self.world, &device)
         } else {
-            train::<B, C>(self.arguments, self.world, self.started, &device)
+            train::<B, C>(&self, &device)
         }
     }
 }
@@ -95,13 +102,15 @@ fn examine<B: TrainingBackend, C: ModelFamily>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Trains as one rank of the world, in a process that has been there since `started`.
-fn train<B: TrainingBackend, C: ModelFamily>(
-    arguments: &TrainingArguments,
-    world: &World,
-    started: Instant,
-    device: &B::Device,
-) -> anyhow::Result<ExitCode> {
+/// Trains as one rank of the world.
+fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device) -> anyhow::Result<ExitCode> {
+    let &Rank {
+        arguments,
+        given,
+        world,
+        started,
+        ..
+    } = rank;
     let stop = StopFlag::install()?;
     let logging = &arguments.logging;
     let context = connect::<B>(arguments, world, device)?;
@@ -122,7 +131,11 @@ fn train<B: TrainingBackend, C: ModelFamily>(
     let num_steps = session.num_steps();
     let mut progress = is_first.then(|| Progress::new(num_steps, logging.log_interval));
     if let Some(progress) = &progress {
+        if !given.is_empty() {
+            progress.line(&format!("flags: {given}"));
+        }
         let summary = session.summary();
+        summary.note.iter().for_each(|note| progress.line(note));
         let grid = context.grid();
         progress.line(&format!(
             "{} parameters on {} ranks: tensor {} (sequence {}), pipeline {} ({}), data {} | {} tokens of {} \
@@ -154,7 +167,13 @@ fn train<B: TrainingBackend, C: ModelFamily>(
     if let Some(progress) = &progress {
         monitoring.lines().iter().for_each(|line| progress.line(line));
     }
-    let validates = logging.eval_iters > 0;
+    let validates = logging.eval_iters > 0 && session.has_validation();
+    if let (Some(progress), false, true) = (&progress, validates, logging.eval_iters > 0) {
+        progress.line(
+            "warning: no validation, for no document is set aside: see --split, --valid-data-path and preprocess_data \
+             --split-on",
+        );
+    }
     for step in first_step..=num_steps {
         if let Some(recorder) = &recorder {
             recorder.before_step(step, &session)?;

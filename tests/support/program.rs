@@ -47,11 +47,19 @@ pub fn pretrain_gpt() -> anyhow::Result<PathBuf> {
 /// a second to find that nothing has changed.
 pub fn build(example: &'static str) -> anyhow::Result<PathBuf> {
     static BUILT: References<&str, PathBuf> = References::new();
-    let built = BUILT.of(example, || build_with_cargo(example))?;
+    let built = BUILT.of(example, || {
+        Ok(build_with_cargo("--example", example)?.join("examples").join(example))
+    })?;
     Ok(built.to_path_buf())
 }
 
-fn build_with_cargo(example: &str) -> anyhow::Result<PathBuf> {
+/// Builds a program of a library, as [`build`] does, and returns its path.
+pub fn build_bin(name: &'static str) -> anyhow::Result<PathBuf> {
+    Ok(build_with_cargo("--bin", name)?.join(name))
+}
+
+/// Returns the folder of the profile.
+fn build_with_cargo(kind: &str, name: &str) -> anyhow::Result<PathBuf> {
     // target/<profile>/deps/<this test>
     let test = std::env::current_exe()?;
     let folder = test
@@ -60,7 +68,7 @@ fn build_with_cargo(example: &str) -> anyhow::Result<PathBuf> {
         .context("a test is in target/<profile>/deps")?;
     let mut command = Command::new(std::env::var_os("CARGO").context("cargo runs the tests and sets CARGO")?);
     // With any other selection of packages the crates have other features, and are built again.
-    command.args(["build", "--quiet", "--workspace", "--example", example]);
+    command.args(["build", "--quiet", "--workspace", kind, name]);
     if cfg!(feature = "mpi") {
         command.args(["--features", "mpi"]);
     }
@@ -70,8 +78,8 @@ fn build_with_cargo(example: &str) -> anyhow::Result<PathBuf> {
     if let Some(target) = folder.parent() {
         command.arg("--target-dir").arg(target);
     }
-    ensure!(command.status()?.success(), "cargo cannot build {example}");
-    Ok(folder.join("examples").join(example))
+    ensure!(command.status()?.success(), "cargo cannot build {name}");
+    Ok(folder.to_owned())
 }
 
 /// Sources, to be trained on.

@@ -14,9 +14,12 @@ pub struct CheckpointArguments {
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
     /// Continue from the latest checkpoint in this folder, or from this checkpoint, saved by any layout of ranks; if
-    /// --save names the same folder and it has no checkpoint yet, start from the beginning
+    /// there is none, start from the beginning, with a warning
     #[arg(long, value_name = "DIR")]
     pub load: Option<PathBuf>,
+    /// End with an error if --load has no checkpoint
+    #[arg(long, requires = "load")]
+    pub exit_on_missing_checkpoint: bool,
     /// Steps between checkpoints; 0 for none but the last
     #[arg(long, value_name = "N", default_value_t = 0, requires = "save")]
     pub save_interval: u64,

@@ -111,13 +111,21 @@ impl DataArguments {
         Ok(TextSource::DataSets(DataSource::Divided { path, split }))
     }
 
-    /// Returns the data set that was found in the current folder, if none was named.
-    pub fn found(&self) -> Option<String> {
+    /// Returns what to tell of a source that no flag names; nothing where one does, or where it is the usual one.
+    pub fn note(&self, source: &TextSource) -> Option<String> {
         let is_named = !(self.data_path.is_empty() && self.train_data_path.is_empty());
-        if is_named {
-            return None;
+        match source {
+            _ if is_named => None,
+            TextSource::DataSets(DataSource::Divided { path, .. }) => Some(format!(
+                "no --data-path: training on the data set {} of the current folder",
+                path.prefixes.join(", ")
+            )),
+            TextSource::CargoRegistry if self.tokenizer != TokenizerArguments::default() => Some(format!(
+                "warning: a tokenizer is given, but no --data-path, and the current folder has no *{DATASET}: training \
+                 on the Rust sources that cargo downloaded to build this program"
+            )),
+            _ => None,
         }
-        find_data_set(Path::new(".")).ok().flatten()
     }
 }
 

@@ -4,6 +4,9 @@ use anyhow::{Context as _, ensure};
 use burn_megatron::training::{AnnealingStyle, LearningRateConfig, LearningRateDecay};
 use clap::{Args, ValueEnum};
 
+/// Of the model that is trained without flags.
+const DEFAULT_LR: f64 = 2e-3;
+
 /// The warm-up takes `1 / WARM_UP_SHARE` of a run by default.
 const WARM_UP_SHARE: u64 = 20;
 
@@ -13,11 +16,11 @@ const WARM_UP_SHARE: u64 = 20;
 #[command(next_help_heading = "Learning rate")]
 pub struct LearningRateArguments {
     /// Highest learning rate
-    #[arg(long, value_name = "RATE", default_value_t = 2e-3)]
+    #[arg(long, value_name = "RATE", default_value_t = DEFAULT_LR)]
     pub lr: f64,
-    /// Lowest learning rate
-    #[arg(long, value_name = "RATE", default_value_t = 2e-4)]
-    pub min_lr: f64,
+    /// Lowest learning rate [default: 0; 0.0002 with the default of --lr]
+    #[arg(long, value_name = "RATE")]
+    pub min_lr: Option<f64>,
     /// How the learning rate comes down
     #[arg(long, value_enum, value_name = "STYLE", default_value_t = DecayStyle::Cosine)]
     pub lr_decay_style: DecayStyle,
@@ -153,7 +156,9 @@ impl LearningRateArguments {
             decay: self.decay(counting)?,
             init: self.lr_warmup_init,
             max: self.lr,
-            min: self.min_lr,
+            min: self
+                .min_lr
+                .unwrap_or(if self.lr == DEFAULT_LR { DEFAULT_LR / 10.0 } else { 0.0 }),
             warm_up_samples: self.warm_up_samples(counting, train_samples, decay_samples)?,
             decay_samples,
         })

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{
     BuildConfig, Corpus, CorpusConfig, DataSource, GptDataset, GptDatasetConfig, Loader, LoaderConfig, RunData,
@@ -35,13 +35,17 @@ pub(super) struct RunText {
     pub(super) num_train_tokens: usize,
     /// Documents, and how many of them validate.
     pub(super) num_documents: (usize, usize),
+    /// What a person should know of where it comes from.
+    pub(super) note: Option<String>,
 }
 
 enum Validation {
     /// These documents.
     Documents(Arc<dyn TokenDocuments>, Range<usize>),
-    /// The data set, if there is one.
-    DataSet(Option<Arc<dyn Samples>>),
+    /// A data set.
+    DataSet(Arc<dyn Samples>),
+    /// The data sets have nothing set aside.
+    None,
 }
 
 /// How many samples of what length.
@@ -63,11 +67,24 @@ impl RunText {
         sizes: SampleSizes,
         run_tokenizer: &RunTokenizer,
     ) -> anyhow::Result<Self> {
-        let config = match arguments.source()? {
-            TextSource::DataSets(source) => return Self::of_data_sets(source, arguments, sizes, run_tokenizer),
-            TextSource::CargoRegistry => CorpusConfig::cargo_registry()?,
-            TextSource::Files(paths) => CorpusConfig::new(paths),
+        let source = arguments.source()?;
+        let note = arguments.note(&source);
+        let text = match source {
+            TextSource::DataSets(source) => Self::of_data_sets(source, arguments, sizes, run_tokenizer),
+            TextSource::CargoRegistry => {
+                Self::of_files(CorpusConfig::cargo_registry()?, arguments, sizes, run_tokenizer)
+            }
+            TextSource::Files(paths) => Self::of_files(CorpusConfig::new(paths), arguments, sizes, run_tokenizer),
         };
+        Ok(Self { note, ..text? })
+    }
+
+    fn of_files(
+        config: CorpusConfig,
+        arguments: &DataArguments,
+        sizes: SampleSizes,
+        run_tokenizer: &RunTokenizer,
+    ) -> anyhow::Result<Self> {
         let limit_bytes = arguments.data_limit.or(config.limit_bytes);
         let corpus = Corpus::load(&CorpusConfig { limit_bytes, ..config })?;
         Self::of_corpus(corpus, sizes, run_tokenizer)
@@ -94,6 +111,7 @@ impl RunText {
             hash,
             num_train_tokens: num_tokens(&*documents, split.train),
             num_documents: (documents.len(), split.validation.len()),
+            note: None,
             validation: Validation::Documents(documents, split.validation),
         })
     }
@@ -139,17 +157,23 @@ impl RunText {
         let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         Ok(Self {
             train,
-            validation: Validation::DataSet(validation),
+            validation: validation.map_or(Validation::None, Validation::DataSet),
             hash: mixed_hash(&parts),
             num_train_tokens: train_tokens,
             num_documents: (train_documents + validation_documents, validation_documents),
+            note: None,
         })
+    }
+
+    /// Whether something is set aside for validation.
+    pub(super) fn has_validation(&self) -> bool {
+        !matches!(self.validation, Validation::None)
     }
 
     /// Returns at least this number of samples for validation, the same every time.
     ///
     /// # Errors
-    /// When there is too little text.
+    /// When there is too little text, or none.
     pub(super) fn validation(&self, sizes: SampleSizes) -> anyhow::Result<Arc<dyn Samples>> {
         match &self.validation {
             Validation::Documents(documents, range) => {
@@ -157,10 +181,8 @@ impl RunText {
                 let dataset = GptDataset::new(&config, documents.clone(), range.clone());
                 Ok(Arc::new(dataset.context("the validation text")?))
             }
-            Validation::DataSet(dataset) => {
-                let dataset = dataset.clone();
-                dataset.context("nothing is set aside for validation: see --split, --valid-data-path or --eval-iters 0")
-            }
+            Validation::DataSet(dataset) => Ok(dataset.clone()),
+            Validation::None => bail!("nothing is set aside for validation"),
         }
     }
 
@@ -176,7 +198,7 @@ impl RunText {
         let mut hashes = vec![0; world.size()];
         world.all_gather(&[self.hash as i64], &mut hashes)?;
         if let Some(odd) = hashes.iter().position(|hash| *hash != hashes[0]) {
-            anyhow::bail!(
+            bail!(
                 "rank {odd} reads other text than rank 0 (hash {:016x}, not {:016x}): \
                  give every rank the same files with --data-path, and the same tokenizer",
                 hashes[odd],
@@ -201,7 +223,7 @@ fn check_first_tokens(dataset: &IndexedDataset, tokenizer: &dyn Tokenizer) -> an
         tokens.clear();
         dataset.read(document, 0..length, &mut tokens);
         if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary_size) {
-            anyhow::bail!(
+            bail!(
                 "{}: token {token} of document {document} is outside the vocabulary of {vocabulary_size} tokens: give \
                  the tokenizer that the data set was made with (--tokenizer-type, --vocab-file, --merge-file, \
                  --tokenizer-model)",

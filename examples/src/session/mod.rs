@@ -62,6 +62,8 @@ pub struct SessionSummary {
     pub num_train_tokens: usize,
     /// Documents, and how many of them validate.
     pub num_documents: (usize, usize),
+    /// What a person should know of where they come from.
+    pub note: Option<String>,
 }
 
 impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
@@ -166,6 +168,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
             num_parameters: self.model.num_parameters(),
             num_train_tokens: self.text.num_train_tokens,
             num_documents: self.text.num_documents,
+            note: self.text.note.clone(),
         }
     }
 
@@ -340,13 +343,18 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         })
     }
 
+    /// Whether some of the text is set aside for validation.
+    pub fn has_validation(&self) -> bool {
+        self.text.has_validation()
+    }
+
     /// Returns the mean loss over the first global batches of the validation text; the same batches every time.
     ///
     /// # Communication
     /// As [`Trainer::evaluate`].
     ///
     /// # Errors
-    /// As [`Trainer::evaluate`]; when the validation text is too short for one sample.
+    /// As [`Trainer::evaluate`]; when the validation text is too short for one sample, or nothing is set aside.
     pub fn evaluate(&self) -> anyhow::Result<f64> {
         let _timer = self.observer.timers().start(Timer::Evaluate);
         let sizes = sample_sizes(&self.training, self.eval_iters);

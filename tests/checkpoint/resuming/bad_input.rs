@@ -184,7 +184,7 @@ pub fn vocabulary() -> anyhow::Result<()> {
     let parts = parts.collect::<anyhow::Result<Vec<_>>>()?;
     CheckpointWriter::new(ProcessGroup::single(), sample.save(), CheckpointConfig::new())?.save(STEPS, parts, state)?;
     let words = format!(
-        "is of another model: its vocabulary has {} tokens and that of this run {size}",
+        "is of another model: its vocabulary has {} tokens and that of this run's tokenizer {size}",
         size + 44
     );
     sample.expect_refusal(&sample.resume("")?, &["iter_0000006", &words])

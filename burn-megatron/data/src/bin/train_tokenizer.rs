@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use burn_megatron_data::programs::parse;
 use burn_megatron_data::tokenizer::TokenizerError;
 use burn_megatron_data::tokenizer::train::{TrainConfig, TrainProgress, VocabularyKind, train};
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Trains a vocabulary on text files: the same files give the same vocabulary.
@@ -20,19 +21,19 @@ struct Arguments {
     #[arg(long = "type", default_value = "bpe")]
     kind: VocabularyKind,
     /// Text files, and folders of which every text file is read.
-    #[arg(long, required = true, num_args = 1..)]
+    #[arg(long, required = true, num_args = 1.., action = ArgAction::Set)]
     input: Vec<PathBuf>,
     /// Most tokens, special ones included.
-    #[arg(long, visible_alias = "vocab_size", default_value_t = 50257)]
+    #[arg(long, default_value_t = 50257)]
     vocab_size: usize,
     /// Folder for the files, which is made if it does not exist.
-    #[arg(long, visible_alias = "output_prefix", default_value = ".")]
+    #[arg(long, default_value = ".")]
     output_prefix: PathBuf,
     /// Word pieces of text as it is written, instead of lower case without accents.
     #[arg(long)]
     cased: bool,
     /// T5's sentinels <extra_id_0>, <extra_id_1>, … (unigram).
-    #[arg(long, visible_alias = "num_sentinels", default_value_t = 0)]
+    #[arg(long, default_value_t = 0)]
     num_sentinels: usize,
     /// Shows no progress.
     #[arg(long)]
@@ -40,7 +41,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    match run(&parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

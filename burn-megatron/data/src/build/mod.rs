@@ -74,7 +74,7 @@ pub struct BuildConfig {
 /// The data sets of a run.
 #[derive(Clone, Default)]
 pub struct RunData {
-    /// Training, validation and test, if there are.
+    /// Training, validation and test, if there are: a part may have a share of none of the documents.
     pub splits: [Option<Arc<dyn Samples>>; 3],
     /// Validation of each prefix, if asked for and if there are several.
     pub validation_by_prefix: Vec<(String, Arc<dyn Samples>)>,
@@ -149,8 +149,11 @@ impl<'a> Builder<'a> {
         let Some(path) = self.config.source.path(split).filter(|_| wanted != Some(0)) else {
             return Ok(None);
         };
-        let has_documents = |prefix: &String| self.range(split, prefix).is_some();
-        if !path.prefixes.iter().all(has_documents) {
+        let has_share = |prefix: &String| self.range(split, prefix).is_some();
+        let has_documents = |prefix: &String| self.range(split, prefix).is_some_and(|range| !range.is_empty());
+        // A data set of few documents has none to set aside, which is no reason not to train.
+        let is_needed = split == Split::Train || path.prefixes.iter().any(has_documents);
+        if !is_needed || !path.prefixes.iter().all(has_share) {
             return Ok(None);
         }
         let sizes = match (&path.weights, wanted) {
