@@ -138,7 +138,7 @@ fn what_is_missing_or_does_not_fit_is_said_before_a_step() -> anyhow::Result<()>
     let pretrain_gpt = build("pretrain_gpt")?;
     let flags = format!("{SMALL} --data-path my_corpus.txt");
     folder.succeed(&pretrain_gpt, &format!("{flags} --save checkpoints"))?;
-    fs::write(folder.path().join("one_document.bin"), "")?;
+    fs::write(folder.path().join("one_document.idx"), "")?;
     fs::write(folder.path().join("two_document.idx"), "")?;
     fs::write(folder.path().join("vocab.json"), "{}")?;
     for (flags, words) in [
