@@ -8,6 +8,7 @@ pub mod generating;
 pub mod json_lines;
 pub mod launching;
 pub mod layout;
+mod loading;
 pub mod monitoring;
 pub mod pretraining;
 pub mod progress;

@@ -2,7 +2,6 @@
 //!
 //! It is compiled for every device, which takes a minute; in the library, all programs share what comes of it.
 
-mod loading;
 mod printing;
 mod prompts;
 
@@ -25,9 +24,9 @@ use crate::checkpointing::{FamilyState, ModelState};
 use crate::device::{Program, TrainingBackend};
 use crate::figures::bytes;
 use crate::launching::enter_interactive;
+use crate::loading::{Loaded, load};
 use crate::run_tokenizer::RunTokenizer;
 use crate::session::StopReason;
-use loading::{Loaded, load};
 use printing::Printer;
 use prompts::{NextPrompt, Prompts};
 

@@ -1,4 +1,4 @@
-//! [`load`]: the checkpoint that is generated with, the same one on every rank.
+//! [`load`]: the checkpoint whose model a program uses without training it, the same one on every rank.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ const USUAL_FOLDER: &str = "checkpoints";
 const CONFIG_NAME: &str = "config.json";
 
 /// A checkpoint that is open.
-pub(super) struct Loaded {
+pub(crate) struct Loaded {
     checkpoint: Checkpoint,
     source: PathBuf,
     /// What was written for it, on the first rank of each node.
@@ -26,17 +26,17 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    pub(super) fn checkpoint(&self) -> &Checkpoint {
+    pub(crate) fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
     }
 
     /// What was loaded.
-    pub(super) fn source(&self) -> &Path {
+    pub(crate) fn source(&self) -> &Path {
         &self.source
     }
 
     /// Removes what was written for it, after all ranks have read. Returns what was loaded.
-    pub(super) fn finish(self, context: &ParallelContext) -> anyhow::Result<PathBuf> {
+    pub(crate) fn finish(self, context: &ParallelContext) -> anyhow::Result<PathBuf> {
         context.world_group().barrier()?;
         let Self {
             checkpoint,
@@ -58,7 +58,7 @@ impl Loaded {
 ///
 /// # Errors
 /// When there is nothing to load, or it cannot be read; rank 0's words on every rank.
-pub(super) fn load(given: Option<&Path>, world: &World, context: &ParallelContext) -> anyhow::Result<Loaded> {
+pub(crate) fn load(given: Option<&Path>, world: &World, context: &ParallelContext) -> anyhow::Result<Loaded> {
     let found = (world.rank() == 0).then(|| find(given));
     let text = match &found {
         None => String::new(),
@@ -122,7 +122,7 @@ fn find(given: Option<&Path>) -> anyhow::Result<Found> {
 fn import(files: &Path, world: &World, context: &ParallelContext) -> anyhow::Result<Loaded> {
     let name = match world.rank() {
         0 => {
-            let folder = tempfile::Builder::new().prefix("generate-samples-").tempdir();
+            let folder = tempfile::Builder::new().prefix("imported-checkpoint-").tempdir();
             let folder = folder.map(tempfile::TempDir::keep).unwrap_or_default();
             folder.to_string_lossy().into_owned()
         }
