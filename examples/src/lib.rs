@@ -3,6 +3,7 @@
 pub mod arguments;
 pub mod checkpointing;
 pub mod device;
+pub mod evaluating;
 pub mod figures;
 pub mod generating;
 pub mod json_lines;
