@@ -17,10 +17,11 @@ use examples::launching::exit_code;
 
 /// Evaluate a trained model, without examples and without training it further.
 ///
-/// Figures come under the names of the program that defines them. wikitext: Megatron-LM's loss, perplexity and word-level
-/// perplexity over overlapping windows, and lm-evaluation-harness's word_perplexity, byte_perplexity and bits_per_byte
-/// of pages that begin with the token that ends documents. lambada: the accuracy and perplexity of the last word by
-/// lm-evaluation-harness, and the accuracy by Megatron-LM. multiple-choice: acc and acc_norm by lm-evaluation-harness.
+/// Figures come under the names of the program that defines them. wikitext: Megatron-LM's loss, perplexity and
+/// word-level perplexity over overlapping windows, and lm-evaluation-harness's word_perplexity, byte_perplexity and
+/// bits_per_byte of pages that begin with the token that ends documents. lambada: the accuracy and perplexity of the
+/// last word by lm-evaluation-harness, and the accuracy by Megatron-LM. multiple-choice: acc and acc_norm by
+/// lm-evaluation-harness.
 ///
 /// Takes checkpoints of any layout, and Hugging Face's folders. With more than one rank, this program starts itself
 /// once per rank, or joins the ranks that torchrun, Slurm or Open MPI started; ranks beyond those of one model share

@@ -1,5 +1,4 @@
-//! [`ScoringStage`], what is asked of a part of a model that is evaluated, and [`ScoredStage`], by which a pipeline runs
-//! it.
+//! [`ScoringStage`], what is asked of a part of a model that is evaluated, and [`ScoredStage`], which a pipeline runs.
 
 use std::marker::PhantomData;
 
@@ -12,8 +11,7 @@ use burn_megatron::training::{LanguageModel, TokenBatch};
 /// Numbers that a token has in the output of a [`ScoredStage`]: its loss and its margin.
 pub const SCORES_EACH: usize = 2;
 
-/// A model that says of each token how probable its successor is, and whether it is the most probable one; or one of the
-/// stages that the model was cut into. Without autodiff.
+/// A model that scores each token's successor, or one of the stages that the model was cut into. Without autodiff.
 pub trait ScoringStage<B: CollectiveBackend>: LanguageModel<B> + Module<B> + ModuleDisplay {
     /// Runs the stage, as [`PipelineStage::forward`] does, with a margin next to each loss.
     ///

@@ -62,7 +62,7 @@ impl TaskKind {
 #[command(next_help_heading = "Evaluation")]
 pub struct TaskArguments {
     /// What the model is asked
-    #[arg(long = "task", value_enum, value_name = "TASK")]
+    #[arg(id = "task", long, value_enum, value_name = "TASK")]
     pub kind: TaskKind,
     /// The task's text, or its lines of JSON
     #[arg(long, alias = "valid-data", value_name = "FILE")]
@@ -133,7 +133,7 @@ impl TaskArguments {
         }
     }
 
-    /// The most tokens that a model of so many positions is to see at once.
+    /// The most tokens that a model with these `positions` is to see at once.
     ///
     /// # Errors
     /// When the model has fewer positions than the flag asks for.

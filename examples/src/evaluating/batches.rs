@@ -22,8 +22,8 @@ pub(super) struct BatchLimits {
     pub(super) multiple: usize,
 }
 
-/// Returns batches of sequences of about the same length, the longest first, whatever the layout of the ranks that share
-/// them out.
+/// Returns batches of sequences of about the same length, the longest first. They do not depend on how many replicas of
+/// the model share them.
 pub(super) fn plan(lengths: &[usize], limits: &BatchLimits) -> Vec<Batch> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|number| std::cmp::Reverse(lengths[*number]));
@@ -43,7 +43,7 @@ pub(super) fn plan(lengths: &[usize], limits: &BatchLimits) -> Vec<Batch> {
     batches
 }
 
-/// The length of the rows: a multiple of what must divide the tokens, if the model has so many positions.
+/// The length of the rows: a multiple of what must divide the tokens, if the model has the positions.
 fn padded_length(longest: usize, limits: &BatchLimits) -> usize {
     let padded = longest.next_multiple_of(limits.multiple);
     if padded <= limits.positions { padded } else { longest }

@@ -7,7 +7,7 @@ use burn_megatron_data::tokenizer::Tokenizer;
 
 use super::sequence::Sequence;
 
-/// Turns texts into sequences of at most so many tokens.
+/// Turns texts into sequences of at most `seq_length` tokens and one more, which is predicted only.
 pub(super) struct Encoder<'a> {
     pub(super) tokenizer: &'a dyn Tokenizer,
     /// The most tokens that the model sees.
@@ -32,7 +32,8 @@ impl Encoder<'_> {
     }
 
     /// A text and what follows it, as lm-evaluation-harness cuts them: white space at the end of the context belongs to
-    /// the continuation, and so do all tokens of the whole after as many as the context has by itself.
+    /// the continuation; of the whole text's tokens the continuation has those after the first `n`, where `n` is what
+    /// the context has by itself.
     ///
     /// # Errors
     /// As [`tokens`](Self::tokens) and [`continuation`](Self::continuation).

@@ -21,7 +21,7 @@ pub(super) enum Program {
 pub(super) struct Figure {
     pub(super) name: &'static str,
     pub(super) value: FigureValue,
-    /// Of a mean of several numbers, the deviation that it would have over other samples of as many.
+    /// Of a mean, its deviation over samples of the same size.
     pub(super) standard_error: Option<f64>,
 }
 

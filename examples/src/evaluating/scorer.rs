@@ -38,7 +38,7 @@ pub(super) enum Outcome {
 }
 
 impl<B: CollectiveBackend, S: ScoringStage<B>> Scorer<B, S> {
-    /// Takes this rank's chunks of a model of so many positions. Batches of several sequences have at most `tokens`
+    /// Takes this rank's chunks of a model with these `positions`. Batches of several sequences have at most `tokens`
     /// tokens.
     pub(super) fn new(chunks: Vec<S>, tokens: usize, positions: usize, context: &ParallelContext) -> Self {
         let multiple = if context.is_sequence_parallel() {

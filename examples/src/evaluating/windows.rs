@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::sequence::Sequence;
 
-/// Returns Megatron-LM's windows of `seq_length` tokens and their successors: each begins `advance` tokens after the one
-/// before, whose last predictions it continues. The last window may be shorter.
+/// Returns Megatron-LM's windows of `seq_length` tokens: each begins `advance` tokens after the one before, and
+/// predicts what that one has not. The last window may be shorter.
 pub(super) fn overlapping(tokens: &Arc<[u32]>, seq_length: usize, advance: usize) -> Vec<Sequence> {
     let targets = tokens.len().saturating_sub(1);
     let (mut windows, mut start, mut predicted) = (Vec::new(), 0, 0);
