@@ -180,13 +180,22 @@ fn a_checkpoint_of_bytes_is_evaluated_and_what_cannot_be_is_refused() -> anyhow:
         ),
         (
             "--task wikitext --data wiki.txt --load checkpoints --tokenizer-type NullTokenizer --vocab-size 999",
-            "another tokenizer",
+            "the vocabularies differ",
         ),
     ] {
         let ended = evaluate(folder, flags)?;
         ensure!(ended.code != Some(0), "{flags}: {}", ended.stdout);
         ensure!(ended.stderr.contains(message), "{flags}: {}", ended.stderr);
     }
+    let gpt2 = fixtures().join("gpt2_greedy");
+    let flags = "--task wikitext --data wiki.txt --tokenizer-type NullTokenizer --vocab-size 99 --load";
+    let ended = evaluate(folder, &format!("{flags} {}", gpt2.display()))?;
+    let message = "the model's vocabulary has 61";
+    ensure!(
+        ended.code != Some(0) && ended.stderr.contains(message),
+        "{}",
+        ended.stderr
+    );
     let wiki = folder.join("wiki.txt");
     let empty = tempfile::tempdir()?;
     let ended = evaluate(empty.path(), &format!("--task wikitext --data {}", wiki.display()))?;

@@ -12,7 +12,7 @@ pub(super) const WHITE_SPACE: &str = r"[\s\x1c-\x1f]";
 enum Rule {
     Replace(&'static str, &'static str),
     /// What is between two marks loses the white space at its ends; the mark after it is excluded from it.
-    Between(Regex, &'static str),
+    Pattern(Regex, &'static str),
 }
 
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(rules);
@@ -22,12 +22,12 @@ fn rules() -> Vec<Rule> {
     let between = |open: &str, close: &str, result| {
         let space = WHITE_SPACE;
         let pattern = format!("{open}{space}*([^{close}]*?){space}*{close}");
-        Rule::Between(Regex::new(&pattern).expect("the pattern is valid"), result)
+        Rule::Pattern(Regex::new(&pattern).expect("the pattern is valid"), result)
     };
     let odd = Regex::new("/' [0-9]/").expect("the pattern is valid");
     vec![
         Replace("s '", "s'"),
-        Rule::Between(odd, "/'[0-9]/"),
+        Rule::Pattern(odd, "/'[0-9]/"),
         Replace(" @-@ ", "-"),
         Replace(" @,@ ", ","),
         Replace(" @.@ ", "."),
@@ -57,7 +57,7 @@ fn rules() -> Vec<Rule> {
 pub(super) fn detokenize(text: &str) -> String {
     RULES.iter().fold(text.to_owned(), |text, rule| match rule {
         Rule::Replace(from, to) => text.replace(from, to),
-        Rule::Between(pattern, result) => pattern.replace_all(&text, *result).into_owned(),
+        Rule::Pattern(pattern, result) => pattern.replace_all(&text, *result).into_owned(),
     })
 }
 

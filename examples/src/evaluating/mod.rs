@@ -139,6 +139,11 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
             iteration,
             ..
         } = loaded.model::<B, C>(&arguments.parallel, &arguments.tokenizer, &context, &device)?;
+        let same_tokenizer = Statement {
+            what: "tokenizer",
+            value: format!("SHA-256 {}", tokenizer.sha256()),
+        };
+        preflight::check::<B::InnerBackend>(&context, &[same_tokenizer], &device)?;
         let seq_length = task.seq_length(model.max_seq_length())?;
         let encoder = Encoder {
             tokenizer: &**tokenizer.tokenizer(),
@@ -150,7 +155,7 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
             sequences,
             judge,
         } = ask(&data, task, &encoder)?;
-        let begun = Instant::now();
+        let (begun, num_chunks) = (Instant::now(), chunks.len());
         let bar = (context.rank() == 0).then(|| bar(sequences.len())).flatten();
         let tokens = task.micro_batch_size.saturating_mul(seq_length);
         let mut scorer = Scorer::<B::InnerBackend, _>::new(chunks, tokens, model.max_seq_length(), &context);
@@ -172,7 +177,7 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
         let is_wikitext = task.kind == TaskKind::Wikitext;
         let report = Report {
             arguments,
-            layout: layout(arguments, &context)?,
+            layout: layout(num_chunks, &context),
             source: source.display().to_string(),
             iteration,
             num_parameters: model.num_parameters(),
@@ -196,15 +201,15 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
     }
 }
 
-fn layout(arguments: &EvaluationArguments, context: &ParallelContext) -> anyhow::Result<Layout> {
+fn layout(num_chunks: usize, context: &ParallelContext) -> Layout {
     let grid = context.grid();
-    Ok(Layout {
+    Layout {
         tensor_parallel_size: grid.tensor_parallel_size(),
-        sequence_parallel: arguments.parallel.sequence_parallel,
+        sequence_parallel: context.is_sequence_parallel(),
         pipeline_parallel_size: grid.pipeline_parallel_size(),
-        num_chunks: arguments.parallel.num_virtual_stages_per_pipeline_rank.unwrap_or(1),
+        num_chunks,
         data_parallel_size: grid.data_parallel_size(),
-    })
+    }
 }
 
 /// A bar over the sequences, if there is a terminal.
