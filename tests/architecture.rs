@@ -79,6 +79,7 @@ const CRATES: [(&str, &[&str]); 6] = [
             "layers",
             "model_config",
             "generation",
+            "scoring",
             "memory",
             "huggingface",
             "family",

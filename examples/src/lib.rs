@@ -3,11 +3,13 @@
 pub mod arguments;
 pub mod checkpointing;
 pub mod device;
+pub mod evaluating;
 pub mod figures;
 pub mod generating;
 pub mod json_lines;
 pub mod launching;
 pub mod layout;
+mod loading;
 pub mod monitoring;
 pub mod pretraining;
 pub mod progress;

@@ -13,6 +13,7 @@ use crate::generation::GenerationStage;
 use crate::huggingface::HuggingFaceFormat;
 use crate::layers::{LayerRecompute, ModelError};
 use crate::model_config::ModelConfig;
+use crate::scoring::ScoringStage;
 
 /// A kind of model that the training programs train in any layout; it is implemented by its configuration.
 ///
@@ -49,9 +50,9 @@ pub trait ModelFamily:
 }
 
 /// A chunk of a pipeline stage without autodiff: it is evaluated, and generates.
-pub trait InferenceStage<B: CollectiveBackend>: LanguageModel<B> + GenerationStage<B> {}
+pub trait InferenceStage<B: CollectiveBackend>: ScoringStage<B> + GenerationStage<B> {}
 
-impl<B: CollectiveBackend, S: LanguageModel<B> + GenerationStage<B>> InferenceStage<B> for S {}
+impl<B: CollectiveBackend, S: ScoringStage<B> + GenerationStage<B>> InferenceStage<B> for S {}
 
 /// What a person asks of a model, whatever its family.
 #[derive(Clone, Debug, PartialEq)]

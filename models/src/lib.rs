@@ -12,6 +12,7 @@ pub mod layers;
 pub mod memory;
 pub mod model_config;
 pub mod registry;
+pub mod scoring;
 
 pub use family::{ModelFamily, ModelSettings};
 pub use model_config::ModelConfig;

@@ -166,7 +166,7 @@ pub fn plain_vocab_parallel_cross_entropy<B: CollectiveBackend>(
     (sum.log() - target).squeeze_dim::<1>(1)
 }
 
-fn check_width<B: Backend>(logits: &Tensor<B, 2>, shard: VocabShard) {
+pub(super) fn check_width<B: Backend>(logits: &Tensor<B, 2>, shard: VocabShard) {
     let columns = logits.dims()[1];
     assert_eq!(
         columns,
@@ -177,7 +177,7 @@ fn check_width<B: Backend>(logits: &Tensor<B, 2>, shard: VocabShard) {
 }
 
 /// The tensor reduced over the group, as a constant.
-fn all_reduce<B: CollectiveBackend, const D: usize>(
+pub(super) fn all_reduce<B: CollectiveBackend, const D: usize>(
     local: Tensor<B, D>,
     op: ReduceOp,
     group: &ProcessGroup,

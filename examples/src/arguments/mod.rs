@@ -3,6 +3,7 @@
 mod checkpointing;
 mod data;
 mod device;
+mod evaluation;
 mod generation;
 mod learning_rate;
 mod logging;
@@ -34,6 +35,7 @@ use crate::run_tokenizer::RunTokenizer;
 pub use checkpointing::CheckpointArguments;
 pub use data::{DataArguments, TextSource, parse_size};
 pub use device::DeviceArguments;
+pub use evaluation::{EvaluationArguments, TaskArguments, TaskKind};
 pub use generation::{GenerationArguments, SampleArguments};
 pub use learning_rate::{DecayStyle, LearningRateArguments, WsdDecayStyle};
 pub use logging::LoggingArguments;

@@ -2,7 +2,6 @@
 //!
 //! It is compiled for every device, which takes a minute; in the library, all programs share what comes of it.
 
-mod loading;
 mod printing;
 mod prompts;
 
@@ -10,24 +9,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use burn::module::AutodiffModule;
 use burn::tensor::DType;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::{Role, StopFlag, World, report_and_exit};
 use burn_megatron::pipeline_parallel::LayerLayout;
-use burn_megatron::training::{load_parameters, preflight};
+use burn_megatron::training::preflight;
 use models::ModelFamily;
 use models::generation::{CacheConfig, GenerationRequest, GenerationStage, Generator, GeneratorConfig};
 use models::registry::{FamilyProgram, run_with_family};
 
 use crate::arguments::{GenerationArguments, SampleArguments};
-use crate::checkpointing::{FamilyState, ModelState};
+use crate::checkpointing::FamilyState;
 use crate::device::{Program, TrainingBackend};
 use crate::figures::bytes;
 use crate::launching::enter_interactive;
-use crate::run_tokenizer::RunTokenizer;
+use crate::loading::{Loaded, LoadedModel, load};
 use crate::session::StopReason;
-use loading::{Loaded, load};
 use printing::Printer;
 use prompts::{NextPrompt, Prompts};
 
@@ -105,17 +102,15 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
             context,
             device,
         } = self;
-        let checkpoint = loaded.checkpoint();
-        let model = ModelState::<C>::of(checkpoint)?.model.with_usual_padding();
-        model.validate(context.config())?;
-        let tokenizer = RunTokenizer::of_model(&arguments.tokenizer, checkpoint, loaded.source(), model.vocab_size())?
-            .tokenizer()
-            .clone();
-        let sizes = arguments.parallel.layer_sizes(model.n_layers())?;
-        let layers = arguments.parallel.stages.layers(sizes)?;
-        let chunks = model.init_stage::<B>(&layers, &device, &context)?.valid();
-        let chunks = load_parameters::<B::InnerBackend, _>(chunks, checkpoint, &context)?;
-        let source = loaded.finish(&context)?;
+        let LoadedModel {
+            config: model,
+            layers,
+            chunks,
+            tokenizer,
+            source,
+            ..
+        } = loaded.model::<B, C>(&arguments.parallel, &arguments.tokenizer, &context, &device)?;
+        let tokenizer = tokenizer.tokenizer().clone();
         let prompts = match context.rank() {
             0 => Some(Prompts::new(&arguments.samples, &*tokenizer)?),
             _ => None,

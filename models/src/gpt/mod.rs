@@ -7,6 +7,7 @@ mod family;
 mod generation;
 mod huggingface;
 mod model;
+mod scoring;
 
 pub use config::{GptConfig, GptPreset};
 pub use model::Gpt;

@@ -13,6 +13,7 @@ use burn_megatron::random::{Dropout, DropoutConfig, DropoutSite, StepCoordinates
 use burn_megatron::tensor_parallel::{
     LayerNorm, LayerNormConfig, PositionEmbedding, PositionEmbeddingConfig, VocabParallelEmbedding,
     VocabParallelEmbeddingConfig, plain_vocab_parallel_cross_entropy, vocab_parallel_cross_entropy,
+    vocab_parallel_margin,
 };
 use burn_megatron::training::{LanguageModel, TokenBatch};
 use cubecl_kernels::Kernels;
@@ -274,23 +275,48 @@ impl<B: CollectiveBackend> Gpt<B> {
 
     /// The cross-entropy of each token's successor: `[batch * seq, d_model]` to `[batch * seq]`.
     fn losses(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
-        let (hidden, head) = (self.normalized(hidden), self.head());
-        let tokens = targets.shape().num_elements();
-        let targets = targets.reshape([tokens]);
+        self.head_in_chunks(hidden, targets, |logits, targets| self.cross_entropy(logits, targets))
+    }
+
+    /// The cross-entropy of each token's successor, and its margin: `[batch * seq, d_model]` to `[batch * seq * 2]`.
+    pub(super) fn losses_and_margins(&self, hidden: Tensor<B, 2>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
+        let shard = self.head().vocab_shard();
+        self.head_in_chunks(hidden, targets, |logits, targets| {
+            let losses = self.cross_entropy(logits.clone(), targets.clone());
+            let margins = vocab_parallel_margin(logits, targets, shard, &self.tensor_group);
+            let [tokens] = losses.dims();
+            // [tokens, 2]
+            let both = Tensor::stack::<2>(vec![losses, margins], 1);
+            both.reshape([2 * tokens])
+        })
+    }
+
+    fn cross_entropy(&self, logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>) -> Tensor<B, 1> {
         let of_logits = match self.kernels {
             Kernels::Fused => vocab_parallel_cross_entropy,
             Kernels::Plain => plain_vocab_parallel_cross_entropy,
         };
-        let shard = head.vocab_shard();
-        let losses = |logits, targets| of_logits(logits, targets, shard, &self.tensor_group);
-        let row_bytes = shard.rows() * hidden.dtype().size();
+        of_logits(logits, targets, self.head().vocab_shard(), &self.tensor_group)
+    }
+
+    /// What comes of the logits and targets of all tokens, token after token, with few enough logits in one buffer.
+    fn head_in_chunks(
+        &self,
+        hidden: Tensor<B, 2>,
+        targets: Tensor<B, 2, Int>,
+        of_logits: impl Fn(Tensor<B, 2>, Tensor<B, 1, Int>) -> Tensor<B, 1>,
+    ) -> Tensor<B, 1> {
+        let (hidden, head) = (self.normalized(hidden), self.head());
+        let tokens = targets.shape().num_elements();
+        let targets = targets.reshape([tokens]);
+        let row_bytes = head.vocab_shard().rows() * hidden.dtype().size();
         let chunk = self
             .logit_chunk_tokens
             .unwrap_or_else(|| logit_chunk(tokens, row_bytes));
         if chunk >= tokens {
-            losses(head.logits(hidden), targets)
+            of_logits(head.logits(hidden), targets)
         } else {
-            head.losses_in_chunks(hidden, targets, chunk, losses)
+            head.losses_in_chunks(hidden, targets, chunk, of_logits)
         }
     }
 
@@ -302,6 +328,38 @@ impl<B: CollectiveBackend> Gpt<B> {
     fn segments(&self) -> Vec<Segment> {
         self.recompute
             .segments(self.h.len(), self.wpe.is_some(), self.ln_f.is_some())
+    }
+
+    /// The hidden states after a segment; with the targets after the last one of the model, which the head comes after.
+    pub(super) fn run_segment(
+        &self,
+        segment: &Segment,
+        input: Option<Tensor<B, 2>>,
+        batch: &TokenBatch,
+    ) -> (Tensor<B, 2>, Option<Tensor<B, 2, Int>>) {
+        // Asked of one parameter, which need not be here yet.
+        let device = match (&input, &self.wte) {
+            (Some(input), _) => input.device(),
+            (None, Some(wte)) => wte.weight.lazy_device(),
+            (None, None) => panic!("what is not the first segment of the model has an input"),
+        };
+        let context = self.token_context(&batch.step, batch.seq_length);
+        let context = context.with_documents(batch.documents.clone());
+        let (tokens, targets) = match (segment.has_embedding, segment.has_head) {
+            (true, true) => {
+                let [tokens, targets] = batch.tokens_and_targets(&device);
+                (Some(tokens), Some(targets))
+            }
+            (is_first, is_last) => (
+                is_first.then(|| batch.tokens(&device)),
+                is_last.then(|| batch.targets(&device)),
+            ),
+        };
+        let hidden = match tokens {
+            Some(tokens) => self.embed(tokens, &context),
+            None => input.expect("what is not the first segment of the model has an input"),
+        };
+        (self.run_blocks(segment.blocks.clone(), hidden, &context), targets)
     }
 }
 
@@ -347,30 +405,7 @@ impl<B: CollectiveBackend> PipelineStage<B, 2> for Gpt<B> {
     }
 
     fn forward_segment(&self, segment: usize, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
-        let segment = &self.segments()[segment];
-        // Asked of one parameter, which need not be here yet.
-        let device = match (&input, &self.wte) {
-            (Some(input), _) => input.device(),
-            (None, Some(wte)) => wte.weight.lazy_device(),
-            (None, None) => panic!("what is not the first segment of the model has an input"),
-        };
-        let context = self.token_context(&batch.step, batch.seq_length);
-        let context = context.with_documents(batch.documents.clone());
-        let (tokens, targets) = match (segment.has_embedding, segment.has_head) {
-            (true, true) => {
-                let [tokens, targets] = batch.tokens_and_targets(&device);
-                (Some(tokens), Some(targets))
-            }
-            (is_first, is_last) => (
-                is_first.then(|| batch.tokens(&device)),
-                is_last.then(|| batch.targets(&device)),
-            ),
-        };
-        let hidden = match tokens {
-            Some(tokens) => self.embed(tokens, &context),
-            None => input.expect("what is not the first segment of the model has an input"),
-        };
-        let hidden = self.run_blocks(segment.blocks.clone(), hidden, &context);
+        let (hidden, targets) = self.run_segment(&self.segments()[segment], input, batch);
         match targets {
             Some(targets) => StageOutput::Losses(self.losses(hidden, targets)),
             None => StageOutput::Activation(hidden),

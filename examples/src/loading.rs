@@ -1,16 +1,24 @@
-//! [`load`]: the checkpoint that is generated with, the same one on every rank.
+//! [`load`]: the checkpoint whose model a program uses without training it, the same one on every rank; and
+//! [`Loaded::model`], this rank's part of the model.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
+use burn::module::AutodiffModule;
 use burn_megatron::checkpoint::{Checkpoint, CheckpointError};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::launch::World;
+use burn_megatron::pipeline_parallel::LayerLayout;
+use burn_megatron::training::load_parameters;
+use burn_megatron_data::programs::TokenizerArguments;
 use models::ModelFamily;
 use models::huggingface::{HuggingFaceModel, read_model_type};
 use models::registry::{FAMILIES, FamilyProgram, run_with_family};
 
+use crate::arguments::ParallelArguments;
 use crate::checkpointing::{ModelState, share_text};
+use crate::device::TrainingBackend;
+use crate::run_tokenizer::RunTokenizer;
 
 /// Where a checkpoint is looked for without `--load`.
 const USUAL_FOLDER: &str = "checkpoints";
@@ -18,7 +26,7 @@ const USUAL_FOLDER: &str = "checkpoints";
 const CONFIG_NAME: &str = "config.json";
 
 /// A checkpoint that is open.
-pub(super) struct Loaded {
+pub(crate) struct Loaded {
     checkpoint: Checkpoint,
     source: PathBuf,
     /// What was written for it, on the first rank of each node.
@@ -26,17 +34,48 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    pub(super) fn checkpoint(&self) -> &Checkpoint {
+    pub(crate) fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
     }
 
-    /// What was loaded.
-    pub(super) fn source(&self) -> &Path {
-        &self.source
+    /// Reads this rank's part of the model, and the tokenizer; then removes what was written for it.
+    ///
+    /// # Communication
+    /// A barrier of all ranks.
+    ///
+    /// # Errors
+    /// When the model does not fit the layout, or the tokenizer the model; when something cannot be read.
+    pub(crate) fn model<B: TrainingBackend, C: ModelFamily>(
+        self,
+        parallel: &ParallelArguments,
+        tokenizer: &TokenizerArguments,
+        context: &ParallelContext,
+        device: &B::Device,
+    ) -> anyhow::Result<LoadedModel<B, C>> {
+        let checkpoint = &self.checkpoint;
+        let state = ModelState::<C>::of(checkpoint)?;
+        let config = state.model.with_usual_padding();
+        config.validate(context.config())?;
+        let tokenizer = RunTokenizer::of_model(tokenizer, checkpoint, &self.source, config.vocab_size())?;
+        let sizes = parallel.layer_sizes(config.n_layers())?;
+        let layers = parallel.stages.layers(sizes)?;
+        let chunks = config.init_stage::<B>(&layers, device, context)?.valid();
+        let chunks = load_parameters::<B::InnerBackend, _>(chunks, checkpoint, context)?;
+        let is_trained_here = state.imported_from.is_none();
+        let iteration = is_trained_here.then(|| checkpoint.iteration());
+        let source = self.finish(context)?;
+        Ok(LoadedModel {
+            config,
+            layers,
+            chunks,
+            tokenizer,
+            source,
+            iteration,
+        })
     }
 
     /// Removes what was written for it, after all ranks have read. Returns what was loaded.
-    pub(super) fn finish(self, context: &ParallelContext) -> anyhow::Result<PathBuf> {
+    fn finish(self, context: &ParallelContext) -> anyhow::Result<PathBuf> {
         context.world_group().barrier()?;
         let Self {
             checkpoint,
@@ -49,6 +88,19 @@ impl Loaded {
     }
 }
 
+/// A rank's part of a model that is not trained.
+pub(crate) struct LoadedModel<B: TrainingBackend, C: ModelFamily> {
+    pub(crate) config: C,
+    pub(crate) layers: LayerLayout,
+    /// The chunks of this rank's stage, without autodiff.
+    pub(crate) chunks: Vec<<C::Stage<B> as AutodiffModule<B>>::InnerModule>,
+    pub(crate) tokenizer: RunTokenizer,
+    /// What was loaded.
+    pub(crate) source: PathBuf,
+    /// The iteration of training after which it was saved; none of another program's files.
+    pub(crate) iteration: Option<u64>,
+}
+
 /// Opens what `--load` names, or the latest checkpoint of the usual folder.
 ///
 /// Hugging Face's files are written as a checkpoint into the folder for temporary files, once on each node.
@@ -58,7 +110,7 @@ impl Loaded {
 ///
 /// # Errors
 /// When there is nothing to load, or it cannot be read; rank 0's words on every rank.
-pub(super) fn load(given: Option<&Path>, world: &World, context: &ParallelContext) -> anyhow::Result<Loaded> {
+pub(crate) fn load(given: Option<&Path>, world: &World, context: &ParallelContext) -> anyhow::Result<Loaded> {
     let found = (world.rank() == 0).then(|| find(given));
     let text = match &found {
         None => String::new(),
@@ -122,7 +174,7 @@ fn find(given: Option<&Path>) -> anyhow::Result<Found> {
 fn import(files: &Path, world: &World, context: &ParallelContext) -> anyhow::Result<Loaded> {
     let name = match world.rank() {
         0 => {
-            let folder = tempfile::Builder::new().prefix("generate-samples-").tempdir();
+            let folder = tempfile::Builder::new().prefix("imported-checkpoint-").tempdir();
             let folder = folder.map(tempfile::TempDir::keep).unwrap_or_default();
             folder.to_string_lossy().into_owned()
         }

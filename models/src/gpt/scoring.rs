@@ -1,0 +1,26 @@
+//! `Gpt` as a [`ScoringStage`]: the forward pass of training, with margins next to the losses.
+
+use burn::tensor::Tensor;
+use burn_megatron::collectives::CollectiveBackend;
+use burn_megatron::pipeline_parallel::StageOutput;
+use burn_megatron::training::TokenBatch;
+
+use super::Gpt;
+use crate::layers::Segment;
+use crate::scoring::ScoringStage;
+
+impl<B: CollectiveBackend> ScoringStage<B> for Gpt<B> {
+    fn forward_scored(&self, input: Option<Tensor<B, 2>>, batch: &TokenBatch) -> StageOutput<B, 2> {
+        let whole = Segment {
+            has_embedding: self.wpe.is_some(),
+            blocks: 0..self.h.len(),
+            has_head: self.ln_f.is_some(),
+            is_recomputed: false,
+        };
+        let (hidden, targets) = self.run_segment(&whole, input, batch);
+        match targets {
+            Some(targets) => StageOutput::Losses(self.losses_and_margins(hidden, targets)),
+            None => StageOutput::Activation(hidden),
+        }
+    }
+}
