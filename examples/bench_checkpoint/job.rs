@@ -77,6 +77,8 @@ impl Job {
             tokens: (0..count).map(token).collect(),
             targets: (1..=count).map(token).collect(),
             loss_mask: None,
+            position_ids: None,
+            documents: None,
             sample_ids: (0..samples as u64)
                 .map(|sample| self.trainer.consumed_samples() + self.rank * samples as u64 + sample)
                 .collect(),

@@ -271,6 +271,8 @@ fn micro_batch(sample_ids: Vec<u64>) -> MicroBatch {
         micro_batch_size: sample_ids.len(),
         seq_length: SEQ_LENGTH,
         loss_mask: Some(mask),
+        position_ids: None,
+        documents: None,
         tokens,
         targets,
         sample_ids,

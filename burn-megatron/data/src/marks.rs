@@ -20,6 +20,15 @@ impl DocumentRules {
     }
 }
 
+/// Which token ends a document, and what starts again there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DocumentMarking {
+    /// The token.
+    pub end_of_document: Token,
+    /// What starts again.
+    pub rules: DocumentRules,
+}
+
 /// What a model needs to know of a sample next to its tokens.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DocumentMarks {

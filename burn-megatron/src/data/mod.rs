@@ -66,7 +66,7 @@ pub use burn_megatron_data::{
     in_memory::InMemoryDocuments,
     index_cache::IndexCache,
     indexed_dataset::TokenDocuments,
-    marks::{DocumentMarks, DocumentRules},
+    marks::{DocumentMarking, DocumentMarks, DocumentRules},
     mt19937::Mt19937,
     samples::{SampleError, Samples},
     split::{DocumentSplit, Split, SplitRatios, SplitWeights, split_documents},

@@ -338,8 +338,8 @@ impl<B: Backend> PositionEmbedding<B> {
         output.reshape([tokens, d_model])
     }
 
-    /// Adds the embedding of its own position to each token: what generation has, whose sequences are of different
-    /// lengths.
+    /// Adds the embedding of its own position to each token: of a sequence that has begun before, or of documents that
+    /// are packed into samples.
     ///
     /// # Shapes
     /// - `input`: `[tokens, d_model]`
@@ -347,7 +347,7 @@ impl<B: Backend> PositionEmbedding<B> {
     /// - output: as `input`
     ///
     /// # Panics
-    /// When the input is not of the embedding's type.
+    /// When the input is not of the embedding's type, or there is another number of positions.
     pub fn forward_at(&self, input: Tensor<B, 2>, positions: Tensor<B, 1, Int>) -> Tensor<B, 2> {
         let weight = self.weight.val();
         assert_dtype("position embedding", "the input", input.dtype(), weight.dtype());

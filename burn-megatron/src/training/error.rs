@@ -39,6 +39,18 @@ pub enum TrainingError {
         /// The size of the vocabulary, without padding.
         vocab_size: usize,
     },
+    /// Positions that are not one for each token, below the length of a sample.
+    #[error("{count} positions of up to {largest} are not those of {tokens} tokens in samples of {seq_length}")]
+    Positions {
+        /// How many there are.
+        count: usize,
+        /// The largest as a number without a sign.
+        largest: u32,
+        /// The tokens of the micro-batch.
+        tokens: usize,
+        /// The length of a sample.
+        seq_length: usize,
+    },
     /// A global batch without a token that counts.
     #[error("every token of step {step} is masked: there is nothing to learn")]
     NoTokens {

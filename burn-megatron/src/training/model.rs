@@ -21,6 +21,7 @@ pub trait LanguageModel<B: Backend>: PipelineStage<B, 2, MicroBatch = TokenBatch
 pub struct TokenBatch {
     tokens: Vec<i32>,
     targets: Vec<i32>,
+    position_ids: Option<Vec<i32>>,
     /// Samples.
     pub micro_batch_size: usize,
     /// Tokens per sample.
@@ -37,6 +38,7 @@ impl TokenBatch {
         Self {
             tokens: micro_batch.tokens.clone(),
             targets: micro_batch.targets.clone(),
+            position_ids: micro_batch.position_ids.clone(),
             micro_batch_size: micro_batch.micro_batch_size,
             seq_length: micro_batch.seq_length,
             step: StepCoordinates {
@@ -44,7 +46,7 @@ impl TokenBatch {
                 iteration,
                 tokens: TokenMap::of_samples(&micro_batch.sample_ids, micro_batch.seq_length),
             },
-            documents: None,
+            documents: micro_batch.documents.clone(),
         }
     }
 
@@ -61,6 +63,13 @@ impl TokenBatch {
     /// Returns the successor of each token, `[batch, seq]`.
     pub fn targets<B: Backend>(&self, device: &B::Device) -> Tensor<B, 2, Int> {
         self.tensor(&self.targets, device)
+    }
+
+    /// Returns the position of each token, `[batch * seq]`; `None` if it is the token's place in its sample.
+    pub fn positions<B: Backend>(&self, device: &B::Device) -> Option<Tensor<B, 1, Int>> {
+        let positions = self.position_ids.as_deref()?;
+        let data = TensorData::new(positions.to_vec(), [positions.len()]);
+        Some(Tensor::from_data(data, (device, DType::I32)))
     }
 
     /// Returns [tokens](Self::tokens) and [targets](Self::targets), by one copy to the device.

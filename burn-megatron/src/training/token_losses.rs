@@ -74,6 +74,8 @@ mod tests {
             tokens: vec![0; 3],
             targets: vec![0; 3],
             loss_mask,
+            position_ids: None,
+            documents: None,
             sample_ids: vec![0],
             micro_batch_size: 1,
             seq_length: 3,

@@ -12,7 +12,7 @@ use crate::error::{Check, KernelError};
 /// where they end, they are checked without reading from the device, and their table is copied to the device once for
 /// all attentions that share it. Kernels look up the documents of a block's first and last token, and work on the
 /// blocks that these documents reach.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Documents {
     /// Of each token of each sample, the first token of its document and the one after its last.
     bounds: Arc<[[u32; 2]]>,

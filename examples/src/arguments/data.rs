@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use burn_megatron::data::{DataPath, DataSource, SplitRatios};
+use burn_megatron::data::{DataPath, DataSource, DocumentMarking, DocumentRules, SplitRatios, Tokenizer};
 use burn_megatron_data::indexed_dataset::idx_path;
 use burn_megatron_data::programs::TokenizerArguments;
 use clap::{ArgAction, Args};
@@ -38,6 +38,15 @@ pub struct DataArguments {
     /// below each prefix]
     #[arg(long, value_name = "DIR")]
     pub data_cache_path: Option<PathBuf>,
+    /// Count positions from 0 again after each end of a document
+    #[arg(long)]
+    pub reset_position_ids: bool,
+    /// Let no token attend to the documents before its own
+    #[arg(long)]
+    pub reset_attention_mask: bool,
+    /// Leave out of the loss what follows an end of a document
+    #[arg(long)]
+    pub eod_mask_loss: bool,
     /// Read at most this much text, a spread of it all: bytes, or with a unit as in 16MiB [default: 16MiB of the
     /// default sources, all of --data-path]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -109,6 +118,26 @@ impl DataArguments {
         let split = SplitRatios::parse(self.split.as_deref().unwrap_or(SPLIT)).context("--split")?;
         let path = prefixes(&given).context("--data-path")?;
         Ok(TextSource::DataSets(DataSource::Divided { path, split }))
+    }
+
+    /// Returns which token ends a document and what starts again there; `None` if samples are taken as one text.
+    ///
+    /// # Errors
+    /// When documents of this tokenizer have no end.
+    pub fn marking(&self, tokenizer: &dyn Tokenizer) -> anyhow::Result<Option<DocumentMarking>> {
+        let rules = DocumentRules {
+            reset_position_ids: self.reset_position_ids,
+            reset_attention_mask: self.reset_attention_mask,
+            eod_mask_loss: self.eod_mask_loss,
+        };
+        if rules.is_default() {
+            return Ok(None);
+        }
+        let end_of_document = tokenizer.end_of_document().context(
+            "--reset-position-ids, --reset-attention-mask and --eod-mask-loss need a token that ends documents, and \
+             the vocabulary has none",
+        )?;
+        Ok(Some(DocumentMarking { end_of_document, rules }))
     }
 
     /// Returns what to tell of a source that no flag names; nothing where one does, or where it is the usual one.

@@ -194,6 +194,8 @@ fn token_batch(batch: &Batch, sequences: &[Sequence]) -> TokenBatch {
         tokens,
         targets,
         loss_mask: None,
+        position_ids: None,
+        documents: None,
         sample_ids: (0..batch.rows as u64).collect(),
         micro_batch_size: batch.rows,
         seq_length: batch.seq_length,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail, ensure};
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{
-    BuildConfig, Corpus, CorpusConfig, DataSource, GptDataset, GptDatasetConfig, Loader, LoaderConfig, RunData,
-    Sampler, SamplerConfig, Samples, Split, SplitWeights, TokenDocuments, Tokenizer, split_documents,
+    BuildConfig, Corpus, CorpusConfig, DataSource, DocumentMarking, GptDataset, GptDatasetConfig, Loader, LoaderConfig,
+    RunData, Sampler, SamplerConfig, Samples, Split, SplitWeights, TokenDocuments, Tokenizer, split_documents,
 };
 use burn_megatron::training::TrainingConfig;
 use burn_megatron_data::indexed_dataset::{IndexedDataset, bin_path, idx_path};
@@ -29,6 +29,8 @@ pub(super) struct RunText {
     /// What it trains on.
     pub(super) train: Arc<dyn Samples>,
     validation: Validation,
+    /// What starts again where documents end within samples.
+    pub(super) marking: Option<DocumentMarking>,
     /// What tells this text from others.
     pub(super) hash: u64,
     /// Tokens to train on, one epoch.
@@ -76,7 +78,8 @@ impl RunText {
             }
             TextSource::Files(paths) => Self::of_files(CorpusConfig::new(paths), arguments, sizes, run_tokenizer),
         };
-        Ok(Self { note, ..text? })
+        let marking = arguments.marking(&**run_tokenizer.tokenizer())?;
+        Ok(Self { note, marking, ..text? })
     }
 
     fn of_files(
@@ -112,6 +115,7 @@ impl RunText {
             num_train_tokens: num_tokens(&*documents, split.train),
             num_documents: (documents.len(), split.validation.len()),
             note: None,
+            marking: None,
             validation: Validation::Documents(documents, split.validation),
         })
     }
@@ -162,6 +166,7 @@ impl RunText {
             num_train_tokens: train_tokens,
             num_documents: (train_documents + validation_documents, validation_documents),
             note: None,
+            marking: None,
         })
     }
 
@@ -263,6 +268,7 @@ fn mixed_hash(parts: &[&[u8]]) -> u64 {
 
 pub(super) fn start_loader(
     dataset: Arc<dyn Samples>,
+    marking: Option<DocumentMarking>,
     training: &TrainingConfig,
     context: &ParallelContext,
     num_samples: u64,
@@ -280,5 +286,5 @@ pub(super) fn start_loader(
         data_parallel_size: context.grid().data_parallel_size(),
         data_parallel_rank: context.coordinates().data,
     })?;
-    Ok(Loader::start(dataset, sampler, LoaderConfig::new())?)
+    Ok(Loader::start_marked(dataset, sampler, marking, LoaderConfig::new())?)
 }

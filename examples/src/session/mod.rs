@@ -141,7 +141,14 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         }
         let consumed_samples = trainer.consumed_samples();
         let num_steps = trainer.iteration() + training.batch_sizes()?.num_steps_from(consumed_samples, num_samples);
-        let loader = start_loader(text.train.clone(), &training, context, num_samples, consumed_samples)?;
+        let loader = start_loader(
+            text.train.clone(),
+            text.marking,
+            &training,
+            context,
+            num_samples,
+            consumed_samples,
+        )?;
         Ok(Self {
             trainer,
             timeline,
@@ -359,7 +366,14 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         let _timer = self.observer.timers().start(Timer::Evaluate);
         let sizes = sample_sizes(&self.training, self.eval_iters);
         let dataset = self.text.validation(sizes)?;
-        let loader = start_loader(dataset, &self.training, &self.context, sizes.num_validation, 0)?;
+        let loader = start_loader(
+            dataset,
+            self.text.marking,
+            &self.training,
+            &self.context,
+            sizes.num_validation,
+            0,
+        )?;
         let micro_batches = loader.collect::<Result<Vec<_>, _>>()?;
         Ok(self.trainer.evaluate(micro_batches)?)
     }

@@ -232,7 +232,7 @@ impl<B: CollectiveBackend> Gpt<B> {
 
     fn hidden_states(&self, tokens: Tensor<B, 2, Int>, step: &StepCoordinates) -> Tensor<B, 2> {
         let context = self.token_context(step, tokens.dims()[1]);
-        let hidden = self.embed(tokens, &context);
+        let hidden = self.embed(tokens, None, &context);
         self.run_blocks(0..self.h.len(), hidden, &context)
     }
 
@@ -244,14 +244,23 @@ impl<B: CollectiveBackend> Gpt<B> {
         self.sequence_parallel.then_some(&self.tensor_group)
     }
 
-    /// `[batch, seq]` to `[batch * seq, d_model]`: this rank's tokens only, under sequence parallelism.
-    fn embed(&self, tokens: Tensor<B, 2, Int>, context: &TokenContext) -> Tensor<B, 2> {
+    /// `[batch, seq]` to `[batch * seq, d_model]`: this rank's tokens only, under sequence parallelism. Positions are
+    /// `[batch * seq]`, or the tokens' places in their samples.
+    fn embed(
+        &self,
+        tokens: Tensor<B, 2, Int>,
+        positions: Option<Tensor<B, 1, Int>>,
+        context: &TokenContext,
+    ) -> Tensor<B, 2> {
         let (Some(wte), Some(wpe)) = (&self.wte, &self.wpe) else {
             panic!("tokens are embedded by the first virtual stage, and this is another");
         };
         let [batch, seq] = tokens.dims();
         let embedded = wte.forward(tokens.reshape([batch * seq]));
-        let embedded = wpe.forward(embedded, seq);
+        let embedded = match positions {
+            Some(positions) => wpe.forward_at(embedded, positions),
+            None => wpe.forward(embedded, seq),
+        };
         let hidden = match self.sequence_group() {
             Some(group) => scatter_to_tensor_region(embedded, 0, group),
             None => embedded,
@@ -356,7 +365,7 @@ impl<B: CollectiveBackend> Gpt<B> {
             ),
         };
         let hidden = match tokens {
-            Some(tokens) => self.embed(tokens, &context),
+            Some(tokens) => self.embed(tokens, batch.positions(&device), &context),
             None => input.expect("what is not the first segment of the model has an input"),
         };
         (self.run_blocks(segment.blocks.clone(), hidden, &context), targets)

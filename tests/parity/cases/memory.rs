@@ -135,6 +135,8 @@ fn micro_batches(step: u64, context: &ParallelContext) -> Vec<MicroBatch> {
         micro_batch_size: 1,
         seq_length: SEQ_LENGTH,
         loss_mask: None,
+        position_ids: None,
+        documents: None,
         tokens: (0..SEQ_LENGTH as i32)
             .map(|place| (place * 7 + sample as i32) % VOCAB_SIZE as i32)
             .collect(),

@@ -1,5 +1,5 @@
-//! Global batches that grow in the course of training, against the one-rank run: losses and parameters after every
-//! step.
+//! Global batches that grow in the course of training, and samples of packed documents, against the one-rank run:
+//! losses and parameters after every step.
 //!
 //! The samples come from the loader, so that what each rank takes of a batch is put to the test as well.
 
@@ -8,7 +8,8 @@ use std::sync::Arc;
 use anyhow::ensure;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::{
-    GptDataset, GptDatasetConfig, InMemoryDocuments, Loader, LoaderConfig, Sampler, SamplerConfig,
+    DocumentMarking, DocumentRules, GptDataset, GptDatasetConfig, InMemoryDocuments, Loader, LoaderConfig, Sampler,
+    SamplerConfig,
 };
 use burn_megatron::launch::World;
 use burn_megatron::parity::{Judge, Tolerance};
@@ -20,7 +21,7 @@ use libtest_mimic::Trial;
 use models::ModelConfig;
 use models::gpt::Gpt;
 
-use super::comparison::{DP2, Layout, PP2, connect, dtype, layout};
+use super::comparison::{DP2, Layout, PP2, TP2SP, connect, dtype, layout};
 use super::layouts::{PARITY_BROKEN, parameter_differences};
 use super::{B, problem};
 use crate::harness::{Case, Job};
@@ -42,15 +43,20 @@ const SIZES: [usize; 5] = [8, 8, 12, 16, 16];
 const VARIANT: problem::Variant = problem::Variant::USUAL;
 
 pub fn trials() -> Vec<Trial> {
-    let layouts = [DP2, PP2, PP2V2].into_iter();
-    layouts
-        .map(|layout| {
-            let case = layout
-                .describe(Case::new("ramp_up"), "f64")
-                .with("chunks", layout.chunks);
-            Job::new(case, layout.world_size()).succeeds(format!("ramped_batches_in_{}_match_one_rank", layout.name))
-        })
-        .collect()
+    let job = |layout: Layout, packed: bool| {
+        let case = layout
+            .describe(Case::new("ramp_up"), "f64")
+            .with("chunks", layout.chunks)
+            .with("packed", packed);
+        Job::new(case, layout.world_size())
+    };
+    let ramped = [DP2, PP2, PP2V2].into_iter();
+    let ramped =
+        ramped.map(|layout| job(layout, false).succeeds(format!("ramped_batches_in_{}_match_one_rank", layout.name)));
+    let packed = [DP2, PP2, TP2SP].into_iter();
+    let packed =
+        packed.map(|layout| job(layout, true).succeeds(format!("packed_documents_in_{}_match_one_rank", layout.name)));
+    ramped.chain(packed).collect()
 }
 
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
@@ -60,8 +66,9 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         num_chunks: case.setting("chunks")?,
         ..problem::Stages::default()
     };
-    let mut sharded = Run::new(&stages, &context)?;
-    let mut reference = Run::new(&problem::Stages::one_chunk(), &single)?;
+    let packed = case.setting("packed")?;
+    let mut sharded = Run::new(&stages, packed, &context)?;
+    let mut reference = Run::new(&problem::Stages::one_chunk(), packed, &single)?;
     let dtype = dtype(case)?;
     let mut judge = Judge::new(Tolerance::of(dtype), problem::model(VARIANT).num_parameters(), true);
     ensure!(config().num_steps()? == SIZES.len() as u64);
@@ -107,7 +114,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(stages: &problem::Stages, context: &ParallelContext) -> anyhow::Result<Self> {
+    fn new(stages: &problem::Stages, packed: bool, context: &ParallelContext) -> anyhow::Result<Self> {
         let config = config();
         let sampler = Sampler::new(SamplerConfig {
             num_samples: TRAIN_SAMPLES,
@@ -123,7 +130,12 @@ impl Run {
         )?;
         Ok(Self {
             trainer: problem::trainer_of(VARIANT, &config, stages, context)?,
-            loader: Loader::start(Arc::new(dataset), sampler, LoaderConfig::new())?,
+            loader: Loader::start_marked(
+                Arc::new(dataset),
+                sampler,
+                packed.then_some(MARKING),
+                LoaderConfig::new(),
+            )?,
         })
     }
 
@@ -155,6 +167,15 @@ fn config() -> TrainingConfig {
 }
 
 const DOCUMENTS: usize = 5;
+/// About every tenth token, so that most samples have several.
+const MARKING: DocumentMarking = DocumentMarking {
+    end_of_document: 0,
+    rules: DocumentRules {
+        reset_position_ids: true,
+        reset_attention_mask: true,
+        eod_mask_loss: true,
+    },
+};
 
 /// Random tokens that the model knows.
 fn documents() -> InMemoryDocuments {
@@ -163,6 +184,7 @@ fn documents() -> InMemoryDocuments {
         let mut numbers = [0.0; 150];
         RandomStream::new(problem::SEED, &format!("document {document}")).fill_uniform(0, 1.0, &mut numbers);
         let tokens = numbers.map(|u| ((u + 1.0) / 2.0 * (problem::VOCAB_SIZE - 1) as f64) as u32);
+        let tokens = tokens.map(|token| if token.is_multiple_of(10) { 0 } else { token });
         documents.push(&tokens);
     }
     documents

@@ -42,6 +42,8 @@ fn empty_batch() -> MicroBatch {
         tokens: vec![],
         targets: vec![],
         loss_mask: None,
+        position_ids: None,
+        documents: None,
         sample_ids: vec![],
         micro_batch_size: 0,
         seq_length: SEQ_LENGTH,
@@ -84,7 +86,7 @@ fn what_a_sample_lacks_does_not_count_in_the_loss() {
     documents.push(&[1, 2, 3, 4, 5]);
     let config = GptDatasetConfig::one_epoch(SEQ_LENGTH).with_drop_last_partial(false);
     let dataset = GptDataset::new(&config, Arc::new(documents.clone()), 0..1).unwrap();
-    let batch = MicroBatch::gather(&dataset, vec![0, 1]).unwrap();
+    let batch = MicroBatch::gather(&dataset, vec![0, 1], None).unwrap();
     let mut rows: Vec<_> = (0..2)
         .map(|row| row * SEQ_LENGTH..(row + 1) * SEQ_LENGTH)
         .map(|row| {
@@ -98,9 +100,47 @@ fn what_a_sample_lacks_does_not_count_in_the_loss() {
     // Without an extra token the last input has no target.
     let config = GptDatasetConfig::one_epoch(SEQ_LENGTH).with_extra_token(false);
     let dataset = GptDataset::new(&config, Arc::new(documents), 0..1).unwrap();
-    let batch = MicroBatch::gather(&dataset, vec![0]).unwrap();
+    let batch = MicroBatch::gather(&dataset, vec![0], None).unwrap();
     assert_eq!((batch.tokens, batch.targets), (vec![1, 2, 3], vec![2, 3, 0]));
     assert_eq!(batch.loss_mask, Some(vec![1.0, 1.0, 0.0]));
+}
+
+#[test]
+fn documents_begin_again_after_their_end() {
+    let mut documents = InMemoryDocuments::new(100);
+    documents.push(&[1, 9, 3, 4, 9, 6, 7]);
+    let config = GptDatasetConfig::one_epoch(SEQ_LENGTH).with_extra_token(false);
+    let dataset = GptDataset::new(&config, Arc::new(documents), 0..1).unwrap();
+    let gather = |rules| {
+        let marking = DocumentMarking {
+            end_of_document: 9,
+            rules,
+        };
+        MicroBatch::gather(&dataset, vec![0, 1], Some(marking)).unwrap()
+    };
+    assert_eq!(
+        gather(DocumentRules::default()),
+        MicroBatch::gather(&dataset, vec![0, 1], None).unwrap()
+    );
+    let batch = gather(DocumentRules {
+        reset_position_ids: true,
+        reset_attention_mask: true,
+        eod_mask_loss: true,
+    });
+    let mut rows: Vec<_> = (0..2)
+        .map(|row| row * SEQ_LENGTH..(row + 1) * SEQ_LENGTH)
+        .map(|row| {
+            let mask = batch.loss_mask.as_ref().unwrap()[row.clone()].to_vec();
+            let positions = batch.position_ids.as_ref().unwrap()[row.clone()].to_vec();
+            (batch.tokens[row].to_vec(), positions, mask)
+        })
+        .collect();
+    rows.sort_by_key(|row| row.0[0]);
+    // The last input of each has no target.
+    assert_eq!(rows[0], (vec![1, 9, 3], vec![0, 1, 0], vec![1.0, 0.0, 0.0]));
+    assert_eq!(rows[1], (vec![4, 9, 6], vec![0, 1, 0], vec![1.0, 0.0, 0.0]));
+    let expected = Documents::from_lengths(SEQ_LENGTH, &[vec![2, 1], vec![2, 1]]);
+    assert_eq!(batch.documents, Some(expected.unwrap()));
 }
 
 #[test]

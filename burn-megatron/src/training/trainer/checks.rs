@@ -22,12 +22,15 @@ where
             tokens,
             targets,
             loss_mask,
+            position_ids,
+            documents,
             sample_ids,
             micro_batch_size,
             seq_length,
         } in micro_batches
         {
             (tokens, targets, sample_ids, micro_batch_size, seq_length).hash(&mut hasher);
+            (position_ids, documents).hash(&mut hasher);
             let mask = loss_mask.as_ref();
             mask.map(|mask| mask.iter().map(|weight| weight.to_bits()).collect::<Vec<_>>())
                 .hash(&mut hasher);
@@ -48,6 +51,25 @@ where
             None => Ok(()),
             Some(&token) => Err(TrainingError::UnknownToken { token, vocab_size }),
         }
+    }
+
+    /// Refuses positions that are not those of the tokens: a GPU would read beside the table.
+    pub(super) fn check_positions(micro_batch: &MicroBatch) -> Result<(), TrainingError> {
+        let Some(positions) = &micro_batch.position_ids else {
+            return Ok(());
+        };
+        let (tokens, seq_length) = (micro_batch.tokens.len(), micro_batch.seq_length);
+        let largest = positions.iter().map(|position| position.cast_unsigned()).max();
+        let largest = largest.unwrap_or_default();
+        if positions.len() == tokens && (largest as usize) < seq_length.max(1) {
+            return Ok(());
+        }
+        Err(TrainingError::Positions {
+            count: positions.len(),
+            largest,
+            tokens,
+            seq_length,
+        })
     }
 
     pub(super) fn check_finite(

@@ -327,6 +327,7 @@ where
     ) -> Result<(TokenLosses<B::InnerBackend>, f64), TrainingError> {
         for micro_batch in micro_batches {
             self.check_tokens(micro_batch)?;
+            Self::check_positions(micro_batch)?;
         }
         let data_group = self.context.data_group();
         let tokens = TokenCount::start(micro_batches, data_group);

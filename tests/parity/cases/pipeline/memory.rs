@@ -115,6 +115,8 @@ fn batches() -> Vec<TokenBatch> {
             micro_batch_size: BATCH,
             seq_length: SEQ,
             loss_mask: None,
+            position_ids: None,
+            documents: None,
             tokens: (0..BATCH * SEQ).map(token).collect(),
             targets: (1..=BATCH * SEQ).map(token).collect(),
             sample_ids: samples.collect(),
