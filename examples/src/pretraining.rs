@@ -195,10 +195,10 @@ fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device
         }
         let is_due = logging.eval_interval > 0 && step.is_multiple_of(logging.eval_interval);
         if validates && (is_due || step == num_steps) {
-            let loss = session.evaluate()?;
-            monitoring.validation(loss, &session);
+            let losses = session.evaluate()?;
+            monitoring.validation(&losses, &session);
             if let Some(progress) = &progress {
-                progress.validation(step, loss);
+                progress.validation(step, &losses, session.tokenizer().is_bytes());
             }
         }
         let is_over = logging.exit_duration().is_some_and(|limit| started.elapsed() >= limit);

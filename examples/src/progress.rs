@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::figures::bytes;
 use crate::monitoring::StepNote;
+use crate::session::ValidationLosses;
 use crate::terminal::draw_target;
 
 /// Where progress goes.
@@ -59,11 +60,15 @@ impl Progress {
     }
 
     /// Tells of a validation.
-    pub fn validation(&self, step: u64, loss: f64) {
-        self.line(&format!(
-            "step {step} | validation loss {loss:.4} | perplexity {:.2} per byte",
-            loss.exp()
-        ));
+    pub fn validation(&self, step: u64, losses: &ValidationLosses, of_bytes: bool) {
+        let unit = if of_bytes { "byte" } else { "token" };
+        let of_each = losses.of_sets.iter().map(|(name, loss)| (format!(" of {name}"), *loss));
+        for (name, loss) in std::iter::once((String::new(), losses.loss)).chain(of_each) {
+            self.line(&format!(
+                "step {step} | validation loss{name} {loss:.4} | perplexity {:.2} per {unit}",
+                loss.exp()
+            ));
+        }
     }
 
     /// Prints a line, above the bar where there is one.

@@ -80,6 +80,7 @@ fn folder_with_corpus() -> anyhow::Result<Folder> {
 fn commands_of_the_guide_lead_from_a_corpus_to_text() -> anyhow::Result<()> {
     let folder = folder_with_corpus()?;
     let [train_tokenizer, preprocess_data] = ["train_tokenizer", "preprocess_data"].map(build_bin);
+    let preprocess_data = preprocess_data?;
     let [pretrain_gpt, generate] = ["pretrain_gpt", "generate_samples_gpt"].map(build);
     let (pretrain_gpt, generate) = (pretrain_gpt?, generate?);
 
@@ -87,7 +88,7 @@ fn commands_of_the_guide_lead_from_a_corpus_to_text() -> anyhow::Result<()> {
         &train_tokenizer?,
         "--type bpe --input my_corpus.txt --vocab-size 400 --output-prefix .",
     )?;
-    folder.succeed(&preprocess_data?, PREPROCESS)?;
+    folder.succeed(&preprocess_data, PREPROCESS)?;
 
     let first = folder.succeed(&pretrain_gpt, &format!("{PRETRAIN} {SMALL}"))?;
     let said = format!("{}{}", first.stdout, first.stderr);
@@ -117,18 +118,34 @@ fn commands_of_the_guide_lead_from_a_corpus_to_text() -> anyhow::Result<()> {
         "{output}"
     );
 
-    let others = "--save other --load other --loss-scale 1024 --optimizer fused_adam --log-interval 10 \
+    // A blend of two data sets of many documents.
+    for name in ["one", "two"] {
+        let flags = format!("{PREPROCESS} --output-prefix {name} --split-on blank-line --append-eod");
+        folder.succeed(&preprocess_data, &flags)?;
+    }
+    let others = "--data-path 0.3 one_text_document 0.7 two_text_document --multiple-validation-sets --split 8,2,0 \
+                  --reset-position-ids --reset-attention-mask --eod-mask-loss --save other --load other --loss-scale 1024 --optimizer fused_adam --log-interval 10 \
                   --tensorboard-dir ./tb_logs/ --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1";
-    folder.succeed(&pretrain_gpt, &format!("{PRETRAIN} {SMALL} {others}"))?;
+    let blended = folder.succeed(&pretrain_gpt, &format!("{PRETRAIN} {SMALL} {others}"))?;
+    for words in [
+        "step 3 | validation loss ",
+        "validation loss of one_text_document ",
+        "validation loss of two_text_document ",
+    ] {
+        ensure!(
+            blended.stdout.contains(words),
+            "{words:?} is not in:\n{}",
+            blended.stdout
+        );
+    }
     let events = fs::read_dir(folder.path().join("tb_logs"))?
         .next()
         .context("no event file")??;
     let events = fs::read(events.path())?;
     let has = |tag: &[u8]| events.windows(tag.len()).any(|bytes| bytes == tag);
-    ensure!(
-        has(b"lm loss") && has(b"loss-scale"),
-        "the event file has no loss or no loss scale"
-    );
+    for tag in ["lm loss", "loss-scale", "lm loss validation-one_text_document"] {
+        ensure!(has(tag.as_bytes()), "the event file has no {tag}");
+    }
     Ok(())
 }
 

@@ -31,6 +31,9 @@ pub struct DataArguments {
     /// Prefixes of data sets to test with, whole; accepted, and not read
     #[arg(long, value_name = "PREFIX", num_args = 1.., action = ArgAction::Set, requires = "train_data_path")]
     pub test_data_path: Vec<String>,
+    /// Tell the validation loss of each data set, too
+    #[arg(long)]
+    pub multiple_validation_sets: bool,
     /// Parts of each data set of --data-path for training, validation and test [default: 969,30,1]
     #[arg(long, value_name = "N,N,N")]
     pub split: Option<String>,

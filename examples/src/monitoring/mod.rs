@@ -17,7 +17,7 @@ use models::ModelFamily;
 
 use crate::arguments::TrainingArguments;
 use crate::device::TrainingBackend;
-use crate::session::Session;
+use crate::session::{Session, ValidationLosses};
 
 pub use device_peak::DevicePeak;
 use profiling::Profiling;
@@ -144,12 +144,12 @@ impl Monitoring {
     }
 
     /// Notes a validation.
-    pub fn validation(&mut self, loss: f64, session: &Session<impl TrainingBackend, impl ModelFamily>) {
+    pub fn validation(&mut self, losses: &ValidationLosses, session: &Session<impl TrainingBackend, impl ModelFamily>) {
         if let Some(outputs) = &mut self.outputs {
             let validation = ValidationScalars {
                 position: position(session),
-                loss: Some(loss),
-                of_sets: Vec::new(),
+                loss: Some(losses.loss),
+                of_sets: losses.of_sets.clone(),
             };
             outputs.metrics.validation(&validation);
             if let Some(writer) = &mut outputs.writer {

@@ -44,8 +44,8 @@ pub(super) struct RunText {
 enum Validation {
     /// These documents.
     Documents(Arc<dyn TokenDocuments>, Range<usize>),
-    /// A data set.
-    DataSet(Arc<dyn Samples>),
+    /// All data sets together, and each by its name where that is asked for.
+    DataSets(Arc<dyn Samples>, Vec<(String, Arc<dyn Samples>)>),
     /// The data sets have nothing set aside.
     None,
 }
@@ -131,7 +131,7 @@ impl RunText {
             num_samples: [Some(sizes.num_train), Some(sizes.num_validation), Some(0)],
             dataset: GptDatasetConfig::new(sizes.seq_length, sizes.num_train).with_seed(sizes.seed),
             drop_last_partial_validation: true,
-            validation_by_prefix: false,
+            validation_by_prefix: arguments.multiple_validation_sets,
             cache_path: arguments.data_cache_path.clone(),
         };
         let tokenizer = &**run_tokenizer.tokenizer();
@@ -161,7 +161,9 @@ impl RunText {
         let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         Ok(Self {
             train,
-            validation: validation.map_or(Validation::None, Validation::DataSet),
+            validation: validation.map_or(Validation::None, |all| {
+                Validation::DataSets(all, data.validation_by_prefix)
+            }),
             hash: mixed_hash(&parts),
             num_train_tokens: train_tokens,
             num_documents: (train_documents + validation_documents, validation_documents),
@@ -186,8 +188,16 @@ impl RunText {
                 let dataset = GptDataset::new(&config, documents.clone(), range.clone());
                 Ok(Arc::new(dataset.context("the validation text")?))
             }
-            Validation::DataSet(dataset) => Ok(dataset.clone()),
+            Validation::DataSets(all, _) => Ok(all.clone()),
             Validation::None => bail!("nothing is set aside for validation"),
+        }
+    }
+
+    /// The validation of each data set, by its name, where that is asked for.
+    pub(super) fn validation_of_sets(&self) -> &[(String, Arc<dyn Samples>)] {
+        match &self.validation {
+            Validation::DataSets(_, sets) => sets,
+            _ => &[],
         }
     }
 

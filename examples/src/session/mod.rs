@@ -10,7 +10,7 @@ use anyhow::ensure;
 use burn_megatron::checkpoint::{ArrayPart, Checkpoint};
 use burn_megatron::collectives::ReduceOp;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data::{Loader, MicroBatch};
+use burn_megatron::data::{Loader, MicroBatch, Samples};
 use burn_megatron::data_parallel::{DataParallelConfig, ReducedGradients};
 use burn_megatron::pipeline_parallel::Timeline;
 use burn_megatron::pipeline_parallel::schedule::{Schedule, ScheduleKind};
@@ -64,6 +64,15 @@ pub struct SessionSummary {
     pub num_documents: (usize, usize),
     /// What a person should know of where they come from.
     pub note: Option<String>,
+}
+
+/// The mean losses of a validation, in nats per token.
+#[derive(Clone, Debug)]
+pub struct ValidationLosses {
+    /// Of all text that is set aside.
+    pub loss: f64,
+    /// Of each data set, by its name, with `--multiple-validation-sets`.
+    pub of_sets: Vec<(String, f64)>,
 }
 
 impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
@@ -355,23 +364,33 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         self.text.has_validation()
     }
 
-    /// Returns the mean loss over the first global batches of the validation text; the same batches every time.
+    /// Returns the mean losses over the first global batches of the validation text; the same batches every time.
     ///
     /// # Communication
     /// As [`Trainer::evaluate`].
     ///
     /// # Errors
     /// As [`Trainer::evaluate`]; when the validation text is too short for one sample, or nothing is set aside.
-    pub fn evaluate(&self) -> anyhow::Result<f64> {
+    pub fn evaluate(&self) -> anyhow::Result<ValidationLosses> {
         let _timer = self.observer.timers().start(Timer::Evaluate);
         let sizes = sample_sizes(&self.training, self.eval_iters);
-        let dataset = self.text.validation(sizes)?;
+        let loss = self.mean_loss(self.text.validation(sizes)?)?;
+        let sets = self.text.validation_of_sets().iter();
+        let of_sets = sets.map(|(name, dataset)| Ok((name.clone(), self.mean_loss(dataset.clone())?)));
+        Ok(ValidationLosses {
+            loss,
+            of_sets: of_sets.collect::<anyhow::Result<_>>()?,
+        })
+    }
+
+    fn mean_loss(&self, dataset: Arc<dyn Samples>) -> anyhow::Result<f64> {
+        let num_samples = sample_sizes(&self.training, self.eval_iters).num_validation;
         let loader = start_loader(
             dataset,
             self.text.marking,
             &self.training,
             &self.context,
-            sizes.num_validation,
+            num_samples,
             0,
         )?;
         let micro_batches = loader.collect::<Result<Vec<_>, _>>()?;
