@@ -176,7 +176,7 @@ mod tests {
     /// `len(text.strip().split(" "))` and `len(re.split(r"\s+", page))` in Python.
     #[test]
     fn words_are_counted_as_the_programs_count_them() {
-        assert_eq!(original_tokens(" = First = \n \n a b  c\n"), 8);
+        assert_eq!(original_tokens(" = First = \n \n a b  c\n"), 9);
         assert_eq!(words(" = First = \n \n a b  c\n"), 8);
         assert_eq!(words("a\u{1f}b c"), 3);
         assert_eq!([original_tokens("a\nb"), words("a\nb")], [1, 2]);
