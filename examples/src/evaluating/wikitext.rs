@@ -123,7 +123,8 @@ impl PageSizes {
 
 /// What Megatron-LM counts: what stands between single spaces, line breaks not among them.
 fn original_tokens(text: &str) -> usize {
-    text.trim().split(' ').count()
+    let is_space = |c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c);
+    text.trim_matches(is_space).split(' ').count()
 }
 
 /// What lm-evaluation-harness counts: what stands between runs of white space, also the empty text before the first and
