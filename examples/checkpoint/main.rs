@@ -21,10 +21,11 @@ use anyhow::Context as _;
 use burn_megatron::checkpoint::Checkpoint;
 use clap::{Parser, Subcommand, ValueEnum};
 use examples::arguments::parse_size;
+use examples::carried_tokenizer::{CarriedTokenizer, carried_files};
 use examples::checkpointing::{FamilyState, ModelState};
 use examples::figures::bytes;
 use models::ModelFamily;
-use models::huggingface::{ExportConfig, ExportType, HuggingFaceModel, export, read_model_type};
+use models::huggingface::{ExportConfig, ExportType, HuggingFaceModel, export_with, read_model_type};
 use models::registry::{FAMILIES, FamilyProgram, run_with_family};
 
 use inspect::{count_text, describe, figures};
@@ -52,7 +53,7 @@ enum Command {
         checkpoint: PathBuf,
     },
     /// Write a checkpoint again as one safetensors file, every array whole and under its name; or export it, or import
-    /// one
+    /// one, with the tokenizer's files
     Convert {
         /// A checkpoint, or a folder of checkpoints, of which the latest is meant; with --from, a folder with
         /// config.json and model.safetensors or model.safetensors.index.json
@@ -192,7 +193,14 @@ impl FamilyProgram for Export<'_> {
 
     fn run<C: ModelFamily>(self) -> anyhow::Result<()> {
         let model = ModelState::<C>::of(&self.checkpoint)?.model;
-        Ok(export(&self.checkpoint, &model, self.output, &self.options)?)
+        let tokenizer = carried_files(&self.checkpoint)?;
+        Ok(export_with(
+            &self.checkpoint,
+            &model,
+            self.output,
+            &self.options,
+            &tokenizer,
+        )?)
     }
 }
 
@@ -216,7 +224,9 @@ impl FamilyProgram for Import<'_> {
 
     fn run<C: ModelFamily>(self) -> anyhow::Result<PathBuf> {
         let model = HuggingFaceModel::<C>::open(self.files)?;
-        let state = ModelState::imported(model.config().clone(), self.files);
-        Ok(model.write_checkpoint(self.output, serde_json::to_value(state)?)?)
+        let tokenizer = CarriedTokenizer::of_folder(self.files, model.config().vocab_size())?;
+        let state = ModelState::imported(model.config().clone(), self.files, tokenizer.state);
+        let state = serde_json::to_value(state)?;
+        Ok(model.write_checkpoint_with(self.output, state, &tokenizer.arrays)?)
     }
 }

@@ -6,7 +6,9 @@ use burn::tensor::{Bytes, DType};
 use burn_megatron::checkpoint::{ArrayPart, CheckpointConfig, CheckpointWriter};
 use burn_megatron::collectives::ProcessGroup;
 use burn_megatron::parameters::Placement;
+use burn_megatron_data::programs::TokenizerArguments;
 use examples::checkpointing::RunState;
+use examples::run_tokenizer::RunTokenizer;
 use models::gpt::GptConfig;
 use tempfile::TempDir;
 
@@ -195,6 +197,75 @@ fn convert_goes_to_hugging_face_and_back() {
     assert!(size(&halves) * 10 < size(&files) * 7);
 }
 
+/// A tokenizer of words, as Hugging Face's `tokenizers` writes one.
+fn tokenizer_json(words: usize) -> String {
+    let vocab: serde_json::Map<_, _> = (0..words).map(|word| (format!("w{word}"), word.into())).collect();
+    serde_json::json!({
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": { "type": "Whitespace" },
+        "model": { "type": "WordLevel", "vocab": vocab, "unk_token": "w0" },
+    })
+    .to_string()
+}
+
+#[test]
+fn convert_carries_the_tokenizer_in_both_directions() {
+    let folder = TempDir::new().unwrap();
+    let [saved, files, back, whole, again] =
+        ["saved", "files", "back", "whole", "again"].map(|name| folder.path().join(name));
+    save_gpt(&saved, &GptConfig::new(2, 6, 3, 5, 257));
+    convert(&saved, &files, &["--to", "huggingface"]).unwrap();
+    let carried = [
+        ("tokenizer.json", tokenizer_json(9)),
+        ("tokenizer_config.json", r#"{"model_max_length": 5}"#.to_owned()),
+        // No file of this kind of tokenizer here.
+        ("merges.txt", "#version: 0.2\n".to_owned()),
+        ("vocab.json", String::new()),
+    ];
+    for (name, content) in &carried {
+        fs::write(files.join(name), content).unwrap();
+    }
+    convert(&files, &back, &["--from", "huggingface"]).unwrap();
+    verify(&back).unwrap();
+    let imported = Checkpoint::find(&back).unwrap();
+    let stored = RunTokenizer::choose(&TokenizerArguments::default(), Some(&imported)).unwrap();
+    let of_folder = RunTokenizer::of_folder(&files).unwrap().expect("a tokenizer");
+    assert_eq!((stored.vocabulary_size(), stored.sha256()), (9, of_folder.sha256()));
+    convert(&back, &whole, &[]).unwrap();
+    convert(&whole, &again, &["--to", "huggingface"]).unwrap();
+    for (name, content) in &carried {
+        assert_eq!(&fs::read_to_string(again.join(name)).unwrap(), content, "{name}");
+    }
+    let [first, second] = [&files, &again].map(|folder| fs::read(folder.join("model.safetensors")).unwrap());
+    assert!(first == second);
+}
+
+#[test]
+fn convert_refuses_a_tokenizer_that_does_not_fit() {
+    let folder = TempDir::new().unwrap();
+    let [saved, files, back] = ["saved", "files", "back"].map(|name| folder.path().join(name));
+    save_gpt(&saved, &GptConfig::new(2, 6, 3, 5, 257));
+    convert(&saved, &files, &["--to", "huggingface"]).unwrap();
+    for (content, words) in [
+        (
+            tokenizer_json(258),
+            "the tokenizer has 258 tokens, but the model's vocabulary has 257",
+        ),
+        ("{}".to_owned(), "tokenizer.json"),
+    ] {
+        fs::write(files.join("tokenizer.json"), content).unwrap();
+        let error = convert(&files, &back, &["--from", "huggingface"]).unwrap_err();
+        let text = with_causes(&error);
+        assert!(text.contains(words), "{text}");
+        assert!(
+            text.contains("without its files the parameters are imported alone"),
+            "{text}"
+        );
+        assert!(!back.exists());
+    }
+}
+
 #[test]
 fn convert_refuses_what_is_no_gpt_and_flags_that_contradict() {
     let folder = TempDir::new().unwrap();
@@ -231,6 +302,7 @@ fn a_model_that_cannot_take_the_parameters_is_told_the_first_difference() {
         family: "gpt".to_owned(),
         model: stored.clone(),
         imported_from: None,
+        tokenizer: None,
     };
     let path = Path::new("iter_0000000");
     state.check(path, &stored.clone().with_hidden_dropout(0.1)).unwrap();

@@ -57,15 +57,20 @@ pub struct ModelState<C: ModelFamily> {
     /// The folder that the parameters come from, where they are another program's: then there is nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported_from: Option<PathBuf>,
+    /// The tokenizer, whose files are arrays; none of early versions, and of parameters that came without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<TokenizerState>,
 }
 
 impl<C: ModelFamily> ModelState<C> {
-    /// Returns that of a model whose parameters another program has written to `folder`.
-    pub fn imported(model: C, folder: &Path) -> Self {
+    /// Returns that of a model whose parameters another program has written to `folder`, with its tokenizer if that is
+    /// carried along.
+    pub fn imported(model: C, folder: &Path, tokenizer: Option<TokenizerState>) -> Self {
         Self {
             family: C::NAME.to_owned(),
             model,
             imported_from: Some(folder.to_owned()),
+            tokenizer,
         }
     }
 

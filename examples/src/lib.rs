@@ -1,6 +1,7 @@
 //! What the example programs share: flags, and a training session on one rank.
 
 pub mod arguments;
+pub mod carried_tokenizer;
 pub mod checkpointing;
 pub mod device;
 pub mod evaluating;

@@ -12,7 +12,7 @@ use burn_megatron_data::tokenizer::{Tokenizer, TokenizerConfig, TokenizerFiles, 
 use serde::{Deserialize, Serialize};
 
 /// Begins the names of the arrays of bytes that hold a tokenizer's files.
-const FILES: &str = "tokenizer.";
+pub(crate) const FILES: &str = "tokenizer.";
 /// Files that Hugging Face's folders may have, the best first.
 const FOREIGN: [(&str, TokenizerKind); 4] = [
     ("tokenizer.json", TokenizerKind::HuggingFaceTokenizer),

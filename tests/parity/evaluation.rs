@@ -56,7 +56,7 @@ fn report(folder: &Path, flags: &str) -> anyhow::Result<Value> {
 
 /// The report of a task on the small GPT-2.
 fn of_gpt2(flags: &str) -> anyhow::Result<Value> {
-    let flags = format!("{flags} --load ../gpt2_greedy --tokenizer-type NullTokenizer --vocab-size 60");
+    let flags = format!("{flags} --load . --tokenizer-type NullTokenizer --vocab-size 199");
     report(&fixtures().join("gpt2_evaluation"), &flags)
 }
 
@@ -187,10 +187,10 @@ fn a_checkpoint_of_bytes_is_evaluated_and_what_cannot_be_is_refused() -> anyhow:
         ensure!(ended.code != Some(0), "{flags}: {}", ended.stdout);
         ensure!(ended.stderr.contains(message), "{flags}: {}", ended.stderr);
     }
-    let gpt2 = fixtures().join("gpt2_greedy");
-    let flags = "--task wikitext --data wiki.txt --tokenizer-type NullTokenizer --vocab-size 99 --load";
+    let gpt2 = fixtures().join("gpt2_evaluation");
+    let flags = "--task wikitext --data wiki.txt --tokenizer-type NullTokenizer --vocab-size 200 --load";
     let ended = evaluate(folder, &format!("{flags} {}", gpt2.display()))?;
-    let message = "the model's vocabulary has 61";
+    let message = "the model's vocabulary has 200";
     ensure!(
         ended.code != Some(0) && ended.stderr.contains(message),
         "{}",

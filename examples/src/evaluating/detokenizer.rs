@@ -7,11 +7,12 @@ use regex::Regex;
 /// What Python's `\s` takes: Rust's leaves the four separators of ASCII out.
 pub(super) const WHITE_SPACE: &str = r"[\s\x1c-\x1f]";
 
-/// One rule after the other, as in Megatron-LM's `tasks/zeroshot_gpt` and in lm-evaluation-harness's `wikitext`: their
-/// figures are of texts that exactly these have changed, the odd ones included.
+/// A change of the whole text.
+///
+/// Megatron-LM's `tasks/zeroshot_gpt` and lm-evaluation-harness's `wikitext` have the same rules in the same order.
+/// Published figures are of texts that these have changed, so the odd ones are here, too.
 enum Rule {
     Replace(&'static str, &'static str),
-    /// What is between two marks loses the white space at its ends; the mark after it is excluded from it.
     Pattern(Regex, &'static str),
 }
 
@@ -19,6 +20,7 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(rules);
 
 fn rules() -> Vec<Rule> {
     use Rule::Replace;
+    // What is between two marks loses the white space at its ends.
     let between = |open: &str, close: &str, result| {
         let space = WHITE_SPACE;
         let pattern = format!("{open}{space}*([^{close}]*?){space}*{close}");

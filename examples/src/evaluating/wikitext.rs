@@ -123,7 +123,8 @@ impl PageSizes {
 
 /// What Megatron-LM counts: what stands between single spaces, line breaks not among them.
 fn original_tokens(text: &str) -> usize {
-    text.trim().split(' ').count()
+    let is_space = |c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c);
+    text.trim_matches(is_space).split(' ').count()
 }
 
 /// What lm-evaluation-harness counts: what stands between runs of white space, also the empty text before the first and
@@ -176,7 +177,7 @@ mod tests {
     /// `len(text.strip().split(" "))` and `len(re.split(r"\s+", page))` in Python.
     #[test]
     fn words_are_counted_as_the_programs_count_them() {
-        assert_eq!(original_tokens(" = First = \n \n a b  c\n"), 8);
+        assert_eq!(original_tokens(" = First = \n \n a b  c\n"), 9);
         assert_eq!(words(" = First = \n \n a b  c\n"), 8);
         assert_eq!(words("a\u{1f}b c"), 3);
         assert_eq!([original_tokens("a\nb"), words("a\nb")], [1, 2]);

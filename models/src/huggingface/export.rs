@@ -1,6 +1,7 @@
 //! [`export`]: a checkpoint of any layout as Hugging Face's `config.json` and safetensors files.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use serde_json::Value;
 use super::export_type::ExportType;
 use super::place::{Place, write_file};
 use super::shards::{Shard, index, plan_shards};
-use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, Parameter};
+use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, NamedBytes, Parameter};
 
 /// The largest file by default, as in transformers 4.
 const DEFAULT_MAX_SHARD_BYTES: u64 = 5_000_000_000;
@@ -53,6 +54,20 @@ pub fn export<C: HuggingFaceFormat>(
     output: impl AsRef<Path>,
     options: &ExportConfig,
 ) -> Result<(), HuggingFaceError> {
+    export_with(checkpoint, config, output, options, &[])
+}
+
+/// As [`export`], with further files in the folder.
+///
+/// # Errors
+/// As [`export`]; a file has a name that another one has, or that is no name in the folder.
+pub fn export_with<C: HuggingFaceFormat>(
+    checkpoint: &Checkpoint,
+    config: &C,
+    output: impl AsRef<Path>,
+    options: &ExportConfig,
+    files: &[NamedBytes],
+) -> Result<(), HuggingFaceError> {
     let (output, dtype) = (output.as_ref(), options.dtype);
     let shards = plan_shards(check(checkpoint, config)?, dtype, options.max_shard_bytes);
     let place = Place::find(output)?;
@@ -64,13 +79,23 @@ pub fn export<C: HuggingFaceFormat>(
     if let Some((name, index)) = index(&shards, dtype) {
         write_json(&draft.path().join(name), &index)?;
     }
+    for NamedBytes { name, content } in files {
+        if Path::new(name).file_name() != Some(OsStr::new(name)) {
+            let what = format!("{name:?} is no name of a file in the folder");
+            return Err(HuggingFaceError::broken(output, what));
+        }
+        write_bytes(&draft.path().join(name), content)?;
+    }
     place.commit(draft)
 }
 
 fn write_json(path: &Path, value: &Value) -> Result<(), HuggingFaceError> {
-    let text = format!("{value:#}\n");
+    write_bytes(path, format!("{value:#}\n").as_bytes())
+}
+
+fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), HuggingFaceError> {
     write_file(path, |file| {
-        let written = file.write_all(text.as_bytes());
+        let written = file.write_all(bytes);
         written.map_err(HuggingFaceError::file("write", path))
     })
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::config::read_config;
 use super::files::{FileTensor, TensorFiles};
-use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, Parameter, TiedHead};
+use super::{CONFIG_NAME, HuggingFaceError, HuggingFaceFormat, NamedBytes, Parameter, TiedHead};
 
 /// The bytes of two tensors that are compared at a time.
 const COMPARED_BYTES: usize = 1 << 20;
@@ -113,6 +113,19 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
     /// There are checkpoints in the folder already; it is held by a run or cannot be written to; the files cannot be
     /// read. Nothing is left then.
     pub fn write_checkpoint(&self, directory: impl AsRef<Path>, state: Value) -> Result<PathBuf, HuggingFaceError> {
+        self.write_checkpoint_with(directory, state, &[])
+    }
+
+    /// As [`write_checkpoint`](Self::write_checkpoint), with further arrays of bytes.
+    ///
+    /// # Errors
+    /// As [`write_checkpoint`](Self::write_checkpoint); two arrays have the same name.
+    pub fn write_checkpoint_with(
+        &self,
+        directory: impl AsRef<Path>,
+        state: Value,
+        arrays_of_bytes: &[NamedBytes],
+    ) -> Result<PathBuf, HuggingFaceError> {
         let directory = directory.as_ref();
         if let Some(found) = Checkpoint::latest(directory)? {
             return Err(HuggingFaceError::HasCheckpoints {
@@ -129,14 +142,23 @@ impl<C: HuggingFaceFormat> HuggingFaceModel<C> {
             dtype: *dtype,
             shape: parameter.logical_shape.clone(),
         });
+        let of_bytes = arrays_of_bytes.iter().map(|array| WholeArray {
+            name: array.name.clone(),
+            dtype: DType::U8,
+            shape: vec![array.content.len()],
+        });
         let checkpoint = UnshardedCheckpoint {
             iteration: 0,
             layout: json!({ "imported_from": self.folder }),
             state,
-            arrays: arrays.collect(),
+            arrays: arrays.chain(of_bytes).collect(),
         };
         let written = checkpoint.write(directory, |array| {
-            let tensor = tensors[&array.name];
+            let Some(tensor) = tensors.get(&array.name) else {
+                let bytes = arrays_of_bytes.iter().find(|bytes| bytes.name == array.name);
+                let content = &bytes.expect("an array is a parameter, or bytes").content;
+                return Ok(Bytes::from_bytes_vec(content.clone()));
+            };
             let mut bytes = vec![0; tensor.num_bytes];
             let read = self.files.read(tensor, 0, &mut bytes);
             read.map_err(|source| CheckpointError::File {

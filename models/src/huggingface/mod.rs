@@ -12,6 +12,7 @@ mod fields;
 mod files;
 mod format;
 mod import;
+mod named_bytes;
 mod place;
 mod shards;
 #[cfg(test)]
@@ -19,11 +20,12 @@ mod tests;
 
 pub use config::read_model_type;
 pub use error::HuggingFaceError;
-pub use export::{ExportConfig, export};
+pub use export::{ExportConfig, export, export_with};
 pub use export_type::ExportType;
 pub use fields::Fields;
 pub use format::{HuggingFaceFormat, Parameter, TiedHead};
 pub use import::HuggingFaceModel;
+pub use named_bytes::NamedBytes;
 
 #[cfg(test)]
 pub(crate) use config::parse_config;
