@@ -10,10 +10,9 @@ use models::ModelFamily;
 use models::huggingface::{HuggingFaceModel, read_model_type};
 use models::registry::{FAMILIES, FamilyProgram, run_with_family};
 
+use crate::arguments::USUAL_FOLDER;
 use crate::checkpointing::{ModelState, share_text};
 
-/// Where a checkpoint is looked for without `--load`.
-const USUAL_FOLDER: &str = "checkpoints";
 /// The file that Hugging Face's folders have.
 const CONFIG_NAME: &str = "config.json";
 
