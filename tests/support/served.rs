@@ -207,7 +207,7 @@ pub struct Stream(BufReader<Box<dyn std::io::Read + Send>>);
 
 impl Stream {
     /// The next event; `None` at the end of the stream.
-    pub fn next(&mut self) -> anyhow::Result<Option<String>> {
+    pub fn next_event(&mut self) -> anyhow::Result<Option<String>> {
         let mut line = String::new();
         while self.0.read_line(&mut line)? > 0 {
             if let Some(data) = line.trim_end().strip_prefix("data: ") {
@@ -221,7 +221,7 @@ impl Stream {
     /// The rest of the events.
     pub fn rest(mut self) -> anyhow::Result<Vec<String>> {
         let mut events = Vec::new();
-        while let Some(event) = self.next()? {
+        while let Some(event) = self.next_event()? {
             events.push(event);
         }
         Ok(events)

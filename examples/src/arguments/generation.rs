@@ -45,8 +45,8 @@ pub struct BatchArguments {
     /// Outputs that are generated together, at most
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub max_batch_size: usize,
-    /// Tokens whose keys and values are kept, all outputs together [default: what --max-batch-size outputs need, as long
-    /// as prompts and the model's positions let them be]
+    /// Tokens whose keys and values are kept, all outputs together [default: what --max-batch-size outputs need, at the
+    /// length that prompts and the model's positions let them have]
     #[arg(long, value_name = "N")]
     pub cache_tokens: Option<usize>,
     /// Compute with burn's own operations instead of fused ones: slower, to compare with

@@ -50,13 +50,14 @@ pub struct LimitArguments {
     /// Bytes of a request's body
     #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     pub max_body_bytes: usize,
-    /// Tokens of a prompt [default: as many as the model has positions]
+    /// Tokens of a prompt [default: the model's positions]
     #[arg(long, value_name = "N")]
     pub max_prompt_tokens: Option<usize>,
     /// Requests that are served or wait, at most; more are answered 429
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub max_requests: usize,
-    /// Outputs that wait for a place in the batch or for room in the cache, at most; a request with more is answered 429
+    /// Outputs that wait for a place in the batch or for room in the cache, at most; a request beyond that is answered
+    /// 429
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub max_waiting: usize,
     /// Open connections

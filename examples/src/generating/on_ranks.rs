@@ -1,5 +1,5 @@
-//! [`run_rank`]: one rank of a program that generates, from the flags to the generator, on any device and with any family
-//! of models.
+//! [`run_rank`]: one rank of a program that generates, from the flags to the generator, on any device and with any
+//! family of models.
 //!
 //! It is compiled for every device, which takes a minute; in the library, all programs share what comes of it.
 

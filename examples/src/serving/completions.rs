@@ -228,9 +228,10 @@ impl CompletionRequest {
 impl Completion {
     /// What an output's text begins with.
     pub(super) fn shown_prompt(&self, generating: &Generating, output: usize, tokenizer: &dyn Tokenizer) -> String {
-        match self.echoes {
-            true => tokenizer.decode(generating.prompt_of(output)),
-            false => String::new(),
+        if self.echoes {
+            tokenizer.decode(generating.prompt_of(output))
+        } else {
+            String::new()
         }
     }
 

@@ -1,9 +1,9 @@
-//! [`HttpServer`]: a thread that takes connections and gives their requests to the routes, within limits of time that no
-//! client can exceed.
+//! [`HttpServer`]: a thread that takes connections and gives their requests to the routes, within limits of time that
+//! no client can exceed.
 //!
-//! A client that sends nothing, or half of a head, is cut off after the client's timeout; one that does not take what it
-//! gets, by the kernel after the same time. A response to a body that was refused reaches its client: the connection is
-//! closed in one direction first, and a little of what still comes is thrown away.
+//! A client that sends nothing, or half of a head, is cut off after the client's timeout; one that does not take what
+//! it gets, by the kernel after the same time. The response to a body that was refused reaches its client: the
+//! connection is closed in one direction first, and a little of what still comes is thrown away.
 
 use std::future::poll_fn;
 use std::io;
@@ -38,6 +38,8 @@ const FLUSH: Duration = Duration::from_secs(2);
 const LINGER: (Duration, usize) = (Duration::from_secs(1), 16 << 20);
 /// How long nothing is accepted after accepting has failed, say for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Threads that turn prompts into tokens; more would take the cores from the model.
+const TOKENIZING_THREADS: usize = 2;
 /// The most bytes of a request's head.
 const MOST_HEAD_BYTES: usize = 64 << 10;
 
@@ -61,7 +63,10 @@ impl HttpServer {
     /// When the operating system refuses the thread or the socket.
     pub(super) fn start(listener: std::net::TcpListener, serving: Serving) -> anyhow::Result<Self> {
         listener.set_nonblocking(true).context("the server's socket")?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(TOKENIZING_THREADS)
+            .build();
         let runtime = runtime.context("the server's thread")?;
         let serve = move || runtime.block_on(serve(listener, serving));
         let thread = thread::Builder::new().name("http".to_owned()).spawn(serve);
@@ -70,7 +75,8 @@ impl HttpServer {
         })
     }
 
-    /// Waits for the responses to be sent, after the engine has ended; not longer than `FLUSH` and what a tokenizer takes.
+    /// Waits for the responses to be sent, after the engine has ended; not longer than `FLUSH` and what a tokenizer
+    /// takes.
     pub(super) fn finish(self) {
         if self.thread.join().is_err() {
             tracing::error!("the thread that talks to clients has panicked");

@@ -1,8 +1,8 @@
 //! [`Engine`]: on rank 0, the thread that steps the generator; and [`EngineHandle`], by which the HTTP thread gives it
 //! jobs and takes their tokens.
 //!
-//! Jobs are taken and cancelled between steps. The tokens of a job wait in a channel that has no limit, for a slow client
-//! must not hold up the batch: there are no more of them than the job asks for.
+//! Jobs are taken and cancelled between steps. The tokens of a job wait in a channel that has no limit, for a slow
+//! client must not hold up the batch: there are no more of them than the job asks for.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

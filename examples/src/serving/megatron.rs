@@ -64,40 +64,39 @@ pub(super) async fn generate(State(app): State<Arc<App>>, request: Request) -> R
     let asked = request.asked()?;
     let mut generating = asked.begin(&app).await?;
     let outputs = generating.outputs().await?;
-    let prompts = request.prompts.iter().zip(&generating.prompts);
-    let texts: Vec<String> = (prompts.clone().zip(&outputs))
-        .map(|((prompt, _), output)| request.whole_text(prompt, output))
-        .collect();
-    let text_of = |token: u32| app.engine.tokenizer().decode(&[token]);
-    let segments: Vec<Vec<String>> = (prompts.zip(&outputs))
-        .map(|((_, prompt), output)| {
-            let drawn = output.tokens.iter().map(|token| token.token);
-            prompt.iter().copied().chain(drawn).map(text_of).collect()
-        })
-        .collect();
-    let log_probabilities = request.logprobs.then(|| {
-        let of_output = |output: &Output| -> Vec<f64> {
-            let tokens = output.tokens.iter();
-            tokens.map(|token| token.log_probability).collect()
-        };
-        outputs.iter().map(of_output).collect::<Vec<_>>()
-    });
+    let tokenizer = app.engine.tokenizer();
+    let (mut texts, mut segments, mut log_probabilities) = (Vec::new(), Vec::new(), Vec::new());
+    for ((text, prompt), output) in request.prompts.iter().zip(&generating.prompts).zip(&outputs) {
+        texts.push(request.whole_text(text, output));
+        let tokens = prompt.iter().chain(output.tokens.iter().map(|token| &token.token));
+        segments.push(tokens.map(|token| tokenizer.decode(&[*token])).collect::<Vec<_>>());
+        log_probabilities.push(log_probabilities_of(prompt, output));
+    }
     Ok(json_response(&json!({
         "text": texts,
         "segments": segments,
-        "logprobs": log_probabilities,
+        "logprobs": request.logprobs.then_some(log_probabilities),
     })))
+}
+
+/// The log-probability of every segment but the first, in nats, as Megatron-LM has them; none of a prompt's tokens,
+/// which are not scored.
+fn log_probabilities_of(prompt: &[u32], output: &Output) -> Vec<Option<f64>> {
+    let unknown = std::iter::repeat_n(None, prompt.len().saturating_sub(1));
+    let tokens = output.tokens.iter();
+    unknown.chain(tokens.map(|token| Some(token.log_probability))).collect()
 }
 
 impl GenerateRequest {
     fn asked(&self) -> Result<Asked, ApiError> {
         self.check()?;
-        let prompt = |text: &String| match self.add_BOS {
-            true => Prompt::TextAfterEnd(text.clone()),
-            false => Prompt::Text(text.clone()),
+        let as_prompt = if self.add_BOS {
+            Prompt::TextAfterEnd
+        } else {
+            Prompt::Text
         };
         Ok(Asked {
-            prompts: self.prompts.iter().map(prompt).collect(),
+            prompts: self.prompts.iter().cloned().map(as_prompt).collect(),
             max_new_tokens: self.tokens_to_generate,
             num_samples: 1,
             seed: self.random_seed,
@@ -188,7 +187,8 @@ mod tests {
     #[test]
     fn fields_are_passed_on() {
         let request = json!({
-            "prompts": [""], "tokens_to_generate": 3, "temperature": 0.5, "top_p": 0.9, "random_seed": 7, "no_log": true,
+            "prompts": [""], "tokens_to_generate": 3, "temperature": 0.5, "top_p": 0.9, "random_seed": 7,
+            "no_log": true,
             "add_BOS": true, "stop_on_eol": true, "stop_on_double_eol": true, "top_p_decay": 0.0,
         });
         let asked = asked(request).unwrap();

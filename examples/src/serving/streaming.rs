@@ -29,8 +29,8 @@ struct Streaming {
     has_ended: bool,
 }
 
-/// Streams a completion: an event for each token that has a text or ends its output, then the usage if it was asked for,
-/// then `[DONE]`. A failure is an event with the error, without `[DONE]` after it.
+/// Streams a completion: an event for each token that has a text or ends its output, then the usage if it was asked
+/// for, then `[DONE]`. A failure is an event with the error, without `[DONE]` after it.
 pub(super) fn stream(completion: Completion, generating: Generating, tokenizer: Arc<dyn Tokenizer>) -> Response {
     let streaming = Streaming {
         sent: vec![None; generating.num_outputs()],
