@@ -15,6 +15,7 @@ pub mod monitoring;
 pub mod pretraining;
 pub mod progress;
 pub mod run_tokenizer;
+pub mod serving;
 pub mod session;
 pub mod spots;
 pub mod step_observer;

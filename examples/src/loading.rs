@@ -15,13 +15,11 @@ use models::ModelFamily;
 use models::huggingface::{HuggingFaceModel, read_model_type};
 use models::registry::{FAMILIES, FamilyProgram, run_with_family};
 
-use crate::arguments::ParallelArguments;
+use crate::arguments::{ParallelArguments, USUAL_FOLDER};
 use crate::checkpointing::{ModelState, share_text};
 use crate::device::TrainingBackend;
 use crate::run_tokenizer::RunTokenizer;
 
-/// Where a checkpoint is looked for without `--load`.
-const USUAL_FOLDER: &str = "checkpoints";
 /// The file that Hugging Face's folders have.
 const CONFIG_NAME: &str = "config.json";
 

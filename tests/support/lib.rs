@@ -8,6 +8,7 @@ pub mod problem;
 pub mod processes;
 pub mod program;
 pub mod references;
+pub mod served;
 pub mod small_disk;
 pub mod sockets;
 pub mod storm;

@@ -1,5 +1,7 @@
 //! The operations on burn's CPU backend: vectorised, in parallel.
 
+use std::ops::Range;
+
 use burn::tensor::{DType, Int, Tensor};
 use burn_flex::Flex;
 
@@ -13,6 +15,7 @@ use crate::flash_attention::{self, AttentionForward, AttentionOptions, PackedHea
 use crate::l2_norm::{self, SquaredPart};
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
+use crate::ranges::{self, RangeTarget};
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
 
@@ -129,6 +132,14 @@ impl KernelBackend for Flex {
         copy: Option<DType>,
     ) -> (AdamWBuffers<Self>, Option<Tensor<Self, 1>>) {
         adamw::flex::step(buffers, gradient, step, copy)
+    }
+
+    fn scatter_ranges(buffer: Tensor<Self, 1>, values: Tensor<Self, 1>, targets: &[RangeTarget]) -> Tensor<Self, 1> {
+        ranges::flex::scatter(buffer, values, targets)
+    }
+
+    fn clear_ranges(buffer: Tensor<Self, 1>, ranges: &[Range<usize>]) -> Tensor<Self, 1> {
+        ranges::flex::clear(buffer, ranges)
     }
 
     fn sums_of_squares(buffers: Vec<Tensor<Self, 1>>, parts: &[SquaredPart], sums: usize) -> Tensor<Self, 1> {

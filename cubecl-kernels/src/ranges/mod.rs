@@ -1,6 +1,7 @@
 //! Ranges of flat buffers: copied into one buffer side by side and back, which is how several parameters' gradients are
 //! reduced in one call; and cleared.
 
+pub(crate) mod flex;
 pub mod host;
 #[cfg(feature = "cubecl")]
 mod kernel;

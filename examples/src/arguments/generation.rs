@@ -1,6 +1,6 @@
-//! Flags of generation.
+//! Flags of programs that generate: the model and its cache, and what `generate_samples_gpt` generates.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use burn_megatron::training::preflight::Statement;
@@ -11,9 +11,12 @@ use models::generation::SamplingConfig;
 
 use super::{DeviceArguments, NodeArguments, ParallelArguments, PrecisionArguments};
 
-/// Everything that generation takes.
+/// Where a checkpoint is looked for without `--load`.
+pub const USUAL_FOLDER: &str = "checkpoints";
+
+/// The model that generates, where it computes, and how much it does at once.
 #[derive(Args, Clone, Debug)]
-pub struct GenerationArguments {
+pub struct GeneratorArguments {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub parallel: ParallelArguments,
@@ -25,20 +28,47 @@ pub struct GenerationArguments {
     pub device: DeviceArguments,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub samples: SampleArguments,
+    pub batch: BatchArguments,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub tokenizer: TokenizerArguments,
+}
+
+/// What is loaded, and the sizes of batch and cache.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Generation")]
+pub struct BatchArguments {
+    /// A checkpoint of any layout, a folder of checkpoints, of which the latest is meant, or a folder with Hugging
+    /// Face's config.json and model.safetensors [default: checkpoints]
+    #[arg(long, value_name = "DIR")]
+    pub load: Option<PathBuf>,
+    /// Outputs that are generated together, at most
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub max_batch_size: usize,
+    /// Tokens whose keys and values are kept, all outputs together [default: what --max-batch-size outputs need, at the
+    /// length that prompts and the model's positions let them have]
+    #[arg(long, value_name = "N")]
+    pub cache_tokens: Option<usize>,
+    /// Compute with burn's own operations instead of fused ones: slower, to compare with
+    #[arg(long)]
+    pub no_fused_kernels: bool,
+}
+
+/// Everything that generation takes.
+#[derive(Args, Clone, Debug)]
+pub struct GenerationArguments {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub generator: GeneratorArguments,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub samples: SampleArguments,
 }
 
 /// What is generated.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Generation")]
 pub struct SampleArguments {
-    /// A checkpoint of any layout, a folder of checkpoints, of which the latest is meant, or a folder with Hugging
-    /// Face's config.json and model.safetensors [default: checkpoints]
-    #[arg(long, value_name = "DIR")]
-    pub load: Option<PathBuf>,
     /// The text to continue; without it and --prompt-file, lines of the standard input
     #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file")]
     pub prompt: Option<String>,
@@ -78,19 +108,16 @@ pub struct SampleArguments {
     /// Print a line of JSON for each output when it is complete, instead of text as it comes
     #[arg(long)]
     pub json: bool,
-    /// Outputs that are generated together, at most
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    pub max_batch_size: usize,
-    /// Tokens whose keys and values are kept, all outputs together [default: what the prompts need, up to
-    /// --max-batch-size of them]
-    #[arg(long, value_name = "N")]
-    pub cache_tokens: Option<usize>,
-    /// Compute with burn's own operations instead of fused ones: slower, to compare with
-    #[arg(long)]
-    pub no_fused_kernels: bool,
 }
 
-impl GenerationArguments {
+impl BatchArguments {
+    /// The folder that `--load` names, or the usual one.
+    pub fn folder(&self) -> &Path {
+        self.load.as_deref().unwrap_or(Path::new(USUAL_FOLDER))
+    }
+}
+
+impl GeneratorArguments {
     /// Finds what is wrong with the flags before any rank is started.
     ///
     /// # Errors
@@ -112,21 +139,62 @@ impl GenerationArguments {
         self.parallel.communication.timeout()?;
         self.precision.validate()?;
         self.device.validate(self.precision.dtype())?;
+        ensure_at_least_one(&[
+            ("--max-batch-size", self.batch.max_batch_size),
+            ("--cache-tokens", self.batch.cache_tokens.unwrap_or(1)),
+        ])
+    }
+
+    /// Returns what must be the same on every rank: all flags except those that say where a rank is.
+    pub fn statement(&self) -> Statement {
+        let mut common = self.clone();
+        common.parallel.nodes = NodeArguments::default();
+        common.parallel.communication.flight_recorder = None;
+        Statement {
+            what: "configuration",
+            value: format!("{common:#?}"),
+        }
+    }
+
+    /// The operations that the model is made of.
+    pub fn kernels(&self) -> Kernels {
+        if self.batch.no_fused_kernels {
+            Kernels::Plain
+        } else {
+            Kernels::Fused
+        }
+    }
+}
+
+impl GenerationArguments {
+    /// As [`GeneratorArguments::validate`].
+    ///
+    /// # Errors
+    /// The first rule that is broken, with the values and the nearest valid ones.
+    pub fn validate(&self) -> anyhow::Result<()> {
+        self.generator.validate()?;
         self.samples.validate()
     }
 
     /// Returns what must be the same on every rank: all flags except those that say where a rank is, and what it
     /// generates, which rank 0 knows.
     pub fn statement(&self) -> Statement {
-        let mut common = self.clone();
-        common.parallel.nodes = NodeArguments::default();
-        common.parallel.communication.flight_recorder = None;
-        common.samples.prompt_file = None;
+        let mut samples = self.samples.clone();
+        samples.prompt_file = None;
+        let Statement { what, value } = self.generator.statement();
         Statement {
-            what: "configuration",
-            value: format!("{common:#?}"),
+            what,
+            value: format!("{value}\n{samples:#?}"),
         }
     }
+}
+
+/// Refuses a flag of zero.
+pub(super) fn ensure_at_least_one(flags: &[(&str, usize)]) -> anyhow::Result<()> {
+    for (flag, value) in flags {
+        ensure!(*value > 0, "{flag} must be at least 1, got 0");
+    }
+    Ok(())
 }
 
 impl SampleArguments {
@@ -158,24 +226,11 @@ impl SampleArguments {
         Ok(Some(prompts))
     }
 
-    /// The operations that the model is made of.
-    pub fn kernels(&self) -> Kernels {
-        if self.no_fused_kernels {
-            Kernels::Plain
-        } else {
-            Kernels::Fused
-        }
-    }
-
     fn validate(&self) -> anyhow::Result<()> {
-        for (flag, value) in [
+        ensure_at_least_one(&[
             ("--out-seq-length", self.out_seq_length.unwrap_or(1)),
             ("--num-samples", self.num_samples),
-            ("--max-batch-size", self.max_batch_size),
-            ("--cache-tokens", self.cache_tokens.unwrap_or(1)),
-        ] {
-            ensure!(value > 0, "{flag} must be at least 1, got 0");
-        }
+        ])?;
         ensure!(
             !self.stop.iter().any(String::is_empty),
             "--stop must have a character at least"

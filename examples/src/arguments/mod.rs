@@ -12,6 +12,7 @@ mod monitoring;
 mod optimization;
 mod parallel;
 mod precision;
+mod serving;
 mod stages;
 
 use std::ops::Range;
@@ -36,7 +37,7 @@ pub use checkpointing::CheckpointArguments;
 pub use data::{DataArguments, TextSource, parse_size};
 pub use device::DeviceArguments;
 pub use evaluation::{EvaluationArguments, TaskArguments, TaskKind};
-pub use generation::{GenerationArguments, SampleArguments};
+pub use generation::{BatchArguments, GenerationArguments, GeneratorArguments, SampleArguments, USUAL_FOLDER};
 pub use learning_rate::{DecayStyle, LearningRateArguments, WsdDecayStyle};
 pub use logging::LoggingArguments;
 pub use model::ModelArguments;
@@ -44,6 +45,7 @@ pub use monitoring::{MonitoringArguments, TimingLogOption};
 pub use optimization::{OptimizationArguments, OptimizerKind, WeightDecayStyle};
 pub use parallel::{CommunicationArguments, NodeArguments, ParallelArguments};
 pub use precision::{Dtype, PrecisionArguments};
+pub use serving::{ApiKey, LimitArguments, ListeningArguments, ServerArguments};
 pub use stages::{RecomputeArguments, RecomputeGranularity, RecomputeMethod, StageArguments};
 
 /// Everything a training program takes.

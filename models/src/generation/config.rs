@@ -13,7 +13,8 @@ pub struct GeneratorConfig {
     /// The tokens that a step computes, about: prompts beyond this are computed in pieces, so that the other samples of
     /// the batch do not wait for them.
     pub step_tokens: usize,
-    /// The most samples that wait for a place in the batch.
+    /// The most samples that wait for a place in the batch or for pages, in addition to those that get both in the next
+    /// step.
     pub max_waiting: usize,
 }
 

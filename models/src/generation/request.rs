@@ -157,11 +157,11 @@ pub enum RequestError {
     },
     /// Too many requests wait.
     #[error(
-        "{waiting} samples wait already, at most {most} may: this request needs {needed} pages of the cache, of which \
+        "{waiting} samples would wait, at most {most} may: this request needs {needed} pages of the cache, of which \
          {free} are free"
     )]
     QueueFull {
-        /// Samples that wait.
+        /// Samples that would wait after the next step.
         waiting: usize,
         /// The most that may.
         most: usize,

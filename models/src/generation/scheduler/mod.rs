@@ -66,10 +66,10 @@ impl Scheduler {
     pub(super) fn submit(&mut self, request: GenerationRequest) -> Result<RequestId, RequestError> {
         let each = self.config.cache.pages_of(request.cached_tokens());
         self.pool.check(each)?;
-        let free_places = self.config.max_batch.saturating_sub(self.running.len());
-        // Those that get a place in the next step do not wait.
-        let (waiting, most) = (self.waiting.len(), self.config.max_waiting.saturating_add(free_places));
-        if waiting + request.num_samples > most {
+        let all = self.waiting.len().saturating_add(request.num_samples);
+        let waiting = all - self.num_placed_next(each, request.num_samples);
+        let most = self.config.max_waiting;
+        if waiting > most {
             return Err(RequestError::QueueFull {
                 waiting,
                 most,
@@ -86,6 +86,24 @@ impl Scheduler {
             asked: asked.clone(),
         }));
         Ok(id)
+    }
+
+    /// The samples that get a place in the next step, of those that wait and then `count` of `each` pages.
+    fn num_placed_next(&self, each: usize, count: usize) -> usize {
+        let mut free = self.pool.in_use().free_pages;
+        let pages_of = |waiting: &Waiting| self.config.cache.pages_of(waiting.asked.cached_tokens());
+        let waiting = self.waiting.iter().map(pages_of);
+        waiting
+            .chain(std::iter::repeat_n(each, count))
+            .take(self.config.max_batch.saturating_sub(self.running.len()))
+            .take_while(|pages| match free.checked_sub(*pages) {
+                Some(rest) => {
+                    free = rest;
+                    true
+                }
+                None => false,
+            })
+            .count()
     }
 
     /// Ends what is left of a request; false if nothing was.

@@ -103,8 +103,29 @@ fn requests_beyond_the_cache_and_the_queue_are_refused() {
     let error = scheduler.submit(request(5, 4)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "3 samples wait already, at most 3 may: this request needs 2 pages of the cache, of which 3 are free"
+        "3 samples would wait, at most 2 may: this request needs 2 pages of the cache, of which 3 are free"
     );
+}
+
+#[test]
+fn a_sample_that_waits_for_pages_waits_though_there_is_a_place() {
+    let mut scheduler = scheduler(4, 3, 100, 0);
+    scheduler.submit(request(5, 4)).unwrap();
+    let error = scheduler.submit(request(5, 4)).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            RequestError::QueueFull {
+                waiting: 1,
+                most: 0,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    scheduler.submit(request(1, 4)).unwrap();
+    assert_eq!(scheduler.plan().admitted.len(), 2);
+    assert_eq!(scheduler.cache_use().free_pages, 0);
 }
 
 #[test]

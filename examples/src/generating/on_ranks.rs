@@ -1,0 +1,177 @@
+//! [`run_rank`]: one rank of a program that generates, from the flags to the generator, on any device and with any
+//! family of models.
+//!
+//! It is compiled for every device, which takes a minute; in the library, all programs share what comes of it.
+
+use std::process::ExitCode;
+
+use burn::tensor::DType;
+use burn_megatron::context::ParallelContext;
+use burn_megatron::launch::{StopFlag, World};
+use burn_megatron::pipeline_parallel::LayerLayout;
+use burn_megatron::training::preflight::{self, Statement};
+use models::ModelFamily;
+use models::generation::{CacheConfig, Generator, GeneratorConfig};
+use models::registry::{FamilyProgram, run_with_family};
+
+use super::generator::{BatchLimits, GeneratorProgram, Ready};
+use crate::arguments::GeneratorArguments;
+use crate::checkpointing::FamilyState;
+use crate::device::{Program, TrainingBackend};
+use crate::figures::bytes;
+use crate::loading::{Loaded, LoadedModel, load};
+
+/// Tokens of a page of the cache.
+pub(crate) const PAGE_TOKENS: usize = 16;
+
+/// Loads the model that the flags name, and runs a program with it on rank 0, until which the other ranks take part.
+/// `statement` is what must be the same on every rank.
+///
+/// # Communication
+/// Making the groups, agreeing on the configuration, and the generator's steps.
+///
+/// # Errors
+/// When the model cannot be loaded; the program's.
+pub(crate) fn run_rank(
+    arguments: &GeneratorArguments,
+    statement: Statement,
+    world: &World,
+    program: &mut dyn GeneratorProgram,
+) -> anyhow::Result<ExitCode> {
+    let rank = Rank {
+        arguments,
+        statement,
+        world,
+        program,
+    };
+    arguments.device.run(arguments.precision.dtype(), world, rank)
+}
+
+/// One rank of the world.
+struct Rank<'a> {
+    arguments: &'a GeneratorArguments,
+    statement: Statement,
+    world: &'a World,
+    program: &'a mut dyn GeneratorProgram,
+}
+
+impl Program for Rank<'_> {
+    type Output = ExitCode;
+
+    fn run<B: TrainingBackend>(self, device: B::Device) -> anyhow::Result<ExitCode> {
+        let arguments = self.arguments;
+        let stop = StopFlag::install()?;
+        let context = (arguments.device).connect(self.world, &arguments.parallel.config(), 0)?;
+        let context = context.with_kernels(arguments.kernels());
+        preflight::check::<B::InnerBackend>(&context, &[self.statement], &device)?;
+        let loaded = load(arguments.batch.load.as_deref(), self.world, &context)?;
+        let FamilyState { family } = FamilyState::of(loaded.checkpoint())?;
+        let program = OnDevice::<B> {
+            arguments,
+            program: self.program,
+            loaded,
+            stop,
+            context,
+            device,
+        };
+        run_with_family(&family, program)?
+    }
+}
+
+/// One rank of the world on its device, with the checkpoint, whose model's family is not known yet.
+struct OnDevice<'a, B: TrainingBackend> {
+    arguments: &'a GeneratorArguments,
+    program: &'a mut dyn GeneratorProgram,
+    loaded: Loaded,
+    stop: StopFlag,
+    context: ParallelContext,
+    device: B::Device,
+}
+
+impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
+    type Output = anyhow::Result<ExitCode>;
+
+    fn run<C: ModelFamily>(self) -> anyhow::Result<ExitCode> {
+        let Self {
+            arguments,
+            program,
+            loaded,
+            stop,
+            context,
+            device,
+        } = self;
+        let LoadedModel {
+            config: model,
+            layers,
+            chunks,
+            tokenizer,
+            source,
+            ..
+        } = loaded.model::<B, C>(&arguments.parallel, &arguments.tokenizer, &context, &device)?;
+        let tokenizer = tokenizer.tokenizer().clone();
+        let chosen = match context.rank() {
+            0 => Some(program.limits(&*tokenizer, model.max_seq_length())?),
+            _ => None,
+        };
+        let config = agree_on_limits(chosen, &context)?;
+        let mut generator = Generator::<B::InnerBackend, _>::new(chunks, &model, tokenizer, config, &context, &device)?;
+        if context.rank() > 0 {
+            generator.serve()?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let dtype = DType::from(arguments.precision.dtype());
+        let on_rank = cache_bytes(&config.cache, &model, &layers, &context, dtype).unwrap_or(usize::MAX);
+        eprintln!(
+            "{} | {} parameters on {} ranks | cache of {} pages of {} tokens, {} on each rank",
+            source.display(),
+            model.num_parameters(),
+            context.grid().world_size(),
+            config.cache.num_pages,
+            config.cache.page_tokens,
+            bytes(on_rank as u64),
+        );
+        let code = program.run(Ready {
+            generator: &mut generator,
+            stop: &stop,
+        })?;
+        generator.finish()?;
+        Ok(code)
+    }
+}
+
+/// Returns the limits that rank 0 has chosen, on every rank: only it knows what is to be generated.
+fn agree_on_limits(chosen: Option<BatchLimits>, context: &ParallelContext) -> anyhow::Result<GeneratorConfig> {
+    let mut numbers = chosen.map_or([0; 3], |limits| {
+        [limits.max_batch, limits.num_pages, limits.max_waiting].map(|number| number as i64)
+    });
+    context.world_group().broadcast(&mut numbers, 0)?;
+    let [max_batch, num_pages, max_waiting] = numbers.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+    Ok(GeneratorConfig {
+        cache: CacheConfig {
+            page_tokens: PAGE_TOKENS,
+            num_pages,
+        },
+        max_waiting,
+        ..GeneratorConfig::new(max_batch, 1)
+    })
+}
+
+/// The bytes of the cache on the rank with the most layers.
+fn cache_bytes(
+    cache: &CacheConfig,
+    model: &impl ModelFamily,
+    layers: &LayerLayout,
+    context: &ParallelContext,
+    dtype: DType,
+) -> Option<usize> {
+    let stages = layers.num_stages();
+    let of_stage = |stage| {
+        let chunks = 0..layers.num_chunks();
+        chunks
+            .map(|chunk| layers.range(chunk * stages + stage).len())
+            .sum::<usize>()
+    };
+    let most = (0..stages).map(of_stage).max()?;
+    let heads = model.n_heads() / context.grid().tensor_parallel_size();
+    cache.bytes(most, heads, model.d_model() / model.n_heads(), dtype.size())
+}

@@ -1,0 +1,257 @@
+//! [`App`]: what every request meets: routes, the key, the limits of bodies and of requests at once.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::asking::Prompt;
+use super::engine::{EngineHandle, Phase};
+use super::error::ApiError;
+use super::{completions, megatron};
+use crate::arguments::{ApiKey, LimitArguments};
+
+/// The page to try the model in a browser.
+const PAGE: &str = include_str!("page.html");
+/// The page loads nothing, and talks to this server only.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                           connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What all requests share.
+pub(super) struct App {
+    pub(super) engine: EngineHandle,
+    pub(super) limits: LimitArguments,
+    pub(super) model_name: String,
+    /// Seconds since 1970 when the server started.
+    pub(super) created: u64,
+    /// The digest of the key: of one length, whatever the key's.
+    key: Option<[u8; 32]>,
+    places: Arc<Semaphore>,
+}
+
+impl App {
+    pub(super) fn new(engine: EngineHandle, limits: LimitArguments, key: Option<&ApiKey>, model_name: String) -> Self {
+        Self {
+            engine,
+            places: Arc::new(Semaphore::new(limits.max_requests.min(Semaphore::MAX_PERMITS))),
+            limits,
+            model_name,
+            created: now(),
+            key: key.map(|key| digest(key.secret())),
+        }
+    }
+
+    /// The routes.
+    pub(super) fn router(self: Arc<Self>) -> Router {
+        let guarded = Router::new()
+            .route("/api", put(megatron::generate).post(megatron::generate))
+            .route("/v1/completions", post(completions::complete))
+            .route("/v1/models", get(completions::models))
+            .route_layer(middleware::from_fn_with_state(self.clone(), check_key));
+        let open = Router::new().route("/", get(page)).route("/health", get(health));
+        guarded
+            .merge(open)
+            .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
+            .method_not_allowed_fallback(async || {
+                ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method")
+            })
+            .layer(middleware::from_fn(shape_errors))
+            .with_state(self)
+    }
+
+    /// Takes one of the places of requests that are served, until the permit is dropped.
+    pub(super) fn permit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        self.places.clone().try_acquire_owned().map_err(|_| {
+            let most = self.limits.max_requests;
+            ApiError::too_many(format!("{most} requests are being served already, which is the most"))
+        })
+    }
+
+    /// The tokens of a prompt.
+    ///
+    /// # Errors
+    /// When there are too many, or the text does not fit the tokenizer.
+    pub(super) fn tokens(&self, prompt: Prompt) -> Result<Vec<u32>, ApiError> {
+        let tokenizer = self.engine.tokenizer();
+        let mut tokens = Vec::new();
+        match prompt {
+            Prompt::Text(text) => tokenizer.encode_prompt(&text, &mut tokens),
+            Prompt::Tokens(given) => tokens = given,
+            Prompt::TextAfterEnd(text) => {
+                let end = tokenizer.end_of_document();
+                tokens.push(end.ok_or_else(|| {
+                    ApiError::bad_request("add_BOS: the vocabulary has no end-of-document token to begin with")
+                })?);
+                tokenizer.encode(&text, &mut tokens);
+            }
+        }
+        let most = self.limits.max_prompt_tokens.unwrap_or(usize::MAX);
+        if tokens.len() > most {
+            return Err(ApiError::bad_request(format!(
+                "the prompt has {} tokens, at most {most} are allowed",
+                tokens.len()
+            )));
+        }
+        Ok(tokens)
+    }
+
+    /// Reads a body of JSON within the limits of size and time.
+    ///
+    /// # Errors
+    /// 413, 408, 415, or 400 with what is wrong with it.
+    pub(super) async fn read<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
+        let (parts, body) = request.into_parts();
+        check_content_type(&parts.headers)?;
+        let most = self.limits.max_body_bytes;
+        let too_large = |what: &str| {
+            let message = format!("{what}, at most {most} bytes are allowed");
+            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+        };
+        let length = parts
+            .headers
+            .get(CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok());
+        if let Some(length) = length.and_then(|length| length.parse::<u64>().ok())
+            && length > most as u64
+        {
+            return Err(too_large(&format!("the body has {length} bytes")));
+        }
+        let bytes = timeout(self.limits.client_timeout(), to_bytes(body, most)).await;
+        let bytes = bytes.map_err(|_| {
+            let seconds = self.limits.client_timeout_secs;
+            ApiError::new(
+                StatusCode::REQUEST_TIMEOUT,
+                format!("the body has not come within {seconds} s"),
+            )
+        })?;
+        let bytes = bytes.map_err(|error| {
+            if is_length_limit(&error) {
+                too_large("the body is too long")
+            } else {
+                ApiError::bad_request(format!("the body cannot be read: {error}"))
+            }
+        })?;
+        serde_json::from_slice(&bytes).map_err(|error| ApiError::bad_request(error.to_string()))
+    }
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
+}
+
+fn digest(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+/// A browser sends JSON to another site only after asking that site, which does not allow it.
+fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let given = headers.get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
+    let essence = given.map(|given| given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase());
+    match essence.as_deref() {
+        Some("application/json") => Ok(()),
+        _ => Err(ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            format!("Content-Type must be application/json, got {}", given.unwrap_or("none")),
+        )),
+    }
+}
+
+fn is_length_limit(error: &axum::Error) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+async fn check_key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let Some(key) = &app.key else {
+        return next.run(request).await;
+    };
+    let given = request
+        .headers()
+        .get(AUTHORIZATION)
+        .and_then(|given| given.to_str().ok());
+    let given = given.and_then(|given| {
+        let (scheme, secret) = given.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
+    });
+    // The comparison takes as long wherever the first difference is.
+    if given.is_some_and(|given| digest(given).ct_eq(key).into()) {
+        return next.run(request).await;
+    }
+    let message = match given {
+        None => "send the server's key: Authorization: Bearer KEY",
+        Some(_) => "this is not the server's key",
+    };
+    ApiError::new(StatusCode::UNAUTHORIZED, message).into_response()
+}
+
+/// Gives errors the shape of the API that was asked.
+async fn shape_errors(request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let mut response = next.run(request).await;
+    match response.extensions_mut().remove::<ApiError>() {
+        Some(error) => error.into_response_of(&path),
+        None => response,
+    }
+}
+
+async fn page() -> Response {
+    let mut response = Response::new(Body::from(PAGE));
+    for (name, value) in [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, PAGE_POLICY),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Whether requests are taken, and how much there is to do.
+async fn health(State(app): State<Arc<App>>) -> Response {
+    let load = app.engine.load();
+    let (status, name) = match app.engine.phase() {
+        Phase::Serving => (StatusCode::OK, "ok"),
+        Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        Phase::Ended(_) => (StatusCode::SERVICE_UNAVAILABLE, "ended"),
+    };
+    let mut response = json_response(&json!({
+        "status": name,
+        "model": app.model_name,
+        "running": load.running,
+        "waiting": load.waiting,
+        "cache_pages": load.num_pages,
+        "free_cache_pages": load.free_pages,
+        "max_tokens": app.engine.max_seq_length(),
+    }));
+    *response.status_mut() = status;
+    response
+}
+
+/// A response of JSON.
+pub(super) fn json_response(value: &Value) -> Response {
+    let mut response = Response::new(Body::from(value.to_string()));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}

@@ -1,0 +1,220 @@
+//! [`Asked`]: what a request of either API asks for; and its outputs, as they grow.
+
+use models::generation::{FinishReason, GenerationEvent, GenerationRequest, SamplingConfig};
+
+use super::app::App;
+use super::engine::{Job, JobEvent, Phase};
+use super::error::ApiError;
+use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+
+/// The most outputs of a request, all its prompts together.
+pub(super) const MOST_OUTPUTS: usize = 128;
+
+/// A prompt, as text or as the tokens that a client has made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Prompt {
+    /// Text.
+    Text(String),
+    /// Text after the end-of-document token.
+    TextAfterEnd(String),
+    /// Tokens.
+    Tokens(Vec<u32>),
+}
+
+/// What both APIs ask for.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) prompts: Vec<Prompt>,
+    pub(super) max_new_tokens: usize,
+    /// The number of continuations of each prompt.
+    pub(super) num_samples: usize,
+    /// `None` for a seed of its own.
+    pub(super) seed: Option<u64>,
+    pub(super) sampling: SamplingConfig,
+    pub(super) stop: Vec<String>,
+    pub(super) top_log_probabilities: usize,
+    pub(super) ignores_end_of_document: bool,
+}
+
+impl Asked {
+    /// Hands the request in, and waits until it is taken.
+    ///
+    /// # Errors
+    /// When it asks for more than the limits, or too much is being done.
+    pub(super) async fn begin(self, app: &Arc<App>) -> Result<Generating, ApiError> {
+        let deadline = Instant::now() + app.limits.request_timeout();
+        match app.engine.phase() {
+            Phase::Serving => {}
+            Phase::Draining => return Err(ApiError::unavailable("the server was asked to stop")),
+            Phase::Ended(reason) => return Err(ApiError::unavailable(reason)),
+        }
+        let permit = app.permit()?;
+        self.check_outputs()?;
+        let num_samples = self.num_samples;
+        // Turning a long text into tokens takes a while, in which others are served.
+        let for_thread = app.clone();
+        let requests = tokio::task::spawn_blocking(move || self.requests(&for_thread)).await;
+        let requests = requests.map_err(|_| ApiError::bad_request("the tokenizer does not take this prompt"))??;
+        let prompts = requests.iter().map(|request| request.prompt.clone()).collect();
+        let mut generating = Generating {
+            prompts,
+            num_samples,
+            left: requests.len() * num_samples,
+            job: app.engine.submit(requests),
+            deadline,
+            timeout_secs: app.limits.request_timeout_secs,
+            _permit: permit,
+        };
+        match generating.next_event().await? {
+            JobEvent::Accepted => Ok(generating),
+            JobEvent::Refused(error) => Err(error.into()),
+            JobEvent::Ended(reason) => Err(ApiError::unavailable(reason)),
+            JobEvent::Token { .. } => unreachable!("a job is accepted first"),
+        }
+    }
+
+    fn check_outputs(&self) -> Result<(), ApiError> {
+        let outputs = self.prompts.len().saturating_mul(self.num_samples);
+        if outputs == 0 || outputs > MOST_OUTPUTS {
+            return Err(ApiError::bad_request(format!(
+                "a request has from 1 to {MOST_OUTPUTS} outputs, got {} prompts of {} outputs each",
+                self.prompts.len(),
+                self.num_samples
+            )));
+        }
+        Ok(())
+    }
+
+    /// A request of the generator for each prompt. The prompt's place is its number among the draws, as the lines of
+    /// `generate_samples_gpt --prompt-file` are.
+    fn requests(self, app: &App) -> Result<Vec<GenerationRequest>, ApiError> {
+        let Self {
+            prompts,
+            max_new_tokens,
+            num_samples,
+            seed,
+            sampling,
+            stop,
+            top_log_probabilities,
+            ignores_end_of_document,
+        } = self;
+        let sampling = SamplingConfig {
+            seed: match seed {
+                Some(seed) => seed,
+                None => getrandom::u64().map_err(|error| ApiError::unavailable(format!("no seed: {error}")))?,
+            },
+            ..sampling
+        };
+        let prompts = prompts.into_iter().enumerate();
+        let request = prompts.map(|(number, prompt)| {
+            Ok(GenerationRequest {
+                number: number as u64,
+                num_samples,
+                stop: stop.clone(),
+                top_log_probabilities,
+                ignores_end_of_document,
+                ..GenerationRequest::new(app.tokens(prompt)?, max_new_tokens, sampling)
+            })
+        });
+        request.collect()
+    }
+}
+
+/// A request that is being served. What is left of it is cancelled when it is dropped.
+pub(super) struct Generating {
+    /// The tokens of each prompt.
+    pub(super) prompts: Vec<Vec<u32>>,
+    num_samples: usize,
+    /// Outputs that have not ended.
+    left: usize,
+    job: Job,
+    deadline: Instant,
+    timeout_secs: f64,
+    /// One of the places of requests that are served.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Generating {
+    /// The number of outputs, of all prompts together.
+    pub(super) fn num_outputs(&self) -> usize {
+        self.prompts.len() * self.num_samples
+    }
+
+    /// The prompt of an output.
+    pub(super) fn prompt_of(&self, output: usize) -> &[u32] {
+        &self.prompts[output / self.num_samples]
+    }
+
+    /// Waits for the next token, and returns it with its output's place; `None` after the last one.
+    ///
+    /// # Errors
+    /// When the time of the request is over, or the server ends.
+    pub(super) async fn next(&mut self) -> Result<Option<(usize, GenerationEvent)>, ApiError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        match self.next_event().await? {
+            JobEvent::Token { prompt, event } => {
+                self.left -= usize::from(event.finished.is_some());
+                Ok(Some((prompt * self.num_samples + event.sample, event)))
+            }
+            JobEvent::Ended(reason) => Err(ApiError::unavailable(reason)),
+            JobEvent::Refused(error) => Err(error.into()),
+            JobEvent::Accepted => unreachable!("a job is accepted once"),
+        }
+    }
+
+    async fn next_event(&mut self) -> Result<JobEvent, ApiError> {
+        timeout_at(self.deadline, self.job.next()).await.map_err(|_| {
+            ApiError::new(
+                axum::http::StatusCode::GATEWAY_TIMEOUT,
+                format!("the request has taken longer than {} s", self.timeout_secs),
+            )
+        })
+    }
+
+    /// Waits for all outputs.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub(super) async fn outputs(&mut self) -> Result<Vec<Output>, ApiError> {
+        let mut outputs = vec![Output::default(); self.num_outputs()];
+        while let Some((place, event)) = self.next().await? {
+            outputs[place].add(event);
+        }
+        Ok(outputs)
+    }
+}
+
+/// What was generated after a prompt.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Output {
+    pub(super) text: String,
+    pub(super) tokens: Vec<OutputToken>,
+    pub(super) finished: Option<FinishReason>,
+}
+
+/// A token of an output.
+#[derive(Clone, Debug)]
+pub(super) struct OutputToken {
+    pub(super) token: u32,
+    pub(super) log_probability: f64,
+    pub(super) top: Vec<(u32, f64)>,
+    /// Characters of the output's text that were certain before it.
+    pub(super) offset: usize,
+}
+
+impl Output {
+    fn add(&mut self, event: GenerationEvent) {
+        self.tokens.push(OutputToken {
+            token: event.token,
+            log_probability: event.log_probability,
+            top: event.top,
+            offset: self.text.chars().count(),
+        });
+        self.text += &event.text;
+        self.finished = event.finished;
+    }
+}
