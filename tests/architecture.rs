@@ -31,6 +31,7 @@ const CRATES: [(&str, &[&str]); 6] = [
             "in_memory",
             "marks",
             "build",
+            "bin",
         ],
     ),
     (

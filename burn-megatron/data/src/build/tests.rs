@@ -67,6 +67,12 @@ fn a_prefix_is_divided_and_a_part_without_documents_or_samples_is_none() {
     };
     let data = RunData::build(&none, open).unwrap();
     assert!(data.splits[1].is_none());
+    // 20 documents at 99 : 1 leave none for validation.
+    for path in ["a", "1 a 2 b"] {
+        let few = self::config(&folder, divided(path, "99,1"), [Some(200), Some(10), Some(0)]);
+        let data = RunData::build(&few, open).unwrap();
+        assert!(data.splits[0].is_some() && data.splits[1].is_none(), "{path}");
+    }
 }
 
 #[test]
@@ -129,9 +135,9 @@ fn errors_name_the_prefix_and_the_part() {
         let built = RunData::build(&config(&folder, source, num_samples), open);
         built.err().unwrap().to_string()
     };
-    // 20 documents at 99 : 1 leave none for validation.
-    let short = message(divided("1 a 2 b", "99,1"), [Some(10), Some(10), None]);
-    let expected = "a, validation: number of tokens of the documents must be at least 1, got 0";
+    // 20 documents at 1 : 99 leave none for training.
+    let short = message(divided("1 a 2 b", "1,99"), [Some(10), Some(10), None]);
+    let expected = "a, training: number of tokens of the documents must be at least 1, got 0";
     assert_eq!(short, expected);
     let too_many = message(divided("a b", "100"), [Some(199), None, None]);
     assert!(
