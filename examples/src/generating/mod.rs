@@ -1,5 +1,5 @@
-//! [`generate`]: the whole run of `generate_samples_gpt`. What it shares with the server is in [`generator`] and
-//! [`on_ranks`].
+//! [`generate`]: the whole run of `generate_samples_gpt`. What it shares with the server is in `generator` and
+//! `on_ranks`.
 
 pub mod generator;
 pub(crate) mod on_ranks;

@@ -28,7 +28,8 @@ use crate::arguments::{ApiKey, LimitArguments};
 const PAGE: &str = include_str!("page.html");
 /// The page loads nothing, and talks to this server only.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                           connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+                           connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+                           frame-ancestors 'none'";
 
 /// What all requests share.
 pub(super) struct App {
