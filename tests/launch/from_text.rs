@@ -124,8 +124,9 @@ fn commands_of_the_guide_lead_from_a_corpus_to_text() -> anyhow::Result<()> {
         folder.succeed(&preprocess_data, &flags)?;
     }
     let others = "--data-path 0.3 one_text_document 0.7 two_text_document --multiple-validation-sets --split 8,2,0 \
-                  --reset-position-ids --reset-attention-mask --eod-mask-loss --save other --load other --loss-scale 1024 --optimizer fused_adam --log-interval 10 \
-                  --tensorboard-dir ./tb_logs/ --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1";
+                  --reset-position-ids --reset-attention-mask --eod-mask-loss --save other --load other \
+                  --loss-scale 1024 --optimizer fused_adam --log-interval 10 --tensorboard-dir ./tb_logs/ \
+                  --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1";
     let blended = folder.succeed(&pretrain_gpt, &format!("{PRETRAIN} {SMALL} {others}"))?;
     for words in [
         "step 3 | validation loss ",

@@ -53,7 +53,7 @@ where
         }
     }
 
-    /// Refuses positions that are not those of the tokens: a GPU would read beside the table.
+    /// Refuses positions that are not those of the tokens: a GPU would read outside the table.
     pub(super) fn check_positions(micro_batch: &MicroBatch) -> Result<(), TrainingError> {
         let Some(positions) = &micro_batch.position_ids else {
             return Ok(());
