@@ -53,10 +53,10 @@ mod tests {
         let before = address(&buffer);
         let target = RangeTarget { range: 2..4, start: 1 };
         buffer = scatter(buffer, Tensor::from_floats([1.0, 2.0, 3.0], &device), &[target]);
-        buffer = clear(buffer, &[3..5]);
+        buffer = clear(buffer, &[3..5, 6..7]);
         assert_eq!(address(&buffer), before);
         let held = buffer.clone();
-        buffer = clear(buffer, &[0..8]);
+        buffer = clear(buffer, &[0..4, 4..8]);
         assert_eq!(held.into_data().to_vec::<f32>().unwrap()[2], 2.0);
         assert_eq!(buffer.into_data().to_vec::<f32>().unwrap(), [0.0; 8]);
     }
