@@ -129,6 +129,7 @@ pub mod pipeline_parallel;
 pub mod precision;
 pub mod prelude;
 pub mod random;
+pub mod sharded;
 pub mod tensor_parallel;
 pub mod topology;
 pub mod training;

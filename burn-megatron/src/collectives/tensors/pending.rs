@@ -49,7 +49,7 @@ impl<B: Backend> PendingTensor<B> {
     }
 
     /// Returns the handle of what `wrap` makes of the tensor.
-    pub(super) fn map<W: Backend>(
+    pub(crate) fn map<W: Backend>(
         self,
         wrap: impl FnOnce(FloatTensor<B>) -> FloatTensor<W> + Send + 'static,
     ) -> PendingTensor<W> {

@@ -1,0 +1,293 @@
+//! [`apply`]: an operation on placed tensors, by its rule.
+
+use burn::tensor::{Shape, TensorMetadata};
+
+use super::kind::Kind;
+use super::mesh::Mesh;
+use super::placement::Placements;
+use super::redistribute::{local_of_whole, redistribute};
+use super::rules::{self, Operand, Rule, Setting};
+use super::tensor::ShardedTensor;
+use super::traffic::{self, Phase};
+use crate::collectives::CollectiveBackend;
+
+/// Runs an operation of the inner backend on this rank's parts of the operands, brought to where `rule` wants them.
+///
+/// `run` gets the parts and what is known of them, and returns this rank's parts of the results.
+///
+/// # Communication
+/// What the rule's answer needs: see [`redistribute`].
+#[track_caller]
+pub(super) fn apply<B, I, R>(
+    name: &'static str,
+    inputs: I,
+    rule: impl FnOnce() -> Box<dyn Rule>,
+    run: impl FnOnce(I::Locals, &Placed) -> R::Locals,
+) -> R
+where
+    B: CollectiveBackend,
+    I: Inputs<B>,
+    R: Outputs<B>,
+{
+    let Some(mesh) = inputs.mesh() else {
+        return R::whole(run(inputs.wholes(), &Placed::default()));
+    };
+    traffic::set_operation(name);
+    mesh.traffic().begin();
+    let mut operands = Vec::new();
+    inputs.describe(&mut operands);
+    let setting = Setting {
+        mesh: mesh.shape(),
+        sequence_dimension: mesh.sequence_dimension(),
+        is_backward: traffic::phase() == Phase::Backward,
+    };
+    let shapes: Vec<Vec<usize>> = operands.iter().map(|operand| operand.shape.clone()).collect();
+    let plan = rules::plan(&*rule(), operands, setting);
+    let locals = inputs.place(&mesh, &mut plan.needs.iter());
+    let placed = Placed {
+        mesh: Some(mesh),
+        shapes,
+        needs: plan.needs,
+        results: plan.results,
+    };
+    let outputs = run(locals, &placed);
+    R::placed(outputs, &placed)
+}
+
+/// What is known of an operation's operands and results after its rule has answered.
+///
+/// Without a mesh everything is whole, and nothing is recorded.
+#[derive(Default)]
+pub(super) struct Placed {
+    mesh: Option<Mesh>,
+    shapes: Vec<Vec<usize>>,
+    needs: Vec<Placements>,
+    results: Vec<Operand>,
+}
+
+impl Placed {
+    /// The shape of this rank's part of a result, whose logical shape is `logical`.
+    pub(super) fn result_shape(&self, result: usize, logical: &[usize]) -> Shape {
+        match &self.mesh {
+            None => Shape::from(logical.to_vec()),
+            Some(mesh) => {
+                let Operand { shape, places } = &self.results[result];
+                Shape::from(mesh.shape().local_shape(shape, places, mesh.ranks()))
+            }
+        }
+    }
+
+    /// The range of a dimension that this rank's part of an operand has, of so many elements.
+    pub(super) fn operand_range(&self, operand: usize, dimension: usize, length: usize) -> std::ops::Range<usize> {
+        match &self.mesh {
+            None => 0..length,
+            Some(mesh) => {
+                let length = self.shapes[operand][dimension];
+                mesh.shape()
+                    .range(length, &self.needs[operand], dimension, mesh.ranks())
+            }
+        }
+    }
+
+    /// As [`operand_range`](Self::operand_range), of a result.
+    pub(super) fn result_range(&self, result: usize, dimension: usize, length: usize) -> std::ops::Range<usize> {
+        match &self.mesh {
+            None => 0..length,
+            Some(mesh) => {
+                let Operand { shape, places } = &self.results[result];
+                mesh.shape().range(shape[dimension], places, dimension, mesh.ranks())
+            }
+        }
+    }
+
+    /// Whether the part of an operand has all of a dimension.
+    pub(super) fn has_all(&self, operand: usize, dimension: usize) -> bool {
+        match &self.mesh {
+            None => true,
+            Some(mesh) => mesh.shape().parts(&self.needs[operand], dimension) == 1,
+        }
+    }
+
+    /// Whether everything is whole.
+    pub(super) fn is_whole(&self) -> bool {
+        self.mesh.is_none()
+    }
+}
+
+/// The operands of an operation: tensors, those that may be missing, and lists of them.
+pub(super) trait Inputs<B: CollectiveBackend>: Sized {
+    /// This rank's parts.
+    type Locals;
+
+    /// The mesh that one of them is placed on.
+    fn mesh(&self) -> Option<Mesh>;
+    fn describe(&self, operands: &mut Vec<Operand>);
+    /// The parts where they are needed, one placement per tensor.
+    fn place(self, mesh: &Mesh, needs: &mut std::slice::Iter<'_, Placements>) -> Self::Locals;
+    /// The parts where every rank has everything.
+    fn wholes(self) -> Self::Locals;
+}
+
+impl<B: CollectiveBackend, K: Kind<B>> Inputs<B> for ShardedTensor<B, K> {
+    type Locals = K::Tensor;
+
+    fn mesh(&self) -> Option<Mesh> {
+        ShardedTensor::mesh(self).cloned()
+    }
+
+    fn describe(&self, operands: &mut Vec<Operand>) {
+        operands.push(Operand {
+            shape: self.logical_shape().to_vec(),
+            places: self.places(),
+        });
+    }
+
+    #[track_caller]
+    fn place(self, mesh: &Mesh, needs: &mut std::slice::Iter<'_, Placements>) -> K::Tensor {
+        let places = needs.next().expect("one placement per operand");
+        redistribute(self, mesh, places)
+    }
+
+    fn wholes(self) -> K::Tensor {
+        local_of_whole(self)
+    }
+}
+
+impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Option<T> {
+    type Locals = Option<T::Locals>;
+
+    fn mesh(&self) -> Option<Mesh> {
+        self.as_ref().and_then(Inputs::mesh)
+    }
+
+    fn describe(&self, operands: &mut Vec<Operand>) {
+        if let Some(tensor) = self {
+            tensor.describe(operands);
+        }
+    }
+
+    #[track_caller]
+    fn place(self, mesh: &Mesh, needs: &mut std::slice::Iter<'_, Placements>) -> Self::Locals {
+        self.map(|tensor| tensor.place(mesh, needs))
+    }
+
+    fn wholes(self) -> Self::Locals {
+        self.map(Inputs::wholes)
+    }
+}
+
+impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Vec<T> {
+    type Locals = Vec<T::Locals>;
+
+    fn mesh(&self) -> Option<Mesh> {
+        self.iter().find_map(Inputs::mesh)
+    }
+
+    fn describe(&self, operands: &mut Vec<Operand>) {
+        self.iter().for_each(|tensor| tensor.describe(operands));
+    }
+
+    #[track_caller]
+    fn place(self, mesh: &Mesh, needs: &mut std::slice::Iter<'_, Placements>) -> Self::Locals {
+        self.into_iter().map(|tensor| tensor.place(mesh, needs)).collect()
+    }
+
+    fn wholes(self) -> Self::Locals {
+        self.into_iter().map(Inputs::wholes).collect()
+    }
+}
+
+macro_rules! tuple {
+    ($($input:ident . $index:tt),+) => {
+        impl<B: CollectiveBackend, $($input: Inputs<B>),+> Inputs<B> for ($($input,)+) {
+            type Locals = ($($input::Locals,)+);
+
+            fn mesh(&self) -> Option<Mesh> {
+                None$(.or_else(|| self.$index.mesh()))+
+            }
+
+            fn describe(&self, operands: &mut Vec<Operand>) {
+                $(self.$index.describe(operands);)+
+            }
+
+            #[track_caller]
+            fn place(self, mesh: &Mesh, needs: &mut std::slice::Iter<'_, Placements>) -> Self::Locals {
+                ($(self.$index.place(mesh, needs),)+)
+            }
+
+            fn wholes(self) -> Self::Locals {
+                ($(self.$index.wholes(),)+)
+            }
+        }
+    };
+}
+
+tuple!(I0.0);
+tuple!(I0.0, I1.1);
+tuple!(I0.0, I1.1, I2.2);
+tuple!(I0.0, I1.1, I2.2, I3.3);
+tuple!(I0.0, I1.1, I2.2, I3.3, I4.4);
+tuple!(I0.0, I1.1, I2.2, I3.3, I4.4, I5.5);
+
+/// The results of an operation: one tensor, or several.
+pub(super) trait Outputs<B: CollectiveBackend> {
+    /// This rank's parts.
+    type Locals;
+
+    fn whole(locals: Self::Locals) -> Self;
+    fn placed(locals: Self::Locals, placed: &Placed) -> Self;
+}
+
+impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for ShardedTensor<B, K> {
+    type Locals = K::Tensor;
+
+    fn whole(local: K::Tensor) -> Self {
+        ShardedTensor::whole(local)
+    }
+
+    fn placed(local: K::Tensor, placed: &Placed) -> Self {
+        result(local, placed, 0)
+    }
+}
+
+impl<B: CollectiveBackend, K: Kind<B>, L: Kind<B>> Outputs<B> for (ShardedTensor<B, K>, ShardedTensor<B, L>) {
+    type Locals = (K::Tensor, L::Tensor);
+
+    fn whole((first, second): Self::Locals) -> Self {
+        (ShardedTensor::whole(first), ShardedTensor::whole(second))
+    }
+
+    fn placed((first, second): Self::Locals, placed: &Placed) -> Self {
+        (result(first, placed, 0), result(second, placed, 1))
+    }
+}
+
+impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for Vec<Option<ShardedTensor<B, K>>> {
+    type Locals = Vec<Option<K::Tensor>>;
+
+    fn whole(locals: Self::Locals) -> Self {
+        locals
+            .into_iter()
+            .map(|local| local.map(ShardedTensor::whole))
+            .collect()
+    }
+
+    fn placed(locals: Self::Locals, placed: &Placed) -> Self {
+        let locals = locals.into_iter().enumerate();
+        locals
+            .map(|(index, local)| local.map(|local| result(local, placed, index)))
+            .collect()
+    }
+}
+
+fn result<B: CollectiveBackend, K: Kind<B>>(local: K::Tensor, placed: &Placed, index: usize) -> ShardedTensor<B, K> {
+    let Operand { shape, places } = &placed.results[index];
+    let mut shape = shape.clone();
+    for (dimension, length) in shape.iter_mut().enumerate() {
+        // What a rule has not known is whole.
+        if *length == 0 {
+            *length = local.shape()[dimension];
+        }
+    }
+    ShardedTensor::placed(local, Shape::from(shape), placed.mesh.clone(), *places)
+}

@@ -1,0 +1,94 @@
+//! [`Sharded`] as a backend of burn's.
+
+use std::marker::PhantomData;
+
+use burn::tensor::DType;
+use burn::tensor::backend::{Backend, BackendTypes, DTypeUsageSet, ExecutionError};
+use burn::tensor::ops::{FloatTensor, TransactionOps};
+use cubecl_kernels::KernelBackend;
+
+use super::ShardedTensor;
+use super::kind::{Bool, Float, Int};
+use super::redistribute::gather;
+use crate::collectives::{CallMode, CollectiveBackend, PendingTensor, ProcessGroup, TensorCall};
+
+/// A backend whose tensors are placed on a [`Mesh`](super::Mesh) of ranks.
+///
+/// Around it, [`Autodiff`](burn::backend::Autodiff) trains: `Autodiff<Sharded<Flex>>`. Every rank runs the same program;
+/// each operation is one of the whole job. Reading a tensor that is cut, or a sum that has not been made, is a collective:
+/// every rank must.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sharded<B>(PhantomData<B>);
+
+impl<B: CollectiveBackend> BackendTypes for Sharded<B> {
+    type Device = B::Device;
+    type FloatTensorPrimitive = ShardedTensor<B, Float>;
+    type FloatElem = B::FloatElem;
+    type IntTensorPrimitive = ShardedTensor<B, Int>;
+    type IntElem = B::IntElem;
+    type BoolTensorPrimitive = ShardedTensor<B, Bool>;
+    type BoolElem = B::BoolElem;
+    type QuantizedTensorPrimitive = B::QuantizedTensorPrimitive;
+}
+
+impl<B: CollectiveBackend> TransactionOps<Self> for Sharded<B> {}
+
+impl<B: CollectiveBackend> Backend for Sharded<B> {
+    fn memory_persistent_allocations<Output: Send, Input: Send, Func: Fn(Input) -> Output + Send>(
+        device: &Self::Device,
+        input: Input,
+        func: Func,
+    ) -> Output {
+        B::memory_persistent_allocations(device, input, func)
+    }
+
+    fn memory_cleanup(device: &Self::Device) {
+        B::memory_cleanup(device);
+    }
+
+    fn name(device: &Self::Device) -> String {
+        format!("sharded<{}>", B::name(device))
+    }
+
+    fn seed(device: &Self::Device, seed: u64) {
+        B::seed(device, seed);
+    }
+
+    fn sync(device: &Self::Device) -> Result<(), ExecutionError> {
+        B::sync(device)
+    }
+
+    fn supports_dtype(device: &Self::Device, dtype: DType) -> bool {
+        B::supports_dtype(device, dtype)
+    }
+
+    fn dtype_usage(device: &Self::Device, dtype: DType) -> DTypeUsageSet {
+        B::dtype_usage(device, dtype)
+    }
+
+    fn device_count(type_id: u16) -> usize {
+        B::device_count(type_id)
+    }
+}
+
+/// The fused operations in burn's own, each of which has a rule.
+impl<B: CollectiveBackend> KernelBackend for Sharded<B> {}
+
+/// Collectives over groups of any kind, on whole tensors.
+impl<B: CollectiveBackend> CollectiveBackend for Sharded<B> {
+    const HAS_DEVICE_MEMORY: bool = B::HAS_DEVICE_MEMORY;
+
+    fn tensor_engine(group: &ProcessGroup) -> &'static str {
+        B::tensor_engine(group)
+    }
+
+    #[track_caller]
+    fn collective(
+        tensor: FloatTensor<Self>,
+        call: TensorCall,
+        mode: CallMode,
+        group: &ProcessGroup,
+    ) -> PendingTensor<Self> {
+        B::collective(gather(tensor), call, mode, group).map(ShardedTensor::whole)
+    }
+}

@@ -1,0 +1,200 @@
+//! [`Kind`]: what placing a tensor needs of float, int and bool tensors.
+
+use burn::tensor::ops::{BoolTensor, FloatTensor, IntTensor};
+use burn::tensor::{DType, Scalar, Shape, Slice, TensorData, TensorMetadata, get_device_settings, try_read_sync};
+
+use super::placement::Reduction;
+use crate::collectives::{CollectiveBackend, CollectiveElement, CollectiveError, ProcessGroup, ReduceOp, TensorCall};
+
+/// A kind of tensors of a backend.
+pub trait Kind<B: CollectiveBackend>: Copy + std::fmt::Debug + Send + Sync + 'static {
+    /// The inner backend's tensor.
+    type Tensor: TensorMetadata + 'static;
+
+    /// The device that the tensor is on.
+    fn device(tensor: &Self::Tensor) -> B::Device;
+    /// A part of the tensor.
+    fn slice(tensor: Self::Tensor, slices: &[Slice]) -> Self::Tensor;
+    /// Tensors one after the other along a dimension.
+    fn cat(tensors: Vec<Self::Tensor>, dimension: usize) -> Self::Tensor;
+    /// A tensor of one value.
+    fn full(shape: Shape, value: Scalar, device: &B::Device, dtype: DType) -> Self::Tensor;
+    /// The tensor's elements in host memory.
+    fn read(tensor: Self::Tensor) -> TensorData;
+    /// A collective along dimension 0, of a group of several ranks.
+    fn collective(tensor: Self::Tensor, call: KindCall, group: &ProcessGroup) -> Result<Self::Tensor, CollectiveError>;
+}
+
+/// The collectives that placing a tensor needs.
+#[derive(Clone, Copy, Debug)]
+pub enum KindCall {
+    /// See [`TensorCall::AllReduce`].
+    AllReduce(Reduction),
+    /// See [`TensorCall::ReduceScatter`].
+    ReduceScatter(Reduction),
+    /// See [`TensorCall::AllGather`].
+    AllGather,
+}
+
+/// Tensors of floats.
+#[derive(Clone, Copy, Debug)]
+pub struct Float;
+
+/// Tensors of integers.
+#[derive(Clone, Copy, Debug)]
+pub struct Int;
+
+/// Tensors of booleans.
+#[derive(Clone, Copy, Debug)]
+pub struct Bool;
+
+impl<B: CollectiveBackend> Kind<B> for Float {
+    type Tensor = FloatTensor<B>;
+
+    fn device(tensor: &Self::Tensor) -> B::Device {
+        B::float_device(tensor)
+    }
+
+    fn slice(tensor: Self::Tensor, slices: &[Slice]) -> Self::Tensor {
+        B::float_slice(tensor, slices)
+    }
+
+    fn cat(tensors: Vec<Self::Tensor>, dimension: usize) -> Self::Tensor {
+        B::float_cat(tensors, dimension)
+    }
+
+    fn full(shape: Shape, value: Scalar, device: &B::Device, dtype: DType) -> Self::Tensor {
+        B::float_full(shape, value, device, dtype.into())
+    }
+
+    fn read(tensor: Self::Tensor) -> TensorData {
+        finished(try_read_sync(B::float_into_data(tensor)))
+    }
+
+    #[track_caller]
+    fn collective(tensor: Self::Tensor, call: KindCall, group: &ProcessGroup) -> Result<Self::Tensor, CollectiveError> {
+        let reduce = |tensor, reduction, call: fn(ReduceOp) -> TensorCall| match reduction {
+            Reduction::Sum => B::run(tensor, call(ReduceOp::Sum), group),
+            Reduction::Max => B::run(tensor, call(ReduceOp::Max), group),
+            Reduction::Min => B::run(B::float_neg(tensor), call(ReduceOp::Max), group).map(B::float_neg),
+        };
+        match call {
+            KindCall::AllReduce(reduction) => reduce(tensor, reduction, TensorCall::AllReduce),
+            KindCall::ReduceScatter(reduction) => reduce(tensor, reduction, TensorCall::ReduceScatter),
+            KindCall::AllGather => B::run(tensor, TensorCall::AllGather, group),
+        }
+    }
+}
+
+impl<B: CollectiveBackend> Kind<B> for Int {
+    type Tensor = IntTensor<B>;
+
+    fn device(tensor: &Self::Tensor) -> B::Device {
+        B::int_device(tensor)
+    }
+
+    fn slice(tensor: Self::Tensor, slices: &[Slice]) -> Self::Tensor {
+        B::int_slice(tensor, slices)
+    }
+
+    fn cat(tensors: Vec<Self::Tensor>, dimension: usize) -> Self::Tensor {
+        B::int_cat(tensors, dimension)
+    }
+
+    fn full(shape: Shape, value: Scalar, device: &B::Device, dtype: DType) -> Self::Tensor {
+        B::int_full(shape, value, device, dtype.into())
+    }
+
+    fn read(tensor: Self::Tensor) -> TensorData {
+        finished(try_read_sync(B::int_into_data(tensor)))
+    }
+
+    /// Through host memory, in 64 bits: NCCL is for floats.
+    #[track_caller]
+    fn collective(tensor: Self::Tensor, call: KindCall, group: &ProcessGroup) -> Result<Self::Tensor, CollectiveError> {
+        let (device, dtype) = (B::int_device(&tensor), tensor.dtype());
+        let mut shape = tensor.shape();
+        let data = <Self as Kind<B>>::read(tensor);
+        let mut elements: Vec<i64> = data.iter::<i64>().collect();
+        let reduce = |elements: &mut Vec<i64>, reduction| match reduction {
+            Reduction::Sum => group.all_reduce(elements, ReduceOp::Sum),
+            Reduction::Max => group.all_reduce(elements, ReduceOp::Max),
+            Reduction::Min => {
+                elements
+                    .iter_mut()
+                    .for_each(|element| *element = element.wrapping_neg());
+                group.all_reduce(elements, ReduceOp::Max)?;
+                elements
+                    .iter_mut()
+                    .for_each(|element| *element = element.wrapping_neg());
+                Ok(())
+            }
+        };
+        match call {
+            KindCall::AllReduce(reduction) => reduce(&mut elements, reduction)?,
+            KindCall::ReduceScatter(reduction) => {
+                reduce(&mut elements, reduction)?;
+                let part = elements.len() / group.size();
+                elements = elements[group.rank() * part..][..part].to_vec();
+                shape[0] /= group.size();
+            }
+            KindCall::AllGather => {
+                elements = gathered(&elements, group)?;
+                shape[0] *= group.size();
+            }
+        }
+        Ok(B::int_from_data(
+            TensorData::new(elements, shape).convert_dtype(dtype),
+            &device,
+        ))
+    }
+}
+
+impl<B: CollectiveBackend> Kind<B> for Bool {
+    type Tensor = BoolTensor<B>;
+
+    fn device(tensor: &Self::Tensor) -> B::Device {
+        B::bool_device(tensor)
+    }
+
+    fn slice(tensor: Self::Tensor, slices: &[Slice]) -> Self::Tensor {
+        B::bool_slice(tensor, slices)
+    }
+
+    fn cat(tensors: Vec<Self::Tensor>, dimension: usize) -> Self::Tensor {
+        B::bool_cat(tensors, dimension)
+    }
+
+    fn full(shape: Shape, value: Scalar, device: &B::Device, dtype: DType) -> Self::Tensor {
+        match value.elem::<bool>() {
+            true => B::bool_ones(shape, device, dtype.into()),
+            false => B::bool_zeros(shape, device, dtype.into()),
+        }
+    }
+
+    fn read(tensor: Self::Tensor) -> TensorData {
+        finished(try_read_sync(B::bool_into_data(tensor)))
+    }
+
+    /// As that of integers.
+    #[track_caller]
+    fn collective(tensor: Self::Tensor, call: KindCall, group: &ProcessGroup) -> Result<Self::Tensor, CollectiveError> {
+        let settings = get_device_settings::<B>(&B::bool_device(&tensor));
+        let integers = B::bool_into_int(tensor, settings.int_dtype);
+        let integers = <Int as Kind<B>>::collective(integers, call, group)?;
+        Ok(B::int_not_equal_elem(integers, 0i64.into(), settings.bool_dtype))
+    }
+}
+
+/// The ranks' elements, in order.
+#[track_caller]
+fn gathered<T: CollectiveElement>(elements: &[T], group: &ProcessGroup) -> Result<Vec<T>, CollectiveError> {
+    let mut all = vec![T::zeroed(); elements.len() * group.size()];
+    group.all_gather(elements, &mut all)?;
+    Ok(all)
+}
+
+fn finished<E: std::fmt::Debug>(data: Option<Result<TensorData, E>>) -> TensorData {
+    data.expect("a native backend reads without an executor")
+        .expect("the tensor was computed")
+}

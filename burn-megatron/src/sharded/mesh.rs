@@ -1,0 +1,191 @@
+//! [`Mesh`]: the ranks as a grid, an axis for each kind of parallelism, and what is counted of their communication.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::placement::{AxisRole, MAX_AXES, MeshShape};
+use super::traffic::{Traffic, TrafficRecord};
+use crate::collectives::ProcessGroup;
+use crate::context::ParallelContext;
+
+/// An axis of a mesh: this rank's group along it.
+#[derive(Clone, Debug)]
+pub struct MeshAxis {
+    /// What its ranks are for.
+    pub role: AxisRole,
+    /// The ranks that differ from this one along the axis alone, and this one.
+    pub group: ProcessGroup,
+}
+
+/// A grid of ranks that tensors are placed on. Clones are the same mesh.
+///
+/// # Example
+/// ```
+/// use burn_megatron::prelude::*;
+/// use burn_megatron::sharded::Mesh;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let context = ParallelContext::single(1);
+/// let mesh = Mesh::of(&context)?;
+/// assert_eq!(mesh.shape().num_axes(), 2); // data and tensor
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Mesh {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    axes: Vec<MeshAxis>,
+    shape: MeshShape,
+    /// This rank's index along each axis.
+    ranks: [usize; MAX_AXES],
+    sequence_dimension: Option<usize>,
+    traffic: Mutex<Traffic>,
+}
+
+/// A mesh that cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum MeshError {
+    /// Stages hold different parameters.
+    #[error(
+        "a mesh of all ranks with pipeline_parallel_size {0}: each stage has layers of its own; use \
+         pipeline_parallel_size 1, or the layers of burn_megatron::tensor_parallel with PipelineStage"
+    )]
+    Pipeline(usize),
+    /// Too many axes.
+    #[error("a mesh has at most {MAX_AXES} axes, got {0}")]
+    TooManyAxes(usize),
+}
+
+impl Mesh {
+    /// Returns the mesh of a context's data-parallel and tensor-parallel groups, in this order. If the context's
+    /// configuration asks for sequence parallelism, activations of three dimensions are cut along dimension 1 between
+    /// the layers.
+    ///
+    /// # Errors
+    /// When the context has pipeline stages.
+    pub fn of(context: &ParallelContext) -> Result<Self, MeshError> {
+        let stages = context.pipeline_group().size();
+        if stages > 1 {
+            return Err(MeshError::Pipeline(stages));
+        }
+        let axis = |role, group: &ProcessGroup| MeshAxis {
+            role,
+            group: group.clone(),
+        };
+        let mesh = Self::new([
+            axis(AxisRole::Data, context.data_group()),
+            axis(AxisRole::Tensor, context.tensor_group()),
+        ])?;
+        Ok(if context.is_sequence_parallel() {
+            mesh.with_sequence_dimension(1)
+        } else {
+            mesh
+        })
+    }
+
+    /// Returns a mesh of these axes. Every rank is at one place of the grid, and gives the axes in the same order.
+    ///
+    /// # Errors
+    /// When there are too many axes.
+    pub fn new(axes: impl Into<Vec<MeshAxis>>) -> Result<Self, MeshError> {
+        let axes = axes.into();
+        if axes.len() > MAX_AXES {
+            return Err(MeshError::TooManyAxes(axes.len()));
+        }
+        let shape = MeshShape::new(
+            axes.iter()
+                .map(|axis| (axis.role, axis.group.size()))
+                .collect::<Vec<_>>(),
+        );
+        let mut ranks = [0; MAX_AXES];
+        for (rank, axis) in ranks.iter_mut().zip(&axes) {
+            *rank = axis.group.rank();
+        }
+        Ok(Self {
+            inner: Arc::new(Inner {
+                axes,
+                shape,
+                ranks,
+                sequence_dimension: None,
+                traffic: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Returns the mesh with sequence parallelism: where sums over a tensor axis are due in an activation of three
+    /// dimensions, each rank keeps its range of this dimension of it.
+    pub fn with_sequence_dimension(self, dimension: usize) -> Self {
+        let Inner { axes, shape, ranks, .. } = &*self.inner;
+        Self {
+            inner: Arc::new(Inner {
+                axes: axes.clone(),
+                shape: shape.clone(),
+                ranks: *ranks,
+                sequence_dimension: Some(dimension),
+                traffic: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The sizes and roles of the axes.
+    pub fn shape(&self) -> &MeshShape {
+        &self.inner.shape
+    }
+
+    /// This rank's index along each axis.
+    pub fn ranks(&self) -> &[usize] {
+        &self.inner.ranks
+    }
+
+    /// The number of ranks.
+    pub fn num_ranks(&self) -> usize {
+        self.inner.axes.iter().map(|axis| axis.group.size()).product()
+    }
+
+    /// This rank's group along an axis.
+    pub fn group(&self, axis: usize) -> &ProcessGroup {
+        &self.inner.axes[axis].group
+    }
+
+    /// The first axis of a role that has more than one rank, or else the first of the role.
+    pub fn axis(&self, role: AxisRole) -> Option<usize> {
+        let of_role = || (0..self.inner.axes.len()).filter(|&axis| self.inner.axes[axis].role == role);
+        of_role()
+            .find(|&axis| self.shape().size(axis) > 1)
+            .or_else(|| of_role().next())
+    }
+
+    /// The dimension along which activations are cut between tensor-parallel layers.
+    pub fn sequence_dimension(&self) -> Option<usize> {
+        self.inner.sequence_dimension
+    }
+
+    /// Starts to count communication afresh.
+    pub fn start_counting(&self) {
+        self.traffic().start();
+    }
+
+    /// Stops to count, and returns what was communicated since [`start_counting`](Self::start_counting).
+    pub fn stop_counting(&self) -> Vec<TrafficRecord> {
+        self.traffic().stop()
+    }
+
+    pub(super) fn traffic(&self) -> std::sync::MutexGuard<'_, Traffic> {
+        // A panic while the lock is held leaves whole records.
+        self.inner.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether both are the same mesh.
+    pub fn is_same(&self, other: &Mesh) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl fmt::Debug for Mesh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.inner.axes).finish()
+    }
+}

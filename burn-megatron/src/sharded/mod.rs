@@ -1,0 +1,33 @@
+//! [`Sharded`]: any burn model, unmodified, on many ranks.
+//!
+//! A backend around another, as burn's `Autodiff` and `Fusion` are. Its tensors have the shape that the model sees, and a
+//! placement on each axis of a [`Mesh`] of ranks: whole everywhere, cut along a dimension, or a sum that has not been
+//! made. Every operation has a rule that says where its operands must be and where its result then is; what is elsewhere
+//! is moved. So a model of any layers is made parallel by placing its parameters: tensor-parallel, data-parallel, fully
+//! sharded, or all of these. **Placement changes cost, never meaning.**
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `placement`, `rules` | integers: placements, ranges, and the rule of each kind of operation |
+//! | `mesh`, `traffic` | the ranks as a grid; what they communicated |
+//! | `tensor`, `kind`, `redistribute` | tensors, and how they get from one placement to another |
+//! | `apply`, `operations` | an operation by its rule; tables of burn's operations |
+
+mod apply;
+mod backend;
+mod kind;
+mod mesh;
+mod operations;
+mod placement;
+mod redistribute;
+mod rules;
+mod tensor;
+mod traffic;
+
+pub use backend::Sharded;
+pub use kind::{Bool, Float, Int, Kind, KindCall};
+pub use mesh::{Mesh, MeshAxis, MeshError};
+pub use operations::{OperationRule, operation_rules};
+pub use placement::{AxisPlacement, AxisRole, MAX_AXES, MeshShape, Placements, REPLICATED, Reduction};
+pub use tensor::ShardedTensor;
+pub use traffic::{Phase, TrafficKind, TrafficRecord};

@@ -1,0 +1,60 @@
+//! Tensors that an operation makes of nothing: no rank has elements before it is known which of them it needs.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use burn::tensor::{DType, IntDType, Shape};
+
+use super::super::ShardedTensor;
+use super::super::kind::{Int, Kind};
+use super::super::tensor::Deferred;
+use crate::collectives::CollectiveBackend;
+
+/// A tensor whose every part is made by `make` from the part's shape.
+pub(super) fn uniform<B: CollectiveBackend, K: Kind<B>>(
+    shape: Shape,
+    device: &B::Device,
+    dtype: DType,
+    make: impl Fn(Shape, &B::Device) -> K::Tensor + Send + Sync + 'static,
+) -> ShardedTensor<B, K> {
+    let own_device = device.clone();
+    let make = move |ranges: &[Range<usize>]| {
+        let shape: Vec<usize> = ranges.iter().map(Range::len).collect();
+        make(Shape::from(shape), &own_device)
+    };
+    ShardedTensor::deferred(
+        shape,
+        Deferred {
+            device: device.clone(),
+            dtype,
+            make: Box::new(make),
+            made: OnceLock::new(),
+            is_kept: false,
+        },
+    )
+}
+
+/// The numbers of a range, with a step between them.
+pub(super) fn arange<B: CollectiveBackend>(
+    range: Range<i64>,
+    step: usize,
+    device: &B::Device,
+    dtype: IntDType,
+) -> ShardedTensor<B, Int> {
+    let count = (range.end - range.start).max(0) as usize;
+    let own_device = device.clone();
+    let make = move |ranges: &[Range<usize>]| {
+        let at = |index: usize| (range.start + (index * step) as i64).min(range.end);
+        B::int_arange_step(at(ranges[0].start)..at(ranges[0].end), step, &own_device, dtype)
+    };
+    ShardedTensor::deferred(
+        Shape::new([count.div_ceil(step)]),
+        Deferred {
+            device: device.clone(),
+            dtype: dtype.into(),
+            make: Box::new(make),
+            made: OnceLock::new(),
+            is_kept: false,
+        },
+    )
+}

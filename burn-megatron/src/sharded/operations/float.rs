@@ -1,0 +1,331 @@
+//! Operations on floats.
+
+use std::future::Future;
+
+use burn::tensor::backend::ExecutionError;
+use burn::tensor::ops::{BoolTensor, FloatTensor, FloatTensorOps, GridSampleOptions};
+use burn::tensor::{
+    BoolDType, Distribution, FloatDType, IndexingUpdateOp, IntDType, Scalar, Shape, Slice, TensorData, TensorMetadata,
+};
+
+use super::super::apply::apply;
+use super::super::kind::{Bool, Float, Int};
+use super::super::placement::Reduction::{Max, Min, Sum};
+use super::super::redistribute::gather;
+use super::super::rules::index::{GatherNd, ScatterAdd, ScatterNd, SelectAdd};
+use super::super::rules::matmul::Matmul;
+use super::super::rules::module::Named;
+use super::super::rules::movement::Permute;
+use super::super::rules::pointwise::{Binary, Elementwise, LINEAR, NON_LINEAR};
+use super::super::rules::reduce::{Along, AlongAll, Reduce};
+use super::super::{ShardedTensor, traffic};
+use super::{creation, indexing, movement, operations};
+use crate::collectives::CollectiveBackend;
+
+type FloatSharded<B> = ShardedTensor<B, Float>;
+type IntSharded<B> = ShardedTensor<B, Int>;
+
+operations! {
+    FloatTensorOps, RULES;
+
+    float_add(lhs: Float, rhs: Float) -> Float = Binary::Add;
+    float_sub(lhs: Float, rhs: Float) -> Float = Binary::Add;
+    float_mul(lhs: Float, rhs: Float) -> Float = Binary::Multiply;
+    float_div(lhs: Float, rhs: Float) -> Float = Binary::Divide;
+    float_remainder(lhs: Float, rhs: Float) -> Float = Binary::Other;
+    float_powf(lhs: Float, rhs: Float) -> Float = Binary::Other;
+    float_powi(lhs: Float, rhs: Int) -> Float = Binary::Other;
+    float_atan2(lhs: Float, rhs: Float) -> Float = Binary::Other;
+    float_matmul(lhs: Float, rhs: Float) -> Float = Matmul;
+    float_cross(lhs: Float, rhs: Float; dim: usize) -> Float = AlongAll { dimension: dim, length: None };
+
+    float_add_scalar(lhs: Float; rhs: Scalar) -> Float = NON_LINEAR;
+    float_sub_scalar(lhs: Float; rhs: Scalar) -> Float = NON_LINEAR;
+    float_mul_scalar(lhs: Float; rhs: Scalar) -> Float = LINEAR;
+    float_div_scalar(lhs: Float; rhs: Scalar) -> Float = LINEAR;
+    float_remainder_scalar(lhs: Float; rhs: Scalar) -> Float = NON_LINEAR;
+    float_powi_scalar_impl(lhs: Float; rhs: Scalar) -> Float = NON_LINEAR;
+    float_powf_scalar_impl(tensor: Float; value: Scalar) -> Float = NON_LINEAR;
+    float_clamp_min(tensor: Float; min: Scalar) -> Float = NON_LINEAR;
+    float_clamp_max(tensor: Float; max: Scalar) -> Float = NON_LINEAR;
+    float_clamp(tensor: Float; min: Scalar, max: Scalar) -> Float = NON_LINEAR;
+
+    float_neg(tensor: Float) -> Float = LINEAR;
+    float_cast(tensor: Float; dtype: FloatDType) -> Float = LINEAR;
+    float_recip(tensor: Float) -> Float = NON_LINEAR;
+    float_exp(tensor: Float) -> Float = NON_LINEAR;
+    float_log(tensor: Float) -> Float = NON_LINEAR;
+    float_log1p(tensor: Float) -> Float = NON_LINEAR;
+    float_sqrt(tensor: Float) -> Float = NON_LINEAR;
+    float_abs(tensor: Float) -> Float = NON_LINEAR;
+    float_cos(tensor: Float) -> Float = NON_LINEAR;
+    float_sin(tensor: Float) -> Float = NON_LINEAR;
+    float_tan(tensor: Float) -> Float = NON_LINEAR;
+    float_cosh(tensor: Float) -> Float = NON_LINEAR;
+    float_sinh(tensor: Float) -> Float = NON_LINEAR;
+    float_tanh(tensor: Float) -> Float = NON_LINEAR;
+    float_acos(tensor: Float) -> Float = NON_LINEAR;
+    float_acosh(tensor: Float) -> Float = NON_LINEAR;
+    float_asin(tensor: Float) -> Float = NON_LINEAR;
+    float_asinh(tensor: Float) -> Float = NON_LINEAR;
+    float_atan(tensor: Float) -> Float = NON_LINEAR;
+    float_atanh(tensor: Float) -> Float = NON_LINEAR;
+    float_round(tensor: Float) -> Float = NON_LINEAR;
+    float_floor(tensor: Float) -> Float = NON_LINEAR;
+    float_ceil(tensor: Float) -> Float = NON_LINEAR;
+    float_trunc(tensor: Float) -> Float = NON_LINEAR;
+    float_erf(tensor: Float) -> Float = NON_LINEAR;
+    float_sign(tensor: Float) -> Float = NON_LINEAR;
+    float_into_int(tensor: Float; out_dtype: IntDType) -> Int = NON_LINEAR;
+    float_is_nan(tensor: Float; out_dtype: BoolDType) -> Bool = NON_LINEAR;
+    float_is_inf(tensor: Float; out_dtype: BoolDType) -> Bool = NON_LINEAR;
+
+    float_equal(lhs: Float, rhs: Float; out_dtype: BoolDType) -> Bool = Binary::Other;
+    float_not_equal(lhs: Float, rhs: Float; out_dtype: BoolDType) -> Bool = Binary::Other;
+    float_greater(lhs: Float, rhs: Float; out_dtype: BoolDType) -> Bool = Binary::Other;
+    float_greater_equal(lhs: Float, rhs: Float; out_dtype: BoolDType) -> Bool = Binary::Other;
+    float_lower(lhs: Float, rhs: Float; out_dtype: BoolDType) -> Bool = Binary::Other;
+    float_lower_equal(lhs: Float, rhs: Float; out_dtype: BoolDType) -> Bool = Binary::Other;
+    float_equal_elem(lhs: Float; rhs: Scalar, out_dtype: BoolDType) -> Bool = NON_LINEAR;
+    float_not_equal_elem(lhs: Float; rhs: Scalar, out_dtype: BoolDType) -> Bool = NON_LINEAR;
+    float_greater_elem(lhs: Float; rhs: Scalar, out_dtype: BoolDType) -> Bool = NON_LINEAR;
+    float_greater_equal_elem(lhs: Float; rhs: Scalar, out_dtype: BoolDType) -> Bool = NON_LINEAR;
+    float_lower_elem(lhs: Float; rhs: Scalar, out_dtype: BoolDType) -> Bool = NON_LINEAR;
+    float_lower_equal_elem(lhs: Float; rhs: Scalar, out_dtype: BoolDType) -> Bool = NON_LINEAR;
+
+    float_mask_where(tensor: Float, mask: Bool, value: Float) -> Float = Elementwise;
+    float_mask_fill(tensor: Float, mask: Bool; value: Scalar) -> Float = Elementwise;
+
+    float_sum(tensor: Float) -> Float = Reduce::all(Sum);
+    float_sum_dim(tensor: Float; dim: usize) -> Float = Reduce::over(Sum, dim);
+    float_max(tensor: Float) -> Float = Reduce::all(Max);
+    float_max_dim(tensor: Float; dim: usize) -> Float = Reduce::over(Max, dim);
+    float_min(tensor: Float) -> Float = Reduce::all(Min);
+    float_min_dim(tensor: Float; dim: usize) -> Float = Reduce::over(Min, dim);
+    float_max_abs(tensor: Float) -> Float = Reduce::all(Max).of_wholes();
+    float_max_abs_dim(tensor: Float; dim: usize) -> Float = Reduce::over(Max, dim).of_wholes();
+    float_any(tensor: Float; out_dtype: BoolDType) -> Bool = Reduce::all(Max).of_wholes();
+    float_any_dim(tensor: Float; dim: usize, out_dtype: BoolDType) -> Bool = Reduce::over(Max, dim).of_wholes();
+    float_all(tensor: Float; out_dtype: BoolDType) -> Bool = Reduce::all(Min).of_wholes();
+    float_all_dim(tensor: Float; dim: usize, out_dtype: BoolDType) -> Bool = Reduce::over(Min, dim).of_wholes();
+
+    float_prod_dim(tensor: Float; dim: usize) -> Float = Along::new(dim).with_length(1);
+    float_cumsum(tensor: Float; dim: usize) -> Float = Along::linear(dim);
+    float_cumprod(tensor: Float; dim: usize) -> Float = Along::new(dim);
+    float_cummin(tensor: Float; dim: usize) -> Float = Along::new(dim);
+    float_cummax(tensor: Float; dim: usize) -> Float = Along::new(dim);
+    float_argmax(tensor: Float; dim: usize, out_dtype: IntDType) -> Int = Along::new(dim).with_length(1);
+    float_argmin(tensor: Float; dim: usize, out_dtype: IntDType) -> Int = Along::new(dim).with_length(1);
+    float_topk(tensor: Float; dim: usize, k: usize) -> Float = Along::new(dim).with_length(k);
+    float_argtopk(tensor: Float; dim: usize, k: usize, out_dtype: IntDType) -> Int = Along::new(dim).with_length(k);
+    float_max_dim_with_indices(tensor: Float; dim: usize, indices_dtype: IntDType) -> (Float, Int) =
+        Along::new(dim).with_length(1).with_indices();
+    float_min_dim_with_indices(tensor: Float; dim: usize, indices_dtype: IntDType) -> (Float, Int) =
+        Along::new(dim).with_length(1).with_indices();
+    float_sort(tensor: Float; dim: usize, descending: bool) -> Float = Along::new(dim);
+    float_sort_with_indices(tensor: Float; dim: usize, descending: bool, indices_dtype: IntDType) -> (Float, Int) =
+        Along::new(dim).with_indices();
+    float_argsort(tensor: Float; dim: usize, descending: bool, out_dtype: IntDType) -> Int = Along::new(dim);
+
+    float_gather_nd(data: Float, indices: Int) -> Float = GatherNd;
+    float_scatter_nd(data: Float, indices: Int, values: Float; reduction: IndexingUpdateOp) -> Float = ScatterNd;
+
+    ; written {
+        float_from_data = "whole on every rank";
+        float_random = "by logical coordinates";
+        float_zeros = "made when it is known which part is needed";
+        float_ones = "made when it is known which part is needed";
+        float_full = "made when it is known which part is needed";
+        float_empty = "made when it is known which part is needed";
+        float_into_data = "gathered";
+        float_device = "local";
+        float_to_device = "LINEAR";
+        float_mean = "Reduce::all(Sum)";
+        float_mean_dim = "Reduce::over(Sum, dim)";
+        float_repeat_dim = "Touch";
+        float_swap_dims = "Permute";
+        float_transpose = "Permute";
+        float_permute = "Permute";
+        float_flip = "Touch";
+        float_reshape = "Reshape";
+        float_expand = "Expand";
+        float_slice = "Touch";
+        float_slice_assign = "Assign";
+        float_cat = "Concatenate";
+        float_unfold = "Touch";
+        float_select = "Select";
+        float_select_add = "SelectAdd";
+        float_gather = "Gather";
+        float_scatter_add = "ScatterAdd";
+        float_grid_sample_2d = "Named(\"bc..,b...->bc..\")";
+    }
+
+    fn float_from_data(data: TensorData, device: &B::Device) -> FloatSharded<B> {
+        ShardedTensor::whole(B::float_from_data(data, device))
+    }
+
+    fn float_random(
+        shape: Shape,
+        distribution: Distribution,
+        device: &B::Device,
+        dtype: FloatDType,
+    ) -> FloatSharded<B> {
+        ShardedTensor::whole(B::float_random(shape, distribution, device, dtype))
+    }
+
+    fn float_zeros(shape: Shape, device: &B::Device, dtype: FloatDType) -> FloatSharded<B> {
+        creation::uniform(shape, device, dtype.into(), move |shape, device| B::float_zeros(shape, device, dtype))
+    }
+
+    fn float_ones(shape: Shape, device: &B::Device, dtype: FloatDType) -> FloatSharded<B> {
+        creation::uniform(shape, device, dtype.into(), move |shape, device| B::float_ones(shape, device, dtype))
+    }
+
+    fn float_full(shape: Shape, fill_value: Scalar, device: &B::Device, dtype: FloatDType) -> FloatSharded<B> {
+        creation::uniform(shape, device, dtype.into(), move |shape, device| {
+            B::float_full(shape, fill_value, device, dtype)
+        })
+    }
+
+    fn float_empty(shape: Shape, device: &B::Device, dtype: FloatDType) -> FloatSharded<B> {
+        creation::uniform(shape, device, dtype.into(), move |shape, device| B::float_empty(shape, device, dtype))
+    }
+
+    /// Collective if the tensor is cut or a sum that has not been made.
+    fn float_into_data(tensor: FloatSharded<B>) -> impl Future<Output = Result<TensorData, ExecutionError>> + Send {
+        traffic::set_operation("float_into_data");
+        // Here, not in the future: collectives belong to the thread that trains.
+        B::float_into_data(gather(tensor))
+    }
+
+    fn float_device(tensor: &FloatSharded<B>) -> B::Device {
+        tensor.device()
+    }
+
+    fn float_to_device(tensor: FloatSharded<B>, device: &B::Device) -> FloatSharded<B> {
+        apply("float_to_device", tensor, || Box::new(LINEAR), |tensor, _| B::float_to_device(tensor, device))
+    }
+
+    fn float_mean(tensor: FloatSharded<B>) -> FloatSharded<B> {
+        let count = tensor.shape().num_elements();
+        apply("float_mean", tensor, || Box::new(Reduce::all(Sum)), |tensor, placed| match placed.is_whole() {
+            true => B::float_mean(tensor),
+            false => B::float_div_scalar(B::float_sum(tensor), (count as f64).into()),
+        })
+    }
+
+    fn float_mean_dim(tensor: FloatSharded<B>, dim: usize) -> FloatSharded<B> {
+        let count = tensor.shape()[dim];
+        let rule = || Box::new(Reduce::over(Sum, dim)) as _;
+        apply("float_mean_dim", tensor, rule, |tensor, placed| match placed.has_all(0, dim) {
+            true => B::float_mean_dim(tensor, dim),
+            false => B::float_div_scalar(B::float_sum_dim(tensor, dim), (count as f64).into()),
+        })
+    }
+
+    fn float_repeat_dim(tensor: FloatSharded<B>, dim: usize, times: usize) -> FloatSharded<B> {
+        movement::repeat("float_repeat_dim", tensor, dim, times, |tensor| B::float_repeat_dim(tensor, dim, times))
+    }
+
+    fn float_swap_dims(tensor: FloatSharded<B>, dim1: usize, dim2: usize) -> FloatSharded<B> {
+        let rule = |rank| Permute::swap(rank, dim1, dim2);
+        movement::permute("float_swap_dims", tensor, rule, |tensor| B::float_swap_dims(tensor, dim1, dim2))
+    }
+
+    fn float_transpose(tensor: FloatSharded<B>) -> FloatSharded<B> {
+        let rule = |rank| Permute::swap(rank, rank - 2, rank - 1);
+        movement::permute("float_transpose", tensor, rule, B::float_transpose)
+    }
+
+    fn float_permute(tensor: FloatSharded<B>, axes: &[usize]) -> FloatSharded<B> {
+        let rule = |_| Permute { from: axes.to_vec() };
+        movement::permute("float_permute", tensor, rule, |tensor| B::float_permute(tensor, axes))
+    }
+
+    fn float_flip(tensor: FloatSharded<B>, axes: &[usize]) -> FloatSharded<B> {
+        movement::flip("float_flip", tensor, axes, |tensor| B::float_flip(tensor, axes))
+    }
+
+    fn float_reshape(tensor: FloatSharded<B>, shape: Shape) -> FloatSharded<B> {
+        movement::reshape("float_reshape", tensor, shape, B::float_reshape)
+    }
+
+    fn float_expand(tensor: FloatSharded<B>, shape: Shape) -> FloatSharded<B> {
+        movement::expand("float_expand", tensor, shape, B::float_expand)
+    }
+
+    fn float_slice(tensor: FloatSharded<B>, slices: &[Slice]) -> FloatSharded<B> {
+        movement::slice("float_slice", tensor, slices)
+    }
+
+    fn float_slice_assign(tensor: FloatSharded<B>, slices: &[Slice], value: FloatSharded<B>) -> FloatSharded<B> {
+        movement::slice_assign("float_slice_assign", tensor, slices, value, B::float_slice_assign)
+    }
+
+    fn float_cat(tensors: Vec<FloatSharded<B>>, dim: usize) -> FloatSharded<B> {
+        movement::cat("float_cat", tensors, dim)
+    }
+
+    fn float_unfold(tensor: FloatSharded<B>, dim: usize, size: usize, step: usize) -> FloatSharded<B> {
+        movement::unfold("float_unfold", tensor, dim, size, step, |tensor| B::float_unfold(tensor, dim, size, step))
+    }
+
+    fn float_select(tensor: FloatSharded<B>, dim: usize, indices: IntSharded<B>) -> FloatSharded<B> {
+        let run = |tensor, indices| B::float_select(tensor, dim, indices);
+        indexing::select("float_select", tensor, dim, indices, run, Some(clear::<B>))
+    }
+
+    fn float_select_add(
+        tensor: FloatSharded<B>,
+        dim: usize,
+        indices: IntSharded<B>,
+        value: FloatSharded<B>,
+    ) -> FloatSharded<B> {
+        let rule = || {
+            Box::new(SelectAdd {
+                dimension: dim,
+                is_linear: true,
+            }) as _
+        };
+        apply("float_select_add", (tensor, indices, value), rule, |(tensor, indices, value), _| {
+            B::float_select_add(tensor, dim, indices, value)
+        })
+    }
+
+    fn float_gather(dim: usize, tensor: FloatSharded<B>, indices: IntSharded<B>) -> FloatSharded<B> {
+        let run = |tensor, indices| B::float_gather(dim, tensor, indices);
+        indexing::gather("float_gather", dim, tensor, indices, run, Some(clear::<B>))
+    }
+
+    fn float_scatter_add(
+        dim: usize,
+        tensor: FloatSharded<B>,
+        indices: IntSharded<B>,
+        value: FloatSharded<B>,
+    ) -> FloatSharded<B> {
+        let rule = || {
+            Box::new(ScatterAdd {
+                dimension: dim,
+                is_linear: true,
+            }) as _
+        };
+        apply("float_scatter_add", (tensor, indices, value), rule, |(tensor, indices, value), _| {
+            B::float_scatter_add(dim, tensor, indices, value)
+        })
+    }
+
+    fn float_grid_sample_2d(
+        tensor: FloatSharded<B>,
+        grid: FloatSharded<B>,
+        options: GridSampleOptions,
+    ) -> FloatSharded<B> {
+        let rule = || Box::new(Named::new("bc..,b...->bc..")) as _;
+        apply("float_grid_sample_2d", (tensor, grid), rule, |(tensor, grid), _| {
+            B::float_grid_sample_2d(tensor, grid, options)
+        })
+    }
+}
+
+fn clear<B: CollectiveBackend>(tensor: FloatTensor<B>, mask: BoolTensor<B>) -> FloatTensor<B> {
+    B::float_mask_fill(tensor, mask, 0.0f64.into())
+}

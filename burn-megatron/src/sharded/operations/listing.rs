@@ -1,0 +1,31 @@
+//! [`operation_rules`]: every operation of burn's, and how it is placed.
+
+use super::{activation, boolean, float, integer, module};
+
+/// An operation and how it is placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationRule {
+    /// burn's name of it.
+    pub name: &'static str,
+    /// burn's trait.
+    pub group: &'static str,
+    /// Its rule.
+    pub rule: &'static str,
+}
+
+/// Returns all operations that have a rule, by burn's traits. Those that are not among them are made of these by burn.
+pub fn operation_rules() -> Vec<OperationRule> {
+    let groups = [
+        ("FloatTensorOps", float::RULES),
+        ("IntTensorOps", integer::RULES),
+        ("BoolTensorOps", boolean::RULES),
+        ("ModuleOps", module::RULES),
+        ("ActivationOps", activation::RULES),
+    ];
+    let of_group = |(group, rules): (&'static str, &'static [(&'static str, &'static str)])| {
+        rules
+            .iter()
+            .map(move |&(name, rule)| OperationRule { name, group, rule })
+    };
+    groups.into_iter().flat_map(of_group).collect()
+}

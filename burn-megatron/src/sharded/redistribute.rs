@@ -1,0 +1,316 @@
+//! [`redistribute`]: from one placement of a tensor to another, with the communication that this needs.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use burn::tensor::{Shape, Slice, TensorMetadata};
+
+use super::kind::{Kind, KindCall};
+use super::mesh::Mesh;
+use super::placement::{AxisPlacement, AxisRole, Placements, REPLICATED, Reduction, longest_part, part};
+use super::tensor::{Local, ShardedTensor, lock};
+use super::traffic::{TrafficKind, operation};
+use crate::collectives::{CollectiveBackend, unwrap_or_unwind};
+
+/// Returns this rank's part of a tensor under another placement on a mesh.
+///
+/// # Communication
+/// Per axis where the placements differ: an all-gather to make a range whole, an all-reduce to make terms whole, a
+/// reduce-scatter to make a range of terms, and none to cut what is whole.
+///
+/// # Panics
+/// When a collective fails, with its [`CollectiveError`](crate::collectives::CollectiveError) as payload; when the
+/// tensor is placed on another mesh.
+#[track_caller]
+pub(super) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
+    tensor: ShardedTensor<B, K>,
+    mesh: &Mesh,
+    target: &Placements,
+) -> K::Tensor {
+    if let Some(own) = tensor.mesh() {
+        assert!(
+            own.is_same(mesh),
+            "tensors of two meshes, {own:?} and {mesh:?}, meet in {}",
+            operation()
+        );
+    }
+    let (id, places, shape) = (tensor.id(), tensor.places(), tensor.logical_shape().clone());
+    match tensor.into_local() {
+        Local::Here(local) => {
+            let is_shared = shares_gather(mesh, &places, target);
+            if is_shared && let Some(gathered) = last_gathered(id, target) {
+                return gathered;
+            }
+            let gathered = Change::<B, K>::new(mesh, &shape, places, local).run(target);
+            if is_shared {
+                remember_gathered(id, target, &gathered);
+            }
+            gathered
+        }
+        Local::Deferred(deferred) => {
+            // Terms are made of the whole: one rank has all of a sum.
+            let made = target.map(|place| {
+                if place.is_partial() {
+                    AxisPlacement::Replicated
+                } else {
+                    place
+                }
+            });
+            let part = deferred.part(&shape, Some(mesh), &made);
+            Change::<B, K>::new(mesh, &shape, made, part).run(target)
+        }
+        Local::Settling(shared) => match Arc::try_unwrap(shared) {
+            Ok(own) => {
+                let (places, local) = own.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+                Change::<B, K>::new(mesh, &shape, places, local).run(target)
+            }
+            Err(shared) => {
+                let mut state = lock(&shared);
+                let change = Change::<B, K>::new(mesh, &shape, state.0, state.1.clone());
+                let settles = target.iter().all(|place| !place.is_partial());
+                let local = change.run(target);
+                if settles {
+                    *state = (*target, local.clone());
+                }
+                local
+            }
+        },
+    }
+}
+
+/// Returns the whole tensor.
+///
+/// # Panics
+/// As [`redistribute`].
+#[track_caller]
+pub(super) fn gather<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor<B, K>) -> K::Tensor {
+    match (tensor.mesh().cloned(), tensor) {
+        (Some(mesh), tensor) => redistribute(tensor, &mesh, &REPLICATED),
+        (None, tensor) => local_of_whole(tensor),
+    }
+}
+
+/// This rank's elements of a tensor that every rank has.
+pub(super) fn local_of_whole<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor<B, K>) -> K::Tensor {
+    let shape = tensor.logical_shape().clone();
+    match tensor.into_local() {
+        Local::Here(local) => local,
+        Local::Deferred(deferred) => deferred.part(&shape, None, &REPLICATED),
+        Local::Settling(shared) => lock(&shared).1.clone(),
+    }
+}
+
+/// A tensor on its way from one placement to another.
+struct Change<'a, B: CollectiveBackend, K: Kind<B>> {
+    mesh: &'a Mesh,
+    shape: &'a Shape,
+    places: Placements,
+    local: K::Tensor,
+    _backend: std::marker::PhantomData<B>,
+}
+
+impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
+    fn new(mesh: &'a Mesh, shape: &'a Shape, places: Placements, local: K::Tensor) -> Self {
+        Self {
+            mesh,
+            shape,
+            places,
+            local,
+            _backend: std::marker::PhantomData,
+        }
+    }
+
+    /// From the innermost cut outwards what is to be whole or cut elsewhere is gathered; then, from the outermost inwards,
+    /// what is to be cut is cut, and terms are put together.
+    #[track_caller]
+    fn run(mut self, target: &Placements) -> K::Tensor {
+        if self.places == *target {
+            return self.local;
+        }
+        let nested = self.mesh.shape().nested().to_vec();
+        for &axis in nested.iter().rev() {
+            if let AxisPlacement::Shard(dimension) = self.places[axis]
+                && (self.places[axis] != target[axis] || self.is_in_the_way(axis, dimension, target))
+            {
+                self.gather(axis, dimension);
+            }
+        }
+        for &axis in &nested {
+            match (self.places[axis], target[axis]) {
+                (from, to) if from == to => {}
+                (AxisPlacement::Replicated, AxisPlacement::Shard(dimension)) => self.cut(axis, dimension),
+                (AxisPlacement::Replicated, AxisPlacement::Partial(reduction)) => self.make_terms(axis, reduction),
+                (AxisPlacement::Partial(reduction), AxisPlacement::Shard(dimension)) => {
+                    self.reduce_scatter(axis, dimension, reduction);
+                }
+                (AxisPlacement::Partial(reduction), to) => {
+                    self.all_reduce(axis, reduction);
+                    if let AxisPlacement::Partial(other) = to {
+                        self.make_terms(axis, other);
+                    }
+                }
+                (AxisPlacement::Shard(_), _) | (AxisPlacement::Replicated, AxisPlacement::Replicated) => {
+                    unreachable!("what is cut elsewhere has been gathered")
+                }
+            }
+            self.places[axis] = target[axis];
+        }
+        self.local
+    }
+
+    /// Whether an axis outside changes how it cuts the same dimension.
+    fn is_in_the_way(&self, axis: usize, dimension: usize, target: &Placements) -> bool {
+        let cuts = |place: AxisPlacement| place == AxisPlacement::Shard(dimension);
+        (0..self.mesh.shape().num_axes()).any(|other| {
+            self.mesh.shape().is_inside(axis, other)
+                && self.places[other] != target[other]
+                && (cuts(self.places[other]) || cuts(target[other]))
+        })
+    }
+
+    /// The length of a dimension before the cut of an axis.
+    fn length_outside(&self, axis: usize, dimension: usize) -> usize {
+        let (mesh, length) = (self.mesh, self.shape[dimension]);
+        mesh.shape()
+            .range_outside(length, &self.places, dimension, mesh.ranks(), axis)
+            .len()
+    }
+
+    #[track_caller]
+    fn gather(&mut self, axis: usize, dimension: usize) {
+        let group = self.mesh.group(axis);
+        let length = self.length_outside(axis, dimension);
+        let longest = longest_part(length, group.size());
+        let local = padded::<B, K>(self.local.clone(), dimension, longest);
+        let stacked = self.collective(local, KindCall::AllGather, axis, TrafficKind::AllGather, group.size());
+        let is_even = length.is_multiple_of(group.size());
+        self.local = if dimension == 0 && is_even {
+            stacked
+        } else {
+            let rows = stacked.shape()[0] / group.size();
+            let parts = (0..group.size()).map(|rank| {
+                let block = along::<B, K>(stacked.clone(), 0, rank * rows..(rank + 1) * rows);
+                along::<B, K>(block, dimension, 0..part(length, group.size(), rank).len())
+            });
+            K::cat(parts.collect(), dimension)
+        };
+        self.places[axis] = AxisPlacement::Replicated;
+    }
+
+    fn cut(&mut self, axis: usize, dimension: usize) {
+        let group = self.mesh.group(axis);
+        let range = part(self.length_outside(axis, dimension), group.size(), group.rank());
+        self.local = along::<B, K>(self.local.clone(), dimension, range);
+    }
+
+    /// Only the first rank has a sum's term; of largest and smallest values each has all.
+    fn make_terms(&mut self, axis: usize, reduction: Reduction) {
+        if reduction == Reduction::Sum && self.mesh.group(axis).rank() > 0 {
+            let (shape, dtype) = (self.local.shape(), self.local.dtype());
+            let zero = if dtype.is_float() { 0.0f64.into() } else { 0i64.into() };
+            self.local = K::full(shape, zero, &K::device(&self.local), dtype);
+        }
+    }
+
+    #[track_caller]
+    fn all_reduce(&mut self, axis: usize, reduction: Reduction) {
+        let call = KindCall::AllReduce(reduction);
+        self.local = self.collective(self.local.clone(), call, axis, TrafficKind::AllReduce, 1);
+    }
+
+    #[track_caller]
+    fn reduce_scatter(&mut self, axis: usize, dimension: usize, reduction: Reduction) {
+        let group = self.mesh.group(axis);
+        let (length, size) = (self.length_outside(axis, dimension), group.size());
+        let is_even = length.is_multiple_of(size);
+        // The ranks' parts one after the other, each as long as the longest.
+        let stacked = if dimension == 0 && is_even {
+            self.local.clone()
+        } else {
+            let parts = (0..size).map(|rank| {
+                let own = along::<B, K>(self.local.clone(), dimension, part(length, size, rank));
+                padded::<B, K>(own, dimension, longest_part(length, size))
+            });
+            K::cat(parts.collect(), 0)
+        };
+        let call = KindCall::ReduceScatter(reduction);
+        let own = self.collective(stacked, call, axis, TrafficKind::ReduceScatter, 1);
+        self.local = along::<B, K>(own, dimension, 0..part(length, size, group.rank()).len());
+    }
+
+    #[track_caller]
+    fn collective(&self, tensor: K::Tensor, call: KindCall, axis: usize, kind: TrafficKind, times: usize) -> K::Tensor {
+        let bytes = tensor.shape().num_elements() * tensor.dtype().size() * times;
+        self.mesh.traffic().add(axis, kind, bytes);
+        unwrap_or_unwind(K::collective(tensor, call, self.mesh.group(axis)))
+    }
+}
+
+/// A range of a dimension.
+pub(super) fn along<B: CollectiveBackend, K: Kind<B>>(
+    tensor: K::Tensor,
+    dimension: usize,
+    range: std::ops::Range<usize>,
+) -> K::Tensor {
+    let shape = tensor.shape();
+    if range == (0..shape[dimension]) {
+        return tensor;
+    }
+    let mut slices: Vec<Slice> = (0..shape.num_dims()).map(|other| (0..shape[other]).into()).collect();
+    slices[dimension] = range.into();
+    K::slice(tensor, &slices)
+}
+
+/// The tensor with zeros after it, so that a dimension has this length.
+fn padded<B: CollectiveBackend, K: Kind<B>>(tensor: K::Tensor, dimension: usize, length: usize) -> K::Tensor {
+    let mut shape = tensor.shape();
+    if shape[dimension] == length {
+        return tensor;
+    }
+    shape[dimension] = length - shape[dimension];
+    let zero = if tensor.dtype().is_float() {
+        0.0f64.into()
+    } else {
+        0i64.into()
+    };
+    let zeros = K::full(shape, zero, &K::device(&tensor), tensor.dtype());
+    K::cat(vec![tensor, zeros], dimension)
+}
+
+/// Whether the change is the gathering of a sequence-parallel activation, which several layers ask for one after the
+/// other: query, key and value.
+fn shares_gather(mesh: &Mesh, places: &Placements, target: &Placements) -> bool {
+    mesh.sequence_dimension().is_some()
+        && (0..mesh.shape().num_axes()).any(|axis| {
+            mesh.shape().role(axis) == AxisRole::Tensor
+                && places[axis].cut().is_some()
+                && target[axis] == AxisPlacement::Replicated
+        })
+}
+
+/// A gathered activation, by the number of what was gathered and its placement.
+type Gathered = (u64, Placements, Box<dyn Any>);
+
+thread_local! {
+    /// The last one alone: it is as large as all that sequence parallelism saves.
+    static LAST_GATHERED: RefCell<Option<Gathered>> = const { RefCell::new(None) };
+}
+
+fn last_gathered<T: Clone + 'static>(id: u64, target: &Placements) -> Option<T> {
+    LAST_GATHERED.with_borrow(|last| {
+        let (last_id, places, gathered) = last.as_ref()?;
+        (*last_id == id && places == target)
+            .then(|| gathered.downcast_ref().cloned())
+            .flatten()
+    })
+}
+
+fn remember_gathered<T: Clone + 'static>(id: u64, target: &Placements, gathered: &T) {
+    LAST_GATHERED.set(Some((id, *target, Box::new(gathered.clone()))));
+}
+
+/// Lets go of the last gathered activation.
+pub(super) fn forget_gathered() {
+    LAST_GATHERED.set(None);
+}

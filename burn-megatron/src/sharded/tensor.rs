@@ -1,0 +1,198 @@
+//! [`ShardedTensor`]: a tensor of a logical shape, of which this rank has a part.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use burn::tensor::{DType, Shape, TensorMetadata};
+
+use super::kind::Kind;
+use super::mesh::Mesh;
+use super::placement::{Placements, REPLICATED};
+use crate::collectives::CollectiveBackend;
+
+/// A tensor whose elements are placed over the ranks of a [`Mesh`].
+///
+/// `shape()` is the logical shape, which every rank sees. Without a mesh every rank has the whole.
+pub struct ShardedTensor<B: CollectiveBackend, K: Kind<B>> {
+    shape: Shape,
+    mesh: Option<Mesh>,
+    places: Placements,
+    local: Local<B, K>,
+    id: u64,
+}
+
+/// What this rank has.
+pub(super) enum Local<B: CollectiveBackend, K: Kind<B>> {
+    /// The part itself.
+    Here(K::Tensor),
+    /// A term of a partial tensor, shared by all clones: once one has had the terms put together, all have the result.
+    Settling(Arc<Mutex<(Placements, K::Tensor)>>),
+    /// How the part of any placement is made: no rank has elements before they are needed.
+    Deferred(Arc<Deferred<B, K>>),
+}
+
+/// A tensor that every rank can make any part of.
+pub(super) struct Deferred<B: CollectiveBackend, K: Kind<B>> {
+    pub(super) device: B::Device,
+    pub(super) dtype: DType,
+    /// Makes the part of these ranges of the logical tensor.
+    pub(super) make: Box<MakePart<B, K>>,
+    /// The part of the first placement that was asked for.
+    pub(super) made: OnceLock<(Placements, K::Tensor)>,
+    /// Whether a part is kept: it is costly to make, or clones must have the same.
+    pub(super) is_kept: bool,
+}
+
+pub(super) type MakePart<B, K> = dyn Fn(&[std::ops::Range<usize>]) -> <K as Kind<B>>::Tensor + Send + Sync;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl<B: CollectiveBackend, K: Kind<B>> ShardedTensor<B, K> {
+    /// A tensor that every rank has.
+    pub(super) fn whole(local: K::Tensor) -> Self {
+        Self {
+            shape: local.shape(),
+            mesh: None,
+            places: REPLICATED,
+            local: Local::Here(local),
+            id: next_id(),
+        }
+    }
+
+    /// A tensor of which no rank has anything yet.
+    pub(super) fn deferred(shape: Shape, deferred: Deferred<B, K>) -> Self {
+        Self {
+            shape,
+            mesh: None,
+            places: REPLICATED,
+            local: Local::Deferred(Arc::new(deferred)),
+            id: next_id(),
+        }
+    }
+
+    /// A tensor of which this rank has `local`.
+    pub(super) fn placed(local: K::Tensor, shape: Shape, mesh: Option<Mesh>, places: Placements) -> Self {
+        let is_partial = places.iter().any(|place| place.is_partial());
+        Self {
+            shape,
+            mesh: mesh.filter(|_| places != REPLICATED),
+            places,
+            local: if is_partial {
+                Local::Settling(Arc::new(Mutex::new((places, local))))
+            } else {
+                Local::Here(local)
+            },
+            id: next_id(),
+        }
+    }
+
+    /// The logical shape.
+    pub(super) fn logical_shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The mesh that the tensor is placed on, `None` if every rank has the whole.
+    pub fn mesh(&self) -> Option<&Mesh> {
+        self.mesh.as_ref()
+    }
+
+    /// Where the elements are now: a partial tensor whose terms have been put together for a clone is as that is.
+    pub fn places(&self) -> Placements {
+        match &self.local {
+            Local::Settling(shared) => lock(shared).0,
+            _ => self.places,
+        }
+    }
+
+    /// The number of this tensor, which its clones share.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn into_local(self) -> Local<B, K> {
+        self.local
+    }
+
+    /// The device that this rank's part is on.
+    pub(super) fn device(&self) -> B::Device {
+        match &self.local {
+            Local::Here(local) => K::device(local),
+            Local::Settling(shared) => K::device(&lock(shared).1),
+            Local::Deferred(deferred) => deferred.device.clone(),
+        }
+    }
+}
+
+impl<B: CollectiveBackend, K: Kind<B>> Deferred<B, K> {
+    /// This rank's part under a placement.
+    pub(super) fn part(&self, shape: &Shape, mesh: Option<&Mesh>, places: &Placements) -> K::Tensor {
+        let make = || {
+            let ranges: Vec<_> = (0..shape.num_dims())
+                .map(|dimension| match mesh {
+                    Some(mesh) => mesh.shape().range(shape[dimension], places, dimension, mesh.ranks()),
+                    None => 0..shape[dimension],
+                })
+                .collect();
+            (self.make)(&ranges)
+        };
+        if !self.is_kept {
+            return make();
+        }
+        let (made, part) = self.made.get_or_init(|| (*places, make()));
+        if made == places { part.clone() } else { make() }
+    }
+}
+
+fn next_id() -> u64 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A panic while the lock is held leaves a whole tensor.
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<B: CollectiveBackend, K: Kind<B>> Clone for ShardedTensor<B, K> {
+    fn clone(&self) -> Self {
+        Self {
+            shape: self.shape.clone(),
+            mesh: self.mesh.clone(),
+            places: self.places,
+            local: match &self.local {
+                Local::Here(local) => Local::Here(local.clone()),
+                Local::Settling(shared) => Local::Settling(shared.clone()),
+                Local::Deferred(deferred) => Local::Deferred(deferred.clone()),
+            },
+            id: self.id,
+        }
+    }
+}
+
+impl<B: CollectiveBackend, K: Kind<B>> TensorMetadata for ShardedTensor<B, K> {
+    fn dtype(&self) -> DType {
+        match &self.local {
+            Local::Here(local) => local.dtype(),
+            Local::Settling(shared) => lock(shared).1.dtype(),
+            Local::Deferred(deferred) => deferred.dtype,
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        self.shape.clone()
+    }
+}
+
+/// `[4, 6] f32, S(0) R`: shape, type, and the placement on each axis of the mesh.
+impl<B: CollectiveBackend, K: Kind<B>> fmt::Debug for ShardedTensor<B, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.shape.to_vec(), self.dtype())?;
+        if let Some(mesh) = &self.mesh {
+            f.write_str(",")?;
+            for place in &self.places()[..mesh.shape().num_axes()] {
+                write!(f, " {place}")?;
+            }
+        }
+        Ok(())
+    }
+}
