@@ -62,6 +62,7 @@ const CRATES: [(&str, &[&str]); 6] = [
             "context",
             "mappings",
             "autodiff",
+            "sharded",
             "tensor_parallel",
             "data_parallel",
             "pipeline_parallel",

@@ -27,6 +27,8 @@ fn main() {
         test("06_transformer_encoder_has_one_loss_in_f32", || {
             transformer_encoder("f32", 2e-6)
         }),
+        test("07_any_model_has_one_loss_in_f64", || any_model("f64", 0.0)),
+        test("07_any_model_has_one_loss_in_f32", || any_model("f32", 2e-6)),
     ];
     let mut arguments = Arguments::from_args();
     // Each takes all cores.
@@ -101,7 +103,6 @@ fn sharded_optimizer() -> anyhow::Result<()> {
 
 /// Dropout and clipping on, in every layout; the last loss as it is printed, and its allowed relative difference.
 fn transformer_encoder(dtype: &str, tolerance: f64) -> anyhow::Result<()> {
-    let lesson = program::build("06_transformer_encoder")?;
     let layouts: [&[&str]; 7] = [
         &[],
         &["--world-size", "2"],
@@ -117,9 +118,27 @@ fn transformer_encoder(dtype: &str, tolerance: f64) -> anyhow::Result<()> {
             "--use-distributed-optimizer",
         ],
     ];
+    has_one_loss("06_transformer_encoder", &layouts, dtype, tolerance)
+}
+
+fn any_model(dtype: &str, tolerance: f64) -> anyhow::Result<()> {
+    let layouts: [&[&str]; 6] = [
+        &[],
+        &["--data", "2"],
+        &["--data", "2", "--fully-sharded"],
+        &["--tensor", "2"],
+        &["--tensor", "2", "--sequence-parallel"],
+        &["--data", "2", "--tensor", "2", "--fully-sharded", "--sequence-parallel"],
+    ];
+    has_one_loss("07_any_model", &layouts, dtype, tolerance)
+}
+
+/// Runs a lesson in several layouts, the first of which is the measure.
+fn has_one_loss(lesson: &str, layouts: &[&[&str]], dtype: &str, tolerance: f64) -> anyhow::Result<()> {
+    let lesson = program::build(lesson)?;
     let mut expected: Option<String> = None;
     for layout in layouts {
-        let printed = losses(&print(&lesson, &[layout, &["--dtype", dtype]].concat())?);
+        let printed = losses(&print(&lesson, &[layout, ["--dtype", dtype].as_slice()].concat())?);
         println!("{dtype} {layout:?}\n{printed}");
         let loss = |printed: &str| numbers(printed).last().copied().unwrap_or(f64::NAN);
         let steps: Vec<f64> = printed.lines().map(loss).collect();

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::placement::{AxisRole, MAX_AXES, MeshShape};
 use super::traffic::{Traffic, TrafficRecord};
-use crate::collectives::ProcessGroup;
+use crate::collectives::{CollectiveError, GroupConfig, ProcessGroup};
 use crate::context::ParallelContext;
+use crate::launch::World;
 
 /// An axis of a mesh: this rank's group along it.
 #[derive(Clone, Debug)]
@@ -57,6 +58,19 @@ pub enum MeshError {
     /// Too many axes.
     #[error("a mesh has at most {MAX_AXES} axes, got {0}")]
     TooManyAxes(usize),
+    /// Axes of another number of ranks than there are.
+    #[error("a mesh of axes of {sizes:?} ranks has {num_ranks}, and the world {world_size}")]
+    WorldSize {
+        /// The axes' sizes.
+        sizes: Vec<usize>,
+        /// Their product.
+        num_ranks: usize,
+        /// The ranks that there are.
+        world_size: usize,
+    },
+    /// A group could not be connected.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
 }
 
 impl Mesh {
@@ -84,6 +98,44 @@ impl Mesh {
         } else {
             mesh
         })
+    }
+
+    /// Connects the groups of a grid of all ranks of the world: the last axis is the fastest. Two axes of data make
+    /// hybrid sharding: replicas on the first, each cut over the ranks of the second.
+    ///
+    /// # Communication
+    /// A rendezvous of each group's ranks; every rank of the world must call.
+    ///
+    /// # Errors
+    /// When there are too many axes, when their sizes are not those of the world, or a group does not come together in
+    /// time.
+    ///
+    /// # Reference
+    /// Zhao et al. 2023, arXiv:2304.11277, section 3.2.2.
+    pub fn connect(world: &World, axes: &[(AxisRole, usize)], groups: &GroupConfig) -> Result<Self, MeshError> {
+        let num_ranks: usize = axes.iter().map(|&(_, size)| size).product();
+        if axes.len() > MAX_AXES {
+            return Err(MeshError::TooManyAxes(axes.len()));
+        }
+        if num_ranks != world.world_size() {
+            return Err(MeshError::WorldSize {
+                sizes: axes.iter().map(|&(_, size)| size).collect(),
+                num_ranks,
+                world_size: world.world_size(),
+            });
+        }
+        let mut connected = Vec::new();
+        let mut stride = num_ranks;
+        for (number, &(role, size)) in axes.iter().enumerate() {
+            stride /= size;
+            let index = world.rank() / stride % size;
+            let first = world.rank() - index * stride;
+            let ranks: Vec<usize> = (0..size).map(|index| first + index * stride).collect();
+            let name = format!("{role:?} axis {number}").to_lowercase();
+            let group = ProcessGroup::connect(world, &name, &ranks, groups)?;
+            connected.push(MeshAxis { role, group });
+        }
+        Self::new(connected)
     }
 
     /// Returns a mesh of these axes. Every rank is at one place of the grid, and gives the axes in the same order.
@@ -148,14 +200,6 @@ impl Mesh {
     /// This rank's group along an axis.
     pub fn group(&self, axis: usize) -> &ProcessGroup {
         &self.inner.axes[axis].group
-    }
-
-    /// The first axis of a role that has more than one rank, or else the first of the role.
-    pub fn axis(&self, role: AxisRole) -> Option<usize> {
-        let of_role = || (0..self.inner.axes.len()).filter(|&axis| self.inner.axes[axis].role == role);
-        of_role()
-            .find(|&axis| self.shape().size(axis) > 1)
-            .or_else(|| of_role().next())
     }
 
     /// The dimension along which activations are cut between tensor-parallel layers.

@@ -12,22 +12,30 @@
 //! | `mesh`, `traffic` | the ranks as a grid; what they communicated |
 //! | `tensor`, `kind`, `redistribute` | tensors, and how they get from one placement to another |
 //! | `apply`, `operations` | an operation by its rule; tables of burn's operations |
+//! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
+//! | `gradients` | a backward pass whose gradients end where their parameters are |
 
 mod apply;
 mod backend;
+mod gradients;
 mod kind;
 mod mesh;
 mod operations;
+mod parallelize;
 mod placement;
+mod plan;
 mod redistribute;
 mod rules;
 mod tensor;
 mod traffic;
 
 pub use backend::Sharded;
+pub use gradients::{backward, backward_unplaced, place_gradients};
 pub use kind::{Bool, Float, Int, Kind, KindCall};
 pub use mesh::{Mesh, MeshAxis, MeshError};
-pub use operations::{OperationRule, operation_rules};
+pub use operations::{OperationRule, operation_rules, operations_page};
+pub use parallelize::{Distribute, ShardedBackend, describe, distribute, parallelize};
 pub use placement::{AxisPlacement, AxisRole, MAX_AXES, MeshShape, Placements, REPLICATED, Reduction};
+pub use plan::{Plan, PlanError, PlannedParameter};
 pub use tensor::ShardedTensor;
 pub use traffic::{Phase, TrafficKind, TrafficRecord};

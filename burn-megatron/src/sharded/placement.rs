@@ -126,6 +126,11 @@ impl MeshShape {
         self.axes[axis].0
     }
 
+    /// The axes of a role, in order.
+    pub fn axes_of(&self, role: AxisRole) -> impl DoubleEndedIterator<Item = usize> {
+        (0..self.axes.len()).filter(move |&axis| self.axes[axis].0 == role)
+    }
+
     /// The axes from the outermost cut of a dimension to the innermost.
     pub fn nested(&self) -> &[usize] {
         &self.nested

@@ -14,7 +14,7 @@ mod module;
 mod movement;
 mod quantized;
 
-pub use listing::{OperationRule, operation_rules};
+pub use listing::{OperationRule, operation_rules, operations_page};
 
 /// Implements one of burn's traits of operations, and lists each operation with its rule.
 macro_rules! operations {

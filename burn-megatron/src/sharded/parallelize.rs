@@ -1,0 +1,188 @@
+//! [`parallelize`]: a model's parameters, placed by a plan; [`distribute`]: a batch, placed by hand.
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::{Int as IntTensorKind, Tensor, TensorMetadata, TensorPrimitive};
+
+use super::kind::{Float, Int, Kind};
+use super::mesh::Mesh;
+use super::placement::{AxisPlacement, AxisRole, Placements, REPLICATED};
+use super::plan::{Plan, PlanError, PlannedParameter};
+use super::redistribute::redistribute;
+use super::{Sharded, ShardedTensor, traffic};
+use crate::collectives::CollectiveBackend;
+use crate::parameters::list_parameters;
+
+/// [`Sharded`], or [`Autodiff`] around it.
+pub trait ShardedBackend: Backend {
+    /// The backend inside.
+    type Local: CollectiveBackend;
+
+    /// The tensor, without its graph.
+    fn float(tensor: FloatTensor<Self>) -> ShardedTensor<Self::Local, Float>;
+    /// A tensor outside any graph.
+    fn from_float(tensor: ShardedTensor<Self::Local, Float>) -> FloatTensor<Self>;
+    /// The tensor.
+    fn int(tensor: IntTensor<Self>) -> ShardedTensor<Self::Local, Int>;
+    /// The tensor.
+    fn from_int(tensor: ShardedTensor<Self::Local, Int>) -> IntTensor<Self>;
+}
+
+impl<B: CollectiveBackend> ShardedBackend for Sharded<B> {
+    type Local = B;
+
+    fn float(tensor: FloatTensor<Self>) -> ShardedTensor<B, Float> {
+        tensor
+    }
+
+    fn from_float(tensor: ShardedTensor<B, Float>) -> FloatTensor<Self> {
+        tensor
+    }
+
+    fn int(tensor: IntTensor<Self>) -> ShardedTensor<B, Int> {
+        tensor
+    }
+
+    fn from_int(tensor: ShardedTensor<B, Int>) -> IntTensor<Self> {
+        tensor
+    }
+}
+
+impl<B: CollectiveBackend, C: CheckpointStrategy> ShardedBackend for Autodiff<Sharded<B>, C> {
+    type Local = B;
+
+    fn float(tensor: FloatTensor<Self>) -> ShardedTensor<B, Float> {
+        tensor.primitive
+    }
+
+    fn from_float(tensor: ShardedTensor<B, Float>) -> FloatTensor<Self> {
+        FloatTensor::<Self>::new(tensor)
+    }
+
+    fn int(tensor: IntTensor<Self>) -> ShardedTensor<B, Int> {
+        tensor
+    }
+
+    fn from_int(tensor: ShardedTensor<B, Int>) -> IntTensor<Self> {
+        tensor
+    }
+}
+
+/// Returns the model with its parameters placed on a mesh by a plan.
+///
+/// Parameters without values get them first, in the order of the model: every rank must have drawn the same random numbers
+/// until then. What burn loads into the model later is placed in the same way.
+///
+/// # Communication
+/// None: each rank keeps its part of what it has.
+///
+/// # Errors
+/// When the plan does not fit the model: see [`Plan::resolve`].
+pub fn parallelize<B: ShardedBackend, M: Module<B>>(model: M, plan: &Plan, mesh: &Mesh) -> Result<M, PlanError> {
+    let parameters: Vec<PlannedParameter> = list_parameters::<B, M>(&model)
+        .into_iter()
+        .map(|parameter| PlannedParameter {
+            name: parameter.path,
+            shape: parameter.shape,
+        })
+        .collect();
+    let placements = plan.resolve(&parameters, mesh.shape())?;
+    traffic::set_operation("parallelize");
+    Ok(model.map(&mut Placer {
+        placements: placements.into_iter(),
+        mesh,
+    }))
+}
+
+/// Gives each parameter its placements, in the order of the model.
+struct Placer<'a> {
+    placements: std::vec::IntoIter<Placements>,
+    mesh: &'a Mesh,
+}
+
+impl<B: ShardedBackend> ModuleMapper<B> for Placer<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+        let places = self.placements.next().expect("one for each parameter that was listed");
+        if places == REPLICATED {
+            return param;
+        }
+        let mesh = self.mesh.clone();
+        let place = move |tensor: Tensor<B, D>| {
+            let requires_grad = tensor.is_require_grad();
+            let placed = placed(B::float(tensor.into_primitive().tensor()), &mesh, places);
+            Tensor::from_primitive(TensorPrimitive::Float(B::from_float(placed))).set_require_grad(requires_grad)
+        };
+        param.map(place.clone()).load_mapper(place)
+    }
+}
+
+/// The tensor under another placement.
+#[track_caller]
+pub(super) fn placed<B: CollectiveBackend, K: Kind<B>>(
+    tensor: ShardedTensor<B, K>,
+    mesh: &Mesh,
+    places: Placements,
+) -> ShardedTensor<B, K> {
+    let shape = tensor.shape();
+    let local = redistribute(tensor, mesh, &places);
+    ShardedTensor::placed(local, shape, Some(mesh.clone()), places)
+}
+
+/// Returns the tensor, which every rank has, cut along a dimension over the ranks of a role: a batch over those of data.
+/// Unchanged if the mesh has no axis of the role.
+///
+/// # Panics
+/// When the dimension has fewer elements than there are ranks.
+pub fn distribute<T: Distribute>(tensor: T, mesh: &Mesh, role: AxisRole, dimension: usize) -> T {
+    let several = |&axis: &usize| mesh.shape().size(axis) > 1;
+    let axes = mesh.shape().axes_of(role).filter(several);
+    axes.fold(tensor, |tensor, axis| tensor.distribute_over(mesh, axis, dimension))
+}
+
+/// A tensor that can be cut over ranks: of floats or integers, with autodiff and without.
+pub trait Distribute: Sized {
+    /// Cuts a dimension over the ranks of an axis.
+    fn distribute_over(self, mesh: &Mesh, axis: usize, dimension: usize) -> Self;
+}
+
+impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D> {
+    fn distribute_over(self, mesh: &Mesh, axis: usize, dimension: usize) -> Self {
+        let tensor = B::float(self.into_primitive().tensor());
+        let places = with_cut(&tensor, mesh, axis, dimension);
+        let placed = placed(tensor, mesh, places);
+        Tensor::from_primitive(TensorPrimitive::Float(B::from_float(placed)))
+    }
+}
+
+impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D, IntTensorKind> {
+    fn distribute_over(self, mesh: &Mesh, axis: usize, dimension: usize) -> Self {
+        let tensor = B::int(self.into_primitive());
+        let places = with_cut(&tensor, mesh, axis, dimension);
+        Tensor::from_primitive(B::from_int(placed(tensor, mesh, places)))
+    }
+}
+
+/// The tensor's placements with one more cut.
+fn with_cut<B: CollectiveBackend, K: Kind<B>>(
+    tensor: &ShardedTensor<B, K>,
+    mesh: &Mesh,
+    axis: usize,
+    dimension: usize,
+) -> Placements {
+    let (shape, mut places) = (tensor.shape(), tensor.places());
+    assert!(
+        mesh.shape().can_cut(&shape, &places, axis, dimension),
+        "dimension {dimension} of a tensor of shape {shape:?} cannot be cut over {} ranks: each must have an element",
+        mesh.shape().size(axis)
+    );
+    places[axis] = AxisPlacement::Shard(dimension);
+    places
+}
+
+/// Returns how a tensor is placed on a mesh, `[2, 8] F32, S(0) R`.
+pub fn describe<B: ShardedBackend, const D: usize>(tensor: &Tensor<B, D>) -> String {
+    format!("{:?}", B::float(tensor.clone().into_primitive().tensor()))
+}

@@ -1,0 +1,518 @@
+//! [`Plan`]: which parameters of a model are cut, along which dimension, over which ranks. By name.
+
+use std::fmt;
+
+use glob::{MatchOptions, Pattern};
+
+use super::placement::{AxisPlacement, AxisRole, MeshShape, Placements, REPLICATED};
+use crate::topology::nearest_multiples;
+
+/// Which parameters of a model are cut.
+///
+/// Lines name parameters, or the layers that have them, by globs over their paths in the model: `*` is one name or a part
+/// of one, `**` any names, `{query,key}` either. What no line names is whole on every rank, or cut by
+/// [`fully_shard`](Self::fully_shard).
+///
+/// # Example
+/// ```
+/// use burn_megatron::sharded::{AxisRole, Plan};
+///
+/// // Tensor parallelism of burn's TransformerEncoder, and every parameter cut over the data-parallel ranks, too.
+/// let plan = Plan::new()
+///     .column("encoder.layers.*.mha.{query,key,value}")
+///     .row("encoder.layers.*.mha.output")
+///     .column("encoder.layers.*.pwff.linear_inner")
+///     .row("encoder.layers.*.pwff.linear_outer")
+///     .fully_shard(AxisRole::Data);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    lines: Vec<Line>,
+    fully_sharded: Vec<AxisRole>,
+}
+
+/// A line of a plan: parameters by name, and what happens to them.
+#[derive(Clone, Debug)]
+struct Line {
+    /// As the user wrote it.
+    text: String,
+    /// Of the parameter's name, with the dimension that is cut; the first must match something.
+    parts: Vec<(String, Option<usize>)>,
+    role: AxisRole,
+}
+
+/// A parameter, as a plan sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedParameter {
+    /// Its path in the model.
+    pub name: String,
+    /// Its whole shape.
+    pub shape: Vec<usize>,
+}
+
+/// A plan that does not fit the model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A pattern that is none.
+    #[error("{line}: {reason}")]
+    Pattern {
+        /// The line.
+        line: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A line that names nothing.
+    #[error("{line} names no parameter of the model; {hint}")]
+    NoMatch {
+        /// The line.
+        line: String,
+        /// Names that come near.
+        hint: String,
+    },
+    /// Two lines that name one parameter.
+    #[error("{first} and {second} both name parameter {name}; leave one of them out, or name less")]
+    TwoLines {
+        /// The parameter.
+        name: String,
+        /// One line.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// A dimension that the parameter has not.
+    #[error("{line}: parameter {name} of shape {shape:?} has no dimension {dimension}")]
+    NoDimension {
+        /// The line.
+        line: String,
+        /// The parameter.
+        name: String,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// The dimension.
+        dimension: usize,
+    },
+    /// A length that the ranks do not divide.
+    #[error(
+        "{line}: dimension {dimension} of parameter {name}, of length {length}, cannot be cut over {ranks} ranks; the \
+         nearest valid lengths are {nearest}, the valid numbers of ranks up to that {divisors}"
+    )]
+    Indivisible {
+        /// The line.
+        line: String,
+        /// The parameter.
+        name: String,
+        /// The dimension.
+        dimension: usize,
+        /// Its length.
+        length: usize,
+        /// The ranks of the axis.
+        ranks: usize,
+        /// Lengths that would do.
+        nearest: String,
+        /// Numbers of ranks that would do.
+        divisors: String,
+    },
+    /// An axis that the mesh has not.
+    #[error("{line} needs an axis of role {role:?}, which the mesh does not have")]
+    NoAxis {
+        /// The line.
+        line: String,
+        /// The role.
+        role: AxisRole,
+    },
+}
+
+impl Plan {
+    /// Returns a plan that leaves every parameter whole.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cuts the outputs of linear layers over the tensor-parallel ranks: dimension 1 of their weights, and their biases.
+    ///
+    /// The layers' outputs are then cut along their last dimension.
+    pub fn column(self, layers: &str) -> Self {
+        self.line(
+            format!("column(\"{layers}\")"),
+            AxisRole::Tensor,
+            [
+                (format!("{layers}.weight"), Some(1)),
+                (format!("{layers}.bias"), Some(0)),
+            ],
+        )
+    }
+
+    /// Cuts the inputs of linear layers over the tensor-parallel ranks: dimension 0 of their weights. The biases stay whole.
+    ///
+    /// Each rank then has a term of the layers' outputs.
+    pub fn row(self, layers: &str) -> Self {
+        self.line(
+            format!("row(\"{layers}\")"),
+            AxisRole::Tensor,
+            [(format!("{layers}.weight"), Some(0)), (format!("{layers}.bias"), None)],
+        )
+    }
+
+    /// Cuts the rows of embeddings over the tensor-parallel ranks: each looks up what it has.
+    pub fn vocabulary(self, embeddings: &str) -> Self {
+        let text = format!("vocabulary(\"{embeddings}\")");
+        self.line(text, AxisRole::Tensor, [(format!("{embeddings}.weight"), Some(0))])
+    }
+
+    /// Cuts the output channels of convolutions over the tensor-parallel ranks: dimension 0 of weights and biases.
+    pub fn channels(self, convolutions: &str) -> Self {
+        self.line(
+            format!("channels(\"{convolutions}\")"),
+            AxisRole::Tensor,
+            [
+                (format!("{convolutions}.weight"), Some(0)),
+                (format!("{convolutions}.bias"), Some(0)),
+            ],
+        )
+    }
+
+    /// Cuts a dimension of parameters over the ranks of a role.
+    pub fn shard(self, parameters: &str, role: AxisRole, dimension: usize) -> Self {
+        let text = format!("shard(\"{parameters}\", {role:?}, {dimension})");
+        self.line(text, role, [(parameters.to_owned(), Some(dimension))])
+    }
+
+    /// Leaves parameters whole, and keeps [`fully_shard`](Self::fully_shard) from them.
+    pub fn replicated(self, parameters: &str) -> Self {
+        let text = format!("replicated(\"{parameters}\")");
+        self.line(text, AxisRole::Data, [(parameters.to_owned(), None)])
+    }
+
+    /// Cuts every parameter over the ranks of a role, next to other cuts, on the last axis of the role: along its first dimension that is long enough.
+    ///
+    /// Each operation gathers what it needs and lets go of it, so that a rank keeps its part of parameters, gradients and
+    /// the optimizer's state: ZeRO's stage 3.
+    ///
+    /// # Reference
+    /// Rajbhandari et al. 2020, arXiv:1910.02054.
+    pub fn fully_shard(mut self, role: AxisRole) -> Self {
+        if !self.fully_sharded.contains(&role) {
+            self.fully_sharded.push(role);
+        }
+        self
+    }
+
+    fn line(mut self, text: String, role: AxisRole, parts: impl IntoIterator<Item = (String, Option<usize>)>) -> Self {
+        self.lines.push(Line {
+            text,
+            parts: parts.into_iter().collect(),
+            role,
+        });
+        self
+    }
+
+    /// Returns each parameter's placements on a mesh.
+    ///
+    /// # Errors
+    /// When a line names nothing, when two name one parameter for the same ranks, when a dimension is not there or the
+    /// ranks do not divide it.
+    pub fn resolve(&self, parameters: &[PlannedParameter], mesh: &MeshShape) -> Result<Vec<Placements>, PlanError> {
+        let mut placements = vec![REPLICATED; parameters.len()];
+        // The line that has named a parameter.
+        let mut named: Vec<Option<&Line>> = vec![None; parameters.len()];
+        for line in &self.lines {
+            let axis = axis_of(mesh, line.role).ok_or_else(|| PlanError::NoAxis {
+                line: line.text.clone(),
+                role: line.role,
+            })?;
+            for (part, (pattern, dimension)) in line.parts.iter().enumerate() {
+                let patterns = patterns(line, pattern)?;
+                let is_named = |name: &str| {
+                    patterns
+                        .iter()
+                        .any(|pattern| pattern.matches_with(&path(name), WHOLE_NAMES))
+                };
+                let mut matched = (0..parameters.len())
+                    .filter(|&index| is_named(&parameters[index].name))
+                    .peekable();
+                if part == 0 && matched.peek().is_none() {
+                    return Err(no_match(line, pattern, parameters));
+                }
+                for index in matched {
+                    if let Some(first) = named[index].replace(line) {
+                        return Err(PlanError::TwoLines {
+                            name: parameters[index].name.clone(),
+                            first: first.text.clone(),
+                            second: line.text.clone(),
+                        });
+                    }
+                    if let Some(dimension) = *dimension {
+                        cut(
+                            line,
+                            &parameters[index],
+                            dimension,
+                            (mesh, axis),
+                            &mut placements[index],
+                        )?;
+                    }
+                }
+            }
+        }
+        for &role in &self.fully_sharded {
+            let axis = axis_of(mesh, role).ok_or_else(|| PlanError::NoAxis {
+                line: format!("fully_shard({role:?})"),
+                role,
+            })?;
+            let is_kept_whole = |line: Option<&Line>| line.is_some_and(|line| line.text.starts_with("replicated"));
+            for (index, parameter) in parameters.iter().enumerate() {
+                let places = &mut placements[index];
+                if mesh.size(axis) == 1 || is_kept_whole(named[index]) || places[axis] != AxisPlacement::Replicated {
+                    continue;
+                }
+                let long_enough = |&dimension: &usize| mesh.can_cut(&parameter.shape, places, axis, dimension);
+                if let Some(dimension) = (0..parameter.shape.len()).find(long_enough) {
+                    places[axis] = AxisPlacement::Shard(dimension);
+                }
+            }
+        }
+        Ok(placements)
+    }
+}
+
+/// Cuts a dimension of a parameter.
+fn cut(
+    line: &Line,
+    parameter: &PlannedParameter,
+    dimension: usize,
+    (mesh, axis): (&MeshShape, usize),
+    places: &mut Placements,
+) -> Result<(), PlanError> {
+    let PlannedParameter { name, shape } = parameter;
+    let (line, name) = (line.text.clone(), name.clone());
+    let Some(&length) = shape.get(dimension) else {
+        return Err(PlanError::NoDimension {
+            line,
+            name,
+            shape: shape.clone(),
+            dimension,
+        });
+    };
+    let ranks = mesh.size(axis);
+    if !length.is_multiple_of(ranks) {
+        let divisors: Vec<String> = (1..=ranks)
+            .filter(|&count| length.is_multiple_of(count))
+            .map(|count| count.to_string())
+            .collect();
+        return Err(PlanError::Indivisible {
+            line,
+            name,
+            dimension,
+            length,
+            ranks,
+            nearest: nearest_multiples(length, ranks),
+            divisors: divisors.join(", "),
+        });
+    }
+    if ranks > 1 {
+        places[axis] = AxisPlacement::Shard(dimension);
+    }
+    Ok(())
+}
+
+/// The last axis of a role: of two axes of data, that inside the replicas.
+fn axis_of(mesh: &MeshShape, role: AxisRole) -> Option<usize> {
+    mesh.axes_of(role).next_back()
+}
+
+/// A name as globs take it: `*` stops at the end of one.
+fn path(name: &str) -> String {
+    name.replace('.', "/")
+}
+
+const WHOLE_NAMES: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: false,
+};
+
+/// The globs that a pattern stands for: one for each of the names in braces.
+fn patterns(line: &Line, pattern: &str) -> Result<Vec<Pattern>, PlanError> {
+    let refused = |reason: String| PlanError::Pattern {
+        line: line.text.clone(),
+        reason,
+    };
+    let alternatives = without_braces(pattern).ok_or_else(|| refused("a brace without its other half".to_owned()))?;
+    let compiled = alternatives.iter().map(|alternative| Pattern::new(&path(alternative)));
+    compiled
+        .collect::<Result<_, _>>()
+        .map_err(|error| refused(error.to_string()))
+}
+
+/// The pattern with each of the names in its braces, `{a,b}`; `None` if a brace is alone.
+fn without_braces(pattern: &str) -> Option<Vec<String>> {
+    let Some(open) = pattern.find('{') else {
+        return (!pattern.contains('}')).then(|| vec![pattern.to_owned()]);
+    };
+    let (before, rest) = (&pattern[..open], &pattern[open + 1..]);
+    let close = rest.find('}')?;
+    let after = without_braces(&rest[close + 1..])?;
+    let names = rest[..close].split(',');
+    Some(
+        names
+            .flat_map(|name| after.iter().map(move |after| format!("{before}{name}{after}")))
+            .collect(),
+    )
+}
+
+/// Says which names come near a pattern: those that share the longest end or beginning with it.
+fn no_match(line: &Line, pattern: &str, parameters: &[PlannedParameter]) -> PlanError {
+    let nearness = |name: &str| {
+        let words: Vec<&str> = pattern
+            .split(['.', '*', '{', '}', ','])
+            .filter(|word| !word.is_empty())
+            .collect();
+        name.split('.').filter(|part| words.contains(part)).count()
+    };
+    let mut names: Vec<&str> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+    names.sort_by_key(|name| std::cmp::Reverse(nearness(name)));
+    names.truncate(4);
+    let hint = match names.is_empty() {
+        true => "the model has no float parameter".to_owned(),
+        false => format!("the nearest are {}", names.join(", ")),
+    };
+    PlanError::NoMatch {
+        line: line.text.clone(),
+        hint,
+    }
+}
+
+/// One line per line of the plan.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.lines {
+            writeln!(f, "{}", line.text)?;
+        }
+        for role in &self.fully_sharded {
+            writeln!(f, "fully_shard({role:?})")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AxisPlacement::{Replicated, Shard};
+    use super::*;
+
+    const DATA: usize = 0;
+    const TENSOR: usize = 1;
+
+    fn mesh(data: usize, tensor: usize) -> MeshShape {
+        MeshShape::new([(AxisRole::Data, data), (AxisRole::Tensor, tensor)])
+    }
+
+    fn parameters() -> Vec<PlannedParameter> {
+        let parameter = |name: &str, shape: &[usize]| PlannedParameter {
+            name: name.to_owned(),
+            shape: shape.to_vec(),
+        };
+        vec![
+            parameter("embedding.weight", &[50, 8]),
+            parameter("layers.0.query.weight", &[8, 8]),
+            parameter("layers.0.query.bias", &[8]),
+            parameter("layers.1.query.weight", &[8, 8]),
+            parameter("layers.1.query.bias", &[8]),
+            parameter("layers.0.output.weight", &[8, 8]),
+            parameter("layers.0.output.bias", &[8]),
+            parameter("output.weight", &[8, 3]),
+            parameter("output.bias", &[3]),
+        ]
+    }
+
+    fn resolve(plan: &Plan, data: usize, tensor: usize) -> Result<Vec<Placements>, PlanError> {
+        plan.resolve(&parameters(), &mesh(data, tensor))
+    }
+
+    #[test]
+    fn column_and_row_cut_the_layers_that_are_named() {
+        let plan = Plan::new().column("layers.*.query").row("layers.*.output");
+        let places: Vec<_> = resolve(&plan, 1, 2)
+            .unwrap()
+            .iter()
+            .map(|places| places[TENSOR])
+            .collect();
+        let (whole, columns, bias, rows) = (Replicated, Shard(1), Shard(0), Shard(0));
+        assert_eq!(places, [whole, columns, bias, columns, bias, rows, whole, whole, whole]);
+    }
+
+    #[test]
+    fn a_name_ends_at_a_dot() {
+        // `output.weight` of the model's root, not that of the layers.
+        let places = resolve(&Plan::new().row("output"), 1, 2).unwrap();
+        assert_eq!(places[5][TENSOR], Replicated);
+        assert_eq!(places[7][TENSOR], Shard(0));
+    }
+
+    #[test]
+    fn fully_sharding_cuts_every_parameter_next_to_other_cuts() {
+        let plan = Plan::new()
+            .row("layers.*.output")
+            .replicated("embedding.weight")
+            .fully_shard(AxisRole::Data);
+        let places = resolve(&plan, 2, 2).unwrap();
+        assert_eq!(places[0], REPLICATED);
+        assert_eq!((places[5][DATA], places[5][TENSOR]), (Shard(0), Shard(0)));
+        assert!(places[1..].iter().all(|places| places[DATA] == Shard(0)));
+    }
+
+    #[test]
+    fn a_line_that_names_nothing_is_an_error_with_names_that_come_near() {
+        let error = resolve(&Plan::new().column("layers.*.key"), 1, 2)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "column(\"layers.*.key\") names no parameter of the model; the nearest are layers.0.query.weight, \
+             layers.1.query.weight, layers.0.output.weight, embedding.weight"
+        );
+    }
+
+    #[test]
+    fn two_lines_for_one_parameter_are_an_error() {
+        let plan = Plan::new().column("layers.*.query").row("layers.1.*");
+        let error = resolve(&plan, 1, 2).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "column(\"layers.*.query\") and row(\"layers.1.*\") both name parameter layers.1.query.weight; leave one of \
+             them out, or name less"
+        );
+    }
+
+    #[test]
+    fn a_length_that_ranks_do_not_divide_is_an_error_with_those_that_do() {
+        let error = resolve(&Plan::new().column("output"), 1, 2).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "column(\"output\"): dimension 1 of parameter output.weight, of length 3, cannot be cut over 2 ranks; the \
+             nearest valid lengths are 2 and 4, the valid numbers of ranks up to that 1"
+        );
+    }
+
+    #[test]
+    fn a_dimension_that_is_not_there_is_an_error() {
+        let error = resolve(&Plan::new().shard("*.bias", AxisRole::Tensor, 1), 1, 2)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "shard(\"*.bias\", Tensor, 1): parameter output.bias of shape [3] has no dimension 1"
+        );
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_is_an_error() {
+        let error = resolve(&Plan::new().column("layers.{query"), 1, 2).unwrap_err();
+        assert!(matches!(error, PlanError::Pattern { .. }), "{error}");
+    }
+
+    #[test]
+    fn one_rank_cuts_nothing() {
+        let plan = Plan::new().column("layers.*.query").fully_shard(AxisRole::Data);
+        assert!(resolve(&plan, 1, 1).unwrap().iter().all(|&places| places == REPLICATED));
+    }
+}

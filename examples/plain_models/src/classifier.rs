@@ -1,0 +1,41 @@
+//! A classifier of short texts around burn's `TransformerEncoder`.
+
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
+use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
+use burn::prelude::*;
+
+pub const VOCABULARY: usize = 20;
+pub const SEQ: usize = 6;
+pub const CLASSES: usize = 4;
+const D_MODEL: usize = 16;
+
+/// Mean of the encoded tokens, then a linear layer.
+#[derive(Module, Debug)]
+pub struct Classifier<B: Backend> {
+    embedding: Embedding<B>,
+    encoder: TransformerEncoder<B>,
+    output: Linear<B>,
+}
+
+impl<B: Backend> Classifier<B> {
+    pub fn new(dropout: f64, device: &B::Device) -> Self {
+        let encoder = TransformerEncoderConfig::new(D_MODEL, 2 * D_MODEL, 4, 2).with_dropout(dropout);
+        Self {
+            embedding: EmbeddingConfig::new(VOCABULARY, D_MODEL).init(device),
+            encoder: encoder.init(device),
+            output: LinearConfig::new(D_MODEL, CLASSES).init(device),
+        }
+    }
+
+    /// The mean loss of `[batch, SEQ]` tokens and `[batch]` labels.
+    pub fn loss(&self, tokens: Tensor<B, 2, Int>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+        let hidden = self
+            .encoder
+            .forward(TransformerEncoderInput::new(self.embedding.forward(tokens)));
+        let logits = self.output.forward(hidden.mean_dim(1).squeeze_dim::<2>(1));
+        CrossEntropyLossConfig::new()
+            .init(&logits.device())
+            .forward(logits, labels)
+    }
+}

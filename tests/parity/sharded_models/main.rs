@@ -1,0 +1,29 @@
+//! Four plain burn models, each trained in every layout by the placement of its parameters, against one rank.
+//!
+//! The models know nothing of ranks: they are in `examples/plain_models`, a crate outside the workspace.
+
+mod cases;
+mod subjects;
+mod training;
+
+use std::process::ExitCode;
+
+use tests::harness;
+
+fn main() -> ExitCode {
+    match harness::role() {
+        harness::Role::Runner => {
+            let arguments = libtest_mimic::Arguments::from_args();
+            libtest_mimic::run(&arguments, cases::trials()).exit_code()
+        }
+        harness::Role::Job(world_size) => harness::launch(world_size),
+        harness::Role::Rank(case) => harness::run_rank(
+            &case,
+            harness::Ranks {
+                before_join: |_| Ok(()),
+                change_environment: |_, _| {},
+                run: cases::run,
+            },
+        ),
+    }
+}

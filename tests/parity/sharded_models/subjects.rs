@@ -1,0 +1,148 @@
+//! The models, each with its data and with the plan that makes it tensor-parallel.
+
+use std::ops::Range;
+
+use burn::module::AutodiffModule;
+use burn::tensor::backend::{AutodiffBackend, Backend};
+use burn::tensor::{Int, Tensor, TensorData};
+use burn_megatron::random::RandomStream;
+use burn_megatron::sharded::Plan;
+use plain_models::classifier::{self, Classifier};
+use plain_models::convolutional::{self, ConvNet};
+use plain_models::gpt::{PlainGpt, PlainGptConfig};
+use plain_models::recurrent::{self, Recurrent};
+
+/// What happens to the tensors of a batch before a model sees them.
+pub trait PlaceBatch<B: Backend> {
+    fn floats<const D: usize>(&self, tensor: Tensor<B, D>) -> Tensor<B, D>;
+    fn ints<const D: usize>(&self, tensor: Tensor<B, D, Int>) -> Tensor<B, D, Int>;
+}
+
+/// A model that the tests train.
+pub trait Subject<B: AutodiffBackend>: AutodiffModule<B> {
+    /// Makes the model; burn draws its parameters.
+    fn make(dropout: f64, device: &B::Device) -> Self;
+    /// The mean loss of these samples of the run.
+    fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1>;
+    /// Cuts its matrices over tensor-parallel ranks.
+    fn tensor_plan() -> Plan;
+}
+
+impl<B: AutodiffBackend> Subject<B> for Classifier<B> {
+    fn make(dropout: f64, device: &B::Device) -> Self {
+        Classifier::new(dropout, device)
+    }
+
+    fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1> {
+        let tokens = tokens(samples.clone(), classifier::SEQ, classifier::VOCABULARY, device);
+        self.loss(
+            place.ints(tokens),
+            place.ints(labels(samples, classifier::CLASSES, device)),
+        )
+    }
+
+    fn tensor_plan() -> Plan {
+        Plan::new()
+            .column("encoder.layers.*.mha.{query,key,value}")
+            .row("encoder.layers.*.mha.output")
+            .column("encoder.layers.*.pwff.linear_inner")
+            .row("encoder.layers.*.pwff.linear_outer")
+            .vocabulary("embedding")
+            .column("output")
+    }
+}
+
+impl<B: AutodiffBackend> Subject<B> for ConvNet<B> {
+    fn make(_dropout: f64, device: &B::Device) -> Self {
+        ConvNet::new(device)
+    }
+
+    fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1> {
+        let images = floats(samples.clone(), [1, convolutional::SIZE, convolutional::SIZE], device);
+        self.loss(
+            place.floats(images),
+            place.ints(labels(samples, convolutional::CLASSES, device)),
+        )
+    }
+
+    fn tensor_plan() -> Plan {
+        Plan::new().channels("{first,second}").row("output")
+    }
+}
+
+impl<B: AutodiffBackend> Subject<B> for Recurrent<B> {
+    fn make(_dropout: f64, device: &B::Device) -> Self {
+        Recurrent::new(device)
+    }
+
+    fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1> {
+        let sequences = floats(samples.clone(), [recurrent::SEQ, recurrent::WIDTH], device);
+        self.loss(
+            place.floats(sequences),
+            place.ints(labels(samples, recurrent::CLASSES, device)),
+        )
+    }
+
+    fn tensor_plan() -> Plan {
+        Plan::new().column("lstm.*.*_transform").row("output")
+    }
+}
+
+impl<B: AutodiffBackend> Subject<B> for PlainGpt<B> {
+    fn make(dropout: f64, device: &B::Device) -> Self {
+        PlainGptConfig::new(24, GPT_SEQ, 16, 4, 2)
+            .with_dropout(dropout)
+            .init(device)
+    }
+
+    fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1> {
+        let tokens = tokens(samples, GPT_SEQ + 1, 24, device);
+        let targets = tokens.clone().narrow(1, 1, GPT_SEQ);
+        self.loss(place.ints(tokens.narrow(1, 0, GPT_SEQ)), place.ints(targets))
+    }
+
+    fn tensor_plan() -> Plan {
+        Plan::new()
+            .vocabulary("tokens")
+            .column("layers.*.attention.{query,key,value}")
+            .row("layers.*.attention.output")
+            .column("layers.*.inner")
+            .row("layers.*.outer")
+            .column("output")
+    }
+}
+
+const GPT_SEQ: usize = 8;
+
+/// Numbers of a sample that do not depend on what else is in its batch.
+fn numbers(sample: usize, count: usize) -> Vec<f64> {
+    let mut numbers = vec![0.0; count];
+    RandomStream::new(sample as u64, "sample").fill_uniform(0, 1.0, &mut numbers);
+    numbers
+}
+
+fn floats<B: Backend, const S: usize, const D: usize>(
+    samples: Range<usize>,
+    shape: [usize; S],
+    device: &B::Device,
+) -> Tensor<B, D> {
+    let count: usize = shape.iter().product();
+    let values: Vec<f64> = samples.clone().flat_map(|sample| numbers(sample, count)).collect();
+    let shape: Vec<usize> = [samples.len()].into_iter().chain(shape).collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+fn tokens<B: Backend>(samples: Range<usize>, seq: usize, vocabulary: usize, device: &B::Device) -> Tensor<B, 2, Int> {
+    let token = |number: f64| (((number + 1.0) / 2.0 * vocabulary as f64) as i64).min(vocabulary as i64 - 1);
+    let values: Vec<i64> = samples
+        .clone()
+        .flat_map(|sample| numbers(sample, seq))
+        .map(token)
+        .collect();
+    Tensor::from_data(TensorData::new(values, [samples.len(), seq]), device)
+}
+
+fn labels<B: Backend>(samples: Range<usize>, classes: usize, device: &B::Device) -> Tensor<B, 1, Int> {
+    let values: Vec<i64> = samples.clone().map(|sample| (sample % classes) as i64).collect();
+    Tensor::from_data(TensorData::new(values, [samples.len()]), device)
+}

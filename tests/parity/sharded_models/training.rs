@@ -1,0 +1,222 @@
+//! A model trained for some steps, and what of it is compared.
+
+use anyhow::ensure;
+use burn::grad_clipping::GradientClippingConfig;
+use burn::module::{AutodiffModule, Module, ModuleVisitor, Param};
+use burn::optim::{AdamWConfig, GradientsAccumulator, GradientsParams, Optimizer};
+use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::{DType, Tensor};
+use burn_megatron::parameters::{Placement, read_host};
+use burn_megatron::parity::{Judge, Tolerance, compare_shard};
+
+use super::subjects::{PlaceBatch, Subject};
+
+pub const STEPS: usize = 5;
+const SAMPLES: usize = 8;
+
+/// How a run differs from the plainest one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Two micro-batches a step, whose gradients are added up.
+    pub accumulates: bool,
+    /// burn's clipping of each gradient by its norm.
+    pub clips: bool,
+}
+
+/// An array of a model, by its name.
+#[derive(Clone, Debug)]
+pub struct Array {
+    pub name: String,
+    pub shape: Vec<usize>,
+    pub values: Vec<f64>,
+}
+
+/// What a run computed.
+#[derive(Debug, Default)]
+pub struct Run {
+    pub losses: Vec<f64>,
+    /// Of every step, in the order of the model.
+    pub gradients: Vec<Vec<Array>>,
+    pub parameters: Vec<Array>,
+}
+
+/// The passes of a backend.
+pub trait Passes<B: AutodiffBackend, M: AutodiffModule<B>>: PlaceBatch<B> {
+    /// The loss and the gradients of one micro-batch.
+    fn backward(&self, loss: Tensor<B, 1>, model: &M) -> anyhow::Result<(f64, GradientsParams)>;
+    /// The loss and the gradients of one of several.
+    fn backward_part(&self, loss: Tensor<B, 1>, model: &M) -> anyhow::Result<(f64, GradientsParams)>;
+    /// The gradients of all of them.
+    fn finish(&self, gradients: GradientsParams, model: &M) -> anyhow::Result<GradientsParams>;
+}
+
+/// Trains with AdamW and a learning rate that falls.
+pub fn train<B: AutodiffBackend, M: Subject<B>>(
+    mut model: M,
+    passes: &impl Passes<B, M>,
+    options: Options,
+    device: &B::Device,
+) -> anyhow::Result<Run> {
+    let clipping = options.clips.then_some(GradientClippingConfig::Norm(0.05));
+    let mut optimizer = AdamWConfig::new()
+        .with_weight_decay(0.1)
+        .with_grad_clipping(clipping)
+        .init::<B, M>();
+    let mut run = Run::default();
+    for step in 0..STEPS {
+        let first = step * SAMPLES;
+        let (loss, gradients) = if options.accumulates {
+            let mut accumulator = GradientsAccumulator::new();
+            let mut sum = 0.0;
+            for half in [first..first + SAMPLES / 2, first + SAMPLES / 2..first + SAMPLES] {
+                let loss = model.loss_of(half, passes, device) / 2.0;
+                let (loss, gradients) = passes.backward_part(loss, &model)?;
+                sum += loss;
+                accumulator.accumulate(&model, gradients);
+            }
+            (sum, passes.finish(accumulator.grads(), &model)?)
+        } else {
+            passes.backward(model.loss_of(first..first + SAMPLES, passes, device), &model)?
+        };
+        run.losses.push(loss);
+        run.gradients.push(read_gradients(&model, &gradients));
+        model = optimizer.step(2e-2 / (1 + step) as f64, model, gradients);
+    }
+    run.parameters = read_parameters(&model);
+    Ok(run)
+}
+
+fn read_gradients<B: AutodiffBackend, M: AutodiffModule<B>>(model: &M, gradients: &GradientsParams) -> Vec<Array> {
+    struct Reader<'a> {
+        gradients: &'a GradientsParams,
+        path: Vec<String>,
+        arrays: Vec<Array>,
+    }
+    impl<B: AutodiffBackend> ModuleVisitor<B> for Reader<'_> {
+        fn enter_module(&mut self, name: &str, _container_type: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container_type: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            if let Some(gradient) = self.gradients.get::<B::InnerBackend, D>(param.id) {
+                self.arrays.push(Array {
+                    name: self.path.join("."),
+                    shape: gradient.dims().to_vec(),
+                    values: read_host(gradient),
+                });
+            }
+        }
+    }
+    let mut reader = Reader {
+        gradients,
+        path: Vec::new(),
+        arrays: Vec::new(),
+    };
+    model.visit(&mut reader);
+    reader.arrays
+}
+
+/// Every parameter and buffer, in the order of the model.
+fn read_parameters<B: AutodiffBackend, M: Module<B>>(model: &M) -> Vec<Array> {
+    #[derive(Default)]
+    struct Reader {
+        path: Vec<String>,
+        arrays: Vec<Array>,
+    }
+    impl<B: AutodiffBackend> ModuleVisitor<B> for Reader {
+        fn enter_module(&mut self, name: &str, _container_type: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container_type: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+            let value = param.val().inner();
+            self.arrays.push(Array {
+                name: self.path.join("."),
+                shape: value.dims().to_vec(),
+                values: read_host(value),
+            });
+        }
+    }
+    let mut reader = Reader::default();
+    model.visit(&mut reader);
+    reader.arrays
+}
+
+/// Compares all losses, gradients and parameters of two runs.
+pub fn compare(dtype: DType, reference: &Run, run: &Run) -> anyhow::Result<()> {
+    let elements: usize = reference.parameters.iter().map(|array| array.values.len()).sum();
+    let mut judge = Judge::new(Tolerance::of(dtype), elements, dtype == DType::F64);
+    let norm = |arrays: &[Array]| {
+        arrays
+            .iter()
+            .flat_map(|array| &array.values)
+            .map(|value| value * value)
+            .sum::<f64>()
+            .sqrt()
+    };
+    for step in 0..STEPS {
+        let [theirs, ours] = [reference, run].map(|run| &run.gradients[step]);
+        let norms = [theirs, ours].map(|arrays| norm(arrays));
+        judge.scalars(
+            step as u64,
+            [run.losses[step], reference.losses[step]],
+            [norms[1], norms[0]],
+        );
+        pairs(theirs, ours, |name, theirs, ours, placement| {
+            for part in compare_shard(name, theirs, ours, placement) {
+                judge.gradient(step as u64, &part, norms[0]);
+            }
+        })?;
+    }
+    pairs(
+        &reference.parameters,
+        &run.parameters,
+        |name, theirs, ours, placement| {
+            for part in compare_shard(name, theirs, ours, placement) {
+                judge.parameter(STEPS as u64, &part);
+            }
+        },
+    )?;
+    ensure!(judge.failures().is_empty(), "{}", judge.failures().join("\n"));
+    println!(
+        "largest differences: loss {:.1e}, gradient {:.1e}, parameter {:.1e}",
+        judge.worst_loss(),
+        judge.worst_gradient(),
+        judge.worst_parameter()
+    );
+    Ok(())
+}
+
+fn pairs(
+    theirs: &[Array],
+    ours: &[Array],
+    mut compare: impl FnMut(&str, &[f64], &[f64], &Placement),
+) -> anyhow::Result<()> {
+    ensure!(
+        theirs.len() == ours.len(),
+        "{} arrays in place of {}",
+        ours.len(),
+        theirs.len()
+    );
+    for (theirs, ours) in theirs.iter().zip(ours) {
+        ensure!(theirs.name == ours.name, "{} in place of {}", ours.name, theirs.name);
+        ensure!(
+            theirs.shape == ours.shape,
+            "{}: {:?} in place of {:?}",
+            ours.name,
+            ours.shape,
+            theirs.shape
+        );
+        compare(
+            &ours.name,
+            &theirs.values,
+            &ours.values,
+            &Placement::whole(ours.shape.clone()),
+        );
+    }
+    Ok(())
+}
