@@ -80,10 +80,14 @@ impl Named {
 }
 
 impl Rule for Named {
-    /// The lengths of dimensions without a name are 0: nothing depends on them, and whoever runs the operation sees
+    /// The lengths of dimensions without a name, or with one that must be whole, are 0: nothing depends on them, and whoever runs the operation sees
     /// them.
     fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
-        let length = |&name: &u8| length_of(name, &self.operands, operands).unwrap_or(0);
+        let length = |&name: &u8| match self.fixed.contains(&name) {
+            // Channels in groups have other lengths in a weight than in the input and the output.
+            true => 0,
+            false => length_of(name, &self.operands, operands).unwrap_or(0),
+        };
         self.results
             .iter()
             .map(|names| names.iter().map(length).collect())
