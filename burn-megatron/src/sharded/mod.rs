@@ -24,6 +24,9 @@ mod rules;
 mod tensor;
 mod traffic;
 
+#[cfg(test)]
+mod tests;
+
 pub use backend::Sharded;
 pub use kind::{Bool, Float, Int, Kind, KindCall};
 pub use mesh::{Mesh, MeshAxis, MeshError};
