@@ -11,6 +11,7 @@
 //! | `placement`, `rules` | integers: placements, ranges, and the rule of each kind of operation |
 //! | `mesh`, `traffic` | the ranks as a grid; what they communicated |
 //! | `tensor`, `kind`, `redistribute` | tensors, and how they get from one placement to another |
+//! | `random` | random tensors, of which each rank draws its part |
 //! | `apply`, `operations` | an operation by its rule; tables of burn's operations |
 
 mod apply;
@@ -19,6 +20,7 @@ mod kind;
 mod mesh;
 mod operations;
 mod placement;
+mod random;
 mod redistribute;
 mod rules;
 mod tensor;

@@ -18,7 +18,7 @@ use super::super::rules::module::Named;
 use super::super::rules::movement::Permute;
 use super::super::rules::pointwise::{Binary, Elementwise, LINEAR, NON_LINEAR};
 use super::super::rules::reduce::{Along, AlongAll, Reduce};
-use super::super::{ShardedTensor, traffic};
+use super::super::{ShardedTensor, random, traffic};
 use super::{creation, indexing, movement, operations};
 use crate::collectives::CollectiveBackend;
 
@@ -164,13 +164,14 @@ operations! {
         ShardedTensor::whole(B::float_from_data(data, device))
     }
 
+    /// Seeded by [`Backend::seed`](burn::tensor::backend::Backend::seed), which every rank must call alike.
     fn float_random(
         shape: Shape,
         distribution: Distribution,
         device: &B::Device,
         dtype: FloatDType,
     ) -> FloatSharded<B> {
-        ShardedTensor::whole(B::float_random(shape, distribution, device, dtype))
+        random::floats(random::next(), shape, distribution, device, dtype)
     }
 
     fn float_zeros(shape: Shape, device: &B::Device, dtype: FloatDType) -> FloatSharded<B> {

@@ -11,4 +11,5 @@ mod case;
 mod draw;
 mod operations;
 mod place;
+mod random;
 mod ranks;
