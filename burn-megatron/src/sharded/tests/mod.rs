@@ -13,3 +13,5 @@ mod operations;
 mod place;
 mod random;
 mod ranks;
+mod redistribute;
+mod rules;
