@@ -191,9 +191,10 @@ impl<B: CollectiveBackend> Kind<B> for Bool {
     #[track_caller]
     fn collective(tensor: Self::Tensor, call: KindCall, group: &ProcessGroup) -> Result<Self::Tensor, CollectiveError> {
         let settings = get_device_settings::<B>(&B::bool_device(&tensor));
+        let dtype = tensor.dtype();
         let integers = B::bool_into_int(tensor, settings.int_dtype);
         let integers = <Int as Kind<B>>::collective(integers, call, group)?;
-        Ok(B::int_not_equal_elem(integers, 0i64.into(), settings.bool_dtype))
+        Ok(B::int_not_equal_elem(integers, 0i64.into(), dtype.into()))
     }
 }
 

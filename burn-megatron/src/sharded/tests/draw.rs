@@ -130,6 +130,22 @@ impl Draw {
         Inputs::new(makes.iter().map(|make| make(self, &shape)).collect::<Vec<_>>())
     }
 
+    /// Operands, the first of one shape and the others broadcast along some of its dimensions.
+    pub fn broadcast(&mut self, makes: &[Make]) -> Inputs {
+        let shape = self.shape(1, 4);
+        let tensors = makes.iter().enumerate().map(|(index, make)| {
+            let mut shape = shape.clone();
+            for length in &mut shape {
+                if index > 0 && self.chance(4) {
+                    *length = 1;
+                }
+            }
+            make(self, &shape)
+        });
+        let tensors: Vec<_> = tensors.collect();
+        Inputs::new(tensors)
+    }
+
     fn floats(&mut self, shape: &[usize], low: f64, high: f64) -> Input {
         // Multiples of 1/64: terms that are put together give the same bits again.
         let steps = ((high - low) * 64.0) as usize;

@@ -15,3 +15,16 @@ mod random;
 mod ranks;
 mod redistribute;
 mod rules;
+
+/// Quantized tensors have no placement.
+#[test]
+#[should_panic(
+    expected = "q_from_data: quantized tensors cannot be placed on a mesh; dequantize the model's parameters"
+)]
+fn quantized_tensors_are_refused_by_name() {
+    use burn::tensor::TensorData;
+    use burn::tensor::ops::QTensorOps;
+    use burn_flex::{Flex, FlexDevice};
+
+    super::Sharded::<Flex>::q_from_data(TensorData::from([1.0f32]), &FlexDevice);
+}

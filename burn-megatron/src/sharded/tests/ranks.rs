@@ -14,6 +14,7 @@ pub const TENSOR_2: Layout = &[(AxisRole::Tensor, 2)];
 pub const TENSOR_4: Layout = &[(AxisRole::Tensor, 4)];
 pub const CONTEXT_3: Layout = &[(AxisRole::Context, 3)];
 pub const DATA_2_TENSOR_2: Layout = &[(AxisRole::Data, 2), (AxisRole::Tensor, 2)];
+pub const CONTEXT_2_TENSOR_2: Layout = &[(AxisRole::Context, 2), (AxisRole::Tensor, 2)];
 pub const TENSOR_2_DATA_2: Layout = &[(AxisRole::Tensor, 2), (AxisRole::Data, 2)];
 
 /// Runs `body` on every rank of a mesh, and returns what each returned.

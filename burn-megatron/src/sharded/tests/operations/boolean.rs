@@ -17,8 +17,8 @@ pub fn cases() -> Vec<Case> {
         bool_xor: |d| d.pair(truth, truth) => bool(bool, bool);
         bool_into_int: |d| d.one(truth) => int(bool; IntDType::I64);
         bool_into_float: |d| d.one(truth) => float(bool; FloatDType::F64);
-        bool_mask_where: |d| d.same(&[truth, truth, truth]) => bool(bool, bool, bool);
-        bool_mask_fill: |d| d.same(&[truth, truth]) => bool(bool, bool; true.into());
+        bool_mask_where: |d| d.broadcast(&[truth, truth, truth]) => bool(bool, bool, bool);
+        bool_mask_fill: |d| d.broadcast(&[truth, truth]) => bool(bool, bool; true.into());
         bool_any: |d| d.one(rare) => bool(bool);
         bool_any_dim: |d| d.along(rare) => bool(bool; a[0]);
         bool_all: |d| d.one(frequent) => bool(bool);

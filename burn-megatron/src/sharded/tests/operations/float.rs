@@ -99,8 +99,8 @@ fn comparisons() -> Vec<Case> {
 
 fn masks() -> Vec<Case> {
     cases! { |a|
-        float_mask_where: |d| d.same(&[float, truth, float]) => float(float, bool, float);
-        float_mask_fill: |d| d.same(&[float, truth]) => float(float, bool; 2.5f64.into());
+        float_mask_where: |d| d.broadcast(&[float, truth, float]) => float(float, bool, float);
+        float_mask_fill: |d| d.broadcast(&[float, truth]) => float(float, bool; 2.5f64.into());
     }
 }
 

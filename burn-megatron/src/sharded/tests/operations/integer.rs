@@ -17,8 +17,8 @@ fn binary() -> Vec<Case> {
         int_div: |d| d.pair(int, natural) => int(int, int);
         int_remainder: |d| d.pair(int, natural) => int(int, int);
         int_powi: |d| d.pair(int, natural) => int(int, int);
-        int_mask_where: |d| d.same(&[int, truth, int]) => int(int, bool, int);
-        int_mask_fill: |d| d.same(&[int, truth]) => int(int, bool; 7i64.into());
+        int_mask_where: |d| d.broadcast(&[int, truth, int]) => int(int, bool, int);
+        int_mask_fill: |d| d.broadcast(&[int, truth]) => int(int, bool; 7i64.into());
     }
 }
 

@@ -25,7 +25,7 @@ use super::ranks::{self, Layout, on_mesh};
 use crate::collectives::CollectiveError;
 
 /// The random placements of each case on each mesh.
-const ROUNDS: u64 = 6;
+const ROUNDS: u64 = 10;
 
 /// Operations that are tested elsewhere, or cannot be.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -96,6 +96,11 @@ fn every_operation_on_three_ranks_of_context() {
 #[test]
 fn every_operation_on_ranks_of_data_and_of_tensor_parallelism() {
     check(ranks::DATA_2_TENSOR_2);
+}
+
+#[test]
+fn every_operation_on_ranks_of_context_and_of_tensor_parallelism() {
+    check(ranks::CONTEXT_2_TENSOR_2);
 }
 
 #[test]
