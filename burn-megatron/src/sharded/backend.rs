@@ -15,8 +15,8 @@ use crate::collectives::{CallMode, CollectiveBackend, PendingTensor, ProcessGrou
 
 /// A backend whose tensors are placed on a [`Mesh`](super::Mesh) of ranks.
 ///
-/// Around it, [`Autodiff`](burn::backend::Autodiff) trains: `Autodiff<Sharded<Flex>>`. Every rank runs the same program;
-/// each operation is one of the whole job. Reading a tensor that is cut, or a sum that has not been made, is a
+/// Around it, [`Autodiff`](burn::backend::Autodiff) trains: `Autodiff<Sharded<Flex>>`. Every rank runs the same
+/// program; each operation is one of the whole job. Reading a tensor that is cut, or a sum that has not been made, is a
 /// collective: every rank must.
 ///
 /// Random tensors are drawn by logical index, each rank its part: every rank must call [`Backend::seed`] with the same

@@ -177,9 +177,10 @@ impl<B: CollectiveBackend> Kind<B> for Bool {
     }
 
     fn full(shape: Shape, value: Scalar, device: &B::Device, dtype: DType) -> Self::Tensor {
-        match value.elem::<bool>() {
-            true => B::bool_ones(shape, device, dtype.into()),
-            false => B::bool_zeros(shape, device, dtype.into()),
+        if value.elem::<bool>() {
+            B::bool_ones(shape, device, dtype.into())
+        } else {
+            B::bool_zeros(shape, device, dtype.into())
         }
     }
 

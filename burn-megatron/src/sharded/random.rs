@@ -1,11 +1,11 @@
-//! Random tensors by logical index: an element is the same whichever rank draws it, so no rank draws more than its part.
+//! Random tensors by logical index: an element is the same whichever rank draws it, and each rank draws its part.
 //!
-//! Each draw has a key, from the seed and the draw's number; each element a counter, its index in the logical tensor. The
-//! generator is Philox, as for initialisation and dropout ([`crate::random`]). Ranks agree if they are seeded alike and
-//! draw in the same order: a program that every rank runs does.
+//! Each draw has a key, from the seed and the draw's number. Each element has a counter, its index in the whole tensor.
+//! The generator is Philox, as for initialisation and dropout ([`crate::random`]). Ranks agree if they are seeded alike
+//! and draw in the same order: a program that every rank runs does.
 //!
-//! A thread that has called [`Backend::seed`](burn::tensor::backend::Backend::seed) numbers its own draws. Those of other
-//! threads, such as a data loader's, do not count among them; they are numbered together.
+//! A thread that has called [`Backend::seed`](burn::tensor::backend::Backend::seed) numbers its own draws. The draws of
+//! all other threads, such as those of a data loader, are numbered together.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -231,7 +231,7 @@ fn fill_floats<T: Copy + Into<f64>>(
     }
 }
 
-/// A number of U[0, 1) with so many binary digits.
+/// A number of U[0, 1) with `digits` binary digits.
 fn unit(word: u64, digits: u32) -> f64 {
     (word >> (u64::BITS - digits)) as f64 / (1u64 << digits) as f64
 }

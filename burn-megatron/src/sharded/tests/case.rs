@@ -78,7 +78,9 @@ macro_rules! case {
 
 /// Cases of one line each: `name: inputs => result(operands; other arguments);`, where `a` names the drawn arguments.
 macro_rules! cases {
-    (|$a:ident| $( $name:ident : $inputs:expr => $result:ident ( $( $kind:ident ),* $( ; $( $argument:expr ),+ )? ); )*) => {
+    (|$a:ident| $(
+        $name:ident : $inputs:expr => $result:ident ( $( $kind:ident ),* $( ; $( $argument:expr ),+ )? );
+    )*) => {
         vec![$(
             $crate::sharded::tests::case::case!(stringify!($name), $inputs, |$a, values| {
                 let _ = $a;

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use burn::tensor::{DType, Shape, Slice, TensorData, TensorMetadata};
+use burn::tensor::{DType, Slice, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexDevice};
 
 use super::super::kind::{Bool, Float, Int, Kind};
@@ -120,8 +120,8 @@ fn later<K: Kind<Flex>>(whole: K::Tensor) -> ShardedTensor<Flex, K> {
 fn term(draw: &mut Draw, mesh: &Mesh, data: &TensorData, places: &Placements) -> TensorData {
     let (mut own, mut count) = (0, 1);
     let mut reduction = None;
-    for axis in 0..mesh.shape().num_axes() {
-        if let AxisPlacement::Partial(of_axis) = places[axis] {
+    for (axis, place) in places.iter().enumerate() {
+        if let AxisPlacement::Partial(of_axis) = *place {
             own = own * mesh.shape().size(axis) + mesh.ranks()[axis];
             count *= mesh.shape().size(axis);
             reduction = Some(of_axis);
@@ -195,7 +195,7 @@ pub fn compare(value: Value<Sharded<Flex>>, expected: &TensorData) -> Result<(),
 fn compare_kind<K: Kind<Flex>>(tensor: ShardedTensor<Flex, K>, expected: &TensorData) -> Result<(), String> {
     let (shape, places) = (tensor.shape(), tensor.places());
     let described = format!("{tensor:?}");
-    if shape != Shape::from(expected.shape.clone()) || tensor.dtype() != expected.dtype {
+    if shape != expected.shape || tensor.dtype() != expected.dtype {
         return Err(format!(
             "{described}: expected {:?} {:?}",
             expected.shape, expected.dtype

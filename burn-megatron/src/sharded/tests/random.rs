@@ -76,10 +76,7 @@ fn a_gathered_random_tensor_has_the_bits_of_one_rank() {
 fn agrees<K: Kind<Flex>>(draw: &mut Draw, mesh: &Mesh, make: impl Fn() -> ShardedTensor<Flex, K>) {
     let whole = K::read(gather(make()));
     let shape = make().shape();
-    let reductions: &[Reduction] = match whole.dtype.is_float() {
-        true => &[Reduction::Sum],
-        false => &[],
-    };
+    let reductions: &[Reduction] = if whole.dtype.is_float() { &[Reduction::Sum] } else { &[] };
     let places = placements(draw, mesh.shape(), &shape.to_vec(), reductions);
     let local = redistribute(make(), mesh, &places);
     let placed = ShardedTensor::<Flex, K>::placed(local, shape, Some(mesh.clone()), places);

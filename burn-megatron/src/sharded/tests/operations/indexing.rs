@@ -92,7 +92,7 @@ fn select_added(draw: &mut Draw, make: Make) -> Inputs {
     inputs
 }
 
-/// A tensor, indices of as many dimensions, the dimension.
+/// A tensor, indices of the same number of dimensions, the dimension.
 fn gathered(draw: &mut Draw, make: Make) -> Inputs {
     let mut inputs = draw.along(make);
     let mut shape = inputs.tensors[0].data.shape.to_vec();

@@ -196,9 +196,10 @@ fn run(case: &Case, mesh: &Mesh, mut draw: Draw) -> Result<(), String> {
     let wholes = Values(tensors.iter().map(|input| plain(&input.data)).collect());
     let expected: Vec<_> = (case.plain)(&arguments, wholes).into_iter().map(read).collect();
 
-    let mesh = match draw.chance(3) {
-        true => &mesh.clone().with_sequence_dimension(1),
-        false => mesh,
+    let mesh = if draw.chance(3) {
+        &mesh.clone().with_sequence_dimension(1)
+    } else {
+        mesh
     };
     let phase = draw.pick(&[Phase::Forward, Phase::Backward]);
     let mut kept = Vec::new();
@@ -206,9 +207,10 @@ fn run(case: &Case, mesh: &Mesh, mut draw: Draw) -> Result<(), String> {
     let mut placed_as = Vec::new();
     for input in &tensors {
         let places = placements(&mut draw, mesh.shape(), &input.data.shape, reductions(input));
-        let operand = match draw.chance(8) {
-            true => deferred(&input.data),
-            false => placed(&mut draw, mesh, input, &places),
+        let operand = if draw.chance(8) {
+            deferred(&input.data)
+        } else {
+            placed(&mut draw, mesh, input, &places)
         };
         placed_as.push(describe(&operand));
         if draw.chance(3) {

@@ -143,8 +143,8 @@ fn expanded(draw: &mut Draw, make: Make) -> Inputs {
     Inputs::new([make(draw, &shape)]).with(to)
 }
 
-/// An operand, and a slice of each dimension: its start, its end, and its step, to which 10 is added. And the shape that
-/// the slices have.
+/// An operand, and a slice of each dimension: its start, its end, and its step, to which 10 is added. And the shape
+/// that the slices have.
 fn sliced(draw: &mut Draw, make: Make) -> (Inputs, Vec<usize>) {
     let shape = draw.shape(1, 4);
     let (mut arguments, mut of_slices) = (Vec::new(), Vec::new());

@@ -115,9 +115,10 @@ fn parts(draw: &mut Draw, dimensions: usize, is_transposed: bool, which: &[usize
     // Without strides: padding of 1 on each side makes a convolution's result larger than its input, by one.
     let of_output = size + 1;
     let shape = |first: usize, second: usize, size: usize| [&[first, second][..], &vec![size; dimensions]].concat();
-    let weight = match is_transposed {
-        true => shape(input, output / groups, KERNEL),
-        false => shape(output, input / groups, KERNEL),
+    let weight = if is_transposed {
+        shape(input, output / groups, KERNEL)
+    } else {
+        shape(output, input / groups, KERNEL)
     };
     let shapes = [
         shape(batch, input, size),

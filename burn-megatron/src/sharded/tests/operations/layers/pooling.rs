@@ -103,8 +103,8 @@ fn largest() -> Vec<Case> {
     ]
 }
 
-/// A tensor of batch, channels, and six elements in each of the dimensions whose length is given as 0; and another of the
-/// same batch and channels, of the lengths that follow.
+/// A tensor of batch, channels, and six elements in each of the dimensions whose length is given as 0; and another of
+/// the same batch and channels, of the lengths that follow.
 fn pooled(draw: &mut Draw, lengths: &[usize]) -> Inputs {
     let (batch, channels) = (draw.length(), draw.length());
     let of = |lengths: Vec<usize>| [vec![batch, channels], lengths].concat();

@@ -284,9 +284,10 @@ fn image(draw: &mut Draw, others: &[[usize; 2]]) -> Inputs {
 
 fn enlarged(draw: &mut Draw, has_gradient: bool) -> Inputs {
     let to = [5 + draw.below(3), 5 + draw.below(3)];
-    match has_gradient {
-        true => image(draw, &[to]),
-        false => image(draw, &[]),
+    if has_gradient {
+        image(draw, &[to])
+    } else {
+        image(draw, &[])
     }
     .with(to)
 }
@@ -355,7 +356,8 @@ fn deform_options() -> DeformConvOptions<2> {
     DeformConvOptions::new([1, 1], [0, 0], [1, 1], 1, 1)
 }
 
-/// Input, offset, weight, and mask and bias: halves, with which burn-flex, which computes in 32 bits here, does not round.
+/// Input, offset, weight, and mask and bias. They are halves: with these burn-flex, which computes in 32 bits here,
+/// does not round.
 fn deformable(draw: &mut Draw, has_mask_and_bias: bool) -> Inputs {
     let (batch, channels, output) = (draw.length(), draw.length(), draw.length());
     let mut tensors = vec![
