@@ -9,14 +9,18 @@ use cubecl_kernels::KernelBackend;
 
 use super::ShardedTensor;
 use super::kind::{Bool, Float, Int};
+use super::random;
 use super::redistribute::gather;
 use crate::collectives::{CallMode, CollectiveBackend, PendingTensor, ProcessGroup, TensorCall};
 
 /// A backend whose tensors are placed on a [`Mesh`](super::Mesh) of ranks.
 ///
-/// Around it, [`Autodiff`](burn::backend::Autodiff) trains: `Autodiff<Sharded<Flex>>`. Every rank runs the same program;
-/// each operation is one of the whole job. Reading a tensor that is cut, or a sum that has not been made, is a collective:
-/// every rank must.
+/// Around it, [`Autodiff`](burn::backend::Autodiff) trains: `Autodiff<Sharded<Flex>>`. Every rank runs the same
+/// program; each operation is one of the whole job. Reading a tensor that is cut, or a sum that has not been made, is a
+/// collective: every rank must.
+///
+/// Random tensors are drawn by logical index, each rank its part: every rank must call [`Backend::seed`] with the same
+/// seed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sharded<B>(PhantomData<B>);
 
@@ -50,7 +54,11 @@ impl<B: CollectiveBackend> Backend for Sharded<B> {
         format!("sharded<{}>", B::name(device))
     }
 
+    /// Starts the random draws of the calling thread, and of threads that have not called this. Every rank must call it
+    /// with the same seed, and draw in the same order: then all placements of a random tensor have the same elements.
+    /// Without a call the seed is 0.
     fn seed(device: &Self::Device, seed: u64) {
+        random::seed(seed);
         B::seed(device, seed);
     }
 

@@ -115,18 +115,25 @@ impl<B: CollectiveBackend> Kind<B> for Int {
         let (device, dtype) = (B::int_device(&tensor), tensor.dtype());
         let mut shape = tensor.shape();
         let data = <Self as Kind<B>>::read(tensor);
-        let mut elements: Vec<i64> = data.iter::<i64>().collect();
+        // Those of u64 that i64 does not have wrap, and back; in an order as they have it where the order counts.
+        let has_order = matches!(
+            call,
+            KindCall::AllReduce(Reduction::Max | Reduction::Min)
+                | KindCall::ReduceScatter(Reduction::Max | Reduction::Min)
+        );
+        let flipped = if has_order { 1 << 63 } else { 0 };
+        let mut elements: Vec<i64> = match dtype {
+            DType::U64 => data.iter::<u64>().map(|element| (element ^ flipped) as i64).collect(),
+            _ => data.iter::<i64>().collect(),
+        };
         let reduce = |elements: &mut Vec<i64>, reduction| match reduction {
             Reduction::Sum => group.all_reduce(elements, ReduceOp::Sum),
             Reduction::Max => group.all_reduce(elements, ReduceOp::Max),
             Reduction::Min => {
-                elements
-                    .iter_mut()
-                    .for_each(|element| *element = element.wrapping_neg());
+                // Unlike a negation, this turns the order round for all of them.
+                elements.iter_mut().for_each(|element| *element = !*element);
                 group.all_reduce(elements, ReduceOp::Max)?;
-                elements
-                    .iter_mut()
-                    .for_each(|element| *element = element.wrapping_neg());
+                elements.iter_mut().for_each(|element| *element = !*element);
                 Ok(())
             }
         };
@@ -143,10 +150,14 @@ impl<B: CollectiveBackend> Kind<B> for Int {
                 shape[0] *= group.size();
             }
         }
-        Ok(B::int_from_data(
-            TensorData::new(elements, shape).convert_dtype(dtype),
-            &device,
-        ))
+        let data = match dtype {
+            DType::U64 => {
+                let elements = elements.into_iter().map(|element| element as u64 ^ flipped);
+                TensorData::new(elements.collect::<Vec<u64>>(), shape)
+            }
+            _ => TensorData::new(elements, shape).convert_dtype(dtype),
+        };
+        Ok(B::int_from_data(data, &device))
     }
 }
 
@@ -166,9 +177,10 @@ impl<B: CollectiveBackend> Kind<B> for Bool {
     }
 
     fn full(shape: Shape, value: Scalar, device: &B::Device, dtype: DType) -> Self::Tensor {
-        match value.elem::<bool>() {
-            true => B::bool_ones(shape, device, dtype.into()),
-            false => B::bool_zeros(shape, device, dtype.into()),
+        if value.elem::<bool>() {
+            B::bool_ones(shape, device, dtype.into())
+        } else {
+            B::bool_zeros(shape, device, dtype.into())
         }
     }
 
@@ -180,9 +192,10 @@ impl<B: CollectiveBackend> Kind<B> for Bool {
     #[track_caller]
     fn collective(tensor: Self::Tensor, call: KindCall, group: &ProcessGroup) -> Result<Self::Tensor, CollectiveError> {
         let settings = get_device_settings::<B>(&B::bool_device(&tensor));
+        let dtype = tensor.dtype();
         let integers = B::bool_into_int(tensor, settings.int_dtype);
         let integers = <Int as Kind<B>>::collective(integers, call, group)?;
-        Ok(B::int_not_equal_elem(integers, 0i64.into(), settings.bool_dtype))
+        Ok(B::int_not_equal_elem(integers, 0i64.into(), dtype.into()))
     }
 }
 

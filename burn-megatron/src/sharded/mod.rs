@@ -11,6 +11,7 @@
 //! | `placement`, `rules` | integers: placements, ranges, and the rule of each kind of operation |
 //! | `mesh`, `traffic` | the ranks as a grid; what they communicated |
 //! | `tensor`, `kind`, `redistribute` | tensors, and how they get from one placement to another |
+//! | `random` | random tensors, of which each rank draws its part |
 //! | `apply`, `operations` | an operation by its rule; tables of burn's operations |
 //! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
 //! | `gradients` | a backward pass whose gradients end where their parameters are |
@@ -24,10 +25,14 @@ mod operations;
 mod parallelize;
 mod placement;
 mod plan;
+mod random;
 mod redistribute;
 mod rules;
 mod tensor;
 mod traffic;
+
+#[cfg(test)]
+mod tests;
 
 pub use backend::Sharded;
 pub use gradients::{backward, backward_unplaced, place_gradients};

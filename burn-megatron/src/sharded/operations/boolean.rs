@@ -3,8 +3,10 @@
 use std::future::Future;
 
 use burn::tensor::backend::ExecutionError;
-use burn::tensor::ops::BoolTensorOps;
-use burn::tensor::{BoolDType, FloatDType, IntDType, Scalar, Shape, Slice, TensorData};
+use burn::tensor::ops::{BoolTensor, BoolTensorOps};
+use burn::tensor::{
+    BoolDType, DType, FloatDType, IntDType, Scalar, Shape, Slice, TensorData, TensorMetadata, get_device_settings,
+};
 
 use super::super::apply::apply;
 use super::super::kind::{Bool, Float, Int};
@@ -16,6 +18,7 @@ use super::super::rules::pointwise::{Binary, Elementwise, NON_LINEAR};
 use super::super::rules::reduce::Reduce;
 use super::super::{ShardedTensor, traffic};
 use super::{creation, indexing, movement, operations};
+use crate::collectives::CollectiveBackend;
 
 type IntSharded<B> = ShardedTensor<B, Int>;
 type BoolSharded<B> = ShardedTensor<B, Bool>;
@@ -153,7 +156,10 @@ operations! {
     }
 
     fn bool_select(tensor: BoolSharded<B>, dim: usize, indices: IntSharded<B>) -> BoolSharded<B> {
-        let run = |tensor, indices| B::bool_select(tensor, dim, indices);
+        let run = |tensor, indices| {
+            let dtype = TensorMetadata::dtype(&tensor);
+            as_bool::<B>(B::bool_select(tensor, dim, indices), dtype)
+        };
         indexing::select("bool_select", tensor, dim, indices, run, None)
     }
 
@@ -170,12 +176,16 @@ operations! {
             }) as _
         };
         apply("bool_select_or", (tensor, indices, value), rule, |(tensor, indices, value), _| {
-            B::bool_select_or(tensor, dim, indices, value)
+            let dtype = TensorMetadata::dtype(&tensor);
+            as_bool::<B>(B::bool_select_or(tensor, dim, indices, value), dtype)
         })
     }
 
     fn bool_gather(dim: usize, tensor: BoolSharded<B>, indices: IntSharded<B>) -> BoolSharded<B> {
-        let run = |tensor, indices| B::bool_gather(dim, tensor, indices);
+        let run = |tensor, indices| {
+            let dtype = TensorMetadata::dtype(&tensor);
+            as_bool::<B>(B::bool_gather(dim, tensor, indices), dtype)
+        };
         indexing::gather("bool_gather", dim, tensor, indices, run, None)
     }
 
@@ -192,7 +202,17 @@ operations! {
             }) as _
         };
         apply("bool_scatter_or", (tensor, indices, value), rule, |(tensor, indices, value), _| {
-            B::bool_scatter_or(dim, tensor, indices, value)
+            let dtype = TensorMetadata::dtype(&tensor);
+            as_bool::<B>(B::bool_scatter_or(dim, tensor, indices, value), dtype)
         })
     }
+}
+
+/// The tensor as booleans of this type: burn-flex calls what it selects bytes.
+fn as_bool<B: CollectiveBackend>(tensor: BoolTensor<B>, dtype: DType) -> BoolTensor<B> {
+    if TensorMetadata::dtype(&tensor) == dtype {
+        return tensor;
+    }
+    let ints = get_device_settings::<B>(&B::bool_device(&tensor)).int_dtype;
+    B::int_not_equal_elem(B::bool_into_int(tensor, ints), 0i64.into(), dtype.into())
 }

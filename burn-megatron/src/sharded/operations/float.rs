@@ -18,7 +18,7 @@ use super::super::rules::module::Named;
 use super::super::rules::movement::Permute;
 use super::super::rules::pointwise::{Binary, Elementwise, LINEAR, NON_LINEAR};
 use super::super::rules::reduce::{Along, AlongAll, Reduce};
-use super::super::{ShardedTensor, traffic};
+use super::super::{ShardedTensor, random, traffic};
 use super::{creation, indexing, movement, operations};
 use crate::collectives::CollectiveBackend;
 
@@ -164,13 +164,14 @@ operations! {
         ShardedTensor::whole(B::float_from_data(data, device))
     }
 
+    /// Seeded by [`Backend::seed`](burn::tensor::backend::Backend::seed), which every rank must call alike.
     fn float_random(
         shape: Shape,
         distribution: Distribution,
         device: &B::Device,
         dtype: FloatDType,
     ) -> FloatSharded<B> {
-        ShardedTensor::whole(B::float_random(shape, distribution, device, dtype))
+        random::floats(random::next(), shape, distribution, device, dtype)
     }
 
     fn float_zeros(shape: Shape, device: &B::Device, dtype: FloatDType) -> FloatSharded<B> {
@@ -208,18 +209,24 @@ operations! {
 
     fn float_mean(tensor: FloatSharded<B>) -> FloatSharded<B> {
         let count = tensor.shape().num_elements();
-        apply("float_mean", tensor, || Box::new(Reduce::all(Sum)), |tensor, placed| match placed.is_whole() {
-            true => B::float_mean(tensor),
-            false => B::float_div_scalar(B::float_sum(tensor), (count as f64).into()),
+        apply("float_mean", tensor, || Box::new(Reduce::all(Sum)), |tensor, placed| {
+            if placed.is_whole() {
+                B::float_mean(tensor)
+            } else {
+                B::float_div_scalar(B::float_sum(tensor), (count as f64).into())
+            }
         })
     }
 
     fn float_mean_dim(tensor: FloatSharded<B>, dim: usize) -> FloatSharded<B> {
         let count = tensor.shape()[dim];
         let rule = || Box::new(Reduce::over(Sum, dim)) as _;
-        apply("float_mean_dim", tensor, rule, |tensor, placed| match placed.has_all(0, dim) {
-            true => B::float_mean_dim(tensor, dim),
-            false => B::float_div_scalar(B::float_sum_dim(tensor, dim), (count as f64).into()),
+        apply("float_mean_dim", tensor, rule, |tensor, placed| {
+            if placed.has_all(0, dim) {
+                B::float_mean_dim(tensor, dim)
+            } else {
+                B::float_div_scalar(B::float_sum_dim(tensor, dim), (count as f64).into())
+            }
         })
     }
 

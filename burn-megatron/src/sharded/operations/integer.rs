@@ -18,7 +18,7 @@ use super::super::rules::matmul::Matmul;
 use super::super::rules::movement::Permute;
 use super::super::rules::pointwise::{Binary, Elementwise, LINEAR, NON_LINEAR};
 use super::super::rules::reduce::{Along, Reduce};
-use super::super::{ShardedTensor, traffic};
+use super::super::{ShardedTensor, random, traffic};
 use super::{creation, indexing, movement, operations};
 use crate::collectives::CollectiveBackend;
 
@@ -143,8 +143,9 @@ operations! {
         ShardedTensor::whole(B::int_from_data(data, device))
     }
 
+    /// Seeded by [`Backend::seed`](burn::tensor::backend::Backend::seed), which every rank must call alike.
     fn int_random(shape: Shape, distribution: Distribution, device: &B::Device, dtype: IntDType) -> IntSharded<B> {
-        ShardedTensor::whole(B::int_random(shape, distribution, device, dtype))
+        random::ints(random::next(), shape, distribution, device, dtype)
     }
 
     fn int_empty(shape: Shape, device: &B::Device, dtype: IntDType) -> IntSharded<B> {

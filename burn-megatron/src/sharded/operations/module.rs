@@ -300,14 +300,15 @@ operations! {
         output_grad: FloatSharded<B>,
         options: DeformConvOptions<2>,
     ) -> DeformConv2dBackward<Sharded<B>> {
-        let names = match (&mask, &bias) {
-            (Some(_), Some(_)) => "b...,b...,....,b...,.,b...->b...,b...,....,b...,.",
-            (Some(_), None) => "b...,b...,....,b...,b...->b...,b...,....,b...,.",
-            (None, Some(_)) => "b...,b...,....,.,b...->b...,b...,....,b...,.",
-            (None, None) => "b...,b...,....,b...->b...,b...,....,b...,.",
+        // All gradients are linear in the output's, the last operand.
+        let (names, last): (_, &[usize]) = match (&mask, &bias) {
+            (Some(_), Some(_)) => ("b...,b...,....,b...,.,b...->b...,b...,....,b...,.", &[5]),
+            (Some(_), None) => ("b...,b...,....,b...,b...->b...,b...,....,b...,.", &[4]),
+            (None, Some(_)) => ("b...,b...,....,.,b...->b...,b...,....,b...,.", &[4]),
+            (None, None) => ("b...,b...,....,b...->b...,b...,....,b...,.", &[3]),
         };
         // Of the weight and the bias each rank has the terms of its samples.
-        let rule = || Box::new(Named::new(names).linear(&[0])) as _;
+        let rule = || Box::new(Named::new(names).linear(last)) as _;
         let inputs = (x, offset, weight, mask, bias, output_grad);
         let gradients: Vec<Option<FloatSharded<B>>> = apply(
             "deform_conv2d_backward",

@@ -165,9 +165,12 @@ fn touched(slices: &[Slice], shape: &Shape) -> Vec<usize> {
 
 /// The slices of this rank's part: all that it has of a dimension that is cut.
 fn local_slices(slices: &[Slice], part: &Shape, placed: &Placed) -> Vec<Slice> {
-    let of_part = |(dimension, slice): (usize, &Slice)| match placed.has_all(0, dimension) {
-        true => *slice,
-        false => (0..part[dimension]).into(),
+    let of_part = |(dimension, slice): (usize, &Slice)| {
+        if placed.has_all(0, dimension) {
+            *slice
+        } else {
+            (0..part[dimension]).into()
+        }
     };
     slices.iter().enumerate().map(of_part).collect()
 }

@@ -1,7 +1,7 @@
 //! The rule of operations whose dimensions have names: convolutions, pooling, interpolation, attention.
 //!
-//! A dimension with a name can be cut: every operand that has it is cut along it, the others are whole. If the result has
-//! it, the result is cut; if it is summed over, each rank has a term. Dimensions without a name must be whole.
+//! A dimension with a name can be cut: every operand that has it is cut along it, the others are whole. If the result
+//! has it, the result is cut; if it is summed over, each rank has a term. Dimensions without a name must be whole.
 
 use super::super::placement::AxisPlacement::{Replicated, Shard};
 use super::super::placement::{AxisRole, PARTIAL_SUM};
@@ -80,10 +80,17 @@ impl Named {
 }
 
 impl Rule for Named {
-    /// The lengths of dimensions without a name are 0: nothing depends on them, and whoever runs the operation sees
-    /// them.
+    /// The lengths of dimensions without a name, or with one that must be whole, are 0: nothing depends on them, and
+    /// whoever runs the operation sees them.
     fn shapes(&self, operands: &[Operand]) -> Vec<Vec<usize>> {
-        let length = |&name: &u8| length_of(name, &self.operands, operands).unwrap_or(0);
+        let length = |&name: &u8| {
+            if self.fixed.contains(&name) {
+                // Channels in groups have other lengths in a weight than in the input and the output.
+                0
+            } else {
+                length_of(name, &self.operands, operands).unwrap_or(0)
+            }
+        };
         self.results
             .iter()
             .map(|names| names.iter().map(length).collect())

@@ -1,0 +1,136 @@
+//! Convolutions and their gradients, in one to three dimensions.
+
+use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
+
+use super::super::super::case::{Case, Value, case};
+use super::super::super::draw::{Draw, Inputs, float};
+
+pub fn cases() -> Vec<Case> {
+    [
+        convolution!(
+            1, ConvOptions; false, options;
+            conv1d, conv1d_x_backward, conv1d_weight_backward, conv1d_bias_backward
+        ),
+        convolution!(
+            2, ConvOptions; false, options;
+            conv2d, conv2d_x_backward, conv2d_weight_backward, conv2d_bias_backward
+        ),
+        convolution!(
+            3, ConvOptions; false, options;
+            conv3d, conv3d_x_backward, conv3d_weight_backward, conv3d_bias_backward
+        ),
+        convolution!(
+            1, ConvTransposeOptions; true, transposed_options;
+            conv_transpose1d, conv_transpose1d_x_backward, conv_transpose1d_weight_backward,
+            conv_transpose1d_bias_backward
+        ),
+        convolution!(
+            2, ConvTransposeOptions; true, transposed_options;
+            conv_transpose2d, conv_transpose2d_x_backward, conv_transpose2d_weight_backward,
+            conv_transpose2d_bias_backward
+        ),
+        convolution!(
+            3, ConvTransposeOptions; true, transposed_options;
+            conv_transpose3d, conv_transpose3d_x_backward, conv_transpose3d_weight_backward,
+            conv_transpose3d_bias_backward
+        ),
+    ]
+    .concat()
+}
+
+macro_rules! convolution {
+    (
+        $dimensions:literal, $type:ident; $is_transposed:tt, $options:ident;
+        $forward:ident, $x_backward:ident, $weight_backward:ident, $bias_backward:ident
+    ) => {
+        vec![
+            case!(stringify!($forward), |d| parts(d, $dimensions, $is_transposed, &[0, 1, 2]), |a, values| {
+                let options: $type<$dimensions> = $options(a[0]);
+                let (x, weight, bias) = (values.float(), values.float(), values.float());
+                [Value::Float(B::$forward(x, weight, Some(bias), options))]
+            }),
+            case!(
+                concat!(stringify!($forward), " without a bias"),
+                |d| parts(d, $dimensions, $is_transposed, &[0, 1]),
+                |a, values| {
+                    let options: $type<$dimensions> = $options(a[0]);
+                    [Value::Float(B::$forward(values.float(), values.float(), None, options))]
+                }
+            ),
+            convolution!(@ $dimensions, $type, $is_transposed, $options, $x_backward),
+            case!(
+                stringify!($weight_backward),
+                |d| parts(d, $dimensions, $is_transposed, &[0, 1, 3]),
+                |a, values| {
+                    let options: $type<$dimensions> = $options(a[0]);
+                    let (x, weight, gradient) = (values.float(), values.float(), values.float());
+                    [Value::Float(B::$weight_backward(x, weight, gradient, options))]
+                }
+            ),
+            case!(
+                stringify!($bias_backward),
+                |d| parts(d, $dimensions, $is_transposed, &[0, 2, 3]),
+                |_, values| {
+                    let (x, bias, gradient) = (values.float(), values.float(), values.float());
+                    [Value::Float(B::$bias_backward(x, bias, gradient))]
+                }
+            ),
+        ]
+    };
+    (@ $dimensions:literal, $type:ident, false, $options:ident, $x_backward:ident) => {
+        case!(stringify!($x_backward), |d| parts(d, $dimensions, false, &[0, 1, 3]), |a, values| {
+            let options: $type<$dimensions> = $options(a[0]);
+            let (x, weight, gradient) = (values.float(), values.float(), values.float());
+            [Value::Float(B::$x_backward(x, weight, gradient, options))]
+        })
+    };
+    (@ $dimensions:literal, $type:ident, true, $options:ident, $x_backward:ident) => {
+        case!(stringify!($x_backward), |d| parts(d, $dimensions, true, &[1, 3]), |a, values| {
+            let options: $type<$dimensions> = $options(a[0]);
+            [Value::Float(B::$x_backward(values.float(), values.float(), options))]
+        })
+    };
+}
+use convolution;
+
+fn options<const D: usize>(groups: usize) -> ConvOptions<D> {
+    ConvOptions::new([1; D], [1; D], [1; D], groups)
+}
+
+fn transposed_options<const D: usize>(groups: usize) -> ConvTransposeOptions<D> {
+    ConvTransposeOptions::new([1; D], [0; D], [0; D], [1; D], groups)
+}
+
+/// Of input, weight, bias and output those that are asked for; the number of groups.
+fn parts(draw: &mut Draw, dimensions: usize, is_transposed: bool, which: &[usize]) -> Inputs {
+    const KERNEL: usize = 2;
+    let groups = draw.pick(&[1, 1, 1, 2]);
+    let batch = draw.length();
+    let (input, output) = (draw.below(4) + 1, draw.below(4) + 1);
+    let (input, output) = (input * groups, output * groups);
+    let size = match dimensions {
+        3 => 3,
+        _ => 4 + draw.below(2),
+    };
+    // Without strides: padding of 1 on each side makes a convolution's result larger than its input, by one.
+    let of_output = size + 1;
+    let shape = |first: usize, second: usize, size: usize| [&[first, second][..], &vec![size; dimensions]].concat();
+    let weight = if is_transposed {
+        shape(input, output / groups, KERNEL)
+    } else {
+        shape(output, input / groups, KERNEL)
+    };
+    let shapes = [
+        shape(batch, input, size),
+        weight,
+        vec![output],
+        shape(batch, output, of_output),
+    ];
+    Inputs::new(
+        which
+            .iter()
+            .map(|&index| float(draw, &shapes[index]))
+            .collect::<Vec<_>>(),
+    )
+    .with([groups])
+}
