@@ -14,10 +14,12 @@
 //! | `random` | random tensors, of which each rank draws its part |
 //! | `apply`, `operations` | an operation by its rule; tables of burn's operations |
 //! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
+//! | `explain` | where parameters are, and what a real step communicated |
 //! | `gradients` | a backward pass whose gradients end where their parameters are |
 
 mod apply;
 mod backend;
+mod explain;
 mod gradients;
 mod kind;
 mod mesh;
@@ -35,6 +37,7 @@ mod traffic;
 mod tests;
 
 pub use backend::Sharded;
+pub use explain::{Explanation, ParameterPlace, TrafficRow, explain};
 pub use gradients::{backward, backward_unplaced, place_gradients};
 pub use kind::{Bool, Float, Int, Kind, KindCall};
 pub use mesh::{Mesh, MeshAxis, MeshError};
