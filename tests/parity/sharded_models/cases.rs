@@ -239,11 +239,14 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
                 .context("a layout of the list")?
                 .mesh(world)?;
             Placed::seed(&device, SEED);
-            let whole = initialize(M::make(dropout, &device));
-            let reference = train(whole.clone(), &Serial, options, &device)?;
+            let record = record_of::<Placed, M>(&initialize(M::make(dropout, &device)))?;
+            // Clones would share the running state of a norm.
+            let fresh = || with_record::<Placed, M>(initialize(M::make(dropout, &device)), record.clone(), &device);
+            let reference = train(fresh()?, &Serial, options, &device)?;
             for seed in 0..RANDOM_PLACEMENTS {
+                let whole = fresh()?;
                 let plan = random_plan(&whole, seed);
-                let placed = parallelize(whole.clone(), &plan, &mesh)?;
+                let placed = parallelize(whole, &plan, &mesh)?;
                 let run = train(placed, &OnMesh(mesh.clone()), options, &device)?;
                 compare(dtype, &reference, &run).with_context(|| format!("placed by seed {seed}:\n{plan}"))?;
             }
