@@ -77,7 +77,7 @@ impl Placed {
         }
     }
 
-    /// The range of a dimension that this rank's part of an operand has, of so many elements.
+    /// The range of a dimension that this rank's part of an operand has, if its whole length is `length`.
     pub(super) fn operand_range(&self, operand: usize, dimension: usize, length: usize) -> std::ops::Range<usize> {
         match &self.mesh {
             None => 0..length,

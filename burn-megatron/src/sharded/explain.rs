@@ -159,15 +159,15 @@ fn advice(mesh: &Mesh, record: &TrafficRecord) -> Option<&'static str> {
     let is_like = |names: &[&str]| names.iter().any(|name| record.operation.contains(name));
     match record.kind {
         TrafficKind::AllGather if is_like(&moves) => Some(
-            "the cut of an activation does not survive this: choose a number of ranks that divides the heads, or end the cut \
-             before it with row(…) on the layer that follows",
+            "the cut of an activation does not survive this: choose a number of ranks that divides the heads, or end \
+             the cut with row(…) on the layer that follows",
         ),
         TrafficKind::AllGather if is_like(&along) => Some(
             "this needs all of a dimension that is cut: end the cut before it with row(…), or leave the layer whole",
         ),
         TrafficKind::AllGather if record.phase == Phase::Forward && mesh.sequence_dimension().is_none() => Some(
-            "an activation that was cut is made whole: where column(…) is not followed by row(…), leave the first layer \
-             whole, or cut the second by row(…)",
+            "an activation that was cut is made whole: where column(…) is not followed by row(…), leave the first \
+             layer whole, or cut the second by row(…)",
         ),
         _ => None,
     }

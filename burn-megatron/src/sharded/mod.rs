@@ -1,10 +1,10 @@
 //! [`Sharded`]: any burn model, unmodified, on many ranks.
 //!
-//! A backend around another, as burn's `Autodiff` and `Fusion` are. Its tensors have the shape that the model sees, and a
-//! placement on each axis of a [`Mesh`] of ranks: whole everywhere, cut along a dimension, or a sum that has not been
-//! made. Every operation has a rule that says where its operands must be and where its result then is; what is elsewhere
-//! is moved. So a model of any layers is made parallel by placing its parameters: tensor-parallel, data-parallel, fully
-//! sharded, or all of these. **Placement changes cost, never meaning.**
+//! A backend around another, as burn's `Autodiff` and `Fusion` are. Its tensors have the shape that the model sees, and
+//! a placement on each axis of a [`Mesh`] of ranks: whole everywhere, cut along a dimension, or a sum that has not been
+//! made. Every operation has a rule that says where its operands must be and where its result then is; what is
+//! elsewhere is moved. So a model of any layers is made parallel by placing its parameters: tensor-parallel,
+//! data-parallel, fully sharded, or all of these. **Placement changes cost, never meaning.**
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -121,8 +121,8 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
         }
     }
 
-    /// From the innermost cut outwards what is to be whole or cut elsewhere is gathered; then, from the outermost inwards,
-    /// what is to be cut is cut, and terms are put together.
+    /// From the innermost cut outwards what is to be whole or cut elsewhere is gathered; then, from the outermost
+    /// inwards, what is to be cut is cut, and terms are put together.
     #[track_caller]
     fn run(mut self, target: &Placements) -> K::Tensor {
         if self.places == *target {
