@@ -15,10 +15,12 @@
 //! | `apply`, `operations` | an operation by its rule; tables of burn's operations |
 //! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
 //! | `explain` | where parameters are, and what a real step communicated |
-//! | `gradients` | a backward pass whose gradients end where their parameters are |
+//! | `gradients`, `clipping` | a backward pass whose gradients end where their parameters are; their norm |
+//! | `record`, `replicas` | an optimizer's record that every rank can save; whether replicas are the same |
 
 mod apply;
 mod backend;
+mod clipping;
 mod explain;
 mod gradients;
 mod kind;
@@ -28,7 +30,9 @@ mod parallelize;
 mod placement;
 mod plan;
 mod random;
+mod record;
 mod redistribute;
+mod replicas;
 mod rules;
 mod tensor;
 mod traffic;
@@ -37,6 +41,7 @@ mod traffic;
 mod tests;
 
 pub use backend::Sharded;
+pub use clipping::clip_gradients;
 pub use explain::{Explanation, ParameterPlace, TrafficRow, explain};
 pub use gradients::{backward, backward_unplaced, place_gradients};
 pub use kind::{Bool, Float, Int, Kind, KindCall};
@@ -45,5 +50,7 @@ pub use operations::{OperationRule, operation_rules, operations_page};
 pub use parallelize::{Distribute, ShardedBackend, describe, distribute, parallelize};
 pub use placement::{AxisPlacement, AxisRole, MAX_AXES, MeshShape, Placements, REPLICATED, Reduction};
 pub use plan::{Plan, PlanError, PlannedParameter};
+pub use record::whole_record;
+pub use replicas::{ReplicaError, check_replicas};
 pub use tensor::ShardedTensor;
 pub use traffic::{Phase, TrafficKind, TrafficRecord};

@@ -91,6 +91,17 @@ pub(super) fn gather<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor<B, 
     }
 }
 
+/// This rank's part of a tensor as it is placed.
+pub(super) fn local_part<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor<B, K>) -> K::Tensor {
+    match tensor.mesh().cloned() {
+        Some(mesh) => {
+            let places = tensor.places();
+            redistribute(tensor, &mesh, &places)
+        }
+        None => local_of_whole(tensor),
+    }
+}
+
 /// This rank's elements of a tensor that every rank has.
 pub(super) fn local_of_whole<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTensor<B, K>) -> K::Tensor {
     let shape = tensor.logical_shape().clone();
@@ -266,7 +277,12 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
     fn collective(&self, tensor: K::Tensor, call: KindCall, axis: usize, kind: TrafficKind, times: usize) -> K::Tensor {
         let bytes = tensor.shape().num_elements() * tensor.dtype().size() * times;
         self.mesh.traffic().add(axis, kind, bytes);
-        unwrap_or_unwind(K::collective(tensor, call, self.mesh.group(axis)))
+        // What a message about calls that do not fit together calls it.
+        let group = self
+            .mesh
+            .group(axis)
+            .labelled(&format!("{} of a sharded tensor", operation()));
+        unwrap_or_unwind(K::collective(tensor, call, &group))
     }
 }
 

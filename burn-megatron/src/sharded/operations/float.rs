@@ -11,6 +11,7 @@ use burn::tensor::{
 use super::super::apply::apply;
 use super::super::kind::{Bool, Float, Int};
 use super::super::placement::Reduction::{Max, Min, Sum};
+use super::super::record::is_gathering;
 use super::super::redistribute::gather;
 use super::super::rules::index::{GatherNd, ScatterAdd, ScatterNd, SelectAdd};
 use super::super::rules::matmul::Matmul;
@@ -18,7 +19,8 @@ use super::super::rules::module::Named;
 use super::super::rules::movement::Permute;
 use super::super::rules::pointwise::{Binary, Elementwise, LINEAR, NON_LINEAR};
 use super::super::rules::reduce::{Along, AlongAll, Reduce};
-use super::super::{ShardedTensor, random, traffic};
+use super::super::traffic::set_operation;
+use super::super::{ShardedTensor, random};
 use super::{creation, indexing, movement, operations};
 use crate::collectives::CollectiveBackend;
 
@@ -194,7 +196,7 @@ operations! {
 
     /// Collective if the tensor is cut or a sum that has not been made.
     fn float_into_data(tensor: FloatSharded<B>) -> impl Future<Output = Result<TensorData, ExecutionError>> + Send {
-        traffic::set_operation("float_into_data");
+        set_operation("float_into_data");
         // Here, not in the future: collectives belong to the thread that trains.
         B::float_into_data(gather(tensor))
     }
@@ -204,6 +206,10 @@ operations! {
     }
 
     fn float_to_device(tensor: FloatSharded<B>, device: &B::Device) -> FloatSharded<B> {
+        if is_gathering() {
+            set_operation("whole_record");
+            return ShardedTensor::whole(B::float_to_device(gather(tensor), device));
+        }
         apply("float_to_device", tensor, || Box::new(LINEAR), |tensor, _| B::float_to_device(tensor, device))
     }
 

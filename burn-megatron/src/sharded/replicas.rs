@@ -1,0 +1,122 @@
+//! [`check_replicas`]: whether what several ranks have is the same on all of them.
+
+use std::hash::{DefaultHasher, Hasher};
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::Tensor;
+
+use super::kind::{Float, Kind};
+use super::mesh::Mesh;
+use super::parallelize::ShardedBackend;
+use super::placement::{AxisPlacement, Placements};
+use super::redistribute::local_part;
+use crate::collectives::CollectiveError;
+
+/// Replicas that are not the same.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplicaError {
+    /// A parameter differs.
+    #[error(
+        "parameter {name} is not the same on rank {rank} and rank {other}, which both have {what} of it: an operation \
+         outside the model may have changed it on one rank, or the ranks were given different batches or seeds"
+    )]
+    Differs {
+        /// The parameter.
+        name: String,
+        /// A global rank.
+        rank: usize,
+        /// One that has other values.
+        other: usize,
+        /// What they have.
+        what: &'static str,
+    },
+    /// A collective failed.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+}
+
+/// Compares the parameters of a model over the ranks that have the same part of them, by hash.
+///
+/// Placements say which parts are the same; nothing else sees to it. A trainer calls this every hundred steps or so.
+///
+/// # Communication
+/// Per axis of the mesh, one all-gather of 8 bytes per parameter.
+///
+/// # Errors
+/// The first parameter that differs, with two of the ranks; or the error of a collective.
+pub fn check_replicas<B: ShardedBackend, M: Module<B>>(model: &M, mesh: &Mesh) -> Result<(), ReplicaError> {
+    let mut hashes = Hashes {
+        path: Vec::new(),
+        parameters: Vec::new(),
+    };
+    model.visit(&mut hashes);
+    for axis in 0..mesh.shape().num_axes() {
+        let group = mesh.group(axis).labelled("comparing replicas of sharded parameters");
+        if group.size() == 1 {
+            continue;
+        }
+        let compared: Vec<_> = hashes
+            .parameters
+            .iter()
+            .filter(|hash| hash.is_replicated(axis))
+            .collect();
+        let own: Vec<i64> = compared.iter().map(|hash| hash.hash).collect();
+        let mut all = vec![0; own.len() * group.size()];
+        group.all_gather(&own, &mut all)?;
+        for (index, parameter) in compared.into_iter().enumerate() {
+            let of_rank = |rank: usize| all[rank * own.len() + index];
+            if let Some(other) = (1..group.size()).find(|&rank| of_rank(rank) != of_rank(0)) {
+                let is_whole = parameter.places.iter().all(|place| place.cut().is_none());
+                return Err(ReplicaError::Differs {
+                    name: parameter.name.clone(),
+                    rank: group.ranks()[0],
+                    other: group.ranks()[other],
+                    what: if is_whole { "all" } else { "the same part" },
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// This rank's part of a parameter.
+struct ParameterHash {
+    name: String,
+    places: Placements,
+    hash: i64,
+}
+
+impl ParameterHash {
+    fn is_replicated(&self, axis: usize) -> bool {
+        self.places[axis] == AxisPlacement::Replicated
+    }
+}
+
+/// Hashes this rank's parts of a model's parameters.
+struct Hashes {
+    path: Vec<String>,
+    parameters: Vec<ParameterHash>,
+}
+
+impl<B: ShardedBackend> ModuleVisitor<B> for Hashes {
+    fn enter_module(&mut self, name: &str, _container_type: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        let tensor = B::float(param.val().into_primitive().tensor());
+        let places = tensor.places();
+        let data = <Float as Kind<B::Local>>::read(local_part(tensor));
+        let mut hasher = DefaultHasher::new();
+        hasher.write(data.as_bytes());
+        self.parameters.push(ParameterHash {
+            name: self.path.join("."),
+            places,
+            hash: hasher.finish() as i64,
+        });
+    }
+}
