@@ -1,15 +1,23 @@
 //! From a corpus to generated text, with the commands of Megatron-LM's guide, in a folder that has nothing but the
-//! corpus. Flags that come later make the model small.
+//! corpus; flags that come later make the model small. And what the real tensorboard package reads of a run, which is
+//! ignored if no Python has it.
 
+#[path = "../../burn-megatron/monitoring/tests/tensorboard/mod.rs"]
+mod tensorboard;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
 use tempfile::TempDir;
 use tests::processes::isolate;
 use tests::program::{Ended, build, build_bin, end, start, training_text};
+use tests::training::Training;
 
 const LIMIT: Duration = Duration::from_secs(300);
 /// The guide's.
@@ -37,6 +45,29 @@ const GENERATE: [&str; 11] = [
 /// What makes it small.
 const SMALL: &str = "--num_layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 32 --micro-batch-size 1 \
                      --global_batch_size 4 --train-iters 3 --log-interval 1 --eval-iters 1";
+
+fn main() {
+    let name = "the_real_tensorboard_reads_the_numbers_of_a_run";
+    let python = tensorboard::python_for(name);
+    let is_absent = python.is_none();
+    let read_back = move || the_real_tensorboard_reads_the_numbers_of_a_run(&python.unwrap_or_default());
+    let trials = vec![
+        test(
+            "commands_of_the_guide_lead_from_a_corpus_to_text",
+            commands_of_the_guide_lead_from_a_corpus_to_text,
+        ),
+        test(
+            "what_is_missing_or_does_not_fit_is_said_before_a_step",
+            what_is_missing_or_does_not_fit_is_said_before_a_step,
+        ),
+        test(name, read_back).with_ignored_flag(is_absent),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn test(name: &str, body: impl FnOnce() -> anyhow::Result<()> + Send + 'static) -> Trial {
+    Trial::test(name, move || body().map_err(|error| Failed::from(format!("{error:#}"))))
+}
 
 struct Folder {
     directory: TempDir,
@@ -76,7 +107,6 @@ fn folder_with_corpus() -> anyhow::Result<Folder> {
     Ok(Folder { directory })
 }
 
-#[test]
 fn commands_of_the_guide_lead_from_a_corpus_to_text() -> anyhow::Result<()> {
     let folder = folder_with_corpus()?;
     let [train_tokenizer, preprocess_data] = ["train_tokenizer", "preprocess_data"].map(build_bin);
@@ -111,7 +141,7 @@ fn commands_of_the_guide_lead_from_a_corpus_to_text() -> anyhow::Result<()> {
 
     let ended = folder.run(&generate, GENERATE)?;
     ended.expect_code(0)?;
-    let output: serde_json::Value = serde_json::from_str(ended.stdout.trim()).with_context(|| ended.stdout.clone())?;
+    let output: Value = serde_json::from_str(ended.stdout.trim()).with_context(|| ended.stdout.clone())?;
     let tokens = output["tokens"].as_array().map_or(0, Vec::len);
     ensure!(
         output["prompt"] == "Once upon a time" && (tokens == 256 || output["finish_reason"] == "end_of_document"),
@@ -150,7 +180,6 @@ fn commands_of_the_guide_lead_from_a_corpus_to_text() -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
 fn what_is_missing_or_does_not_fit_is_said_before_a_step() -> anyhow::Result<()> {
     let folder = folder_with_corpus()?;
     let pretrain_gpt = build("pretrain_gpt")?;
@@ -187,5 +216,102 @@ fn what_is_missing_or_does_not_fit_is_said_before_a_step() -> anyhow::Result<()>
             ended.stderr
         );
     }
+    expect_whole_data(&folder, &pretrain_gpt)
+}
+
+/// Training refuses a `.bin` that is cut short, and an `.idx` that leads outside it.
+fn expect_whole_data(folder: &Folder, pretrain_gpt: &Path) -> anyhow::Result<()> {
+    folder.succeed(
+        &build_bin("preprocess_data")?,
+        "--input my_corpus.txt --output-prefix cut",
+    )?;
+    let [bin, idx] = ["bin", "idx"].map(|kind| folder.path().join(format!("cut_text_document.{kind}")));
+    let (tokens, mut index) = (fs::read(&bin)?, fs::read(&idx)?);
+    let refuses = |words: &str| -> anyhow::Result<()> {
+        let flags = format!("{SMALL} --data-path cut_text_document");
+        let ended = folder.run(pretrain_gpt, flags.split_whitespace())?;
+        ensure!(
+            ended.code != Some(0) && ended.stderr.contains(words),
+            "{words:?} is not in:\n{}",
+            ended.stderr
+        );
+        Ok(())
+    };
+    fs::write(&bin, &tokens[..tokens.len() - 1])?;
+    refuses(&format!("expected a place in the {} bytes of", tokens.len() - 1))?;
+    fs::write(&bin, &tokens)?;
+    // After the header and the length of the only document, its place.
+    index[38..46].copy_from_slice(&(1_i64 << 40).to_le_bytes());
+    fs::write(&idx, index)?;
+    refuses("is at bytes 1099511627776 to ")
+}
+
+/// The number of a line of `--log-jsonl` that has another name in TensorBoard.
+const SCALARS: [(&str, &str); 11] = [
+    ("learning-rate", "learning_rate"),
+    ("batch-size", "global_batch_size"),
+    ("lm loss", "loss"),
+    ("loss-scale", "loss_scale"),
+    ("grad-norm", "grad_norm"),
+    ("num-zeros", "num_zeros_in_grad"),
+    ("iteration-time", "step_seconds"),
+    ("tokens-per-second", "tokens_per_second"),
+    ("mem-max-allocated-bytes", "peak_memory_bytes"),
+    ("communication-bytes", "communication_bytes"),
+    ("skipped", "is_skipped"),
+];
+/// Those that have a second scalar, by samples.
+const WITH_SAMPLES: usize = 6;
+
+/// The scalars of a run of two ranks that continues are those of its `--log-jsonl`, each at its step, and no others.
+fn the_real_tensorboard_reads_the_numbers_of_a_run(python: &Path) -> anyhow::Result<()> {
+    const SAMPLES: u64 = 8;
+    let folder = TempDir::new()?;
+    let events = folder.path().join("events");
+    let run = |name: &str, steps| -> anyhow::Result<Vec<Value>> {
+        let flags = "--world-size 2 --log-num-zeros-in-grad --override-opt-param-scheduler --allow-data-change";
+        let training = Training::new(&folder.path().join(name), steps, flags)?
+            .with_path("--save", &folder.path().join("checkpoints"))
+            .with_path("--load", &folder.path().join("checkpoints"))
+            .with_path("--tensorboard-dir", &events);
+        training.run()?;
+        let log = fs::read_to_string(folder.path().join(name).join("log.jsonl"))?;
+        Ok(log.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
+    };
+    let mut lines = run("first", 2)?;
+    lines.extend(run("second", 3)?);
+    ensure!(lines.len() == 3, "{lines:?}");
+    let mut expected = BTreeMap::new();
+    for line in &lines {
+        let step = line["step"].as_u64().context("a step")?;
+        for (place, (tag, name)) in SCALARS.into_iter().enumerate() {
+            let value = match &line[name] {
+                Value::Bool(value) => f64::from(u8::from(*value)),
+                value => value.as_f64().with_context(|| format!("{name} in {line}"))?,
+            };
+            expected.insert((tag.to_owned(), step), value);
+            if place < WITH_SAMPLES {
+                expected.insert((format!("{tag} vs samples"), step * SAMPLES), value);
+            }
+        }
+        expected.insert(("world-size".to_owned(), step), 2.0);
+        expected.insert(("world-size vs samples".to_owned(), step * SAMPLES), 2.0);
+    }
+    let (read, errors) = tensorboard::read(python, &events)?;
+    let scalar = |line: &str| -> Option<((String, u64), f64)> {
+        let (tag, rest) = line.strip_prefix("scalar '")?.split_once("' ")?;
+        let (step, value) = rest.split_once(' ')?;
+        Some(((tag.to_owned(), step.parse().ok()?), value.parse().ok()?))
+    };
+    let found: BTreeMap<_, _> = read.lines().filter_map(scalar).collect();
+    // An event has floats of 32 bits.
+    let expected: BTreeMap<_, _> = (expected.into_iter())
+        .map(|(place, value)| (place, f64::from(value as f32)))
+        .collect();
+    ensure!(
+        found == expected,
+        "read:\n{found:#?}\nexpected:\n{expected:#?}\n{errors}"
+    );
+    ensure!(read.lines().count() == 1 + expected.len(), "{read}");
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! The program `text_generation_server`: the text of `generate_samples_gpt` over HTTP from any layout, limits that no
-//! client can exceed, and its end.
+//! client can exceed, its end, and its page in a browser.
+
+mod page;
 
 use std::fs;
 use std::io::Write as _;
@@ -10,8 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tests::browser::Browser;
 use tests::processes::{isolate, send};
 use tests::program::{build, end, start};
 use tests::served::{Served, read_all};
@@ -22,6 +26,37 @@ const LIMIT: Duration = Duration::from_secs(60);
 const POSITIONS: u64 = 1 << 16;
 const KEY: &str = "the key of this test";
 const JSON: &str = "Content-Type: application/json\r\n";
+
+fn main() {
+    let page = test(
+        "a_person_generates_text_in_a_browser",
+        page::a_person_generates_text_in_a_browser,
+    );
+    let is_absent = Browser::installed().is_none();
+    if is_absent {
+        eprintln!("{} is ignored: there is no chromium in PATH", page.name());
+    }
+    let trials = vec![
+        test(
+            "every_layout_serves_the_text_of_generate_samples_whatever_else_is_in_the_batch",
+            every_layout_serves_the_text_of_generate_samples_whatever_else_is_in_the_batch,
+        ),
+        test(
+            "clients_are_kept_within_the_limits_and_none_holds_up_another",
+            clients_are_kept_within_the_limits_and_none_holds_up_another,
+        ),
+        test(
+            "a_killed_rank_ends_what_is_pending_with_503_and_then_the_server",
+            a_killed_rank_ends_what_is_pending_with_503_and_then_the_server,
+        ),
+        page.with_ignored_flag(is_absent),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn test(name: &str, body: fn() -> anyhow::Result<()>) -> Trial {
+    Trial::test(name, move || body().map_err(|error| Failed::from(format!("{error:#}"))))
+}
 
 /// A folder with `checkpoints` of a small model.
 fn folder() -> anyhow::Result<TempDir> {
@@ -66,7 +101,6 @@ fn texts(answer: &Value) -> Vec<&str> {
     choices.filter_map(|choice| choice["text"].as_str()).collect()
 }
 
-#[test]
 fn every_layout_serves_the_text_of_generate_samples_whatever_else_is_in_the_batch() -> anyhow::Result<()> {
     let folder = folder()?;
     let greedy = generate(folder.path(), "--greedy --out-seq-length 12")?;
@@ -110,6 +144,7 @@ fn every_layout_serves_the_text_of_generate_samples_whatever_else_is_in_the_batc
         })?;
         expect_greedy(&served, &prompts, &greedy)?;
         expect_streamed(&served, &asked)?;
+        expect_stopped(&served, &asked, &drawn[0])?;
         served.expect_figure("running", 0)?;
         // What runs when it is asked to stop is finished.
         let request = json!({"prompt": "x", "max_tokens": 200, "ignore_eos": true, "stream": true});
@@ -187,7 +222,30 @@ fn expect_streamed(served: &Served, asked: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
+/// Nothing of a stop sequence is streamed, nor what would come after it.
+fn expect_stopped(served: &Served, asked: &Value, drawn: &Value) -> anyhow::Result<()> {
+    let text = drawn["text"].as_str().context("a text")?;
+    let stop: String = text.chars().skip(text.chars().count().saturating_sub(3)).collect();
+    let expected = &text[..text.find(&stop).context("the stop sequence")?];
+    let mut asked = asked.clone();
+    asked["prompt"] = drawn["prompt"].clone();
+    asked["n"] = 1.into();
+    asked["stop"] = stop.clone().into();
+    asked["stream"] = true.into();
+    let mut streamed = String::new();
+    let mut reason = Value::Null;
+    for event in served.stream(&asked)?.rest()?.iter().filter(|event| *event != "[DONE]") {
+        let event: Value = serde_json::from_str(event)?;
+        streamed += event["choices"][0]["text"].as_str().unwrap_or_default();
+        reason = event["choices"][0]["finish_reason"].clone();
+    }
+    ensure!(
+        streamed == expected && reason == "stop",
+        "{streamed:?} is streamed and ends by {reason}, {expected:?} before {stop:?} is expected"
+    );
+    Ok(())
+}
+
 fn clients_are_kept_within_the_limits_and_none_holds_up_another() -> anyhow::Result<()> {
     let folder = folder()?;
     let flags = format!(
@@ -337,7 +395,6 @@ impl Hanging {
     }
 }
 
-#[test]
 fn a_killed_rank_ends_what_is_pending_with_503_and_then_the_server() -> anyhow::Result<()> {
     let folder = folder()?;
     let served = Served::start(

@@ -89,16 +89,37 @@ fn expect_figures(what: &str, found: &Value, expected: &Value, tolerance: f64) -
 }
 
 #[test]
-fn figures_of_a_gpt2_are_those_of_transformers() -> anyhow::Result<()> {
-    for case in cases()? {
+fn wikitext_of_a_gpt2_is_that_of_transformers() -> anyhow::Result<()> {
+    compare_with_transformers("wikitext")?;
+    let case = &cases()?[0];
+    let found = of_gpt2(&case.flags)?;
+    expect_figures("f32", &found["figures"], &case.figures, 1e-5)
+}
+
+#[test]
+fn lambada_of_a_gpt2_is_that_of_transformers() -> anyhow::Result<()> {
+    compare_with_transformers("lambada")
+}
+
+#[test]
+fn multiple_choice_of_a_gpt2_is_that_of_transformers() -> anyhow::Result<()> {
+    compare_with_transformers("multiple-choice")
+}
+
+/// Compares all cases of a task.
+fn compare_with_transformers(task: &str) -> anyhow::Result<()> {
+    let cases = cases()?.into_iter();
+    let cases: Vec<Case> = cases
+        .filter(|case| case.flags.contains(&format!("--task {task} ")))
+        .collect();
+    ensure!(!cases.is_empty(), "no case of {task}");
+    for case in cases {
         let found = of_gpt2(&format!("{} --dtype f64", case.flags))?;
         expect_figures(&case.flags, &found["figures"], &case.figures, TRANSFORMERS)?;
         ensure!(found["num_truncated"] == case.num_truncated, "{found}");
         ensure!(found["iteration"].is_null(), "{found}");
     }
-    let case = &cases()?[0];
-    let found = of_gpt2(&case.flags)?;
-    expect_figures("f32", &found["figures"], &case.figures, 1e-5)
+    Ok(())
 }
 
 #[test]

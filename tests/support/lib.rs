@@ -1,6 +1,7 @@
 //! What the tests share: processes of ranks and of programs, small problems, networks and disks.
 #![allow(missing_docs, reason = "no one reads them apart from the tests")]
 
+pub mod browser;
 pub mod cable;
 pub mod harness;
 pub mod job;

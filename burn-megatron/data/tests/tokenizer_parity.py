@@ -4,7 +4,9 @@
     python tokenizer_parity.py FOLDER BYTES [--sources FOLDER] [--gpt2 FOLDER] [--train BYTES] [--vocab-size N]
 
 Writes FOLDER/corpus.bin (documents as bytes, each with its length as u32 before it) and for each kind of tokenizer a folder with
-its files and expected.json: the ids of each document and the text decoded from them. Bytes that are not UTF-8 are replaced first.
+its files and expected.json: the ids of each document and the text decoded from them; of SentencePiece also how many ids the
+documents have as one, repeated to half a megabyte, and their digest: rounding decides in long texts what it does not in short
+ones. Bytes that are not UTF-8 are replaced first.
 --gpt2 is a folder with a vocab.json and merges.txt to use in place of trained ones, --sources has files to take text from.
 
 The fixtures are of `tokenizer_parity.py fixtures/tokenizers 9000 --vocab-size 700`; the comparison of a release is
@@ -13,6 +15,7 @@ The fixtures are of `tokenizer_parity.py fixtures/tokenizers 9000 --vocab-size 7
 """
 
 import argparse
+import hashlib
 import io
 import json
 import pathlib
@@ -221,6 +224,12 @@ def expect(folder, tokenizer, documents):
         decoded = [tokenizer.decode(tokens) for tokens in ids]
         prompt = tokenizer.encode("Once upon a time")
     expected = {"ids": ids, "decoded": decoded, "prompt": prompt}
+    if not isinstance(tokenizer, Tokenizer):
+        text = "".join(texts)
+        times = max(1, 500_000 // len(text.encode()))
+        joined = tokenizer.encode(text * times)
+        digest = hashlib.sha256(b"".join(token.to_bytes(4, "little") for token in joined))
+        expected["joined"] = {"times": times, "tokens": len(joined), "sha256": digest.hexdigest()}
     (folder / "expected.json").write_text(json.dumps(expected, ensure_ascii=False, separators=(",", ":")), "utf-8")
     megabytes = sum(len(text.encode()) for text in texts) / 1e6
     print(f"{folder.name}: {len(ids)} documents, {sum(map(len, ids))} tokens, {megabytes / seconds:.2f} MB/s")

@@ -8,12 +8,23 @@ use std::time::Instant;
 
 use burn_megatron_data::tokenizer::{Token, TokenizerConfig, TokenizerKind};
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 
 #[derive(Deserialize)]
 struct Expected {
     ids: Vec<Vec<Token>>,
     decoded: Vec<String>,
     prompt: Vec<Token>,
+    joined: Option<Joined>,
+}
+
+/// All documents as one, several times.
+#[derive(Deserialize)]
+struct Joined {
+    times: usize,
+    tokens: usize,
+    /// Of the tokens as u32.
+    sha256: String,
 }
 
 fn documents(folder: &Path) -> Vec<String> {
@@ -117,6 +128,12 @@ fn compare(folder: &Path, name: &str) {
     let mut prompt = vec![];
     tokenizer.encode_prompt("Once upon a time", &mut prompt);
     assert_eq!(prompt, expected.prompt, "{name}");
+    if let Some(joined) = expected.joined {
+        let tokens = encode(&documents.concat().repeat(joined.times));
+        let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+        let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!((tokens.len(), digest), (joined.tokens, joined.sha256), "{name}, as one");
+    }
 }
 
 fn fixtures() -> PathBuf {

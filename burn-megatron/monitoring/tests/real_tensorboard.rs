@@ -1,9 +1,11 @@
 //! What the real tensorboard package reads from a folder that this crate wrote. Ignored if no Python has the package:
 //! neither the one that `BURN_MEGATRON_PYTHON` names nor `python3`.
 
+#[path = "tensorboard/mod.rs"]
+mod package;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
 use burn_megatron_monitoring::scalars::Scalar;
 use burn_megatron_monitoring::tensorboard::{Histogram, SummaryWriter, SummaryWriterConfig, Value};
@@ -11,27 +13,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
     let arguments = Arguments::from_args();
-    let python = python();
     let name = "the_real_tensorboard_reads_what_is_written";
-    if python.is_none() {
-        eprintln!("{name} is ignored: no Python has the package tensorboard; BURN_MEGATRON_PYTHON can name one");
-    }
+    let python = package::python_for(name);
     let is_absent = python.is_none();
     let test = move || read_back(&python.unwrap_or_default());
     libtest_mimic::run(&arguments, vec![Trial::test(name, test).with_ignored_flag(is_absent)]).exit();
-}
-
-/// An interpreter that has the package.
-fn python() -> Option<PathBuf> {
-    let named = std::env::var_os("BURN_MEGATRON_PYTHON").map(PathBuf::from);
-    named.into_iter().chain([PathBuf::from("python3")]).find(|python| {
-        let mut import = Command::new(python);
-        import
-            .args(["-c", "import tensorboard"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        import.status().is_ok_and(|status| status.success())
-    })
 }
 
 fn scalar(tag: &'static str, value: f64, step: u64) -> Scalar {
@@ -50,12 +36,11 @@ fn read_back(python: &Path) -> Result<(), Failed> {
         scalar("grad-norm", 0.25, 1),
         scalar("lm loss vs samples", 4.5, 16),
     ]);
-    // Steps that no checkpoint has, and that are done again.
+    // Steps that no checkpoint has, and that are done again: nothing that was written is lost.
     writer.scalars(&[scalar("lm loss", 3.5, 2), scalar("lm loss", 2.5, 3)]);
     drop(writer);
     // File names are sorted, and this must be read after the first: another second, or number.
     let mut writer = SummaryWriter::create(folder.path(), SummaryWriterConfig::default())?;
-    writer.restart(2);
     writer.scalars(&[scalar("lm loss", 3.25, 2), scalar("lm loss", f64::NAN, 3)]);
     writer.value("samples", Value::Text("Es war einmal 𝄞".to_owned()), 3);
     let histogram = Histogram::of(&[1.0, 2.0, 3.0, 4.0], 2).ok_or("no histogram")?;
@@ -65,12 +50,12 @@ fn read_back(python: &Path) -> Result<(), Failed> {
     if files != 2 {
         return Err(format!("{files} files").into());
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tensorboard/read.py");
-    let output = Command::new(python).arg(script).arg(folder.path()).output()?;
-    let read = String::from_utf8(output.stdout)?;
+    let (read, errors) = package::read(python, folder.path())?;
     let expected = "version 2.0\n\
         scalar 'grad-norm' 1 0.25\n\
         scalar 'lm loss' 1 4.5\n\
+        scalar 'lm loss' 2 3.5\n\
+        scalar 'lm loss' 3 2.5\n\
         scalar 'lm loss' 2 3.25\n\
         scalar 'lm loss' 3 nan\n\
         scalar 'lm loss vs samples' 16 4.5\n\
@@ -79,6 +64,5 @@ fn read_back(python: &Path) -> Result<(), Failed> {
     if read == expected {
         return Ok(());
     }
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     Err(format!("read:\n{read}\nexpected:\n{expected}\n{errors}").into())
 }

@@ -11,14 +11,16 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use burn_megatron::launch::{Role, StopFlag, report_and_exit};
+use burn_megatron::training::preflight::Statement;
 use burn_megatron_data::tokenizer::Tokenizer;
 use models::generation::GenerationRequest;
 
-use crate::arguments::GenerationArguments;
+use crate::arguments::{GenerationArguments, GeneratorArguments};
 use crate::launching::enter_interactive;
 use crate::session::StopReason;
 use generator::{AnyGenerator, BatchLimits, GeneratorProgram, Ready};
-use on_ranks::{PAGE_TOKENS, run_rank};
+pub use on_ranks::PAGE_TOKENS;
+use on_ranks::run_rank;
 use printing::Printer;
 use prompts::{NextPrompt, Prompts};
 
@@ -33,14 +35,27 @@ const IDLE_WAIT: Duration = Duration::from_millis(200);
 /// job, and ends the process.
 pub fn generate(arguments: &GenerationArguments) -> anyhow::Result<ExitCode> {
     arguments.validate()?;
-    match enter_interactive(&arguments.generator.parallel)? {
+    let mut program = Printing {
+        arguments,
+        prompts: None,
+    };
+    run_program(&arguments.generator, arguments.statement(), &mut program)
+}
+
+/// Runs a program with the model that the flags name, as [`generate`] does. `statement` is what must be the same on
+/// every rank.
+///
+/// # Errors
+/// As [`generate`].
+pub fn run_program(
+    arguments: &GeneratorArguments,
+    statement: Statement,
+    program: &mut dyn GeneratorProgram,
+) -> anyhow::Result<ExitCode> {
+    match enter_interactive(&arguments.parallel)? {
         Role::Launched(summary) => Ok(summary.into()),
         Role::Rank(world) => {
-            let mut program = Printing {
-                arguments,
-                prompts: None,
-            };
-            let done = run_rank(&arguments.generator, arguments.statement(), &world, &mut program);
+            let done = run_rank(arguments, statement, &world, program);
             done.or_else(|error| report_and_exit(&world, error.as_ref()))
         }
     }

@@ -22,7 +22,7 @@ use crate::figures::bytes;
 use crate::loading::{Loaded, LoadedModel, load};
 
 /// Tokens of a page of the cache.
-pub(crate) const PAGE_TOKENS: usize = 16;
+pub const PAGE_TOKENS: usize = 16;
 
 /// Loads the model that the flags name, and runs a program with it on rank 0, until which the other ranks take part.
 /// `statement` is what must be the same on every rank.

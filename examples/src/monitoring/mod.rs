@@ -71,7 +71,7 @@ impl Monitoring {
         let context = session.context();
         let first_step = session.iteration() + 1;
         let outputs = match context.rank() {
-            0 => Some(Outputs::new(arguments, first_step)?),
+            0 => Some(Outputs::new(arguments)?),
             _ => None,
         };
         let peak = if flags.log_throughput {
@@ -194,7 +194,7 @@ impl Monitoring {
 }
 
 impl Outputs {
-    fn new(arguments: &TrainingArguments, first_step: u64) -> anyhow::Result<Self> {
+    fn new(arguments: &TrainingArguments) -> anyhow::Result<Self> {
         let flags = &arguments.monitoring;
         let usual = SummaryWriterConfig::default();
         let config = SummaryWriterConfig {
@@ -202,10 +202,7 @@ impl Outputs {
             ..usual
         };
         let writer = flags.tensorboard_dir.as_deref();
-        let mut writer = writer.map(|folder| SummaryWriter::create(folder, config)).transpose()?;
-        if let Some(writer) = writer.as_mut().filter(|_| first_step > 1) {
-            writer.restart(first_step);
-        }
+        let writer = writer.map(|folder| SummaryWriter::create(folder, config)).transpose()?;
         let server = flags.prometheus_port;
         let server = server
             .map(|port| MetricsServer::start(flags.prometheus_address(), port))

@@ -69,6 +69,10 @@ pub enum Test {
     Devices,
     /// Collectives over NCCL, on emulated GPUs.
     Nccl,
+    /// The server of generated text, with real clients.
+    Serving,
+    /// The figures of evaluations.
+    Evaluation,
 }
 
 impl Test {
@@ -79,6 +83,8 @@ impl Test {
             Self::Parity => "parity",
             Self::Devices => "devices",
             Self::Nccl => "nccl",
+            Self::Serving => "serving",
+            Self::Evaluation => "evaluation",
         }
     }
 
@@ -95,6 +101,13 @@ impl Test {
             ]
             .iter()
             .any(|words| line.contains(words)),
+            Self::Serving => [" is streamed and ends by ", "429 ", "the third is served", " stays Ok("]
+                .iter()
+                .any(|words| line.contains(words)),
+            // Each program's figures, by name.
+            Self::Evaluation => {
+                line.contains(" instead of ") && (line.contains(": lm_eval, ") || line.contains(": megatron_lm, "))
+            }
         };
         let message = output.lines().map(str::trim).find(is_comparison)?;
         // A rank that has lost the one that compared panics.

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use planted_faults::{Fault, Patch, SWITCH, Test};
 
-use self::workspace::{Copied, Program, run};
+use self::workspace::{Copied, INCREMENTAL, Program, run};
 
 /// A build compiles the tests for every backend.
 const BUILD_LIMIT: Duration = Duration::from_secs(3600);
@@ -144,7 +144,8 @@ fn run_trial(programs: &Programs, test: Test, trial: &str, switch: Option<&str>)
     command
         .args(["--exact", trial])
         .current_dir(&program.package)
-        .env("CARGO_MANIFEST_DIR", &program.package);
+        .env("CARGO_MANIFEST_DIR", &program.package)
+        .env(INCREMENTAL.0, INCREMENTAL.1);
     match switch {
         Some(name) => command.env(SWITCH, name),
         None => command.env_remove(SWITCH),

@@ -10,6 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use planted_faults::Test;
 
+/// Little is recompiled for a fault, and it need not be fast. In a file, so that it holds for programs that a trial
+/// builds too; with [`INCREMENTAL`].
+const SETTINGS: &str = "[profile.dev.package.cubecl-kernels]\nopt-level = 1\n";
+/// The variable and its value.
+pub const INCREMENTAL: (&str, &str) = ("CARGO_INCREMENTAL", "1");
+
 /// A test that was built.
 #[derive(Debug)]
 pub struct Program {
@@ -57,6 +63,9 @@ impl Copied {
                 copy.restore(&root.join(name))?;
             }
         }
+        let settings = copy.folder.join(".cargo");
+        std::fs::create_dir_all(&settings)?;
+        std::fs::write(settings.join("config.toml"), SETTINGS)?;
         Ok(copy)
     }
 
@@ -89,9 +98,7 @@ impl Copied {
             ])
             .args(tests.iter().flat_map(|test| ["--test", test.program()]))
             .env("CARGO_TARGET_DIR", &self.target)
-            // Little is recompiled for a fault, and it need not be fast.
-            .env("CARGO_INCREMENTAL", "1")
-            .args(["--config", "profile.dev.package.cubecl-kernels.opt-level=1"])
+            .env(INCREMENTAL.0, INCREMENTAL.1)
             .current_dir(&self.folder);
         let (is_built, output) = run(command, limit)?;
         ensure!(is_built, "the tests do not compile:\n{output}");

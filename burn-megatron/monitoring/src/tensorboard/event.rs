@@ -9,19 +9,12 @@ use super::wire;
 const STRINGS: i64 = 7;
 /// Of `DataClass`: a tensor.
 const TENSOR: i64 = 2;
-/// Of `SessionLog.SessionStatus`: the program has started.
-const START: i64 = 1;
 
 /// Something that happened at a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The version of the format, first in every file.
     Version,
-    /// Training continues with this step: TensorBoard forgets what it has of this step and later ones.
-    Restart {
-        /// The step.
-        step: i64,
-    },
     /// Values with their names.
     Values {
         /// The step, or the samples, that the values belong to.
@@ -49,10 +42,6 @@ impl Event {
         wire::double(&mut buffer, 1, seconds);
         match self {
             Event::Version => wire::bytes(&mut buffer, 3, b"brain.Event:2"),
-            Event::Restart { step } => {
-                wire::int64(&mut buffer, 2, *step);
-                wire::message(&mut buffer, 7, |log| wire::int64(log, 1, START));
-            }
             Event::Values { step, values } => {
                 wire::int64(&mut buffer, 2, *step);
                 wire::message(&mut buffer, 5, |summary| {

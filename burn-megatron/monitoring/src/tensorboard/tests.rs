@@ -23,7 +23,7 @@ mod messages {
         pub wall_time: f64,
         #[prost(int64, tag = "2")]
         pub step: i64,
-        #[prost(oneof = "What", tags = "3, 5, 7")]
+        #[prost(oneof = "What", tags = "3, 5")]
         pub what: Option<What>,
     }
 
@@ -33,14 +33,6 @@ mod messages {
         FileVersion(String),
         #[prost(message, tag = "5")]
         Summary(Summary),
-        #[prost(message, tag = "7")]
-        SessionLog(SessionLog),
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub struct SessionLog {
-        #[prost(int32, tag = "1")]
-        pub status: i32,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -180,7 +172,6 @@ fn events_of_the_fixture() -> Vec<(f64, Event)> {
     };
     vec![
         (1700000000.25, Event::Version),
-        (1700000001.5, Event::Restart { step: 3 }),
         (
             1700000002.0,
             scalar_events(
@@ -379,18 +370,13 @@ fn events_are_seen_after_the_interval_and_all_of_them_at_the_end() {
     };
     let mut writer = SummaryWriter::create(folder.path(), never).unwrap();
     let path = writer.path().to_owned();
-    writer.restart(8);
     for step in 8..100 {
         writer.scalars(&[scalar(f64::from(u32::try_from(step).unwrap()), step)]);
     }
     writer.value("samples", Value::Text("text".to_owned()), 99);
     drop(writer);
     let events = events_of(&fs::read(path).unwrap());
-    assert_eq!(events.len(), 1 + 1 + 92 + 1);
-    assert_eq!(
-        events[1].what,
-        Some(messages::What::SessionLog(messages::SessionLog { status: 1 }))
-    );
+    assert_eq!(events.len(), 1 + 92 + 1);
     assert_eq!(events[1].step, 8);
 }
 

@@ -33,6 +33,11 @@ impl Default for SummaryWriterConfig {
 /// What cannot be written ends no training: the first failure is one warning in the log that names the file, and from
 /// then on nothing is written. When the disk is too slow, events are left out, with one warning too. When dropped, what
 /// is in the queue is written.
+///
+/// Where training continues in a new file, the steps since the checkpoint are there twice. TensorBoard shows the later
+/// ones: its loader drops, of each tag, what has the step of a newer value or a larger one. An event that says so
+/// (`SessionLog.START`) would make other readers drop all scalars of larger steps, also those whose step is a number of
+/// samples.
 #[derive(Debug)]
 pub struct SummaryWriter {
     /// `None` once it is being closed.
@@ -71,12 +76,6 @@ impl SummaryWriter {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Says that training continues with this step: what TensorBoard has of it and of later ones was never reached by
-    /// the checkpoint, and is forgotten.
-    pub fn restart(&mut self, step: u64) {
-        self.send(Event::Restart { step: signed(step) });
     }
 
     /// Writes scalars. Those of one step follow each other in one event.

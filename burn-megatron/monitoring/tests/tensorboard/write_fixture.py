@@ -6,7 +6,7 @@
 
 import sys
 
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_TENSOR, HistogramProto, Summary, SummaryMetadata
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
@@ -22,7 +22,6 @@ with open(sys.argv[1], "wb") as file:
         writer.write(Event(wall_time=wall_time, **fields).SerializeToString())
 
     write(1700000000.25, file_version="brain.Event:2")
-    write(1700000001.5, step=3, session_log=SessionLog(status=SessionLog.START))
     scalars = [("lm loss", 2.5), ("learning-rate", 1.5e-4), ("zero", 0.0), ("nan", float("nan")), ("inf", float("inf"))]
     write(1700000002.0, step=3, summary=Summary(value=[Summary.Value(tag=t, simple_value=v) for t, v in scalars]))
     write(1700000003.0, step=0, summary=Summary(value=[Summary.Value(tag="lm loss vs samples", simple_value=-1.25)]))

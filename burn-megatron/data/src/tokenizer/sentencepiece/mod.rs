@@ -29,7 +29,8 @@ const SPACE: char = '\u{2581}';
 /// before it.
 pub struct SentencePieceTokenizer {
     normalizer: Normalizer,
-    fixed: Vec<Token>,
+    /// Pieces that are taken wherever a text has them, and their texts.
+    fixed: Vec<(Token, String)>,
     cutter: Cutter,
     unknown: Token,
     bytes: Option<[Token; 256]>,
@@ -85,9 +86,9 @@ impl SentencePieceTokenizer {
         let unknown = pieces.iter().position(|piece| piece.2 == PieceType::Unknown);
         let unknown = unknown.ok_or_else(|| invalid("no piece is the unknown one"))?;
         let of_type = |wanted| (0..).zip(&pieces).filter(move |(_, piece)| piece.2 == wanted);
-        let (fixed, texts): (Vec<Token>, Vec<&str>) = of_type(PieceType::UserDefined)
+        let (fixed, texts): (Vec<(Token, String)>, Vec<&str>) = of_type(PieceType::UserDefined)
             .filter(|(_, piece)| !piece.0.is_empty())
-            .map(|(token, piece)| (token, piece.0))
+            .map(|(token, piece)| ((token, piece.0.to_owned()), piece.0))
             .unzip();
         let eos = Token::try_from(trainer.eos_id()).ok();
         let eos = eos.filter(|&eos| {
@@ -252,9 +253,21 @@ impl Tokenizer for SentencePieceTokenizer {
 
     fn encode(&self, text: &str, tokens: &mut Vec<Token>) {
         let start = tokens.len();
-        for part in self.normalizer.normalize(text) {
+        let parts = self.normalizer.normalize(text);
+        if let Cutter::Unigram(_) = &self.cutter {
+            // As a whole, for sums do not begin again after a fixed piece.
+            let whole: String = (parts.iter())
+                .map(|part| match part {
+                    Part::Fixed(place) => &self.fixed[*place].1,
+                    Part::Text(text) => text,
+                })
+                .map(String::as_str)
+                .collect();
+            return self.cut(&whole, start, tokens);
+        }
+        for part in parts {
             match part {
-                Part::Fixed(place) => tokens.push(self.fixed[place]),
+                Part::Fixed(place) => tokens.push(self.fixed[place].0),
                 Part::Text(text) => self.cut(&text, start, tokens),
             }
         }

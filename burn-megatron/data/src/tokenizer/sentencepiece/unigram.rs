@@ -9,6 +9,8 @@ use crate::tokenizer::byte_level::merge::PairHasher;
 
 /// How much less likely than any piece a character without a piece is.
 const UNKNOWN_PENALTY: f32 = 10.0;
+/// The distance from 0 at which sums begin again at 0.
+const RESET: f32 = 100_000.0;
 const ROOT: u32 = 0;
 
 /// A vocabulary of pieces with their log-probabilities, as a tree of bytes.
@@ -18,7 +20,6 @@ pub(super) struct Unigram {
     /// The piece that ends at each node.
     pieces: Vec<Option<(Token, Score)>>,
     lowest_score: f32,
-    highest_score: f32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,8 +45,7 @@ impl Unigram {
         let mut unigram = Self {
             edges: HashMap::default(),
             pieces: vec![None],
-            lowest_score: scores.clone().reduce(f32::min).unwrap_or_default(),
-            highest_score: scores.reduce(f32::max).unwrap_or_default(),
+            lowest_score: scores.reduce(f32::min).unwrap_or_default(),
         };
         for (&(text, score, kind), token) in pieces.iter().zip(0..) {
             match kind {
@@ -73,15 +73,21 @@ impl Unigram {
 
     /// Calls `push` with each piece of the best path, or with the text of a character that has none.
     ///
-    /// Sums are rounded to f32 at every step, as SentencePiece's are: that decides between paths that are equally
-    /// likely, as in a long run of one letter.
+    /// Sums are rounded to f32 at every step, and begin again at 0 where they are large, as in SentencePiece 0.2.3:
+    /// that decides between paths that are nearly equally likely, as in a long run of one letter.
     ///
     /// # Reference
     /// SentencePiece's `unigram::Model::EncodeOptimized`.
     pub(super) fn cut(&self, text: &str, mut push: impl FnMut(Result<Token, &str>)) {
         let mut paths = vec![Path::default(); text.len() + 1];
+        // The last end of a path.
+        let mut last = 0;
         for (start, character) in text.char_indices() {
-            self.extend_paths(text, start, character.len_utf8(), &mut paths);
+            let so_far = paths[start].score;
+            if so_far.abs() > RESET {
+                paths[start..=last].iter_mut().for_each(|path| path.score -= so_far);
+            }
+            last = last.max(self.extend_paths(text, start, character.len_utf8(), &mut paths));
         }
         let mut parts = vec![];
         let mut end = text.len();
@@ -92,10 +98,11 @@ impl Unigram {
         parts.into_iter().rev().for_each(&mut push);
     }
 
-    /// Extends the best path to `start` by each piece that begins there.
-    fn extend_paths(&self, text: &str, start: usize, character_bytes: usize, paths: &mut [Path]) {
+    /// Extends the best path to `start` by each piece that begins there. Returns the last end.
+    fn extend_paths(&self, text: &str, start: usize, character_bytes: usize, paths: &mut [Path]) -> usize {
         let so_far = paths[start].score;
         let mut has_character = false;
+        let mut last = start;
         let mut node = ROOT;
         for (place, byte) in text.bytes().enumerate().skip(start) {
             match self.edges.get(&edge(node, byte)) {
@@ -109,14 +116,17 @@ impl Unigram {
             has_character |= length == character_bytes;
             let score = match score {
                 Score::Learned(score) => score,
-                Score::Bonus => length as f32 * self.highest_score - 0.1,
+                Score::Bonus => (0.1 * (length - 1) as f64) as f32,
             };
-            paths[place + 1].improve(score + so_far, start, Some(token));
+            last = place + 1;
+            paths[last].improve(score + so_far, start, Some(token));
         }
         if !has_character {
             let score = self.lowest_score - UNKNOWN_PENALTY;
+            last = last.max(start + character_bytes);
             paths[start + character_bytes].improve(score + so_far, start, None);
         }
+        last
     }
 }
 
