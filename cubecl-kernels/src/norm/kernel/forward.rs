@@ -50,6 +50,23 @@ pub(in super::super) fn forward<E: Float, N: Size>(
         let row = select(is_there, place, 0usize);
         let start = row * rows.vectors;
 
+        // Where a sum is written, what is loaded after it waits for it: all is asked for before.
+        let has_residual = comptime!(before.residual.is_some());
+        let ahead = comptime!(if has_residual { layout.slots } else { 1 });
+        let mut inputs = Array::<Vector<E, N>>::new(ahead);
+        let mut residuals = Array::<Vector<E, N>>::new(ahead);
+        #[comptime]
+        if let ComptimeOption::Some(residual) = &before.residual {
+            #[unroll(is_unrolled)]
+            for slot in 0..slots {
+                let index = slot * units + unit;
+                if index < rows.vectors {
+                    inputs[slot] = input[start + index];
+                    residuals[slot] = residual[start + index];
+                }
+            }
+        }
+
         let mut values = Array::<Vector<f32, N>>::new(slots);
         let mut sums = Vector::<f32, N>::new(0.0f32);
         #[unroll(is_unrolled)]
@@ -57,7 +74,11 @@ pub(in super::super) fn forward<E: Float, N: Size>(
             let index = slot * units + unit;
             let mut value = Vector::<f32, N>::new(0.0f32);
             if index < rows.vectors {
-                value = Vector::cast_from(input[start + index]);
+                value = if comptime!(has_residual) {
+                    Vector::cast_from(inputs[slot])
+                } else {
+                    Vector::cast_from(input[start + index])
+                };
                 #[comptime]
                 if let ComptimeOption::Some(bias) = &before.bias {
                     value += Vector::cast_from(bias[index]);
@@ -67,9 +88,8 @@ pub(in super::super) fn forward<E: Float, N: Size>(
                     let dropout_row = dropout_row(dropped, row, 0u32);
                     value *= dropout_factors::<N>(&dropped.dropout, &dropout_row, (index * size) as u32);
                 }
-                #[comptime]
-                if let ComptimeOption::Some(residual) = &before.residual {
-                    value += Vector::cast_from(residual[start + index]);
+                if comptime!(has_residual) {
+                    value += Vector::cast_from(residuals[slot]);
                 }
                 #[comptime]
                 if let ComptimeOption::Some(hidden) = hidden {
