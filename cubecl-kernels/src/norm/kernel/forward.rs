@@ -18,10 +18,12 @@ pub(in super::super) struct SumBefore<E: Float, N: Size> {
     pub residual: ComptimeOption<Array<Vector<E, N>>>,
 }
 
-/// Writes the norm of each row and the row's statistics, and the sum before it where there is one.
+/// Writes the norm of each row and the row's statistics, and the sum before it where there is one. With `loads_ahead`
+/// registers hold what is added up, too.
 ///
 /// The norm is that of the sum as it is written, in the tensor's type: so the backward pass sees it.
 #[cube(launch_unchecked, address_type = "dynamic")]
+#[allow(clippy::collapsible_if, reason = "the outer one is decided when the kernel is made")]
 pub(in super::super) fn forward<E: Float, N: Size>(
     input: &Array<Vector<E, N>>,
     before: &SumBefore<E, N>,
@@ -35,6 +37,7 @@ pub(in super::super) fn forward<E: Float, N: Size>(
     columns: f32,
     epsilon: f32,
     #[comptime] is_layer: bool,
+    #[comptime] loads_ahead: bool,
     #[comptime] layout: RowLayout,
     #[define(E)] _type: StorageType,
 ) {
@@ -51,8 +54,8 @@ pub(in super::super) fn forward<E: Float, N: Size>(
         let start = row * rows.vectors;
 
         // Where a sum is written, what is loaded after it waits for it: all is asked for before.
-        let has_residual = comptime!(before.residual.is_some());
-        let ahead = comptime!(if has_residual { layout.slots } else { 1 });
+        let is_ahead = comptime!(loads_ahead && before.residual.is_some());
+        let ahead = comptime!(if is_ahead { layout.slots } else { 1 });
         let mut inputs = Array::<Vector<E, N>>::new(ahead);
         let mut residuals = Array::<Vector<E, N>>::new(ahead);
         #[comptime]
@@ -60,9 +63,11 @@ pub(in super::super) fn forward<E: Float, N: Size>(
             #[unroll(is_unrolled)]
             for slot in 0..slots {
                 let index = slot * units + unit;
-                if index < rows.vectors {
-                    inputs[slot] = input[start + index];
-                    residuals[slot] = residual[start + index];
+                if comptime!(is_ahead) {
+                    if index < rows.vectors {
+                        inputs[slot] = input[start + index];
+                        residuals[slot] = residual[start + index];
+                    }
                 }
             }
         }
@@ -74,7 +79,7 @@ pub(in super::super) fn forward<E: Float, N: Size>(
             let index = slot * units + unit;
             let mut value = Vector::<f32, N>::new(0.0f32);
             if index < rows.vectors {
-                value = if comptime!(has_residual) {
+                value = if comptime!(is_ahead) {
                     Vector::cast_from(inputs[slot])
                 } else {
                     Vector::cast_from(input[start + index])
@@ -88,8 +93,13 @@ pub(in super::super) fn forward<E: Float, N: Size>(
                     let dropout_row = dropout_row(dropped, row, 0u32);
                     value *= dropout_factors::<N>(&dropped.dropout, &dropout_row, (index * size) as u32);
                 }
-                if comptime!(has_residual) {
-                    value += Vector::cast_from(residuals[slot]);
+                #[comptime]
+                if let ComptimeOption::Some(residual) = &before.residual {
+                    value += if comptime!(is_ahead) {
+                        Vector::cast_from(residuals[slot])
+                    } else {
+                        Vector::cast_from(residual[start + index])
+                    };
                 }
                 #[comptime]
                 if let ComptimeOption::Some(hidden) = hidden {

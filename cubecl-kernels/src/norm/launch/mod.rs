@@ -249,6 +249,7 @@ where
             columns as f32,
             parameters.epsilon as f32,
             is_layer,
+            plan.layout.units <= FORWARD_UNITS,
             plan.layout,
             dtype.into(),
         );
