@@ -158,6 +158,47 @@ mod tests {
         assert_eq!(exceeded.expect("all are counted"), [expected]);
     }
 
+    /// The files that are checked.
+    const FILES: [&str; 2] = [
+        include_str!("../../tests/devices/call_budget.json"),
+        include_str!("../../tests/devices/call_budget_chunks.json"),
+    ];
+
+    #[test]
+    fn each_limit_of_the_files_is_named_when_one_call_exceeds_it() {
+        for file in FILES {
+            let budget: Budget = serde_json::from_str(file).expect("a budget");
+            assert!(!budget.limits.is_empty());
+            let counts = |part: &str, more: usize| {
+                let limits = budget.limits.iter().enumerate().filter(|(_, limit)| limit.per == part);
+                let counts = limits.map(|(number, limit)| {
+                    let class = Class::ALL.iter().find(|class| class.name == limit.class);
+                    let calls = limit.budget + if number == more { 1.0 } else { 0.0 };
+                    (class.expect("a class").example(), Count { calls, bytes: 0.0 })
+                });
+                Counts::from(counts.collect::<Vec<_>>())
+            };
+            let called = |more: usize| {
+                let parts = Parts {
+                    per_layer_and_micro_batch: counts("layer and micro-batch", more),
+                    per_micro_batch: counts("micro-batch", more),
+                    per_layer: counts("layer", more),
+                    per_step: counts("step", more),
+                };
+                budget.exceeded(&parts).expect("all are counted")
+            };
+            assert_eq!(called(usize::MAX), [""; 0]);
+            for (number, limit) in budget.limits.iter().enumerate() {
+                let found = called(number);
+                let expected = format!("{} per {}: ", limit.class, limit.per);
+                assert!(
+                    found.len() == 1 && found[0].starts_with(&expected),
+                    "{expected}{found:?}"
+                );
+            }
+        }
+    }
+
     #[test]
     fn memory_over_its_limit_is_named() {
         let limits = MemoryLimits {

@@ -178,6 +178,13 @@ impl Class {
         ["nccl", "copy", "memset", "allocation", "free"].contains(&self.kind)
     }
 
+    /// A call of the class.
+    #[cfg(test)]
+    pub fn example(&self) -> Key {
+        let [kind, name, thread] = [self.kind, self.names, "main"].map(str::to_owned);
+        Key { kind, name, thread }
+    }
+
     /// Whether calls belong to the class.
     pub fn has(&self, key: &Key) -> bool {
         key.kind == self.kind && key.name.starts_with(self.names)

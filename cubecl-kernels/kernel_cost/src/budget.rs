@@ -209,6 +209,22 @@ mod tests {
     }
 
     #[test]
+    fn each_limit_of_this_workspace_is_red_when_it_is_passed() {
+        let budget = Budget::of_this_workspace().expect("it is whole");
+        assert!(!budget.limits.is_empty());
+        for limit in &budget.limits {
+            assert_eq!(budget.overruns(std::slice::from_ref(limit)), [], "at the limit");
+            let further = 0.01 * limit.value.abs().max(1e-2);
+            let value = match limit.side {
+                Side::AtMost => limit.value + further,
+                Side::AtLeast => limit.value - further,
+            };
+            let overruns = budget.overruns(&[Figure { value, ..limit.clone() }]);
+            assert!(matches!(overruns[..], [Overrun::Beyond { .. }]), "{limit:?}");
+        }
+    }
+
+    #[test]
     fn values_keep_four_digits() {
         assert_eq!(
             [0.0, 0.98123, 6.71875, 40960.0, 123_456.0].map(rounded),

@@ -2,6 +2,11 @@
 
 use cubecl::prelude::*;
 
+use crate::cube::walk::UNITS;
+
+/// Vectors that a unit asks for before it waits for any.
+pub(super) const AT_ONCE: usize = 4;
+
 /// Adds the gradient's vectors from `first` up to `end` to the sums, whose vectors begin `offset` ahead.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn add<G: Float, N: Size>(
@@ -15,24 +20,39 @@ pub(super) fn add<G: Float, N: Size>(
     #[comptime] is_first: bool,
     #[define(G)] _dtype: StorageType,
 ) {
-    let at = first + ABSOLUTE_POS;
-    if at >= end {
-        terminate!();
+    let units = comptime!(UNITS as usize);
+    let start = first + CUBE_POS * comptime!(AT_ONCE * UNITS as usize) + UNIT_POS as usize;
+    let mut gradients = Array::<Vector<G, N>>::new(AT_ONCE);
+    let mut before = Array::<Vector<f32, N>>::new(comptime!(if is_first { 1 } else { AT_ONCE }));
+    #[unroll]
+    for turn in 0..AT_ONCE {
+        let at = start + turn * units;
+        if at < end {
+            gradients[turn] = gradient[at];
+            if comptime!(!is_first) {
+                before[turn] = sums[offset + at];
+            }
+        }
     }
-    let gradient = Vector::<f32, N>::cast_from(gradient[at]);
     let mut is_finite = true;
     #[unroll]
-    for lane in 0..N::value() {
-        // Neither holds for what is not a number.
-        is_finite = is_finite && f32::abs(gradient[lane]) <= f32::max_value();
+    for turn in 0..AT_ONCE {
+        let at = start + turn * units;
+        if at < end {
+            let mut sum = Vector::<f32, N>::cast_from(gradients[turn]);
+            #[unroll]
+            for lane in 0..N::value() {
+                // Does not hold for what is not a number.
+                is_finite = is_finite && f32::abs(sum[lane]) <= f32::max_value();
+            }
+            if comptime!(!is_first) {
+                sum += before[turn];
+            }
+            sums[offset + at] = sum;
+        }
     }
     if !is_finite {
         // Whoever else writes there writes the same.
         non_finite[parameter] = f32::new(1.0);
-    }
-    if comptime!(is_first) {
-        sums[offset + at] = gradient;
-    } else {
-        sums[offset + at] += gradient;
     }
 }

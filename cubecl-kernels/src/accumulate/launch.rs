@@ -47,7 +47,7 @@ pub(crate) fn add<R: CubeRuntime>(
         unsafe {
             kernel::add::launch_unchecked::<R>(
                 &client,
-                cube_count(&client, (end - first).div_ceil(UNITS as usize)),
+                cube_count(&client, (end - first).div_ceil(UNITS as usize * kernel::AT_ONCE)),
                 CubeDim::new_1d(UNITS),
                 address_type(&[&sums, &gradient]),
                 size,

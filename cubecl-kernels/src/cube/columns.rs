@@ -14,6 +14,8 @@ use crate::accumulate::GradientPlace;
 const WIDTH: usize = 16;
 /// Units that share a column.
 const HEIGHT: usize = 16;
+/// Numbers that a unit asks for before it waits for any: cubes are few, and what is in flight is theirs.
+const AT_ONCE: usize = 8;
 /// The vectors of an operation, at most.
 const MOST: usize = 3;
 
@@ -211,8 +213,20 @@ fn column_total(partials: &Array<f32>, count: usize, columns: usize) -> f32 {
         let start = CUBE_POS_Z as usize * count * columns;
         let mut partial = UNIT_POS_Y as usize;
         while partial < count {
-            sum += partials[start + partial * columns + column];
-            partial += height;
+            let mut loaded = Array::<f32>::new(AT_ONCE);
+            #[unroll]
+            for turn in 0..AT_ONCE {
+                let own = partial + turn * height;
+                loaded[turn] = 0.0f32;
+                if own < count {
+                    loaded[turn] = partials[start + own * columns + column];
+                }
+            }
+            #[unroll]
+            for turn in 0..AT_ONCE {
+                sum += loaded[turn];
+            }
+            partial += comptime!(AT_ONCE * HEIGHT);
         }
     }
     let mut shares = SharedMemory::<f32>::new(comptime!(WIDTH * HEIGHT));

@@ -9,6 +9,8 @@ use burn_cubecl::CubeRuntime;
 use cubecl::client::ComputeClient;
 use cubecl::prelude::*;
 
+use super::nvidia::exp2_approximate;
+
 /// The least `−t` of [`over_one_plus_exp()`]'s plain form whose exponential is finite, and whose result is a normal
 /// number.
 pub const LOWEST: f32 = -87.0;
@@ -38,6 +40,22 @@ pub fn exp<N: Size>(x: Vector<f32, N>, #[comptime] is_fast: bool) -> Vector<f32,
 pub fn exp_scaled<N: Size>(scaled: Vector<f32, N>, #[comptime] is_fast: bool) -> Vector<f32, N> {
     if comptime!(is_fast) {
         exp2::<N>(scaled)
+    } else {
+        Vector::exp(scaled)
+    }
+}
+
+/// As [`exp_scaled()`], in one instruction where the short form is taken. 0 of −∞ on every device, and where the short
+/// form is taken also of results below the normal numbers.
+#[cube]
+pub fn exp_or_zero<N: Size>(scaled: Vector<f32, N>, #[comptime] is_fast: bool) -> Vector<f32, N> {
+    if comptime!(is_fast) {
+        let mut powers = Vector::<f32, N>::empty();
+        #[unroll]
+        for lane in 0..N::value() {
+            powers[lane] = exp2_approximate(scaled[lane]);
+        }
+        powers
     } else {
         Vector::exp(scaled)
     }

@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use crate::cube::walk::{first_row, own_column, row_step};
+use crate::cube::walk::{ROWS_AT_ONCE, first_row, own_column, row_of_turn, row_step};
 
 /// Tokens that a unit looks at before all units of its cube tell each other what they have found.
 pub(super) const TOKENS_EACH: usize = 16;
@@ -25,13 +25,23 @@ pub(super) fn rows<F: Float, I: Int, N: Size>(
     }
     let mut token = first_row();
     while token < num_tokens {
-        let number = tokens[token];
-        let mut row = Vector::<F, N>::new(F::from_int(0));
-        if is_within::<I>(number, first, count) {
-            row = table[row_of::<I>(number, first) * vectors + vector];
+        let mut rows = Array::<Vector<F, N>>::new(ROWS_AT_ONCE);
+        #[unroll]
+        for turn in 0..ROWS_AT_ONCE {
+            let number = tokens[row_of_turn(token, turn, num_tokens)];
+            rows[turn] = Vector::new(F::from_int(0));
+            if is_within::<I>(number, first, count) {
+                rows[turn] = table[row_of::<I>(number, first) * vectors + vector];
+            }
         }
-        output[token * vectors + vector] = row;
-        token += row_step();
+        #[unroll]
+        for turn in 0..ROWS_AT_ONCE {
+            let own = token + turn * row_step();
+            if own < num_tokens {
+                output[own * vectors + vector] = rows[turn];
+            }
+        }
+        token += ROWS_AT_ONCE * row_step();
     }
 }
 

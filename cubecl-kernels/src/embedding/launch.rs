@@ -60,7 +60,7 @@ pub(crate) fn add_rows<R: CubeRuntime>(
     }
     let (sums, tokens, gradient) = (own(sums), into_contiguous(tokens), into_contiguous(gradient));
     let client = sums.client.clone();
-    let mut sizes = client.io_optimized_vector_sizes(DType::F32.size());
+    let mut sizes = client.io_optimized_vector_sizes(sums.dtype.size().max(gradient.dtype.size()));
     let fits = |size: &usize| columns.is_multiple_of(*size) && offset.is_multiple_of(*size);
     let vector_size = sizes.find(fits).unwrap_or(1);
     let vectors = columns / vector_size;

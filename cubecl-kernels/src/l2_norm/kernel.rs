@@ -5,6 +5,9 @@ use cubecl::prelude::*;
 use crate::cube::parts::{Parts, is_idle, own_part};
 use crate::cube::walk::cube_sum;
 
+/// Vectors that a unit asks for before it waits for any.
+const AT_ONCE: usize = 4;
+
 /// Writes each cube's share of its part's sum of squares, from the part's place on. `elements` is `input` one by one:
 /// of it only what no vector holds is read.
 #[cube(launch_unchecked, address_type = "dynamic")]
@@ -24,11 +27,25 @@ pub(super) fn squares<F: Float, N: Size>(
     let vectors = part.count / N::value();
     let first = part.start / N::value();
     let mut squares = Vector::<f32, N>::new(f32::new(0.0));
+    let step = part.cubes * units;
     let mut at = own;
+    while at + comptime!(AT_ONCE - 1) * step < vectors {
+        let mut loaded = Array::<Vector<F, N>>::new(AT_ONCE);
+        #[unroll]
+        for turn in 0..AT_ONCE {
+            loaded[turn] = input[first + at + turn * step];
+        }
+        #[unroll]
+        for turn in 0..AT_ONCE {
+            let x = Vector::<f32, N>::cast_from(loaded[turn]);
+            squares += x * x;
+        }
+        at += AT_ONCE * step;
+    }
     while at < vectors {
         let x = Vector::<f32, N>::cast_from(input[first + at]);
         squares += x * x;
-        at += part.cubes * units;
+        at += step;
     }
     let mut sum = f32::new(0.0);
     #[unroll]

@@ -1,11 +1,11 @@
 //! The softmax's kernels: each row is read once, held by the units that share it, and written once.
 //!
-//! Launched by `launch.rs`. Scores that count for nothing are taken for the lowest finite number, which stands for −∞:
-//! its exponential is 0 whatever the maximum.
+//! Launched by `launch.rs`. Scores that count for nothing are taken for −∞, and a row's largest one for the lowest
+//! finite number at least: so no difference is of two −∞, and what is not there has the exponential 0.
 
 use cubecl::prelude::*;
 
-use crate::cube::math::exp;
+use crate::cube::math::exp_or_zero;
 use crate::cube::reduce::{RowLayout, Rows, row_max, row_sum, vector_max, vector_sum};
 
 /// What a row's place among samples, heads and queries follows from, and the mask's row from that.
@@ -21,7 +21,9 @@ pub(super) struct Places {
     pub head_step: usize,
 }
 
-/// Writes the probabilities of `scale * scores`.
+/// Writes `exp((score − largest) · sharpness)` over its sum. The sharpness is the scale times
+/// [`exponent_scale`](crate::cube::math::exponent_scale), and `nothing` is −∞, which not every shader language has a
+/// literal for.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn forward<E: Float, M: Numeric, N: Size>(
     scores: &Array<Vector<E, N>>,
@@ -29,7 +31,8 @@ pub(super) fn forward<E: Float, M: Numeric, N: Size>(
     output: &mut Array<Vector<E, N>>,
     rows: &Rows,
     places: &Places,
-    scale: f32,
+    sharpness: f32,
+    nothing: f32,
     #[comptime] is_causal: bool,
     #[comptime] is_fast: bool,
     #[comptime] layout: RowLayout,
@@ -40,7 +43,6 @@ pub(super) fn forward<E: Float, M: Numeric, N: Size>(
     let unit = UNIT_POS_X as usize;
     let units = CUBE_DIM_X as usize;
     let size = N::value();
-    let lowest = f32::min_value();
 
     for turn in 0..rows.turns() {
         let place = rows.of_turn(turn);
@@ -54,30 +56,53 @@ pub(super) fn forward<E: Float, M: Numeric, N: Size>(
             readable = query / size + 1;
         }
 
-        let mut values = Array::<Vector<f32, N>>::new(slots);
-        let mut maxima = Vector::<f32, N>::new(lowest);
+        // All is asked for before any is waited for.
+        let mut loaded = Array::<Vector<E, N>>::new(slots);
         #[unroll(is_unrolled)]
         for slot in 0..slots {
             let index = slot * units + unit;
-            let mut value = Vector::<f32, N>::new(lowest);
             if index < readable {
-                value = Vector::cast_from(scores[start + index]) * Vector::new(scale);
+                loaded[slot] = scores[start + index];
+            }
+        }
+        let mut masked = Array::<Vector<M, N>>::new(comptime!(if mask.is_some() { layout.slots } else { 1 }));
+        #[comptime]
+        if let ComptimeOption::Some(mask) = mask {
+            let head = row / places.queries;
+            let first = head / places.heads * places.sample_step + head % places.heads * places.head_step;
+            let mask_start = (first * places.queries + query) * rows.vectors;
+            #[unroll(is_unrolled)]
+            for slot in 0..slots {
+                let index = slot * units + unit;
+                if index < readable {
+                    masked[slot] = mask[mask_start + index];
+                }
+            }
+        }
+
+        let mut values = Array::<Vector<f32, N>>::new(slots);
+        let mut maxima = Vector::<f32, N>::new(f32::min_value());
+        #[unroll(is_unrolled)]
+        for slot in 0..slots {
+            let index = slot * units + unit;
+            let mut value = Vector::<f32, N>::new(nothing);
+            if index < readable {
+                value = Vector::cast_from(loaded[slot]);
                 if comptime!(is_causal) {
-                    #[unroll]
-                    for element in 0..size {
-                        value[element] = select(index * size + element > query, lowest, value[element]);
+                    // Only the last vector has keys after the query.
+                    if index + 1 == readable {
+                        #[unroll]
+                        for element in 0..size {
+                            value[element] = select(index * size + element > query, nothing, value[element]);
+                        }
                     }
                 }
-                #[comptime]
-                if let ComptimeOption::Some(mask) = mask {
-                    let head = row / places.queries;
-                    let first = head / places.heads * places.sample_step + head % places.heads * places.head_step;
-                    let mask_start = (first * places.queries + query) * rows.vectors;
-                    let masked = mask[mask_start + index];
+                if comptime!(mask.is_some()) {
+                    let own = masked[slot];
                     #[unroll]
                     for element in 0..size {
-                        let is_masked = masked[element] != M::from_int(0);
-                        value[element] = select(is_masked, lowest, value[element]);
+                        let is_masked = own[element] != M::from_int(0);
+                        value[element] = select(is_masked, nothing, value[element]);
                     }
                 }
             }
@@ -89,12 +114,10 @@ pub(super) fn forward<E: Float, M: Numeric, N: Size>(
         let mut sums = Vector::<f32, N>::new(0.0f32);
         #[unroll(is_unrolled)]
         for slot in 0..slots {
-            let value = values[slot];
-            let exponential = exp(value - Vector::new(maximum), is_fast);
-            let is_nothing = value.less_equal(Vector::new(lowest));
-            let exponential = select_many(is_nothing, Vector::new(0.0f32), exponential);
-            sums += exponential;
-            values[slot] = exponential;
+            let exponents = (values[slot] - Vector::new(maximum)) * Vector::new(sharpness);
+            let exponentials = exp_or_zero::<N>(exponents, is_fast);
+            sums += exponentials;
+            values[slot] = exponentials;
         }
 
         let sum = row_sum(vector_sum(sums), layout);

@@ -6,11 +6,12 @@ use burn_cubecl::{BoolElement, CubeBackend, CubeRuntime, FloatElement, IntElemen
 use super::kernel::{self, PlacesLaunch};
 use super::{SoftmaxMask, reference};
 use crate::cube::launch::{Registers, RowPlan, address_type, empty_beside, into_contiguous, is_supported};
-use crate::cube::math::is_fast;
+use crate::cube::math::{exponent_scale, is_fast};
 use crate::tape::{float, primitive};
 
-/// The forward kernel holds a row in f32.
-const FORWARD: Registers = Registers { wanted: 16, most: 32 };
+/// The forward kernel holds a row in f32. Few units share a row: what each of them does once for it counts as much as
+/// eight numbers.
+const FORWARD: Registers = Registers { wanted: 32, most: 32 };
 /// The backward kernel holds two rows in the tensor's type.
 const BACKWARD: Registers = Registers { wanted: 16, most: 16 };
 
@@ -46,6 +47,9 @@ where
     let mask_type = mask.as_ref().map_or(DType::U32, |mask| mask.dtype);
     let plan = RowPlan::new(&client, dtype, [batch * heads * queries, keys], FORWARD);
     let output = empty_beside(&input, &dims, dtype);
+    let is_fast = is_fast(&client);
+    // A smaller one may count as 0, of which −∞ is no multiple.
+    let sharpness = (scale as f32 * exponent_scale(is_fast)).max(f32::MIN_POSITIVE);
     let places = PlacesLaunch::new(
         queries,
         heads,
@@ -66,9 +70,10 @@ where
             output.clone().into_array_arg(),
             plan.rows_argument(),
             places,
-            scale as f32,
+            sharpness,
+            f32::NEG_INFINITY,
             is_causal,
-            is_fast(&client),
+            is_fast,
             plan.layout,
             [dtype.into(), mask_type.into()],
         );

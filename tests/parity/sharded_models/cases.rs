@@ -2,20 +2,22 @@
 
 use anyhow::{Context as _, ensure};
 use burn::backend::Autodiff;
-use burn::module::{AutodiffModule, Module};
-use burn::optim::GradientsParams;
+use burn::module::{AutodiffModule, Module, ModuleMapper, Param};
+use burn::optim::adaptor::OptimizerAdaptor;
+use burn::optim::{AdamW, AdamWConfig, GradientsParams, Optimizer};
 use burn::record::{BinBytesRecorder, DoublePrecisionSettings, Recorder};
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{DType, FloatDType, Int, IntDType, Tensor, set_default_dtypes};
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::GroupConfig;
+use burn_megatron::collectives::catch_collective_error;
 use burn_megatron::initialize;
 use burn_megatron::launch::World;
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::random::RandomStream;
 use burn_megatron::sharded::{
     AxisRole, Explanation, Mesh, Phase, Plan, Sharded, ShardedBackend, TrafficKind, backward, backward_unplaced,
-    distribute, explain, parallelize, place_gradients,
+    check_replicas, clip_gradients, distribute, explain, parallelize, place_gradients, whole_record,
 };
 use libtest_mimic::Trial;
 use plain_models::classifier::Classifier;
@@ -151,6 +153,24 @@ pub fn trials() -> Vec<Trial> {
             .with("dropout", 0.0);
         trials.push(Job::new(case, 4).succeeds(format!("{model}_trains_as_on_one_rank_however_it_is_placed")));
     }
+    for (layout, ranks) in [("tp2", 2), ("fsdp2", 2), ("tp2fsdp2sp", 4)] {
+        let case = Case::new("resumed").with("model", "gpt").with("layout", layout);
+        let case = case.with("dtype", "f32").with("dropout", 0.0);
+        trials.push(Job::new(case, ranks).succeeds(format!("a_run_that_is_resumed_in_{layout}_is_one_that_was_not")));
+    }
+    let case = Case::new("watched")
+        .with("model", "convolutional")
+        .with("dtype", "f32")
+        .with("dropout", 0.0);
+    trials.push(Job::new(case, 2).succeeds("a_replica_that_differs_is_named"));
+    let case = Case::new("read_alone")
+        .with("model", "gpt")
+        .with("dtype", "f32")
+        .with("dropout", 0.0);
+    trials.push(Job::new(case, 2).fails_with(
+        "a_read_on_one_rank_names_both_calls",
+        &["float_into_data of a sharded tensor", "loss of a sharded tensor"],
+    ));
     for (layout, ranks) in [("tp2", 2), ("tp2sp", 2)] {
         let case = Case::new("explained")
             .with("model", "classifier")
@@ -253,6 +273,19 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
             Ok(())
         }
         "explained" => explained::<M>(case, world, dropout, &device),
+        "resumed" => resumed::<M>(case, world, &device),
+        "watched" => watched::<M>(world, &device),
+        "read_alone" => {
+            let mesh = Mesh::connect(world, &[(DATA, 2)], &GroupConfig::new())?;
+            let model = parallelize(initialize(M::make(dropout, &device)), &Plan::new(), &mesh)?;
+            let loss = model.loss_of(0..8, &OnMesh(mesh), &device);
+            if world.rank() == 0 {
+                // A mean over samples that this rank has half of: the other rank is not asked.
+                catch_collective_error(|| loss.clone().into_data())?;
+            }
+            backward(loss, &model)?;
+            Ok(())
+        }
         other => anyhow::bail!("there is no case {other}"),
     }
 }
@@ -328,6 +361,99 @@ fn explained<M: Subject<Placed>>(case: &Case, world: &World, dropout: f64, devic
         "the careless plan costs no more:\n{careless}"
     );
     ensure!(!advised.is_empty(), "nothing is said of the careless plan:\n{careless}");
+    Ok(())
+}
+
+/// A run that is saved with burn's recorder, loaded, and resumed, against one that was not interrupted; both clip by the
+/// norm of the whole gradient.
+fn resumed<M: Subject<Placed>>(case: &Case, world: &World, device: &FlexDevice) -> anyhow::Result<()> {
+    let layout: String = case.setting("layout")?;
+    let layout = LAYOUTS
+        .iter()
+        .find(|other| other.name == layout)
+        .context("a layout of the list")?;
+    let mesh = layout.mesh(world)?;
+    let record = record_of::<Placed, M>(&initialize(M::make(0.0, device)))?;
+    let fresh = || with_record::<Placed, M>(initialize(M::make(0.0, device)), record.clone(), device);
+    let steps = |mesh: &Mesh, range: std::ops::Range<usize>, mut model: M, mut optimizer: AdamWOf<M>| {
+        let mut losses = Vec::new();
+        for step in range {
+            let loss = model.loss_of(step * 8..(step + 1) * 8, &OnMesh(mesh.clone()), device);
+            let (loss, mut gradients) = backward(loss, &model)?;
+            let norm = clip_gradients::<Placed, M>(&mut gradients, &model, mesh, 0.1)?;
+            model = optimizer.step(1e-2, model, gradients);
+            losses.push([loss.into_data().iter::<f64>().next().context("a loss")?, norm]);
+        }
+        anyhow::Ok((losses, model, optimizer))
+    };
+    let one = Mesh::new([])?;
+    let (expected, ..) = steps(&one, 0..6, fresh()?, AdamWConfig::new().init())?;
+
+    let plan = layout.plan(M::tensor_plan());
+    let (first, model, optimizer) = steps(
+        &mesh,
+        0..3,
+        parallelize(fresh()?, &plan, &mesh)?,
+        AdamWConfig::new().init(),
+    )?;
+    check_replicas(&model, &mesh)?;
+    let state = whole_record(optimizer.to_record(), &model, device)?;
+    let recorder = BinBytesRecorder::<DoublePrecisionSettings>::default();
+    let state = Recorder::<Placed>::record(&recorder, state, ())?;
+    let saved = record_of::<Placed, M>(&model)?;
+    let model = with_record::<Placed, M>(
+        parallelize(initialize(M::make(0.0, device)), &plan, &mesh)?,
+        saved,
+        device,
+    )?;
+    let state = Recorder::<Placed>::load(&recorder, state, device)?;
+    let optimizer = AdamWConfig::new().init::<Placed, M>().load_record(state);
+    let (rest, model, _) = steps(&mesh, 3..6, model, optimizer)?;
+    check_replicas(&model, &mesh)?;
+    for (step, (ours, theirs)) in first.iter().chain(&rest).zip(&expected).enumerate() {
+        for (ours, theirs) in ours.iter().zip(theirs) {
+            ensure!(
+                (ours - theirs).abs() <= 2e-6 * theirs,
+                "step {step}: {ours} against {theirs}"
+            );
+        }
+    }
+    ensure!(first.len() + rest.len() == expected.len(), "some steps are missing");
+    Ok(())
+}
+
+type AdamWOf<M> = OptimizerAdaptor<AdamW, M, Placed>;
+
+/// What is changed on one rank is found, by name.
+fn watched<M: Subject<Placed>>(world: &World, device: &FlexDevice) -> anyhow::Result<()> {
+    struct Change(usize);
+    impl ModuleMapper<Placed> for Change {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<Placed, D>>) -> Param<Tensor<Placed, D>> {
+            self.0 += 1;
+            if self.0 == 2 {
+                param.map(|tensor| tensor + 1.0)
+            } else {
+                param
+            }
+        }
+    }
+    let mesh = Mesh::connect(world, &[(DATA, 2)], &GroupConfig::new())?;
+    let model = parallelize(initialize(M::make(0.0, device)), &Plan::new(), &mesh)?;
+    check_replicas(&model, &mesh)?;
+    let model = if world.rank() == 1 {
+        model.map(&mut Change(0))
+    } else {
+        model
+    };
+    let error = check_replicas(&model, &mesh)
+        .err()
+        .context("it was not noticed")?
+        .to_string();
+    let second = &list_parameters::<Placed, M>(&model)[1].path;
+    ensure!(
+        error.contains(&format!("parameter {second} is not the same on rank 0 and rank 1")),
+        "{error}"
+    );
     Ok(())
 }
 

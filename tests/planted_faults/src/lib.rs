@@ -23,6 +23,9 @@ pub struct Fault {
     pub test: Test,
     /// The names of that test's trials that must turn red, each of them.
     pub trials: Vec<String>,
+    /// What each trial must say of it, each in a comparison: which of the figures that a trial compares is worse.
+    #[serde(default)]
+    pub words: Vec<String>,
 }
 
 /// How a fault is planted.
@@ -73,6 +76,8 @@ pub enum Test {
     Serving,
     /// The figures of evaluations.
     Evaluation,
+    /// The kernels compiled for GPUs, and what they cost.
+    CudaCompile,
 }
 
 impl Test {
@@ -85,15 +90,17 @@ impl Test {
             Self::Nccl => "nccl",
             Self::Serving => "serving",
             Self::Evaluation => "evaluation",
+            Self::CudaCompile => "cuda_compile",
         }
     }
 
-    /// Returns the message of a comparison that failed, if it is a comparison that has turned a trial red.
-    pub fn comparison(self, output: &str) -> Option<&str> {
+    /// Returns the message of a comparison that failed, if it is a comparison that has turned a trial red, and if
+    /// comparisons have said all of these words.
+    pub fn comparison<'o>(self, output: &'o str, words: &[String]) -> Option<&'o str> {
         let is_comparison = |line: &&str| match self {
             Self::Operations => line.contains(", expected ") || line.contains("other elements fall"),
             Self::Parity => line.contains("parity is broken") || line.contains(" differs by "),
-            Self::Devices => line.contains("the second step has no error"),
+            Self::Devices => line.contains("the second step has no error") || line.contains("over budget: "),
             Self::Nccl => [
                 " bytes are held after ",
                 " for what runs on the device, and ",
@@ -108,8 +115,11 @@ impl Test {
             Self::Evaluation => {
                 line.contains(" instead of ") && (line.contains(": lm_eval, ") || line.contains(": megatron_lm, "))
             }
+            Self::CudaCompile => line.contains(", and must be at ") || line.contains(" in the table: "),
         };
-        let message = output.lines().map(str::trim).find(is_comparison)?;
+        let messages = || output.lines().map(str::trim).filter(is_comparison);
+        let is_said = |words: &String| messages().any(|message| message.contains(words));
+        let message = messages().next().filter(|_| words.iter().all(is_said))?;
         // A rank that has lost the one that compared panics.
         let may_panic = self != Self::Operations;
         (may_panic || !output.contains("panicked")).then_some(message)

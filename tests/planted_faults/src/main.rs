@@ -124,7 +124,7 @@ fn judge<'f>(programs: &Programs, fault: &'f Fault, switch: Option<&str>) -> Res
         let started = Instant::now();
         let (passed, output) = run_trial(programs, fault.test, trial, switch)?;
         let seconds = started.elapsed().as_secs_f64();
-        match fault.test.comparison(&output).filter(|_| !passed) {
+        match fault.test.comparison(&output, &fault.words).filter(|_| !passed) {
             Some(message) => println!("  red         {:<52} {seconds:>5.1} s  {message}", fault.name),
             None => {
                 println!("  NOT NOTICED {:<52} {seconds:>5.1} s  by {trial}", fault.name);

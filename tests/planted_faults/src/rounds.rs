@@ -58,6 +58,7 @@ mod tests {
             }),
             test,
             trials: vec![format!("{name}_matches")],
+            words: Vec::new(),
         }
     }
 

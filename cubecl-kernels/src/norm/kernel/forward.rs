@@ -18,10 +18,12 @@ pub(in super::super) struct SumBefore<E: Float, N: Size> {
     pub residual: ComptimeOption<Array<Vector<E, N>>>,
 }
 
-/// Writes the norm of each row and the row's statistics, and the sum before it where there is one.
+/// Writes the norm of each row and the row's statistics, and the sum before it where there is one. With `loads_ahead`
+/// registers hold what is added up, too.
 ///
 /// The norm is that of the sum as it is written, in the tensor's type: so the backward pass sees it.
 #[cube(launch_unchecked, address_type = "dynamic")]
+#[allow(clippy::collapsible_if, reason = "the outer one is decided when the kernel is made")]
 pub(in super::super) fn forward<E: Float, N: Size>(
     input: &Array<Vector<E, N>>,
     before: &SumBefore<E, N>,
@@ -35,6 +37,7 @@ pub(in super::super) fn forward<E: Float, N: Size>(
     columns: f32,
     epsilon: f32,
     #[comptime] is_layer: bool,
+    #[comptime] loads_ahead: bool,
     #[comptime] layout: RowLayout,
     #[define(E)] _type: StorageType,
 ) {
@@ -50,6 +53,25 @@ pub(in super::super) fn forward<E: Float, N: Size>(
         let row = select(is_there, place, 0usize);
         let start = row * rows.vectors;
 
+        // Where a sum is written, what is loaded after it waits for it: all is asked for before.
+        let is_ahead = comptime!(loads_ahead && before.residual.is_some());
+        let ahead = comptime!(if is_ahead { layout.slots } else { 1 });
+        let mut inputs = Array::<Vector<E, N>>::new(ahead);
+        let mut residuals = Array::<Vector<E, N>>::new(ahead);
+        #[comptime]
+        if let ComptimeOption::Some(residual) = &before.residual {
+            #[unroll(is_unrolled)]
+            for slot in 0..slots {
+                let index = slot * units + unit;
+                if comptime!(is_ahead) {
+                    if index < rows.vectors {
+                        inputs[slot] = input[start + index];
+                        residuals[slot] = residual[start + index];
+                    }
+                }
+            }
+        }
+
         let mut values = Array::<Vector<f32, N>>::new(slots);
         let mut sums = Vector::<f32, N>::new(0.0f32);
         #[unroll(is_unrolled)]
@@ -57,7 +79,11 @@ pub(in super::super) fn forward<E: Float, N: Size>(
             let index = slot * units + unit;
             let mut value = Vector::<f32, N>::new(0.0f32);
             if index < rows.vectors {
-                value = Vector::cast_from(input[start + index]);
+                value = if comptime!(is_ahead) {
+                    Vector::cast_from(inputs[slot])
+                } else {
+                    Vector::cast_from(input[start + index])
+                };
                 #[comptime]
                 if let ComptimeOption::Some(bias) = &before.bias {
                     value += Vector::cast_from(bias[index]);
@@ -69,7 +95,11 @@ pub(in super::super) fn forward<E: Float, N: Size>(
                 }
                 #[comptime]
                 if let ComptimeOption::Some(residual) = &before.residual {
-                    value += Vector::cast_from(residual[start + index]);
+                    value += if comptime!(is_ahead) {
+                        Vector::cast_from(residuals[slot])
+                    } else {
+                        Vector::cast_from(residual[start + index])
+                    };
                 }
                 #[comptime]
                 if let ComptimeOption::Some(hidden) = hidden {

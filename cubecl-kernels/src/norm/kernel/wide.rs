@@ -7,6 +7,9 @@ use super::shared::{Before, RowSums, through_sum};
 use crate::cube::reduce::{RowLayout, Rows, row_sums, vector_sum};
 use crate::cube::walk::{first_row, own_column, row_step};
 
+/// Vectors of a row of which a unit asks for all numbers before it waits for any.
+const AT_ONCE: usize = 2;
+
 /// Writes of each row the means of its weighted gradient, and of that times the normalised input.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(in super::super) fn row_means<E: Float, N: Size>(
@@ -37,14 +40,31 @@ pub(in super::super) fn row_means<E: Float, N: Size>(
         }
         let mut level_sums = Vector::<f32, N>::new(0.0f32);
         let mut along_sums = Vector::<f32, N>::new(0.0f32);
-        let mut index = unit;
-        while index < rows.vectors {
-            let distance = Vector::<f32, N>::cast_from(input[start + index]) - Vector::new(mean);
-            let g = Vector::<f32, N>::cast_from(gradient[start + index]);
-            let weighted = g * Vector::<f32, N>::cast_from(weight[index]);
-            level_sums += weighted;
-            along_sums += weighted * (distance * Vector::new(reciprocal));
-            index += units;
+        let mut first = unit;
+        while first < rows.vectors {
+            let mut inputs = Array::<Vector<E, N>>::new(AT_ONCE);
+            let mut gradients = Array::<Vector<E, N>>::new(AT_ONCE);
+            let mut weights = Array::<Vector<E, N>>::new(AT_ONCE);
+            #[unroll]
+            for turn in 0..AT_ONCE {
+                let index = first + turn * units;
+                if index < rows.vectors {
+                    inputs[turn] = input[start + index];
+                    gradients[turn] = gradient[start + index];
+                    weights[turn] = weight[index];
+                }
+            }
+            #[unroll]
+            for turn in 0..AT_ONCE {
+                if first + turn * units < rows.vectors {
+                    let distance = Vector::<f32, N>::cast_from(inputs[turn]) - Vector::new(mean);
+                    let g = Vector::<f32, N>::cast_from(gradients[turn]);
+                    let weighted = g * Vector::<f32, N>::cast_from(weights[turn]);
+                    level_sums += weighted;
+                    along_sums += weighted * (distance * Vector::new(reciprocal));
+                }
+            }
+            first += AT_ONCE * units;
         }
         let (level_sum, along_sum) = row_sums(vector_sum(level_sums), vector_sum(along_sums), turn, layout);
         if is_there && unit == 0 {

@@ -18,6 +18,8 @@ use backward::{BeforeBackward, RowGradients, launch_backward};
 
 /// The forward kernel holds a row in f32.
 const FORWARD: Registers = Registers { wanted: 16, most: 32 };
+/// Units of a row at most, where they hold it: few units hold more numbers each, and ask for more at a time.
+const FORWARD_UNITS: usize = 512;
 
 /// Returns the norm of each row, and the rows' statistics.
 pub(crate) fn forward<R, F, I, BT>(
@@ -212,7 +214,12 @@ where
     let reciprocal = empty_beside(&input, &[rows], DType::F32);
     let weight = contiguous(parameters.weight.clone());
     let bias = parameters.bias.clone().map(contiguous);
-    let plan = RowPlan::new(&client, dtype, dims, FORWARD);
+    let plan = RowPlan::of_units(&client, dtype, dims, FORWARD, FORWARD_UNITS);
+    let plan = if plan.layout.is_unrolled {
+        plan
+    } else {
+        RowPlan::new(&client, dtype, dims, FORWARD)
+    };
     let argument = |tensor: &CubeTensor<R>| tensor.clone().into_array_arg();
     let sum = forward::SumBeforeLaunch::new(
         before.bias.map(|bias| bias.into_array_arg()).into(),
@@ -242,6 +249,7 @@ where
             columns as f32,
             parameters.epsilon as f32,
             is_layer,
+            plan.layout.units <= FORWARD_UNITS,
             plan.layout,
             dtype.into(),
         );
