@@ -9,9 +9,9 @@
 //! cargo run --release --example 07_any_model -- --data 2 --tensor 2 --fully-sharded --sequence-parallel
 //! ```
 //!
-//! All of them end at one loss: with `--dtype f64` in every digit that is printed, in f32 within 2e-6. The model is that
-//! of lesson 6, as it was before it was made parallel there; burn's dropout, its clipping and its optimizer are as in the
-//! serial program. What is new against that is marked with a number: ten lines.
+//! All of them end at one loss: with `--dtype f64` in every digit that is printed, in f32 within 2e-6. The model is
+//! that of lesson 6, as it was before it was made parallel there; burn's dropout, its clipping and its optimizer are as
+//! in the serial program. What is new against that is marked with a number: ten lines.
 
 use std::process::ExitCode;
 

@@ -33,7 +33,7 @@ where
         return R::whole(run(inputs.wholes(), &Placed::default()));
     };
     traffic::set_operation(name);
-    mesh.traffic().begin();
+    mesh.traffic().begin(|| inputs.ids());
     let mut operands = Vec::new();
     inputs.describe(&mut operands);
     let setting = Setting {
@@ -77,7 +77,7 @@ impl Placed {
         }
     }
 
-    /// The range of a dimension that this rank's part of an operand has, of so many elements.
+    /// The range of a dimension that this rank's part of an operand has, if its whole length is `length`.
     pub(super) fn operand_range(&self, operand: usize, dimension: usize, length: usize) -> std::ops::Range<usize> {
         match &self.mesh {
             None => 0..length,
@@ -122,6 +122,8 @@ pub(super) trait Inputs<B: CollectiveBackend>: Sized {
     /// The mesh that one of them is placed on.
     fn mesh(&self) -> Option<Mesh>;
     fn describe(&self, operands: &mut Vec<Operand>);
+    /// The numbers of the tensors.
+    fn ids(&self) -> Vec<u64>;
     /// The parts where they are needed, one placement per tensor.
     fn place(self, mesh: &Mesh, needs: &mut std::slice::Iter<'_, Placements>) -> Self::Locals;
     /// The parts where every rank has everything.
@@ -133,6 +135,10 @@ impl<B: CollectiveBackend, K: Kind<B>> Inputs<B> for ShardedTensor<B, K> {
 
     fn mesh(&self) -> Option<Mesh> {
         ShardedTensor::mesh(self).cloned()
+    }
+
+    fn ids(&self) -> Vec<u64> {
+        vec![self.id()]
     }
 
     fn describe(&self, operands: &mut Vec<Operand>) {
@@ -160,6 +166,10 @@ impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Option<T> {
         self.as_ref().and_then(Inputs::mesh)
     }
 
+    fn ids(&self) -> Vec<u64> {
+        self.as_ref().map(Inputs::ids).unwrap_or_default()
+    }
+
     fn describe(&self, operands: &mut Vec<Operand>) {
         if let Some(tensor) = self {
             tensor.describe(operands);
@@ -183,6 +193,10 @@ impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Vec<T> {
         self.iter().find_map(Inputs::mesh)
     }
 
+    fn ids(&self) -> Vec<u64> {
+        self.iter().flat_map(Inputs::ids).collect()
+    }
+
     fn describe(&self, operands: &mut Vec<Operand>) {
         self.iter().for_each(|tensor| tensor.describe(operands));
     }
@@ -204,6 +218,10 @@ macro_rules! tuple {
 
             fn mesh(&self) -> Option<Mesh> {
                 None$(.or_else(|| self.$index.mesh()))+
+            }
+
+            fn ids(&self) -> Vec<u64> {
+                [$(self.$index.ids()),+].concat()
             }
 
             fn describe(&self, operands: &mut Vec<Operand>) {

@@ -18,12 +18,12 @@ use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_er
 /// Runs the backward pass of a loss, and returns the loss, which every rank then has, and the gradients of the model's
 /// parameters, each placed as its parameter is.
 ///
-/// In place of `loss.backward()` and `GradientsParams::from_grads`, which give the same numbers with more communication:
-/// here sums over ranks wait until they are whole, and those of small gradients travel together.
+/// In place of `loss.backward()` and `GradientsParams::from_grads`, which give the same numbers with more
+/// communication: here sums over ranks wait until they are whole, and those of small gradients travel together.
 ///
 /// # Communication
-/// What the backward pass needs; then, per axis of the mesh, one all-reduce of all gradients that are whole there, and a
-/// reduce-scatter or less for each that is cut.
+/// What the backward pass needs; then, per axis of the mesh, one all-reduce of all gradients that are whole there, and
+/// a reduce-scatter or less for each that is cut.
 ///
 /// # Errors
 /// The error of the first collective that failed.
@@ -47,8 +47,8 @@ where
     })
 }
 
-/// As [`backward`], with gradients that are not placed yet: those of several micro-batches are added up first, by burn's
-/// `GradientsAccumulator`, and then [placed](place_gradients) once.
+/// As [`backward`], with gradients that are not placed yet: those of several micro-batches are added up first, by
+/// burn's `GradientsAccumulator`, and then [placed](place_gradients) once.
 ///
 /// # Errors
 /// As [`backward`].

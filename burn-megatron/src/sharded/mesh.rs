@@ -1,5 +1,6 @@
 //! [`Mesh`]: the ranks as a grid, an axis for each kind of parallelism, and what is counted of their communication.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -207,9 +208,14 @@ impl Mesh {
         self.inner.sequence_dimension
     }
 
-    /// Starts to count communication afresh.
+    /// Starts to count communication from nothing.
     pub fn start_counting(&self) {
-        self.traffic().start();
+        self.start_counting_near(BTreeMap::new());
+    }
+
+    /// As [`start_counting`](Self::start_counting), with the names of parameters by the numbers of their tensors.
+    pub(super) fn start_counting_near(&self, names: BTreeMap<u64, String>) {
+        self.traffic().start(names);
     }
 
     /// Stops to count, and returns what was communicated since [`start_counting`](Self::start_counting).

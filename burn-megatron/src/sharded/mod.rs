@@ -1,10 +1,10 @@
 //! [`Sharded`]: any burn model, unmodified, on many ranks.
 //!
-//! A backend around another, as burn's `Autodiff` and `Fusion` are. Its tensors have the shape that the model sees, and a
-//! placement on each axis of a [`Mesh`] of ranks: whole everywhere, cut along a dimension, or a sum that has not been
-//! made. Every operation has a rule that says where its operands must be and where its result then is; what is elsewhere
-//! is moved. So a model of any layers is made parallel by placing its parameters: tensor-parallel, data-parallel, fully
-//! sharded, or all of these. **Placement changes cost, never meaning.**
+//! A backend around another, as burn's `Autodiff` and `Fusion` are. Its tensors have the shape that the model sees, and
+//! a placement on each axis of a [`Mesh`] of ranks: whole everywhere, cut along a dimension, or a sum that has not been
+//! made. Every operation has a rule that says where its operands must be and where its result then is; what is
+//! elsewhere is moved. So a model of any layers is made parallel by placing its parameters: tensor-parallel,
+//! data-parallel, fully sharded, or all of these. **Placement changes cost, never meaning.**
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -14,10 +14,12 @@
 //! | `random` | random tensors, of which each rank draws its part |
 //! | `apply`, `operations` | an operation by its rule; tables of burn's operations |
 //! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
+//! | `explain` | where parameters are, and what a real step communicated |
 //! | `gradients` | a backward pass whose gradients end where their parameters are |
 
 mod apply;
 mod backend;
+mod explain;
 mod gradients;
 mod kind;
 mod mesh;
@@ -35,6 +37,7 @@ mod traffic;
 mod tests;
 
 pub use backend::Sharded;
+pub use explain::{Explanation, ParameterPlace, TrafficRow, explain};
 pub use gradients::{backward, backward_unplaced, place_gradients};
 pub use kind::{Bool, Float, Int, Kind, KindCall};
 pub use mesh::{Mesh, MeshAxis, MeshError};

@@ -73,8 +73,8 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> ShardedBackend for Autodiff<Sh
 
 /// Returns the model with its parameters placed on a mesh by a plan.
 ///
-/// Parameters without values get them first, in the order of the model: every rank must have drawn the same random numbers
-/// until then. What burn loads into the model later is placed in the same way.
+/// Parameters without values get them first, in the order of the model: every rank must have drawn the same random
+/// numbers until then. What burn loads into the model later is placed in the same way.
 ///
 /// # Communication
 /// None: each rank keeps its part of what it has.
@@ -131,8 +131,8 @@ pub(super) fn placed<B: CollectiveBackend, K: Kind<B>>(
     ShardedTensor::placed(local, shape, Some(mesh.clone()), places)
 }
 
-/// Returns the tensor, which every rank has, cut along a dimension over the ranks of a role: a batch over those of data.
-/// Unchanged if the mesh has no axis of the role.
+/// Returns the tensor, which every rank has, cut along a dimension over the ranks of a role: a batch over those of
+/// data. Unchanged if the mesh has no axis of the role.
 ///
 /// # Panics
 /// When the dimension has fewer elements than there are ranks.

@@ -148,8 +148,8 @@ impl MeshShape {
         cutting.map(|axis| self.size(axis)).product()
     }
 
-    /// Whether a tensor of this shape can be cut along `dimension` on `axis`, next to the cuts of the other axes, so that
-    /// every rank has something.
+    /// Whether a tensor of this shape can be cut along `dimension` on `axis`, next to the cuts of the other axes, so
+    /// that every rank has something.
     pub fn can_cut(&self, shape: &[usize], places: &Placements, axis: usize, dimension: usize) -> bool {
         let mut places = *places;
         places[axis] = AxisPlacement::Shard(dimension);
@@ -227,7 +227,9 @@ mod tests {
         }
 
         #[test]
-        fn ranges_of_all_ranks_cover_a_dimension_once(length in 0usize..60, sizes in [1usize..4, 1usize..4, 1usize..4]) {
+        fn ranges_of_all_ranks_cover_a_dimension_once(
+            length in 0usize..60, sizes in [1usize..4, 1usize..4, 1usize..4],
+        ) {
             let roles = [AxisRole::Data, AxisRole::Tensor, AxisRole::Context];
             let mesh = MeshShape::new(roles.into_iter().zip(sizes).collect::<Vec<_>>());
             let mut places = REPLICATED;

@@ -9,8 +9,8 @@ use crate::topology::nearest_multiples;
 
 /// Which parameters of a model are cut.
 ///
-/// Lines name parameters, or the layers that have them, by globs over their paths in the model: `*` is one name or a part
-/// of one, `**` any names, `{query,key}` either. What no line names is whole on every rank, or cut by
+/// Lines name parameters, or the layers that have them, by globs over their paths in the model: `*` is one name or a
+/// part of one, `**` any names, `{query,key}` either. What no line names is whole on every rank, or cut by
 /// [`fully_shard`](Self::fully_shard).
 ///
 /// # Example
@@ -128,7 +128,8 @@ impl Plan {
         Self::default()
     }
 
-    /// Cuts the outputs of linear layers over the tensor-parallel ranks: dimension 1 of their weights, and their biases.
+    /// Cuts the outputs of linear layers over the tensor-parallel ranks: dimension 1 of their weights, and their
+    /// biases.
     ///
     /// The layers' outputs are then cut along their last dimension.
     pub fn column(self, layers: &str) -> Self {
@@ -142,7 +143,8 @@ impl Plan {
         )
     }
 
-    /// Cuts the inputs of linear layers over the tensor-parallel ranks: dimension 0 of their weights. The biases stay whole.
+    /// Cuts the inputs of linear layers over the tensor-parallel ranks: dimension 0 of their weights. The biases stay
+    /// whole.
     ///
     /// Each rank then has a term of the layers' outputs.
     pub fn row(self, layers: &str) -> Self {
@@ -183,10 +185,11 @@ impl Plan {
         self.line(text, AxisRole::Data, [(parameters.to_owned(), None)])
     }
 
-    /// Cuts every parameter over the ranks of a role, next to other cuts, on the last axis of the role: along its first dimension that is long enough.
+    /// Cuts every parameter over the ranks of a role, next to other cuts, on the last axis of the role: along its first
+    /// dimension that is long enough.
     ///
-    /// Each operation gathers what it needs and lets go of it, so that a rank keeps its part of parameters, gradients and
-    /// the optimizer's state: ZeRO's stage 3.
+    /// Each operation gathers what it needs and lets go of it, so that a rank keeps its part of parameters, gradients
+    /// and the optimizer's state: ZeRO's stage 3.
     ///
     /// # Reference
     /// Rajbhandari et al. 2020, arXiv:1910.02054.
@@ -478,8 +481,8 @@ mod tests {
         let error = resolve(&plan, 1, 2).unwrap_err().to_string();
         assert_eq!(
             error,
-            "column(\"layers.*.query\") and row(\"layers.1.*\") both name parameter layers.1.query.weight; leave one of \
-             them out, or name less"
+            "column(\"layers.*.query\") and row(\"layers.1.*\") both name parameter layers.1.query.weight; leave \
+             one of them out, or name less"
         );
     }
 

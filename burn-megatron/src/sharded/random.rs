@@ -175,9 +175,10 @@ fn int_part(
         ($element:ty) => {
             draw_part::<$element>(shape, ranges, |first, output| match distribution {
                 Distribution::Default => fill_words(stream, first, output, |word| word as $element),
-                Distribution::Bernoulli(probability) => fill_words(stream, first, output, |word| {
-                    <$element>::from(unit(word, f64::MANTISSA_DIGITS) < probability)
-                }),
+                Distribution::Bernoulli(probability) => {
+                    let is_below = below(probability);
+                    fill_half_words(stream, first, output, |word| <$element>::from(is_below(word)));
+                }
                 Distribution::Uniform(low, high) => {
                     // Whole numbers, as burn takes them.
                     let (low, high) = (low as $element as i128, high as $element as i128);
@@ -213,30 +214,63 @@ fn fill_floats<T: Copy + Into<f64>>(
     digits: u32,
     from: impl Fn(f64) -> T,
 ) {
-    let between = |low: f64, high: f64| {
-        let from = &from;
-        move |word| {
-            let value = from(low + (high - low) * unit(word, digits));
-            // Rounding may reach the end, which is not one of the numbers.
-            if value.into() < high { value } else { from(low) }
-        }
+    let between = |low: f64, high: f64, unit: f64| {
+        let value = from(low + (high - low) * unit);
+        // Rounding may reach the end, which is not one of the numbers.
+        if value.into() < high { value } else { from(low) }
     };
     match distribution {
-        Distribution::Default => fill_words(stream, first, output, between(0.0, 1.0)),
-        Distribution::Uniform(low, high) => fill_words(stream, first, output, between(low, high)),
-        Distribution::Bernoulli(probability) => fill_words(stream, first, output, |word| {
-            from(f64::from(unit(word, f64::MANTISSA_DIGITS) < probability))
+        Distribution::Default => fill_floats(stream, first, output, Distribution::Uniform(0.0, 1.0), digits, from),
+        Distribution::Uniform(low, high) if digits > u32::BITS => {
+            fill_words(stream, first, output, |word| {
+                between(low, high, unit(word >> (u64::BITS - digits), digits))
+            });
+        }
+        Distribution::Uniform(low, high) => fill_half_words(stream, first, output, |word| {
+            between(low, high, unit(u64::from(word >> (u32::BITS - digits)), digits))
         }),
+        Distribution::Bernoulli(probability) => {
+            let [no, yes] = [0.0, 1.0].map(from);
+            let is_below = below(probability);
+            fill_half_words(stream, first, output, |word| if is_below(word) { yes } else { no });
+        }
         Distribution::Normal(mean, deviation) => fill_normals(stream, first, output, mean, deviation, from),
     }
 }
 
-/// A number of U[0, 1) with `digits` binary digits.
-fn unit(word: u64, digits: u32) -> f64 {
-    (word >> (u64::BITS - digits)) as f64 / (1u64 << digits) as f64
+/// Whether a word is one of those that a probability has of all, exact to 2^-32 and rounded down.
+fn below(probability: f64) -> impl Fn(u32) -> bool {
+    let threshold = (probability * 4_294_967_296.0) as u64;
+    move |word| u64::from(word) < threshold
 }
 
-/// Writes what becomes of the random words `first, first + 1, …`.
+/// A number of U[0, 1) by its binary digits after the point.
+fn unit(word: u64, digits: u32) -> f64 {
+    word as f64 / (1u64 << digits) as f64
+}
+
+/// Writes what becomes of the random words of 32 bits `first, first + 1, …`. A value of the counter gives four, and
+/// vector instructions compute several values together.
+fn fill_half_words<T>(stream: &RandomStream, first: u64, output: &mut [T], map: impl Fn(u32) -> T) {
+    const BLOCKS: usize = 16;
+    let mut index = first;
+    let mut rest = output;
+    while !rest.is_empty() {
+        let mut words = [0; 4 * BLOCKS];
+        for (block, words) in (index / 4..).zip(words.chunks_exact_mut(4)) {
+            words.copy_from_slice(&philox4x32_10([block as u32, (block >> 32) as u32, 0, 0], stream.key()));
+        }
+        let words = &words[(index % 4) as usize..];
+        let (head, tail) = rest.split_at_mut(words.len().min(rest.len()));
+        for (value, &word) in head.iter_mut().zip(words) {
+            *value = map(word);
+        }
+        index += head.len() as u64;
+        rest = tail;
+    }
+}
+
+/// As [`fill_half_words`], of words of 64 bits: two for each value of the counter.
 fn fill_words<T>(stream: &RandomStream, first: u64, output: &mut [T], map: impl Fn(u64) -> T) {
     let mut index = first;
     let mut rest = output;

@@ -8,7 +8,7 @@ use burn::tensor::{Shape, Slice, TensorMetadata};
 
 use super::kind::{Kind, KindCall};
 use super::mesh::Mesh;
-use super::placement::{AxisPlacement, AxisRole, Placements, REPLICATED, Reduction, longest_part, part};
+use super::placement::{AxisPlacement, AxisRole, PARTIAL_SUM, Placements, REPLICATED, Reduction, longest_part, part};
 use super::tensor::{Local, ShardedTensor, lock};
 use super::traffic::{TrafficKind, operation};
 use crate::collectives::{CollectiveBackend, unwrap_or_unwind};
@@ -17,7 +17,7 @@ use crate::collectives::{CollectiveBackend, unwrap_or_unwind};
 ///
 /// # Communication
 /// Per axis where the placements differ: an all-gather to make a range whole, an all-reduce to make terms whole, a
-/// reduce-scatter to make a range of terms, and none to cut what is whole.
+/// reduce-scatter to make a range of terms, and none to cut what is whole or to make a term of a range.
 ///
 /// # Panics
 /// When a collective fails, with its [`CollectiveError`](crate::collectives::CollectiveError) as payload; when the
@@ -121,8 +121,8 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
         }
     }
 
-    /// From the innermost cut outwards what is to be whole or cut elsewhere is gathered; then, from the outermost inwards,
-    /// what is to be cut is cut, and terms are put together.
+    /// From the innermost cut outwards what is to be whole or cut elsewhere is gathered; then, from the outermost
+    /// inwards, what is to be cut is cut, and terms are put together.
     #[track_caller]
     fn run(mut self, target: &Placements) -> K::Tensor {
         if self.places == *target {
@@ -130,9 +130,13 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
         }
         let nested = self.mesh.shape().nested().to_vec();
         for &axis in nested.iter().rev() {
-            if let AxisPlacement::Shard(dimension) = self.places[axis]
-                && (self.places[axis] != target[axis] || self.is_in_the_way(axis, dimension, target))
-            {
+            let AxisPlacement::Shard(dimension) = self.places[axis] else {
+                continue;
+            };
+            let is_in_the_way = self.is_in_the_way(axis, dimension, target);
+            if target[axis] == PARTIAL_SUM && !is_in_the_way {
+                self.surround(axis, dimension);
+            } else if self.places[axis] != target[axis] || is_in_the_way {
                 self.gather(axis, dimension);
             }
         }
@@ -204,12 +208,31 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
         self.local = along::<B, K>(self.local.clone(), dimension, range);
     }
 
+    /// Makes a term of this rank's range: zero everywhere else.
+    fn surround(&mut self, axis: usize, dimension: usize) {
+        let group = self.mesh.group(axis);
+        let length = self.length_outside(axis, dimension);
+        let own = part(length, group.size(), group.rank());
+        let zeros = |count: usize| {
+            let mut shape = self.local.shape();
+            shape[dimension] = count;
+            zeros_like::<B, K>(&self.local, shape)
+        };
+        let mut parts = vec![self.local.clone()];
+        if own.start > 0 {
+            parts.insert(0, zeros(own.start));
+        }
+        if own.end < length {
+            parts.push(zeros(length - own.end));
+        }
+        self.local = K::cat(parts, dimension);
+        self.places[axis] = PARTIAL_SUM;
+    }
+
     /// Only the first rank has a sum's term; of largest and smallest values each has all.
     fn make_terms(&mut self, axis: usize, reduction: Reduction) {
         if reduction == Reduction::Sum && self.mesh.group(axis).rank() > 0 {
-            let (shape, dtype) = (self.local.shape(), self.local.dtype());
-            let zero = if dtype.is_float() { 0.0f64.into() } else { 0i64.into() };
-            self.local = K::full(shape, zero, &K::device(&self.local), dtype);
+            self.local = zeros_like::<B, K>(&self.local, self.local.shape());
         }
     }
 
@@ -269,13 +292,18 @@ fn padded<B: CollectiveBackend, K: Kind<B>>(tensor: K::Tensor, dimension: usize,
         return tensor;
     }
     shape[dimension] = length - shape[dimension];
+    let zeros = zeros_like::<B, K>(&tensor, shape);
+    K::cat(vec![tensor, zeros], dimension)
+}
+
+/// Zeros of the tensor's type, on its device.
+fn zeros_like<B: CollectiveBackend, K: Kind<B>>(tensor: &K::Tensor, shape: Shape) -> K::Tensor {
     let zero = if tensor.dtype().is_float() {
         0.0f64.into()
     } else {
         0i64.into()
     };
-    let zeros = K::full(shape, zero, &K::device(&tensor), tensor.dtype());
-    K::cat(vec![tensor, zeros], dimension)
+    K::full(shape, zero, &K::device(tensor), tensor.dtype())
 }
 
 /// Whether the change is the gathering of a sequence-parallel activation, which several layers ask for one after the

@@ -1,6 +1,7 @@
 //! [`Traffic`]: the collectives that operations made, counted by operation.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -43,6 +44,8 @@ pub struct TrafficRecord {
     pub kind: TrafficKind,
     /// Bytes of the whole tensor.
     pub bytes: usize,
+    /// The parameters among the operation's operands, or else among those of the last one that had some.
+    pub near: Vec<String>,
 }
 
 /// What is counted of a mesh's communication.
@@ -50,13 +53,16 @@ pub struct TrafficRecord {
 pub struct Traffic {
     is_counting: bool,
     operations: usize,
+    names: BTreeMap<u64, String>,
+    near: Vec<String>,
     records: Vec<TrafficRecord>,
 }
 
 impl Traffic {
-    pub(super) fn start(&mut self) {
+    pub(super) fn start(&mut self, names: BTreeMap<u64, String>) {
         *self = Self {
             is_counting: true,
+            names,
             ..Self::default()
         };
     }
@@ -65,9 +71,16 @@ impl Traffic {
         std::mem::take(self).records
     }
 
-    /// Counts an operation on placed tensors.
-    pub(super) fn begin(&mut self) {
-        self.operations += usize::from(self.is_counting);
+    /// Counts an operation on placed tensors, whose numbers `operands` lists.
+    pub(super) fn begin(&mut self, operands: impl FnOnce() -> Vec<u64>) {
+        if !self.is_counting {
+            return;
+        }
+        self.operations += 1;
+        let near: Vec<String> = operands().iter().filter_map(|id| self.names.get(id).cloned()).collect();
+        if !near.is_empty() {
+            self.near = near;
+        }
     }
 
     pub(super) fn add(&mut self, axis: usize, kind: TrafficKind, bytes: usize) {
@@ -79,6 +92,7 @@ impl Traffic {
                 axis,
                 kind,
                 bytes,
+                near: self.near.clone(),
             });
         }
     }

@@ -11,8 +11,12 @@ use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::GroupConfig;
 use burn_megatron::initialize;
 use burn_megatron::launch::World;
-use burn_megatron::sharded::{AxisRole, Mesh, Plan, Sharded, ShardedBackend};
-use burn_megatron::sharded::{backward, backward_unplaced, distribute, parallelize, place_gradients};
+use burn_megatron::parameters::list_parameters;
+use burn_megatron::random::RandomStream;
+use burn_megatron::sharded::{
+    AxisRole, Explanation, Mesh, Phase, Plan, Sharded, ShardedBackend, TrafficKind, backward, backward_unplaced,
+    distribute, explain, parallelize, place_gradients,
+};
 use libtest_mimic::Trial;
 use plain_models::classifier::Classifier;
 use plain_models::convolutional::ConvNet;
@@ -28,6 +32,8 @@ type Plain = Autodiff<Flex>;
 type Placed = Autodiff<Sharded<Flex>>;
 
 const SEED: u64 = 11;
+/// Of each model.
+const RANDOM_PLACEMENTS: u64 = 50;
 
 /// How the ranks of a case are laid out.
 #[derive(Clone, Copy, Debug)]
@@ -138,6 +144,22 @@ pub fn trials() -> Vec<Trial> {
             }
         }
     }
+    for model in MODELS {
+        let case = Case::new("random")
+            .with("model", model)
+            .with("dtype", "f64")
+            .with("dropout", 0.0);
+        trials.push(Job::new(case, 4).succeeds(format!("{model}_trains_as_on_one_rank_however_it_is_placed")));
+    }
+    for (layout, ranks) in [("tp2", 2), ("tp2sp", 2)] {
+        let case = Case::new("explained")
+            .with("model", "classifier")
+            .with("layout", layout);
+        let case = case.with("dtype", "f32").with("dropout", 0.0);
+        trials.push(
+            Job::new(case, ranks).succeeds(format!("a_step_of_{layout}_makes_the_collectives_of_megatrons_layers")),
+        );
+    }
     trials
 }
 
@@ -210,8 +232,103 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
             let run = train(placed, &OnMesh(mesh), options, &device)?;
             compare(dtype, &reference, &run)
         }
+        "random" => {
+            let mesh = LAYOUTS
+                .iter()
+                .find(|layout| layout.name == "tp2dp2")
+                .context("a layout of the list")?
+                .mesh(world)?;
+            Placed::seed(&device, SEED);
+            let record = record_of::<Placed, M>(&initialize(M::make(dropout, &device)))?;
+            // Clones would share the running state of a norm.
+            let fresh = || with_record::<Placed, M>(initialize(M::make(dropout, &device)), record.clone(), &device);
+            let reference = train(fresh()?, &Serial, options, &device)?;
+            for seed in 0..RANDOM_PLACEMENTS {
+                let whole = fresh()?;
+                let plan = random_plan(&whole, seed);
+                let placed = parallelize(whole, &plan, &mesh)?;
+                let run = train(placed, &OnMesh(mesh.clone()), options, &device)?;
+                compare(dtype, &reference, &run).with_context(|| format!("placed by seed {seed}:\n{plan}"))?;
+            }
+            Ok(())
+        }
+        "explained" => explained::<M>(case, world, dropout, &device),
         other => anyhow::bail!("there is no case {other}"),
     }
+}
+
+/// A plan that cuts some parameters over data-parallel or tensor-parallel ranks, or both.
+fn random_plan<M: Subject<Placed>>(model: &M, seed: u64) -> Plan {
+    let mut plan = Plan::new();
+    for parameter in list_parameters::<Placed, M>(model) {
+        let mut draws = [0.0; 2];
+        RandomStream::new(seed, &parameter.path).fill_uniform(0, 1.0, &mut draws);
+        let even: Vec<usize> = (0..parameter.shape.len())
+            .filter(|&d| parameter.shape[d].is_multiple_of(2))
+            .collect();
+        let pick = ((draws[0] + 1.0) / 2.0 * (even.len() + 1) as f64) as usize;
+        let role = if draws[1] < 0.0 { DATA } else { TENSOR };
+        if let Some(&dimension) = even.get(pick) {
+            plan = plan.shard(&parameter.path, role, dimension);
+        }
+    }
+    // Half of them are cut over the data-parallel ranks, too.
+    if seed.is_multiple_of(2) {
+        plan.fully_shard(DATA)
+    } else {
+        plan
+    }
+}
+
+/// A step's collectives by kind, against those that Megatron's layers make, and what a careless plan costs.
+fn explained<M: Subject<Placed>>(case: &Case, world: &World, dropout: f64, device: &FlexDevice) -> anyhow::Result<()> {
+    let layout: String = case.setting("layout")?;
+    let layout = LAYOUTS
+        .iter()
+        .find(|other| other.name == layout)
+        .context("a layout of the list")?;
+    let mesh = layout.mesh(world)?;
+    let mut explanations = Vec::new();
+    for plan in [layout.plan(M::tensor_plan()), layout.plan(M::careless_plan())] {
+        let model = parallelize(initialize(M::make(dropout, device)), &plan, &mesh)?;
+        let (explanation, step) = explain(&model, &mesh, || {
+            backward(model.loss_of(0..8, &OnMesh(mesh.clone()), device), &model)
+        });
+        step?;
+        if world.rank() == 0 {
+            println!("{plan}{explanation}");
+        }
+        explanations.push(explanation);
+    }
+    let [planned, careless] = &explanations[..] else {
+        anyhow::bail!("two plans")
+    };
+    let counts = |explanation: &Explanation, phase| {
+        [
+            TrafficKind::AllReduce,
+            TrafficKind::AllGather,
+            TrafficKind::ReduceScatter,
+        ]
+        .map(|kind| explanation.count(phase, 0, kind))
+    };
+    let expected: Vec<[usize; 3]> = M::collectives(layout.sequence);
+    let found = [Phase::Forward, Phase::Backward, Phase::Gradients].map(|phase| counts(planned, phase));
+    ensure!(
+        found[..] == expected[..],
+        "collectives {found:?}, expected {expected:?}\n{planned}"
+    );
+    ensure!(planned.careless().next().is_none(), "{planned}");
+    let advised: Vec<&str> = careless
+        .careless()
+        .flat_map(|row| &row.near)
+        .map(String::as_str)
+        .collect();
+    ensure!(
+        careless.total().0 > planned.total().0,
+        "the careless plan costs no more:\n{careless}"
+    );
+    ensure!(!advised.is_empty(), "nothing is said of the careless plan:\n{careless}");
+    Ok(())
 }
 
 /// A model's record as bytes; parameters keep their names and lose what burn draws of their identity.

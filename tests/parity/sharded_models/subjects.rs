@@ -26,6 +26,15 @@ pub trait Subject<B: AutodiffBackend>: AutodiffModule<B> {
     fn loss_of(&self, samples: Range<usize>, place: &impl PlaceBatch<B>, device: &B::Device) -> Tensor<B, 1>;
     /// Cuts its matrices over tensor-parallel ranks.
     fn tensor_plan() -> Plan;
+    /// As [`tensor_plan`](Self::tensor_plan), by someone who cuts what follows a cut in the same way.
+    fn careless_plan() -> Plan {
+        Self::tensor_plan()
+    }
+    /// All-reduces, all-gathers and reduce-scatters of a step on two tensor-parallel ranks, forward, backward and for
+    /// gradients, with and without sequence parallelism.
+    fn collectives(_is_sequence_parallel: bool) -> Vec<[usize; 3]> {
+        Vec::new()
+    }
 }
 
 impl<B: AutodiffBackend> Subject<B> for Classifier<B> {
@@ -49,6 +58,22 @@ impl<B: AutodiffBackend> Subject<B> for Classifier<B> {
             .row("encoder.layers.*.pwff.linear_outer")
             .vocabulary("embedding")
             .column("output")
+    }
+
+    fn careless_plan() -> Plan {
+        Plan::new()
+            .column("encoder.layers.*.mha.{query,key,value}")
+            .column("encoder.layers.*.mha.output")
+            .column("encoder.layers.*.pwff.linear_inner")
+            .column("encoder.layers.*.pwff.linear_outer")
+    }
+
+    fn collectives(is_sequence_parallel: bool) -> Vec<[usize; 3]> {
+        match is_sequence_parallel {
+            // Two of each layer, and those of the two ends, which are cut by the vocabulary and the classes.
+            false => vec![[4 + 4, 0, 0], [4 + 1, 0, 0], [1, 0, 0]],
+            true => vec![[5, 3, 4], [1, 8, 4], [1, 0, 0]],
+        }
     }
 }
 

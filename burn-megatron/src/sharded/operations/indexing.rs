@@ -39,7 +39,7 @@ pub(super) fn select<B: CollectiveBackend, K: Kind<B>>(
     })
 }
 
-/// As [`select`], with indices of as many dimensions.
+/// As [`select`], with indices of the tensor's number of dimensions.
 pub(super) fn gather<B: CollectiveBackend, K: Kind<B>>(
     name: &'static str,
     dimension: usize,

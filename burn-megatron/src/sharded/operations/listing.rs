@@ -38,11 +38,11 @@ pub fn operations_page() -> String {
     let mut page = String::from(
         "# Operations of `Sharded` and their rules\n\n\
          Made by the library; a test compares, and leaves the page as it should be.\n\n\
-         A rule says, for one axis of the mesh, where an operation's operands must be and where its result then is: see\n\
-         [`sharded/rules`](../src/sharded/rules). The rules of layers are written with named dimensions, as\n\
-         `bi..,oi..,o->bo..`: a dimension with a name can be cut, `.` must be whole. Operations of burn's that are not here\n\
-         burn makes of these. Quantized tensors are refused by name. No operation gathers for want of a rule; one that is\n\
-         *gathered* says why.\n",
+         A rule says, for one axis of the mesh, where an operation's operands must be and where its result then\n\
+         is: see [`sharded/rules`](../src/sharded/rules). The rules of layers are written with named dimensions,\n\
+         as `bi..,oi..,o->bo..`: a dimension with a name can be cut, `.` must be whole. Operations of burn's that\n\
+         are not here burn makes of these. Quantized tensors are refused by name. No operation gathers for want\n\
+         of a rule; one that is *gathered* says why.\n",
     );
     let mut by_group: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for OperationRule { name, group, rule } in operation_rules() {

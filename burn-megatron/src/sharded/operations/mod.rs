@@ -1,7 +1,8 @@
-//! burn's operations on placed tensors: a table for each of its traits, and the operations that a table's line cannot say.
+//! burn's operations on placed tensors: a table for each of its traits, and the operations that a table's line cannot
+//! say.
 //!
-//! A line is `name(tensors; other arguments) -> result = rule`: the operation of the inner backend runs on the parts that
-//! the rule asks for. What is written out has arguments that depend on the placement, such as the shape of a part.
+//! A line is `name(tensors; other arguments) -> result = rule`: the operation of the inner backend runs on the parts
+//! that the rule asks for. What is written out has arguments that depend on the placement, such as the shape of a part.
 
 mod activation;
 mod boolean;
@@ -20,11 +21,16 @@ pub use listing::{OperationRule, operation_rules, operations_page};
 macro_rules! operations {
     (
         $trait:ident, $listing:ident;
-        $( $name:ident ( $( $tensor:ident : $kind:tt ),+ $( ; $( $argument:ident : $type:ty ),+ )? ) -> $result:tt = $rule:expr; )*
+        $(
+            $name:ident ( $( $tensor:ident : $kind:tt ),+ $( ; $( $argument:ident : $type:ty ),+ )? ) -> $result:tt
+                = $rule:expr;
+        )*
         ; written { $( $written:ident = $how:literal; )* }
         $( $item:item )*
     ) => {
-        impl<B: $crate::collectives::CollectiveBackend> $trait<$crate::sharded::Sharded<B>> for $crate::sharded::Sharded<B> {
+        impl<B: $crate::collectives::CollectiveBackend> $trait<$crate::sharded::Sharded<B>>
+            for $crate::sharded::Sharded<B>
+        {
             $(
                 fn $name(
                     $( $tensor: $crate::sharded::operations::input_type!(B, $kind), )+

@@ -13,8 +13,8 @@ use crate::collectives::CollectiveBackend;
 #[track_caller]
 fn refused(operation: &str) -> ! {
     panic!(
-        "{operation}: quantized tensors cannot be placed on a mesh; dequantize the model's parameters before it is made \
-         parallel, or train it with the layers of burn_megatron::tensor_parallel"
+        "{operation}: quantized tensors cannot be placed on a mesh; dequantize the model's parameters before it is \
+         made parallel, or train it with the layers of burn_megatron::tensor_parallel"
     )
 }
 

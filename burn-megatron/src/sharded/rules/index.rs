@@ -1,7 +1,7 @@
 //! Rules of operations that take elements by index.
 //!
-//! Where the dimension that is indexed is cut, each rank looks up what it has; what others have is zero, and the sum over
-//! the ranks is the result.
+//! Where the dimension that is indexed is cut, each rank looks up what it has; what others have is zero, and the sum
+//! over the ranks is the result.
 
 use super::super::placement::AxisPlacement::{Replicated, Shard};
 use super::super::placement::{AxisRole, PARTIAL_SUM};
@@ -77,7 +77,7 @@ impl Rule for SelectAdd {
     }
 }
 
-/// `result[.., i, ..] = tensor[.., indices[.., i, ..], ..]`: a tensor, indices of as many dimensions.
+/// `result[.., i, ..] = tensor[.., indices[.., i, ..], ..]`: a tensor, indices of its number of dimensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Gather {
     /// The dimension that is indexed.
@@ -105,7 +105,7 @@ impl Rule for Gather {
     }
 }
 
-/// `tensor[.., indices[.., i, ..], ..] += value[.., i, ..]`: a tensor, indices and values of as many dimensions.
+/// `tensor[.., indices[.., i, ..], ..] += value[.., i, ..]`: a tensor, indices and values of its number of dimensions.
 #[derive(Clone, Copy, Debug)]
 pub struct ScatterAdd {
     /// The dimension that is indexed.

@@ -1,7 +1,7 @@
 //! Rules of matrix products: of two tensors, and of a linear layer with its gradients.
 //!
-//! Where both operands are cut and cannot both stay so, the axis decides: ranks of data and context keep the activations,
-//! those of tensor parallelism the parameters.
+//! Where both operands are cut and cannot both stay so, the axis decides: ranks of data and context keep the
+//! activations, those of tensor parallelism the parameters.
 
 use super::super::placement::AxisPlacement::{self, Partial, Replicated, Shard};
 use super::super::placement::{AxisRole, PARTIAL_SUM};
@@ -101,8 +101,8 @@ impl Rule for Matmul {
     }
 }
 
-/// A linear layer: an input of `[..., d_input]`, a weight of `[d_input, d_output]`, and a bias of `[d_output]` if there is
-/// a third operand.
+/// A linear layer: an input of `[..., d_input]`, a weight of `[d_input, d_output]`, and a bias of `[d_output]` if there
+/// is a third operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Linear;
 
@@ -154,8 +154,8 @@ impl Rule for LinearInputGradient {
     }
 }
 
-/// A product of tokens, `[..., k]`, and a matrix whose dimension `free` becomes the last of the result and whose other is
-/// summed over: the placements of both and of the result.
+/// A product of tokens, `[..., k]`, and a matrix whose dimension `free` becomes the last of the result and whose other
+/// is summed over: the placements of both and of the result.
 fn product(view: &AxisView, last: usize, free: usize) -> [AxisPlacement; 3] {
     let summed = 1 - free;
     match (view.place_of_sum(0), view.place_of_sum(1)) {

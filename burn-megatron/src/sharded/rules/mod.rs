@@ -185,8 +185,8 @@ impl AxisView<'_> {
         self.mesh.can_cut(shape, places, self.axis, dimension)
     }
 
-    /// The placement of an operand's whole values where it is a sum that has not been made: its range of the sequence if
-    /// it is an activation that sequence parallelism cuts, else all of it.
+    /// The placement of an operand's whole values where it is a sum that has not been made: its range of the sequence
+    /// if it is an activation that sequence parallelism cuts, else all of it.
     pub fn settled(&self, operand: usize) -> AxisPlacement {
         match self.place(operand) {
             PARTIAL_SUM => self.sequence_of(operand).map_or(Replicated, Shard),

@@ -12,7 +12,7 @@ pub struct Permute {
 }
 
 impl Permute {
-    /// Two dimensions swapped, of so many.
+    /// Two dimensions swapped, of `rank`.
     pub fn swap(rank: usize, first: usize, second: usize) -> Self {
         let mut from: Vec<usize> = (0..rank).collect();
         from.swap(first, second);

@@ -1,7 +1,7 @@
 //! Rules of operations element by element.
 
 use super::super::placement::AxisPlacement::{self, Replicated, Shard};
-use super::super::placement::PARTIAL_SUM;
+use super::super::placement::{AxisRole, PARTIAL_SUM};
 use super::{AxisPlan, AxisView, Operand, Rule};
 
 /// One operand, to which something happens that does not commute with sums.
@@ -63,6 +63,15 @@ impl Rule for Binary {
             },
             (PARTIAL_SUM, Replicated) => self.with_whole(view, 0, smaller(1)),
             (Replicated, PARTIAL_SUM) => self.with_whole(view, 1, smaller(0)),
+            // More terms may follow, as those of query, key and value do: a range is a term, too.
+            (Shard(_), PARTIAL_SUM) | (PARTIAL_SUM, Shard(_))
+                if self == &Binary::Add
+                    && view.is_backward
+                    && view.role() == AxisRole::Tensor
+                    && view.shape(0) == view.shape(1) =>
+            {
+                AxisPlan::new([PARTIAL_SUM; 2], [PARTIAL_SUM])
+            }
             (Shard(dimension), _) | (_, Shard(dimension)) => {
                 let fits = |operand| view.shape(operand)[dimension] == 1 || view.can_cut(operand, dimension);
                 if fits(0) && fits(1) {

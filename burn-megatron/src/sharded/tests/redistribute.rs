@@ -65,6 +65,8 @@ fn expected_traffic(mesh: &Mesh, from: &Placements, to: &Placements) -> BTreeMap
                 is_in_the_way(dimension).then_some(TrafficKind::AllGather)
             }
             (from, to) if from == to => None,
+            // A range is a term with zeros around it.
+            (Shard(dimension), Partial(Reduction::Sum)) if !is_in_the_way(dimension) => None,
             (Shard(_), _) => Some(TrafficKind::AllGather),
             (Partial(_), Shard(_)) => Some(TrafficKind::ReduceScatter),
             (Partial(_), _) => Some(TrafficKind::AllReduce),
