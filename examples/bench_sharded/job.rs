@@ -23,6 +23,8 @@ const WARM_UP_ROUNDS: usize = 2;
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub struct Figures {
     pub step_seconds: Vec<f64>,
+    /// What all threads of this rank computed in each of these steps.
+    pub processor_seconds: Vec<f64>,
     pub parameter_bytes: usize,
     /// The most that was allocated at once in a step, for this model alone.
     pub peak_memory_bytes: usize,
@@ -70,13 +72,15 @@ pub fn run(world: &World, layout: Layout, arguments: &Arguments, folder: &Path) 
     }
     for round in 0..place.num_steps {
         for turn in 0..subjects.len() {
-            // Nobody always comes after the same one.
+            // No model always comes after the same one.
             let index = (round + turn) % subjects.len();
             context.world_group().barrier()?;
-            let start = Instant::now();
+            let (start, processor) = (Instant::now(), processor_seconds()?);
             figures[index].loss = subjects[index].step(round)?;
+            let (seconds, processor) = (start.elapsed().as_secs_f64(), processor_seconds()? - processor);
             if round >= WARM_UP_ROUNDS {
-                figures[index].step_seconds.push(start.elapsed().as_secs_f64());
+                figures[index].step_seconds.push(seconds);
+                figures[index].processor_seconds.push(processor);
             }
         }
     }
@@ -137,4 +141,14 @@ fn alone(
         collectives: collectives.filter(|collectives| collectives.count > 0).collect(),
         ..Figures::default()
     })
+}
+
+/// What this process's threads have computed until now; those that have ended are not counted.
+fn processor_seconds() -> anyhow::Result<f64> {
+    let mut nanoseconds = 0;
+    for thread in std::fs::read_dir("/proc/self/task").context("processor time is counted on Linux only")? {
+        let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+        nanoseconds += text.split(' ').next().map_or(Ok(0), str::parse::<u64>)?;
+    }
+    Ok(nanoseconds as f64 / 1e9)
 }

@@ -6,10 +6,11 @@
 //! cargo run --release --example bench_sharded -- --layouts tp2,tp2sp --rounds 20 --json
 //! ```
 //!
-//! On one rank: `PlainGpt` on `Flex`, on `Sharded<Flex>` without a mesh, and with a mesh of one rank. In each layout of two
-//! ranks: `PlainGpt` by plan, and the bundled GPT, of burn's operations and of fused ones. All have the same sizes, tokens
-//! and AdamW. The ranks have one model of each beside each other and take a step of each in turn; machines drift, so a
-//! step is compared with that of the reference in the same round. Medians are printed.
+//! On one rank: `PlainGpt` on `Flex`, on `Sharded<Flex>` without a mesh, and with a mesh of one rank. In each layout of
+//! two ranks: `PlainGpt` by plan, and the bundled GPT, of burn's operations and of fused ones. All have the same sizes,
+//! tokens and AdamW. The ranks have one model of each kind and take a step of each in turn; machines drift, so a step
+//! is compared with that of the reference in the same round. Medians are printed, and that of the ratios of the first
+//! rank's processor time, which other work on the machine changes less.
 //!
 //! Memory is measured before that, with one model at a time: the most bytes that were allocated in its second step.
 //!
@@ -140,6 +141,8 @@ struct Row {
     tokens_per_second: f64,
     /// Of the speed to that of the layout's reference, in the same round.
     ratio: f64,
+    /// The same of the first rank's processor time, which other work on the machine changes less.
+    processor_ratio: f64,
     rounds: usize,
     parameter_bytes: Vec<usize>,
     peak_memory_bytes: Vec<usize>,
@@ -171,7 +174,9 @@ fn measure(arguments: &Arguments) -> anyhow::Result<()> {
     if !arguments.json {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         println!("medians of {} rounds on {cores} cores", arguments.rounds);
-        println!("layout  model      step ms  tokens/s  ratio  parameters  peak memory  sent     collectives");
+        println!(
+            "layout  model      step ms  tokens/s  ratio  processor  parameters  peak memory  sent     collectives"
+        );
     }
     for &layout in &arguments.layouts {
         for row in launch(layout, arguments)? {
@@ -211,13 +216,17 @@ fn launch(layout: Layout, arguments: &Arguments) -> anyhow::Result<Vec<Row>> {
 fn row(arguments: &Arguments, layout: Layout, model: Kind, own: &[&Figures], reference: &Figures) -> Row {
     let first = own[0];
     let step_seconds = median(first.step_seconds.clone());
-    let ratios = reference.step_seconds.iter().zip(&first.step_seconds);
+    let ratio = |reference: &[f64], own: &[f64]| {
+        let ratios = reference.iter().zip(own).map(|(reference, own)| reference / own);
+        median(ratios.collect())
+    };
     Row {
         layout,
         model,
         step_seconds,
         tokens_per_second: arguments.problem.tokens() as f64 / step_seconds,
-        ratio: median(ratios.map(|(reference, own)| reference / own).collect()),
+        ratio: ratio(&reference.step_seconds, &first.step_seconds),
+        processor_ratio: ratio(&reference.processor_seconds, &first.processor_seconds),
         rounds: arguments.rounds,
         parameter_bytes: own.iter().map(|figures| figures.parameter_bytes).collect(),
         peak_memory_bytes: own.iter().map(|figures| figures.peak_memory_bytes).collect(),
@@ -231,12 +240,13 @@ fn print(row: &Row) {
     let largest = |figures: &[usize]| bytes(figures.iter().copied().max().unwrap_or(0) as u64);
     let collectives: Vec<String> = row.collectives.iter().map(ToString::to_string).collect();
     println!(
-        "{:<6}  {:<9}  {:>7.1}  {:>8.0}  {:>5.3}  {:>10}  {:>11}  {:>9}  {}",
+        "{:<6}  {:<9}  {:>7.1}  {:>8.0}  {:>5.3}  {:>9.3}  {:>10}  {:>11}  {:>9}  {}",
         format!("{:?}", row.layout).to_lowercase(),
         format!("{:?}", row.model).to_lowercase(),
         1e3 * row.step_seconds,
         row.tokens_per_second,
         row.ratio,
+        row.processor_ratio,
         largest(&row.parameter_bytes),
         largest(&row.peak_memory_bytes),
         bytes(row.sent_bytes_per_step),

@@ -11,6 +11,7 @@ use burn_megatron::collectives::CollectiveError;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
 use burn_megatron::data_parallel::DataParallelConfig;
+use burn_megatron::initialize;
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::random::RandomStream;
 use burn_megatron::sharded::{AxisRole, Mesh, Plan, Sharded, ShardedBackend, backward, distribute, parallelize};
@@ -117,7 +118,8 @@ impl<B: AutodiffBackend<Device = FlexDevice>> Burn<B> {
             problem.num_layers,
         );
         Self {
-            model: Some(config.init(&FlexDevice)),
+            // With the numbers of this seed, not of one that another model sets before the first step.
+            model: Some(initialize(config.init(&FlexDevice))),
             optimizer: AdamWConfig::new().with_weight_decay(WEIGHT_DECAY).init(),
             problem: problem.clone(),
             mesh,
