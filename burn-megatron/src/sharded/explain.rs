@@ -165,10 +165,15 @@ fn advice(mesh: &Mesh, record: &TrafficRecord) -> Option<&'static str> {
         TrafficKind::AllGather if is_like(&along) => Some(
             "this needs all of a dimension that is cut: end the cut before it with row(…), or leave the layer whole",
         ),
-        TrafficKind::AllGather if record.phase == Phase::Forward && mesh.sequence_dimension().is_none() => Some(
-            "an activation that was cut is made whole: where column(…) is not followed by row(…), leave the first \
+        TrafficKind::AllGather
+            if record.phase == Phase::Forward
+                && (mesh.sequence_dimension().is_none() || record.operation != "linear") =>
+        {
+            Some(
+                "an activation that was cut is made whole: where column(…) is not followed by row(…), leave the first \
              layer whole, or cut the second by row(…)",
-        ),
+            )
+        }
         _ => None,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use burn::tensor::{Shape, Slice, TensorMetadata};
@@ -42,7 +43,7 @@ pub(super) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
             if is_shared && let Some(gathered) = last_gathered(id, target) {
                 return gathered;
             }
-            let gathered = Change::<B, K>::new(mesh, &shape, places, local).run(target);
+            let gathered = Change::<B, K>::new(mesh, &shape, places).run(local, target);
             if is_shared {
                 remember_gathered(id, target, &gathered);
             }
@@ -58,18 +59,18 @@ pub(super) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
                 }
             });
             let part = deferred.part(&shape, Some(mesh), &made);
-            Change::<B, K>::new(mesh, &shape, made, part).run(target)
+            Change::<B, K>::new(mesh, &shape, made).run(part, target)
         }
         Local::Settling(shared) => match Arc::try_unwrap(shared) {
             Ok(own) => {
                 let (places, local) = own.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-                Change::<B, K>::new(mesh, &shape, places, local).run(target)
+                Change::<B, K>::new(mesh, &shape, places).run(local, target)
             }
             Err(shared) => {
                 let mut state = lock(&shared);
-                let change = Change::<B, K>::new(mesh, &shape, state.0, state.1.clone());
+                let change = Change::<B, K>::new(mesh, &shape, state.0);
                 let settles = target.iter().all(|place| !place.is_partial());
-                let local = change.run(target);
+                let local = change.run(state.1.clone(), target);
                 if settles {
                     *state = (*target, local.clone());
                 }
@@ -113,31 +114,32 @@ pub(super) fn local_of_whole<B: CollectiveBackend, K: Kind<B>>(tensor: ShardedTe
 }
 
 /// A tensor on its way from one placement to another.
+///
+/// Each move takes this rank's part and returns the next one: nothing else holds it, so that a collective need not copy
+/// its elements first.
 struct Change<'a, B: CollectiveBackend, K: Kind<B>> {
     mesh: &'a Mesh,
     shape: &'a Shape,
     places: Placements,
-    local: K::Tensor,
-    _backend: std::marker::PhantomData<B>,
+    _kind: PhantomData<(B, K)>,
 }
 
 impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
-    fn new(mesh: &'a Mesh, shape: &'a Shape, places: Placements, local: K::Tensor) -> Self {
+    fn new(mesh: &'a Mesh, shape: &'a Shape, places: Placements) -> Self {
         Self {
             mesh,
             shape,
             places,
-            local,
-            _backend: std::marker::PhantomData,
+            _kind: PhantomData,
         }
     }
 
     /// From the innermost cut outwards what is to be whole or cut elsewhere is gathered; then, from the outermost
     /// inwards, what is to be cut is cut, and terms are put together.
     #[track_caller]
-    fn run(mut self, target: &Placements) -> K::Tensor {
+    fn run(mut self, mut local: K::Tensor, target: &Placements) -> K::Tensor {
         if self.places == *target {
-            return self.local;
+            return local;
         }
         let nested = self.mesh.shape().nested().to_vec();
         for &axis in nested.iter().rev() {
@@ -146,23 +148,27 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
             };
             let is_in_the_way = self.is_in_the_way(axis, dimension, target);
             if target[axis] == PARTIAL_SUM && !is_in_the_way {
-                self.surround(axis, dimension);
+                local = self.surround(local, axis, dimension);
             } else if self.places[axis] != target[axis] || is_in_the_way {
-                self.gather(axis, dimension);
+                local = self.gather(local, axis, dimension);
             }
         }
         for &axis in &nested {
             match (self.places[axis], target[axis]) {
                 (from, to) if from == to => {}
-                (AxisPlacement::Replicated, AxisPlacement::Shard(dimension)) => self.cut(axis, dimension),
-                (AxisPlacement::Replicated, AxisPlacement::Partial(reduction)) => self.make_terms(axis, reduction),
+                (AxisPlacement::Replicated, AxisPlacement::Shard(dimension)) => {
+                    local = self.cut(local, axis, dimension)
+                }
+                (AxisPlacement::Replicated, AxisPlacement::Partial(reduction)) => {
+                    local = self.make_terms(local, axis, reduction);
+                }
                 (AxisPlacement::Partial(reduction), AxisPlacement::Shard(dimension)) => {
-                    self.reduce_scatter(axis, dimension, reduction);
+                    local = self.reduce_scatter(local, axis, dimension, reduction);
                 }
                 (AxisPlacement::Partial(reduction), to) => {
-                    self.all_reduce(axis, reduction);
+                    local = self.all_reduce(local, axis, reduction);
                     if let AxisPlacement::Partial(other) = to {
-                        self.make_terms(axis, other);
+                        local = self.make_terms(local, axis, other);
                     }
                 }
                 (AxisPlacement::Shard(_), _) | (AxisPlacement::Replicated, AxisPlacement::Replicated) => {
@@ -171,7 +177,7 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
             }
             self.places[axis] = target[axis];
         }
-        self.local
+        local
     }
 
     /// Whether an axis outside changes how it cuts the same dimension.
@@ -193,14 +199,15 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
     }
 
     #[track_caller]
-    fn gather(&mut self, axis: usize, dimension: usize) {
+    fn gather(&mut self, local: K::Tensor, axis: usize, dimension: usize) -> K::Tensor {
         let group = self.mesh.group(axis);
         let length = self.length_outside(axis, dimension);
         let longest = longest_part(length, group.size());
-        let local = padded::<B, K>(self.local.clone(), dimension, longest);
+        let local = padded::<B, K>(local, dimension, longest);
         let stacked = self.collective(local, KindCall::AllGather, axis, TrafficKind::AllGather, group.size());
         let is_even = length.is_multiple_of(group.size());
-        self.local = if dimension == 0 && is_even {
+        self.places[axis] = AxisPlacement::Replicated;
+        if dimension == 0 && is_even {
             stacked
         } else {
             let rows = stacked.shape()[0] / group.size();
@@ -209,68 +216,65 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
                 along::<B, K>(block, dimension, 0..part(length, group.size(), rank).len())
             });
             K::cat(parts.collect(), dimension)
-        };
-        self.places[axis] = AxisPlacement::Replicated;
+        }
     }
 
-    fn cut(&mut self, axis: usize, dimension: usize) {
+    fn cut(&self, local: K::Tensor, axis: usize, dimension: usize) -> K::Tensor {
         let group = self.mesh.group(axis);
         let range = part(self.length_outside(axis, dimension), group.size(), group.rank());
-        self.local = along::<B, K>(self.local.clone(), dimension, range);
+        along::<B, K>(local, dimension, range)
     }
 
     /// Makes a term of this rank's range: zero everywhere else.
-    fn surround(&mut self, axis: usize, dimension: usize) {
+    fn surround(&mut self, local: K::Tensor, axis: usize, dimension: usize) -> K::Tensor {
         let group = self.mesh.group(axis);
         let length = self.length_outside(axis, dimension);
         let own = part(length, group.size(), group.rank());
         let zeros = |count: usize| {
-            let mut shape = self.local.shape();
+            let mut shape = local.shape();
             shape[dimension] = count;
-            zeros_like::<B, K>(&self.local, shape)
+            zeros_like::<B, K>(&local, shape)
         };
-        let mut parts = vec![self.local.clone()];
-        if own.start > 0 {
-            parts.insert(0, zeros(own.start));
-        }
-        if own.end < length {
-            parts.push(zeros(length - own.end));
-        }
-        self.local = K::cat(parts, dimension);
+        let before = (own.start > 0).then(|| zeros(own.start));
+        let after = (own.end < length).then(|| zeros(length - own.end));
+        let parts = before.into_iter().chain([local]).chain(after).collect();
         self.places[axis] = PARTIAL_SUM;
+        K::cat(parts, dimension)
     }
 
     /// Only the first rank has a sum's term; of largest and smallest values each has all.
-    fn make_terms(&mut self, axis: usize, reduction: Reduction) {
+    fn make_terms(&self, local: K::Tensor, axis: usize, reduction: Reduction) -> K::Tensor {
         if reduction == Reduction::Sum && self.mesh.group(axis).rank() > 0 {
-            self.local = zeros_like::<B, K>(&self.local, self.local.shape());
+            zeros_like::<B, K>(&local, local.shape())
+        } else {
+            local
         }
     }
 
     #[track_caller]
-    fn all_reduce(&mut self, axis: usize, reduction: Reduction) {
+    fn all_reduce(&self, local: K::Tensor, axis: usize, reduction: Reduction) -> K::Tensor {
         let call = KindCall::AllReduce(reduction);
-        self.local = self.collective(self.local.clone(), call, axis, TrafficKind::AllReduce, 1);
+        self.collective(local, call, axis, TrafficKind::AllReduce, 1)
     }
 
     #[track_caller]
-    fn reduce_scatter(&mut self, axis: usize, dimension: usize, reduction: Reduction) {
+    fn reduce_scatter(&self, local: K::Tensor, axis: usize, dimension: usize, reduction: Reduction) -> K::Tensor {
         let group = self.mesh.group(axis);
         let (length, size) = (self.length_outside(axis, dimension), group.size());
         let is_even = length.is_multiple_of(size);
         // The ranks' parts one after the other, each as long as the longest.
         let stacked = if dimension == 0 && is_even {
-            self.local.clone()
+            local
         } else {
             let parts = (0..size).map(|rank| {
-                let own = along::<B, K>(self.local.clone(), dimension, part(length, size, rank));
+                let own = along::<B, K>(local.clone(), dimension, part(length, size, rank));
                 padded::<B, K>(own, dimension, longest_part(length, size))
             });
             K::cat(parts.collect(), 0)
         };
         let call = KindCall::ReduceScatter(reduction);
         let own = self.collective(stacked, call, axis, TrafficKind::ReduceScatter, 1);
-        self.local = along::<B, K>(own, dimension, 0..part(length, size, group.rank()).len());
+        along::<B, K>(own, dimension, 0..part(length, size, group.rank()).len())
     }
 
     #[track_caller]
