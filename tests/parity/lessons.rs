@@ -134,7 +134,7 @@ fn any_model(dtype: &str, tolerance: f64) -> anyhow::Result<()> {
 }
 
 /// Runs a lesson in several layouts, the first of which is the measure.
-fn has_one_loss(lesson: &str, layouts: &[&[&str]], dtype: &str, tolerance: f64) -> anyhow::Result<()> {
+fn has_one_loss(lesson: &'static str, layouts: &[&[&str]], dtype: &str, tolerance: f64) -> anyhow::Result<()> {
     let lesson = program::build(lesson)?;
     let mut expected: Option<String> = None;
     for layout in layouts {

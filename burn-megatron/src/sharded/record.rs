@@ -24,9 +24,9 @@ pub(super) fn is_gathering() -> bool {
 
 /// Returns what `Optimizer::to_record` gives with all tensors whole, on every rank.
 ///
-/// burn saves the state of parameter after parameter in the order of a hash map, which differs by rank: ranks would gather
-/// different tensors at the same time. Here they are gathered in the order of the model. Models' records need nothing of the
-/// kind. A record that is loaded is cut again by the first step.
+/// burn saves the state of parameter after parameter in the order of a hash map, which differs by rank: ranks would
+/// gather different tensors at the same time. Here they are gathered in the order of the model. Models' records need
+/// nothing of the kind. A record that is loaded is cut again by the first step.
 ///
 /// # Communication
 /// One all-gather for each tensor of the state that is cut. Each rank then holds the whole state.

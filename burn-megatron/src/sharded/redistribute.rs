@@ -12,7 +12,7 @@ use super::mesh::Mesh;
 use super::placement::{AxisPlacement, AxisRole, PARTIAL_SUM, Placements, REPLICATED, Reduction, longest_part, part};
 use super::tensor::{Local, ShardedTensor, lock};
 use super::traffic::{TrafficKind, operation};
-use crate::collectives::{CollectiveBackend, unwrap_or_unwind};
+use crate::collectives::{CollectiveBackend, CollectiveError, unwrap_or_unwind};
 
 /// Returns this rank's part of a tensor under another placement on a mesh.
 ///
@@ -286,8 +286,22 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
             .mesh
             .group(axis)
             .labelled(&format!("{} of a sharded tensor", operation()));
-        unwrap_or_unwind(K::collective(tensor, call, &group))
+        unwrap_or_unwind(K::collective(tensor, call, &group).map_err(with_advice))
     }
+}
+
+/// Adds to an error about calls that do not fit together what is most often wrong.
+fn with_advice(mut error: CollectiveError) -> CollectiveError {
+    if let CollectiveError::Mismatch { progress, .. } = &mut error {
+        *progress = format!(
+            "{progress}; this rank was in {} of a sharded tensor: reading one that is cut, or a sum that has not been \
+             made (into_data, into_scalar), is a collective that every rank must call; the loss that sharded::backward \
+             returns can be read on one rank",
+            operation()
+        )
+        .into();
+    }
+    error
 }
 
 /// A range of a dimension.
