@@ -6,11 +6,12 @@
 //! cargo run --release --example bench_sharded -- --layouts tp2,tp2sp --rounds 20 --json
 //! ```
 //!
-//! On one rank: `PlainGpt` on `Flex`, on `Sharded<Flex>` without a mesh, and with a mesh of one rank. In each layout of
-//! two ranks: `PlainGpt` by plan, and the bundled GPT, of burn's operations and of fused ones. All have the same sizes,
-//! tokens and AdamW. The ranks have one model of each kind and take a step of each in turn; machines drift, so a step
-//! is compared with that of the reference in the same round. Medians are printed, and that of the ratios of the first
-//! rank's processor time, which other work on the machine changes less.
+//! On one rank: `PlainGpt` on `Flex`, on `Sharded<Flex>` without a mesh and with a mesh of one rank, and the
+//! bundled GPT. In each layout of two ranks: `PlainGpt` by plan, and the bundled GPT, of burn's operations and of
+//! fused ones. All have the same sizes, tokens and AdamW. The ranks have one model of each kind and take a step of
+//! each in turn; machines drift, so a step is compared with that of the reference in the same round. Medians are
+//! printed, and that of the ratios of the first rank's processor time, which other work on the machine changes
+//! less.
 //!
 //! Memory is measured before that, with one model at a time: the most bytes that were allocated in its second step.
 //!
@@ -126,7 +127,8 @@ impl Layout {
     /// The models that are measured; the first is the reference.
     fn kinds(self) -> &'static [Kind] {
         match self {
-            Layout::One => &[Kind::Plain, Kind::Unplaced, Kind::Placed],
+            // The last tells what of a difference in the other layouts is the model's.
+            Layout::One => &[Kind::Plain, Kind::Unplaced, Kind::Placed, Kind::Explicit],
             _ => &[Kind::Explicit, Kind::Placed, Kind::Fused],
         }
     }
