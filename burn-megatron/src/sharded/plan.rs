@@ -374,9 +374,10 @@ fn no_match(line: &Line, pattern: &str, parameters: &[PlannedParameter]) -> Plan
     let mut names: Vec<&str> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
     names.sort_by_key(|name| std::cmp::Reverse(nearness(name)));
     names.truncate(4);
-    let hint = match names.is_empty() {
-        true => "the model has no float parameter".to_owned(),
-        false => format!("the nearest are {}", names.join(", ")),
+    let hint = if names.is_empty() {
+        "the model has no float parameter".to_owned()
+    } else {
+        format!("the nearest are {}", names.join(", "))
     };
     PlanError::NoMatch {
         line: line.text.clone(),

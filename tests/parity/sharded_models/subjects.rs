@@ -69,10 +69,11 @@ impl<B: AutodiffBackend> Subject<B> for Classifier<B> {
     }
 
     fn collectives(is_sequence_parallel: bool) -> Vec<[usize; 3]> {
-        match is_sequence_parallel {
-            // Two of each layer, and those of the two ends, which are cut by the vocabulary and the classes.
-            false => vec![[4 + 4, 0, 0], [4 + 1, 0, 0], [1, 0, 0]],
-            true => vec![[5, 3, 4], [1, 8, 4], [1, 0, 0]],
+        // Two of each layer, and those of the two ends, which are cut by the vocabulary and the classes.
+        if is_sequence_parallel {
+            vec![[5, 3, 4], [1, 8, 4], [1, 0, 0]]
+        } else {
+            vec![[4 + 4, 0, 0], [4 + 1, 0, 0], [1, 0, 0]]
         }
     }
 }
