@@ -24,6 +24,9 @@ use crate::data_parallel::clip_coefficient;
 /// # Errors
 /// When that fails.
 ///
+/// # Panics
+/// When a gradient has not been placed.
+///
 /// # Reference
 /// Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063, section 3.2.
 pub fn clip_gradients<B, M>(
@@ -71,6 +74,10 @@ impl<B: AutodiffBackend<InnerBackend: ShardedBackend>> ModuleVisitor<B> for Squa
         };
         let tensor = B::InnerBackend::float(gradient.into_primitive().tensor());
         let (places, mesh) = (tensor.places(), self.mesh);
+        assert!(
+            places.iter().all(|place| !place.is_partial()),
+            "a gradient is a sum that has not been made, {tensor:?}: place it with sharded::place_gradients first"
+        );
         // Of those that have the same, the first counts.
         let counts = (0..mesh.shape().num_axes())
             .all(|axis| places[axis] != AxisPlacement::Replicated || mesh.ranks()[axis] == 0);

@@ -190,7 +190,7 @@ impl Mesh {
 
     /// This rank's index along each axis.
     pub fn ranks(&self) -> &[usize] {
-        &self.inner.ranks
+        &self.inner.ranks[..self.inner.axes.len()]
     }
 
     /// The number of ranks.

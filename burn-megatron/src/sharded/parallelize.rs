@@ -74,7 +74,8 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> ShardedBackend for Autodiff<Sh
 /// Returns the model with its parameters placed on a mesh by a plan.
 ///
 /// Parameters without values get them first, in the order of the model: every rank must have drawn the same random
-/// numbers until then. What burn loads into the model later is placed in the same way.
+/// numbers until then. What burn loads into the model's parameters later is placed in the same way; a norm's running
+/// state is loaded whole.
 ///
 /// # Communication
 /// None: each rank keeps its part of what it has.

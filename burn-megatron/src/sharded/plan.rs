@@ -212,17 +212,21 @@ impl Plan {
     /// Returns each parameter's placements on a mesh.
     ///
     /// # Errors
-    /// When a line names nothing, when two name one parameter for the same ranks, when a dimension is not there or the
+    /// When a line names nothing, when two name one parameter, when a dimension is not there or the
     /// ranks do not divide it.
     pub fn resolve(&self, parameters: &[PlannedParameter], mesh: &MeshShape) -> Result<Vec<Placements>, PlanError> {
         let mut placements = vec![REPLICATED; parameters.len()];
         // The line that has named a parameter.
         let mut named: Vec<Option<&Line>> = vec![None; parameters.len()];
         for line in &self.lines {
-            let axis = axis_of(mesh, line.role).ok_or_else(|| PlanError::NoAxis {
-                line: line.text.clone(),
-                role: line.role,
-            })?;
+            let axis = axis_of(mesh, line.role);
+            let cuts = line.parts.iter().any(|(_, dimension)| dimension.is_some());
+            if axis.is_none() && cuts {
+                return Err(PlanError::NoAxis {
+                    line: line.text.clone(),
+                    role: line.role,
+                });
+            }
             for (part, (pattern, dimension)) in line.parts.iter().enumerate() {
                 let patterns = patterns(line, pattern)?;
                 let is_named = |name: &str| {
@@ -244,7 +248,7 @@ impl Plan {
                             second: line.text.clone(),
                         });
                     }
-                    if let Some(dimension) = *dimension {
+                    if let (Some(dimension), Some(axis)) = (*dimension, axis) {
                         cut(
                             line,
                             &parameters[index],

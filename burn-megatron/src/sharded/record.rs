@@ -33,6 +33,9 @@ pub(super) fn is_gathering() -> bool {
 ///
 /// # Errors
 /// The error of the first collective that failed.
+///
+/// # Panics
+/// When the record has the state of parameters that the model does not have.
 pub fn whole_record<O, B, C, M, R>(record: R, model: &M, device: &B::Device) -> Result<R, CollectiveError>
 where
     B: CollectiveBackend,
@@ -51,6 +54,11 @@ where
     let mut records: HashMap<ParamId, AdaptorRecord<O, Autodiff<Sharded<B>, C>>> = record.into_iter().collect();
     let mut order = Order::default();
     model.visit(&mut order);
+    let others = records.keys().filter(|id| !order.0.contains(id)).count();
+    assert!(
+        others == 0,
+        "the record has the state of {others} parameters that the model does not have"
+    );
     catch_collective_error(|| {
         IS_GATHERING.set(true);
         let _restore = Restore;

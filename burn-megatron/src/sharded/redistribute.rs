@@ -32,7 +32,7 @@ pub(super) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
     if let Some(own) = tensor.mesh() {
         assert!(
             own.is_same(mesh),
-            "tensors of two meshes, {own:?} and {mesh:?}, meet in {}",
+            "tensors of two meshes, {own:?} and {mesh:?}, meet in {}: use clones of one mesh",
             operation()
         );
     }

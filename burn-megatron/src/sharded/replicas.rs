@@ -10,7 +10,7 @@ use super::mesh::Mesh;
 use super::parallelize::ShardedBackend;
 use super::placement::{AxisPlacement, Placements};
 use super::redistribute::local_part;
-use crate::collectives::CollectiveError;
+use crate::collectives::{CollectiveError, ReduceOp};
 
 /// Replicas that are not the same.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +30,9 @@ pub enum ReplicaError {
         /// What they have.
         what: &'static str,
     },
+    /// A parameter differs on other ranks.
+    #[error("a parameter is not the same on other ranks, which say which")]
+    Elsewhere,
     /// A collective failed.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
@@ -40,16 +43,18 @@ pub enum ReplicaError {
 /// Placements say which parts are the same; nothing else sees to it. A trainer calls this every hundred steps or so.
 ///
 /// # Communication
-/// Per axis of the mesh, one all-gather of 8 bytes per parameter.
+/// Per axis of the mesh, one all-gather of 8 bytes per parameter, and one all-reduce of 8 bytes.
 ///
 /// # Errors
-/// The first parameter that differs, with two of the ranks; or the error of a collective.
+/// On every rank when a parameter differs: its name and two of the ranks, on those that compared it. The error of a
+/// collective that failed.
 pub fn check_replicas<B: ShardedBackend, M: Module<B>>(model: &M, mesh: &Mesh) -> Result<(), ReplicaError> {
     let mut hashes = Hashes {
         path: Vec::new(),
         parameters: Vec::new(),
     };
     model.visit(&mut hashes);
+    let mut found = None;
     for axis in 0..mesh.shape().num_axes() {
         let group = mesh.group(axis).labelled("comparing replicas of sharded parameters");
         if group.size() == 1 {
@@ -67,16 +72,25 @@ pub fn check_replicas<B: ShardedBackend, M: Module<B>>(model: &M, mesh: &Mesh) -
             let of_rank = |rank: usize| all[rank * own.len() + index];
             if let Some(other) = (1..group.size()).find(|&rank| of_rank(rank) != of_rank(0)) {
                 let is_whole = parameter.places.iter().all(|place| place.cut().is_none());
-                return Err(ReplicaError::Differs {
+                found = found.or(Some(ReplicaError::Differs {
                     name: parameter.name.clone(),
                     rank: group.ranks()[0],
                     other: group.ranks()[other],
                     what: if is_whole { "all" } else { "the same part" },
-                });
+                }));
             }
         }
     }
-    Ok(())
+    // All ranks end alike, those that have seen nothing too.
+    let mut differs = [i64::from(found.is_some())];
+    for axis in (0..mesh.shape().num_axes()).filter(|&axis| mesh.shape().size(axis) > 1) {
+        mesh.group(axis).all_reduce(&mut differs, ReduceOp::Max)?;
+    }
+    match found {
+        Some(error) => Err(error),
+        None if differs[0] > 0 => Err(ReplicaError::Elsewhere),
+        None => Ok(()),
+    }
 }
 
 /// This rank's part of a parameter.

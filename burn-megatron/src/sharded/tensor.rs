@@ -38,8 +38,8 @@ pub(super) struct Deferred<B: CollectiveBackend, K: Kind<B>> {
     pub(super) dtype: DType,
     /// Makes the part of these ranges of the logical tensor.
     pub(super) make: Box<MakePart<B, K>>,
-    /// The part of the first placement that was asked for.
-    pub(super) made: OnceLock<(Placements, K::Tensor)>,
+    /// The part of the ranges that were asked for first.
+    pub(super) made: OnceLock<(Vec<std::ops::Range<usize>>, K::Tensor)>,
     /// Whether a part is kept: it is costly to make, or clones must have the same.
     pub(super) is_kept: bool,
 }
@@ -127,20 +127,21 @@ impl<B: CollectiveBackend, K: Kind<B>> ShardedTensor<B, K> {
 impl<B: CollectiveBackend, K: Kind<B>> Deferred<B, K> {
     /// This rank's part under a placement.
     pub(super) fn part(&self, shape: &Shape, mesh: Option<&Mesh>, places: &Placements) -> K::Tensor {
-        let make = || {
-            let ranges: Vec<_> = (0..shape.num_dims())
-                .map(|dimension| match mesh {
-                    Some(mesh) => mesh.shape().range(shape[dimension], places, dimension, mesh.ranks()),
-                    None => 0..shape[dimension],
-                })
-                .collect();
-            (self.make)(&ranges)
-        };
+        let ranges: Vec<_> = (0..shape.num_dims())
+            .map(|dimension| match mesh {
+                Some(mesh) => mesh.shape().range(shape[dimension], places, dimension, mesh.ranks()),
+                None => 0..shape[dimension],
+            })
+            .collect();
         if !self.is_kept {
-            return make();
+            return (self.make)(&ranges);
         }
-        let (made, part) = self.made.get_or_init(|| (*places, make()));
-        if made == places { part.clone() } else { make() }
+        let (made, part) = self.made.get_or_init(|| (ranges.clone(), (self.make)(&ranges)));
+        if *made == ranges {
+            part.clone()
+        } else {
+            (self.make)(&ranges)
+        }
     }
 }
 
