@@ -1,5 +1,7 @@
 //! The passes of a step: micro-batches, and what callers that run passes by themselves do instead.
 
+use std::sync::Arc;
+
 use burn::module::{AutodiffModule, Module};
 use burn::tensor::Tensor;
 
@@ -10,7 +12,7 @@ use super::hook_module::hook_module;
 use super::watched::watched;
 use super::weighted::weighted_sink;
 use super::wrapper::{DistributedDataParallel, StepPart};
-use crate::autodiff::TrainingBackend;
+use crate::autodiff::{GradientSink, TrainingBackend};
 use crate::collectives::{CollectiveError, catch_collective_error, unwrap_or_unwind};
 use crate::parameters::list_parameters;
 
@@ -97,7 +99,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     }
 
     /// Ends a micro-batch, and after the last one launches the step's reductions.
-    fn close_pass(&self, part: StepPart) -> Result<(), DataParallelError> {
+    pub(crate) fn close_pass(&self, part: StepPart) -> Result<(), DataParallelError> {
         self.wait_for_parameters()?;
         self.end_pass();
         if part == StepPart::Last {
@@ -143,6 +145,11 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             self.module = Some(buffers.sync::<B, M>(module, self.context.data_group())?);
         }
         Ok(())
+    }
+
+    /// What takes the gradients of a graph whose parameters another module hooks, by number.
+    pub(crate) fn sink(&self) -> Arc<dyn GradientSink<B::InnerBackend>> {
+        self.binding.sink.clone()
     }
 
     /// Returns a part of the module, or all of it, good for one graph, whose gradients go to the step's.

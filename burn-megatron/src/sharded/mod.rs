@@ -16,6 +16,7 @@
 //! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
 //! | `explain` | where parameters are, and what a real step communicated |
 //! | `gradients`, `clipping` | a backward pass whose gradients end where their parameters are; their norm |
+//! | `placed_data_parallel` | a placed model in `DistributedDataParallel` |
 //! | `record`, `replicas` | an optimizer's record that every rank can save; whether replicas are the same |
 
 mod apply;
@@ -27,6 +28,7 @@ mod kind;
 mod mesh;
 mod operations;
 mod parallelize;
+mod placed_data_parallel;
 mod placement;
 mod plan;
 mod random;
@@ -48,6 +50,10 @@ pub use kind::{Bool, Float, Int, Kind, KindCall};
 pub use mesh::{Mesh, MeshAxis, MeshError};
 pub use operations::{OperationRule, operation_rules, operations_page};
 pub use parallelize::{Distribute, ShardedBackend, describe, distribute, parallelize};
+pub use placed_data_parallel::{
+    LocalDataParallel, LocalMut, LocalParameter, LocalParameterError, LocalParameters, PlacedDataParallel, PlacedError,
+    PlacedTrainingBackend,
+};
 pub use placement::{AxisPlacement, AxisRole, MAX_AXES, MeshShape, Placements, REPLICATED, Reduction};
 pub use plan::{Plan, PlanError, PlannedParameter};
 pub use record::whole_record;

@@ -11,14 +11,16 @@ use burn::tensor::{DType, FloatDType, Int, IntDType, Tensor, set_default_dtypes}
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::GroupConfig;
 use burn_megatron::collectives::catch_collective_error;
+use burn_megatron::data_parallel::DataParallelConfig;
 use burn_megatron::initialize;
 use burn_megatron::launch::World;
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::random::RandomStream;
 use burn_megatron::sharded::{
-    AxisRole, Explanation, Mesh, Phase, Plan, Sharded, ShardedBackend, TrafficKind, backward, backward_unplaced,
-    check_replicas, clip_gradients, distribute, explain, parallelize, place_gradients, whole_record,
+    AxisRole, Explanation, Mesh, Phase, PlacedDataParallel, Plan, Sharded, ShardedBackend, TrafficKind, backward,
+    backward_unplaced, check_replicas, clip_gradients, distribute, explain, parallelize, place_gradients, whole_record,
 };
+use burn_megatron::topology::ParallelConfig;
 use libtest_mimic::Trial;
 use plain_models::classifier::Classifier;
 use plain_models::convolutional::ConvNet;
@@ -26,7 +28,8 @@ use plain_models::gpt::PlainGpt;
 use plain_models::recurrent::Recurrent;
 
 use super::subjects::{PlaceBatch, Subject};
-use super::training::{Options, Passes, compare, train};
+use super::training::{Options, Passes, Run, STEPS, compare, train};
+use super::wrapped::{self, Ranks, Wrapped};
 use tests::harness::{Case, Job};
 
 /// The serial program's backend, and the one whose tensors are placed.
@@ -153,6 +156,50 @@ pub fn trials() -> Vec<Trial> {
             .with("dropout", 0.0);
         trials.push(Job::new(case, 4).succeeds(format!("{model}_trains_as_on_one_rank_however_it_is_placed")));
     }
+    for (layout, data, tensor, ..) in wrapped::LAYOUTS {
+        let case = |dtype: &str| Case::new("wrapped").with("layout", layout).with("dtype", dtype);
+        let trial = |model: &str, case: Case, name: &str| {
+            let job = Job::new(case.with("model", model), data * tensor);
+            job.succeeds(format!("{model}_in_distributed_data_parallel_{name}_in_{layout}"))
+        };
+        trials.push(trial("gpt", case("f64").with("dropout", 0.1), "trains_as_on_one_rank"));
+        let accumulating = case("f32")
+            .with("dropout", 0.0)
+            .with("accumulates", true)
+            .with("clips", true);
+        trials.push(trial(
+            "convolutional",
+            accumulating,
+            "accumulates_and_clips_as_on_one_rank",
+        ));
+    }
+    let one = Case::new("wrapped_alone")
+        .with("model", "gpt")
+        .with("dtype", "bf16")
+        .with("dropout", 0.0);
+    trials.push(
+        Job::new(one, 1).succeeds("gpt_in_distributed_data_parallel_on_one_rank_has_the_bits_of_plain_burn_in_bf16"),
+    );
+    let case = Case::new("wrapped_fully_sharded")
+        .with("model", "gpt")
+        .with("dtype", "f32")
+        .with("dropout", 0.0);
+    trials.push(Job::new(case, 2).fails_with(
+        "distributed_data_parallel_refuses_parameters_that_are_cut_over_its_ranks",
+        &[
+            "parameter tokens.weight is cut over the data-parallel ranks",
+            "leave fully_shard(Data) out of the plan",
+        ],
+    ));
+    for model in ["gpt", "convolutional"] {
+        let case = Case::new("wrapped_resumed")
+            .with("model", model)
+            .with("dtype", "f64")
+            .with("dropout", 0.0);
+        trials.push(Job::new(case, 2).succeeds(format!(
+            "a_checkpoint_of_{model}_in_dp2_resumes_in_tp2sp_as_on_one_rank"
+        )));
+    }
     for (layout, ranks) in [("tp2", 2), ("fsdp2", 2), ("tp2fsdp2sp", 4)] {
         let case = Case::new("resumed").with("model", "gpt").with("layout", layout);
         let case = case.with("dtype", "f32").with("dropout", 0.0);
@@ -203,6 +250,7 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
     let dtype: String = case.setting("dtype")?;
     let (dtype, float) = match dtype.as_str() {
         "f64" => (DType::F64, FloatDType::F64),
+        "bf16" => (DType::BF16, FloatDType::BF16),
         _ => (DType::F32, FloatDType::F32),
     };
     set_default_dtypes::<Placed>(&device, float, IntDType::I64)?;
@@ -275,6 +323,41 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
                 compare(dtype, &reference, &run).with_context(|| format!("placed by seed {seed}:\n{plan}"))?;
             }
             Ok(())
+        }
+        "wrapped" | "wrapped_resumed" => {
+            Placed::seed(&device, SEED);
+            let record = record_of::<Placed, M>(&initialize(M::make(dropout, &device)))?;
+            // Clones would share the running state of a norm.
+            let fresh = || with_record::<Placed, M>(initialize(M::make(dropout, &device)), record.clone(), &device);
+            let whole = fresh()?;
+            Placed::seed(&device, SEED + 1);
+            let reference = train(whole, &Serial, options, &device)?;
+            let run = if case.name == "wrapped" {
+                let ranks = Ranks::new(&case.setting::<String>("layout")?, world)?;
+                let mut wrapped = Wrapped::new(fresh()?, options, &ranks)?;
+                Placed::seed(&device, SEED + 1);
+                let mut run = Run::default();
+                wrapped.train(0..STEPS, &mut run, &device)?;
+                run
+            } else {
+                let [saving, resuming] = ["dp2_sharded", "tp2sp"].map(|layout| Ranks::new(layout, world));
+                wrapped::resume(fresh, [&saving?, &resuming?], &device)?
+            };
+            compare(dtype, &reference, &run)
+        }
+        "wrapped_fully_sharded" => {
+            let context = ParallelConfig::new().init(world)?;
+            let mesh = Mesh::of(&context)?;
+            let model = parallelize(M::make(dropout, &device), &Plan::new().fully_shard(DATA), &mesh)?;
+            PlacedDataParallel::<Placed, M>::new(model, &mesh, &context, DataParallelConfig::new())?;
+            Ok(())
+        }
+        "wrapped_alone" => {
+            Plain::seed(&device, SEED);
+            let plain = initialize(P::make(dropout, &device));
+            let record = record_of::<Plain, P>(&plain)?;
+            let whole = with_record::<Placed, M>(initialize(M::make(dropout, &device)), record, &device)?;
+            wrapped::is_plain_on_one_rank(plain, whole, world, &device)
         }
         "explained" => explained::<M>(case, world, dropout, &device),
         "resumed" => resumed::<M>(case, world, &device),
@@ -472,7 +555,7 @@ fn with_record<B: AutodiffBackend, M: Module<B>>(model: M, record: Vec<u8>, devi
 }
 
 /// burn's own passes, of tensors that have no mesh.
-struct Serial;
+pub struct Serial;
 
 impl<B: Backend> PlaceBatch<B> for Serial {
     fn floats<const D: usize>(&self, tensor: Tensor<B, D>) -> Tensor<B, D> {
@@ -500,7 +583,7 @@ impl<B: AutodiffBackend, M: AutodiffModule<B>> Passes<B, M> for Serial {
 }
 
 /// A batch cut over the data-parallel ranks.
-struct OnMesh(Mesh);
+pub struct OnMesh(pub Mesh);
 
 impl<B: ShardedBackend> PlaceBatch<B> for OnMesh {
     fn floats<const D: usize>(&self, tensor: Tensor<B, D>) -> Tensor<B, D> {

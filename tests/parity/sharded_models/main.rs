@@ -5,6 +5,7 @@
 mod cases;
 mod subjects;
 mod training;
+mod wrapped;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,5 @@
 //! Checkpoints of burn modules: what is trained, frozen and counted comes back, and a run resumes bit for bit.
 
-use std::path::PathBuf;
-
 use anyhow::{Context as _, ensure};
 use burn::grad_clipping::GradientClippingConfig;
 use burn::optim::AdamConfig;
@@ -9,6 +7,7 @@ use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel};
 use burn_megatron::optimizer::ShardedOptimizer;
 use burn_megatron::training::{restore, snapshot};
+use tests::rank_folder::RankFolder;
 
 use super::nets::{ConvNet, Net, OddNet, named, same_values, wrapped_step};
 use super::{ALL, Check, SEVERAL, check, check_bits};
@@ -59,34 +58,9 @@ fn train<M: Net>((module, optimizer): &mut Run<M>, scene: &Scene, steps: std::op
     Ok(())
 }
 
-/// A folder of all ranks, which the first one removes.
-struct Folder {
-    path: PathBuf,
-    is_own: bool,
-}
-
-impl Folder {
-    fn new(scene: &Scene) -> anyhow::Result<Self> {
-        let world = scene.context.world_group();
-        let mut first = [i64::from(std::process::id())];
-        world.broadcast(&mut first, 0)?;
-        let path = std::env::temp_dir().join(format!("burn-megatron-wrapper-{}", first[0]));
-        let is_own = world.rank() == 0;
-        Ok(Self { path, is_own })
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if self.is_own {
-            let _ = std::fs::remove_dir_all(&self.path);
-        }
-    }
-}
-
 /// Trains, saves, and trains further; a run of other numbers resumes from the checkpoint.
 fn two_runs<M: Net>(scene: &Scene) -> anyhow::Result<[Run<M>; 2]> {
-    let folder = Folder::new(scene)?;
+    let folder = RankFolder::new(scene.context.world_group())?;
     let mut undisturbed = begin::<M>(scene, "net")?;
     train(&mut undisturbed, scene, 0..STEPS)?;
     let world = scene.context.world_group();

@@ -1,0 +1,260 @@
+//! [`LocalParameters`]: this rank's parts of a placed model's parameters, as a module of the backend inside.
+
+use std::collections::HashMap;
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::FloatTensor;
+use burn::tensor::{Tensor, TensorMetadata, TensorPrimitive};
+
+use crate::sharded::mesh::Mesh;
+use crate::sharded::parallelize::ShardedBackend;
+use crate::sharded::placement::{AxisPlacement, AxisRole, PARTIAL_SUM, Placements};
+use crate::sharded::redistribute::redistribute;
+
+use crate::autodiff::TrainingBackend;
+use crate::context::ParallelContext;
+use crate::parameters::{Declaration, Distribution, Placement};
+
+/// Defines a parameter of any number of dimensions that is listed.
+macro_rules! of_dimensions {
+    ($($variant:ident $dimensions:literal),+) => {
+        /// This rank's part of a parameter.
+        #[derive(Module, Debug)]
+        pub enum LocalParameter<B: Backend> {
+            $(
+                #[doc = concat!("Of ", $dimensions, " dimensions.")]
+                $variant(Param<Tensor<B, $dimensions>>),
+            )+
+        }
+
+        impl<B: Backend> LocalParameter<B> {
+            /// `None` where there are more dimensions.
+            fn new(id: ParamId, value: FloatTensor<B>, is_trained: bool) -> Option<Self> {
+                match value.shape().num_dims() {
+                    $($dimensions => {
+                        let value = Tensor::<B, $dimensions>::from_primitive(TensorPrimitive::Float(value));
+                        Some(Self::$variant(Param::initialized(id, value.set_require_grad(is_trained))))
+                    })+
+                    _ => None,
+                }
+            }
+
+            pub(super) fn id(&self) -> ParamId {
+                match self {
+                    $(Self::$variant(param) => param.id,)+
+                }
+            }
+
+            /// The value, after waiting for it where it is on its way.
+            pub(super) fn value(&self) -> FloatTensor<B> {
+                match self {
+                    $(Self::$variant(param) => param.val().into_primitive().tensor(),)+
+                }
+            }
+        }
+    };
+}
+
+of_dimensions!(One 1, Two 2, Three 3, Four 4, Five 5, Six 6);
+
+/// This rank's parts of the parameters of a model that is placed on a mesh, in the model's order and with its
+/// identifiers.
+#[derive(Module, Debug)]
+pub struct LocalParameters<B: Backend> {
+    trained: Vec<LocalParameter<B>>,
+    /// What is not trained: frozen parameters, and a batch norm's running statistics as the last step has left them.
+    buffers: Vec<LocalParameter<B>>,
+}
+
+impl<B: Backend> LocalParameters<B> {
+    /// By number.
+    pub(super) fn trained(&self) -> &[LocalParameter<B>] {
+        &self.trained
+    }
+
+    pub(super) fn buffers(&self) -> &[LocalParameter<B>] {
+        &self.buffers
+    }
+
+    /// With other values of what is not trained.
+    pub(super) fn with_buffers(self, values: Vec<FloatTensor<B>>) -> Self {
+        let buffers = self.buffers.iter().zip(values);
+        let buffers = buffers.filter_map(|(buffer, value)| LocalParameter::new(buffer.id(), value, false));
+        Self {
+            buffers: buffers.collect(),
+            trained: self.trained,
+        }
+    }
+}
+
+/// What is known of a placed model's parameters.
+#[derive(Default)]
+pub(super) struct Known {
+    /// Of those that are trained.
+    pub(super) numbers: HashMap<ParamId, usize>,
+    /// By number: the logical shape, and where its elements are.
+    pub(super) shapes: Vec<Vec<usize>>,
+    pub(super) places: Vec<Placements>,
+    /// Where its gradient is to be when it is handed on.
+    pub(super) gradient_places: Vec<Placements>,
+    /// Of what is not trained, where it is kept.
+    pub(super) buffer_places: Vec<Placements>,
+}
+
+/// A parameter that [`LocalParameters`] cannot hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LocalParameterError {
+    /// Data-parallel ranks have different parts of it.
+    #[error(
+        "parameter {name} is cut over the data-parallel ranks, which hold the same parameters in \
+         DistributedDataParallel: leave fully_shard({role:?}) out of the plan and shard the optimizer's state by \
+         DataParallelConfig::with_shard_gradients(true), or train with sharded::backward and an optimizer of burn's"
+    )]
+    FullySharded {
+        /// The parameter.
+        name: String,
+        /// The role of the axis that it is cut over.
+        role: AxisRole,
+    },
+    /// It has too many dimensions.
+    #[error("parameter {name} has {dimensions} dimensions; those of a model in DistributedDataParallel have 6 at most")]
+    Dimensions {
+        /// The parameter.
+        name: String,
+        /// Its dimensions.
+        dimensions: usize,
+    },
+}
+
+/// Takes this rank's parts out of a placed model, and declares their layout.
+pub(super) fn take_local<A: ShardedBackend, L: TrainingBackend<InnerBackend = A::Local>, M: Module<A>>(
+    model: &M,
+    mesh: &Mesh,
+    context: &ParallelContext,
+) -> Result<(LocalParameters<L>, Known), LocalParameterError> {
+    let mut taker = Taker::<L> {
+        mesh,
+        context,
+        path: Vec::new(),
+        taken: LocalParameters {
+            trained: Vec::new(),
+            buffers: Vec::new(),
+        },
+        known: Known::default(),
+        error: None,
+    };
+    model.visit(&mut taker);
+    match taker.error {
+        Some(error) => Err(error),
+        None => Ok((taker.taken, taker.known)),
+    }
+}
+
+struct Taker<'a, L: Backend> {
+    mesh: &'a Mesh,
+    context: &'a ParallelContext,
+    path: Vec<String>,
+    taken: LocalParameters<L>,
+    known: Known,
+    error: Option<LocalParameterError>,
+}
+
+impl<A: ShardedBackend, L: TrainingBackend<InnerBackend = A::Local>> ModuleVisitor<A> for Taker<'_, L> {
+    fn enter_module(&mut self, name: &str, _container_type: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<A, D>>) {
+        if self.error.is_some() {
+            return;
+        }
+        let (value, name) = (param.val(), self.path.join("."));
+        let is_trained = value.is_require_grad();
+        let tensor = A::float(value.into_primitive().tensor());
+        let (shape, places) = (tensor.shape().to_vec(), tensor.places());
+        let cut = (0..self.mesh.shape().num_axes())
+            .find(|&axis| self.mesh.shape().role(axis) == AxisRole::Data && places[axis].cut().is_some());
+        if let Some(axis) = cut {
+            let role = self.mesh.shape().role(axis);
+            self.error = Some(LocalParameterError::FullySharded { name, role });
+            return;
+        }
+        // A sum that has not been made is made.
+        let places = places.map(|place| {
+            if place.is_partial() {
+                AxisPlacement::Replicated
+            } else {
+                place
+            }
+        });
+        let local = redistribute(tensor, self.mesh, &places);
+        let Some(part) = LocalParameter::new(param.id, L::from_inner(local), is_trained) else {
+            self.error = Some(LocalParameterError::Dimensions { name, dimensions: D });
+            return;
+        };
+        let distribution = distribution(self.mesh, &places, D);
+        self.context.registry().declare(
+            param.id,
+            Declaration {
+                name,
+                placement: placement(self.mesh, &shape, &places),
+                distribution,
+                is_tied: false,
+                is_reused: false,
+            },
+        );
+        if !is_trained {
+            self.taken.buffers.push(part);
+            self.known.buffer_places.push(places);
+            return;
+        }
+        self.known.numbers.insert(param.id, self.taken.trained.len());
+        self.taken.trained.push(part);
+        self.known.shapes.push(shape);
+        self.known.places.push(places);
+        self.known
+            .gradient_places
+            .push(gradient_places(self.mesh, places, distribution));
+    }
+}
+
+/// The box of the logical parameter that this rank has.
+fn placement(mesh: &Mesh, shape: &[usize], places: &Placements) -> Placement {
+    let ranges = (0..shape.len()).map(|dimension| {
+        let length = shape[dimension];
+        mesh.shape().range(length, places, dimension, mesh.ranks())
+    });
+    let (offset, local): (Vec<usize>, Vec<usize>) = ranges.map(|range| (range.start, range.len())).unzip();
+    Placement::new(shape, offset, local)
+}
+
+/// Where the gradient of a parameter is handed on: each data-parallel rank has a term of it, and each tensor-parallel
+/// rank where these are summed at the end of the step.
+fn gradient_places(mesh: &Mesh, mut places: Placements, distribution: Distribution) -> Placements {
+    for (axis, place) in places.iter_mut().enumerate().take(mesh.shape().num_axes()) {
+        match mesh.shape().role(axis) {
+            AxisRole::Data => *place = PARTIAL_SUM,
+            AxisRole::Tensor if distribution == Distribution::PartialOverTensor => *place = PARTIAL_SUM,
+            _ => {}
+        }
+    }
+    places
+}
+
+/// Who has a parameter, and whether its gradients are summed together at the end of a step: where tokens are cut, all
+/// that every tensor-parallel rank has; elsewhere the vectors, which are many and small.
+fn distribution(mesh: &Mesh, places: &Placements, dimensions: usize) -> Distribution {
+    let mut tensor = mesh.shape().axes_of(AxisRole::Tensor);
+    if tensor.any(|axis| places[axis] != AxisPlacement::Replicated) {
+        Distribution::Sharded
+    } else if dimensions == 1 || mesh.sequence_dimension().is_some() {
+        Distribution::PartialOverTensor
+    } else {
+        Distribution::Replicated
+    }
+}

@@ -1,0 +1,14 @@
+//! [`PlacedDataParallel`]: a placed model in
+//! [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel).
+//!
+//! The model's operations run on placed tensors; what is stored, reduced, updated and saved are this rank's parts.
+
+mod binding;
+mod buffers;
+mod local_parameters;
+mod training_backend;
+mod wrapper;
+
+pub use local_parameters::{LocalParameter, LocalParameterError, LocalParameters};
+pub use training_backend::PlacedTrainingBackend;
+pub use wrapper::{LocalDataParallel, LocalMut, PlacedDataParallel, PlacedError};

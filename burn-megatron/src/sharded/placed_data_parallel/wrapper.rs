@@ -1,0 +1,307 @@
+//! [`PlacedDataParallel`]: a placed model in [`DistributedDataParallel`], this rank's parts in its buckets.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use burn::module::AutodiffModule;
+use burn::optim::LearningRate;
+use burn::tensor::ops::FloatTensor;
+use burn::tensor::{Tensor, TensorPrimitive};
+
+use super::binding::{Binder, Emptier, ToLocal};
+use super::buffers::{BufferReader, BufferWriter};
+use super::local_parameters::{Known, LocalParameterError, LocalParameters, take_local};
+use super::training_backend::PlacedTrainingBackend;
+use crate::collectives::{CollectiveBackend, ProcessGroup, catch_collective_error};
+use crate::context::ParallelContext;
+use crate::data_parallel::{
+    DataParallelConfig, DataParallelError, DistributedDataParallel, ModuleOptimizer, ReducedGradients, StepPart,
+};
+use crate::sharded::kind::Float;
+use crate::sharded::mesh::Mesh;
+use crate::sharded::placement::AxisRole;
+use crate::sharded::redistribute::{forget_gathered, gather};
+use crate::sharded::traffic::{Phase, in_phase, set_operation};
+use crate::sharded::{Sharded, ShardedTensor};
+
+/// The wrapped parts of a placed model of backend `A`.
+pub type LocalDataParallel<A> = DistributedDataParallel<
+    <A as PlacedTrainingBackend>::LocalTraining,
+    LocalParameters<<A as PlacedTrainingBackend>::LocalTraining>,
+>;
+
+/// A model that [`parallelize`](crate::sharded::parallelize) has placed, whose gradients are accumulated and averaged
+/// by [`DistributedDataParallel`].
+///
+/// The model's operations run on placed tensors; what is stored are this rank's parts of its parameters, as a module of
+/// the backend inside. So all that works on a wrapped module works here: buckets that are reduced during the backward
+/// pass, main gradients in f32, loss scaling, the norm of the whole model,
+/// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) and checkpoints that any layout loads. The model's batch
+/// norms need nothing more: their statistics are those of all samples.
+///
+/// # Examples
+/// ```
+/// use burn::backend::Autodiff;
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::optim::AdamWConfig;
+/// use burn::tensor::Tensor;
+/// use burn_flex::{Flex, FlexDevice};
+/// use burn_megatron::prelude::*;
+/// use burn_megatron::sharded::{AxisRole, Mesh, PlacedDataParallel, Plan, Sharded, distribute, parallelize};
+///
+/// type B = Autodiff<Sharded<Flex>>;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let context = ParallelContext::single(1);
+/// let mesh = Mesh::of(&context)?;
+/// let layer: Linear<B> = LinearConfig::new(3, 2).init(&FlexDevice);
+/// let placed = parallelize(layer, &Plan::new(), &mesh)?;
+/// let config = DataParallelConfig::new().with_shard_gradients(true);
+/// let mut model = PlacedDataParallel::<B, _>::new(placed, &mesh, &context, config)?;
+/// let mut optimizer = ShardedOptimizer::new(model.local(), AdamWConfig::new().init())?;
+///
+/// let input = distribute(Tensor::<B, 2>::ones([4, 3], &FlexDevice), &mesh, AxisRole::Data, 0);
+/// let loss = model.backward(StepPart::Last, |layer| layer.forward(input).mean())?;
+/// let gradients = model.gradients()?;
+/// model.step(1e-3, &mut optimizer, gradients)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct PlacedDataParallel<A: PlacedTrainingBackend, M> {
+    /// Its trained parameters have no values of their own.
+    model: M,
+    known: Known,
+    mesh: Mesh,
+    anchors: Vec<FloatTensor<A>>,
+    local: LocalDataParallel<A>,
+}
+
+/// A placed model that cannot be wrapped.
+#[derive(Debug, thiserror::Error)]
+pub enum PlacedError {
+    /// The mesh has axes that are not the context's.
+    #[error(
+        "the mesh's axes of role {role:?} are over ranks {axis:?}, and the context's {role:?} group over ranks \
+         {group:?} (none where it is one): make the mesh by Mesh::of(&context)"
+    )]
+    Mesh {
+        /// What the axis is for.
+        role: AxisRole,
+        /// The ranks of all axes of the role.
+        axis: Vec<usize>,
+        /// Those of the group.
+        group: Vec<usize>,
+    },
+    /// A parameter has no place in it.
+    #[error(transparent)]
+    Parameter(#[from] LocalParameterError),
+    /// The parts could not be wrapped.
+    #[error(transparent)]
+    DataParallel(#[from] DataParallelError),
+}
+
+impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
+    /// Wraps a placed model. The mesh is the context's.
+    ///
+    /// # Communication
+    /// That of [`DistributedDataParallel::new`].
+    ///
+    /// # Errors
+    /// When the mesh is another, a trained parameter is cut over the data-parallel ranks, or as
+    /// [`DistributedDataParallel::new`].
+    pub fn new(
+        model: M,
+        mesh: &Mesh,
+        context: &ParallelContext,
+        config: DataParallelConfig,
+    ) -> Result<Self, PlacedError> {
+        check_mesh(mesh, context)?;
+        // Every rank has the statistics of all samples.
+        let config = config.with_broadcast_buffers(false);
+        let (parts, known) = take_local::<A, A::LocalTraining, M>(&model, mesh, context)?;
+        let device = model.devices().first().cloned().unwrap_or_default();
+        let model = model.map(&mut Emptier { known: &known });
+        let anchors = A::anchors(known.places.len(), &device);
+        Ok(Self {
+            model,
+            known,
+            mesh: mesh.clone(),
+            anchors,
+            local: DistributedDataParallel::new(parts, context, config)?,
+        })
+    }
+
+    /// This rank's parts, wrapped: what a [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer) is made for, and
+    /// what [`snapshot`](crate::training::snapshot) saves after a step.
+    pub fn local(&self) -> &LocalDataParallel<A> {
+        &self.local
+    }
+
+    /// As [`local`](Self::local), for [`restore`](crate::training::restore). The model takes what is not trained from
+    /// it when the borrow ends.
+    pub fn local_mut(&mut self) -> LocalMut<'_, A, M> {
+        LocalMut(self)
+    }
+
+    /// The model with its parameters as they are now: for evaluation, and for burn's recorders.
+    pub fn model(&self) -> M {
+        self.bound(None)
+    }
+
+    /// Runs one micro-batch forward and backward, and returns its loss, which every rank then has.
+    ///
+    /// `forward` gets the model, good for this pass only, and returns the loss of the whole micro-batch, of which each
+    /// data-parallel rank has its samples, divided by the number of micro-batches.
+    ///
+    /// # Communication
+    /// What `forward` and its backward pass do; sums over tensor-parallel ranks of gradients of matrices; on the last
+    /// micro-batch the start of one all-reduce or reduce-scatter per bucket over the data-parallel group, each as soon
+    /// as it is full.
+    ///
+    /// # Errors
+    /// When a collective fails: the step is lost. When the gradients of the step before have not been taken.
+    ///
+    /// # Panics
+    /// When `forward` does.
+    pub fn backward<const D: usize>(
+        &mut self,
+        part: StepPart,
+        forward: impl FnOnce(M) -> Tensor<A, D>,
+    ) -> Result<Tensor<Sharded<A::Local>, D>, DataParallelError> {
+        self.local.begin()?;
+        let sink = Arc::new(ToLocal {
+            mesh: self.mesh.clone(),
+            places: self.known.gradient_places.clone(),
+            sink: self.local.sink(),
+        });
+        let bound = self.bound(Some(sink));
+        // The buckets are averaged, and a placed gradient is the sum of its terms.
+        let ranks = self.local.context().data_group().size() as f64;
+        let value = catch_collective_error(|| {
+            let loss = forward(bound);
+            set_operation("loss");
+            let value = whole(A::float(loss.clone().into_primitive().tensor()));
+            self.local.set_step_part(part);
+            in_phase(Phase::Backward, || (loss * ranks).backward());
+            forget_gathered();
+            value
+        })?;
+        self.local.close_pass(part)?;
+        Ok(value)
+    }
+
+    /// Waits for the reductions and returns the step's gradients: see [`DistributedDataParallel::gradients`].
+    ///
+    /// # Communication
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn gradients(&mut self) -> Result<ReducedGradients<A::Local>, DataParallelError> {
+        self.local.gradients()
+    }
+
+    /// Updates the parameters by one of burn's element-wise optimizers, or a
+    /// [`ShardedOptimizer`](crate::optimizer::ShardedOptimizer).
+    ///
+    /// # Communication
+    /// That of the optimizer's step. None for running statistics: every rank has them.
+    ///
+    /// # Errors
+    /// As the optimizer's step.
+    pub fn step<O: ModuleOptimizer<A::LocalTraining, LocalParameters<A::LocalTraining>>>(
+        &mut self,
+        learning_rate: LearningRate,
+        optimizer: &mut O,
+        gradients: ReducedGradients<A::Local>,
+    ) -> Result<(), O::Error> {
+        optimizer.step_module(learning_rate, &mut self.local, gradients)?;
+        Ok(self.take_buffers()?)
+    }
+
+    /// Takes what is not trained as the last pass has left it, so that it is saved.
+    fn take_buffers(&mut self) -> Result<(), DataParallelError> {
+        if self.local.module_in_flight().buffers().is_empty() {
+            return Ok(());
+        }
+        // A record takes in what the last forward pass left pending in a batch norm's running state.
+        drop(self.model().into_record());
+        let mut reader = BufferReader::<A> {
+            known: &self.known,
+            mesh: &self.mesh,
+            values: Vec::new(),
+        };
+        catch_collective_error(|| self.model.visit(&mut reader))?;
+        let values = reader.values;
+        self.local.update(|parts| parts.with_buffers(values))
+    }
+
+    /// Gives the model what is not trained, as it was restored.
+    fn give_buffers(&mut self) {
+        let mut writer = BufferWriter::<A> {
+            mesh: &self.mesh,
+            buffers: self.local.module_in_flight().buffers(),
+            known: &self.known,
+            number: 0,
+        };
+        self.model = self.model.clone().map(&mut writer);
+    }
+
+    /// The model whose parameters are this rank's parts, and whose gradients go to `sink`.
+    fn bound(&self, sink: Option<Arc<ToLocal<A::Local>>>) -> M {
+        let mut binder = Binder::<A> {
+            known: &self.known,
+            mesh: &self.mesh,
+            anchors: &self.anchors,
+            parts: self.local.module_in_flight().trained(),
+            sink,
+        };
+        self.model.clone().map(&mut binder)
+    }
+}
+
+fn whole<B: CollectiveBackend, const D: usize>(tensor: ShardedTensor<B, Float>) -> Tensor<Sharded<B>, D> {
+    Tensor::from_primitive(TensorPrimitive::Float(ShardedTensor::whole(gather(tensor))))
+}
+
+/// Whether the mesh has the axes of [`Mesh::of`], and no other that has several ranks.
+fn check_mesh(mesh: &Mesh, context: &ParallelContext) -> Result<(), PlacedError> {
+    let several = |group: &ProcessGroup| (group.size() > 1).then(|| group.ranks().to_vec());
+    let expected = [
+        (AxisRole::Data, several(context.data_group())),
+        (AxisRole::Tensor, several(context.tensor_group())),
+        (AxisRole::Context, None),
+    ];
+    for (role, group) in expected {
+        let group = group.unwrap_or_default();
+        let axes = mesh.shape().axes_of(role).filter_map(|axis| several(mesh.group(axis)));
+        let axis: Vec<usize> = axes.flatten().collect();
+        if axis != group {
+            return Err(PlacedError::Mesh { role, axis, group });
+        }
+    }
+    Ok(())
+}
+
+/// A borrow of the wrapped parts of a model, which takes what is not trained from them in the end.
+pub struct LocalMut<'a, A: PlacedTrainingBackend, M: AutodiffModule<A>>(&'a mut PlacedDataParallel<A, M>);
+
+impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> Deref for LocalMut<'_, A, M> {
+    type Target = LocalDataParallel<A>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0.local
+    }
+}
+
+impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> DerefMut for LocalMut<'_, A, M> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0.local
+    }
+}
+
+impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> Drop for LocalMut<'_, A, M> {
+    fn drop(&mut self) {
+        self.0.give_buffers();
+    }
+}
