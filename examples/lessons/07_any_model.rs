@@ -133,11 +133,7 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Which parameters are cut, by their names in the model.
 fn plan(arguments: &Arguments) -> Plan {
-    let plan = Plan::new()
-        .column("encoder.layers.*.mha.{query,key,value}")
-        .row("encoder.layers.*.mha.output")
-        .column("encoder.layers.*.pwff.linear_inner")
-        .row("encoder.layers.*.pwff.linear_outer");
+    let plan = Plan::new().transformer_encoder("encoder");
     if arguments.fully_sharded {
         plan.fully_shard(AxisRole::Data)
     } else {

@@ -52,10 +52,7 @@ impl<B: AutodiffBackend> Subject<B> for Classifier<B> {
 
     fn tensor_plan() -> Plan {
         Plan::new()
-            .column("encoder.layers.*.mha.{query,key,value}")
-            .row("encoder.layers.*.mha.output")
-            .column("encoder.layers.*.pwff.linear_inner")
-            .row("encoder.layers.*.pwff.linear_outer")
+            .transformer_encoder("encoder")
             .vocabulary("embedding")
             .column("output")
     }
