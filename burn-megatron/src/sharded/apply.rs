@@ -1,5 +1,7 @@
 //! [`apply`]: an operation on placed tensors, by its rule.
 
+use std::ops::Range;
+
 use burn::tensor::{Shape, TensorMetadata};
 
 use super::kind::Kind;
@@ -41,12 +43,10 @@ where
         sequence_dimension: mesh.sequence_dimension(),
         is_backward: traffic::phase() == Phase::Backward,
     };
-    let shapes: Vec<Vec<usize>> = operands.iter().map(|operand| operand.shape.clone()).collect();
     let plan = rules::plan(&*rule(), operands, setting);
     let locals = inputs.place(&mesh, &mut plan.needs.iter());
     let placed = Placed {
         mesh: Some(mesh),
-        shapes,
         needs: plan.needs,
         results: plan.results,
     };
@@ -60,7 +60,6 @@ where
 #[derive(Default)]
 pub(super) struct Placed {
     mesh: Option<Mesh>,
-    shapes: Vec<Vec<usize>>,
     needs: Vec<Placements>,
     results: Vec<Operand>,
 }
@@ -77,26 +76,20 @@ impl Placed {
         }
     }
 
-    /// The range of a dimension that this rank's part of an operand has, if its whole length is `length`.
-    pub(super) fn operand_range(&self, operand: usize, dimension: usize, length: usize) -> std::ops::Range<usize> {
-        match &self.mesh {
-            None => 0..length,
-            Some(mesh) => {
-                let length = self.shapes[operand][dimension];
-                mesh.shape()
-                    .range(length, &self.needs[operand], dimension, mesh.ranks())
-            }
-        }
+    /// The range of a dimension of length `length` that this rank's part of an operand has.
+    pub(super) fn operand_range(&self, operand: usize, dimension: usize, length: usize) -> Range<usize> {
+        self.range(|placed| &placed.needs[operand], dimension, length)
     }
 
     /// As [`operand_range`](Self::operand_range), of a result.
-    pub(super) fn result_range(&self, result: usize, dimension: usize, length: usize) -> std::ops::Range<usize> {
+    pub(super) fn result_range(&self, result: usize, dimension: usize, length: usize) -> Range<usize> {
+        self.range(|placed| &placed.results[result].places, dimension, length)
+    }
+
+    fn range(&self, places: impl FnOnce(&Self) -> &Placements, dimension: usize, length: usize) -> Range<usize> {
         match &self.mesh {
             None => 0..length,
-            Some(mesh) => {
-                let Operand { shape, places } = &self.results[result];
-                mesh.shape().range(shape[dimension], places, dimension, mesh.ranks())
-            }
+            Some(mesh) => mesh.shape().range(length, places(self), dimension, mesh.ranks()),
         }
     }
 

@@ -10,7 +10,7 @@ use super::kind::{Float, Kind};
 use super::mesh::Mesh;
 use super::parallelize::placed;
 use super::placement::{AxisPlacement, PARTIAL_SUM, Placements, REPLICATED};
-use super::redistribute::{along, forget_gathered, gather, redistribute};
+use super::redistribute::{along, forget_gathered, gather, local_part, redistribute};
 use super::traffic::{Phase, in_phase, set_operation};
 use super::{Sharded, ShardedTensor};
 use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_error};
@@ -22,8 +22,8 @@ use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_er
 /// communication: here sums over ranks wait until they are whole, and those of small gradients travel together.
 ///
 /// # Communication
-/// What the backward pass needs; then, per axis of the mesh, one all-reduce of all gradients that are whole there, and
-/// a reduce-scatter or less for each that is cut.
+/// What the backward pass needs; then a reduce-scatter or less for each gradient that is cut, and, per axis of the
+/// mesh, one all-reduce of all that are whole there.
 ///
 /// # Errors
 /// The error of the first collective that failed.
@@ -105,12 +105,21 @@ where
         let Some(mesh) = entries.iter().find_map(Entry::mesh) else {
             return put_back(gradients, entries);
         };
+        // First what is cut: of hybrid sharding's replicas, each then sums its part alone.
+        for entry in &mut entries {
+            let mut places = entry.gradient.places();
+            for (place, target) in places.iter_mut().zip(entry.places) {
+                if target.cut().is_some() {
+                    *place = target;
+                }
+            }
+            entry.bring_to(places, &mesh);
+        }
         for axis in 0..mesh.shape().num_axes() {
             reduce_together(&mut entries, &mesh, axis);
         }
         for entry in &mut entries {
-            let gradient = entry.gradient.clone();
-            entry.gradient = placed(gradient, &mesh, entry.places);
+            entry.bring_to(entry.places, &mesh);
         }
         put_back(gradients, entries)
     })
@@ -137,6 +146,12 @@ type Register<B> = dyn FnOnce(&mut GradientsParams, ShardedTensor<B, Float>);
 impl<B: CollectiveBackend> Entry<B> {
     fn mesh(&self) -> Option<Mesh> {
         self.gradient.mesh().or(self.parameter_mesh.as_ref()).cloned()
+    }
+
+    fn bring_to(&mut self, places: Placements, mesh: &Mesh) {
+        if self.gradient.places() != places {
+            self.gradient = placed(self.gradient.clone(), mesh, places);
+        }
     }
 }
 
@@ -179,11 +194,7 @@ fn reduce_together<B: CollectiveBackend>(entries: &mut [Entry<B>], mesh: &Mesh, 
         due = others;
         let locals: Vec<_> = same
             .iter()
-            .map(|&index| {
-                let gradient = entries[index].gradient.clone();
-                let places = gradient.places();
-                redistribute(gradient, mesh, &places)
-            })
+            .map(|&index| local_part(entries[index].gradient.clone()))
             .collect();
         let shapes: Vec<Shape> = locals.iter().map(TensorMetadata::shape).collect();
         let flat = locals.into_iter().map(|local| {

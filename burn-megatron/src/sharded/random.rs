@@ -9,7 +9,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use burn::tensor::{DType, Distribution, FloatDType, IntDType, Shape, TensorData};
 use half::{bf16, f16};
@@ -86,14 +86,8 @@ pub(super) fn floats<B: CollectiveBackend>(
     };
     ShardedTensor::deferred(
         shape,
-        Deferred {
-            device: device.clone(),
-            dtype,
-            make: Box::new(make),
-            made: OnceLock::new(),
-            // The backward pass of a dropout sees what the forward pass has drawn.
-            is_kept: true,
-        },
+        // The backward pass of a dropout sees what the forward pass has drawn.
+        Deferred::new(device, dtype, make).kept(),
     )
 }
 
@@ -111,16 +105,7 @@ pub(super) fn ints<B: CollectiveBackend>(
     let make = move |ranges: &[Range<usize>]| {
         B::int_from_data(int_part(&stream, &logical, ranges, distribution, dtype), &own_device)
     };
-    ShardedTensor::deferred(
-        shape,
-        Deferred {
-            device: device.clone(),
-            dtype,
-            make: Box::new(make),
-            made: OnceLock::new(),
-            is_kept: true,
-        },
-    )
+    ShardedTensor::deferred(shape, Deferred::new(device, dtype, make).kept())
 }
 
 /// # Panics

@@ -282,10 +282,7 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
         let bytes = tensor.shape().num_elements() * tensor.dtype().size() * times;
         self.mesh.traffic().add(axis, kind, bytes);
         // What a message about calls that do not fit together calls it.
-        let group = self
-            .mesh
-            .group(axis)
-            .labelled(&format!("{} of a sharded tensor", operation()));
+        let group = self.mesh.group(axis).labelled(operation());
         unwrap_or_unwind(K::collective(tensor, call, &group).map_err(with_advice))
     }
 }

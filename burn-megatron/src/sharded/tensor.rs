@@ -34,17 +34,17 @@ pub(super) enum Local<B: CollectiveBackend, K: Kind<B>> {
 
 /// A tensor that every rank can make any part of.
 pub(super) struct Deferred<B: CollectiveBackend, K: Kind<B>> {
-    pub(super) device: B::Device,
-    pub(super) dtype: DType,
+    device: B::Device,
+    dtype: DType,
     /// Makes the part of these ranges of the logical tensor.
-    pub(super) make: Box<MakePart<B, K>>,
+    make: Box<MakePart<B, K>>,
     /// The part of the ranges that were asked for first.
     pub(super) made: OnceLock<(Vec<std::ops::Range<usize>>, K::Tensor)>,
     /// Whether a part is kept: it is costly to make, or clones must have the same.
-    pub(super) is_kept: bool,
+    is_kept: bool,
 }
 
-pub(super) type MakePart<B, K> = dyn Fn(&[std::ops::Range<usize>]) -> <K as Kind<B>>::Tensor + Send + Sync;
+type MakePart<B, K> = dyn Fn(&[std::ops::Range<usize>]) -> <K as Kind<B>>::Tensor + Send + Sync;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -125,6 +125,26 @@ impl<B: CollectiveBackend, K: Kind<B>> ShardedTensor<B, K> {
 }
 
 impl<B: CollectiveBackend, K: Kind<B>> Deferred<B, K> {
+    /// A tensor whose parts are cheap to make, and the same each time.
+    pub(super) fn new(
+        device: &B::Device,
+        dtype: DType,
+        make: impl Fn(&[std::ops::Range<usize>]) -> K::Tensor + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            device: device.clone(),
+            dtype,
+            make: Box::new(make),
+            made: OnceLock::new(),
+            is_kept: false,
+        }
+    }
+
+    /// Whose part is made once.
+    pub(super) fn kept(self) -> Self {
+        Self { is_kept: true, ..self }
+    }
+
     /// This rank's part under a placement.
     pub(super) fn part(&self, shape: &Shape, mesh: Option<&Mesh>, places: &Placements) -> K::Tensor {
         let ranges: Vec<_> = (0..shape.num_dims())

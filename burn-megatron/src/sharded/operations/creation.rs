@@ -1,7 +1,6 @@
 //! Tensors that an operation makes of nothing: no rank has elements before it is known which of them it needs.
 
 use std::ops::Range;
-use std::sync::OnceLock;
 
 use burn::tensor::{DType, IntDType, Shape};
 
@@ -22,16 +21,7 @@ pub(super) fn uniform<B: CollectiveBackend, K: Kind<B>>(
         let shape: Vec<usize> = ranges.iter().map(Range::len).collect();
         make(Shape::from(shape), &own_device)
     };
-    ShardedTensor::deferred(
-        shape,
-        Deferred {
-            device: device.clone(),
-            dtype,
-            make: Box::new(make),
-            made: OnceLock::new(),
-            is_kept: false,
-        },
-    )
+    ShardedTensor::deferred(shape, Deferred::new(device, dtype, make))
 }
 
 /// The numbers of a range, with a step between them.
@@ -49,12 +39,6 @@ pub(super) fn arange<B: CollectiveBackend>(
     };
     ShardedTensor::deferred(
         Shape::new([count.div_ceil(step)]),
-        Deferred {
-            device: device.clone(),
-            dtype: dtype.into(),
-            make: Box::new(make),
-            made: OnceLock::new(),
-            is_kept: false,
-        },
+        Deferred::new(device, dtype.into(), make),
     )
 }

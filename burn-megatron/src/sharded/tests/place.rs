@@ -1,7 +1,5 @@
 //! Tensors with random placements, and what a placed tensor must be.
 
-use std::sync::OnceLock;
-
 use burn::tensor::{DType, Slice, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexDevice};
 
@@ -106,14 +104,7 @@ fn later<K: Kind<Flex>>(whole: K::Tensor) -> ShardedTensor<Flex, K> {
         let slices: Vec<Slice> = ranges.iter().map(|range| range.clone().into()).collect();
         K::slice(whole.lock().expect("no panic").clone(), &slices)
     };
-    let deferred = Deferred {
-        device: FlexDevice,
-        dtype,
-        make: Box::new(make),
-        made: OnceLock::new(),
-        is_kept: true,
-    };
-    ShardedTensor::deferred(shape, deferred)
+    ShardedTensor::deferred(shape, Deferred::new(&FlexDevice, dtype, make).kept())
 }
 
 /// This rank's term of a tensor, of its logical shape.
