@@ -7,8 +7,8 @@
 //! ```
 //!
 //! On one rank: `PlainGpt` on `Flex`, on `Sharded<Flex>` without a mesh and with a mesh of one rank, and the
-//! bundled GPT. In each layout of two ranks: `PlainGpt` by plan, and the bundled GPT, of burn's operations and of
-//! fused ones. All have the same sizes, tokens and AdamW. The ranks have one model of each kind and take a step of
+//! bundled GPT. In each layout of two ranks: `PlainGpt` by plan, the same in `DistributedDataParallel`, and the bundled
+//! GPT, of burn's operations and of fused ones. All have the same sizes, tokens and AdamW. The ranks have one model of each kind and take a step of
 //! each in turn; machines drift, so a step is compared with that of the reference in the same round. Medians are
 //! printed, and that of the ratios of the first rank's processor time, which other work on the machine changes
 //! less.
@@ -129,7 +129,9 @@ impl Layout {
         match self {
             // The last tells what of a difference in the other layouts is the model's.
             Layout::One => &[Kind::Plain, Kind::Unplaced, Kind::Placed, Kind::Explicit],
-            _ => &[Kind::Explicit, Kind::Placed, Kind::Fused],
+            // Its data-parallel ranks have different parameters.
+            Layout::Fsdp2 => &[Kind::Explicit, Kind::Placed, Kind::Fused],
+            _ => &[Kind::Explicit, Kind::Placed, Kind::Wrapped, Kind::Fused],
         }
     }
 }

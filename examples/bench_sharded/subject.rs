@@ -1,5 +1,6 @@
 //! The models that are measured, each with its optimizer.
 
+use anyhow::Context as _;
 use burn::backend::Autodiff;
 use burn::module::{AutodiffModule, Module as _, ModuleVisitor, Param};
 use burn::optim::adaptor::OptimizerAdaptor;
@@ -10,11 +11,14 @@ use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::CollectiveError;
 use burn_megatron::context::ParallelContext;
 use burn_megatron::data::MicroBatch;
-use burn_megatron::data_parallel::DataParallelConfig;
+use burn_megatron::data_parallel::{DataParallelConfig, StepPart};
 use burn_megatron::initialize;
+use burn_megatron::optimizer::ShardedOptimizer;
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::random::RandomStream;
-use burn_megatron::sharded::{AxisRole, Mesh, Plan, Sharded, ShardedBackend, backward, distribute, parallelize};
+use burn_megatron::sharded::{
+    AxisRole, Mesh, PlacedDataParallel, Plan, Sharded, ShardedBackend, backward, distribute, parallelize,
+};
 use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig};
 use cubecl_kernels::Kernels;
 use models::gpt::{Gpt, GptConfig};
@@ -40,6 +44,8 @@ pub enum Kind {
     Unplaced,
     /// `PlainGpt` on [`Sharded`], its parameters placed on the mesh of the layout.
     Placed,
+    /// The same in `DistributedDataParallel`.
+    Wrapped,
     /// The bundled GPT of parallel layers and of burn's operations.
     Explicit,
     /// The same of fused operations.
@@ -79,6 +85,7 @@ pub fn make(kind: Kind, place: &Place<'_>) -> anyhow::Result<Box<dyn Subject>> {
             placed.model = Some(parallelize(whole, &plan(place.layout), place.mesh)?);
             Box::new(placed)
         }
+        Kind::Wrapped => Box::new(Wrapped::new(place)?),
         Kind::Explicit => Box::new(Explicit::new(place, Kernels::Plain, &device)?),
         Kind::Fused => Box::new(Explicit::new(place, Kernels::Fused, &device)?),
     })
@@ -229,6 +236,49 @@ impl<B: Passes<Device = FlexDevice>> Subject for Burn<B> {
             model.visit(&mut bytes);
         }
         bytes.bytes
+    }
+}
+
+/// A placed [`PlainGpt`] in `DistributedDataParallel`, its optimizer's state in the buckets' pieces.
+struct Wrapped {
+    model: PlacedDataParallel<PlacedBackend, PlainGpt<PlacedBackend>>,
+    optimizer: ShardedOptimizer<Flex, AdamW>,
+    batches: Burn<PlacedBackend>,
+}
+
+impl Wrapped {
+    fn new(place: &Place<'_>) -> anyhow::Result<Self> {
+        let mut batches = Burn::<PlacedBackend>::new(place.problem, Some(place.mesh.clone()));
+        let whole = batches.model.take().expect("it was made");
+        let placed = parallelize(whole, &plan(place.layout), place.mesh)?;
+        let model = PlacedDataParallel::new(placed, place.mesh, place.context, DataParallelConfig::new())?;
+        let adam = AdamWConfig::new().with_weight_decay(WEIGHT_DECAY);
+        Ok(Self {
+            optimizer: ShardedOptimizer::new(model.local(), adam.init())?,
+            model,
+            batches,
+        })
+    }
+}
+
+impl Subject for Wrapped {
+    fn step(&mut self, step: usize) -> anyhow::Result<f64> {
+        let mesh = self.batches.mesh.clone().context("it has one")?;
+        let [tokens, targets] = self
+            .batches
+            .batch(step)
+            .map(|tensor| PlacedBackend::place(tensor, &mesh));
+        let loss = self
+            .model
+            .backward(StepPart::Last, |model| model.loss(tokens, targets))?;
+        let gradients = self.model.gradients()?;
+        self.model.step(LEARNING_RATE, &mut self.optimizer, gradients)?;
+        Ok(loss.into_scalar().elem())
+    }
+
+    fn parameter_bytes(&self) -> usize {
+        let parameters = self.model.local().parameters().iter();
+        parameters.map(|entry| entry.len() * entry.dtype.size()).sum()
     }
 }
 
