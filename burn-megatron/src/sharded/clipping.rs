@@ -89,9 +89,9 @@ impl<B: AutodiffBackend<InnerBackend: ShardedBackend>> ModuleVisitor<B> for Squa
 }
 
 /// Multiplies every gradient.
-struct Scale<'a> {
-    gradients: &'a mut GradientsParams,
-    coefficient: f64,
+pub(super) struct Scale<'a> {
+    pub(super) gradients: &'a mut GradientsParams,
+    pub(super) coefficient: f64,
 }
 
 impl<B: AutodiffBackend<InnerBackend: ShardedBackend>> ModuleVisitor<B> for Scale<'_> {

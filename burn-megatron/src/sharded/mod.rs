@@ -16,6 +16,7 @@
 //! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
 //! | `explain` | where parameters are, and what a real step communicated |
 //! | `gradients`, `clipping` | a backward pass whose gradients end where their parameters are; their norm |
+//! | `mixed_precision` | computing in 16 bits, with parameters in f32 |
 //! | `placed_data_parallel` | a placed model in `DistributedDataParallel` |
 //! | `record`, `replicas` | an optimizer's record that every rank can save; whether replicas are the same |
 
@@ -26,6 +27,7 @@ mod explain;
 mod gradients;
 mod kind;
 mod mesh;
+mod mixed_precision;
 mod operations;
 mod parallelize;
 mod placed_data_parallel;
@@ -48,6 +50,7 @@ pub use explain::{Explanation, ParameterPlace, TrafficRow, explain};
 pub use gradients::{backward, backward_unplaced, place_gradients};
 pub use kind::{Bool, Float, Int, Kind, KindCall};
 pub use mesh::{Mesh, MeshAxis, MeshError};
+pub use mixed_precision::{cast_parameters, scale_gradients};
 pub use operations::{OperationRule, operation_rules, operations_page};
 pub use parallelize::{Distribute, ShardedBackend, describe, distribute, parallelize};
 pub use placed_data_parallel::{

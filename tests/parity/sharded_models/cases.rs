@@ -17,8 +17,9 @@ use burn_megatron::launch::World;
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::random::RandomStream;
 use burn_megatron::sharded::{
-    AxisRole, Explanation, Mesh, Phase, PlacedDataParallel, Plan, Sharded, ShardedBackend, TrafficKind, backward,
-    backward_unplaced, check_replicas, clip_gradients, distribute, explain, parallelize, place_gradients, whole_record,
+    AxisRole, Explanation, Mesh, Phase, PlacedDataParallel, Plan, Sharded, ShardedBackend, TrafficKind, TrafficRecord,
+    backward, backward_unplaced, cast_parameters, check_replicas, clip_gradients, distribute, explain, parallelize,
+    place_gradients, whole_record,
 };
 use burn_megatron::topology::ParallelConfig;
 use libtest_mimic::Trial;
@@ -200,6 +201,11 @@ pub fn trials() -> Vec<Trial> {
             "a_checkpoint_of_{model}_in_dp2_resumes_in_tp2sp_as_on_one_rank"
         )));
     }
+    for (layout, ranks) in [("fsdp2", 2), ("tp2fsdp2sp", 4)] {
+        let case = Case::new("half").with("model", "gpt").with("layout", layout);
+        let case = case.with("dtype", "f32").with("dropout", 0.0);
+        trials.push(Job::new(case, ranks).succeeds(format!("gpt_in_bf16_is_near_one_rank_in_{layout}")));
+    }
     for (layout, ranks) in [("tp2", 2), ("fsdp2", 2), ("tp2fsdp2sp", 4)] {
         let case = Case::new("resumed").with("model", "gpt").with("layout", layout);
         let case = case.with("dtype", "f32").with("dropout", 0.0);
@@ -258,6 +264,7 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
     let options = Options {
         accumulates: case.setting("accumulates").unwrap_or(false),
         clips: case.setting("clips").unwrap_or(false),
+        is_half: case.name == "half",
     };
     match case.name.as_str() {
         "unplaced" => {
@@ -304,6 +311,7 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
             let run = train(placed, &OnMesh(mesh), options, &device)?;
             compare(dtype, &reference, &run)
         }
+        "half" => half::<M>(case, world, options, &device),
         "random" => {
             let mesh = LAYOUTS
                 .iter()
@@ -375,6 +383,59 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
         }
         other => anyhow::bail!("there is no case {other}"),
     }
+}
+
+/// In 16 bits a layout is as near to one rank as that is to 32 bits, and gathers half the bytes.
+fn half<M: Subject<Placed>>(case: &Case, world: &World, options: Options, device: &FlexDevice) -> anyhow::Result<()> {
+    let layout: String = case.setting("layout")?;
+    let layout = LAYOUTS
+        .iter()
+        .find(|other| other.name == layout)
+        .context("a layout of the list")?;
+    let mesh = layout.mesh(world)?;
+    Placed::seed(device, SEED);
+    let record = record_of::<Placed, M>(&initialize(M::make(0.0, device)))?;
+    let fresh = || with_record::<Placed, M>(initialize(M::make(0.0, device)), record.clone(), device);
+    let placed = || anyhow::Ok(parallelize(fresh()?, &layout.plan(M::tensor_plan()), &mesh)?);
+    let half = train(fresh()?, &Serial, options, device)?;
+    let single = train(fresh()?, &Serial, Options::default(), device)?;
+    let ours = train(placed()?, &OnMesh(mesh.clone()), options, device)?;
+    let distance = |run: &Run, other: &Run| {
+        let values = |run: &Run| -> Vec<f64> { run.parameters.iter().flat_map(|array| array.values.clone()).collect() };
+        let pairs = values(run).into_iter().zip(values(other));
+        pairs.map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
+    };
+    let (from_one_rank, from_f32) = (distance(&ours, &half), distance(&half, &single));
+    println!("from one rank in bf16 {from_one_rank:.1e}, which is {from_f32:.1e} from f32");
+    ensure!(from_f32 > 1e-5, "one rank in bf16 is {from_f32} from f32");
+    ensure!(
+        from_one_rank < 2.0 * from_f32,
+        "{from_one_rank} from one rank, which is {from_f32} from f32"
+    );
+
+    // Of floats: tokens are integers.
+    let gathered = |model: &M| {
+        mesh.start_counting();
+        drop(model.loss_of(0..8, &OnMesh(mesh.clone()), device));
+        let of_matmuls =
+            |record: &&TrafficRecord| record.kind == TrafficKind::AllGather && record.operation.contains("linear");
+        let records = mesh.stop_counting();
+        records
+            .iter()
+            .filter(of_matmuls)
+            .map(|record| record.bytes)
+            .sum::<usize>()
+    };
+    let model = placed()?;
+    let (in_f32, in_bf16) = (
+        gathered(&model),
+        gathered(&cast_parameters::<Placed, M>(&model, FloatDType::BF16)),
+    );
+    ensure!(
+        in_f32 > 0 && 2 * in_bf16 == in_f32,
+        "gathered {in_bf16} bytes in bf16, {in_f32} in f32"
+    );
+    Ok(())
 }
 
 /// A plan that cuts some parameters over data-parallel or tensor-parallel ranks, or both.

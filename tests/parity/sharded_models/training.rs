@@ -5,9 +5,10 @@ use burn::grad_clipping::GradientClippingConfig;
 use burn::module::{AutodiffModule, Module, ModuleVisitor, Param};
 use burn::optim::{AdamWConfig, GradientsAccumulator, GradientsParams, Optimizer};
 use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, FloatDType, Tensor};
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
+use burn_megatron::sharded::cast_parameters;
 
 use super::subjects::{PlaceBatch, Subject};
 
@@ -21,6 +22,8 @@ pub struct Options {
     pub accumulates: bool,
     /// burn's clipping of each gradient by its norm.
     pub clips: bool,
+    /// Whether the passes are in bf16; parameters and gradients are not.
+    pub is_half: bool,
 }
 
 /// An array of a model, or a rank's part of one, by its name.
@@ -78,7 +81,14 @@ pub fn train<B: AutodiffBackend, M: Subject<B>>(
             }
             (sum, passes.finish(accumulator.grads(), &model)?)
         } else {
-            passes.backward(model.loss_of(first..first + SAMPLES, passes, device), &model)?
+            let samples = first..first + SAMPLES;
+            let loss = if options.is_half {
+                let half = cast_parameters::<B, M>(&model, FloatDType::BF16);
+                half.loss_of(samples, passes, device).cast(FloatDType::F32)
+            } else {
+                model.loss_of(samples, passes, device)
+            };
+            passes.backward(loss, &model)?
         };
         run.losses.push(loss);
         let arrays = read_gradients(&model, &gradients);
