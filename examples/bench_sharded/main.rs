@@ -8,10 +8,10 @@
 //!
 //! On one rank: `PlainGpt` on `Flex`, on `Sharded<Flex>` without a mesh and with a mesh of one rank, and the
 //! bundled GPT. In each layout of two ranks: `PlainGpt` by plan, the same in `DistributedDataParallel`, and the bundled
-//! GPT, of burn's operations and of fused ones. All have the same sizes, tokens and AdamW. The ranks have one model of each kind and take a step of
-//! each in turn; machines drift, so a step is compared with that of the reference in the same round. Medians are
-//! printed, and that of the ratios of the first rank's processor time, which other work on the machine changes
-//! less.
+//! GPT, of burn's operations and of fused ones. All have the same sizes, tokens and AdamW. The ranks have one model of
+//! each kind and take a step of each in turn; machines drift, so a step is compared with that of the reference in the
+//! same round. Medians are printed, and that of the ratios of the first rank's processor time, which other work on the
+//! machine changes less.
 //!
 //! Memory is measured before that, with one model at a time: the most bytes that were allocated in its second step.
 //!
