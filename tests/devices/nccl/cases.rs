@@ -119,6 +119,9 @@ fn add_emulated(trials: &mut Trials) {
         ("memory_does_not_depend_on_how_slow_nccl_is", 2, |ranks| {
             play("slow", ranks, &[("CUDA_EMULATOR_NCCL_US", memory::SLOW)])?.expect_code(0)
         }),
+        ("a_placed_model_trains_as_on_one_rank", 2, |ranks| {
+            plays_well("placed", ranks)
+        }),
         ("a_forward_pass_begins_while_parameters_are_gathered", 2, |ranks| {
             play("gather", ranks, &[("CUDA_EMULATOR_NCCL_US", memory::SLOW)])?.expect_code(0)
         }),

@@ -1,7 +1,7 @@
 //! The engine over NCCL, in real processes: every operation on tensors of burn's CUDA backend against plain sums, the
 //! order between its streams and the backend's, ranks that die, come late, leave or share a GPU; gradients that are
 //! added to their buckets as products; layers that communicate in chunks; a pipeline's first steps; parameters that are
-//! gathered during the next forward pass; the memory that calls hold.
+//! gathered during the next forward pass; a model that a plan places; the memory that calls hold.
 //!
 //! NVIDIA's libraries are the emulator's (`cuda-emulator`), which needs no GPU: the backend, CubeCL's server and the
 //! engine are the real ones. With `NCCL_TESTS_ON_GPU=1` they are NVIDIA's, and trials with more than one rank count as
@@ -17,6 +17,7 @@ mod gather;
 mod matmul;
 mod memory;
 mod pipeline;
+mod placed;
 mod ranks;
 
 use std::time::Duration;

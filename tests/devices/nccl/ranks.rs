@@ -13,7 +13,7 @@ use burn_megatron::launch::{Environment, JoinConfig, Launcher, World, join, repo
 
 use crate::endings::{self, PAUSED};
 use crate::job::{launch, note};
-use crate::{LONG, RANKS, chunks, gather, matmul, memory, pipeline};
+use crate::{LONG, RANKS, chunks, gather, matmul, memory, pipeline, placed};
 
 pub type Cuda = burn_cuda::Cuda<f32, i32>;
 pub type Outcome = Result<(), Box<dyn Error>>;
@@ -67,6 +67,7 @@ fn play(case: &str, world: &World) -> Outcome {
         "chunks" => chunks::chunks(world),
         "slow_chunks" => chunks::slow_chunks(world),
         "gather" => gather::gather(world),
+        "placed" => placed::placed(world),
         "products" => matmul::products(world),
         "other_products" => matmul::other_products(world),
         "interface" => {

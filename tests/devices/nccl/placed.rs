@@ -1,0 +1,102 @@
+//! A model of burn's own layers that a plan places, over NCCL, against the same on one rank, there and on the CPU.
+
+use burn::backend::Autodiff;
+use burn::module::Module;
+use burn::nn::loss::{MseLoss, Reduction};
+use burn::nn::{Gelu, LayerNorm, LayerNormConfig, Linear, LinearConfig};
+use burn::optim::{AdamWConfig, Optimizer};
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn_flex::{Flex, FlexDevice};
+use burn_megatron::collectives::{CollectiveBackend, GroupConfig};
+use burn_megatron::context::ParallelContextConfig;
+use burn_megatron::cuda::{self, Sharing};
+use burn_megatron::launch::World;
+use burn_megatron::sharded::{AxisRole, Mesh, Plan, Sharded, backward, distribute, parallelize};
+use burn_megatron::topology::ParallelConfig;
+
+use crate::ranks::{Cuda, Outcome};
+
+const STEPS: usize = 3;
+const WIDTH: usize = 6;
+const TOKENS: usize = 4;
+
+#[derive(Module, Debug)]
+struct Mlp<B: Backend> {
+    norm: LayerNorm<B>,
+    inner: Linear<B>,
+    outer: Linear<B>,
+}
+
+impl<B: Backend> Mlp<B> {
+    /// Every backend draws the same numbers.
+    fn new(device: &B::Device) -> Self {
+        let linear = |from: usize, to: usize| {
+            let mut layer = LinearConfig::new(from, to).with_bias(false).init::<B>(device);
+            let values = (0..from * to).map(|index| ((index * 7 + to) % 11) as f32 / 22.0 - 0.2);
+            let values = TensorData::new(values.collect::<Vec<f32>>(), [from, to]);
+            layer.weight = layer
+                .weight
+                .map(|_| Tensor::from_data(values, (device, DType::F32)).require_grad());
+            layer
+        };
+        Self {
+            norm: LayerNormConfig::new(WIDTH).init(device),
+            inner: linear(WIDTH, 2 * WIDTH),
+            outer: linear(2 * WIDTH, WIDTH),
+        }
+    }
+
+    fn loss(&self, input: Tensor<B, 3>) -> Tensor<B, 1> {
+        let hidden = Gelu::new().forward(self.inner.forward(self.norm.forward(input.clone())));
+        MseLoss::new().forward(self.outer.forward(hidden), input * 0.5, Reduction::Mean)
+    }
+}
+
+/// Two tensor-parallel ranks, then two data-parallel ones that hold half of every parameter.
+pub fn placed(world: &World) -> Outcome {
+    let one = Mesh::new([])?;
+    let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
+    let expected = train::<Cuda>(&device, &one, &Plan::new())?;
+    let on_cpu = train::<Flex>(&FlexDevice, &one, &Plan::new())?;
+    // Matmuls of f32 are in TF32 on the device.
+    expect_close("one rank", &expected, &on_cpu, 1e-3)?;
+    let tensor_plan = Plan::new().column("inner").row("outer");
+    let data_plan = Plan::new().fully_shard(AxisRole::Data);
+    for (layout, tensor, plan) in [("tp2", 2, tensor_plan), ("fsdp2", 1, data_plan)] {
+        let context = ParallelContextConfig::new(ParallelConfig::new().with_tensor_parallel_size(tensor))
+            .with_groups(GroupConfig::new().with_nccl_gpu(Some(device.index)))
+            .init(world)?;
+        let losses = train::<Cuda>(&device, &Mesh::of(&context)?, &plan)?;
+        expect_close(layout, &losses, &expected, 1e-5)?;
+        println!("losses of a placed model in {layout}: {losses:?}");
+    }
+    Ok(())
+}
+
+fn train<B: CollectiveBackend>(
+    device: &B::Device,
+    mesh: &Mesh,
+    plan: &Plan,
+) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
+    let mut model = parallelize(Mlp::<Autodiff<Sharded<B>>>::new(device), plan, mesh)?;
+    let mut optimizer = AdamWConfig::new().init();
+    let mut losses = Vec::new();
+    for step in 0..STEPS {
+        let values = (0..4 * TOKENS * WIDTH).map(|index| ((index * 5 + step) % 13) as f32 / 6.0 - 1.0);
+        let values = TensorData::new(values.collect::<Vec<f32>>(), [4, TOKENS, WIDTH]);
+        let input = Tensor::<Autodiff<Sharded<B>>, 3>::from_data(values, (device, DType::F32));
+        let input = distribute(input, mesh, AxisRole::Data, 0);
+        let (loss, gradients) = backward(model.loss(input), &model)?;
+        losses.push(loss.into_data().iter::<f32>().next().ok_or("a loss")?);
+        model = optimizer.step(1e-2, model, gradients);
+    }
+    Ok(losses)
+}
+
+fn expect_close(layout: &str, losses: &[f32], expected: &[f32], tolerance: f32) -> Outcome {
+    let differs = |(loss, expected): (&f32, &f32)| (loss - expected).abs() > tolerance * expected || loss.is_nan();
+    if losses.len() != expected.len() || losses.iter().zip(expected).any(differs) {
+        return Err(format!("parity is broken in {layout}: losses {losses:?}, expected {expected:?}").into());
+    }
+    Ok(())
+}
