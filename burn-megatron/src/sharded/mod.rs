@@ -52,7 +52,7 @@ pub use kind::{Bool, Float, Int, Kind, KindCall};
 pub use mesh::{Mesh, MeshAxis, MeshError};
 pub use mixed_precision::{cast_parameters, scale_gradients};
 pub use operations::{OperationRule, operation_rules, operations_page};
-pub use parallelize::{Distribute, ShardedBackend, describe, distribute, parallelize};
+pub use parallelize::{Distribute, ShardedBackend, describe, distribute, from_local, parallelize, whole};
 pub use placed_data_parallel::{
     LocalDataParallel, LocalMut, LocalParameter, LocalParameterError, LocalParameters, PlacedDataParallel, PlacedError,
     PlacedTrainingBackend,

@@ -11,7 +11,7 @@ use super::kind::{Float, Int, Kind};
 use super::mesh::Mesh;
 use super::placement::{AxisPlacement, AxisRole, Placements, REPLICATED};
 use super::plan::{Plan, PlanError, PlannedParameter};
-use super::redistribute::redistribute;
+use super::redistribute::{gather, local_of_whole, redistribute};
 use super::{Sharded, ShardedTensor, traffic};
 use crate::collectives::CollectiveBackend;
 use crate::parameters::list_parameters;
@@ -143,10 +143,40 @@ pub fn distribute<T: Distribute>(tensor: T, mesh: &Mesh, role: AxisRole, dimensi
     axes.fold(tensor, |tensor, axis| tensor.distribute_over(mesh, axis, dimension))
 }
 
+/// Returns the tensor of which each rank of a role has its part: a batch of `length` samples along `dimension`, of which
+/// each data-parallel rank has loaded its own. Rank `r` of `n` has the samples from `r * length / n` to
+/// `(r + 1) * length / n`; ranks that differ in other roles alone have the same.
+///
+/// # Panics
+/// When the tensor does not have as many as this rank's part has, or is not whole on this rank.
+pub fn from_local<T: Distribute>(local: T, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> T {
+    local.as_part(mesh, role, dimension, length)
+}
+
+/// Returns the tensor whole, on every rank, and outside any graph: to be read by one rank alone, or on another thread,
+/// as the metrics of burn's `Learner` read what a training step returns.
+///
+/// # Communication
+/// Of a tensor that is cut an all-gather, of a sum that has not been made an all-reduce; every rank must call.
+///
+/// # Panics
+/// When that fails, with its [`CollectiveError`](crate::collectives::CollectiveError) as payload.
+#[track_caller]
+pub fn whole<T: Distribute>(tensor: T) -> T {
+    traffic::set_operation("whole");
+    tensor.gathered()
+}
+
 /// A tensor that can be cut over ranks: of floats or integers, with autodiff and without.
 pub trait Distribute: Sized {
     /// Cuts a dimension over the ranks of an axis.
     fn distribute_over(self, mesh: &Mesh, axis: usize, dimension: usize) -> Self;
+
+    /// Takes it as this rank's part of a tensor of this length.
+    fn as_part(self, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> Self;
+
+    /// Brings all of it to every rank.
+    fn gathered(self) -> Self;
 }
 
 impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D> {
@@ -156,6 +186,17 @@ impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D> {
         let placed = placed(tensor, mesh, places);
         Tensor::from_primitive(TensorPrimitive::Float(B::from_float(placed)))
     }
+
+    fn as_part(self, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> Self {
+        let tensor = part_of(B::float(self.into_primitive().tensor()), mesh, role, dimension, length);
+        Tensor::from_primitive(TensorPrimitive::Float(B::from_float(tensor)))
+    }
+
+    #[track_caller]
+    fn gathered(self) -> Self {
+        let whole = ShardedTensor::whole(gather(B::float(self.into_primitive().tensor())));
+        Tensor::from_primitive(TensorPrimitive::Float(B::from_float(whole)))
+    }
 }
 
 impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D, IntTensorKind> {
@@ -163,6 +204,22 @@ impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D, IntTensorKin
         let tensor = B::int(self.into_primitive());
         let places = with_cut(&tensor, mesh, axis, dimension);
         Tensor::from_primitive(B::from_int(placed(tensor, mesh, places)))
+    }
+
+    fn as_part(self, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> Self {
+        Tensor::from_primitive(B::from_int(part_of(
+            B::int(self.into_primitive()),
+            mesh,
+            role,
+            dimension,
+            length,
+        )))
+    }
+
+    #[track_caller]
+    fn gathered(self) -> Self {
+        let whole = ShardedTensor::whole(gather(B::int(self.into_primitive())));
+        Tensor::from_primitive(B::from_int(whole))
     }
 }
 
@@ -181,6 +238,32 @@ fn with_cut<B: CollectiveBackend, K: Kind<B>>(
     );
     places[axis] = AxisPlacement::Shard(dimension);
     places
+}
+
+/// The tensor of which this rank has `local`.
+fn part_of<B: CollectiveBackend, K: Kind<B>>(
+    local: ShardedTensor<B, K>,
+    mesh: &Mesh,
+    role: AxisRole,
+    dimension: usize,
+    length: usize,
+) -> ShardedTensor<B, K> {
+    assert!(
+        local.mesh().is_none(),
+        "a part of a tensor is whole on its rank, got {local:?}"
+    );
+    let (mut shape, mut places) = (local.shape(), REPLICATED);
+    let found = shape[dimension];
+    shape[dimension] = length;
+    for axis in mesh.shape().axes_of(role).filter(|&axis| mesh.shape().size(axis) > 1) {
+        places[axis] = AxisPlacement::Shard(dimension);
+    }
+    let range = mesh.shape().range(length, &places, dimension, mesh.ranks());
+    assert!(
+        range.len() == found,
+        "of dimension {dimension}, of length {length}, this rank's part is {range:?}, got {found}"
+    );
+    ShardedTensor::placed(local_of_whole(local), shape, Some(mesh.clone()), places)
 }
 
 /// Returns how a tensor is placed on a mesh, `[2, 8] F32, S(0) R`.

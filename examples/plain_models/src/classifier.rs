@@ -28,12 +28,17 @@ impl<B: Backend> Classifier<B> {
         }
     }
 
-    /// The mean loss of `[batch, SEQ]` tokens and `[batch]` labels.
-    pub fn loss(&self, tokens: Tensor<B, 2, Int>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+    /// `[batch, CLASSES]` for `[batch, SEQ]` tokens.
+    pub fn logits(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 2> {
         let hidden = self
             .encoder
             .forward(TransformerEncoderInput::new(self.embedding.forward(tokens)));
-        let logits = self.output.forward(hidden.mean_dim(1).squeeze_dim::<2>(1));
+        self.output.forward(hidden.mean_dim(1).squeeze_dim::<2>(1))
+    }
+
+    /// The mean loss of `[batch, SEQ]` tokens and `[batch]` labels.
+    pub fn loss(&self, tokens: Tensor<B, 2, Int>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+        let logits = self.logits(tokens);
         CrossEntropyLossConfig::new()
             .init(&logits.device())
             .forward(logits, labels)

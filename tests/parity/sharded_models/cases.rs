@@ -28,6 +28,7 @@ use plain_models::convolutional::ConvNet;
 use plain_models::gpt::PlainGpt;
 use plain_models::recurrent::Recurrent;
 
+use super::learner;
 use super::subjects::{PlaceBatch, Subject};
 use super::training::{Options, Passes, Run, STEPS, compare, train};
 use super::wrapped::{self, Ranks, Wrapped};
@@ -181,6 +182,11 @@ pub fn trials() -> Vec<Trial> {
     trials.push(
         Job::new(one, 1).succeeds("gpt_in_distributed_data_parallel_on_one_rank_has_the_bits_of_plain_burn_in_bf16"),
     );
+    for (layout, ranks) in [("tp2", 2), ("fsdp2", 2)] {
+        let case = Case::new("learned").with("model", "classifier").with("layout", layout);
+        let case = case.with("dtype", "f64").with("dropout", 0.1);
+        trials.push(Job::new(case, ranks).succeeds(format!("burns_learner_trains_as_on_one_rank_in_{layout}")));
+    }
     let case = Case::new("wrapped_fully_sharded")
         .with("model", "gpt")
         .with("dtype", "f32")
@@ -352,6 +358,12 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
                 wrapped::resume(fresh, [&saving?, &resuming?], &device)?
             };
             compare(dtype, &reference, &run)
+        }
+        "learned" => {
+            let layout: String = case.setting("layout")?;
+            let layout = LAYOUTS.iter().find(|other| other.name == layout);
+            let layout = layout.context("a layout of the list")?;
+            learner::learn(&layout.mesh(world)?, &layout.plan(M::tensor_plan()), &device)
         }
         "wrapped_fully_sharded" => {
             let context = ParallelConfig::new().init(world)?;

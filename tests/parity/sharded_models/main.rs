@@ -3,6 +3,7 @@
 //! The models know nothing of ranks: they are in `examples/plain_models`, a crate outside the workspace.
 
 mod cases;
+mod learner;
 mod subjects;
 mod training;
 mod wrapped;

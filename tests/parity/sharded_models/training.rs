@@ -4,7 +4,7 @@ use anyhow::ensure;
 use burn::grad_clipping::GradientClippingConfig;
 use burn::module::{AutodiffModule, Module, ModuleVisitor, Param};
 use burn::optim::{AdamWConfig, GradientsAccumulator, GradientsParams, Optimizer};
-use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{DType, FloatDType, Tensor};
 use burn_megatron::parameters::{Placement, read_host};
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
@@ -133,13 +133,13 @@ fn read_gradients<B: AutodiffBackend, M: AutodiffModule<B>>(model: &M, gradients
 }
 
 /// Every parameter and buffer, in the order of the model.
-pub fn read_parameters<B: AutodiffBackend, M: Module<B>>(model: &M) -> Vec<Array> {
+pub fn read_parameters<B: Backend, M: Module<B>>(model: &M) -> Vec<Array> {
     #[derive(Default)]
     struct Reader {
         path: Vec<String>,
         arrays: Vec<Array>,
     }
-    impl<B: AutodiffBackend> ModuleVisitor<B> for Reader {
+    impl<B: Backend> ModuleVisitor<B> for Reader {
         fn enter_module(&mut self, name: &str, _container_type: &str) {
             self.path.push(name.to_owned());
         }
@@ -147,7 +147,7 @@ pub fn read_parameters<B: AutodiffBackend, M: Module<B>>(model: &M) -> Vec<Array
             self.path.pop();
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-            let value = param.val().inner();
+            let value = param.val();
             self.arrays.push(Array {
                 name: self.path.join("."),
                 placement: Placement::whole(value.dims()),

@@ -7,6 +7,7 @@
 //! The random choices are the same in every run. `SHARDED_SEED` gives others, `SHARDED_ROUNDS` more of them, and
 //! `SHARDED_CASE` those of one operation alone.
 
+mod batches;
 mod case;
 mod draw;
 mod operations;
