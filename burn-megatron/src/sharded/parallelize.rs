@@ -143,14 +143,14 @@ pub fn distribute<T: Distribute>(tensor: T, mesh: &Mesh, role: AxisRole, dimensi
     axes.fold(tensor, |tensor, axis| tensor.distribute_over(mesh, axis, dimension))
 }
 
-/// Returns the tensor of which each rank of a role has its part: a batch of `length` samples along `dimension`, of which
-/// each data-parallel rank has loaded its own. Rank `r` of `n` has the samples from `r * length / n` to
+/// Returns the tensor of which each rank of a role has its part: a batch of `length` samples along `dimension`, of
+/// which each data-parallel rank has loaded its own. Rank `r` of `n` has the samples from `r * length / n` to
 /// `(r + 1) * length / n`; ranks that differ in other roles alone have the same.
 ///
 /// # Panics
-/// When the tensor does not have as many as this rank's part has, or is not whole on this rank.
+/// When `local` has another number of them, or is placed on a mesh already.
 pub fn from_local<T: Distribute>(local: T, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> T {
-    local.as_part(mesh, role, dimension, length)
+    local.into_part_of(mesh, role, dimension, length)
 }
 
 /// Returns the tensor whole, on every rank, and outside any graph: to be read by one rank alone, or on another thread,
@@ -173,7 +173,7 @@ pub trait Distribute: Sized {
     fn distribute_over(self, mesh: &Mesh, axis: usize, dimension: usize) -> Self;
 
     /// Takes it as this rank's part of a tensor of this length.
-    fn as_part(self, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> Self;
+    fn into_part_of(self, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> Self;
 
     /// Brings all of it to every rank.
     fn gathered(self) -> Self;
@@ -187,7 +187,7 @@ impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D> {
         Tensor::from_primitive(TensorPrimitive::Float(B::from_float(placed)))
     }
 
-    fn as_part(self, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> Self {
+    fn into_part_of(self, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> Self {
         let tensor = part_of(B::float(self.into_primitive().tensor()), mesh, role, dimension, length);
         Tensor::from_primitive(TensorPrimitive::Float(B::from_float(tensor)))
     }
@@ -206,7 +206,7 @@ impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D, IntTensorKin
         Tensor::from_primitive(B::from_int(placed(tensor, mesh, places)))
     }
 
-    fn as_part(self, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> Self {
+    fn into_part_of(self, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> Self {
         Tensor::from_primitive(B::from_int(part_of(
             B::int(self.into_primitive()),
             mesh,
