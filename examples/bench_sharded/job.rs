@@ -61,13 +61,13 @@ pub fn run(world: &World, layout: Layout, arguments: &Arguments, folder: &Path) 
         problem: &arguments.problem,
         num_steps: WARM_UP_ROUNDS + arguments.rounds,
     };
-    let kinds = layout.kinds();
+    let kinds = layout.kinds(arguments);
     let mut figures = Vec::new();
-    for &kind in kinds {
+    for &kind in &kinds {
         figures.push(alone(&|| subject::make(kind, &place), &context, &mesh)?);
     }
     let mut subjects = Vec::new();
-    for &kind in kinds {
+    for kind in kinds {
         subjects.push(subject::make(kind, &place)?);
     }
     for round in 0..place.num_steps {

@@ -50,6 +50,9 @@ struct Arguments {
         default_value = "one,tp2,tp2sp,dp2,fsdp2"
     )]
     layouts: Vec<Layout>,
+    /// Models to measure in each layout that has them [default: all]; the first of a layout's is its reference
+    #[arg(long, value_enum, value_name = "MODEL,...", value_delimiter = ',')]
+    models: Vec<Kind>,
     /// Rounds, each a step of every model
     #[arg(long, value_name = "N", default_value_t = 15)]
     rounds: usize,
@@ -125,7 +128,13 @@ impl Layout {
     }
 
     /// The models that are measured; the first is the reference.
-    fn kinds(self) -> &'static [Kind] {
+    fn kinds(self, arguments: &Arguments) -> Vec<Kind> {
+        let all = self.all_kinds().iter().copied();
+        all.filter(|kind| arguments.models.is_empty() || arguments.models.contains(kind))
+            .collect()
+    }
+
+    fn all_kinds(self) -> &'static [Kind] {
         match self {
             // The last tells what of a difference in the other layouts is the model's.
             Layout::One => &[Kind::Plain, Kind::Unplaced, Kind::Placed, Kind::Explicit],
@@ -196,6 +205,13 @@ fn measure(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Runs one layout as a job of ranks.
 fn launch(layout: Layout, arguments: &Arguments) -> anyhow::Result<Vec<Row>> {
+    let kinds = layout.kinds(arguments);
+    ensure!(
+        !kinds.is_empty(),
+        "no model of {:?} is measured in this layout, which has {:?}",
+        arguments.models,
+        layout.all_kinds()
+    );
     let folder = tempfile::tempdir().context("cannot make a folder for figures")?;
     let name = layout.to_possible_value().context("no layout is hidden")?;
     let mut rank_arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -209,7 +225,7 @@ fn launch(layout: Layout, arguments: &Arguments) -> anyhow::Result<Vec<Row>> {
     let ranks = (0..layout.world_size())
         .map(|rank| job::read(folder.path(), rank))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let rows = layout.kinds().iter().enumerate().map(|(index, &kind)| {
+    let rows = kinds.into_iter().enumerate().map(|(index, kind)| {
         let own: Vec<&Figures> = ranks.iter().map(|rank| &rank[index]).collect();
         row(arguments, layout, kind, &own, &ranks[0][0])
     });

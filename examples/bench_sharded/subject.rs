@@ -20,6 +20,7 @@ use burn_megatron::sharded::{
     AxisRole, Mesh, PlacedDataParallel, Plan, Sharded, ShardedBackend, backward, distribute, parallelize,
 };
 use burn_megatron::training::{LearningRateConfig, Trainer, TrainerConfig, TrainingConfig};
+use clap::ValueEnum;
 use cubecl_kernels::Kernels;
 use models::gpt::{Gpt, GptConfig};
 use plain_models::gpt::{PlainGpt, PlainGptConfig};
@@ -35,7 +36,7 @@ const WEIGHT_DECAY: f32 = 0.01;
 const SEED: u64 = 1;
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// `PlainGpt` on burn's backend.
