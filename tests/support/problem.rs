@@ -39,6 +39,8 @@ pub struct Variant {
     /// With the padding, which changes nothing.
     pub padded_vocab_size: usize,
     pub precision: Precision,
+    /// Gradient descent with momentum in place of AdamW.
+    pub sgd: bool,
     /// The most tokens whose logits are in one buffer.
     pub logit_chunk_tokens: Option<usize>,
 }
@@ -54,6 +56,7 @@ impl Variant {
         update: Update::Whole,
         padded_vocab_size: PADDED_VOCAB_SIZE,
         precision: Precision::Usual,
+        sgd: false,
         logit_chunk_tokens: None,
     };
 }
@@ -164,12 +167,14 @@ pub fn training(variant: Variant, train_iters: u64) -> TrainingConfig {
         global_batch_size: 8,
         rampup_batch_size: None,
         train_samples: train_iters * 8,
-        learning_rate: LearningRateConfig::constant(1e-3),
+        // A clipped gradient is short.
+        learning_rate: LearningRateConfig::constant(if variant.sgd { 0.1 } else { 1e-3 }),
         weight_decay: WeightDecayConfig::constant(0.1),
         clip_grad: if variant.clip { 1.0 } else { 0.0 },
         adam_beta1: 0.9,
         adam_beta2: 0.95,
         adam_eps: 1e-8,
+        sgd_momentum: variant.sgd.then_some(0.9),
         seed: SEED,
         replica_check_interval: 5,
     }

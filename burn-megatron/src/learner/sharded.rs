@@ -290,6 +290,7 @@ where
             };
             let ParameterRecord { updates, tensors, .. } = parameters.swap_remove(found);
             let length: usize = entry.shape.iter().product();
+            let kept = optimizer.optimizer_of(entry.number).clone();
             let piece = optimizer.piece_mut(entry.number);
             (piece.steps, piece.state) = (updates, None);
             if piece.range.is_empty() {
@@ -305,16 +306,16 @@ where
                     ));
                 }
                 let values = values.inner().cast(main_dtype).slice([piece.range.clone()]);
-                match S::TENSORS.iter().find(|known| **known == name) {
+                match kept.tensor_names().iter().find(|known| **known == name) {
                     Some(known) => state.push((*known, values)),
                     None if name == MAIN && piece.main.is_some() => piece.main = Some(values),
                     None => return fail(format!("has {name} of {}, which this optimizer has not", entry.name)),
                 }
             }
             if updates > 0 {
-                piece.state = S::state(updates, state);
+                piece.state = kept.state(updates, state);
                 if piece.state.is_none() {
-                    return fail(format!("lacks one of {:?} for {}", S::TENSORS, entry.name));
+                    return fail(format!("lacks one of {:?} for {}", kept.tensor_names(), entry.name));
                 }
             }
         }

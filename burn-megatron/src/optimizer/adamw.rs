@@ -93,7 +93,7 @@ impl AdamW {
     }
 
     /// The numbers of an update; 1 is the first.
-    fn numbers(&self, learning_rate: LearningRate, time: u64) -> AdamWStep {
+    pub(crate) fn numbers(&self, learning_rate: LearningRate, time: u64) -> AdamWStep {
         AdamWStep {
             learning_rate,
             beta_1: self.config.beta_1,

@@ -2,7 +2,7 @@
 //!
 //! [`ShardedOptimizer`] updates the module of a
 //! [`DistributedDataParallel`](crate::data_parallel::DistributedDataParallel) by any [`ElementWise`] burn optimizer,
-//! such as [`AdamW`], which has hyperparameters in f64.
+//! such as [`AdamW`], which has hyperparameters in f64, and [`Sgd`], whose momentum a checkpoint can hold.
 
 mod adamw;
 mod bucket_state;
@@ -10,6 +10,7 @@ mod error;
 mod loss_scale;
 mod memory;
 mod piece;
+mod sgd;
 mod sharded;
 mod stored;
 
@@ -17,6 +18,7 @@ pub use adamw::{AdamW, AdamWConfig, AdamWState};
 pub use error::OptimizerError;
 pub use loss_scale::{DynamicLossScale, LossScaleConfig, LossScaleError, LossScaler, LossScalerState};
 pub use memory::bytes_per_parameter;
+pub use sgd::{Sgd, SgdConfig, SgdState};
 pub use sharded::ShardedOptimizer;
 pub use stored::{StateTensor, StoredOptimizer};
 

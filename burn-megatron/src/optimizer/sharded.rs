@@ -192,6 +192,12 @@ impl<B: Backend, O: SimpleOptimizer<B>> ShardedOptimizer<B, O> {
         }
     }
 
+    /// The optimizer that updates the trained parameter of a number.
+    #[cfg(any(feature = "checkpoint", feature = "learner"))]
+    pub(crate) fn optimizer_of(&self, number: usize) -> &O {
+        &self.optimizers[self.pieces[number].group]
+    }
+
     /// What is held of the trained parameter of a number, to be replaced from a checkpoint.
     #[cfg(any(feature = "checkpoint", feature = "learner"))]
     pub(crate) fn piece_mut(&mut self, number: usize) -> &mut Piece<B, O> {

@@ -4,28 +4,31 @@ use burn::optim::{Adam, AdamState, AdaptiveMomentumState};
 use burn::tensor::{Tensor, backend::Backend};
 use cubecl_kernels::KernelBackend;
 
-use super::{AdamW, AdamWState, ElementWise};
+use super::{AdamW, AdamWState, ElementWise, Sgd, SgdState};
 
 /// A tensor of an optimizer's state, `[elements of the piece]`, by its name.
 pub type StateTensor<B> = (&'static str, Tensor<B, 1>);
 
 /// An optimizer whose state is a number of updates, and tensors with an element for each element of the parameter.
 pub trait StoredOptimizer<B: Backend>: ElementWise<B> {
-    /// The names of all tensors that a state may have.
-    const TENSORS: &'static [&'static str];
+    /// Returns the names of all tensors that a state of this optimizer may have.
+    fn tensor_names(&self) -> &'static [&'static str];
 
     /// Returns the tensors of a state.
     fn tensors(state: &Self::State<1>) -> Vec<StateTensor<B>>;
 
-    /// Returns the state after `updates` updates, at least one; `None` if the tensors are not those of a state.
-    fn state(updates: u64, tensors: Vec<StateTensor<B>>) -> Option<Self::State<1>>;
+    /// Returns the state after `updates` updates, at least one; `None` if the tensors are not those of a state of this
+    /// optimizer.
+    fn state(&self, updates: u64, tensors: Vec<StateTensor<B>>) -> Option<Self::State<1>>;
 }
 
 /// The means of gradients and of their squares, as every Adam calls them.
 const ADAM: &[&str] = &["moment_1", "moment_2", "max_moment_2"];
 
 impl<B: KernelBackend> StoredOptimizer<B> for AdamW {
-    const TENSORS: &'static [&'static str] = &["moment_1", "moment_2"];
+    fn tensor_names(&self) -> &'static [&'static str] {
+        &["moment_1", "moment_2"]
+    }
 
     fn tensors(state: &AdamWState<B, 1>) -> Vec<StateTensor<B>> {
         vec![
@@ -34,7 +37,7 @@ impl<B: KernelBackend> StoredOptimizer<B> for AdamW {
         ]
     }
 
-    fn state(updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<AdamWState<B, 1>> {
+    fn state(&self, updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<AdamWState<B, 1>> {
         Some(AdamWState {
             time: updates as usize,
             moment_1: take(&mut tensors, "moment_1")?,
@@ -43,26 +46,46 @@ impl<B: KernelBackend> StoredOptimizer<B> for AdamW {
     }
 }
 
+impl<B: Backend> StoredOptimizer<B> for Sgd {
+    fn tensor_names(&self) -> &'static [&'static str] {
+        if self.has_momentum() { &["momentum"] } else { &[] }
+    }
+
+    fn tensors(state: &SgdState<B, 1>) -> Vec<StateTensor<B>> {
+        let momentum = state.momentum.iter();
+        momentum.map(|momentum| ("momentum", momentum.clone())).collect()
+    }
+
+    fn state(&self, _updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<SgdState<B, 1>> {
+        let momentum = take(&mut tensors, "momentum");
+        (momentum.is_some() == self.has_momentum()).then_some(SgdState { momentum })
+    }
+}
+
 impl<B: Backend> StoredOptimizer<B> for Adam {
-    const TENSORS: &'static [&'static str] = ADAM;
+    fn tensor_names(&self) -> &'static [&'static str] {
+        ADAM
+    }
 
     fn tensors(state: &AdamState<B, 1>) -> Vec<StateTensor<B>> {
         momentum_tensors(&state.momentum)
     }
 
-    fn state(updates: u64, tensors: Vec<StateTensor<B>>) -> Option<AdamState<B, 1>> {
+    fn state(&self, updates: u64, tensors: Vec<StateTensor<B>>) -> Option<AdamState<B, 1>> {
         momentum(updates, tensors).map(AdamState::new)
     }
 }
 
 impl<B: Backend> StoredOptimizer<B> for burn::optim::AdamW {
-    const TENSORS: &'static [&'static str] = ADAM;
+    fn tensor_names(&self) -> &'static [&'static str] {
+        ADAM
+    }
 
     fn tensors(state: &burn::optim::AdamWState<B, 1>) -> Vec<StateTensor<B>> {
         momentum_tensors(&state.momentum)
     }
 
-    fn state(updates: u64, tensors: Vec<StateTensor<B>>) -> Option<burn::optim::AdamWState<B, 1>> {
+    fn state(&self, updates: u64, tensors: Vec<StateTensor<B>>) -> Option<burn::optim::AdamWState<B, 1>> {
         momentum(updates, tensors).map(burn::optim::AdamWState::new)
     }
 }

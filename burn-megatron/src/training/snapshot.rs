@@ -4,6 +4,8 @@
 //! for each tensor of its optimizer's state; and `optimizer.updates.NAME`, how often it was updated. Of a parameter
 //! that is not trained it has `model.NAME`.
 
+use std::collections::BTreeSet;
+
 use burn::module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::backend::Backend;
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
@@ -60,14 +62,20 @@ pub enum RestoreError {
         name: String,
     },
     /// It was written by another optimizer.
-    #[error("{path} has no {tensors} for parameter {name}: it was written with another optimizer")]
+    #[error(
+        "{path} has {stored} of the optimizer for parameter {name}, and this optimizer keeps {expected}: it was \
+         written with another optimizer; train with that one, or load the parameters alone (`with_optimizer` false, \
+         --finetune)"
+    )]
     OtherOptimizer {
         /// The checkpoint's folder.
         path: String,
         /// The parameter.
         name: String,
-        /// What this optimizer needs.
-        tensors: String,
+        /// What is stored of the parameter: the tensors' names.
+        stored: String,
+        /// What this optimizer keeps.
+        expected: String,
     },
 }
 
@@ -164,12 +172,14 @@ where
         let data = TensorData::from_bytes(stored.bytes, [length], stored.dtype).convert_dtype(main_dtype);
         Ok::<_, CheckpointError>(Tensor::<A::InnerBackend, 1>::from_data(data, (&device, main_dtype)))
     };
+    let kinds = state_kinds(checkpoint);
     let mut restore_piece = |entry: &GradientEntry| {
         let whole = read(
             &format!("{MODEL}{}", entry.name),
             &entry.placement,
             0..entry.placement.local_len(),
         )?;
+        let kept = optimizer.optimizer_of(entry.number).clone();
         let piece = optimizer.piece_mut(entry.number);
         let range = piece.range.clone();
         if piece.main.is_some() {
@@ -192,23 +202,33 @@ where
             .iter::<f64>()
             .next();
         piece.steps = count.unwrap_or_default() as u64;
-        if piece.steps == 0 || range.is_empty() {
+        if piece.steps == 0 {
+            return Ok(value);
+        }
+        let names = kept.tensor_names();
+        let stored: Vec<&str> = (kinds.iter().map(String::as_str))
+            .filter(|tensor| checkpoint.array(&state_name(tensor, entry)).is_some())
+            .collect();
+        let other_optimizer = || RestoreError::OtherOptimizer {
+            path: path(),
+            name: entry.name.clone(),
+            stored: listed(&stored),
+            expected: listed(names),
+        };
+        if stored.iter().any(|tensor| !names.contains(tensor)) {
+            return Err(other_optimizer());
+        }
+        if range.is_empty() {
             return Ok(value);
         }
         let mut tensors = Vec::new();
-        for tensor in O::TENSORS {
-            let name = state_name(tensor, entry);
-            if checkpoint.array(&name).is_some() {
-                tensors.push((*tensor, read(&name, &entry.placement, range.clone())?));
-            }
+        for tensor in names.iter().filter(|tensor| stored.contains(tensor)) {
+            tensors.push((
+                *tensor,
+                read(&state_name(tensor, entry), &entry.placement, range.clone())?,
+            ));
         }
-        piece.state = Some(
-            O::state(piece.steps, tensors).ok_or_else(|| RestoreError::OtherOptimizer {
-                path: path(),
-                name: entry.name.clone(),
-                tensors: O::TENSORS.join(" or "),
-            })?,
-        );
+        piece.state = Some(kept.state(piece.steps, tensors).ok_or_else(other_optimizer)?);
         Ok(value)
     };
     let mut failure = None;
@@ -223,6 +243,24 @@ where
     match failure {
         Some(error) => Err(error),
         None => Ok(module.check_replicas()?),
+    }
+}
+
+/// The tensors of an optimizer's state that the checkpoint has of some parameter, in alphabetical order.
+fn state_kinds(checkpoint: &Checkpoint) -> BTreeSet<String> {
+    let kind = |name: &str| {
+        let (kind, _) = name.strip_prefix(OPTIMIZER)?.split_once('.')?;
+        (kind != UPDATES).then(|| kind.to_owned())
+    };
+    let arrays = checkpoint.arrays().iter();
+    arrays.filter_map(|array| kind(&array.name)).collect()
+}
+
+/// Names of tensors, for a message.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => "nothing".to_owned(),
+        names => names.join(", "),
     }
 }
 

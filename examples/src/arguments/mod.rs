@@ -90,7 +90,6 @@ impl TrainingArguments {
         let grid = parallel.grid(self.parallel.world_size())?;
         self.parallel.communication.timeout()?;
         self.logging.validate()?;
-        self.optimization.validate_optimizer()?;
         let batch_sizes = self.optimization.batch_sizes()?;
         self.logging
             .validate_profile(&batch_sizes, self.optimization.num_steps()?)?;
@@ -133,7 +132,7 @@ impl TrainingArguments {
                 schedule: &schedule,
                 micro_batch_size: self.optimization.micro_batch_size,
                 element_bytes: DType::from(self.precision.dtype()).size(),
-                parameter_bytes: self.bytes_per_parameter(&grid),
+                parameter_bytes: self.bytes_per_parameter(&grid, training.num_state_tensors()),
             },
         );
         let machine = machine_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
@@ -152,13 +151,13 @@ impl TrainingArguments {
         Ok(tokenizer.vocabulary_size())
     }
 
-    fn bytes_per_parameter(&self, grid: &RankGrid) -> f64 {
+    fn bytes_per_parameter(&self, grid: &RankGrid, num_state_tensors: usize) -> f64 {
         let num_shards = if self.parallel.communication.use_distributed_optimizer {
             grid.data_parallel_size()
         } else {
             1
         };
-        bytes_per_parameter(self.precision.dtype().into(), num_shards)
+        bytes_per_parameter(self.precision.dtype().into(), num_state_tensors, num_shards)
     }
 
     /// The ranks on this machine, which a launcher numbers one after the other.
@@ -218,6 +217,7 @@ impl TrainingArguments {
             adam_beta1: flags.adam_beta1,
             adam_beta2: flags.adam_beta2,
             adam_eps: flags.adam_eps,
+            sgd_momentum: flags.momentum()?,
             seed: u64::from(flags.seed),
             replica_check_interval: self.logging.check_weight_hash_across_dp_replicas_interval,
         })

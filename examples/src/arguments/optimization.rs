@@ -11,6 +11,8 @@ use super::learning_rate::Counting;
 const TRAIN_ITERS: u64 = 400;
 /// The default weight decay.
 const WEIGHT_DECAY: f64 = 0.1;
+/// The default momentum of gradient descent.
+const SGD_MOMENTUM: f64 = 0.9;
 
 /// How the model is trained.
 #[derive(Args, Clone, Debug)]
@@ -50,7 +52,8 @@ pub struct OptimizationArguments {
     /// Largest global norm of the gradient; 0 for no limit
     #[arg(long, value_name = "NORM", default_value_t = 1.0)]
     pub clip_grad: f64,
-    /// The optimizer: adam and fused_adam are the same AdamW, of one fused operation unless --no-fused-kernels
+    /// The optimizer: adam and fused_adam are the same AdamW, of one fused operation unless --no-fused-kernels; sgd is
+    /// gradient descent with --sgd-momentum
     #[arg(long, value_enum, value_name = "NAME", default_value_t = OptimizerKind::Adam)]
     pub optimizer: OptimizerKind,
     /// Decay of Adam's mean of gradients
@@ -62,6 +65,9 @@ pub struct OptimizationArguments {
     /// Added to the root of Adam's second moment
     #[arg(long, value_name = "X", default_value_t = 1e-8)]
     pub adam_eps: f64,
+    /// What --optimizer sgd keeps of its momentum in each step; 0 for none [default: 0.9]
+    #[arg(long, value_name = "X")]
+    pub sgd_momentum: Option<f64>,
     /// Seed of initialisation, dropout and sample order
     #[arg(long, value_name = "N", default_value_t = 1234)]
     pub seed: u32,
@@ -75,7 +81,7 @@ pub enum OptimizerKind {
     /// AdamW too.
     #[value(name = "fused_adam", alias = "fused-adam")]
     FusedAdam,
-    /// Gradient descent, which the trainer does not have.
+    /// Gradient descent with momentum.
     Sgd,
 }
 
@@ -117,17 +123,19 @@ impl OptimizationArguments {
             })
     }
 
-    /// Checks the optimizer.
+    /// The momentum of gradient descent, if that is the optimizer.
     ///
     /// # Errors
-    /// When it is one that the trainer does not have.
-    pub fn validate_optimizer(&self) -> anyhow::Result<()> {
+    /// When one is given for another optimizer.
+    pub fn momentum(&self) -> anyhow::Result<Option<f64>> {
+        if self.optimizer == OptimizerKind::Sgd {
+            return Ok(Some(self.sgd_momentum.unwrap_or(SGD_MOMENTUM)));
+        }
         ensure!(
-            self.optimizer != OptimizerKind::Sgd,
-            "--optimizer sgd: the trainer, its memory estimate and its checkpoints are made for the two moments of \
-             AdamW; use adam or fused_adam (burn's Sgd works with ShardedOptimizer in a training loop of your own)"
+            self.sgd_momentum.is_none(),
+            "--sgd-momentum is for --optimizer sgd; adam and fused_adam have --adam-beta1"
         );
-        Ok(())
+        Ok(None)
     }
 
     /// The smaller batches at the beginning, if there are any.

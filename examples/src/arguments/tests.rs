@@ -396,7 +396,11 @@ fn optimizers_have_megatrons_names() {
     for name in ["adam", "fused_adam"] {
         assert_eq!(validate(&format!("--optimizer {name}")), Ok(()));
     }
-    assert!(refusal("--optimizer sgd").contains("use adam or fused_adam"));
+    assert_eq!(config("").sgd_momentum, None);
+    assert_eq!(config("--optimizer sgd").sgd_momentum, Some(0.9));
+    assert_eq!(config("--optimizer sgd --sgd-momentum 0").sgd_momentum, Some(0.0));
+    assert!(refusal("--sgd-momentum 0.9").contains("is for --optimizer sgd"));
+    assert!(refusal("--optimizer sgd --sgd-momentum 1").contains("--sgd-momentum must be in [0, 1), got 1"));
     assert!(parse("--optimizer lion").is_err());
 }
 

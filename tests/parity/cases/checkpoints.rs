@@ -18,7 +18,7 @@ use libtest_mimic::{Failed, Trial};
 use models::ModelConfig;
 use models::gpt::Gpt;
 
-use super::comparison::{DP2, DP4, Layout, ONE, TP2SP, TP4, connect, dtype, layout};
+use super::comparison::{DP2, DP4, Layout, ONE, TP2, TP2SP, TP4, connect, dtype, layout};
 use super::{B, problem};
 use crate::harness::{Case, Job};
 
@@ -42,6 +42,8 @@ const CHAIN: &[Link] = &[
     (DP4, "sharded", 70),
     (TP2PP2, "whole", 68),
 ];
+/// A chain of gradient descent.
+const SGD_CHAIN: &[Link] = &[(DP2, "sharded", 61), (TP2, "whole", 68)];
 const STEPS_PER_LINK: u64 = 2;
 const TOTAL_STEPS: u64 = 20;
 
@@ -49,8 +51,10 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for dtype in ["f64", "f32"] {
         let name = format!("checkpoints_go_from_layout_to_layout_on_the_one_rank_curve_{dtype}");
-        trials.push(Trial::test(name, move || run_chain(dtype)));
+        trials.push(Trial::test(name, move || run_chain(CHAIN, dtype, false)));
     }
+    let name = "checkpoints_of_momentum_go_from_layout_to_layout_and_to_no_other_optimizer";
+    trials.push(Trial::test(name, || run_chain(SGD_CHAIN, "f64", true)));
     for (layout, update) in [
         (DP2, "sharded"),
         (DP2, "whole"),
@@ -73,15 +77,16 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-fn run_chain(dtype: &'static str) -> Result<(), Failed> {
+fn run_chain(chain: &[Link], dtype: &'static str, sgd: bool) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    for (link, (layout, update, padded)) in CHAIN.iter().enumerate() {
+    for (link, (layout, update, padded)) in chain.iter().enumerate() {
         let case = layout
             .describe(Case::new("checkpoint"), dtype)
             .with("check", "chain")
             .with("chunks", layout.chunks)
             .with("update", update)
             .with("padded", padded)
+            .with("sgd", sgd)
             .with("first_step", link as u64 * STEPS_PER_LINK)
             .with("folder", folder.path().display());
         let end = Job::new(case, layout.world_size()).run()?;
@@ -91,7 +96,7 @@ fn run_chain(dtype: &'static str) -> Result<(), Failed> {
     }
     let saved = std::fs::read_dir(folder.path())?.filter_map(Result::ok);
     let saved = saved.filter(|entry| entry.file_name().to_string_lossy().starts_with("iter_"));
-    if saved.count() == CHAIN.len() {
+    if saved.count() == chain.len() {
         Ok(())
     } else {
         Err("a checkpoint is missing".into())
@@ -158,15 +163,23 @@ fn link(case: &Case, world: &World) -> anyhow::Result<()> {
     let dtype = dtype(case)?;
     let single = ParallelContext::single(problem::SEED);
     let context = connect(case, world)?;
-    let mut reference = trainer(variant(problem::Update::Whole, problem::PADDED_VOCAB_SIZE), 1, &single)?;
+    let sgd = case.setting("sgd")?;
+    let usual = variant(problem::Update::Whole, problem::PADDED_VOCAB_SIZE);
+    let mut reference = trainer(problem::Variant { sgd, ..usual }, 1, &single)?;
     for number in 0..first {
         step(&mut reference, number, &single)?;
     }
     let mut writer = writer(world, &folder)?;
-    let variant = variant(case.setting("update")?, case.setting("padded")?);
+    let variant = problem::Variant {
+        sgd,
+        ..variant(case.setting("update")?, case.setting("padded")?)
+    };
     let mut sharded = trainer(variant, case.setting("chunks")?, &context)?;
     if first > 0 {
         load(&mut sharded, &folder)?;
+        if sgd {
+            refuses_momentum(variant, &folder, case, world)?;
+        }
     }
     let tolerance = Tolerance::of(dtype);
     // In f32 rounding grows along the chain; a value in the wrong place is off by as much as it is large.
@@ -181,6 +194,24 @@ fn link(case: &Case, world: &World) -> anyhow::Result<()> {
     ensure!(judge.failures().is_empty(), "parity is broken: {}", judge.failures()[0]);
     compare_state(&sharded, &reference, allowed).context("after the last step")?;
     save(&sharded, &mut writer)
+}
+
+/// Fails unless AdamW refuses a checkpoint of gradient descent, by the names of what it has and lacks.
+fn refuses_momentum(variant: problem::Variant, folder: &Path, case: &Case, world: &World) -> anyhow::Result<()> {
+    let context = connect(case, world)?;
+    let mut adamw = trainer(
+        problem::Variant { sgd: false, ..variant },
+        case.setting("chunks")?,
+        &context,
+    )?;
+    let refusal = load(&mut adamw, folder)
+        .err()
+        .context("AdamW took momentum for its moments")?;
+    let message = refusal.to_string();
+    let is_told = message.contains("has momentum of the optimizer for parameter")
+        && message.contains("this optimizer keeps moment_1, moment_2");
+    ensure!(is_told, "{message}");
+    Ok(())
 }
 
 /// Compares every value of this rank's part of a checkpoint, parameters and optimizer's state, with the one-rank

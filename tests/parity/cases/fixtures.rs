@@ -259,6 +259,7 @@ fn training_config(meta: &serde_json::Value, clipping: &str) -> TrainingConfig {
         adam_beta1: number(meta, "adam_beta1"),
         adam_beta2: number(meta, "adam_beta2"),
         adam_eps: number(meta, "adam_eps"),
+        sgd_momentum: None,
         seed: SEED,
         replica_check_interval: 1,
     }

@@ -208,6 +208,7 @@ fn variant(head: &str, padded_vocab_size: usize) -> problem::Variant {
         update: problem::Update::Sharded,
         padded_vocab_size,
         precision: problem::Precision::Usual,
+        sgd: false,
         logit_chunk_tokens: None,
     }
 }

@@ -58,6 +58,8 @@ struct Settings {
     row_chunks: &'static str,
     /// `whole`, or the most tokens whose logits are in one buffer of the layout's. The one rank's are in one.
     logits: &'static str,
+    /// Gradient descent with momentum, in place of AdamW.
+    sgd: bool,
 }
 
 const SETTINGS: Settings = Settings {
@@ -74,6 +76,7 @@ const SETTINGS: Settings = Settings {
     kernels: "fused",
     row_chunks: "whole_rows",
     logits: "whole",
+    sgd: false,
 };
 
 /// Layouts without stages.
@@ -104,7 +107,11 @@ pub fn comparisons(files: &Files) -> Vec<Comparison> {
     let flat = FLAT
         .into_iter()
         .flat_map(|layout| IN_TURN.map(|settings| (layout, settings)));
-    let all = flat.chain(staged()).chain(sharded()).chain(chunked());
+    let all = flat
+        .chain(staged())
+        .chain(sharded())
+        .chain(chunked())
+        .chain(descending());
     all.map(|(layout, settings)| matches_one_rank(layout, settings, files))
         .collect()
 }
@@ -258,6 +265,16 @@ fn chunked() -> impl Iterator<Item = (Layout, Settings)> {
     .into_iter()
 }
 
+/// Gradient descent, whole and sharded.
+fn descending() -> impl Iterator<Item = (Layout, Settings)> {
+    let whole = Settings { sgd: true, ..SETTINGS };
+    let sharded = Settings {
+        update: "sharded",
+        ..whole
+    };
+    [(TP2, whole), (DP2, sharded)].into_iter()
+}
+
 fn matches_one_rank(layout: Layout, settings: Settings, files: &Files) -> Comparison {
     let Settings { dtype, dropout, .. } = settings;
     let mut name = format!(
@@ -277,6 +294,9 @@ fn matches_one_rank(layout: Layout, settings: Settings, files: &Files) -> Compar
         if what != default {
             name = format!("{name}_{what}");
         }
+    }
+    if settings.sgd {
+        name = format!("{name}_sgd");
     }
     if settings.logits != SETTINGS.logits {
         name = format!("{name}_logits_of_{}_tokens", settings.logits);
@@ -303,7 +323,8 @@ fn job(layout: Layout, settings: Settings, files: &Files) -> Job {
         .with("update", settings.update)
         .with("kernels", settings.kernels)
         .with("row_chunks", settings.row_chunks)
-        .with("logits", settings.logits);
+        .with("logits", settings.logits)
+        .with("sgd", settings.sgd);
     let files = files.clone();
     Job::new(case, layout.world_size()).with_file("one_rank", move |case| files.file_of(case))
 }
@@ -327,6 +348,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
         update: case.setting("update")?,
         padded_vocab_size: problem::PADDED_VOCAB_SIZE,
         precision: problem::Precision::Usual,
+        sgd: case.setting("sgd")?,
         logit_chunk_tokens: match case.setting::<String>("logits")?.as_str() {
             "whole" => None,
             tokens => Some(tokens.parse()?),

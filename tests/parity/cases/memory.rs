@@ -106,7 +106,7 @@ pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
     } else {
         1
     };
-    let expected = bytes_per_parameter(dtype, num_shards);
+    let expected = bytes_per_parameter(dtype, config.num_state_tensors(), num_shards);
     let counted = bytes as f64 / num_parameters as f64;
     let facts = format!(
         "{counted:.2} bytes per parameter of {num_parameters} on rank {}, {expected} expected",

@@ -43,6 +43,8 @@ pub struct TrainingConfig {
     /// Added to the root of Adam's second moment.
     #[config(default = 1e-8)]
     pub adam_eps: f64,
+    /// Gradient descent with this momentum in place of AdamW, if given; 0 for none.
+    pub sgd_momentum: Option<f64>,
     /// The seed of initialisation, dropout and sample order.
     #[config(default = 1234)]
     pub seed: u64,
@@ -161,7 +163,11 @@ impl TrainingConfig {
                 return out_of_range(name, "finite and not negative", value);
             }
         }
-        for (name, value) in [("--adam-beta1", self.adam_beta1), ("--adam-beta2", self.adam_beta2)] {
+        for (name, value) in [
+            ("--adam-beta1", self.adam_beta1),
+            ("--adam-beta2", self.adam_beta2),
+            ("--sgd-momentum", self.sgd_momentum.unwrap_or_default()),
+        ] {
             if !(0.0..1.0).contains(&value) {
                 return out_of_range(name, "in [0, 1)", value);
             }
@@ -297,7 +303,15 @@ impl TrainingConfig {
         WeightDecaySchedule::new(self.weight_decay)
     }
 
-    /// Returns the optimizer's configuration with this weight decay.
+    /// Returns how many tensors the optimizer keeps of each parameter.
+    pub fn num_state_tensors(&self) -> usize {
+        match self.sgd_momentum {
+            None => 2,
+            Some(momentum) => usize::from(momentum != 0.0),
+        }
+    }
+
+    /// Returns AdamW's configuration with this weight decay.
     pub fn adamw(&self, weight_decay: f64) -> AdamWConfig {
         AdamWConfig::new()
             .with_beta_1(self.adam_beta1)

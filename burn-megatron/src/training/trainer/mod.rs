@@ -2,6 +2,7 @@
 
 mod checks;
 mod evaluation;
+mod optimizer;
 mod state;
 
 use std::cell::RefCell;
@@ -23,10 +24,11 @@ use crate::data::MicroBatch;
 use crate::data_parallel::{
     DistributedDataParallel, GradientCounts, ReducedGradients, clip_coefficient, planted_faults,
 };
-use crate::optimizer::{AdamW, LossScaler, ShardedOptimizer};
+use crate::optimizer::{LossScaler, ShardedOptimizer};
 use crate::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use crate::pipeline_parallel::{Activity, PipelineError, PipelineExecutor, Timeline, TimelineLabel};
 
+use optimizer::TrainerOptimizer;
 pub use state::TrainerState;
 
 /// The figures of one step that do not depend on time.
@@ -55,7 +57,7 @@ type Inspect<'a, B> = dyn FnMut(&ReducedGradients<B>) + 'a;
 pub struct Trainer<B: TrainingBackend, M: AutodiffModule<B>> {
     ddp: DistributedDataParallel<B, Vec<M>>,
     /// Parameters of two dimensions and more, which decay, and the others: biases and norms.
-    optimizer: ShardedOptimizer<B::InnerBackend, AdamW>,
+    optimizer: ShardedOptimizer<B::InnerBackend, TrainerOptimizer>,
     schedule: LearningRateSchedule,
     weight_decay: WeightDecaySchedule,
     batch_sizes: BatchSizeSchedule,
@@ -105,7 +107,8 @@ where
         config.validate_stages(&stages, data_parallel_size)?;
         let schedule = stages.init().map_err(PipelineError::from)?;
         let ddp = DistributedDataParallel::new(chunks, context, trainer.data_parallel)?;
-        let optimizers = [config.weight_decay.start, 0.0].map(|decay| adamw(config, context, decay).into());
+        let optimizers = [config.weight_decay.start, 0.0]
+            .map(|decay| TrainerOptimizer::new(config, context.kernels(), decay).into());
         let optimizer =
             ShardedOptimizer::with_groups(&ddp, optimizers.into(), |entry| usize::from(entry.dimensions() <= 1))?
                 .with_overlap_param_gather(trainer.overlap_param_gather);
@@ -268,7 +271,8 @@ where
             let decay = self.weight_decay.weight_decay(self.schedule_samples);
             let (optimizer, ddp) = (&mut self.optimizer, &mut self.ddp);
             for (optimizer, decay) in optimizer.optimizers_mut().iter_mut().zip([decay, 0.0]) {
-                *optimizer = adamw(&self.config, &self.context, decay).with_gradient_scale(clip);
+                let fresh = TrainerOptimizer::new(&self.config, self.context.kernels(), decay);
+                *optimizer = fresh.with_gradient_scale(clip);
             }
             timeline.measure(Activity::Optimizer, label, || {
                 optimizer.step(result.learning_rate, ddp, gradients)
@@ -364,9 +368,4 @@ where
             total => Ok((losses.into_inner(), total)),
         }
     }
-}
-
-/// The optimizer of a group of parameters, with this weight decay.
-fn adamw(config: &TrainingConfig, context: &ParallelContext, weight_decay: f64) -> AdamW {
-    config.adamw(weight_decay).build().with_kernels(context.kernels())
 }

@@ -80,6 +80,7 @@ fn trainer(scene: &Scene, context: &ParallelContext) -> anyhow::Result<Trainer<B
         adam_beta1: 0.9,
         adam_beta2: 0.95,
         adam_eps: 1e-8,
+        sgd_momentum: None,
         seed: SEED,
         replica_check_interval: 1,
     };

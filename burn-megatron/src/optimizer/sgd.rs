@@ -1,0 +1,158 @@
+//! `Sgd`: gradient descent with momentum, as PyTorch's, whose state a checkpoint can hold; that of burn's `Sgd` it
+//! cannot, for its fields are private.
+//!
+//! A burn `SimpleOptimizer`: works in burn's `OptimizerAdaptor` on any module.
+
+use burn::config::Config;
+use burn::module::AutodiffModule;
+use burn::optim::adaptor::OptimizerAdaptor;
+use burn::optim::{LearningRate, SimpleOptimizer};
+use burn::record::Record;
+use burn::tensor::{
+    Tensor,
+    backend::{AutodiffBackend, Backend},
+    ops::Device,
+};
+
+use super::ElementWise;
+
+/// Configuration of [`Sgd`]; the momentum is Megatron-LM's.
+#[derive(Config, Debug, Copy, PartialEq)]
+pub struct SgdConfig {
+    /// What is kept of the momentum in each step; 0 for none, and no state.
+    #[config(default = 0.9)]
+    pub momentum: f64,
+    /// The share of a parameter that is added to its gradient.
+    #[config(default = 0.0)]
+    pub weight_decay: f64,
+}
+
+/// Gradient descent with momentum, without dampening.
+///
+/// `d = g + λ·p`, `v ← μ·v + d`, `p ← p − lr·v`; v is d in the first step, and in every step without momentum.
+///
+/// # Reference
+/// PyTorch's `torch.optim.SGD` with `dampening=0` and `nesterov=False`, as Megatron-LM makes it.
+#[derive(Clone, Debug)]
+pub struct Sgd {
+    config: SgdConfig,
+    gradient_scale: f64,
+}
+
+/// What SGD keeps of a parameter.
+#[derive(Record, Clone)]
+pub struct SgdState<B: Backend, const D: usize> {
+    /// The momentum v; `None` if there is none.
+    pub momentum: Option<Tensor<B, D>>,
+}
+
+impl SgdConfig {
+    /// Returns an optimizer of a module's parameters.
+    pub fn init<B: AutodiffBackend, M: AutodiffModule<B>>(&self) -> OptimizerAdaptor<Sgd, M, B> {
+        OptimizerAdaptor::from(self.build())
+    }
+
+    /// Returns an optimizer of tensors, of which `OptimizerAdaptor::from` makes one of a module's parameters.
+    pub fn build(&self) -> Sgd {
+        Sgd {
+            config: *self,
+            gradient_scale: 1.0,
+        }
+    }
+}
+
+impl Sgd {
+    /// Returns the same optimizer with gradients multiplied by a number first, 1 unless this says otherwise: clipping
+    /// without a pass of its own.
+    pub fn with_gradient_scale(self, gradient_scale: f64) -> Self {
+        Self { gradient_scale, ..self }
+    }
+
+    /// Whether its state has a momentum.
+    pub(super) fn has_momentum(&self) -> bool {
+        self.config.momentum != 0.0
+    }
+}
+
+impl<B: Backend> ElementWise<B> for Sgd {}
+
+impl<B: Backend> SimpleOptimizer<B> for Sgd {
+    type State<const D: usize> = SgdState<B, D>;
+
+    fn step<const D: usize>(
+        &self,
+        learning_rate: LearningRate,
+        tensor: Tensor<B, D>,
+        gradient: Tensor<B, D>,
+        state: Option<Self::State<D>>,
+    ) -> (Tensor<B, D>, Option<Self::State<D>>) {
+        let SgdConfig { momentum, weight_decay } = self.config;
+        let gradient = match self.gradient_scale {
+            1.0 => gradient,
+            scale => gradient.mul_scalar(scale),
+        };
+        let gradient = match weight_decay {
+            0.0 => gradient,
+            decay => gradient + tensor.clone().mul_scalar(decay),
+        };
+        let velocity = match state.and_then(|state| state.momentum) {
+            Some(before) if self.has_momentum() => before.mul_scalar(momentum) + gradient,
+            _ => gradient,
+        };
+        let state = SgdState {
+            momentum: self.has_momentum().then(|| velocity.clone()),
+        };
+        (tensor - velocity.mul_scalar(learning_rate), Some(state))
+    }
+
+    fn to_device<const D: usize>(state: Self::State<D>, device: &Device<B>) -> Self::State<D> {
+        SgdState {
+            momentum: state.momentum.map(|momentum| momentum.to_device(device)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::Flex;
+
+    use super::*;
+
+    /// Takes a parameter through a step for each gradient, and returns its value after each.
+    fn run(optimizer: &Sgd, start: f64, gradients: &[f64]) -> Vec<f64> {
+        let device = Default::default();
+        let scalar = |value: f64| Tensor::<Flex, 1>::from_data([value], (&device, burn::tensor::DType::F64));
+        let (mut parameter, mut state) = (scalar(start), None);
+        let step = |gradient: &f64| {
+            (parameter, state) = optimizer.step(0.1, parameter.clone(), scalar(*gradient), state.take());
+            parameter.to_data().iter::<f64>().next().expect("one element")
+        };
+        gradients.iter().map(step).collect()
+    }
+
+    fn assert_near(got: &[f64], expected: &[f64]) {
+        // A few roundings of numbers around 1.
+        let is_near = got
+            .iter()
+            .zip(expected)
+            .all(|(got, expected)| (got - expected).abs() < 1e-15);
+        assert!(is_near && got.len() == expected.len(), "{got:?} is not {expected:?}");
+    }
+
+    /// By hand, with d = g + 0.1 p: 0.6, −0.156, 0.09016; v: 0.6, 0.54 − 0.156 = 0.384, 0.3456 + 0.09016 = 0.43576.
+    #[test]
+    fn steps_by_momentum_and_decay_as_computed_by_hand() {
+        let optimizer = SgdConfig::new().with_weight_decay(0.1).build();
+        let expected = [0.94, 0.9016, 0.858024];
+        assert_near(&run(&optimizer, 1.0, &[0.5, -0.25, 0.0]), &expected);
+        // Clipping by one half, of gradients twice as large.
+        let clipped = optimizer.with_gradient_scale(0.5);
+        assert_near(&run(&clipped, 1.0, &[1.0, -0.5, 0.0]), &expected);
+    }
+
+    #[test]
+    fn without_momentum_there_is_no_memory_of_earlier_gradients() {
+        let optimizer = SgdConfig::new().with_momentum(0.0).build();
+        assert_near(&run(&optimizer, 1.0, &[0.5, -0.25, 0.0]), &[0.95, 0.975, 0.975]);
+    }
+}
