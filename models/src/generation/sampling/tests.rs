@@ -35,7 +35,8 @@ fn expected_shares(scores: &[f64], config: &SamplingConfig) -> Vec<f64> {
     let mut shares = vec![0.0; scores.len()];
     let (mut sum, mut kept) = (0.0, 0.0);
     for (token, weight) in order.iter().zip(&weights) {
-        if sum < config.top_p * total || sum == 0.0 {
+        // Without a cut every token has a share, also after a sum that rounds to the total.
+        if config.top_p == 1.0 || sum < config.top_p * total || sum == 0.0 {
             shares[*token] = *weight;
             kept += weight;
         }
