@@ -50,6 +50,7 @@ fn main() -> ExitCode {
 
 fn measure(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     arguments.generator.validate()?;
+    arguments.generator.validate_one_model("one generator is measured")?;
     for (flag, value) in [
         (
             "--batch-sizes",

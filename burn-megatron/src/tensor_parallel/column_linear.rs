@@ -222,6 +222,15 @@ impl Cut {
 }
 
 impl<B: CollectiveBackend> ColumnParallelLinear<B> {
+    /// Returns the same layer for whole activations on every tensor-parallel rank, without sequence parallelism. For
+    /// inference: parameters stay declared as they are.
+    pub fn with_whole_tokens(self) -> Self {
+        Self {
+            product: self.product.with_whole_tokens(),
+            ..self
+        }
+    }
+
     /// Applies the layer.
     ///
     /// # Shapes

@@ -161,6 +161,16 @@ impl<B: Backend> VocabParallelEmbedding<B> {
 }
 
 impl<B: CollectiveBackend> VocabParallelEmbedding<B> {
+    /// Returns the same embedding as the head of whole activations on every tensor-parallel rank, without sequence
+    /// parallelism. For inference: the parameter stays declared as it is.
+    pub fn with_whole_tokens(self) -> Self {
+        Self {
+            product: self.product.with_whole_tokens(),
+            sequence_parallel: false,
+            ..self
+        }
+    }
+
     /// Looks up every token: the rank that holds its row gives it, the others give zeros, and the sum is taken.
     ///
     /// # Shapes

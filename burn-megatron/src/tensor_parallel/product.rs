@@ -52,6 +52,14 @@ impl ColumnParallelMatmul {
         }
     }
 
+    /// Returns the same product of whole inputs, without sequence parallelism.
+    pub fn with_whole_tokens(self) -> Self {
+        Self {
+            sequence_parallel: false,
+            ..self
+        }
+    }
+
     /// Returns `input · weight + bias`: [`affine`]'s shapes, except under sequence parallelism, where the input is
     /// `[tokens / tp, ..., d_input]`.
     pub fn affine<B: CollectiveBackend, const D: usize>(
@@ -149,6 +157,14 @@ impl RowParallelMatmul {
             sequence_parallel: context.is_sequence_parallel(),
             overlap: context.tensor_overlap(),
             group: context.tensor_group().clone(),
+        }
+    }
+
+    /// Returns the same product with whole outputs, without sequence parallelism.
+    pub fn with_whole_tokens(self) -> Self {
+        Self {
+            sequence_parallel: false,
+            ..self
         }
     }
 

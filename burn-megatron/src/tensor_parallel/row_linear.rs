@@ -171,6 +171,15 @@ impl<B: Backend> RowParallelLinear<B> {
 }
 
 impl<B: CollectiveBackend> RowParallelLinear<B> {
+    /// Returns the same layer for whole activations on every tensor-parallel rank, without sequence parallelism. For
+    /// inference: parameters stay declared as they are.
+    pub fn with_whole_tokens(self) -> Self {
+        Self {
+            product: self.product.with_whole_tokens(),
+            ..self
+        }
+    }
+
     /// Applies the layer.
     ///
     /// # Shapes

@@ -123,19 +123,7 @@ impl GeneratorArguments {
     /// # Errors
     /// The first rule that is broken, with the values and the nearest valid ones.
     pub fn validate(&self) -> anyhow::Result<()> {
-        let parallel = self.parallel.config();
-        let grid = parallel.grid(self.parallel.world_size())?;
-        ensure!(
-            grid.data_parallel_size() == 1,
-            "generation needs no more ranks than those of one model: --world-size must be {} * {}, got {}",
-            parallel.tensor_parallel_size,
-            parallel.pipeline_parallel_size,
-            grid.world_size()
-        );
-        ensure!(
-            !parallel.sequence_parallel,
-            "--sequence-parallel is for training: leave it out, checkpoints of such runs are loaded in any layout"
-        );
+        self.replicas()?;
         self.parallel.communication.timeout()?;
         self.precision.validate()?;
         self.device.validate(self.precision.dtype())?;
@@ -143,6 +131,31 @@ impl GeneratorArguments {
             ("--max-batch-size", self.batch.max_batch_size),
             ("--cache-tokens", self.batch.cache_tokens.unwrap_or(1)),
         ])
+    }
+
+    /// The data-parallel replicas of the model.
+    ///
+    /// # Errors
+    /// When the ranks are no whole number of models.
+    pub fn replicas(&self) -> anyhow::Result<usize> {
+        let grid = self.parallel.config().grid(self.parallel.world_size())?;
+        Ok(grid.data_parallel_size())
+    }
+
+    /// Checks that the ranks are those of one model.
+    ///
+    /// # Errors
+    /// When there are replicas of it; `reason` says why there may be none.
+    pub fn validate_one_model(&self, reason: &str) -> anyhow::Result<()> {
+        let parallel = self.parallel.config();
+        ensure!(
+            self.replicas()? == 1,
+            "{reason}: --world-size must be {} * {}, the ranks of one model, got {}",
+            parallel.tensor_parallel_size,
+            parallel.pipeline_parallel_size,
+            self.parallel.world_size()
+        );
+        Ok(())
     }
 
     /// Returns what must be the same on every rank: all flags except those that say where a rank is.
@@ -173,6 +186,12 @@ impl GenerationArguments {
     /// The first rule that is broken, with the values and the nearest valid ones.
     pub fn validate(&self) -> anyhow::Result<()> {
         self.generator.validate()?;
+        let replicas = self.generator.replicas()?;
+        ensure!(
+            replicas == 1 || self.samples.prompt.is_some() || self.samples.prompt_file.is_some(),
+            "{replicas} data-parallel replicas share the prompts, which must be known at the start: give --prompt-file \
+             or --prompt, or a --world-size of one model for lines of the standard input"
+        );
         self.samples.validate()
     }
 

@@ -104,6 +104,9 @@ impl ServerArguments {
     /// The first rule that is broken, with the values and valid ones.
     pub fn validate(&self) -> anyhow::Result<()> {
         self.generator.validate()?;
+        self.generator.validate_one_model(
+            "the server has one queue, of one batch: start a server for each replica, on a port of its own",
+        )?;
         self.limits.validate()?;
         let ListeningArguments { host, api_key, .. } = &self.listening;
         ensure!(

@@ -392,6 +392,39 @@ fn positions_are_at_least_the_tokens_of_a_sample() {
 }
 
 #[test]
+fn replicas_generate_what_is_known_at_the_start_and_do_not_serve() {
+    #[derive(Parser)]
+    struct Generation {
+        #[command(flatten)]
+        arguments: GenerationArguments,
+    }
+    #[derive(Parser)]
+    struct Server {
+        #[command(flatten)]
+        arguments: ServerArguments,
+    }
+    let words = |flags: &str| -> Vec<String> { flags.split_whitespace().map(str::to_owned).collect() };
+    let generation = |flags: &str| {
+        let parsed = Generation::try_parse_from(words(&format!("program {flags}"))).expect("flags");
+        parsed.arguments.validate().map_err(|error| error.to_string())
+    };
+    let replicas = "--world-size 4 --tensor-model-parallel-size 2 --sequence-parallel";
+    assert_eq!(generation(&format!("{replicas} --prompt a")), Ok(()));
+    assert_eq!(generation("--tensor-model-parallel-size 2 --sequence-parallel"), Ok(()));
+    let error = generation(replicas).expect_err("lines of the standard input");
+    assert!(
+        error.starts_with("2 data-parallel replicas share the prompts"),
+        "{error}"
+    );
+    let served = Server::try_parse_from(words(&format!("program {replicas}"))).expect("flags");
+    let error = served.arguments.validate().expect_err("replicas").to_string();
+    assert!(
+        error.ends_with("--world-size must be 2 * 1, the ranks of one model, got 4"),
+        "{error}"
+    );
+}
+
+#[test]
 fn optimizers_have_megatrons_names() {
     for name in ["adam", "fused_adam"] {
         assert_eq!(validate(&format!("--optimizer {name}")), Ok(()));

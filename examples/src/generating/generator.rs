@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use burn_megatron::collectives::CollectiveBackend;
+use burn_megatron::collectives::{CollectiveBackend, ProcessGroup};
 use burn_megatron::launch::StopFlag;
 use burn_megatron_data::tokenizer::Tokenizer;
 use models::generation::{
@@ -91,16 +91,19 @@ pub struct BatchLimits {
 
 /// A generator that is ready.
 pub struct Ready<'a> {
-    /// The generator, on rank 0.
+    /// The generator of this replica of the model.
     pub generator: &'a mut dyn AnyGenerator,
+    /// The first ranks of all data-parallel replicas, in each of which the program runs.
+    pub replicas: &'a ProcessGroup,
     /// Whether this rank was asked to stop.
     pub stop: &'a StopFlag,
 }
 
-/// What a program does with a generator, on rank 0. The other ranks take part in its steps until it returns.
+/// What a program does with a generator, on the first rank of each replica of the model. The other ranks take part in
+/// its steps until it returns.
 pub trait GeneratorProgram {
-    /// Chooses the batch's size and the cache's, before the cache is allocated. `max_seq_length` is the model's, in
-    /// tokens.
+    /// Chooses the batch's size and the cache's on rank 0, before the cache is allocated. `max_seq_length` is the
+    /// model's, in tokens.
     ///
     /// # Errors
     /// When what is to be generated cannot be read.

@@ -5,12 +5,14 @@ pub mod generator;
 pub(crate) mod on_ranks;
 mod printing;
 mod prompts;
+mod replicas;
 
+use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use burn_megatron::launch::{Role, StopFlag, report_and_exit};
+use burn_megatron::launch::{Role, report_and_exit};
 use burn_megatron::training::preflight::Statement;
 use burn_megatron_data::tokenizer::Tokenizer;
 use models::generation::GenerationRequest;
@@ -18,11 +20,12 @@ use models::generation::GenerationRequest;
 use crate::arguments::{GenerationArguments, GeneratorArguments};
 use crate::launching::enter_interactive;
 use crate::session::StopReason;
-use generator::{AnyGenerator, BatchLimits, GeneratorProgram, Ready};
+use generator::{BatchLimits, GeneratorProgram, Ready};
 pub use on_ranks::PAGE_TOKENS;
 use on_ranks::run_rank;
 use printing::Printer;
 use prompts::{NextPrompt, Prompts};
+use replicas::{Replicas, SampleToken};
 
 /// How long rank 0 waits for a line before it steps: the other ranks wait for it.
 const IDLE_WAIT: Duration = Duration::from_millis(200);
@@ -72,7 +75,10 @@ impl GeneratorProgram for Printing<'_> {
     fn limits(&mut self, tokenizer: &dyn Tokenizer, max_seq_length: usize) -> anyhow::Result<BatchLimits> {
         let (samples, batch) = (&self.arguments.samples, &self.arguments.generator.batch);
         let prompts = self.prompts.insert(Prompts::new(samples, tokenizer)?);
+        // Of a replica, whose share is an equal one.
+        let replicas = self.arguments.generator.replicas()?;
         let known = prompts.most_samples(samples);
+        let known = known.map(|all| (all / samples.num_samples).div_ceil(replicas) * samples.num_samples);
         let max_batch = batch.max_batch_size.min(known.unwrap_or(usize::MAX));
         let longest = prompts.longest(samples).unwrap_or(usize::MAX).min(max_seq_length);
         let num_pages = match batch.cache_tokens {
@@ -91,29 +97,48 @@ impl GeneratorProgram for Printing<'_> {
     }
 
     fn run(&mut self, ready: Ready<'_>) -> anyhow::Result<ExitCode> {
-        let prompts = self.prompts.take().context("the limits come first")?;
-        let reason = run_prompts(ready.generator, prompts, self.arguments, ready.stop)?;
+        let reason = run_prompts(ready, self.prompts.take(), self.arguments)?;
         Ok(reason.map_or(ExitCode::SUCCESS, StopReason::exit_code))
     }
 }
 
-/// Generates for all prompts, and prints what comes. Returns why it ended, if it was asked to.
+/// Generates for all prompts, and prints what comes on rank 0, which has read `prompts`. Returns why it ended, if it
+/// was asked to.
 fn run_prompts(
-    generator: &mut dyn AnyGenerator,
-    mut prompts: Prompts,
+    ready: Ready<'_>,
+    prompts: Option<Prompts>,
     arguments: &GenerationArguments,
-    stop: &StopFlag,
 ) -> anyhow::Result<Option<StopReason>> {
     let samples = &arguments.samples;
+    let Ready {
+        generator,
+        replicas,
+        stop,
+    } = ready;
+    let replicas = Replicas::new(replicas);
     let tokenizer = generator.tokenizer().clone();
-    let mut printer = Printer::new(samples, tokenizer.clone(), prompts.is_single(samples));
-    loop {
-        if let Some(reason) = StopReason::of(stop) {
-            printer.finish()?;
-            return Ok(Some(reason));
+    let is_single = prompts.as_ref().is_some_and(|prompts| prompts.is_single(samples));
+    let mut printer = replicas
+        .is_first()
+        .then(|| Printer::new(samples, tokenizer.clone(), is_single));
+    let mut prompts = match prompts {
+        Some(prompts) if replicas.is_alone() => prompts,
+        first => {
+            let texts = replicas.share_texts(first.and_then(|prompts| prompts.texts()))?;
+            if let Some(printer) = &mut printer {
+                for (number, text) in (0..).zip(&texts) {
+                    printer.begin(number, text)?;
+                }
+            }
+            replicas.share_of(&texts)
         }
+    };
+    let mut numbers = HashMap::new();
+    loop {
         // No more than the batch has places for: a file may have more prompts than the queue.
-        while generator.num_samples().iter().sum::<usize>() < arguments.generator.batch.max_batch_size {
+        while StopReason::of(stop).is_none()
+            && generator.num_samples().iter().sum::<usize>() < arguments.generator.batch.max_batch_size
+        {
             let wait = if generator.is_idle() { IDLE_WAIT } else { Duration::ZERO };
             let Some(NextPrompt { number, text }) = prompts.next(wait, generator.is_idle())? else {
                 break;
@@ -129,18 +154,34 @@ fn run_prompts(
                 ..GenerationRequest::new(tokens, samples.out_seq_length.unwrap_or(left), samples.sampling())
             };
             match generator.submit(request) {
-                Ok(id) => printer.begin(id, number, &text)?,
+                Ok(id) => {
+                    numbers.insert(id, number);
+                    if let (Some(printer), true) = (&mut printer, replicas.is_alone()) {
+                        printer.begin(number, &text)?;
+                    }
+                }
                 // A person may try another one.
                 Err(error) if prompts.is_typed() => eprintln!("{error}"),
                 Err(error) => return Err(error).with_context(|| format!("prompt {}", number + 1)),
             }
         }
-        if generator.is_idle() && prompts.is_over() {
-            break;
+        let is_done = generator.is_idle() && prompts.is_over();
+        let (reason, all_done) = replicas.agree(StopReason::of(stop), is_done)?;
+        if reason.is_some() || all_done {
+            if let Some(printer) = &mut printer {
+                printer.finish()?;
+            }
+            return Ok(reason);
         }
+        // Also where nothing is left to do: the other replicas, and the ranks of this one, wait for each other.
         let events = generator.step()?;
-        printer.take(events)?;
+        let tokens = events.into_iter().filter_map(|event| {
+            let number = numbers.get(&event.request)?;
+            Some(SampleToken::new(*number, event))
+        });
+        let all = replicas.gather(tokens.collect())?;
+        if let Some(printer) = &mut printer {
+            printer.take(all)?;
+        }
     }
-    printer.finish()?;
-    Ok(None)
 }

@@ -24,7 +24,8 @@ use crate::loading::{Loaded, LoadedModel, load};
 /// Tokens of a page of the cache.
 pub const PAGE_TOKENS: usize = 16;
 
-/// Loads the model that the flags name, and runs a program with it on rank 0, until which the other ranks take part.
+/// Loads the model that the flags name, and runs a program with it on the first rank of each replica; the other ranks
+/// take part until it ends.
 /// `statement` is what must be the same on every rank.
 ///
 /// # Communication
@@ -115,23 +116,31 @@ impl<B: TrainingBackend> FamilyProgram for OnDevice<'_, B> {
         };
         let config = agree_on_limits(chosen, &context)?;
         let mut generator = Generator::<B::InnerBackend, _>::new(chunks, &model, tokenizer, config, &context, &device)?;
-        if context.rank() > 0 {
+        if !generator.is_first() {
             generator.serve()?;
             return Ok(ExitCode::SUCCESS);
         }
         let dtype = DType::from(arguments.precision.dtype());
         let on_rank = cache_bytes(&config.cache, &model, &layers, &context, dtype).unwrap_or(usize::MAX);
-        eprintln!(
-            "{} | {} parameters on {} ranks | cache of {} pages of {} tokens, {} on each rank",
-            source.display(),
-            model.num_parameters(),
-            context.grid().world_size(),
-            config.cache.num_pages,
-            config.cache.page_tokens,
-            bytes(on_rank as u64),
-        );
+        let replicas = context.data_group();
+        if context.rank() == 0 {
+            eprintln!(
+                "{} | {} parameters on {} ranks{} | cache of {} pages of {} tokens, {} on each rank",
+                source.display(),
+                model.num_parameters(),
+                context.grid().world_size(),
+                match replicas.size() {
+                    1 => String::new(),
+                    size => format!(" ({size} replicas)"),
+                },
+                config.cache.num_pages,
+                config.cache.page_tokens,
+                bytes(on_rank as u64),
+            );
+        }
         let code = program.run(Ready {
             generator: &mut generator,
+            replicas,
             stop: &stop,
         })?;
         generator.finish()?;

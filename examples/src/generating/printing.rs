@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use burn_megatron_data::tokenizer::Tokenizer;
-use models::generation::{FinishReason, GenerationEvent, RequestId};
+use models::generation::FinishReason;
 use serde_json::json;
 
+use super::replicas::SampleToken;
 use crate::arguments::SampleArguments;
 
 /// Another token that is closer than this may be chosen in another layout, in f32.
@@ -16,7 +17,6 @@ const CLOSE: f64 = 1e-5;
 
 /// An output that is not printed completely.
 struct Output {
-    request: RequestId,
     number: u64,
     sample: usize,
     prompt: String,
@@ -24,7 +24,7 @@ struct Output {
     /// Bytes of the text that are printed.
     printed: usize,
     is_begun: bool,
-    events: Vec<GenerationEvent>,
+    events: Vec<SampleToken>,
     finished: Option<FinishReason>,
 }
 
@@ -55,11 +55,10 @@ impl Printer {
         }
     }
 
-    /// Makes room for the outputs of a request.
-    pub(super) fn begin(&mut self, request: RequestId, number: u64, prompt: &str) -> io::Result<()> {
+    /// Makes room for the outputs of a prompt.
+    pub(super) fn begin(&mut self, number: u64, prompt: &str) -> io::Result<()> {
         self.begun.get_or_insert_with(Instant::now);
         self.outputs.extend((0..self.num_samples).map(|sample| Output {
-            request,
             number,
             sample,
             prompt: prompt.to_owned(),
@@ -73,11 +72,11 @@ impl Printer {
     }
 
     /// Takes what a step has given, and prints what is its turn.
-    pub(super) fn take(&mut self, events: Vec<GenerationEvent>) -> io::Result<()> {
+    pub(super) fn take(&mut self, events: Vec<SampleToken>) -> io::Result<()> {
         for event in events {
             self.num_tokens[0] += 1;
-            self.num_tokens[1] += usize::from(event.margin < CLOSE);
-            let is_its = |output: &&mut Output| (output.request, output.sample) == (event.request, event.sample);
+            self.num_tokens[1] += usize::from(event.margin() < CLOSE);
+            let is_its = |output: &&mut Output| (output.number, output.sample) == (event.number, event.sample);
             let Some(output) = self.outputs.iter_mut().find(is_its) else {
                 continue;
             };

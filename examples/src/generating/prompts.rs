@@ -34,7 +34,7 @@ pub(super) struct Prompts {
 }
 
 enum Source {
-    Given(VecDeque<String>),
+    Given(VecDeque<NextPrompt>),
     Lines(Receiver<io::Result<String>>),
     Over,
 }
@@ -53,7 +53,7 @@ impl Prompts {
         });
         let is_typed = given.is_none() && terminal::has_input();
         let source = match given {
-            Some(prompts) => Source::Given(prompts.into()),
+            Some(prompts) => Source::Given(numbered(&prompts, 0, 1)),
             None => Source::Lines(read_lines()?),
         };
         Ok(Self {
@@ -63,6 +63,25 @@ impl Prompts {
             is_typed,
             is_asked: false,
         })
+    }
+
+    /// Returns those of one replica's share of all texts: every `replicas`th from its own number on.
+    pub(super) fn of_replica(texts: &[String], replica: usize, replicas: usize) -> Self {
+        Self {
+            source: Source::Given(numbered(texts, replica, replicas)),
+            next_number: 0,
+            longest: None,
+            is_typed: false,
+            is_asked: false,
+        }
+    }
+
+    /// The texts that are not taken yet, if all are known.
+    pub(super) fn texts(&self) -> Option<Vec<String>> {
+        match &self.source {
+            Source::Given(prompts) => Some(prompts.iter().map(|prompt| prompt.text.clone()).collect()),
+            Source::Lines(_) | Source::Over => None,
+        }
     }
 
     /// The number of samples of all prompts, if it is known.
@@ -101,7 +120,7 @@ impl Prompts {
     pub(super) fn next(&mut self, wait: Duration, is_idle: bool) -> anyhow::Result<Option<NextPrompt>> {
         let text = match &mut self.source {
             Source::Over => None,
-            Source::Given(prompts) => prompts.pop_front(),
+            Source::Given(prompts) => return Ok(prompts.pop_front()),
             Source::Lines(lines) => {
                 if self.is_typed && is_idle && !self.is_asked {
                     print!("> ");
@@ -125,6 +144,17 @@ impl Prompts {
             NextPrompt { number, text }
         }))
     }
+}
+
+/// The texts from number `first` on, each `step`th.
+fn numbered(texts: &[String], first: usize, step: usize) -> VecDeque<NextPrompt> {
+    let numbered = (0..).zip(texts).skip(first).step_by(step);
+    numbered
+        .map(|(number, text)| NextPrompt {
+            number,
+            text: text.clone(),
+        })
+        .collect()
 }
 
 /// Reads lines on a thread of their own, which ends with the process.

@@ -420,8 +420,7 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     pub fn agree_to_stop(&self, of_this_rank: Option<StopReason>) -> anyhow::Result<Option<StopReason>> {
         let mut stop = [of_this_rank.map_or(0, |reason| reason as i32)];
         self.context.world_group().all_reduce(&mut stop, ReduceOp::Max)?;
-        let reasons = [StopReason::TimeIsOver, StopReason::Interrupted, StopReason::Terminated];
-        Ok(reasons.into_iter().find(|reason| *reason as i32 == stop[0]))
+        Ok(StopReason::of_number(stop[0]))
     }
 }
 

@@ -26,6 +26,12 @@ impl StopReason {
         })
     }
 
+    /// Returns the reason of a number, as its variants have them; none of another one.
+    pub(crate) fn of_number(number: i32) -> Option<Self> {
+        let reasons = [Self::TimeIsOver, Self::Interrupted, Self::Terminated];
+        reasons.into_iter().find(|reason| *reason as i32 == number)
+    }
+
     /// The exit code of a run that stopped for this reason: 128 + the signal's number, as a shell says.
     pub fn exit_code(self) -> ExitCode {
         match self {

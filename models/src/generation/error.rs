@@ -20,16 +20,6 @@ pub enum GenerationError {
         /// What is wrong with them.
         source: SamplingError,
     },
-    /// A layout that does not generate.
-    #[error("rank {rank}: generation needs {expected}, got {value}")]
-    Layout {
-        /// This rank.
-        rank: usize,
-        /// What it needs.
-        expected: &'static str,
-        /// What it is.
-        value: usize,
-    },
     /// A cache without room, or without end.
     #[error(
         "the cache must have at least one page of one token and fewer bytes than memory has, got \

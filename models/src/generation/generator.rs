@@ -22,6 +22,10 @@ use crate::model_config::ModelConfig;
 /// alone gets events. What a request's text is does not depend on the layout, on the other requests, or on when it
 /// came, except where rounding decides: see [`GenerationEvent::margin`].
 ///
+/// Data-parallel ranks are replicas of the model that know nothing of each other: each has a generator of its own, to
+/// which "rank 0" here is its first rank ([`is_first`](Self::is_first)). A model made for sequence parallelism
+/// generates with whole activations, of the same parameters.
+///
 /// A rank that waits in `step` for rank 0 gives up after the time limit of its groups: rank 0 calls `step` more often
 /// than that, also when it has nothing to do.
 pub struct Generator<B: CollectiveBackend, S> {
@@ -39,8 +43,7 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Generator<B, S> {
     /// Takes this rank's chunks of the model, without autodiff, and allocates the cache of their layers.
     ///
     /// # Errors
-    /// When the layout has data-parallel ranks or sequence parallelism, a limit is zero, or the tokenizer has more
-    /// tokens than the model.
+    /// When a limit is zero, or the tokenizer has more tokens than the model.
     pub fn new(
         chunks: Vec<S>,
         model: &dyn ModelConfig,
@@ -50,18 +53,8 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Generator<B, S> {
         device: &B::Device,
     ) -> Result<Self, GenerationError> {
         config.validate()?;
-        let rank = context.rank();
-        let layout = |expected, value| Err(GenerationError::Layout { rank, expected, value });
-        let data = context.grid().data_parallel_size();
-        if data > 1 {
-            return layout("a data-parallel size of 1: no more ranks than those of one model", data);
-        }
-        if context.is_sequence_parallel() {
-            return layout(
-                "whole activations on every tensor-parallel rank, not sequence parallelism over this many",
-                context.tensor_group().size(),
-            );
-        }
+        let is_first = context.model_group().rank() == 0;
+        let chunks = chunks.into_iter().map(S::with_whole_tokens).collect();
         let (tokens, vocab_size) = (tokenizer.vocabulary_size(), model.vocab_size());
         if tokens > vocab_size {
             return Err(GenerationError::Vocabulary {
@@ -75,7 +68,7 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Generator<B, S> {
         };
         Ok(Self {
             replica: Replica::new(chunks, config.cache, sizes, context, device),
-            scheduler: (rank == 0).then(|| Scheduler::new(config, tokenizer.clone())),
+            scheduler: is_first.then(|| Scheduler::new(config, tokenizer.clone())),
             tokenizer,
             context: context.clone(),
             max_seq_length: model.max_seq_length(),
@@ -155,6 +148,11 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Generator<B, S> {
             Some(scheduler) => scheduler.take(draws),
             None => Vec::new(),
         })
+    }
+
+    /// Whether this is the first rank of its replica of the model: the one that takes requests and gives events.
+    pub fn is_first(&self) -> bool {
+        self.scheduler.is_some()
     }
 
     /// Whether rank 0 has ended the steps.

@@ -1,5 +1,5 @@
 //! Text from a model, token by token: a paged cache of keys and values, sampling, and a [`Generator`] whose batch
-//! sequences join and leave at any step. In any tensor- and pipeline-parallel layout.
+//! sequences join and leave at any step. In any layout; each data-parallel replica has a generator of its own.
 //!
 //! From a request to its text:
 //!

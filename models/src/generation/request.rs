@@ -170,8 +170,8 @@ pub enum RequestError {
         /// Pages that are free.
         free: usize,
     },
-    /// A rank other than the first.
-    #[error("requests are for rank 0, and this is rank {rank}")]
+    /// A rank other than the first of its replica.
+    #[error("requests are for the first rank of a replica of the model, and this is rank {rank}")]
     OtherRank {
         /// This rank.
         rank: usize,

@@ -18,7 +18,11 @@ pub struct NewTokens<B: Backend> {
 /// A model that generates, or one of the stages that it was cut into; without autodiff.
 ///
 /// Shape legend: `tokens` new tokens; activations are `[tokens, d_model]`, whole on every tensor-parallel rank.
-pub trait GenerationStage<B: CollectiveBackend> {
+pub trait GenerationStage<B: CollectiveBackend>: Sized {
+    /// Returns the same stage, with the same parameters, for whole activations on every tensor-parallel rank: under
+    /// sequence parallelism it took this rank's tokens.
+    fn with_whole_tokens(self) -> Self;
+
     /// Returns empty pools of pages, one for each layer that is here.
     fn paged_key_values(&self, pages: PageSizes, device: &B::Device) -> Vec<PagedKeyValues<B>>;
 

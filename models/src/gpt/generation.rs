@@ -9,6 +9,10 @@ use crate::generation::{GenerationStage, NewTokens};
 use crate::layers::Block;
 
 impl<B: CollectiveBackend> GenerationStage<B> for Gpt<B> {
+    fn with_whole_tokens(self) -> Self {
+        self.without_sequence_parallelism()
+    }
+
     fn paged_key_values(&self, pages: PageSizes, device: &B::Device) -> Vec<PagedKeyValues<B>> {
         let pool = |block: &Block<B>| block.attention.paged_key_values(pages, device);
         self.h.iter().map(pool).collect()

@@ -190,6 +190,17 @@ impl GptConfig {
 }
 
 impl<B: CollectiveBackend> Gpt<B> {
+    /// The same model, or stage, for whole activations on every tensor-parallel rank. For inference.
+    pub(super) fn without_sequence_parallelism(self) -> Self {
+        Self {
+            wte: self.wte.map(VocabParallelEmbedding::with_whole_tokens),
+            h: self.h.into_iter().map(Block::with_whole_tokens).collect(),
+            lm_head: self.lm_head.map(VocabParallelEmbedding::with_whole_tokens),
+            sequence_parallel: false,
+            ..self
+        }
+    }
+
     /// Scores the vocabulary after each token.
     ///
     /// # Shapes

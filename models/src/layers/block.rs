@@ -109,6 +109,16 @@ impl BlockConfig {
 }
 
 impl<B: CollectiveBackend> Block<B> {
+    /// Returns the same block for whole activations on every tensor-parallel rank, without sequence parallelism. For
+    /// inference: parameters stay declared as they are.
+    pub fn with_whole_tokens(self) -> Self {
+        Self {
+            attention: self.attention.with_whole_tokens(),
+            mlp: self.mlp.with_whole_tokens(),
+            ..self
+        }
+    }
+
     /// Applies the block.
     ///
     /// # Shapes

@@ -74,6 +74,16 @@ impl MlpConfig {
 }
 
 impl<B: CollectiveBackend> Mlp<B> {
+    /// Returns the same MLP for whole activations on every tensor-parallel rank, without sequence parallelism. For
+    /// inference: parameters stay declared as they are.
+    pub fn with_whole_tokens(self) -> Self {
+        Self {
+            input: self.input.with_whole_tokens(),
+            output: self.output.with_whole_tokens(),
+            ..self
+        }
+    }
+
     /// Applies the MLP to each token.
     ///
     /// # Shapes

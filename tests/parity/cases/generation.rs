@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::checkpoints::{step, trainer, writer};
-use super::comparison::{Layout, ONE, PP2, TP2, connect, dtype, layout};
+use super::comparison::{Layout, ONE, PP2, TP2, TP2SP, connect, dtype, layout};
 use super::{B, problem};
 use crate::harness::{Case, Job};
 
@@ -43,7 +43,7 @@ const TP2SPPP2: Layout = layout("tp2sppp2", 2, true, 1).stages(2, 1);
 const TP2PP2: Layout = layout("tp2pp2", 2, false, 1).stages(2, 1);
 const PP2V2: Layout = layout("pp2v2", 1, false, 1).stages(2, 2);
 /// Who generates; the first is what the others are compared with.
-const LAYOUTS: [Layout; 5] = [ONE, TP2, PP2, TP2PP2, PP2V2];
+const LAYOUTS: [Layout; 6] = [ONE, TP2, TP2SP, PP2, TP2PP2, PP2V2];
 const STEPS: u64 = 3;
 /// A draw, or the highest of two scores, that is closer may be another one in another layout, in f32.
 const CLOSE: f64 = 1e-5;

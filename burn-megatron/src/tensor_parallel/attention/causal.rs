@@ -99,6 +99,16 @@ impl CausalSelfAttentionConfig {
 }
 
 impl<B: CollectiveBackend> CausalSelfAttention<B> {
+    /// Returns the same attention for whole activations on every tensor-parallel rank, without sequence parallelism.
+    /// For inference: parameters stay declared as they are.
+    pub fn with_whole_tokens(self) -> Self {
+        Self {
+            qkv: self.qkv.with_whole_tokens(),
+            output: self.output.with_whole_tokens(),
+            ..self
+        }
+    }
+
     /// Applies attention within each sample, or within each of its documents where the tokens have
     /// [documents](TokenContext::with_documents).
     ///
