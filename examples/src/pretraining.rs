@@ -121,6 +121,9 @@ fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device
     if let Some(checkpointing) = &checkpointing {
         checkpointing.begin(&session)?;
     }
+    if let Some(prompt) = arguments.monitoring.sample_prompt() {
+        session.check_sample(&prompt)?;
+    }
     let first_step = session.iteration() + 1;
     let mut monitoring = Monitoring::new(arguments, &session, device)?;
     let mut log = match &logging.log_jsonl {
@@ -200,6 +203,10 @@ fn train<B: TrainingBackend, C: ModelFamily>(rank: &Rank<'_>, device: &B::Device
             if let Some(progress) = &progress {
                 progress.validation(step, &losses, session.tokenizer().is_bytes());
             }
+        }
+        if let Some(prompt) = arguments.monitoring.sample_after(step) {
+            let continuation = session.continue_text(&prompt)?;
+            monitoring.sample(&prompt, continuation.as_deref(), step);
         }
         let is_over = logging.exit_duration().is_some_and(|limit| started.elapsed() >= limit);
         let reason = StopReason::of(&stop).or(is_over.then_some(StopReason::TimeIsOver));

@@ -90,6 +90,40 @@ fn every_layout_generates_the_same_text_from_a_checkpoint() -> anyhow::Result<()
     refuses(root.path())
 }
 
+/// The text that the last step's TensorBoard event has is that of its checkpoint, and training has the bits of one
+/// without texts, while updated parameters are gathered and in stages.
+#[test]
+fn a_model_in_training_writes_what_its_checkpoint_writes() -> anyhow::Result<()> {
+    let root = tempfile::tempdir()?;
+    let one_way = "--tensor-model-parallel-size 2 --sequence-parallel --world-size 4 --use-distributed-optimizer";
+    for (name, layout) in [("replicas", one_way), ("stages", "--pipeline-model-parallel-size 2")] {
+        let folder = root.path().join(name);
+        let training = |part: &str| Training::new(&folder.join(part), 4, &format!("{layout} --dtype f64"));
+        let plain = training("plain")?;
+        plain.run()?;
+        let events = folder.join("events");
+        let writing = training("writing")?
+            .with("--log-samples-interval 2 --sample-prompt fn --sample-length 9 --tensorboard-log-interval 3")
+            .with_path("--tensorboard-dir", &events)
+            .with_path("--save", &folder.join("checkpoints"));
+        writing.run()?;
+        ensure!(plain.losses()? == writing.losses()?, "{name}: other losses");
+
+        let flags = "--dtype f64 --out-seq-length 9 --json";
+        let written = outputs(&generate(&folder, flags, &["--prompt", "fn"])?)?;
+        let text = written[0]["text"].as_str().context("a text")?;
+        let mut bytes = Vec::new();
+        for file in fs::read_dir(&events)? {
+            bytes.extend(fs::read(file?.path())?);
+        }
+        let count = |wanted: &[u8]| bytes.windows(wanted.len()).filter(|found| *found == wanted).count();
+        let shown = format!("    fn{}", text.replace('\n', "\n    "));
+        ensure!(count(shown.as_bytes()) == 1, "{name}: {shown:?} is not written once");
+        ensure!(count(b"sample/text_summary") == 2, "{name}: after steps 2 and 4");
+    }
+    Ok(())
+}
+
 /// What cannot be is refused, with what could.
 fn refuses(folder: &Path) -> anyhow::Result<()> {
     for (flags, message) in [

@@ -6,6 +6,11 @@ use std::path::PathBuf;
 use burn_megatron_monitoring::timers::TimingOption;
 use clap::{Args, ValueEnum};
 
+use crate::session::SamplePrompt;
+
+/// The default length of what the model in training writes, in tokens.
+const SAMPLE_LENGTH: usize = 64;
+
 /// What is measured, and where it can be watched.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Monitoring")]
@@ -19,6 +24,15 @@ pub struct MonitoringArguments {
     /// Events for TensorBoard that may wait for the disk; one more is left out [default: 1000]
     #[arg(long, value_name = "N", requires = "tensorboard_dir")]
     pub tensorboard_queue_size: Option<usize>,
+    /// Steps between texts that the model in training writes, for TensorBoard [default: none are written]
+    #[arg(long, value_name = "N", requires = "tensorboard_dir")]
+    pub log_samples_interval: Option<u64>,
+    /// The text that these continue [default: the beginning of a document]
+    #[arg(long, value_name = "TEXT", requires = "log_samples_interval")]
+    pub sample_prompt: Option<String>,
+    /// The most tokens of each continuation [default: 64]
+    #[arg(long, value_name = "N", requires = "log_samples_interval")]
+    pub sample_length: Option<usize>,
     /// Report TFLOP/s per rank, and the share of the device's peak that they are (MFU)
     #[arg(long)]
     pub log_throughput: bool,
@@ -63,6 +77,22 @@ impl MonitoringArguments {
     /// Steps between scalars for TensorBoard.
     pub fn tensorboard_log_interval(&self) -> u64 {
         self.tensorboard_log_interval.unwrap_or(1)
+    }
+
+    /// What the model in training continues after a step, if it does so.
+    pub fn sample_after(&self, step: u64) -> Option<SamplePrompt> {
+        let is_due = |interval: &u64| step.is_multiple_of(*interval);
+        self.log_samples_interval.filter(is_due)?;
+        self.sample_prompt()
+    }
+
+    /// What the model in training continues, if it does so.
+    pub fn sample_prompt(&self) -> Option<SamplePrompt> {
+        self.log_samples_interval?;
+        Some(SamplePrompt {
+            text: self.sample_prompt.clone().unwrap_or_default(),
+            max_tokens: self.sample_length.unwrap_or(SAMPLE_LENGTH),
+        })
     }
 
     /// Up to which level timers run.
@@ -116,6 +146,12 @@ impl MonitoringArguments {
             "--tensorboard-queue-size must be from 1 to 1000000, got {}",
             self.tensorboard_queue_size.unwrap_or_default()
         );
+        for (flag, value) in [
+            ("--log-samples-interval", self.log_samples_interval),
+            ("--sample-length", self.sample_length.map(|length| length as u64)),
+        ] {
+            anyhow::ensure!(value != Some(0), "{flag} must be at least 1, got 0");
+        }
         if let Some(peak) = self.peak_tflops {
             anyhow::ensure!(
                 peak.is_finite() && peak > 0.0,

@@ -392,6 +392,22 @@ fn positions_are_at_least_the_tokens_of_a_sample() {
 }
 
 #[test]
+fn samples_of_the_model_in_training_have_a_place_and_an_interval() {
+    let flags = "--tensorboard-dir logs --log-samples-interval 5";
+    let arguments = parse(&format!("{flags} --sample-prompt fn --sample-length 9")).expect("valid");
+    let prompt = arguments.monitoring.sample_after(10).expect("it is due");
+    assert_eq!((prompt.text.as_str(), prompt.max_tokens), ("fn", 9));
+    assert_eq!(arguments.monitoring.sample_after(11), None);
+    assert_eq!(parse("").expect("valid").monitoring.sample_after(10), None);
+    assert!(parse("--log-samples-interval 5").is_err() && parse("--sample-prompt fn").is_err());
+    let refused = refusal("--tensorboard-dir logs --log-samples-interval 0");
+    assert_eq!(refused, "--log-samples-interval must be at least 1, got 0");
+    // Every rank must do the same, whatever rank 0 makes of it.
+    let statement = |flags: &str| parse(flags).expect("valid").statement().value;
+    assert_ne!(statement(flags), statement(""));
+}
+
+#[test]
 fn replicas_generate_what_is_known_at_the_start_and_do_not_serve() {
     #[derive(Parser)]
     struct Generation {

@@ -11,13 +11,13 @@ use burn_megatron_monitoring::prometheus::{MetricsServer, TrainingMetrics};
 use burn_megatron_monitoring::scalars::{
     RunPosition, Scalar, ScalarSelection, StepScalars, ValidationScalars, timer_scalar,
 };
-use burn_megatron_monitoring::tensorboard::{SummaryWriter, SummaryWriterConfig};
+use burn_megatron_monitoring::tensorboard::{SummaryWriter, SummaryWriterConfig, verbatim};
 use burn_megatron_monitoring::timers::TimerReport;
 use models::ModelFamily;
 
 use crate::arguments::TrainingArguments;
 use crate::device::TrainingBackend;
-use crate::session::{Session, ValidationLosses};
+use crate::session::{SamplePrompt, Session, ValidationLosses};
 
 pub use device_peak::DevicePeak;
 use profiling::Profiling;
@@ -156,6 +156,14 @@ impl Monitoring {
                 writer.scalars(&validation.scalars());
             }
             outputs.publish();
+        }
+    }
+
+    /// Writes the text that the model has written after a step, which rank 0 has, with the beginning that it was given.
+    pub fn sample(&mut self, prompt: &SamplePrompt, continuation: Option<&str>, step: u64) {
+        let writer = self.outputs.as_mut().and_then(|outputs| outputs.writer.as_mut());
+        if let (Some(writer), Some(continuation)) = (writer, continuation) {
+            writer.text("sample", &verbatim(&format!("{}{continuation}", prompt.text)), step);
         }
     }
 

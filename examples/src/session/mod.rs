@@ -1,6 +1,7 @@
 //! `Session`: one rank's model, data and trainer, made from flags, and the loop over steps.
 
 mod data;
+mod sample;
 mod stop;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::run_tokenizer::RunTokenizer;
 use crate::step_observer::StepObserver;
 use data::{RunText, SampleSizes, start_loader};
 
+pub use sample::SamplePrompt;
 pub use stop::StopReason;
 
 /// What looks at a step's gradients.

@@ -79,6 +79,14 @@ impl Value {
     }
 }
 
+/// Returns the Markdown of a text that is shown letter by letter, in its lines: each is indented by four blanks.
+pub fn verbatim(text: &str) -> String {
+    text.split('\n')
+        .map(|line| format!("    {line}"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
 /// Seconds since 1970.
 pub(super) fn now() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

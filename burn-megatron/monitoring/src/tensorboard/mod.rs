@@ -18,7 +18,7 @@ mod wire;
 mod writer;
 
 pub use error::TensorBoardError;
-pub use event::{Event, Value};
+pub use event::{Event, Value, verbatim};
 pub use file::EventFile;
 pub use histogram::Histogram;
 pub use writer::{SummaryWriter, SummaryWriterConfig};

@@ -373,11 +373,27 @@ fn events_are_seen_after_the_interval_and_all_of_them_at_the_end() {
     for step in 8..100 {
         writer.scalars(&[scalar(f64::from(u32::try_from(step).unwrap()), step)]);
     }
-    writer.value("samples", Value::Text("text".to_owned()), 99);
+    writer.text("sample", &verbatim("fn *main*() {\n\n# ä"), 99);
     drop(writer);
     let events = events_of(&fs::read(path).unwrap());
     assert_eq!(events.len(), 1 + 92 + 1);
     assert_eq!(events[1].step, 8);
+    let Some(messages::What::Summary(summary)) = &events[93].what else {
+        panic!("{:?}", events[93]);
+    };
+    assert_eq!(
+        (events[93].step, summary.value[0].tag.as_str()),
+        (99, "sample/text_summary")
+    );
+    let plugin = summary.value[0]
+        .metadata
+        .as_ref()
+        .and_then(|metadata| metadata.plugin.as_ref());
+    assert_eq!(plugin.map(|plugin| plugin.name.as_str()), Some("text"));
+    let Some(messages::Kind::Tensor(tensor)) = &summary.value[0].kind else {
+        panic!("{summary:?}");
+    };
+    assert_eq!(tensor.strings, ["    fn *main*() {\n    \n    # ä".as_bytes()]);
 }
 
 /// Keeps what is logged.

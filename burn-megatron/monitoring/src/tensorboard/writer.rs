@@ -91,7 +91,13 @@ impl SummaryWriter {
         }
     }
 
-    /// Writes a value of a step: text, such as a sample of what the model writes, or a histogram.
+    /// Writes a text of a step, shown as Markdown, under the tag `NAME/text_summary`, as PyTorch's
+    /// `SummaryWriter.add_text` does. See [`verbatim`](super::verbatim) for a text that is no Markdown.
+    pub fn text(&mut self, name: &str, text: &str, step: u64) {
+        self.value(&format!("{name}/text_summary"), Value::Text(text.to_owned()), step);
+    }
+
+    /// Writes a value of a step: text, or a histogram.
     pub fn value(&mut self, tag: &str, value: Value, step: u64) {
         self.send(Event::Values {
             step: signed(step),
