@@ -182,8 +182,46 @@ fn expect_greedy(served: &Served, prompts: &Value, greedy: &[Value]) -> anyhow::
     ensure!(answer.body["text"] == json!(whole), "{answer:?}");
     let scores = answer.body["logprobs"][0].as_array().context("log-probabilities")?;
     ensure!(
-        scores[3].is_null() && scores[4].is_f64() && scores.len() + 1 == segments_of(&answer.body),
+        scores.iter().all(Value::is_f64) && scores.len() + 1 == segments_of(&answer.body),
         "{answer:?}"
+    );
+    expect_echoed_scores(served, scores)
+}
+
+/// OpenAI's scores of a prompt that is echoed are Megatron-LM's, whole or streamed; the first token has none.
+fn expect_echoed_scores(served: &Served, scores: &[Value]) -> anyhow::Result<()> {
+    let mut request = json!({"prompt": "fn ma", "max_tokens": 12, "temperature": 0, "echo": true, "logprobs": 1});
+    let answer = served.complete(&request)?;
+    let list = |choice: &Value, name: &str| choice["logprobs"][name].as_array().cloned().unwrap_or_default();
+    let is_scored = |found: &[Value], expected: &[Value]| {
+        let pairs = found.iter().zip(expected);
+        let mut pairs = pairs.map(|(found, expected)| (found.as_f64(), expected.as_f64()));
+        let is_near = |pair| matches!(pair, (Some(found), Some(expected)) if f64::abs(found - expected) < 1e-9);
+        found.len() == expected.len() && pairs.all(is_near)
+    };
+    let whole = &answer.body["choices"][0];
+    let of_tokens = list(whole, "token_logprobs");
+    ensure!(
+        of_tokens[0].is_null() && is_scored(&of_tokens[1..], scores),
+        "{answer:?} {scores:?}"
+    );
+    let top = list(whole, "top_logprobs");
+    ensure!(
+        top[0].is_null() && top[1].as_object().is_some_and(|top| top.len() == 1),
+        "{answer:?}"
+    );
+    ensure!(
+        list(whole, "tokens")[..5] == ["f", "n", " ", "m", "a"]
+            && list(whole, "text_offset")[..6] == [0, 1, 2, 3, 4, 5],
+        "{answer:?}"
+    );
+    request["stream"] = true.into();
+    let first = served.stream(&request)?.next_event()?.context("an event")?;
+    let first: Value = serde_json::from_str(&first)?;
+    let streamed = list(&first["choices"][0], "token_logprobs");
+    ensure!(
+        streamed[0].is_null() && is_scored(&streamed[1..], &scores[..5]),
+        "{first} {scores:?}"
     );
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! [`Asked`]: what a request of either API asks for; and its outputs, as they grow.
 
-use models::generation::{FinishReason, GenerationEvent, GenerationRequest, SamplingConfig};
+use burn_megatron_data::tokenizer::Tokenizer;
+use models::generation::{FinishReason, GenerationEvent, GenerationRequest, SamplingConfig, TextStream, TokenScore};
 
 use super::app::App;
 use super::engine::{Job, JobEvent, Phase};
@@ -35,6 +36,8 @@ pub(super) struct Asked {
     pub(super) sampling: SamplingConfig,
     pub(super) stop: Vec<String>,
     pub(super) top_log_probabilities: usize,
+    /// Whether the prompts' tokens are scored too.
+    pub(super) scores_prompt: bool,
     pub(super) ignores_end_of_document: bool,
 }
 
@@ -98,6 +101,7 @@ impl Asked {
             sampling,
             stop,
             top_log_probabilities,
+            scores_prompt,
             ignores_end_of_document,
         } = self;
         let sampling = SamplingConfig {
@@ -114,6 +118,7 @@ impl Asked {
                 num_samples,
                 stop: stop.clone(),
                 top_log_probabilities,
+                scores_prompt,
                 ignores_end_of_document,
                 ..GenerationRequest::new(app.tokens(prompt)?, max_new_tokens, sampling)
             })
@@ -192,25 +197,62 @@ impl Generating {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Output {
     pub(super) text: String,
+    /// The scores of the prompt's tokens but the first, if they were asked for.
+    pub(super) prompt: Vec<TokenScore>,
     pub(super) tokens: Vec<OutputToken>,
     pub(super) finished: Option<FinishReason>,
 }
 
-/// A token of an output.
+/// A token of an output, or of the prompt before it.
 #[derive(Clone, Debug)]
 pub(super) struct OutputToken {
     pub(super) token: u32,
-    pub(super) log_probability: f64,
+    /// `None` of the first token of a prompt, which comes after nothing.
+    pub(super) log_probability: Option<f64>,
     pub(super) top: Vec<(u32, f64)>,
-    /// Characters of the output's text that were certain before it.
+    /// Characters of the output's text, or of the prompt's, that were certain before it.
     pub(super) offset: usize,
+}
+
+impl OutputToken {
+    /// The same token of a text that `start` characters come before.
+    pub(super) fn after(self, start: usize) -> Self {
+        Self {
+            offset: start + self.offset,
+            ..self
+        }
+    }
+}
+
+/// Returns the tokens of a prompt with their scores, which are those of all but the first.
+pub(super) fn prompt_tokens(
+    prompt: &[u32],
+    scores: Vec<TokenScore>,
+    tokenizer: &Arc<dyn Tokenizer>,
+) -> Vec<OutputToken> {
+    let mut text = TextStream::new(tokenizer.clone(), Vec::new(), Vec::new());
+    let mut offset = 0;
+    let scores = std::iter::once(None).chain(scores.into_iter().map(Some));
+    let tokens = prompt.iter().zip(scores).map(|(&token, score)| {
+        let before = offset;
+        offset += text.push(token).0.chars().count();
+        let (log_probability, top) = score.map_or((None, Vec::new()), |score| (Some(score.log_probability), score.top));
+        OutputToken {
+            token,
+            log_probability,
+            top,
+            offset: before,
+        }
+    });
+    tokens.collect()
 }
 
 impl Output {
     fn add(&mut self, event: GenerationEvent) {
+        self.prompt.extend(event.prompt);
         self.tokens.push(OutputToken {
             token: event.token,
-            log_probability: event.log_probability,
+            log_probability: Some(event.log_probability),
             top: event.top,
             offset: self.text.chars().count(),
         });

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use burn_megatron_data::tokenizer::Tokenizer;
-use models::generation::{FinishReason, SamplingConfig};
+use models::generation::{FinishReason, SamplingConfig, TokenScore};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::app::{App, json_response, now};
-use super::asking::{Asked, Generating, Output, OutputToken, Prompt};
+use super::asking::{Asked, Generating, OutputToken, Prompt, prompt_tokens};
 use super::error::ApiError;
 use super::streaming::stream;
 
@@ -99,20 +99,21 @@ pub(super) async fn complete(State(app): State<Arc<App>>, request: Request) -> R
         return Ok(stream(completion, generating, app.engine.tokenizer().clone()));
     }
     let outputs = generating.outputs().await?;
+    let num_drawn = outputs.iter().map(|output| output.tokens.len()).sum();
     let tokenizer = app.engine.tokenizer();
-    let choices: Vec<Value> = (outputs.iter().enumerate())
+    let choices: Vec<Value> = (outputs.into_iter().enumerate())
         .map(|(index, output)| {
             let prompt = completion.shown_prompt(&generating, index, &**tokenizer);
             let text = format!("{prompt}{}", output.text);
             let start = prompt.chars().count();
-            let log_probabilities = completion.log_probabilities(&output.tokens, start, &**tokenizer);
+            let drawn = output.tokens.into_iter().map(|token| token.after(start));
+            let of_prompt = completion.shown_prompt_tokens(&generating, index, output.prompt, tokenizer);
+            let tokens: Vec<OutputToken> = of_prompt.into_iter().chain(drawn).collect();
+            let log_probabilities = completion.log_probabilities(&tokens, &**tokenizer);
             choice(index, &text, log_probabilities, output.finished)
         })
         .collect();
-    let usage = usage(
-        &generating,
-        outputs.iter().map(|output: &Output| output.tokens.len()).sum(),
-    );
+    let usage = usage(&generating, num_drawn);
     Ok(json_response(&completion.answer(choices, Some(usage))))
 }
 
@@ -181,6 +182,7 @@ impl CompletionRequest {
             },
             stop,
             top_log_probabilities: self.logprobs.unwrap_or(0),
+            scores_prompt: self.logprobs.is_some() && self.echo == Some(true),
             ignores_end_of_document: self.ignore_eos == Some(true),
         })
     }
@@ -188,13 +190,10 @@ impl CompletionRequest {
     fn check(&self) -> Result<(), ApiError> {
         let refuse = |message: &str| Err(ApiError::bad_request(message));
         if self.max_tokens == Some(0) {
-            return refuse("max_tokens must be at least 1, got 0: prompts alone are not scored here");
+            return refuse("max_tokens must be at least 1, got 0: a prompt is scored with a token after it");
         }
         if self.logprobs.is_some_and(|count| count > MOST_LOG_PROBABILITIES) {
             return refuse(&format!("logprobs must be at most {MOST_LOG_PROBABILITIES}"));
-        }
-        if self.logprobs.is_some() && self.echo == Some(true) {
-            return refuse("logprobs with echo is not supported: prompts are not scored here");
         }
         if let Some(Stops::Several(stops)) = &self.stop
             && stops.len() > MOST_STOPS
@@ -235,6 +234,21 @@ impl Completion {
         }
     }
 
+    /// The prompt's tokens that an output's begin with, with their scores.
+    pub(super) fn shown_prompt_tokens(
+        &self,
+        generating: &Generating,
+        output: usize,
+        scores: Vec<TokenScore>,
+        tokenizer: &Arc<dyn Tokenizer>,
+    ) -> Vec<OutputToken> {
+        if self.echoes && self.has_log_probabilities {
+            prompt_tokens(generating.prompt_of(output), scores, tokenizer)
+        } else {
+            Vec::new()
+        }
+    }
+
     /// An answer, or a part of one that is streamed.
     pub(super) fn answer(&self, choices: Vec<Value>, usage: Option<Value>) -> Value {
         let mut answer = json!({
@@ -250,30 +264,21 @@ impl Completion {
         answer
     }
 
-    /// The log-probabilities of tokens, in nats, if they were asked for. `start` is the number of characters before the
-    /// output's text.
-    pub(super) fn log_probabilities(
-        &self,
-        tokens: &[OutputToken],
-        start: usize,
-        tokenizer: &dyn Tokenizer,
-    ) -> Option<Value> {
+    /// The log-probabilities of tokens, in nats, if they were asked for.
+    pub(super) fn log_probabilities(&self, tokens: &[OutputToken], tokenizer: &dyn Tokenizer) -> Option<Value> {
         let text = |token: u32| tokenizer.decode(&[token]);
-        let top = |token: &OutputToken| -> BTreeMap<String, f64> {
+        let top = |token: &OutputToken| -> Option<BTreeMap<String, f64>> {
+            token.log_probability?;
             // Of several tokens of one text, the most probable one, which comes first.
-            token
-                .top
-                .iter()
-                .rev()
-                .map(|(token, log)| (text(*token), *log))
-                .collect()
+            let by_text = token.top.iter().rev().map(|(token, log)| (text(*token), *log));
+            Some(by_text.collect())
         };
         self.has_log_probabilities.then(|| {
             json!({
                 "tokens": tokens.iter().map(|token| text(token.token)).collect::<Vec<_>>(),
                 "token_logprobs": tokens.iter().map(|token| token.log_probability).collect::<Vec<_>>(),
                 "top_logprobs": tokens.iter().map(top).collect::<Vec<_>>(),
-                "text_offset": tokens.iter().map(|token| start + token.offset).collect::<Vec<_>>(),
+                "text_offset": tokens.iter().map(|token| token.offset).collect::<Vec<_>>(),
             })
         })
     }

@@ -70,7 +70,7 @@ pub(super) async fn generate(State(app): State<Arc<App>>, request: Request) -> R
         texts.push(request.whole_text(text, output));
         let tokens = prompt.iter().chain(output.tokens.iter().map(|token| &token.token));
         segments.push(tokens.map(|token| tokenizer.decode(&[*token])).collect::<Vec<_>>());
-        log_probabilities.push(log_probabilities_of(prompt, output));
+        log_probabilities.push(log_probabilities_of(output));
     }
     Ok(json_response(&json!({
         "text": texts,
@@ -79,12 +79,11 @@ pub(super) async fn generate(State(app): State<Arc<App>>, request: Request) -> R
     })))
 }
 
-/// The log-probability of every segment but the first, in nats, as Megatron-LM has them; none of a prompt's tokens,
-/// which are not scored.
-fn log_probabilities_of(prompt: &[u32], output: &Output) -> Vec<Option<f64>> {
-    let unknown = std::iter::repeat_n(None, prompt.len().saturating_sub(1));
-    let tokens = output.tokens.iter();
-    unknown.chain(tokens.map(|token| Some(token.log_probability))).collect()
+/// The log-probability of every segment but the first, in nats, as Megatron-LM has them.
+fn log_probabilities_of(output: &Output) -> Vec<Option<f64>> {
+    let of_prompt = output.prompt.iter().map(|token| Some(token.log_probability));
+    let tokens = output.tokens.iter().map(|token| token.log_probability);
+    of_prompt.chain(tokens).collect()
 }
 
 impl GenerateRequest {
@@ -108,6 +107,7 @@ impl GenerateRequest {
             },
             stop: self.stop().map(str::to_owned).into_iter().collect(),
             top_log_probabilities: 0,
+            scores_prompt: self.logprobs,
             ignores_end_of_document: false,
         })
     }
@@ -139,7 +139,7 @@ impl GenerateRequest {
             return refuse("an empty prompt needs add_BOS true");
         }
         if self.tokens_to_generate == 0 {
-            return refuse("tokens_to_generate must be at least 1, got 0: prompts alone are not scored here");
+            return refuse("tokens_to_generate must be at least 1, got 0: a prompt is scored with a token after it");
         }
         if !(self.temperature > 0.0 && self.temperature <= 100.0) {
             return refuse(&format!(

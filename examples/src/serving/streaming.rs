@@ -77,9 +77,11 @@ impl Streaming {
     /// The part of the answer that a token gives; `None` if there is nothing to see of it yet.
     fn piece(&mut self, output: usize, event: GenerationEvent) -> Option<Value> {
         self.num_tokens += 1;
-        let mut text = String::new();
+        let (mut text, mut tokens) = (String::new(), Vec::new());
         if self.sent[output].is_none() {
-            text = (self.completion).shown_prompt(&self.generating, output, &*self.tokenizer);
+            let (completion, generating) = (&self.completion, &self.generating);
+            text = completion.shown_prompt(generating, output, &*self.tokenizer);
+            tokens = completion.shown_prompt_tokens(generating, output, event.prompt, &self.tokenizer);
             self.sent[output] = Some(text.chars().count());
         }
         let start = self.sent[output].unwrap_or(0);
@@ -88,13 +90,13 @@ impl Streaming {
         let is_shown = !text.is_empty() || event.finished.is_some() || self.completion.has_log_probabilities;
         is_shown.then(|| {
             let finished = event.finished;
-            let token = OutputToken {
+            tokens.push(OutputToken {
                 token: event.token,
-                log_probability: event.log_probability,
+                log_probability: Some(event.log_probability),
                 top: event.top,
-                offset: 0,
-            };
-            let log_probabilities = (self.completion).log_probabilities(&[token], start, &*self.tokenizer);
+                offset: start,
+            });
+            let log_probabilities = (self.completion).log_probabilities(&tokens, &*self.tokenizer);
             self.completion
                 .answer(vec![choice(output, &text, log_probabilities, finished)], None)
         })

@@ -107,7 +107,7 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Generator<B, S> {
     /// # Communication
     /// A broadcast of what is to be done, 4 KiB and more where prompts begin; if anything is, the passes through the
     /// stages, the new tokens' activations between any two, an all-gather of the last tokens' scores over the tensor
-    /// group, and a broadcast of what was drawn.
+    /// group, one more for each 64 tokens of prompts that are scored, and a broadcast of what was drawn.
     ///
     /// # Errors
     /// When a rank fails or does not come in time; when scores are not finite. The generator is to be given up then, on

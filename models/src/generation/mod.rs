@@ -36,6 +36,7 @@ pub use config::GeneratorConfig;
 pub use error::GenerationError;
 pub use generator::Generator;
 pub use pages::{CacheConfig, CacheUse};
-pub use request::{FinishReason, GenerationEvent, GenerationRequest, RequestError, RequestId};
+pub use request::{FinishReason, GenerationEvent, GenerationRequest, RequestError, RequestId, TokenScore};
 pub use sampling::{Choice, DrawPlace, SamplingConfig, SamplingError, choose};
 pub use stage::{GenerationStage, NewTokens};
+pub use text::TextStream;

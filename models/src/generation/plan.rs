@@ -40,6 +40,8 @@ pub(super) struct Admission {
     /// The sample's number in the request.
     pub(super) sample: u32,
     pub(super) top_log_probabilities: usize,
+    /// Whether the prompt's tokens are scored.
+    pub(super) scores_prompt: bool,
 }
 
 /// Returns the plan of rank 0 on every rank of a group, whose first rank it is.

@@ -10,11 +10,13 @@ use burn_megatron::tensor_parallel::{PageSizes, PagedKeyValues, PagedSequence, P
 use super::error::GenerationError;
 use super::pages::CacheConfig;
 use super::plan::{Admission, StepPlan};
-use super::sampling::{Choice, DrawPlace, choose};
+use super::sampling::{Choice, DrawPlace, choose, judge};
 use super::stage::{GenerationStage, NewTokens};
 
 /// Numbers of a draw that are sent to all ranks, in addition to two for each of the most probable tokens.
 const NUMBERS_EACH: usize = 3;
+/// Tokens of prompts whose scores of the vocabulary are in one buffer.
+const PROMPT_ROWS: usize = 64;
 
 /// The sizes of the model that a step must know.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +35,22 @@ struct Sequence {
     admission: Admission,
 }
 
-/// A token that was drawn for a sequence.
+/// A token that was drawn for a sequence, or one of its prompt that was scored.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Draw {
     pub(super) sequence: u64,
     pub(super) choice: Choice,
+    pub(super) is_of_prompt: bool,
+}
+
+/// A new token after which the vocabulary is scored.
+#[derive(Clone, Copy, Debug)]
+struct ScoredRow {
+    sequence: u64,
+    /// Its row among the new tokens of the step.
+    row: usize,
+    /// The token of the prompt that comes next; `None` where one is drawn.
+    next: Option<u32>,
 }
 
 /// The sequences of the batch, and this rank's stage of the model with its cache.
@@ -79,11 +92,13 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
         }
     }
 
-    /// Does what a plan says, and returns what was drawn, in the order of the plan; the same on every rank.
+    /// Does what a plan says, and returns the scores of prompts and then what was drawn, each in the order of the plan;
+    /// the same on every rank.
     ///
     /// # Communication
     /// That of the stages, a transfer of the new tokens' activations between any two, an all-gather of the scores over
-    /// the tensor group of the last, and a broadcast of what was drawn.
+    /// the tensor group of the last, one more for each `PROMPT_ROWS` tokens of prompts that are scored, and a broadcast
+    /// of what was drawn.
     pub(super) fn run(&mut self, plan: StepPlan) -> Result<Vec<Draw>, GenerationError> {
         for sequence in plan.removed {
             self.sequences.remove(&sequence);
@@ -105,18 +120,21 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
         }
         let drawn = match hidden {
             Some(hidden) => {
-                let rows = scored.iter().map(|(_, row)| *row as i32).collect();
-                let scores = catch_collective_error(|| self.scores(hidden, rows))??;
-                // The tensor ranks have the same scores, and one of them draws.
-                match self.context.tensor_group().rank() {
-                    0 => Some(self.draw(&scored, &scores)?),
-                    _ => None,
+                let mut choices = Vec::new();
+                for part in in_buffers(&scored) {
+                    let rows = part.iter().map(|scored| scored.row as i32).collect();
+                    let scores = catch_collective_error(|| self.scores(hidden.clone(), rows))??;
+                    // The tensor ranks have the same scores, and one of them draws.
+                    if self.context.tensor_group().rank() == 0 {
+                        choices.extend(self.draw(part, &scores)?);
+                    }
                 }
+                (self.context.tensor_group().rank() == 0).then_some(choices)
             }
             None => None,
         };
         let draws = self.share(&scored, drawn)?;
-        for draw in &draws {
+        for draw in draws.iter().filter(|draw| !draw.is_of_prompt) {
             self.sequence_mut(draw.sequence).tokens.push(draw.choice.token);
         }
         Ok(draws)
@@ -164,18 +182,31 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
         GenerationError::Plan { rank, what }
     }
 
-    /// The sequences whose last token is among the new ones, so that the next is drawn, and the row of that token.
-    fn scored_rows(&self, work: &[(u64, usize)]) -> Vec<(u64, usize)> {
-        let mut row = 0;
-        let mut scored = Vec::new();
-        for (number, new) in work {
-            row += new;
-            let sequence = &self.sequences[number];
-            if sequence.cached + new == sequence.tokens.len() {
-                scored.push((*number, row - 1));
+    /// Where a prompt is scored, its new tokens but the last; then the last tokens of sequences that are among the new
+    /// ones, after which the next is drawn.
+    fn scored_rows(&self, work: &[(u64, usize)]) -> Vec<ScoredRow> {
+        let mut first = 0;
+        let (mut drawn, mut of_prompts) = (Vec::new(), Vec::new());
+        for &(number, new) in work {
+            let sequence = &self.sequences[&number];
+            let scored = |token: usize, next| ScoredRow {
+                sequence: number,
+                row: first + token - sequence.cached,
+                next,
+            };
+            let end = sequence.cached + new;
+            if end == sequence.tokens.len() {
+                drawn.push(scored(end - 1, None));
             }
+            let prompt = &sequence.admission.prompt;
+            if sequence.admission.scores_prompt {
+                let before = sequence.cached..end.min(prompt.len() - 1);
+                of_prompts.extend(before.map(|token| scored(token, Some(prompt[token + 1]))));
+            }
+            first += new;
         }
-        scored
+        of_prompts.append(&mut drawn);
+        of_prompts
     }
 
     /// Computes the new tokens; the last stage returns their output.
@@ -251,33 +282,40 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
         Ok(numbers.chunks_exact(padded).map(row).collect())
     }
 
-    /// Chooses the next token of each scored sequence.
-    fn draw(&self, scored: &[(u64, usize)], scores: &[Vec<f64>]) -> Result<Vec<Choice>, GenerationError> {
-        let chosen = scored.iter().zip(scores).map(|((number, _), scores)| {
-            let Sequence { tokens, admission, .. } = &self.sequences[number];
-            let place = DrawPlace {
-                number: admission.number,
-                sample: admission.sample,
-                position: tokens.len() as u32,
-            };
-            let top = admission.top_log_probabilities;
-            choose(scores, tokens, &admission.sampling, place, top).map_err(|source| GenerationError::Scores {
-                rank: self.context.rank(),
-                tokens: tokens.len(),
-                source,
-            })
-        });
+    /// Chooses the next token of each sequence that draws one, and scores those of prompts.
+    fn draw(&self, scored: &[ScoredRow], scores: &[Vec<f64>]) -> Result<Vec<Choice>, GenerationError> {
+        let chosen = scored
+            .iter()
+            .zip(scores)
+            .map(|(ScoredRow { sequence, next, .. }, scores)| {
+                let Sequence { tokens, admission, .. } = &self.sequences[sequence];
+                let place = DrawPlace {
+                    number: admission.number,
+                    sample: admission.sample,
+                    position: tokens.len() as u32,
+                };
+                let top = admission.top_log_probabilities;
+                let choice = match next {
+                    Some(token) => judge(scores, *token, top),
+                    None => choose(scores, tokens, &admission.sampling, place, top),
+                };
+                choice.map_err(|source| GenerationError::Scores {
+                    rank: self.context.rank(),
+                    tokens: tokens.len(),
+                    source,
+                })
+            });
         chosen.collect()
     }
 
     /// Returns what the first tensor rank of the last stage has drawn on every rank.
-    fn share(&self, scored: &[(u64, usize)], drawn: Option<Vec<Choice>>) -> Result<Vec<Draw>, GenerationError> {
+    fn share(&self, scored: &[ScoredRow], drawn: Option<Vec<Choice>>) -> Result<Vec<Draw>, GenerationError> {
         let group = self.context.model_group();
-        let top_of = |number: &u64| {
-            let asked = self.sequences[number].admission.top_log_probabilities;
-            asked.min(self.sizes.vocab_size)
+        let length_of = |scored: &ScoredRow| {
+            let asked = self.sequences[&scored.sequence].admission.top_log_probabilities;
+            NUMBERS_EACH + 2 * asked.min(self.sizes.vocab_size)
         };
-        let length = scored.iter().map(|(number, _)| NUMBERS_EACH + 2 * top_of(number)).sum();
+        let length = scored.iter().map(length_of).sum();
         let mut numbers = match &drawn {
             Some(choices) => choices.iter().flat_map(to_numbers).collect(),
             None => vec![0.0; length],
@@ -289,12 +327,13 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
             group.broadcast(&mut numbers, root)?;
         }
         let mut rest = numbers.as_slice();
-        let draws = scored.iter().map(|(number, _)| {
-            let (own, others) = rest.split_at(NUMBERS_EACH + 2 * top_of(number));
+        let draws = scored.iter().map(|scored| {
+            let (own, others) = rest.split_at(length_of(scored));
             rest = others;
             Draw {
-                sequence: *number,
+                sequence: scored.sequence,
                 choice: from_numbers(own),
+                is_of_prompt: scored.next.is_some(),
             }
         });
         Ok(draws.collect())
@@ -303,6 +342,13 @@ impl<B: CollectiveBackend, S: GenerationStage<B>> Replica<B, S> {
     fn sequence_mut(&mut self, number: u64) -> &mut Sequence {
         self.sequences.get_mut(&number).expect("the plan was checked")
     }
+}
+
+/// Rows whose scores are computed together: few enough of prompts, then all that draw.
+fn in_buffers(scored: &[ScoredRow]) -> impl Iterator<Item = &[ScoredRow]> {
+    let (of_prompts, drawn) = scored.split_at(scored.partition_point(|scored| scored.next.is_some()));
+    let drawn = (!drawn.is_empty()).then_some(drawn);
+    of_prompts.chunks(PROMPT_ROWS).chain(drawn)
 }
 
 fn integers<B: CollectiveBackend>(values: Vec<i32>, device: &B::Device) -> Tensor<B, 1, Int> {

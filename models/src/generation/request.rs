@@ -31,6 +31,8 @@ pub struct GenerationRequest {
     pub stop_tokens: Vec<Vec<u32>>,
     /// The most probable tokens whose log-probabilities are given with each one drawn.
     pub top_log_probabilities: usize,
+    /// Whether the log-probabilities of the prompt's tokens are given, too: see [`GenerationEvent::prompt`].
+    pub scores_prompt: bool,
     /// Whether samples continue after an end of a document.
     pub ignores_end_of_document: bool,
 }
@@ -47,6 +49,7 @@ impl GenerationRequest {
             stop: Vec::new(),
             stop_tokens: Vec::new(),
             top_log_probabilities: 0,
+            scores_prompt: false,
             ignores_end_of_document: false,
         }
     }
@@ -190,6 +193,17 @@ pub enum FinishReason {
     EndOfDocument,
 }
 
+/// A token of a prompt, as the model scores it after those before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenScore {
+    /// The token.
+    pub token: u32,
+    /// The logarithm of its probability, in nats.
+    pub log_probability: f64,
+    /// The most probable tokens and the logarithms of their probabilities, the most probable first.
+    pub top: Vec<(u32, f64)>,
+}
+
 /// A token that was drawn for a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerationEvent {
@@ -203,6 +217,8 @@ pub struct GenerationEvent {
     pub log_probability: f64,
     /// The most probable tokens and the logarithms of their probabilities, the most probable first.
     pub top: Vec<(u32, f64)>,
+    /// The scores of the prompt's tokens but the first, with the sample's first token, if they were asked for.
+    pub prompt: Vec<TokenScore>,
     /// See [`Choice::margin`](super::Choice::margin).
     pub margin: f64,
     /// The text that is certain now: whole characters, and nothing that may be the beginning of a stop sequence. The

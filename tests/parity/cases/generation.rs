@@ -100,6 +100,8 @@ struct Sample {
     text: String,
     tokens: Vec<u32>,
     log_probabilities: Vec<f64>,
+    /// Those of the prompt's tokens but the first.
+    prompt: Vec<(u32, f64)>,
     /// Those of the whole vocabulary, token by token of the text.
     all: Vec<Vec<(u32, f64)>>,
     margins: Vec<f64>,
@@ -109,6 +111,9 @@ struct Sample {
 impl Sample {
     fn take(&mut self, event: GenerationEvent) {
         self.text += &event.text;
+        let of_prompt = event.prompt.into_iter();
+        self.prompt
+            .extend(of_prompt.map(|score| (score.token, score.log_probability)));
         self.tokens.push(event.token);
         self.log_probabilities.push(event.log_probability);
         self.all.push(event.top);
@@ -135,6 +140,7 @@ fn requests() -> Vec<GenerationRequest> {
         number: number as u64,
         num_samples: 1 + number % 2,
         top_log_probabilities: problem::VOCAB_SIZE,
+        scores_prompt: number != 2,
         ignores_end_of_document: true,
         ..GenerationRequest::new(prompt.to_vec(), 8, sampling)
     });
@@ -310,6 +316,9 @@ fn without_cache(scene: &Scene) -> anyhow::Result<Samples> {
                     tokens: TokenMap::of_samples(&[0], tokens.len()),
                 };
                 let logits = scene.chunks[0].logits(ids, &step);
+                if request.scores_prompt && tokens.len() == request.prompt.len() {
+                    sample.prompt = prompt_scores(read_host(logits.clone().narrow(1, 0, problem::VOCAB_SIZE)), &tokens);
+                }
                 let last = logits.narrow(0, tokens.len() - 1, 1).narrow(1, 0, problem::VOCAB_SIZE);
                 let place = DrawPlace {
                     number: request.number,
@@ -330,6 +339,17 @@ fn without_cache(scene: &Scene) -> anyhow::Result<Samples> {
         }
     }
     Ok(samples)
+}
+
+/// The log-probabilities of all tokens but the first by their definition; `scores` are those of the vocabulary after
+/// each token.
+fn prompt_scores(scores: Vec<f64>, tokens: &[u32]) -> Vec<(u32, f64)> {
+    let rows = scores.chunks_exact(problem::VOCAB_SIZE).zip(&tokens[1..]);
+    rows.map(|(row, &token)| {
+        let sum: f64 = row.iter().map(|score| score.exp()).sum();
+        (token, row[token as usize] - sum.ln())
+    })
+    .collect()
 }
 
 /// Fails unless samples have the same text, up to the first close draw in f32, and log-probabilities that are as close
@@ -362,6 +382,19 @@ fn same(what: &str, expected: &Samples, found: &Samples, tolerance: f64) -> anyh
                     == (found.tokens.len(), &found.text, found.finished),
                 "{what}: sample {place:?} ends otherwise: {expected:?} {found:?}"
             );
+        }
+        ensure!(
+            expected.prompt.len() == found.prompt.len(),
+            "{what}: sample {place:?} has scores of its prompt {:?} and {:?}",
+            expected.prompt,
+            found.prompt
+        );
+        for ((token, expected), (other, found)) in expected.prompt.iter().zip(&found.prompt) {
+            ensure!(
+                token == other,
+                "{what}: the scores of sample {place:?} are of other tokens"
+            );
+            worst = worst.max((expected - found).abs() / expected.abs().max(1.0));
         }
         // The token that differs was still drawn from the same scores.
         for (expected, found) in expected.all.iter().zip(&found.all).take(equal + 1) {
@@ -413,6 +446,8 @@ fn compare_layouts(dtype: &'static str) -> anyhow::Result<()> {
     let expected = read(&first)?;
     let different: std::collections::BTreeSet<_> = expected.values().flat_map(|sample| &sample.tokens).collect();
     ensure!(different.len() > 10, "a dull text: {expected:?}");
+    let num_scores: Vec<usize> = expected.values().map(|sample| sample.prompt.len()).collect();
+    ensure!(num_scores == [0, 6, 6, 0, 0, 0], "scores of prompts: {num_scores:?}");
     let tolerance = tolerance(if dtype == "f64" { DType::F64 } else { DType::F32 });
     for layout in others {
         let worst = same(layout.name, &expected, &read(&layout)?, tolerance)?;

@@ -156,10 +156,7 @@ pub fn choose(
     num_top: usize,
 ) -> Result<Choice, SamplingError> {
     assert!(!scores.is_empty(), "a vocabulary of no tokens");
-    if let Some(token) = scores.iter().position(|score| !score.is_finite()) {
-        let score = scores[token];
-        return Err(SamplingError::Score { token, score });
-    }
+    check_finite(scores)?;
     let log_sum = log_sum_exp(scores);
     let penalized = penalize(scores, history, config.repetition_penalty);
     let (token, margin) = if config.temperature == 0.0 {
@@ -167,16 +164,46 @@ pub fn choose(
     } else {
         draw(&penalized, config, place)
     };
-    let ranked = ranked(scores, num_top);
     Ok(Choice {
         token: token as u32,
         log_probability: scores[token] - log_sum,
-        top: ranked
-            .into_iter()
-            .map(|token| (token as u32, scores[token] - log_sum))
-            .collect(),
+        top: most_probable(scores, num_top, log_sum),
         margin,
     })
+}
+
+/// Returns the log-probability of a token that is given, not chosen, as [`choose`] has those of its own. The margin is
+/// infinite.
+///
+/// # Errors
+/// When a score is not a finite number.
+///
+/// # Panics
+/// When the token has no score.
+pub(super) fn judge(scores: &[f64], token: u32, num_top: usize) -> Result<Choice, SamplingError> {
+    check_finite(scores)?;
+    let log_sum = log_sum_exp(scores);
+    Ok(Choice {
+        token,
+        log_probability: scores[token as usize] - log_sum,
+        top: most_probable(scores, num_top, log_sum),
+        margin: f64::INFINITY,
+    })
+}
+
+fn check_finite(scores: &[f64]) -> Result<(), SamplingError> {
+    match scores.iter().position(|score| !score.is_finite()) {
+        Some(token) => Err(SamplingError::Score {
+            token,
+            score: scores[token],
+        }),
+        None => Ok(()),
+    }
+}
+
+fn most_probable(scores: &[f64], count: usize, log_sum: f64) -> Vec<(u32, f64)> {
+    let ranked = ranked(scores, count).into_iter();
+    ranked.map(|token| (token as u32, scores[token] - log_sum)).collect()
 }
 
 fn log_sum_exp(scores: &[f64]) -> f64 {

@@ -13,7 +13,7 @@ use super::config::GeneratorConfig;
 use super::pages::{CacheUse, PagePool};
 use super::plan::{Admission, StepPlan};
 use super::replica::Draw;
-use super::request::{FinishReason, GenerationEvent, GenerationRequest, RequestError, RequestId};
+use super::request::{FinishReason, GenerationEvent, GenerationRequest, RequestError, RequestId, TokenScore};
 use super::text::TextStream;
 
 /// A sample that waits for its place.
@@ -31,6 +31,8 @@ struct Running {
     pages: Vec<usize>,
     /// Tokens of the prompt that are not computed yet.
     prompt_left: usize,
+    /// Scores of the prompt, until the first token is drawn.
+    prompt: Vec<TokenScore>,
     drawn: usize,
     text: TextStream,
 }
@@ -177,6 +179,7 @@ impl Scheduler {
                 number: asked.number,
                 sample,
                 top_log_probabilities: asked.top_log_probabilities,
+                scores_prompt: asked.scores_prompt,
             });
             let text = TextStream::new(self.tokenizer.clone(), asked.stop.clone(), asked.stop_tokens.clone());
             let running = Running {
@@ -184,6 +187,7 @@ impl Scheduler {
                 sample,
                 pages,
                 prompt_left: asked.prompt.len(),
+                prompt: Vec::new(),
                 drawn: 0,
                 text,
                 asked,
@@ -198,9 +202,22 @@ impl Scheduler {
         draws.into_iter().filter_map(|draw| self.take_one(draw)).collect()
     }
 
-    fn take_one(&mut self, Draw { sequence, choice }: Draw) -> Option<GenerationEvent> {
+    fn take_one(&mut self, draw: Draw) -> Option<GenerationEvent> {
+        let Draw {
+            sequence,
+            choice,
+            is_of_prompt,
+        } = draw;
         let end = self.tokenizer.end_of_document();
         let running = self.running.get_mut(&sequence)?;
+        if is_of_prompt {
+            running.prompt.push(TokenScore {
+                token: choice.token,
+                log_probability: choice.log_probability,
+                top: choice.top,
+            });
+            return None;
+        }
         running.drawn += 1;
         let is_end = Some(choice.token) == end && !running.asked.ignores_end_of_document;
         let (mut text, has_stopped) = if is_end {
@@ -224,6 +241,7 @@ impl Scheduler {
             token: choice.token,
             log_probability: choice.log_probability,
             top: choice.top,
+            prompt: std::mem::take(&mut running.prompt),
             margin: choice.margin,
             text,
             finished,

@@ -32,6 +32,7 @@ fn draws(scheduler: &Scheduler, plan: &StepPlan, token: u32) -> Vec<Draw> {
     };
     let draw = |sequence: u64| Draw {
         sequence,
+        is_of_prompt: false,
         choice: Choice {
             token,
             log_probability: -1.0,

@@ -11,7 +11,7 @@ const REPLACEMENT: char = '\u{FFFD}';
 const MOST_PENDING: usize = 3;
 
 /// Tokens to text, piece by piece.
-pub(super) struct TextStream {
+pub struct TextStream {
     tokenizer: Arc<dyn Tokenizer>,
     stop_tokens: Vec<Vec<u32>>,
     /// The last tokens, which may be the beginning of a stop sequence.
@@ -27,7 +27,8 @@ pub(super) struct TextStream {
 }
 
 impl TextStream {
-    pub(super) fn new(tokenizer: Arc<dyn Tokenizer>, stop: Vec<String>, stop_tokens: Vec<Vec<u32>>) -> Self {
+    /// Returns the stream of a text that ends before any of these texts or tokens.
+    pub fn new(tokenizer: Arc<dyn Tokenizer>, stop: Vec<String>, stop_tokens: Vec<Vec<u32>>) -> Self {
         Self {
             tokenizer,
             stop_tokens,
@@ -43,7 +44,7 @@ impl TextStream {
     }
 
     /// Takes a token. Returns the text that is certain now, and whether a stop sequence has come.
-    pub(super) fn push(&mut self, token: u32) -> (String, bool) {
+    pub fn push(&mut self, token: u32) -> (String, bool) {
         self.held_tokens.push(token);
         if let Some(stop) = self.stop_tokens.iter().find(|stop| self.held_tokens.ends_with(stop)) {
             let kept = self.held_tokens.len() - stop.len();
@@ -64,7 +65,7 @@ impl TextStream {
     }
 
     /// Returns the text that was held back: no token follows.
-    pub(super) fn finish(&mut self) -> String {
+    pub fn finish(&mut self) -> String {
         let mut text = String::new();
         for token in std::mem::take(&mut self.held_tokens) {
             text += &self.decode(token);
