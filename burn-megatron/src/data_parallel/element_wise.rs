@@ -10,9 +10,9 @@ use cubecl_kernels::adamw::AdamWStep;
 /// elements, and not on the parameter's shape.
 ///
 /// Such an optimizer may be given a shard of a parameter, or a flat piece of it, and does what it would do with the
-/// whole. burn's [`Adam`], [`AdamW`], [`Sgd`], [`RmsProp`], [`AdaGrad`] and [`Adan`] are element-wise, and so is this
-/// project's [`AdamW`](crate::optimizer::AdamW). burn's `Muon` is not: it orthogonalises whole matrices. It is refused
-/// when a program is compiled:
+/// whole. burn's [`Adam`], [`AdamW`], [`Sgd`], [`RmsProp`], [`AdaGrad`] and [`Adan`] are element-wise, and so are this
+/// project's [`AdamW`](crate::optimizer::AdamW) and [`Sgd`](crate::optimizer::Sgd). burn's `Muon` is not: it
+/// orthogonalises whole matrices. It is refused when a program is compiled:
 ///
 /// ```compile_fail,E0277
 /// use burn::backend::Autodiff;
@@ -63,8 +63,8 @@ use cubecl_kernels::adamw::AdamWStep;
     message = "`{Self}` is not known to be an element-wise optimizer: it may need whole matrices, and here it would \
                get parts of them",
     label = "needs an element-wise optimizer",
-    note = "element-wise are burn's Adam, AdamW, Sgd, RmsProp, AdaGrad and Adan, and burn_megatron's AdamW; burn's \
-            Muon is not",
+    note = "element-wise are burn's Adam, AdamW, Sgd, RmsProp, AdaGrad and Adan, and burn_megatron's AdamW and \
+            Sgd; burn's Muon is not",
     note = "an optimizer that needs whole parameters runs by `DistributedDataParallel::step_whole_parameters`, where \
             every rank has them: without `ShardedOptimizer`, and not on parameters that are cut over tensor-parallel \
             ranks",
@@ -133,5 +133,6 @@ mod tests {
         const { assert!(Asked::<AdamW>::IS_ELEMENT_WISE) };
         const { assert!(Asked::<Sgd<Flex>>::IS_ELEMENT_WISE) };
         const { assert!(Asked::<crate::optimizer::AdamW>::IS_ELEMENT_WISE) };
+        const { assert!(Asked::<crate::optimizer::Sgd>::IS_ELEMENT_WISE) };
     }
 }
