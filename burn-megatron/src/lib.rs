@@ -18,7 +18,7 @@
 //! | a program with burn-train's `Learner` | [`ParallelLearner`](learner::ParallelLearner), with loaders from [`shard_loader`](data::shard_loader()) |
 //! | a loop of your own with `GradientsParams` | [`average_gradients`](data_parallel::average_gradients) |
 //! | a language model | [`Trainer`](training::Trainer): schedules, micro-batches, clipping, mixed precision and metrics |
-//! | doubts whether a layout computes what one rank does | [`parity`] |
+//! | doubts whether a layout computes what one rank does | [`sharded::compare`](sharded::compare()) for a program of one's own; [`parity`] |
 //!
 //! The sizes of the axes are given by [`ParallelConfig`](topology::ParallelConfig). Which data-parallel ranks there are
 //! follows from them and from the number of ranks.

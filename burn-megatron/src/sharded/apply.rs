@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use burn::tensor::{Shape, TensorMetadata};
 
+use super::compare::recorder::{self, Visitor};
 use super::kind::Kind;
 use super::mesh::Mesh;
 use super::placement::Placements;
@@ -31,8 +32,11 @@ where
     I: Inputs<B>,
     R: Outputs<B>,
 {
+    let seen = recorder::operands(|visitor| inputs.visit(visitor));
     let Some(mesh) = inputs.mesh() else {
-        return R::whole(run(inputs.wholes(), &Placed::default()));
+        let outputs = R::whole(run(inputs.wholes(), &Placed::default()));
+        recorder::results(name, seen, |visitor| outputs.visit(visitor));
+        return outputs;
     };
     traffic::set_operation(name);
     mesh.traffic().begin(|| inputs.ids());
@@ -43,15 +47,20 @@ where
         sequence_dimension: mesh.sequence_dimension(),
         is_backward: traffic::phase() == Phase::Backward,
     };
+    #[cfg(test)]
+    let before = operands.clone();
     let plan = rules::plan(&*rule(), operands, setting);
+    #[cfg(test)]
+    let plan = super::compare::faults::change(name, &before, plan);
     let locals = inputs.place(&mesh, &mut plan.needs.iter());
     let placed = Placed {
         mesh: Some(mesh),
         needs: plan.needs,
         results: plan.results,
     };
-    let outputs = run(locals, &placed);
-    R::placed(outputs, &placed)
+    let outputs = R::placed(run(locals, &placed), &placed);
+    recorder::results(name, seen, |visitor| outputs.visit(visitor));
+    outputs
 }
 
 /// What is known of an operation's operands and results after its rule has answered.
@@ -117,6 +126,8 @@ pub(super) trait Inputs<B: CollectiveBackend>: Sized {
     fn describe(&self, operands: &mut Vec<Operand>);
     /// The numbers of the tensors.
     fn ids(&self) -> Vec<u64>;
+    /// Shows the tensors to the recorder.
+    fn visit(&self, visitor: &mut Visitor);
     /// The parts where they are needed, one placement per tensor.
     fn place(self, mesh: &Mesh, needs: &mut std::slice::Iter<'_, Placements>) -> Self::Locals;
     /// The parts where every rank has everything.
@@ -132,6 +143,10 @@ impl<B: CollectiveBackend, K: Kind<B>> Inputs<B> for ShardedTensor<B, K> {
 
     fn ids(&self) -> Vec<u64> {
         vec![self.id()]
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.tensor(self);
     }
 
     fn describe(&self, operands: &mut Vec<Operand>) {
@@ -163,6 +178,10 @@ impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Option<T> {
         self.as_ref().map(Inputs::ids).unwrap_or_default()
     }
 
+    fn visit(&self, visitor: &mut Visitor) {
+        self.iter().for_each(|tensor| tensor.visit(visitor));
+    }
+
     fn describe(&self, operands: &mut Vec<Operand>) {
         if let Some(tensor) = self {
             tensor.describe(operands);
@@ -190,6 +209,10 @@ impl<B: CollectiveBackend, T: Inputs<B>> Inputs<B> for Vec<T> {
         self.iter().flat_map(Inputs::ids).collect()
     }
 
+    fn visit(&self, visitor: &mut Visitor) {
+        self.iter().for_each(|tensor| tensor.visit(visitor));
+    }
+
     fn describe(&self, operands: &mut Vec<Operand>) {
         self.iter().for_each(|tensor| tensor.describe(operands));
     }
@@ -215,6 +238,10 @@ macro_rules! tuple {
 
             fn ids(&self) -> Vec<u64> {
                 [$(self.$index.ids()),+].concat()
+            }
+
+            fn visit(&self, visitor: &mut Visitor) {
+                $(self.$index.visit(visitor);)+
             }
 
             fn describe(&self, operands: &mut Vec<Operand>) {
@@ -247,6 +274,8 @@ pub(super) trait Outputs<B: CollectiveBackend> {
 
     fn whole(locals: Self::Locals) -> Self;
     fn placed(locals: Self::Locals, placed: &Placed) -> Self;
+    /// Shows the tensors to the recorder.
+    fn visit(&self, visitor: &mut Visitor);
 }
 
 impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for ShardedTensor<B, K> {
@@ -259,6 +288,10 @@ impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for ShardedTensor<B, K> {
     fn placed(local: K::Tensor, placed: &Placed) -> Self {
         result(local, placed, 0)
     }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.tensor(self);
+    }
 }
 
 impl<B: CollectiveBackend, K: Kind<B>, L: Kind<B>> Outputs<B> for (ShardedTensor<B, K>, ShardedTensor<B, L>) {
@@ -270,6 +303,11 @@ impl<B: CollectiveBackend, K: Kind<B>, L: Kind<B>> Outputs<B> for (ShardedTensor
 
     fn placed((first, second): Self::Locals, placed: &Placed) -> Self {
         (result(first, placed, 0), result(second, placed, 1))
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.tensor(&self.0);
+        visitor.tensor(&self.1);
     }
 }
 
@@ -288,6 +326,10 @@ impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for Vec<Option<ShardedTensor<B
         locals
             .map(|(index, local)| local.map(|local| result(local, placed, index)))
             .collect()
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        self.iter().flatten().for_each(|tensor| visitor.tensor(tensor));
     }
 }
 

@@ -18,11 +18,13 @@
 //! | `gradients`, `clipping` | a backward pass whose gradients end where their parameters are; their norm |
 //! | `mixed_precision` | computing in 16 bits, with parameters in f32 |
 //! | `placed_data_parallel` | a placed model in `DistributedDataParallel` |
+//! | `compare` | a program in a layout against the program on one rank; the first tensor that differs |
 //! | `record`, `replicas` | an optimizer's record that every rank can save; whether replicas are the same |
 
 mod apply;
 mod backend;
 mod clipping;
+mod compare;
 mod explain;
 mod gradients;
 mod kind;
@@ -46,6 +48,10 @@ mod tests;
 
 pub use backend::Sharded;
 pub use clipping::clip_gradients;
+pub use compare::{
+    CompareConfig, CompareError, Comparison, FirstDifference, Judgement, Layout, OperandState, Run, Stage, Trace, What,
+    compare, mark, training,
+};
 pub use explain::{Explanation, ParameterPlace, TrafficRow, explain};
 pub use gradients::{backward, backward_unplaced, place_gradients};
 pub use kind::{Bool, Float, Int, Kind, KindCall};

@@ -29,6 +29,7 @@ use plain_models::gpt::PlainGpt;
 use plain_models::recurrent::Recurrent;
 
 use super::learner;
+use super::compared;
 use super::subjects::{PlaceBatch, Subject};
 use super::training::{Options, Passes, Run, STEPS, compare, train};
 use super::wrapped::{self, Ranks, Wrapped};
@@ -36,7 +37,7 @@ use tests::harness::{Case, Job};
 
 /// The serial program's backend, and the one whose tensors are placed.
 type Plain = Autodiff<Flex>;
-type Placed = Autodiff<Sharded<Flex>>;
+pub type Placed = Autodiff<Sharded<Flex>>;
 
 const SEED: u64 = 11;
 /// Of each model.
@@ -212,6 +213,12 @@ pub fn trials() -> Vec<Trial> {
         let case = case.with("dtype", "f32").with("dropout", 0.0);
         trials.push(Job::new(case, ranks).succeeds(format!("gpt_in_bf16_is_near_one_rank_in_{layout}")));
     }
+    for dtype in ["f64", "f32"] {
+        let compared = Case::new("compared").with("dtype", dtype);
+        trials.push(Job::new(compared, 2).succeeds(format!("compare_finds_no_tensor_that_differs_in_{dtype}")));
+    }
+    let mistakes = Case::new("mistakes");
+    trials.push(Job::new(mistakes, 2).succeeds("compare_names_the_first_tensor_that_a_mistake_changes"));
     for (layout, ranks) in [("tp2", 2), ("fsdp2", 2), ("tp2fsdp2sp", 4)] {
         let case = Case::new("resumed").with("model", "gpt").with("layout", layout);
         let case = case.with("dtype", "f32").with("dropout", 0.0);
@@ -247,6 +254,11 @@ pub fn trials() -> Vec<Trial> {
 }
 
 pub fn run(case: &Case, world: &World) -> anyhow::Result<()> {
+    match case.name.as_str() {
+        "compared" => return compared::equal(case, world),
+        "mistakes" => return compared::mistakes(world),
+        _ => {}
+    }
     let model: String = case.setting("model")?;
     match model.as_str() {
         "classifier" => run_model::<Classifier<Plain>, Classifier<Placed>>(case, world),

@@ -4,6 +4,7 @@
 
 mod cases;
 mod learner;
+mod compared;
 mod subjects;
 mod training;
 mod wrapped;

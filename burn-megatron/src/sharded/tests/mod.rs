@@ -13,7 +13,7 @@ mod draw;
 mod operations;
 mod place;
 mod random;
-mod ranks;
+pub mod ranks;
 mod redistribute;
 mod rules;
 

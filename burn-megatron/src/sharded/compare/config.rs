@@ -1,0 +1,87 @@
+//! [`CompareConfig`] and [`Layout`]: how programs are compared, and in which layouts.
+
+use super::super::mesh::Mesh;
+use super::super::plan::Plan;
+use crate::parity::Tolerance;
+
+/// When operations are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// In the layouts that break parity: two more runs for the first, one for each of the others.
+    OnFailure,
+    /// In every layout.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How programs are compared.
+#[derive(Clone, Debug)]
+pub struct CompareConfig {
+    pub(super) seed: u64,
+    pub(super) tolerance: Option<Tolerance>,
+    pub(super) trace: Trace,
+    pub(super) trace_bytes: usize,
+}
+
+impl Default for CompareConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CompareConfig {
+    /// Returns the settings: seed 1, the tolerance of the loss's element type, a trace on failure, and 1 GiB of host
+    /// memory for it on each rank.
+    pub fn new() -> Self {
+        Self {
+            seed: 1,
+            tolerance: None,
+            trace: Trace::OnFailure,
+            trace_bytes: 1 << 30,
+        }
+    }
+
+    /// Sets the seed of burn's random draws, which each run starts from.
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// Sets the tolerance: needed where the loss is neither f64 nor f32.
+    pub fn with_tolerance(self, tolerance: Tolerance) -> Self {
+        Self {
+            tolerance: Some(tolerance),
+            ..self
+        }
+    }
+
+    /// Sets when operations are recorded.
+    pub fn with_trace(self, trace: Trace) -> Self {
+        Self { trace, ..self }
+    }
+
+    /// Sets the bytes of host memory that a rank keeps arrays of the one-rank run in. Of those that come after that, a
+    /// sketch of 136 bytes is kept: enough to see that an array differs and by how much, but not where.
+    pub fn with_trace_bytes(self, trace_bytes: usize) -> Self {
+        Self { trace_bytes, ..self }
+    }
+}
+
+/// A layout to compare: a mesh, and a plan by which the model's parameters are placed on it.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    pub(super) name: String,
+    pub(super) mesh: Mesh,
+    pub(super) plan: Plan,
+}
+
+impl Layout {
+    /// Returns a layout; its name is for reports.
+    pub fn new(name: impl Into<String>, mesh: &Mesh, plan: Plan) -> Self {
+        Self {
+            name: name.into(),
+            mesh: mesh.clone(),
+            plan,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! [`CompareError`]: comparisons that cannot be made, or do not hold.
+
+use burn::tensor::DType;
+
+use crate::collectives::CollectiveError;
+
+/// A comparison that cannot be made, or that does not hold.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// The program failed.
+    #[error("the program failed {run}: {source}")]
+    Program {
+        /// In which run.
+        run: String,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A collective failed.
+    #[error("a collective failed {run}: {source}")]
+    Collective {
+        /// In which run.
+        run: String,
+        /// Why.
+        source: Box<CollectiveError>,
+    },
+    /// The program does not compute the same twice.
+    #[error(
+        "the program is not deterministic: on one rank the loss of step {step} was {first:?}, and {second:?} when it \
+         ran again; draw from burn's generator alone, which each run starts from CompareConfig's seed, and keep no \
+         state between runs"
+    )]
+    NotDeterministic {
+        /// From 1.
+        step: usize,
+        /// The loss.
+        first: f64,
+        /// The loss of the second run.
+        second: f64,
+    },
+    /// Another number of steps was judged.
+    #[error("the program judged {found} steps {run}, and {expected} on one rank: call Run::judge once in each step")]
+    Steps {
+        /// In which run.
+        run: String,
+        /// The steps in it.
+        found: usize,
+        /// Those of the one-rank run.
+        expected: usize,
+    },
+    /// The loss is not one number.
+    #[error("the program judged a loss of shape {0:?}: expected one element, such as the mean over the batch")]
+    Loss(Vec<usize>),
+    /// There is no tolerance.
+    #[error(
+        "there is no parity tolerance for a loss of {0:?}: compare in f64 or f32, or give one with \
+         CompareConfig::with_tolerance"
+    )]
+    Tolerance(DType),
+    /// A layout does not compute what one rank does.
+    #[error("{0}")]
+    Parity(String),
+}
+
+impl CompareError {
+    /// What a program has returned, if it is one of these already.
+    pub(super) fn of_program(source: Box<dyn std::error::Error + Send + Sync>, run: String) -> Self {
+        match source.downcast::<Self>() {
+            Ok(error) => *error,
+            Err(source) => Self::Program { run, source },
+        }
+    }
+}

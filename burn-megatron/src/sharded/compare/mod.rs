@@ -1,0 +1,296 @@
+//! [`compare`]: whether one's own training program computes in a layout what it does on one rank, and where not.
+//!
+//! The program runs without a mesh on every rank: that is the one-rank run. Then it runs in each layout. Losses, every
+//! gradient and the parameters after each step are judged as `compare_sharding` judges those of the bundled models.
+//! Where they differ, both run again with a recorder on, which all operations pass: the n-th operation's tensors are
+//! compared with those of the n-th in the one-rank run, and the first that differs is named.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `config`, `error`, `comparison` | settings and layouts; what goes wrong; what comes out |
+//! | `run`, `training` | what a program gets and hands over; the plainest program |
+//! | `judgement` | losses, gradients and parameters against those of one rank |
+//! | `recorder`, `peek` | what operations compute, read without a trace of the reading |
+//! | `recording`, `kept` | the one-rank run's operations and arrays |
+//! | `check`, `difference` | those of another run against them; the first that differs |
+//! | `mark` | names for parts of a program |
+//! | `exchange` | what ranks have found, on all of them |
+//!
+//! **Why operations can be compared by number.** Both runs are one program, and an operation of the backend is one of
+//! the whole job, however its tensors are placed. burn's backward pass is in the same order, too: it follows the graph
+//! from the loss by each step's list of parents, and no order depends on an address or on a hash. An operation that is
+//! another one is the first difference.
+//!
+//! **Why the first difference is the culprit.** A result counts as different if it is beyond the tolerance, and a
+//! hundred times farther from the one-rank run's than the worst of its operands; where terms cancel, farther than ten
+//! times that of the largest operand. Rounding grows from operation to operation, and a parameter without a true
+//! gradient has nothing else; a fault makes right operands into a wrong result.
+
+mod check;
+mod comparison;
+mod config;
+mod difference;
+mod error;
+mod exchange;
+#[cfg(test)]
+pub(super) mod faults;
+mod judgement;
+mod kept;
+mod mark;
+mod peek;
+pub(super) mod recorder;
+mod recording;
+mod run;
+#[cfg(test)]
+mod tests;
+mod training;
+
+use std::rc::Rc;
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::module::AutodiffModule;
+use burn::tensor::DType;
+use burn::tensor::backend::Backend;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use comparison::Comparison;
+pub use config::{CompareConfig, Layout, Trace};
+pub use difference::{FirstDifference, OperandState, What};
+pub use error::CompareError;
+pub use judgement::Judgement;
+pub use mark::mark;
+pub use recording::Stage;
+pub use run::Run;
+pub use training::training;
+
+use super::Sharded;
+use super::redistribute::forget_gathered;
+use crate::collectives::{CollectiveBackend, catch_collective_error};
+use crate::parity::Tolerance;
+use judgement::{Bench, Outcome};
+use recording::Recording;
+use run::Task;
+
+/// Runs a program on one rank and in each layout, and returns how they compare, the same on every rank.
+///
+/// `program` is a training loop of a few steps. It makes a new model, places it with [`Run::parallelize`] and its
+/// batches with [`Run::distribute`], and calls [`Run::judge`] in each step; it returns the model. [`training`] is one.
+/// Every rank has the model and its gradients whole, in f64, for each step of the one-rank run.
+///
+/// # Communication
+/// What the program needs, and per step an all-gather of each gradient and parameter that is cut. When operations are
+/// recorded, one of each operation's results.
+///
+/// # Errors
+/// When the program fails, does not compute the same twice, or judges other steps in a layout. A difference is no
+/// error: see [`Comparison::into_result`].
+///
+/// # Example
+/// ```
+/// use burn::backend::Autodiff;
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::prelude::*;
+/// use burn_flex::{Flex, FlexDevice};
+/// use burn_megatron::prelude::*;
+/// use burn_megatron::sharded::{AxisRole, CompareConfig, Layout, Mesh, Plan, Sharded, compare, training};
+///
+/// type B = Autodiff<Sharded<Flex>>;
+///
+/// fn main() -> std::process::ExitCode {
+///     burn_megatron::run(1, check)
+/// }
+///
+/// fn check(world: &World) -> Result<(), Box<dyn std::error::Error>> {
+///     let mesh = Mesh::of(&ParallelConfig::new().init(world)?)?;
+///     let layouts = [Layout::new("tp", &mesh, Plan::new().shard("weight", AxisRole::Tensor, 1))];
+///     let batches = [1.0, 2.0, 3.0];
+///     let program = training(
+///         &batches,
+///         || LinearConfig::new(4, 2).init::<B>(&FlexDevice),
+///         |model: &Linear<B>, &scale, run| {
+///             let input = Tensor::<B, 2>::ones([8, 4], &FlexDevice) * scale;
+///             model.forward(run.distribute(input, AxisRole::Data, 0)).powi_scalar(2).mean()
+///         },
+///     );
+///     for comparison in compare(&CompareConfig::new(), &layouts, &FlexDevice, program)? {
+///         println!("{}", comparison.into_result()?);
+///     }
+///     Ok(())
+/// }
+/// ```
+pub fn compare<B, C, M, E>(
+    config: &CompareConfig,
+    layouts: &[Layout],
+    device: &B::Device,
+    program: impl Fn(&mut Run) -> Result<M, E>,
+) -> Result<Vec<Comparison>, CompareError>
+where
+    B: CollectiveBackend,
+    C: CheckpointStrategy,
+    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let comparer = Comparer {
+        config,
+        start: &|run: &mut Run| {
+            Sharded::<B>::seed(device, config.seed);
+            forget_gathered();
+            let name = name_of_run(run);
+            let ended = catch_collective_error(|| {
+                let model = program(run).map_err(|error| CompareError::of_program(error.into(), name.clone()))?;
+                run.end(&model)
+            });
+            ended.map_err(|source| CompareError::Collective {
+                run: name,
+                source: Box::new(source),
+            })?
+        },
+    };
+    comparer.compare(layouts)
+}
+
+/// A comparison at work.
+struct Comparer<'a> {
+    config: &'a CompareConfig,
+    start: &'a dyn Fn(&mut Run) -> Result<(), CompareError>,
+}
+
+impl Comparer<'_> {
+    fn compare(&self, layouts: &[Layout]) -> Result<Vec<Comparison>, CompareError> {
+        let mut run = Run::new(None, Task::Keep(Outcome::default()));
+        (self.start)(&mut run)?;
+        let dtype = run.dtype();
+        let Task::Keep(reference) = run.into_task() else {
+            unreachable!("a run keeps its task")
+        };
+        let dtype = dtype.ok_or_else(|| CompareError::Steps {
+            run: name_of(None),
+            found: 0,
+            expected: 1,
+        })?;
+        let tolerance = match (self.config.tolerance, dtype) {
+            (Some(tolerance), _) => tolerance,
+            (None, DType::F64 | DType::F32) => Tolerance::of(dtype),
+            (None, other) => return Err(CompareError::Tolerance(other)),
+        };
+        let mut recorded: Option<(usize, Rc<Recording>)> = None;
+        let mut comparisons = Vec::new();
+        for layout in layouts {
+            let bench = Bench::new(tolerance, dtype == DType::F64, &reference);
+            let mut run = Run::new(
+                Some(layout),
+                Task::Judge {
+                    reference: &reference,
+                    bench,
+                },
+            );
+            (self.start)(&mut run)?;
+            let Task::Judge { bench, .. } = run.into_task() else {
+                unreachable!("a run keeps its task")
+            };
+            let mut comparison = agreed(
+                layout,
+                Comparison {
+                    layout: layout.name.clone(),
+                    judgement: bench.judgement(),
+                    rank: exchange::own_rank(&layout.mesh),
+                    is_traced: false,
+                    first: None,
+                    num_sketches: 0,
+                },
+            )?;
+            let until = match (self.config.trace, comparison.judgement.first_failing_step) {
+                (Trace::Never, _) | (Trace::OnFailure, None) => None,
+                (Trace::Always, None) => Some(usize::MAX),
+                (_, Some(step)) => Some(step),
+            };
+            if let Some(until) = until {
+                let recording = match recorded.take() {
+                    Some((steps, recording)) if steps >= until => (steps, recording),
+                    _ => (until, Rc::new(self.record(&reference, until)?)),
+                };
+                self.trace(layout, &reference, &recording, tolerance, &mut comparison)?;
+                recorded = Some(recording);
+            }
+            comparisons.push(comparison);
+        }
+        Ok(comparisons)
+    }
+
+    /// Runs on one rank, and keeps what the operations of the first steps compute.
+    fn record(&self, reference: &Outcome, until: usize) -> Result<Recording, CompareError> {
+        let mut run = Run::new(None, Task::Record { reference });
+        let (recording, ended) = recorder::keep(self.config.trace_bytes, until, || (self.start)(&mut run));
+        ended.map(|()| recording)
+    }
+
+    /// Runs in the layout, and compares what operations compute.
+    fn trace(
+        &self,
+        layout: &Layout,
+        reference: &Outcome,
+        (until, recording): &(usize, Rc<Recording>),
+        tolerance: Tolerance,
+        comparison: &mut Comparison,
+    ) -> Result<(), CompareError> {
+        let mut run = Run::new(Some(layout), Task::Record { reference });
+        let start = || (self.start)(&mut run);
+        let (first, ended) = recorder::check(recording.clone(), tolerance.gradient, *until, start);
+        ended?;
+        let own = first.map(|first| FirstDifference {
+            rank: exchange::own_rank(&layout.mesh),
+            ..first
+        });
+        let all = all_of(layout, own)?;
+        // What rounding has become is of interest only where it breaks parity.
+        let is_equal = comparison.is_equal();
+        let found = all
+            .into_iter()
+            .flatten()
+            .filter(|first| !(is_equal && first.is_explained));
+        // Where one rank has another operand, all may have another result.
+        comparison.first = found.min_by_key(|first| {
+            let is_result = matches!(first.what, What::Result { .. });
+            (first.is_explained, first.number, is_result, first.rank)
+        });
+        comparison.is_traced = true;
+        comparison.num_sketches = recording.num_sketches;
+        Ok(())
+    }
+}
+
+/// The comparison of the rank that saw the first failure, on all ranks.
+fn agreed(layout: &Layout, own: Comparison) -> Result<Comparison, CompareError> {
+    let all = all_of(layout, own)?.into_iter();
+    let first = all.min_by_key(|comparison| {
+        (
+            comparison.judgement.first_failing_step.unwrap_or(usize::MAX),
+            comparison.rank,
+        )
+    });
+    Ok(first.expect("this rank's is one of them"))
+}
+
+fn all_of<T: Serialize + DeserializeOwned>(layout: &Layout, own: T) -> Result<Vec<T>, CompareError> {
+    exchange::exchange(&layout.mesh, own).map_err(|source| CompareError::Collective {
+        run: name_of(Some(layout)),
+        source: Box::new(source),
+    })
+}
+
+fn name_of(layout: Option<&Layout>) -> String {
+    named(layout.map(|layout| layout.name.as_str()))
+}
+
+fn name_of_run(run: &Run) -> String {
+    named(run.layout())
+}
+
+fn named(layout: Option<&str>) -> String {
+    match layout {
+        Some(name) => format!("in {name}"),
+        None => "on one rank".into(),
+    }
+}

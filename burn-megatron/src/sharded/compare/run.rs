@@ -1,0 +1,298 @@
+//! [`Run`]: what a program that is compared gets, and the arrays that it hands over.
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::module::{AutodiffModule, Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::{DType, Tensor, TensorMetadata};
+
+use super::super::kind::Float;
+use super::super::parallelize::{Distribute, ShardedBackend, distribute, parallelize};
+use super::super::placement::AxisRole;
+use super::super::plan::{Plan, PlanError};
+use super::super::{Mesh, Sharded, ShardedTensor};
+use super::judgement::{Array, Bench, Outcome, Step};
+use super::peek::peek;
+use super::recorder::{self, Judged};
+use super::recording::Name;
+use super::{CompareError, Layout};
+use crate::collectives::CollectiveBackend;
+
+/// A run of a program that is compared: that of one rank, whose mesh has no axes, or that in a layout.
+pub struct Run<'a> {
+    layout: Option<&'a Layout>,
+    mesh: Mesh,
+    judged: usize,
+    /// The type of the loss.
+    dtype: Option<DType>,
+    task: Task<'a>,
+}
+
+/// What is done with what a run hands over.
+pub(super) enum Task<'a> {
+    /// It is kept.
+    Keep(Outcome),
+    /// It is judged.
+    Judge { reference: &'a Outcome, bench: Bench },
+    /// The run is recorded; of one rank the losses must be what they were.
+    Record { reference: &'a Outcome },
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(layout: Option<&'a Layout>, task: Task<'a>) -> Self {
+        let mesh = match layout {
+            Some(layout) => layout.mesh.clone(),
+            None => Mesh::new([]).expect("it has no axes"),
+        };
+        Self {
+            layout,
+            mesh,
+            judged: 0,
+            dtype: None,
+            task,
+        }
+    }
+
+    /// The layout's mesh; in the one-rank run one without axes, on which every tensor is whole.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// The layout's name, `None` in the one-rank run.
+    pub fn layout(&self) -> Option<&str> {
+        self.layout.map(|layout| layout.name.as_str())
+    }
+
+    /// Returns the model with its parameters placed by the layout's plan.
+    ///
+    /// # Errors
+    /// When the plan does not fit the model: see [`Plan::resolve`].
+    pub fn parallelize<B: ShardedBackend, M: Module<B>>(&self, model: M) -> Result<M, PlanError> {
+        match self.layout {
+            Some(layout) => parallelize(model, &layout.plan, &self.mesh),
+            // Parameters get their values at the same point of the program.
+            None => parallelize(model, &Plan::new(), &self.mesh),
+        }
+    }
+
+    /// Returns the tensor, cut along a dimension over the ranks of a role: see [`distribute`].
+    ///
+    /// # Panics
+    /// When the dimension has fewer elements than there are ranks.
+    pub fn distribute<T: Distribute>(&self, tensor: T, role: AxisRole, dimension: usize) -> T {
+        distribute(tensor, &self.mesh, role, dimension)
+    }
+
+    /// Hands over a step: the loss and the gradients that [`backward`](super::super::backward) has returned, and the
+    /// model before its update. Call it once in every step, between the backward pass and the optimizer.
+    ///
+    /// # Communication
+    /// Gradients and parameters that are cut are gathered: every rank must call.
+    ///
+    /// # Errors
+    /// When the loss is not one number, there are more steps than in the one-rank run, or the one-rank run does not
+    /// give the same loss a second time.
+    pub fn judge<B, C, M, const D: usize>(
+        &mut self,
+        loss: &Tensor<Sharded<B>, D>,
+        gradients: &GradientsParams,
+        model: &M,
+    ) -> Result<(), CompareError>
+    where
+        B: CollectiveBackend,
+        C: CheckpointStrategy,
+        M: AutodiffModule<Autodiff<Sharded<B>, C>>,
+    {
+        let index = self.judged;
+        self.judged += 1;
+        let loss = loss.clone().into_primitive().tensor();
+        self.dtype = Some(loss.dtype());
+        if loss.shape().num_elements() != 1 {
+            return Err(CompareError::Loss(loss.shape().to_vec()));
+        }
+        if let Task::Record { reference } = &self.task {
+            if recorder::is_recording() {
+                let value = peek(&loss).iter::<f64>().next().unwrap_or(f64::NAN);
+                recorder::observe(Judged::Loss, &loss);
+                model.visit(&mut Observer {
+                    gradients: Some(gradients),
+                    path: Vec::new(),
+                });
+                recorder::end_step();
+                let expected = reference.steps.get(index).map_or(f64::NAN, |step| step.loss);
+                if self.layout.is_none() && value.to_bits() != expected.to_bits() {
+                    return Err(CompareError::NotDeterministic {
+                        step: self.judged,
+                        first: expected,
+                        second: value,
+                    });
+                }
+            }
+            return Ok(());
+        }
+        let step = Step {
+            parameters: parameters(model),
+            loss: peek(&loss).iter::<f64>().next().unwrap_or(f64::NAN),
+            gradients: gradient_arrays(gradients, model),
+        };
+        match &mut self.task {
+            Task::Keep(outcome) => outcome.steps.push(step),
+            Task::Judge { reference, bench } => match reference.steps.get(index) {
+                Some(expected) => bench.step(expected, &step),
+                None => return Err(self.other_steps()),
+            },
+            Task::Record { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Takes the model after the last step.
+    pub(super) fn end<B, C, M>(&mut self, model: &M) -> Result<(), CompareError>
+    where
+        B: CollectiveBackend,
+        C: CheckpointStrategy,
+        M: AutodiffModule<Autodiff<Sharded<B>, C>>,
+    {
+        match &mut self.task {
+            Task::Keep(outcome) => outcome.parameters = parameters(model),
+            Task::Judge { reference, bench } => {
+                if self.judged != reference.steps.len() {
+                    return Err(self.other_steps());
+                }
+                bench.end(&reference.parameters, &parameters(model));
+            }
+            Task::Record { .. } => {
+                if recorder::is_recording() {
+                    model.visit(&mut Observer {
+                        gradients: None,
+                        path: Vec::new(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn other_steps(&self) -> CompareError {
+        let expected = match &self.task {
+            Task::Judge { reference, .. } | Task::Record { reference } => reference.steps.len(),
+            Task::Keep(outcome) => outcome.steps.len(),
+        };
+        CompareError::Steps {
+            run: super::name_of(self.layout),
+            found: self.judged,
+            expected,
+        }
+    }
+
+    pub(super) fn dtype(&self) -> Option<DType> {
+        self.dtype
+    }
+
+    pub(super) fn into_task(self) -> Task<'a> {
+        self.task
+    }
+}
+
+/// Reads every parameter and buffer, in the order of the model.
+fn parameters<B, C, M>(model: &M) -> Vec<Array>
+where
+    B: CollectiveBackend,
+    C: CheckpointStrategy,
+    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
+{
+    #[derive(Default)]
+    struct Reader {
+        path: Vec<String>,
+        arrays: Vec<Array>,
+    }
+    impl<B: CollectiveBackend, C: CheckpointStrategy> ModuleVisitor<Autodiff<Sharded<B>, C>> for Reader {
+        fn enter_module(&mut self, name: &str, _container_type: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container_type: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
+            let tensor = param.val().into_primitive().tensor().primitive;
+            self.arrays.push(array(self.path.join("."), &tensor));
+        }
+    }
+    let mut reader = Reader::default();
+    model.visit(&mut reader);
+    reader.arrays
+}
+
+/// Reads every gradient, in the order of the model.
+fn gradient_arrays<B, C, M>(gradients: &GradientsParams, model: &M) -> Vec<Array>
+where
+    B: CollectiveBackend,
+    C: CheckpointStrategy,
+    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
+{
+    struct Reader<'a> {
+        gradients: &'a GradientsParams,
+        path: Vec<String>,
+        arrays: Vec<Array>,
+    }
+    impl<B: CollectiveBackend, C: CheckpointStrategy> ModuleVisitor<Autodiff<Sharded<B>, C>> for Reader<'_> {
+        fn enter_module(&mut self, name: &str, _container_type: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container_type: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
+            if let Some(gradient) = self.gradients.get::<Sharded<B>, D>(param.id) {
+                let tensor = gradient.into_primitive().tensor();
+                self.arrays.push(array(self.path.join("."), &tensor));
+            }
+        }
+    }
+    let mut reader = Reader {
+        gradients,
+        path: Vec::new(),
+        arrays: Vec::new(),
+    };
+    model.visit(&mut reader);
+    reader.arrays
+}
+
+fn array<B: CollectiveBackend>(name: String, tensor: &ShardedTensor<B, Float>) -> Array {
+    Array {
+        name,
+        shape: tensor.shape().to_vec(),
+        values: peek(tensor).iter::<f64>().collect(),
+    }
+}
+
+/// Names parameters and gradients for the recorder, and shows it the gradients, or without these the parameters.
+struct Observer<'a> {
+    gradients: Option<&'a GradientsParams>,
+    path: Vec<String>,
+}
+
+impl<B: CollectiveBackend, C: CheckpointStrategy> ModuleVisitor<Autodiff<Sharded<B>, C>> for Observer<'_> {
+    fn enter_module(&mut self, name: &str, _container_type: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
+        let name = || self.path.join(".");
+        let parameter = param.val().into_primitive().tensor().primitive;
+        recorder::name(parameter.id(), || Name::Parameter(name()));
+        let Some(gradients) = self.gradients else {
+            recorder::observe(Judged::Parameter, &parameter);
+            return;
+        };
+        if let Some(gradient) = gradients.get::<Sharded<B>, D>(param.id) {
+            let gradient = gradient.into_primitive().tensor();
+            recorder::name(gradient.id(), || Name::Gradient(name()));
+            recorder::observe(Judged::Gradient, &gradient);
+        }
+    }
+}
