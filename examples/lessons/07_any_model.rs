@@ -7,6 +7,7 @@
 //! cargo run --release --example 07_any_model -- --tensor 2                            # tensor-parallel
 //! cargo run --release --example 07_any_model -- --tensor 2 --sequence-parallel
 //! cargo run --release --example 07_any_model -- --data 2 --tensor 2 --fully-sharded --sequence-parallel
+//! cargo run --release --example 07_any_model -- --tensor 2 --dtype f64 --compare      # against one rank, by `check`
 //! ```
 //!
 //! All of them end at one loss: with `--dtype f64` in every digit that is printed, in f32 within 2e-6. The model is
@@ -25,7 +26,8 @@ use burn::prelude::*;
 use burn::tensor::{FloatDType, IntDType, set_default_dtypes};
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::prelude::*;
-use burn_megatron::sharded::{AxisRole, Mesh, Plan, Sharded, backward, distribute, parallelize};
+use burn_megatron::sharded::{AxisRole, CompareConfig, Layout, Mesh, Plan, Sharded};
+use burn_megatron::sharded::{backward, compare, distribute, parallelize, training};
 use clap::Parser;
 
 // (1) The backend around the device's own.
@@ -85,6 +87,9 @@ struct Arguments {
     /// Type of parameters and activations: f32 or f64
     #[arg(long, default_value = "f32", value_parser = ["f32", "f64"])]
     dtype: String,
+    /// Do not train: compare some steps with those of one rank, and name the first tensor that differs, if one does
+    #[arg(long)]
+    compare: bool,
 }
 
 fn main() -> ExitCode {
@@ -107,6 +112,9 @@ fn train(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
         .with_sequence_parallel(arguments.sequence_parallel)
         .init(world)?;
     let mesh = Mesh::of(&context)?;
+    if arguments.compare {
+        return check(world, &mesh, arguments);
+    }
 
     B::seed(&device, SEED);
     // (6) The model, with its parameters where the plan wants them.
@@ -139,6 +147,28 @@ fn plan(arguments: &Arguments) -> Plan {
     } else {
         plan
     }
+}
+
+/// Compares losses, every gradient and the parameters of three steps with those of the same program on one rank.
+fn check(world: &World, mesh: &Mesh, arguments: &Arguments) -> anyhow::Result<()> {
+    let program = training(
+        &[1, 2, 3],
+        || Classifier::<B>::new(&FlexDevice),
+        |model: &Classifier<B>, &step: &usize, run| {
+            let (tokens, labels) = texts(step, &FlexDevice);
+            let logits = model.forward(run.distribute(tokens, AxisRole::Data, 0));
+            let labels = run.distribute(labels, AxisRole::Data, 0);
+            CrossEntropyLossConfig::new().init(&FlexDevice).forward(logits, labels)
+        },
+    );
+    let layouts = [Layout::new("this layout", mesh, plan(arguments))];
+    for comparison in compare(&CompareConfig::new(), &layouts, &FlexDevice, program)? {
+        let comparison = comparison.into_result()?;
+        if world.rank() == 0 {
+            println!("{comparison}");
+        }
+    }
+    Ok(())
 }
 
 /// A step's sequences of tokens, half of them from the quarter of the vocabulary that is the label.

@@ -29,6 +29,7 @@ fn main() {
         }),
         test("07_any_model_has_one_loss_in_f64", || any_model("f64", 0.0)),
         test("07_any_model_has_one_loss_in_f32", || any_model("f32", 2e-6)),
+        test("07_any_model_compares_itself_with_one_rank", any_model_compares),
     ];
     let mut arguments = Arguments::from_args();
     // Each takes all cores.
@@ -131,6 +132,14 @@ fn any_model(dtype: &str, tolerance: f64) -> anyhow::Result<()> {
         &["--data", "2", "--tensor", "2", "--fully-sharded", "--sequence-parallel"],
     ];
     has_one_loss("07_any_model", &layouts, dtype, tolerance)
+}
+
+fn any_model_compares() -> anyhow::Result<()> {
+    let lesson = program::build("07_any_model")?;
+    let flags = "--data 2 --tensor 2 --fully-sharded --sequence-parallel --dtype f64 --compare";
+    let printed = print(&lesson, &flags.split(' ').collect::<Vec<_>>())?;
+    ensure!(printed.contains("this layout: as on one rank for 3 steps"), "{printed}");
+    Ok(())
 }
 
 /// Runs a lesson in several layouts, the first of which is the measure.
