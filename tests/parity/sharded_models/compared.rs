@@ -119,6 +119,8 @@ impl PlaceBatch<Placed> for OfRun<'_> {
 enum Mistake {
     /// Gradients, means over the whole batch already, are divided by the number of data-parallel ranks.
     DividedAgain,
+    /// Gradients, which are sums over the ranks already, are summed over them again in host memory.
+    SummedAgain,
     /// The loss of all tokens is divided by those of a rank and the number of ranks: a mean only where all have as
     /// many.
     OwnTokenCount,
@@ -169,6 +171,11 @@ pub fn mistakes(world: &World) -> anyhow::Result<()> {
             stage: Stage::Update,
             near: "gradient of layers.0.norm.gamma",
             ..named(Mistake::DividedAgain, dp2, "float_div_scalar", result.clone())
+        },
+        Named {
+            stage: Stage::Update,
+            near: "gradient of layers.0.norm.gamma",
+            ..named(Mistake::SummedAgain, dp2, "gradient", result.clone())
         },
         Named {
             module: "loss",
@@ -322,6 +329,9 @@ fn train(run: &mut Run, mistake: Mistake, world: &World) -> anyhow::Result<Tagge
         let (loss, mut gradients) = backward(loss, &model)?;
         let divisor = if makes(Mistake::DividedAgain) { ranks } else { 1 };
         scale(&mut gradients, &model, Change::Divide(divisor as f64));
+        if mistake == Mistake::SummedAgain {
+            scale(&mut gradients, &model, Change::MultiplyInHostMemory(ranks as f64));
+        }
         run.judge(&loss, &gradients, &model)?;
         let norm = norm(&gradients, &model, |name| {
             let is_cut = name.contains("inner") || name.contains("outer.weight");
@@ -363,6 +373,8 @@ fn num_tokens(sample: usize) -> usize {
 enum Change {
     Divide(f64),
     Multiply(f64),
+    /// Multiplied where no operation sees it.
+    MultiplyInHostMemory(f64),
 }
 
 fn scale(gradients: &mut GradientsParams, model: &Tagger<Placed>, change: Change) {
@@ -376,6 +388,11 @@ fn scale(gradients: &mut GradientsParams, model: &Tagger<Placed>, change: Change
             let changed = match self.1 {
                 Change::Divide(by) => gradient.div_scalar(by),
                 Change::Multiply(by) => gradient.mul_scalar(by),
+                Change::MultiplyInHostMemory(by) => {
+                    let (shape, device) = (gradient.shape(), gradient.device());
+                    let values: Vec<f64> = read_host(gradient).into_iter().map(|value| value * by).collect();
+                    Tensor::from_data(TensorData::new(values, shape), &device)
+                }
             };
             self.0.register(param.id, changed);
         }
