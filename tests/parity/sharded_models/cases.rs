@@ -28,8 +28,8 @@ use plain_models::convolutional::ConvNet;
 use plain_models::gpt::PlainGpt;
 use plain_models::recurrent::Recurrent;
 
-use super::learner;
 use super::compared;
+use super::learner;
 use super::subjects::{PlaceBatch, Subject};
 use super::training::{Options, Passes, Run, STEPS, compare, train};
 use super::wrapped::{self, Ranks, Wrapped};

@@ -3,8 +3,8 @@
 //! The models know nothing of ranks: they are in `examples/plain_models`, a crate outside the workspace.
 
 mod cases;
-mod learner;
 mod compared;
+mod learner;
 mod subjects;
 mod training;
 mod wrapped;

@@ -22,7 +22,7 @@ pub(super) fn peek<B: CollectiveBackend, K: Kind<B>>(tensor: &ShardedTensor<B, K
     let local = match tensor.clone().into_local() {
         Local::Deferred(deferred) => {
             let all: Vec<_> = (0..shape.num_dims()).map(|dimension| 0..shape[dimension]).collect();
-            return K::read((deferred.make)(&all));
+            return K::read(deferred.make(&all));
         }
         Local::Settling(shared) => lock(&shared).1.clone(),
         Local::Here(local) => local,
