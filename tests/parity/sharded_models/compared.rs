@@ -9,13 +9,13 @@
 //! | 1, label smoothing with a rank's part of the vocabulary | a rule's: the sum over classes is not made |
 //! | 2, whole logits taken for a part of the vocabulary | a rule's: whole logits are summed over ranks |
 //! | 3 and 9, a loss divided by a rank's own number of tokens | [`Mistake::OwnTokenCount`] |
-//! | 4 and 7, a collective over another group than the tensor's | none: the group follows from the placement, and tensors of two meshes that meet are an error |
+//! | 4, 5 and 7, a collective over another group than the tensor's | none: the group follows from the placement, and tensors of two meshes that meet are an error |
 //! | 8, parameters that are cut missing from the clipping norm | [`Mistake::NormOfWholeParameters`] |
 //! | 10, a count that a collective changed in place | none: operations make tensors, and change none |
 //! | 11, a norm's gradient that is not summed over tensor ranks | a rule's: the sum over tokens is not made |
 //! | 12, a checkpoint that takes a stage's layer numbers for the model's | [`Mistake::LayersSwapped`] |
 //!
-//! Findings 5, 6 and 13 are not looked at here: 5 and 6 are of one kind with 4 and 7, groups that are given explicitly.
+//! Findings 6 and 13 are not looked at here.
 
 use anyhow::{Context as _, ensure};
 use burn::module::{Module, ModuleVisitor, Param};

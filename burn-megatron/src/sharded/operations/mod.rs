@@ -14,6 +14,7 @@ mod listing;
 mod module;
 mod movement;
 mod quantized;
+mod rows;
 
 pub use listing::{OperationRule, operation_rules, operations_page};
 

@@ -16,6 +16,7 @@ use super::super::rules::reduce::{Along, AlongAll, Rows};
 use super::super::{Sharded, ShardedTensor};
 use super::indexing::localised;
 use super::operations;
+use super::rows::{by_rows, rows};
 
 type FloatSharded<B> = ShardedTensor<B, Float>;
 type IntSharded<B> = ShardedTensor<B, Int>;
@@ -126,10 +127,6 @@ macro_rules! convolution {
 operations! {
     ModuleOps, RULES;
 
-    linear(x: Float, weight: Float, bias: [Float]) -> Float = Linear;
-    linear_x_backward(weight: Float, output_grad: Float) -> Float = LinearInputGradient;
-    linear_weight_backward(x: Float, output_grad: Float) -> Float = LinearWeightGradient;
-    linear_bias_backward(output_grad: Float) -> Float = LinearBiasGradient;
     layer_norm(tensor: Float, gamma: Float, beta: [Float]; epsilon: f64) -> Float = Rows;
 
     unfold4d(x: Float; kernel_size: [usize; 2], options: UnfoldOptions) -> Float = Named::new("b...->b..");
@@ -167,6 +164,10 @@ operations! {
     ) -> Float = Named::new("bh..,bh..,bh..,bh..,bh..->bh..");
 
     ; written {
+        linear = "Linear";
+        linear_x_backward = "LinearInputGradient";
+        linear_weight_backward = "LinearWeightGradient";
+        linear_bias_backward = "LinearBiasGradient";
         embedding = "Embedding";
         embedding_backward = "EmbeddingGradient";
         conv1d = "Named(\"bi.,oi.,o->bo.\")";
@@ -203,6 +204,32 @@ operations! {
         interpolate_backward = "Named(\"bc..,bc..->bc..\")";
         rfft = "Along";
         irfft = "AlongAll";
+    }
+
+    fn linear(x: FloatSharded<B>, weight: FloatSharded<B>, bias: Option<FloatSharded<B>>) -> FloatSharded<B> {
+        apply("linear", (x, weight, bias), || Box::new(Linear), |(x, weight, bias), placed| {
+            by_rows::<B>(x, placed, |x| B::linear(x, weight, bias))
+        })
+    }
+
+    fn linear_x_backward(weight: FloatSharded<B>, output_grad: FloatSharded<B>) -> FloatSharded<B> {
+        let inputs = (weight, output_grad);
+        apply("linear_x_backward", inputs, || Box::new(LinearInputGradient), |(weight, gradient), placed| {
+            by_rows::<B>(gradient, placed, |gradient| B::linear_x_backward(weight, gradient))
+        })
+    }
+
+    fn linear_weight_backward(x: FloatSharded<B>, output_grad: FloatSharded<B>) -> FloatSharded<B> {
+        let inputs = (x, output_grad);
+        apply("linear_weight_backward", inputs, || Box::new(LinearWeightGradient), |(x, gradient), placed| {
+            B::linear_weight_backward(rows::<B>(x, placed), rows::<B>(gradient, placed))
+        })
+    }
+
+    fn linear_bias_backward(output_grad: FloatSharded<B>) -> FloatSharded<B> {
+        apply("linear_bias_backward", output_grad, || Box::new(LinearBiasGradient), |gradient, placed| {
+            B::linear_bias_backward(rows::<B>(gradient, placed))
+        })
     }
 
     fn embedding(weights: FloatSharded<B>, indices: IntSharded<B>) -> FloatSharded<B> {
