@@ -48,8 +48,8 @@ struct Pass {
     times: [Duration; 2],
 }
 
-/// Steps of a net whose parameters are gathered during the next forward pass, and of one whose are waited for; each with
-/// the outputs that one process has on the host.
+/// Steps of a net whose parameters are gathered during the next forward pass, and of one whose are waited for; each
+/// with the outputs that one process has on the host.
 pub fn gather(world: &World) -> Outcome {
     let device = cuda::choose(world.local_rank(), Sharing::Refused)?;
     let context = ParallelContextConfig::new(ParallelConfig::new())
