@@ -31,8 +31,8 @@ pub fn for_host(source: &str, kernel: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the source as it would be the first of the process: temporary variables count through the process, and types
-/// are declared in a random order.
+/// Returns the source as it would be the first of the process, in one order: temporary variables count through the
+/// process, and types and variables are declared in a random order, on which what compilers make of the source depends.
 pub(crate) fn canonical(source: &str) -> String {
     const TYPE: &str = "\nstruct __align__(";
     let mut parts = source.split(TYPE);
@@ -52,7 +52,21 @@ pub(crate) fn canonical(source: &str) -> String {
         text.push_str(declaration);
     }
     text.push_str(rest.unwrap_or_default());
-    renumber(&text)
+    renumber(&in_order(&text))
+}
+
+/// Declares variables in the order of their numbers.
+fn in_order(text: &str) -> String {
+    let number = |line: &str| -> Option<u32> {
+        let (kind, number) = line.strip_suffix(';')?.rsplit_once(" l_mut_")?;
+        // Without a value: else it is an assignment.
+        (!kind.contains('=')).then(|| number.parse().ok())?
+    };
+    let mut lines: Vec<&str> = text.split('\n').collect();
+    for declarations in lines.chunk_by_mut(|one, next| number(one).is_some() && number(next).is_some()) {
+        declarations.sort_by_key(|line| number(line));
+    }
+    lines.join("\n")
 }
 
 /// Numbers temporary variables in the order of their appearance.
@@ -181,5 +195,15 @@ mod tests {
         };
         assert_eq!(canonical(&kernel("a", "b", 7)), canonical(&kernel("b", "a", 12)));
         assert_ne!(canonical(&kernel("a", "b", 7)), canonical(&kernel("a", "c", 7)));
+    }
+
+    #[test]
+    fn the_order_of_declarations_does_not_matter_and_that_of_assignments_stays() {
+        let kernel =
+            |declarations: &str| format!("head\n{declarations}\nl_mut_9 = l_mut_12;\nl_mut_8 = l_mut_9;\n}}\n");
+        let ordered = kernel("uint32 l_mut_8;\nfloat_4 l_mut_9;\nfloat l_mut_12;");
+        assert_eq!(canonical(&ordered), ordered);
+        let other = kernel("float l_mut_12;\nuint32 l_mut_8;\nfloat_4 l_mut_9;");
+        assert_eq!(canonical(&other), ordered);
     }
 }

@@ -177,7 +177,8 @@ impl Toolkit {
 
     /// Compiles, and keeps the machine code and what it takes of the GPU.
     fn compile_uncached(&self, source: &str, architecture: Architecture) -> Result<Resources, ToolkitError> {
-        let ptx = self.to_ptx(source, architecture)?;
+        // What is kept is of this form, whichever was compiled first.
+        let ptx = self.to_ptx(&canonical(source), architecture)?;
         let (mut resources, cubin) = self.assemble(&ptx, architecture, &[])?;
         resources.matrix_instructions = matrix_instructions(&ptx);
         if resources.spilled > 0 || resources.stack_frame > 0 {
