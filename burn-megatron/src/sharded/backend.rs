@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 use burn::tensor::DType;
 use burn::tensor::backend::{Backend, BackendTypes, DTypeUsageSet, ExecutionError};
 use burn::tensor::ops::{FloatTensor, TransactionOps};
-use cubecl_kernels::KernelBackend;
 
 use super::ShardedTensor;
 use super::kind::{Bool, Float, Int};
@@ -78,9 +77,6 @@ impl<B: CollectiveBackend> Backend for Sharded<B> {
         B::device_count(type_id)
     }
 }
-
-/// The fused operations in burn's own, each of which has a rule.
-impl<B: CollectiveBackend> KernelBackend for Sharded<B> {}
 
 /// Collectives over groups of any kind, on whole tensors.
 impl<B: CollectiveBackend> CollectiveBackend for Sharded<B> {

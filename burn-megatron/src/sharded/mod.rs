@@ -12,7 +12,7 @@
 //! | `mesh`, `traffic` | the ranks as a grid; what they communicated |
 //! | `tensor`, `kind`, `redistribute` | tensors, and how they get from one placement to another |
 //! | `random` | random tensors, of which each rank draws its part |
-//! | `apply`, `operations` | an operation by its rule; tables of burn's operations |
+//! | `apply`, `operations`, `kernels` | an operation by its rule; tables of burn's operations; fused ones |
 //! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
 //! | `explain` | where parameters are, and what a real step communicated |
 //! | `gradients`, `clipping` | a backward pass whose gradients end where their parameters are; their norm |
@@ -27,6 +27,7 @@ mod clipping;
 mod compare;
 mod explain;
 mod gradients;
+mod kernels;
 mod kind;
 mod mesh;
 mod mixed_precision;

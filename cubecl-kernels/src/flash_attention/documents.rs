@@ -70,6 +70,17 @@ impl Documents {
         Self::from_lengths(tokens, &lengths.collect::<Result<Vec<_>, _>>()?)
     }
 
+    /// Returns the documents of some of the samples.
+    ///
+    /// # Panics
+    /// When there are not as many samples.
+    pub fn of_samples(&self, samples: std::ops::Range<usize>) -> Self {
+        Self {
+            bounds: self.bounds[samples.start * self.tokens..samples.end * self.tokens].into(),
+            tokens: self.tokens,
+        }
+    }
+
     /// Checks that these are the documents of an attention of tokens to themselves.
     pub(super) fn check(&self, check: Check, sizes: AttentionSizes) -> Result<(), KernelError> {
         let AttentionSizes {

@@ -1,0 +1,179 @@
+//! Fused operations and their gradients, with operands placed in many ways, against the inner backend's.
+
+use burn::backend::Autodiff;
+use burn::tensor::{DType, Tensor, TensorData};
+use burn_flex::{Flex, FlexDevice};
+use cubecl_kernels::KernelBackend;
+use cubecl_kernels::bias_gelu::bias_gelu;
+use cubecl_kernels::flash_attention::{AttentionMask, AttentionOptions, Documents, flash_attention};
+use cubecl_kernels::norm::{layer_norm, rms_norm};
+use cubecl_kernels::random::{RowDropout, RowPlace};
+use cubecl_kernels::swiglu::swiglu;
+
+use super::super::{AxisRole, Mesh, Sharded, distribute, whole};
+use super::ranks::{DATA_2_TENSOR_2, TENSOR_2, on_mesh};
+
+type Plain = Autodiff<Flex>;
+type Placed = Autodiff<Sharded<Flex>>;
+
+/// Samples, tokens, heads and the width of a head; of two ranks one has more samples.
+const QUERIES: [usize; 4] = [3, 4, 4, 5];
+
+/// Numbers that look random.
+fn numbers(seed: usize, shape: &[usize]) -> TensorData {
+    let count = shape.iter().product();
+    let number = |index: usize| ((index * 37 + seed * 101) % 61) as f64 / 30.0 - 1.0;
+    TensorData::new((0..count).map(number).collect::<Vec<f64>>(), shape.to_vec())
+}
+
+/// The dimension of an operand that is cut over the ranks of a role, if one is.
+type Cuts = [(AxisRole, Option<usize>); 2];
+
+fn operand<const D: usize>(seed: usize, shape: [usize; D], mesh: &Mesh, cuts: Cuts) -> Tensor<Placed, D> {
+    let mut tensor = Tensor::<Placed, D>::from_data(numbers(seed, &shape), (&FlexDevice, DType::F64));
+    for (role, dimension) in cuts {
+        if let Some(dimension) = dimension {
+            tensor = distribute(tensor, mesh, role, dimension);
+        }
+    }
+    tensor.require_grad()
+}
+
+fn plain<const D: usize>(seed: usize, shape: [usize; D]) -> Tensor<Plain, D> {
+    Tensor::from_data(numbers(seed, &shape), (&FlexDevice, DType::F64)).require_grad()
+}
+
+/// Compares an output and the gradients of operands, for another gradient of each of the output's elements.
+fn expect_same<const D: usize, const E: usize>(
+    name: &str,
+    (output, operands): (Tensor<Placed, D>, Vec<Tensor<Placed, E>>),
+    (expected, plain): (Tensor<Plain, D>, Vec<Tensor<Plain, E>>),
+) {
+    let weights = numbers(9, &expected.dims());
+    let of_placed = (output.clone() * Tensor::from_data(weights.clone(), (&FlexDevice, DType::F64))).sum();
+    let of_plain = (expected.clone() * Tensor::from_data(weights, (&FlexDevice, DType::F64))).sum();
+    let (gradients, others) = (of_placed.backward(), of_plain.backward());
+    let mut pairs = vec![(whole(output.inner()).into_data(), expected.inner().into_data())];
+    for (placed, plain) in operands.iter().zip(&plain) {
+        let gradient = whole(placed.grad(&gradients).expect("it is tracked"));
+        pairs.push((
+            gradient.into_data(),
+            plain.grad(&others).expect("it is tracked").into_data(),
+        ));
+    }
+    for (number, (found, expected)) in pairs.iter().enumerate() {
+        assert_eq!(found.shape, expected.shape, "{name}, tensor {number}");
+        let largest = found.iter::<f64>().zip(expected.iter::<f64>());
+        let largest = largest.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(largest < 1e-12, "{name}, tensor {number} differs by {largest:e}");
+    }
+}
+
+#[test]
+fn attention_is_the_same_over_samples_and_heads() {
+    let dropout = || RowDropout {
+        key: [3, 5],
+        iteration: 2,
+        first_head: 1,
+        probability: 0.3,
+        places: (0..12)
+            .map(|row| RowPlace {
+                position: row % 4,
+                sample: row / 4,
+            })
+            .collect(),
+    };
+    let documents = || Documents::from_lengths(4, &[vec![1, 3], vec![4], vec![2, 2]]).expect("they add up");
+    let plain_options = || AttentionOptions {
+        mask: AttentionMask::Causal,
+        scale: 0.4,
+        dropout: None,
+        documents: None,
+        is_deterministic: true,
+    };
+    let cuts = [None, Some(0), Some(1), Some(2), Some(3)];
+    for kv_heads in [4, 2, 1] {
+        let shapes = [QUERIES, [3, 4, kv_heads, 5], [3, 4, kv_heads, 5]];
+        on_mesh(DATA_2_TENSOR_2, |_, mesh| {
+            for (index, dimension) in cuts.into_iter().enumerate() {
+                let options = AttentionOptions {
+                    dropout: (index % 2 == 1).then(dropout),
+                    documents: (index == 2).then(documents),
+                    ..plain_options()
+                };
+                let of_operand = |operand: usize| {
+                    let fits = dimension != Some(2) || shapes[operand][2] >= 2;
+                    let data = (index != 1).then_some(0);
+                    [
+                        (AxisRole::Data, data),
+                        (
+                            AxisRole::Tensor,
+                            dimension.filter(|&d| fits && (d != 0 || data.is_none())),
+                        ),
+                    ]
+                };
+                let placed: Vec<_> = (0..3).map(|n| operand(n, shapes[n], mesh, of_operand(n))).collect();
+                let others: Vec<_> = (0..3).map(|n| plain(n, shapes[n])).collect();
+                fn run<B: KernelBackend>(tensors: &[Tensor<B, 4>], options: AttentionOptions) -> Tensor<B, 4> {
+                    let [query, key, value] = [0, 1, 2].map(|n| tensors[n].clone());
+                    flash_attention(query, key, value, options).expect("they fit")
+                }
+                let (output, expected) = (run(&placed, options.clone()), run(&others, options));
+                expect_same(
+                    &format!("{kv_heads} heads, cut {dimension:?}"),
+                    (output, placed),
+                    (expected, others),
+                );
+            }
+        });
+    }
+}
+
+#[test]
+fn norms_and_activations_are_the_same_over_rows_and_columns() {
+    on_mesh(TENSOR_2, |_, mesh| {
+        for dimension in [None, Some(0), Some(1)] {
+            let cuts = |dimension| [(AxisRole::Data, None), (AxisRole::Tensor, dimension)];
+            let input = || operand(0, [5, 6], mesh, cuts(dimension));
+            let vector = |seed: usize| operand(seed, [6], mesh, cuts(dimension.and_then(|d: usize| d.checked_sub(1))));
+            let other_vector = |seed: usize| plain(seed, [6]);
+
+            let (own, weight, bias) = (input(), vector(1), vector(2));
+            let (other, other_weight, other_bias) = (plain(0, [5, 6]), other_vector(1), other_vector(2));
+            // A graph is good for one backward pass.
+            let norm = || layer_norm(own.clone(), weight.clone(), Some(bias.clone()), 1e-5).expect("they fit");
+            let other_norm = || {
+                let bias = Some(other_bias.clone());
+                layer_norm(other.clone(), other_weight.clone(), bias, 1e-5).expect("they fit")
+            };
+            expect_same("norm", (norm(), vec![own.clone()]), (other_norm(), vec![other.clone()]));
+            let vectors = (
+                vec![weight.clone(), bias.clone()],
+                vec![other_weight.clone(), other_bias.clone()],
+            );
+            expect_same("norm", (norm(), vectors.0), (other_norm(), vectors.1));
+
+            let norm = rms_norm(own.clone(), weight, 1e-5).expect("they fit");
+            let other_norm = rms_norm(other.clone(), other_weight, 1e-5).expect("they fit");
+            expect_same("rms norm", (norm, vec![own.clone()]), (other_norm, vec![other.clone()]));
+
+            let gelu = || bias_gelu(own.clone(), bias.clone()).expect("they fit");
+            let other_gelu = || bias_gelu(other.clone(), other_bias.clone()).expect("they fit");
+            expect_same(
+                "bias_gelu",
+                (gelu(), vec![own.clone()]),
+                (other_gelu(), vec![other.clone()]),
+            );
+            expect_same(
+                "bias_gelu",
+                (gelu(), vec![bias.clone()]),
+                (other_gelu(), vec![other_bias.clone()]),
+            );
+
+            let (own, other) = (input(), plain(0, [5, 6]));
+            let gated = swiglu(own.clone()).expect("it fits");
+            let plain_gated = swiglu(other.clone()).expect("it fits");
+            expect_same("swiglu", (gated, vec![own]), (plain_gated, vec![other]));
+        }
+    });
+}
