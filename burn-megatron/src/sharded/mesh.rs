@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::placement::{AxisRole, MAX_AXES, MeshShape};
@@ -196,6 +197,12 @@ impl Mesh {
     /// The number of ranks.
     pub fn num_ranks(&self) -> usize {
         self.inner.axes.iter().map(|axis| axis.group.size()).product()
+    }
+
+    /// The range of `length` samples, or of a dimension's elements, that this rank has if all axes of a role cut them.
+    pub fn part(&self, role: AxisRole, length: usize) -> Range<usize> {
+        let places = self.shape().cut_by(role, 0);
+        self.shape().range(length, &places, 0, self.ranks())
     }
 
     /// This rank's group along an axis.

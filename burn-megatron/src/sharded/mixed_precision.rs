@@ -8,7 +8,7 @@ use burn::tensor::{FloatDType, Tensor};
 use super::clipping::Scale;
 use super::parallelize::ShardedBackend;
 
-/// Returns the model with its trained parameters cast to another element type, good for one forward pass.
+/// Returns the model with its trained parameters cast to another element type, valid for one forward pass.
 ///
 /// The parameters of `model` stay as they are, f32 for an optimizer; their gradients are those of the casts, in their
 /// own type. What is moved between ranks for the operations is in the new type: of fully sharded parameters, each rank
@@ -60,13 +60,15 @@ pub fn cast_parameters<B: AutodiffBackend, M: Module<B>>(model: &M, dtype: Float
 /// Multiplies all gradients of a model's parameters: by the reciprocal of what the loss was scaled by, before they are
 /// [clipped](super::clip_gradients), whose norm tells whether all are finite.
 ///
+/// # Communication
+/// None.
+///
 /// # Reference
 /// Micikevicius et al. 2018, arXiv:1710.03740, section 3.2.
-pub fn scale_gradients<B, M>(gradients: &mut GradientsParams, model: &M, factor: f64)
+pub fn scale_gradients<B, M>(gradients: &mut GradientsParams, model: &M, coefficient: f64)
 where
     B: AutodiffBackend<InnerBackend: ShardedBackend>,
     M: AutodiffModule<B>,
 {
-    let coefficient = factor;
     model.visit(&mut Scale { gradients, coefficient });
 }

@@ -23,6 +23,8 @@ pub trait ShardedBackend: Backend {
 
     /// The tensor, without its graph.
     fn float(tensor: FloatTensor<Self>) -> ShardedTensor<Self::Local, Float>;
+    /// Whether the tensor belongs to a graph.
+    fn is_tracked(tensor: &FloatTensor<Self>) -> bool;
     /// A tensor outside any graph.
     fn from_float(tensor: ShardedTensor<Self::Local, Float>) -> FloatTensor<Self>;
     /// The tensor.
@@ -36,6 +38,10 @@ impl<B: CollectiveBackend> ShardedBackend for Sharded<B> {
 
     fn float(tensor: FloatTensor<Self>) -> ShardedTensor<B, Float> {
         tensor
+    }
+
+    fn is_tracked(_tensor: &FloatTensor<Self>) -> bool {
+        false
     }
 
     fn from_float(tensor: ShardedTensor<B, Float>) -> FloatTensor<Self> {
@@ -56,6 +62,10 @@ impl<B: CollectiveBackend, C: CheckpointStrategy> ShardedBackend for Autodiff<Sh
 
     fn float(tensor: FloatTensor<Self>) -> ShardedTensor<B, Float> {
         tensor.primitive
+    }
+
+    fn is_tracked(tensor: &FloatTensor<Self>) -> bool {
+        tensor.is_tracked()
     }
 
     fn from_float(tensor: ShardedTensor<B, Float>) -> FloatTensor<Self> {
@@ -116,7 +126,10 @@ impl<B: ShardedBackend> ModuleMapper<B> for Placer<'_> {
             let placed = placed(B::float(tensor.into_primitive().tensor()), &mesh, places);
             Tensor::from_primitive(TensorPrimitive::Float(B::from_float(placed))).set_require_grad(requires_grad)
         };
-        param.map(place.clone()).load_mapper(place)
+        let (id, tensor, mapper) = param.consume();
+        // Such as that of a linear layer whose weight is stored transposed.
+        let own = mapper.clone();
+        Param::from_mapped_value(id, place(tensor), mapper).load_mapper(move |tensor| place(own.on_load(tensor)))
     }
 }
 
@@ -136,20 +149,22 @@ pub(super) fn placed<B: CollectiveBackend, K: Kind<B>>(
 /// data. Unchanged if the mesh has no axis of the role.
 ///
 /// # Panics
-/// When the dimension has fewer elements than there are ranks.
+/// When the dimension has fewer elements than there are ranks. When the tensor belongs to a graph, which would end
+/// here: gradients of a batch are asked for after this, by `require_grad`.
 pub fn distribute<T: Distribute>(tensor: T, mesh: &Mesh, role: AxisRole, dimension: usize) -> T {
+    tensor.refuse_graph();
     let several = |&axis: &usize| mesh.shape().size(axis) > 1;
     let axes = mesh.shape().axes_of(role).filter(several);
     axes.fold(tensor, |tensor, axis| tensor.distribute_over(mesh, axis, dimension))
 }
 
 /// Returns the tensor of which each rank of a role has its part: a batch of `length` samples along `dimension`, of
-/// which each data-parallel rank has loaded its own. Rank `r` of `n` has the samples from `r * length / n` to
-/// `(r + 1) * length / n`; ranks that differ in other roles alone have the same.
+/// which each data-parallel rank has loaded its own: those that [`Mesh::part`] says.
 ///
 /// # Panics
-/// When `local` has another number of them, or is placed on a mesh already.
+/// When `local` has another number of them, is placed on a mesh already, or belongs to a graph, which would end here.
 pub fn from_local<T: Distribute>(local: T, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> T {
+    local.refuse_graph();
     local.into_part_of(mesh, role, dimension, length)
 }
 
@@ -169,6 +184,9 @@ pub fn whole<T: Distribute>(tensor: T) -> T {
 
 /// A tensor that can be cut over ranks: of floats or integers, with autodiff and without.
 pub trait Distribute: Sized {
+    /// Panics if the tensor belongs to a graph.
+    fn refuse_graph(&self);
+
     /// Cuts a dimension over the ranks of an axis.
     fn distribute_over(self, mesh: &Mesh, axis: usize, dimension: usize) -> Self;
 
@@ -180,6 +198,15 @@ pub trait Distribute: Sized {
 }
 
 impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D> {
+    fn refuse_graph(&self) {
+        assert!(
+            !B::is_tracked(&self.clone().into_primitive().tensor()),
+            "a tensor of shape {:?} of a graph is distributed: gradients would not go through; distribute what comes \
+             into the model, and call require_grad after it",
+            self.dims()
+        );
+    }
+
     fn distribute_over(self, mesh: &Mesh, axis: usize, dimension: usize) -> Self {
         let tensor = B::float(self.into_primitive().tensor());
         let places = with_cut(&tensor, mesh, axis, dimension);
@@ -200,6 +227,9 @@ impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D> {
 }
 
 impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D, IntTensorKind> {
+    /// Integers belong to none.
+    fn refuse_graph(&self) {}
+
     fn distribute_over(self, mesh: &Mesh, axis: usize, dimension: usize) -> Self {
         let tensor = B::int(self.into_primitive());
         let places = with_cut(&tensor, mesh, axis, dimension);
@@ -252,17 +282,15 @@ fn part_of<B: CollectiveBackend, K: Kind<B>>(
         local.mesh().is_none(),
         "a part of a tensor is whole on its rank, got {local:?}"
     );
-    let (mut shape, mut places) = (local.shape(), REPLICATED);
+    let mut shape = local.shape();
     let found = shape[dimension];
     shape[dimension] = length;
-    for axis in mesh.shape().axes_of(role).filter(|&axis| mesh.shape().size(axis) > 1) {
-        places[axis] = AxisPlacement::Shard(dimension);
-    }
-    let range = mesh.shape().range(length, &places, dimension, mesh.ranks());
+    let range = mesh.part(role, length);
     assert!(
         range.len() == found,
         "of dimension {dimension}, of length {length}, this rank's part is {range:?}, got {found}"
     );
+    let places = mesh.shape().cut_by(role, dimension);
     ShardedTensor::placed(local_of_whole(local), shape, Some(mesh.clone()), places)
 }
 

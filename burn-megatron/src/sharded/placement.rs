@@ -142,6 +142,15 @@ impl MeshShape {
         place(axis) > place(other)
     }
 
+    /// The placements of a tensor that every axis of a role cuts along a dimension.
+    pub fn cut_by(&self, role: AxisRole, dimension: usize) -> Placements {
+        let mut places = REPLICATED;
+        for axis in self.axes_of(role).filter(|&axis| self.size(axis) > 1) {
+            places[axis] = AxisPlacement::Shard(dimension);
+        }
+        places
+    }
+
     /// The number of parts that a dimension is cut into.
     pub fn parts(&self, places: &Placements, dimension: usize) -> usize {
         let cutting = (0..self.axes.len()).filter(|&axis| places[axis] == AxisPlacement::Shard(dimension));

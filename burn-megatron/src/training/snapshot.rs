@@ -364,6 +364,8 @@ fn restore_untrained<A: TrainingBackend, M: AutodiffModule<A>>(
     if untrained.iter().all(Option::is_none) {
         return Ok(());
     }
+    // A record takes in what a forward pass has left pending in a running state: a later pass would bring it back.
+    drop(module.module().clone().into_record());
     let mut restorer = Restorer {
         checkpoint,
         untrained: untrained.into_iter(),

@@ -73,7 +73,7 @@ impl Documents {
     /// Returns the documents of some of the samples.
     ///
     /// # Panics
-    /// When there are not as many samples.
+    /// When there are fewer samples.
     pub fn of_samples(&self, samples: std::ops::Range<usize>) -> Self {
         Self {
             bounds: self.bounds[samples.start * self.tokens..samples.end * self.tokens].into(),

@@ -146,6 +146,12 @@ pub fn resume<M: Subject<Placed>>(
 
     let checkpoint = Checkpoint::latest(&folder.path)?.context("there is no checkpoint")?;
     let mut second = Wrapped::new(fresh()?, Options::default(), resuming)?;
+    // A pass without a step: what it leaves in running statistics must not come back.
+    let place = OnMesh(resuming.mesh.clone());
+    second
+        .model
+        .backward(StepPart::Last, |model: M| model.loss_of(90..98, &place, device))?;
+    drop(second.model.gradients()?);
     let optimizer = &mut second.optimizer;
     restore(
         &checkpoint,
@@ -179,20 +185,24 @@ pub fn is_plain_on_one_rank<P: Subject<Plain>, M: Subject<Placed>>(
         let samples = step * SAMPLES..(step + 1) * SAMPLES;
         let loss = plain.backward(StepPart::Last, |model| model.loss_of(samples, &Serial, device))?;
         let gradients = plain.gradients()?;
-        for (array, entry) in run.gradients[step].iter().zip(gradients.entries()) {
-            let same = array.values == gradients.values(entry);
+        let (ours, theirs) = (&run.gradients[step], gradients.entries());
+        ensure!(ours.len() == theirs.len(), "{} gradients, {}", ours.len(), theirs.len());
+        for (array, entry) in ours.iter().zip(theirs) {
+            let same = array.name == entry.name && array.values == gradients.values(entry);
             ensure!(same, "step {step}: the gradients of {} differ", array.name);
         }
         let loss = value(loss)?;
         ensure!(loss == run.losses[step], "step {step}: {loss} and {}", run.losses[step]);
         optimizer.step(2e-2 / (1 + step) as f64, &mut plain, gradients)?;
     }
-    for (ours, theirs) in run
-        .parameters
-        .iter()
-        .zip(read_parameters::<Plain, P>(&plain.into_module()))
-    {
-        ensure!(ours.values == theirs.values, "{} differs", ours.name);
+    let theirs = read_parameters::<Plain, P>(&plain.into_module());
+    ensure!(theirs.len() == run.parameters.len(), "{} parameters", theirs.len());
+    for (ours, theirs) in run.parameters.iter().zip(theirs) {
+        ensure!(
+            ours.name == theirs.name && ours.values == theirs.values,
+            "{} differs",
+            ours.name
+        );
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ use burn::tensor::{Shape, TensorMetadata};
 use super::super::apply::Placed;
 use crate::collectives::CollectiveBackend;
 
-/// The rows of a tensor's last dimension as a matrix. burn multiplies a batch matrix by matrix, and adds up as many
-/// gradients of a weight; one product of all rows is faster. Without a mesh the bits are burn's own.
+/// The rows of a tensor's last dimension as a matrix. burn multiplies batch entry by batch entry, then sums one
+/// gradient per entry; one matmul of all rows is faster. Without a mesh the bits are burn's own.
 pub(super) fn rows<B: CollectiveBackend>(tensor: FloatTensor<B>, placed: &Placed) -> FloatTensor<B> {
     let shape = tensor.shape();
     let width = shape[shape.num_dims() - 1];

@@ -28,9 +28,14 @@ impl<A: PlacedTrainingBackend> ModuleMapper<A> for Emptier<'_> {
         let Some(&number) = self.known.numbers.get(&param.id) else {
             return param;
         };
-        let absent = |_: &A::Device, _| unreachable!("every pass gives the model its parameters");
-        let shape = Shape::from(self.known.shapes[number].clone());
-        Param::uninitialized(param.id, absent, param.lazy_device(), true, shape)
+        let (shape, device) = (Shape::from(self.known.shapes[number].clone()), param.lazy_device());
+        let (id, _, mapper) = param.consume();
+        // What `Binder` replaces, before anyone reads it.
+        let nothing = |device: &A::Device, _| Tensor::zeros([0; D], device);
+        let (loads, saves) = (mapper.clone(), mapper);
+        Param::uninitialized(id, nothing, device, true, shape)
+            .load_mapper(move |tensor| loads.on_load(tensor))
+            .save_mapper(move |tensor| saves.on_save(tensor))
     }
 }
 
@@ -55,16 +60,15 @@ impl<A: PlacedTrainingBackend> ModuleMapper<A> for Binder<'_, A> {
         );
         let (mesh, places) = (self.mesh.clone(), self.known.places[number]);
         let shape = Shape::from(self.known.shapes[number].clone());
-        let logical = shape.clone();
         // Clones of a parameter, of which burn makes each by itself, share the hook: a graph has one gradient of it.
         let shared = Arc::new(Mutex::new(None));
-        let make = move |_: &A::Device, requires_grad| {
+        param.init_mapper(move |_nothing| {
             let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
             let make = || {
                 let local = A::LocalTraining::inner(part.value());
-                let placed = ShardedTensor::placed(local, logical.clone(), Some(mesh.clone()), places);
+                let placed = ShardedTensor::placed(local, shape.clone(), Some(mesh.clone()), places);
                 let leaf = Tensor::<A, D>::from_primitive(TensorPrimitive::Float(A::from_float(placed)));
-                let leaf = leaf.set_require_grad(requires_grad);
+                let leaf = leaf.require_grad();
                 match &sink {
                     None => leaf,
                     Some(sink) => {
@@ -75,8 +79,7 @@ impl<A: PlacedTrainingBackend> ModuleMapper<A> for Binder<'_, A> {
                 }
             };
             shared.get_or_insert_with(make).clone()
-        };
-        Param::uninitialized(param.id, make, param.lazy_device(), true, shape)
+        })
     }
 }
 

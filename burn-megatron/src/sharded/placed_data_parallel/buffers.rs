@@ -2,31 +2,25 @@
 
 use burn::module::{ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorPrimitive};
 
 use super::local_parameters::{Known, LocalParameter};
 use super::training_backend::PlacedTrainingBackend;
 use crate::sharded::ShardedTensor;
+use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
-use crate::sharded::redistribute::redistribute;
 
-/// Reads what is not trained: this rank's parts, in the model's order.
-pub(super) struct BufferReader<'a, A: PlacedTrainingBackend> {
+/// Finds what is not trained, in the model's order.
+pub(super) struct BufferTensors<'a, A: PlacedTrainingBackend> {
     pub(super) known: &'a Known,
-    pub(super) mesh: &'a Mesh,
-    pub(super) values: Vec<FloatTensor<A::LocalTraining>>,
+    pub(super) tensors: Vec<ShardedTensor<A::Local, Float>>,
 }
 
-impl<A: PlacedTrainingBackend> ModuleVisitor<A> for BufferReader<'_, A> {
+impl<A: PlacedTrainingBackend> ModuleVisitor<A> for BufferTensors<'_, A> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<A, D>>) {
-        if self.known.numbers.contains_key(&param.id) {
-            return;
+        if !self.known.numbers.contains_key(&param.id) {
+            self.tensors.push(A::float(param.val().into_primitive().tensor()));
         }
-        let places = &self.known.buffer_places[self.values.len()];
-        let tensor = A::float(param.val().into_primitive().tensor());
-        let local = redistribute(tensor, self.mesh, places);
-        self.values.push(A::LocalTraining::from_inner(local));
     }
 }
 

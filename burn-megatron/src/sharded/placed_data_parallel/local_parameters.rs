@@ -29,7 +29,7 @@ macro_rules! of_dimensions {
         }
 
         impl<B: Backend> LocalParameter<B> {
-            /// `None` where there are more dimensions.
+            /// `None` if there are more dimensions.
             fn new(id: ParamId, value: FloatTensor<B>, is_trained: bool) -> Option<Self> {
                 match value.shape().num_dims() {
                     $($dimensions => {

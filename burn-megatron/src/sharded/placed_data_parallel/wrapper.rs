@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use burn::module::AutodiffModule;
 use burn::optim::LearningRate;
+use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorPrimitive};
 
 use super::binding::{Binder, Emptier, ToLocal};
-use super::buffers::{BufferReader, BufferWriter};
+use super::buffers::{BufferTensors, BufferWriter};
 use super::local_parameters::{Known, LocalParameterError, LocalParameters, take_local};
 use super::training_backend::PlacedTrainingBackend;
 use crate::collectives::{CollectiveBackend, ProcessGroup, catch_collective_error};
@@ -20,7 +21,7 @@ use crate::data_parallel::{
 use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
 use crate::sharded::placement::AxisRole;
-use crate::sharded::redistribute::{forget_gathered, gather};
+use crate::sharded::redistribute::{forget_gathered, gather, redistribute};
 use crate::sharded::traffic::{Phase, in_phase, set_operation};
 use crate::sharded::{Sharded, ShardedTensor};
 
@@ -74,6 +75,8 @@ pub struct PlacedDataParallel<A: PlacedTrainingBackend, M> {
     mesh: Mesh,
     anchors: Vec<FloatTensor<A>>,
     local: LocalDataParallel<A>,
+    /// The numbers of the tensors that were last taken into it of what is not trained.
+    buffers_taken: Vec<u64>,
 }
 
 /// A placed model that cannot be wrapped.
@@ -101,13 +104,14 @@ pub enum PlacedError {
 }
 
 impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
-    /// Wraps a placed model. The mesh is the context's.
+    /// Wraps a placed model. The mesh is the context's. Of the configuration `broadcast_buffers` has no effect: every
+    /// rank has the running statistics of all samples; and where inputs are compared, only the losses are.
     ///
     /// # Communication
     /// That of [`DistributedDataParallel::new`].
     ///
     /// # Errors
-    /// When the mesh is another, a trained parameter is cut over the data-parallel ranks, or as
+    /// When the mesh is another, a parameter is cut over the data-parallel ranks, or as
     /// [`DistributedDataParallel::new`].
     pub fn new(
         model: M,
@@ -128,6 +132,7 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             mesh: mesh.clone(),
             anchors,
             local: DistributedDataParallel::new(parts, context, config)?,
+            buffers_taken: Vec::new(),
         })
     }
 
@@ -177,17 +182,22 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
         let bound = self.bound(Some(sink));
         // The buckets are averaged, and a placed gradient is the sum of its terms.
         let ranks = self.local.context().data_group().size() as f64;
+        let is_compared = self.local.takes_comparison();
         let value = catch_collective_error(|| {
             let loss = forward(bound);
             set_operation("loss");
-            let value = whole(A::float(loss.clone().into_primitive().tensor()));
+            let value = gather(A::float(loss.clone().into_primitive().tensor()));
+            if is_compared {
+                let value = Tensor::from_primitive(TensorPrimitive::Float(value.clone()));
+                self.local.compare_losses(value)?;
+            }
             self.local.set_step_part(part);
             in_phase(Phase::Backward, || (loss * ranks).backward());
             forget_gathered();
-            value
-        })?;
+            Ok::<_, DataParallelError>(value)
+        })??;
         self.local.close_pass(part)?;
-        Ok(value)
+        Ok(whole(value))
     }
 
     /// Waits for the reductions and returns the step's gradients: see [`DistributedDataParallel::gradients`].
@@ -221,23 +231,35 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
 
     /// Takes what is not trained as the last pass has left it, so that it is saved.
     fn take_buffers(&mut self) -> Result<(), DataParallelError> {
-        if self.local.module_in_flight().buffers().is_empty() {
+        self.settle_running_states();
+        let mut tensors = BufferTensors::<A> {
+            known: &self.known,
+            tensors: Vec::new(),
+        };
+        self.model.visit(&mut tensors);
+        let ids: Vec<u64> = tensors.tensors.iter().map(ShardedTensor::id).collect();
+        // Frozen parameters stay the tensors that they are.
+        if ids == self.buffers_taken {
             return Ok(());
         }
-        // A record takes in what the last forward pass left pending in a batch norm's running state.
-        drop(self.model().into_record());
-        let mut reader = BufferReader::<A> {
-            known: &self.known,
-            mesh: &self.mesh,
-            values: Vec::new(),
-        };
-        catch_collective_error(|| self.model.visit(&mut reader))?;
-        let values = reader.values;
+        let tensors = tensors.tensors.into_iter().zip(&self.known.buffer_places);
+        let values: Vec<_> = catch_collective_error(|| {
+            let locals = tensors.map(|(tensor, places)| redistribute(tensor, &self.mesh, places));
+            locals.map(A::LocalTraining::from_inner).collect()
+        })?;
+        self.buffers_taken = ids;
         self.local.update(|parts| parts.with_buffers(values))
+    }
+
+    /// A record takes in what the last forward pass left pending in a batch norm's running state.
+    fn settle_running_states(&self) {
+        // Of the model without values: no parameter is waited for.
+        drop(self.model.clone().into_record());
     }
 
     /// Gives the model what is not trained, as it was restored.
     fn give_buffers(&mut self) {
+        self.settle_running_states();
         let mut writer = BufferWriter::<A> {
             mesh: &self.mesh,
             buffers: self.local.module_in_flight().buffers(),
@@ -260,8 +282,8 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
     }
 }
 
-fn whole<B: CollectiveBackend, const D: usize>(tensor: ShardedTensor<B, Float>) -> Tensor<Sharded<B>, D> {
-    Tensor::from_primitive(TensorPrimitive::Float(ShardedTensor::whole(gather(tensor))))
+fn whole<B: CollectiveBackend, const D: usize>(local: FloatTensor<B>) -> Tensor<Sharded<B>, D> {
+    Tensor::from_primitive(TensorPrimitive::Float(ShardedTensor::<B, Float>::whole(local)))
 }
 
 /// Whether the mesh has the axes of [`Mesh::of`], and no other that has several ranks.

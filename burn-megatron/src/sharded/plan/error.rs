@@ -5,7 +5,7 @@ use crate::sharded::placement::AxisRole;
 /// A plan that does not fit the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// A pattern that is none.
+    /// An invalid pattern.
     #[error("{line}: {reason}")]
     Pattern {
         /// The line.
@@ -31,7 +31,7 @@ pub enum PlanError {
         /// The other.
         second: String,
     },
-    /// A dimension that the parameter has not.
+    /// A dimension that the parameter does not have.
     #[error("{line}: parameter {name} of shape {shape:?} has no dimension {dimension}")]
     NoDimension {
         /// The line.
@@ -64,7 +64,7 @@ pub enum PlanError {
         /// Numbers of ranks that would do.
         divisors: String,
     },
-    /// An axis that the mesh has not.
+    /// An axis that the mesh does not have.
     #[error("{line} needs an axis of role {role:?}, which the mesh does not have")]
     NoAxis {
         /// The line.

@@ -42,6 +42,8 @@ struct Line {
     /// Of the parameter's name, with the dimension that is cut; the first must match something.
     parts: Vec<(String, Option<usize>)>,
     role: AxisRole,
+    /// Whether the parameters are not to be cut for memory either.
+    keeps_whole: bool,
 }
 
 /// A parameter, as a plan sees it.
@@ -113,7 +115,11 @@ impl Plan {
     /// Leaves parameters whole, and keeps [`fully_shard`](Self::fully_shard) from them.
     pub fn replicated(self, parameters: &str) -> Self {
         let text = format!("replicated(\"{parameters}\")");
-        self.line(text, AxisRole::Data, [(parameters.to_owned(), None)])
+        let mut plan = self.line(text, AxisRole::Data, [(parameters.to_owned(), None)]);
+        if let Some(line) = plan.lines.last_mut() {
+            line.keeps_whole = true;
+        }
+        plan
     }
 
     /// Cuts every parameter over the ranks of a role, next to other cuts, on the last axis of the role: along its first
@@ -136,6 +142,7 @@ impl Plan {
             text,
             parts: parts.into_iter().collect(),
             role,
+            keeps_whole: false,
         });
         self
     }

@@ -63,7 +63,7 @@ impl Plan {
                 line: format!("fully_shard({role:?})"),
                 role,
             })?;
-            let is_kept_whole = |line: Option<&Line>| line.is_some_and(|line| line.text.starts_with("replicated"));
+            let is_kept_whole = |line: Option<&Line>| line.is_some_and(|line| line.keeps_whole);
             for (index, parameter) in parameters.iter().enumerate() {
                 let places = &mut placements[index];
                 if mesh.size(axis) == 1 || is_kept_whole(named[index]) || places[axis] != AxisPlacement::Replicated {

@@ -1,5 +1,6 @@
 //! Batches of which each rank has its part: loaded whole, and loaded by part.
 
+use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor};
 use burn_flex::{Flex, FlexDevice};
 
@@ -15,11 +16,15 @@ fn numbers(range: std::ops::Range<i64>) -> Tensor<S, 2, Int> {
 
 #[test]
 fn a_batch_that_ranks_have_loaded_by_part_is_the_whole_one_distributed() {
-    for (layout, role) in [(DATA_2_TENSOR_2, AxisRole::Data), (CONTEXT_3, AxisRole::Context)] {
+    let hybrid = &[(AxisRole::Data, 3), (AxisRole::Data, 2)];
+    for (layout, role) in [
+        (DATA_2_TENSOR_2, AxisRole::Data),
+        (CONTEXT_3, AxisRole::Context),
+        (hybrid, AxisRole::Data),
+    ] {
         on_mesh(layout, |_, mesh| {
-            let (ranks, rank) = (mesh.shape().size(0), mesh.ranks()[0]);
-            let own = (rank * 7 / ranks) as i64..((rank + 1) * 7 / ranks) as i64;
-            let loaded = from_local(numbers(own), mesh, role, 0, 7);
+            let own = mesh.part(role, 7);
+            let loaded = from_local(numbers(own.start as i64..own.end as i64), mesh, role, 0, 7);
             let distributed = distribute(numbers(0..7), mesh, role, 0);
             assert_eq!(loaded.dims(), [7, 3]);
             assert_eq!(describe(&loaded.clone().float()), describe(&distributed.float()));
@@ -33,4 +38,12 @@ fn a_batch_that_ranks_have_loaded_by_part_is_the_whole_one_distributed() {
 fn a_part_of_another_length_is_refused() {
     let mesh = super::super::Mesh::new([]).expect("no axis");
     from_local(numbers(0..7), &mesh, AxisRole::Data, 0, 8);
+}
+
+#[test]
+#[should_panic(expected = "a tensor of shape [2, 3] of a graph is distributed")]
+fn a_tensor_of_a_graph_is_not_distributed() {
+    let mesh = super::super::Mesh::new([]).expect("no axis");
+    let tensor = Tensor::<Autodiff<S>, 2>::ones([2, 3], &FlexDevice).require_grad();
+    distribute(tensor, &mesh, AxisRole::Data, 0);
 }

@@ -15,6 +15,7 @@ mod operations;
 mod place;
 mod random;
 pub mod ranks;
+mod records;
 mod redistribute;
 mod rules;
 
