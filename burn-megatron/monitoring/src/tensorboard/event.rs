@@ -79,7 +79,7 @@ impl Value {
     }
 }
 
-/// Returns the Markdown of a text that is shown letter by letter, in its lines: each is indented by four blanks.
+/// Returns the Markdown of a text that is shown as it is: each line is indented by four spaces, a Markdown code block.
 pub fn verbatim(text: &str) -> String {
     text.split('\n')
         .map(|line| format!("    {line}"))
