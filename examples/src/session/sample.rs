@@ -21,16 +21,11 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
     /// Checks that the model can continue a text.
     ///
     /// # Errors
-    /// When its tokens leave no position for another.
+    /// When it has no tokens and the tokenizer no end of a document, which would begin the text; when its tokens leave
+    /// no position for another.
     pub fn check_sample(&self, prompt: &SamplePrompt) -> anyhow::Result<()> {
-        let (tokens, positions) = (self.sample_tokens(prompt).len(), self.model.max_seq_length());
-        ensure!(
-            tokens < positions,
-            "--sample-prompt has {tokens} tokens, and the model {positions} positions: give a prompt of at most {} \
-             tokens",
-            positions.saturating_sub(1)
-        );
-        Ok(())
+        let has_end = self.tokenizer.tokenizer().end_of_document().is_some();
+        check_prompt(self.sample_tokens(prompt).len(), has_end, self.model.max_seq_length())
     }
 
     /// Continues a text with the model as it is, by draws at temperature 1 whose seed is that of the run: what
@@ -77,5 +72,37 @@ impl<B: TrainingBackend, C: ModelFamily> Session<B, C> {
         let mut tokens = Vec::new();
         self.tokenizer.tokenizer().encode_prompt(&prompt.text, &mut tokens);
         tokens
+    }
+}
+
+/// Checks that a model of `positions` can continue a prompt of `tokens`, or the end of a document if it has none.
+fn check_prompt(tokens: usize, has_end_of_document: bool, positions: usize) -> anyhow::Result<()> {
+    ensure!(
+        tokens > 0 || has_end_of_document,
+        "a sample without a prompt begins at the end of a document, and this tokenizer has no token for that: give a \
+         --sample-prompt of at least one token"
+    );
+    ensure!(
+        tokens < positions,
+        "--sample-prompt has {tokens} tokens, and the model {positions} positions: give a prompt of at most {} tokens",
+        positions.saturating_sub(1)
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_prompt;
+
+    #[test]
+    fn prompts_that_cannot_be_continued_are_refused() {
+        let refusal = |tokens, has_end| check_prompt(tokens, has_end, 8).err().map(|error| error.to_string());
+        for (tokens, has_end) in [(0, true), (1, true), (1, false), (7, false)] {
+            assert_eq!(refusal(tokens, has_end), None, "{tokens} tokens");
+        }
+        let message = refusal(0, false).unwrap();
+        assert!(message.contains("--sample-prompt of at least one token"), "{message}");
+        let message = refusal(8, true).unwrap();
+        assert!(message.contains("has 8 tokens, and the model 8 positions"), "{message}");
     }
 }
