@@ -20,6 +20,13 @@ pub trait StoredOptimizer<B: Backend>: ElementWise<B> {
     /// Returns the state after `updates` updates, at least one; `None` if the tensors are not those of a state of this
     /// optimizer.
     fn state(&self, updates: u64, tensors: Vec<StateTensor<B>>) -> Option<Self::State<1>>;
+
+    /// Returns which setting is to change for a state of the tensors `stored`, which this optimizer cannot take; `None`
+    /// if it is that of another optimizer.
+    fn advice(&self, stored: &[&str]) -> Option<&'static str> {
+        let _ = stored;
+        None
+    }
 }
 
 /// The means of gradients and of their squares, as every Adam calls them.
@@ -59,6 +66,20 @@ impl<B: Backend> StoredOptimizer<B> for Sgd {
     fn state(&self, _updates: u64, mut tensors: Vec<StateTensor<B>>) -> Option<SgdState<B, 1>> {
         let momentum = take(&mut tensors, "momentum");
         (momentum.is_some() == self.has_momentum()).then_some(SgdState { momentum })
+    }
+
+    fn advice(&self, stored: &[&str]) -> Option<&'static str> {
+        match (stored, self.has_momentum()) {
+            (["momentum"], false) => Some(
+                "it was written with a momentum, which is 0 now; train with that momentum (`SgdConfig::momentum`, \
+                 --sgd-momentum)",
+            ),
+            ([], true) => Some(
+                "it was written without momentum, which is not 0 now; train with momentum 0 (`SgdConfig::momentum`, \
+                 --sgd-momentum 0)",
+            ),
+            _ => None,
+        }
     }
 }
 
@@ -111,4 +132,25 @@ fn momentum<B: Backend>(updates: u64, mut tensors: Vec<StateTensor<B>>) -> Optio
 fn take<B: Backend>(tensors: &mut Vec<StateTensor<B>>, name: &str) -> Option<Tensor<B, 1>> {
     let found = tensors.iter().position(|(found, _)| *found == name)?;
     Some(tensors.swap_remove(found).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::Flex;
+
+    use super::*;
+    use crate::optimizer::SgdConfig;
+
+    #[test]
+    fn sgd_names_its_momentum_where_only_that_has_changed() {
+        let advice = |momentum, stored: &[&str]| {
+            let sgd = SgdConfig::new().with_momentum(momentum).build();
+            StoredOptimizer::<Flex>::advice(&sgd, stored)
+        };
+        assert!(advice(0.0, &["momentum"]).unwrap().contains("with a momentum"));
+        assert!(advice(0.9, &[]).unwrap().contains("train with momentum 0 "));
+        for momentum in [0.0, 0.9] {
+            assert_eq!(advice(momentum, &["moment_1", "moment_2"]), None);
+        }
+    }
 }

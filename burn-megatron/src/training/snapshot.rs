@@ -22,6 +22,8 @@ use crate::parameters::{Distribution, Placement, list_parameters};
 pub const MODEL: &str = "model.";
 const OPTIMIZER: &str = "optimizer.";
 const UPDATES: &str = "updates";
+/// What is said of an optimizer's state that is of another optimizer.
+const OTHER_OPTIMIZER: &str = "it was written with another optimizer; train with that one";
 
 /// A checkpoint that does not fit.
 #[derive(Debug, thiserror::Error)]
@@ -61,11 +63,10 @@ pub enum RestoreError {
         /// The parameter.
         name: String,
     },
-    /// It was written by another optimizer.
+    /// It was written by another optimizer, or by the same one with a setting that changes what it keeps.
     #[error(
-        "{path} has {stored} of the optimizer for parameter {name}, and this optimizer keeps {expected}: it was \
-         written with another optimizer; train with that one, or load the parameters alone (`with_optimizer` false, \
-         --finetune)"
+        "{path} has {stored} of the optimizer for parameter {name}, and this optimizer keeps {expected}: {advice}, or \
+         load the parameters alone (`with_optimizer` false, --finetune)"
     )]
     OtherOptimizer {
         /// The checkpoint's folder.
@@ -76,6 +77,8 @@ pub enum RestoreError {
         stored: String,
         /// What this optimizer keeps.
         expected: String,
+        /// What was different, and what to train with.
+        advice: &'static str,
     },
 }
 
@@ -214,6 +217,7 @@ where
             name: entry.name.clone(),
             stored: listed(&stored),
             expected: listed(names),
+            advice: kept.advice(&stored).unwrap_or(OTHER_OPTIMIZER),
         };
         if stored.iter().any(|tensor| !names.contains(tensor)) {
             return Err(other_optimizer());

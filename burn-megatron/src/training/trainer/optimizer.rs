@@ -135,4 +135,11 @@ impl<B: KernelBackend> StoredOptimizer<B> for TrainerOptimizer {
             Self::Sgd(optimizer) => optimizer.state(updates, tensors).map(TrainerOptimizerState::Sgd),
         }
     }
+
+    fn advice(&self, stored: &[&str]) -> Option<&'static str> {
+        match self {
+            Self::AdamW(optimizer) => StoredOptimizer::<B>::advice(optimizer, stored),
+            Self::Sgd(optimizer) => StoredOptimizer::<B>::advice(optimizer, stored),
+        }
+    }
 }
