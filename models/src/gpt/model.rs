@@ -17,6 +17,8 @@ use burn_megatron::tensor_parallel::{
 };
 use burn_megatron::training::{LanguageModel, TokenBatch};
 use cubecl_kernels::Kernels;
+use cubecl_kernels::bias_dropout_add::bias_dropout_add;
+use cubecl_kernels::norm::Addends;
 
 use super::GptConfig;
 use crate::layers::{
@@ -276,7 +278,25 @@ impl<B: CollectiveBackend> Gpt<B> {
             Some(group) => scatter_to_tensor_region(embedded, 0, group),
             None => embedded,
         };
-        self.embedding_dropout.forward(hidden, &context.local)
+        self.drop_embedded(hidden, context)
+    }
+
+    /// Drops elements of the embeddings; the fused sum draws the mask on the device, which the plain form uploads.
+    fn drop_embedded(&self, hidden: Tensor<B, 2>, context: &TokenContext) -> Tensor<B, 2> {
+        let dropout = match self.kernels {
+            Kernels::Fused => self.embedding_dropout.of_rows::<B>(&context.local, &hidden.device()),
+            Kernels::Plain => return self.embedding_dropout.forward(hidden, &context.local),
+        };
+        let Some(dropout) = dropout else {
+            return hidden;
+        };
+        let dropped = bias_dropout_add(Addends {
+            residual: hidden.zeros_like(),
+            input: hidden,
+            bias: None,
+            dropout: Some(dropout),
+        });
+        dropped.unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn run_blocks(&self, blocks: Range<usize>, hidden: Tensor<B, 2>, context: &TokenContext) -> Tensor<B, 2> {
