@@ -349,7 +349,7 @@ fn shares_gather(mesh: &Mesh, places: &Placements, target: &Placements) -> bool 
 }
 
 /// A gathered activation, by the number of what was gathered and its placement.
-type Gathered = (u64, Placements, Box<dyn Any>);
+pub(super) type Gathered = (u64, Placements, Box<dyn Any>);
 
 thread_local! {
     /// The last one alone: it is as large as all that sequence parallelism saves.
@@ -367,6 +367,11 @@ fn last_gathered<T: Clone + 'static>(id: u64, target: &Placements) -> Option<T> 
 
 fn remember_gathered<T: Clone + 'static>(id: u64, target: &Placements, gathered: &T) {
     LAST_GATHERED.set(Some((id, *target, Box::new(gathered.clone()))));
+}
+
+/// Returns the last gathered activation, and remembers another one in its place.
+pub(super) fn replace_gathered(gathered: Option<Gathered>) -> Option<Gathered> {
+    LAST_GATHERED.replace(gathered)
 }
 
 /// Lets go of the last gathered activation.

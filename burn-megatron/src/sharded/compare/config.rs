@@ -7,7 +7,9 @@ use crate::parity::Tolerance;
 /// When operations are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
-    /// In the layouts that break parity: two more runs for the first, one for each of the others.
+    /// In the layouts that break parity: two more runs for the first, one for each of the others. The one-rank run is
+    /// recorded up to the step that fails; when a later layout fails at a later step, it is recorded again: two more
+    /// runs for that layout, too.
     OnFailure,
     /// In every layout.
     Always,
@@ -60,8 +62,8 @@ impl CompareConfig {
         Self { trace, ..self }
     }
 
-    /// Sets the bytes of host memory that a rank keeps arrays of the one-rank run in. Of those that come after that, a
-    /// sketch of 136 bytes is kept: enough to see that an array differs and by how much, but not where.
+    /// Sets the bytes of host memory that a rank keeps arrays of the one-rank run in. Of arrays beyond that, a sketch
+    /// of 136 bytes is kept: enough to see that an array differs and by how much, but not where.
     pub fn with_trace_bytes(self, trace_bytes: usize) -> Self {
         Self { trace_bytes, ..self }
     }

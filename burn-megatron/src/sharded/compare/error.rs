@@ -37,6 +37,9 @@ pub enum CompareError {
         /// The loss of the second run.
         second: f64,
     },
+    /// No step was judged on one rank.
+    #[error("the program judged no step: call run.judge(&loss, &gradients, &model) in each")]
+    NoSteps,
     /// Another number of steps was judged.
     #[error("the program judged {found} steps {run}, and {expected} on one rank: call Run::judge once in each step")]
     Steps {
@@ -56,6 +59,14 @@ pub enum CompareError {
          CompareConfig::with_tolerance"
     )]
     Tolerance(DType),
+    /// Another rank could not compare, so this one cannot either.
+    #[error("rank {rank} failed: {message}")]
+    OtherRank {
+        /// The lowest rank that failed.
+        rank: usize,
+        /// Its error: the first 4000 bytes of it.
+        message: String,
+    },
     /// A layout does not compute what one rank does.
     #[error("{0}")]
     Parity(String),

@@ -46,6 +46,7 @@ mod tests;
 mod training;
 
 use std::rc::Rc;
+use std::slice;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -77,15 +78,18 @@ use run::Task;
 ///
 /// `program` is a training loop of a few steps. It makes a new model, places it with [`Run::parallelize`] and its
 /// batches with [`Run::distribute`], and calls [`Run::judge`] in each step; it returns the model. [`training`] is one.
-/// Every rank has the model and its gradients whole, in f64, for each step of the one-rank run.
+/// Every rank has the model and its gradients whole, in f64, for each step of the one-rank run. burn's generator
+/// is left as the last run has left it: reseed it before draws that must not depend on that.
 ///
 /// # Communication
-/// What the program needs, and per step an all-gather of each gradient and parameter that is cut. When operations are
-/// recorded, one of each operation's results.
+/// What the program needs, after each run the errors of all ranks, and per step an all-gather of each gradient and
+/// parameter that is cut. When operations are recorded, one of each operation's results.
 ///
 /// # Errors
-/// When the program fails, does not compute the same twice, or judges other steps in a layout. A difference is no
-/// error: see [`Comparison::into_result`].
+/// When the program fails, does not compute the same twice, judges no step, or judges other steps in a layout; when it
+/// judges a loss of several elements, or one of a type without a tolerance (see [`CompareConfig::with_tolerance`]);
+/// when a collective fails. What fails on one rank fails on all of the layout's mesh: the others return the error of
+/// the lowest rank. A difference is no error: see [`Comparison::into_result`].
 ///
 /// # Example
 /// ```
@@ -139,8 +143,15 @@ where
             forget_gathered();
             let name = name_of_run(run);
             let ended = catch_collective_error(|| {
-                let model = program(run).map_err(|error| CompareError::of_program(error.into(), name.clone()))?;
-                run.end(&model)
+                let model = program(run).map_err(|error| CompareError::of_program(error.into(), name.clone()));
+                let model = model.and_then(|model| run.check_steps().map(|()| model));
+                // The end of a run in a layout has collectives.
+                let model = match run.layout {
+                    Some(layout) => on_all_ranks(slice::from_ref(layout), model)?,
+                    None => model?,
+                };
+                run.end(&model);
+                Ok(())
             });
             ended.map_err(|source| CompareError::Collective {
                 run: name,
@@ -159,22 +170,7 @@ struct Comparer<'a> {
 
 impl Comparer<'_> {
     fn compare(&self, layouts: &[Layout]) -> Result<Vec<Comparison>, CompareError> {
-        let mut run = Run::new(None, Task::Keep(Outcome::default()));
-        (self.start)(&mut run)?;
-        let dtype = run.dtype();
-        let Task::Keep(reference) = run.into_task() else {
-            unreachable!("a run keeps its task")
-        };
-        let dtype = dtype.ok_or_else(|| CompareError::Steps {
-            run: name_of(None),
-            found: 0,
-            expected: 1,
-        })?;
-        let tolerance = match (self.config.tolerance, dtype) {
-            (Some(tolerance), _) => tolerance,
-            (None, DType::F64 | DType::F32) => Tolerance::of(dtype),
-            (None, other) => return Err(CompareError::Tolerance(other)),
-        };
+        let (reference, dtype, tolerance) = on_all_ranks(layouts, self.run_on_one_rank())?;
         let mut recorded: Option<(usize, Rc<Recording>)> = None;
         let mut comparisons = Vec::new();
         for layout in layouts {
@@ -208,15 +204,34 @@ impl Comparer<'_> {
             };
             if let Some(until) = until {
                 let recording = match recorded.take() {
-                    Some((steps, recording)) if steps >= until => (steps, recording),
-                    _ => (until, Rc::new(self.record(&reference, until)?)),
+                    Some((steps, recording)) if steps >= until => Ok((steps, recording)),
+                    _ => self
+                        .record(&reference, until)
+                        .map(|recording| (until, Rc::new(recording))),
                 };
+                let recording = on_all_ranks(slice::from_ref(layout), recording)?;
                 self.trace(layout, &reference, &recording, tolerance, &mut comparison)?;
                 recorded = Some(recording);
             }
             comparisons.push(comparison);
         }
         Ok(comparisons)
+    }
+
+    /// Returns what the one-rank run computes, the type of its loss, and the tolerance.
+    fn run_on_one_rank(&self) -> Result<(Outcome, DType, Tolerance), CompareError> {
+        let mut run = Run::new(None, Task::Keep(Outcome::default()));
+        (self.start)(&mut run)?;
+        let dtype = run.dtype().ok_or(CompareError::NoSteps)?;
+        let Task::Keep(reference) = run.into_task() else {
+            unreachable!("a run keeps its task")
+        };
+        let tolerance = match (self.config.tolerance, dtype) {
+            (Some(tolerance), _) => tolerance,
+            (None, DType::F64 | DType::F32) => Tolerance::of(dtype),
+            (None, other) => return Err(CompareError::Tolerance(other)),
+        };
+        Ok((reference, dtype, tolerance))
     }
 
     /// Runs on one rank, and keeps what the operations of the first steps compute.
@@ -271,6 +286,41 @@ fn agreed(layout: &Layout, own: Comparison) -> Result<Comparison, CompareError> 
         )
     });
     Ok(first.expect("this rank's is one of them"))
+}
+
+/// Returns what this rank has, or the error of the lowest rank of the layouts' meshes that has one: the one-rank run
+/// has no collectives, so the other ranks would wait for a rank that has failed in it.
+fn on_all_ranks<T>(layouts: &[Layout], own: Result<T, CompareError>) -> Result<T, CompareError> {
+    // The other ranks see that a collective failed, too, and no other would come through.
+    if matches!(own, Err(CompareError::Collective { .. })) {
+        return own;
+    }
+    let own_message = own.as_ref().err().map(|error| message_of(error));
+    let mut lowest = None;
+    for layout in layouts {
+        let own_failure = own_message
+            .clone()
+            .map(|message| (exchange::own_rank(&layout.mesh), message));
+        let known = own_failure.into_iter().chain(lowest).min();
+        lowest = match all_of(layout, known) {
+            Ok(all) => all.into_iter().flatten().min(),
+            // This rank's own error says more.
+            Err(error) => return own.and(Err(error)),
+        };
+    }
+    match (own, lowest) {
+        (own, None) => own,
+        // What all ranks see is every rank's own.
+        (Err(error), Some((_, message))) if own_message.as_ref() == Some(&message) => Err(error),
+        (_, Some((rank, message))) => Err(CompareError::OtherRank { rank, message }),
+    }
+}
+
+/// An error in words, the first 4000 bytes of them: ranks exchange it.
+fn message_of(error: &CompareError) -> String {
+    let mut message = error.to_string();
+    message.truncate(message.floor_char_boundary(4000));
+    message
 }
 
 fn all_of<T: Serialize + DeserializeOwned>(layout: &Layout, own: T) -> Result<Vec<T>, CompareError> {

@@ -4,7 +4,7 @@ use burn::tensor::{TensorData, TensorMetadata};
 
 use super::super::ShardedTensor;
 use super::super::kind::Kind;
-use super::super::redistribute::gather;
+use super::super::redistribute::{gather, replace_gathered};
 use super::super::tensor::{Local, lock};
 use super::super::traffic::{operation, set_operation};
 use crate::collectives::CollectiveBackend;
@@ -12,7 +12,8 @@ use crate::collectives::CollectiveBackend;
 /// Returns the elements of the whole tensor.
 ///
 /// The tensor and its clones stay as they are placed: a sum that has not been made is not made for them, nothing is
-/// counted, and a tensor that is made when it is needed is not made for others.
+/// counted, a tensor that is made when it is needed is not made for others, and the last gathered activation is still
+/// the program's.
 ///
 /// # Communication
 /// That of [`gather`]: every rank must call.
@@ -35,7 +36,9 @@ pub(super) fn peek<B: CollectiveBackend, K: Kind<B>>(tensor: &ShardedTensor<B, K
     let counted = std::mem::take(&mut *mesh.traffic());
     let caller = operation();
     set_operation("comparison");
+    let gathered = replace_gathered(None);
     let whole = gather(own);
+    replace_gathered(gathered);
     set_operation(caller);
     *mesh.traffic() = counted;
     K::read(whole)

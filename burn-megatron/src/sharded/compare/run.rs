@@ -4,6 +4,7 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::module::{AutodiffModule, Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
+use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Tensor, TensorMetadata};
 
 use super::super::kind::Float;
@@ -20,7 +21,7 @@ use crate::collectives::CollectiveBackend;
 
 /// A run of a program that is compared: that of one rank, whose mesh has no axes, or that in a layout.
 pub struct Run<'a> {
-    layout: Option<&'a Layout>,
+    pub(super) layout: Option<&'a Layout>,
     mesh: Mesh,
     judged: usize,
     /// The type of the loss.
@@ -146,8 +147,16 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Refuses a run with other steps than the one-rank run's.
+    pub(super) fn check_steps(&self) -> Result<(), CompareError> {
+        match &self.task {
+            Task::Judge { reference, .. } if self.judged != reference.steps.len() => Err(self.other_steps()),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes the model after the last step.
-    pub(super) fn end<B, C, M>(&mut self, model: &M) -> Result<(), CompareError>
+    pub(super) fn end<B, C, M>(&mut self, model: &M)
     where
         B: CollectiveBackend,
         C: CheckpointStrategy,
@@ -155,14 +164,10 @@ impl<'a> Run<'a> {
     {
         match &mut self.task {
             Task::Keep(outcome) => outcome.parameters = parameters(model),
-            Task::Judge { reference, bench } => {
-                if self.judged != reference.steps.len() {
-                    return Err(self.other_steps());
-                }
-                bench.end(&reference.parameters, &parameters(model));
-            }
+            Task::Judge { reference, bench } => bench.end(&reference.parameters, &parameters(model)),
             Task::Record { .. } => {
                 if recorder::is_recording() {
+                    settle(model);
                     model.visit(&mut Observer {
                         gradients: None,
                         path: Vec::new(),
@@ -170,7 +175,6 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        Ok(())
     }
 
     fn other_steps(&self) -> CompareError {
@@ -218,9 +222,16 @@ where
             self.arrays.push(array(self.path.join("."), &tensor));
         }
     }
+    settle(model);
     let mut reader = Reader::default();
     model.visit(&mut reader);
     reader.arrays
+}
+
+/// Makes running statistics current.
+fn settle<B: Backend>(model: &impl Module<B>) {
+    // A record takes in what the last forward pass left pending in a batch norm's running state.
+    drop(model.clone().into_record());
 }
 
 /// Reads every gradient, in the order of the model.

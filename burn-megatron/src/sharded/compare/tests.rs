@@ -11,7 +11,8 @@ use burn::tensor::{Int, Shape, Tensor, TensorData};
 use burn_flex::{Flex, FlexDevice};
 
 use super::super::kind::Float;
-use super::super::placement::{PARTIAL_SUM, REPLICATED};
+use super::super::placement::{AxisPlacement, PARTIAL_SUM, REPLICATED};
+use super::super::redistribute::redistribute;
 use super::super::tests::ranks::{DATA_2, DATA_2_TENSOR_2, TENSOR_2, on_mesh};
 use super::super::traffic::Phase;
 use super::super::{AxisRole, Mesh, Plan, Sharded, ShardedTensor, backward};
@@ -277,6 +278,47 @@ fn a_tensor_that_is_looked_at_stays_as_it_is() {
     });
 }
 
+/// Query, key and value share the gather of a layer's input.
+#[test]
+fn a_tensor_that_is_looked_at_leaves_the_last_gathered_activation() {
+    on_mesh(TENSOR_2, |_, mesh| {
+        let mesh = mesh.clone().with_sequence_dimension(1);
+        let local = || Flex::float_from_data(TensorData::from([[[1.0f32], [2.0]]]), &FlexDevice);
+        let mut places = REPLICATED;
+        places[0] = AxisPlacement::Shard(1);
+        let cut = || ShardedTensor::<Flex, Float>::placed(local(), Shape::new([1, 4, 1]), Some(mesh.clone()), places);
+        let (activation, other) = (cut(), cut());
+        mesh.start_counting();
+        redistribute(activation.clone(), &mesh, &REPLICATED);
+        peek::peek(&other);
+        peek::peek(&activation);
+        redistribute(activation.clone(), &mesh, &REPLICATED);
+        assert_eq!(mesh.stop_counting().len(), 1, "the second gather is the first one's");
+    });
+}
+
+/// A program that only one rank cannot run, where no collective tells the others.
+#[test]
+fn an_error_of_one_rank_is_an_error_of_all() {
+    for fails_in_layout in [false, true] {
+        let errors = on_mesh(TENSOR_2, |world, mesh| {
+            let steps = program(None);
+            let program = |run: &mut Run| {
+                let model = steps(run)?;
+                match world.rank() == 1 && run.layout().is_some() == fails_in_layout {
+                    true => Err(Failure::from("no file")),
+                    false => Ok(model),
+                }
+            };
+            compare(&CompareConfig::new(), &layouts(mesh), &FlexDevice, program).unwrap_err()
+        });
+        let place = if fails_in_layout { "in tp2" } else { "on one rank" };
+        let expected = format!("rank 1 failed: the program failed {place}: no file");
+        assert_eq!(errors[0].to_string(), expected);
+        assert_eq!(errors[1].to_string(), format!("the program failed {place}: no file"));
+    }
+}
+
 #[test]
 fn what_ranks_found_is_the_same_on_all_of_them() {
     for ranks in on_mesh(DATA_2_TENSOR_2, |world, mesh| {
@@ -313,7 +355,9 @@ fn a_program_that_judges_nothing_is_refused() {
     let program = |run: &mut Run| Ok::<_, Failure>(run.parallelize(Net::<B>::new(&FlexDevice))?);
     let error = compare(&CompareConfig::new(), &[], &FlexDevice, program).unwrap_err();
     assert!(
-        error.to_string().contains("call Run::judge once in each step"),
+        error
+            .to_string()
+            .starts_with("the program judged no step: call run.judge"),
         "{error}"
     );
 }
