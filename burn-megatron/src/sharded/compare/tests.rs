@@ -4,7 +4,7 @@ use burn::backend::Autodiff;
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
-use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
+use burn::nn::{BatchNorm, BatchNormConfig, Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensorOps;
 use burn::tensor::{Int, Shape, Tensor, TensorData};
@@ -317,6 +317,37 @@ fn an_error_of_one_rank_is_an_error_of_all() {
         assert_eq!(errors[0].to_string(), expected);
         assert_eq!(errors[1].to_string(), format!("the program failed {place}: no file"));
     }
+}
+
+#[derive(Module, Debug)]
+struct Normed<B: Backend> {
+    norm: BatchNorm<B>,
+}
+
+#[test]
+fn the_last_update_of_a_running_statistic_is_judged() {
+    let program = |run: &mut Run| {
+        let norm = BatchNormConfig::new(3).init(&FlexDevice);
+        let model: Normed<B> = run.parallelize(Normed { norm })?;
+        let input = || {
+            Tensor::<B, 1, Int>::arange(0..24, &FlexDevice)
+                .float()
+                .reshape([2, 3, 4])
+        };
+        let (loss, gradients) = backward(model.norm.forward(input()).powi_scalar(4).mean(), &model)?;
+        run.judge(&loss, &gradients, &model)?;
+        let factor = if run.layout().is_some() { 2.0 } else { 1.0 };
+        model.norm.forward(input() * factor);
+        Ok::<_, Failure>(model)
+    };
+    let layouts = [Layout::new("one", &Mesh::new([]).unwrap(), Plan::new())];
+    let config = CompareConfig::new().with_trace(Trace::Never);
+    let judgement = compare(&config, &layouts, &FlexDevice, program)
+        .unwrap()
+        .remove(0)
+        .judgement;
+    assert_eq!(judgement.first_failing_step, Some(2), "{judgement:?}");
+    assert!(judgement.failures[0].contains("norm.running_"), "{judgement:?}");
 }
 
 #[test]
