@@ -88,7 +88,7 @@
 //! | `dataset` | no | burn's data loaders by rank |
 //! | `learner` | no | burn-train's `Learner` on many ranks |
 //! | `trainer` | no | the training loop for language models, with data sets and the byte tokenizer |
-//! | `parity` | no | recordings of two runs and their comparison |
+//! | `parity` | no | recordings of two runs, to compare them |
 //! | `x86-v4` | no | AVX-512 in products and fused operations, chosen at run time where the processor has it; without it AVX2 |
 //! | `cuda` | no | ranks on NVIDIA's GPUs, with matrix products by cuBLASLt; a build needs neither CUDA nor a GPU |
 //! | `nccl` | no | the same over NCCL, which is loaded at run time |
@@ -122,7 +122,6 @@ pub mod learner;
 pub mod mappings;
 pub mod optimizer;
 pub mod parameters;
-#[cfg(feature = "parity")]
 pub mod parity;
 pub mod pipeline_parallel;
 #[doc(hidden)]

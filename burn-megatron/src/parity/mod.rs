@@ -4,10 +4,12 @@
 
 mod compare;
 mod perturb;
+#[cfg(feature = "parity")]
 mod recording;
 mod tolerance;
 
 pub use compare::{Judge, PartDifference, compare_shard};
 pub use perturb::perturb_constants;
+#[cfg(feature = "parity")]
 pub use recording::{RecordedTensor, Recorder, RecordingError, TensorKind, read_step, remove_step};
 pub use tolerance::Tolerance;

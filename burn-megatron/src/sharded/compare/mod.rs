@@ -295,7 +295,7 @@ fn on_all_ranks<T>(layouts: &[Layout], own: Result<T, CompareError>) -> Result<T
     if matches!(own, Err(CompareError::Collective { .. })) {
         return own;
     }
-    let own_message = own.as_ref().err().map(|error| message_of(error));
+    let own_message = own.as_ref().err().map(message_of);
     let mut lowest = None;
     for layout in layouts {
         let own_failure = own_message
