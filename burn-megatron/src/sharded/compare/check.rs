@@ -6,8 +6,8 @@ use std::rc::Rc;
 use burn::tensor::TensorData;
 
 use super::difference::{FirstDifference, OperandState, What};
-use super::recorder::Seen;
 use super::recording::{Event, Recording};
+use super::seen::Seen;
 
 /// How much farther from the reference than its operands, each by its norm, a result may be: divisions by small numbers
 /// let rounding grow.

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::exchange::bits;
-use super::recorder::Judged;
 use super::recording::Stage;
+use super::seen::Judged;
 
 /// What of an operation differs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -14,6 +14,8 @@ pub(super) struct Array {
     pub(super) name: String,
     pub(super) shape: Vec<usize>,
     pub(super) values: Vec<f64>,
+    /// Whether it has a gradient, or is one.
+    pub(super) is_trained: bool,
 }
 
 /// What of a step is judged.
@@ -135,7 +137,11 @@ impl Bench {
                 &ours.values,
                 &Placement::whole(ours.shape.clone()),
             ) {
-                self.judge.parameter(step, &part);
+                if theirs.is_trained {
+                    self.judge.parameter(step, &part);
+                } else {
+                    self.judge.buffer(step, &part);
+                }
             }
         });
         self.fail(step, failures);
@@ -237,6 +243,7 @@ mod tests {
 
     fn array(name: &str, values: &[f64]) -> Array {
         Array {
+            is_trained: true,
             name: name.into(),
             shape: vec![values.len()],
             values: values.to_vec(),

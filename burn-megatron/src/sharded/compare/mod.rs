@@ -41,6 +41,7 @@ mod peek;
 pub(super) mod recorder;
 mod recording;
 mod run;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod training;

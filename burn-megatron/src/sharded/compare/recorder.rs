@@ -6,8 +6,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use burn::tensor::TensorData;
-
 use super::super::ShardedTensor;
 use super::super::kind::Kind;
 use super::super::traffic::{self, Phase};
@@ -15,6 +13,7 @@ use super::check::Check;
 use super::difference::FirstDifference;
 use super::peek::{peek, placement};
 use super::recording::{Event, Name, Recording};
+use super::seen::{Judged, Seen};
 use crate::collectives::CollectiveBackend;
 
 thread_local! {
@@ -35,15 +34,6 @@ struct Recorder {
 enum Mode {
     Keep(Box<Recording>),
     Check(Box<Check>),
-}
-
-/// A tensor that an operation had or made.
-pub(super) struct Seen {
-    pub(super) id: u64,
-    pub(super) shape: Vec<usize>,
-    pub(super) places: String,
-    /// Its elements, where they are not known yet.
-    pub(super) data: Option<TensorData>,
 }
 
 /// Takes the operands of an operation, or its results.
@@ -100,35 +90,6 @@ pub(in crate::sharded) fn results(
     };
     visit(&mut visitor);
     with(|recorder| recorder.record(operation, operands, visitor.seen));
-}
-
-/// What is seen of a program that no operation makes at that place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judged {
-    /// As the backward pass has returned it.
-    Loss,
-    /// Where its parameter is.
-    Gradient,
-    /// After the last step.
-    Parameter,
-}
-
-impl Judged {
-    const ALL: [Self; 3] = [Self::Loss, Self::Gradient, Self::Parameter];
-
-    /// What stands for it where operations have names.
-    fn name(self) -> &'static str {
-        match self {
-            Judged::Loss => "loss",
-            Judged::Gradient => "gradient",
-            Judged::Parameter => "parameter",
-        }
-    }
-
-    /// Whether this is a name of one of them, and none of an operation.
-    pub(super) fn is_name(name: &str) -> bool {
-        Self::ALL.iter().any(|judged| judged.name() == name)
-    }
 }
 
 /// Sees a tensor as it is judged.

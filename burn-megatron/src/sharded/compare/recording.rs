@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::traffic::Phase;
 use super::kept::Kept;
-use super::recorder::Seen;
+use super::seen::Seen;
 
 /// The part of a training step that an operation belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

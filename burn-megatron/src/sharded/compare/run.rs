@@ -14,8 +14,9 @@ use super::super::plan::{Plan, PlanError};
 use super::super::{Mesh, Sharded, ShardedTensor};
 use super::judgement::{Array, Bench, Outcome, Step};
 use super::peek::peek;
-use super::recorder::{self, Judged};
+use super::recorder;
 use super::recording::Name;
+use super::seen::Judged;
 use super::{CompareError, Layout};
 use crate::collectives::CollectiveBackend;
 
@@ -219,7 +220,11 @@ where
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
             let tensor = param.val().into_primitive().tensor().primitive;
-            self.arrays.push(array(self.path.join("."), &tensor));
+            let is_trained = param.val().is_require_grad();
+            self.arrays.push(Array {
+                is_trained,
+                ..array(self.path.join("."), &tensor)
+            });
         }
     }
     settle(model);
@@ -271,6 +276,7 @@ where
 
 fn array<B: CollectiveBackend>(name: String, tensor: &ShardedTensor<B, Float>) -> Array {
     Array {
+        is_trained: true,
         name,
         shape: tensor.shape().to_vec(),
         values: peek(tensor).iter::<f64>().collect(),
