@@ -141,3 +141,8 @@ pub use parameters::initialize;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The programs of the guide, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide.md")]
+struct Guide;
