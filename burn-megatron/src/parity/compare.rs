@@ -149,19 +149,6 @@ impl Judge {
         );
     }
 
-    /// Judges a rank's values of a part that has no gradient in any run, such as a batch norm's running mean.
-    pub fn buffer(&mut self, step: u64, part: &PartDifference) {
-        let difference = ratio(part.difference, part.reference_norm);
-        self.worst_parameter = worse(self.worst_parameter, difference);
-        self.check(
-            step,
-            "buffer",
-            difference,
-            self.tolerance.parameter,
-            format_args!("{}", part.name),
-        );
-    }
-
     /// What broke parity, in the order in which it was seen.
     pub fn failures(&self) -> &[String] {
         &self.failures

@@ -14,8 +14,6 @@ pub(super) struct Array {
     pub(super) name: String,
     pub(super) shape: Vec<usize>,
     pub(super) values: Vec<f64>,
-    /// Whether it has a gradient, or is one.
-    pub(super) is_trained: bool,
 }
 
 /// What of a step is judged.
@@ -137,11 +135,7 @@ impl Bench {
                 &ours.values,
                 &Placement::whole(ours.shape.clone()),
             ) {
-                if theirs.is_trained {
-                    self.judge.parameter(step, &part);
-                } else {
-                    self.judge.buffer(step, &part);
-                }
+                self.judge.parameter(step, &part);
             }
         });
         self.fail(step, failures);
@@ -243,7 +237,6 @@ mod tests {
 
     fn array(name: &str, values: &[f64]) -> Array {
         Array {
-            is_trained: true,
             name: name.into(),
             shape: vec![values.len()],
             values: values.to_vec(),

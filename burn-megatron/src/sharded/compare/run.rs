@@ -220,11 +220,7 @@ where
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
             let tensor = param.val().into_primitive().tensor().primitive;
-            let is_trained = param.val().is_require_grad();
-            self.arrays.push(Array {
-                is_trained,
-                ..array(self.path.join("."), &tensor)
-            });
+            self.arrays.push(array(self.path.join("."), &tensor));
         }
     }
     settle(model);
@@ -276,7 +272,6 @@ where
 
 fn array<B: CollectiveBackend>(name: String, tensor: &ShardedTensor<B, Float>) -> Array {
     Array {
-        is_trained: true,
         name,
         shape: tensor.shape().to_vec(),
         values: peek(tensor).iter::<f64>().collect(),

@@ -1,13 +1,13 @@
 //! Comparisons on ranks that are threads: programs that are the same, and faults that each must be named.
 
 use burn::backend::Autodiff;
-use burn::module::Module;
+use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
 use burn::nn::{BatchNorm, BatchNormConfig, Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensorOps;
-use burn::tensor::{Int, Shape, Tensor, TensorData};
+use burn::tensor::{FloatDType, Int, Shape, Tensor, TensorData};
 use burn_flex::{Flex, FlexDevice};
 
 use super::super::kind::Float;
@@ -325,14 +325,27 @@ struct Normed<B: Backend> {
     norm: BatchNorm<B>,
 }
 
+/// In f32 what has no gradient is not judged: it may follow a parameter that has rounding alone.
+struct InF64;
+
+impl ModuleMapper<B> for InF64 {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+        param.map(|tensor| {
+            let is_trained = tensor.is_require_grad();
+            Tensor::from_inner(tensor.inner().cast(FloatDType::F64)).set_require_grad(is_trained)
+        })
+    }
+}
+
 #[test]
 fn the_last_update_of_a_running_statistic_is_judged() {
     let program = |run: &mut Run| {
         let norm = BatchNormConfig::new(3).init(&FlexDevice);
-        let model: Normed<B> = run.parallelize(Normed { norm })?;
+        let model: Normed<B> = run.parallelize(Normed { norm }.map(&mut InF64))?;
         let input = || {
             Tensor::<B, 1, Int>::arange(0..24, &FlexDevice)
                 .float()
+                .cast(FloatDType::F64)
                 .reshape([2, 3, 4])
         };
         let (loss, gradients) = backward(model.norm.forward(input()).powi_scalar(4).mean(), &model)?;
