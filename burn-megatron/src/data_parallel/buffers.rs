@@ -5,7 +5,7 @@ use burn::module::Module;
 use super::replica_check::hash_parameters;
 use super::sync::broadcast_module;
 use crate::collectives::{CollectiveBackend, CollectiveError, ProcessGroup, ReduceOp};
-use crate::parameters::list_parameters;
+use crate::parameters::{list_parameters, settle_running_states};
 
 /// Which float parameters of a module are buffers.
 #[derive(Debug)]
@@ -48,8 +48,7 @@ impl BufferSync {
         if self.is_idle() {
             return Ok(module.clone());
         }
-        // A record takes in what the last forward pass left pending in a batch norm's running state.
-        drop(module.clone().into_record());
+        settle_running_states::<B, M>(module);
         if let BufferSync::Unknown(before) = self {
             let untrained: Vec<bool> = before.iter().map(Option::is_some).collect();
             let now = untrained_hashes::<B, M>(module, &untrained);

@@ -17,4 +17,4 @@ pub use layout::{Distribution, Placement, Run};
 pub use registry::{Declaration, ParameterRegistry, RegistryError};
 pub(crate) use shard_identity::collect_mismatches;
 pub use shard_identity::{RecordError, ShardIdentity, ShardRecord};
-pub use visit::{ParameterEntry, list_parameters, read_host, tensor_from_host};
+pub use visit::{ParameterEntry, list_parameters, read_host, settle_running_states, tensor_from_host};

@@ -62,6 +62,14 @@ pub fn list_parameters<B: Backend, M: Module<B>>(module: &M) -> Vec<ParameterEnt
     lister.entries
 }
 
+/// Makes a module's running statistics current: a record takes in what the last forward pass has left pending in a
+/// batch norm's running state.
+///
+/// Without it, what is read lacks the last update, and what is replaced comes back.
+pub fn settle_running_states<B: Backend, M: Module<B>>(module: &M) {
+    drop(module.clone().into_record());
+}
+
 /// Returns a tensor's elements as f64, exact for every float type.
 pub fn read_host<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f64> {
     tensor.into_data().iter::<f64>().collect()

@@ -16,7 +16,7 @@ use crate::collectives::{CollectiveError, ReduceOp};
 use crate::context::ParallelContext;
 use crate::data_parallel::{DataParallelError, DistributedDataParallel, GradientEntry};
 use crate::optimizer::{ShardedOptimizer, StoredOptimizer};
-use crate::parameters::{Distribution, Placement, list_parameters};
+use crate::parameters::{Distribution, Placement, list_parameters, settle_running_states};
 
 /// Begins the names of the arrays that hold parameters.
 pub const MODEL: &str = "model.";
@@ -328,8 +328,7 @@ fn untrained_parts<B: Backend, M: Module<B>>(module: &M, context: &ParallelConte
         untrained: untrained::<B, M>(module, context).into_iter(),
         parts: Vec::new(),
     };
-    // A record takes in what the last forward pass left pending in a batch norm's running state.
-    drop(module.clone().into_record());
+    settle_running_states::<B, M>(module);
     module.visit(&mut collector);
     collector.parts
 }
@@ -368,8 +367,7 @@ fn restore_untrained<A: TrainingBackend, M: AutodiffModule<A>>(
     if untrained.iter().all(Option::is_none) {
         return Ok(());
     }
-    // A record takes in what a forward pass has left pending in a running state: a later pass would bring it back.
-    drop(module.module().clone().into_record());
+    settle_running_states::<A, M>(module.module());
     let mut restorer = Restorer {
         checkpoint,
         untrained: untrained.into_iter(),

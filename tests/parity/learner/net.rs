@@ -19,7 +19,7 @@ use burn::train::{ClassificationOutput, InferenceStep, Interrupter, TrainOutput,
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::CollectiveBackend;
 use burn_megatron::context::ParallelContext;
-use burn_megatron::parameters::read_host;
+use burn_megatron::parameters::{read_host, settle_running_states};
 use burn_megatron::random::RandomStream;
 use burn_megatron::tensor_parallel::{ParallelTransformerEncoder, TransformerEncoderInput};
 
@@ -87,8 +87,7 @@ impl<B: Backend> Net<B> {
 
     /// Every parameter's values and the running means, in order.
     pub fn values(&self) -> Vec<f64> {
-        // A record takes in what the last forward pass left pending in a batch norm's running state.
-        drop(self.clone().into_record());
+        settle_running_states::<B, Self>(self);
         values_of::<B, Self>(self)
     }
 

@@ -142,7 +142,7 @@ where
         start: &|run: &mut Run| {
             Sharded::<B>::seed(device, config.seed);
             forget_gathered();
-            let name = name_of_run(run);
+            let name = named(run.layout());
             let ended = catch_collective_error(|| {
                 let model = program(run).map_err(|error| CompareError::of_program(error.into(), name.clone()));
                 let model = model.and_then(|model| run.check_steps().map(|()| model));
@@ -326,19 +326,12 @@ fn message_of(error: &CompareError) -> String {
 
 fn all_of<T: Serialize + DeserializeOwned>(layout: &Layout, own: T) -> Result<Vec<T>, CompareError> {
     exchange::exchange(&layout.mesh, own).map_err(|source| CompareError::Collective {
-        run: name_of(Some(layout)),
+        run: named(Some(&layout.name)),
         source: Box::new(source),
     })
 }
 
-fn name_of(layout: Option<&Layout>) -> String {
-    named(layout.map(|layout| layout.name.as_str()))
-}
-
-fn name_of_run(run: &Run) -> String {
-    named(run.layout())
-}
-
+/// A run in words, by its layout's name.
 fn named(layout: Option<&str>) -> String {
     match layout {
         Some(name) => format!("in {name}"),

@@ -4,7 +4,6 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::module::{AutodiffModule, Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Tensor, TensorMetadata};
 
 use super::super::kind::Float;
@@ -19,6 +18,7 @@ use super::recording::Name;
 use super::seen::Judged;
 use super::{CompareError, Layout};
 use crate::collectives::CollectiveBackend;
+use crate::parameters::settle_running_states;
 
 /// A run of a program that is compared: that of one rank, whose mesh has no axes, or that in a layout.
 pub struct Run<'a> {
@@ -135,7 +135,7 @@ impl<'a> Run<'a> {
         let step = Step {
             parameters: parameters(model),
             loss: peek(&loss).iter::<f64>().next().unwrap_or(f64::NAN),
-            gradients: gradient_arrays(gradients, model),
+            gradients: arrays(model, Some(gradients)),
         };
         match &mut self.task {
             Task::Keep(outcome) => outcome.steps.push(step),
@@ -168,7 +168,7 @@ impl<'a> Run<'a> {
             Task::Judge { reference, bench } => bench.end(&reference.parameters, &parameters(model)),
             Task::Record { .. } => {
                 if recorder::is_recording() {
-                    settle(model);
+                    settle_running_states(model);
                     model.visit(&mut Observer {
                         gradients: None,
                         path: Vec::new(),
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
             Task::Keep(outcome) => outcome.steps.len(),
         };
         CompareError::Steps {
-            run: super::name_of(self.layout),
+            run: super::named(self.layout()),
             found: self.judged,
             expected,
         }
@@ -199,51 +199,15 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Reads every parameter and buffer, in the order of the model.
-fn parameters<B, C, M>(model: &M) -> Vec<Array>
-where
-    B: CollectiveBackend,
-    C: CheckpointStrategy,
-    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
-{
-    #[derive(Default)]
-    struct Reader {
-        path: Vec<String>,
-        arrays: Vec<Array>,
-    }
-    impl<B: CollectiveBackend, C: CheckpointStrategy> ModuleVisitor<Autodiff<Sharded<B>, C>> for Reader {
-        fn enter_module(&mut self, name: &str, _container_type: &str) {
-            self.path.push(name.to_owned());
-        }
-        fn exit_module(&mut self, _name: &str, _container_type: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
-            let tensor = param.val().into_primitive().tensor().primitive;
-            self.arrays.push(array(self.path.join("."), &tensor));
-        }
-    }
-    settle(model);
-    let mut reader = Reader::default();
-    model.visit(&mut reader);
-    reader.arrays
-}
-
-/// Makes running statistics current.
-fn settle<B: Backend>(model: &impl Module<B>) {
-    // A record takes in what the last forward pass left pending in a batch norm's running state.
-    drop(model.clone().into_record());
-}
-
-/// Reads every gradient, in the order of the model.
-fn gradient_arrays<B, C, M>(gradients: &GradientsParams, model: &M) -> Vec<Array>
+/// Reads every gradient, or without these every parameter and buffer, in the order of the model.
+fn arrays<B, C, M>(model: &M, gradients: Option<&GradientsParams>) -> Vec<Array>
 where
     B: CollectiveBackend,
     C: CheckpointStrategy,
     M: AutodiffModule<Autodiff<Sharded<B>, C>>,
 {
     struct Reader<'a> {
-        gradients: &'a GradientsParams,
+        gradients: Option<&'a GradientsParams>,
         path: Vec<String>,
         arrays: Vec<Array>,
     }
@@ -255,8 +219,12 @@ where
             self.path.pop();
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Autodiff<Sharded<B>, C>, D>>) {
-            if let Some(gradient) = self.gradients.get::<Sharded<B>, D>(param.id) {
-                let tensor = gradient.into_primitive().tensor();
+            let tensor = match self.gradients {
+                None => Some(param.val().inner()),
+                Some(gradients) => gradients.get::<Sharded<B>, D>(param.id),
+            };
+            if let Some(tensor) = tensor {
+                let tensor = tensor.into_primitive().tensor();
                 self.arrays.push(array(self.path.join("."), &tensor));
             }
         }
@@ -268,6 +236,17 @@ where
     };
     model.visit(&mut reader);
     reader.arrays
+}
+
+/// Reads every parameter and buffer as it is now.
+fn parameters<B, C, M>(model: &M) -> Vec<Array>
+where
+    B: CollectiveBackend,
+    C: CheckpointStrategy,
+    M: AutodiffModule<Autodiff<Sharded<B>, C>>,
+{
+    settle_running_states(model);
+    arrays(model, None)
 }
 
 fn array<B: CollectiveBackend>(name: String, tensor: &ShardedTensor<B, Float>) -> Array {

@@ -18,6 +18,7 @@ use crate::context::ParallelContext;
 use crate::data_parallel::{
     DataParallelConfig, DataParallelError, DistributedDataParallel, ModuleOptimizer, ReducedGradients, StepPart,
 };
+use crate::parameters::settle_running_states;
 use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
 use crate::sharded::placement::AxisRole;
@@ -231,7 +232,11 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
 
     /// Takes what is not trained as the last pass has left it, so that it is saved.
     fn take_buffers(&mut self) -> Result<(), DataParallelError> {
-        self.settle_running_states();
+        if self.known.buffer_places.is_empty() {
+            return Ok(());
+        }
+        // Of the model without values: no parameter is waited for.
+        settle_running_states::<A, M>(&self.model);
         let mut tensors = BufferTensors::<A> {
             known: &self.known,
             tensors: Vec::new(),
@@ -251,15 +256,9 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
         self.local.update(|parts| parts.with_buffers(values))
     }
 
-    /// A record takes in what the last forward pass left pending in a batch norm's running state.
-    fn settle_running_states(&self) {
-        // Of the model without values: no parameter is waited for.
-        drop(self.model.clone().into_record());
-    }
-
     /// Gives the model what is not trained, as it was restored.
     fn give_buffers(&mut self) {
-        self.settle_running_states();
+        settle_running_states::<A, M>(&self.model);
         let mut writer = BufferWriter::<A> {
             mesh: &self.mesh,
             buffers: self.local.module_in_flight().buffers(),

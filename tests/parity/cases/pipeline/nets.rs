@@ -9,7 +9,7 @@ use burn::tensor::activation::tanh;
 use burn::tensor::{DType, Tensor, backend::Backend};
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, ReducedGradients};
-use burn_megatron::parameters::tensor_from_host;
+use burn_megatron::parameters::{settle_running_states, tensor_from_host};
 use burn_megatron::pipeline_parallel::schedule::{ScheduleConfig, ScheduleKind};
 use burn_megatron::pipeline_parallel::{PipelineExecutor, PipelineStage, StageOutput};
 
@@ -252,8 +252,7 @@ pub fn gradients_by_name(chunks: &[Part<B>], reduced: &ReducedGradients<Flex>) -
 pub fn values_by_name(chunks: &[Part<B>]) -> BTreeMap<String, Vec<f64>> {
     let mut values = BTreeMap::new();
     for part in chunks {
-        // A record takes in what the last forward pass left pending in a batch norm's running state.
-        drop(part.clone().into_record());
+        settle_running_states(part);
         let of_part = named(part, None).values.into_iter();
         values.extend(of_part.map(|(name, value)| (whole_name(part, &name), value)));
     }
