@@ -37,7 +37,7 @@ use plain_models::gpt::PlainGpt;
 use plain_models::recurrent::Recurrent;
 use tests::harness::Case;
 
-use super::cases::Placed;
+use super::passes::Placed;
 use super::subjects::{PlaceBatch, Subject};
 
 const STEPS: usize = 3;

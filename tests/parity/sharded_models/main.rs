@@ -3,8 +3,12 @@
 //! The models know nothing of ranks: they are in `examples/plain_models`, a crate outside the workspace.
 
 mod cases;
+mod checks;
 mod compared;
+mod layouts;
 mod learner;
+mod passes;
+mod records;
 mod subjects;
 mod training;
 mod wrapped;
@@ -12,6 +16,9 @@ mod wrapped;
 use std::process::ExitCode;
 
 use tests::harness;
+
+/// Of what burn draws.
+const SEED: u64 = 11;
 
 fn main() -> ExitCode {
     match harness::role() {

@@ -6,7 +6,7 @@ use burn::module::{AutodiffModule, Module, ModuleVisitor, Param};
 use burn::optim::{AdamWConfig, GradientsAccumulator, GradientsParams, Optimizer};
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{DType, FloatDType, Tensor};
-use burn_megatron::parameters::{Placement, read_host};
+use burn_megatron::parameters::{Placement, read_host, settle_running_states};
 use burn_megatron::parity::{Judge, Tolerance, compare_shard};
 use burn_megatron::sharded::cast_parameters;
 
@@ -155,8 +155,7 @@ pub fn read_parameters<B: Backend, M: Module<B>>(model: &M) -> Vec<Array> {
             });
         }
     }
-    // A record takes in what the last forward pass left pending in a batch norm's running state.
-    drop(model.clone().into_record());
+    settle_running_states(model);
     let mut reader = Reader::default();
     model.visit(&mut reader);
     reader.arrays

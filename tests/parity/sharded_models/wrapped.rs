@@ -1,7 +1,6 @@
 //! Placed models in `DistributedDataParallel`, with its optimizers and checkpoints, against one rank of plain burn.
 
 use anyhow::{Context as _, ensure};
-use burn::backend::Autodiff;
 use burn::grad_clipping::GradientClippingConfig;
 use burn::optim::{AdamW, AdamWConfig};
 use burn::tensor::Tensor;
@@ -11,17 +10,14 @@ use burn_megatron::context::ParallelContext;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
 use burn_megatron::launch::World;
 use burn_megatron::optimizer::ShardedOptimizer;
-use burn_megatron::sharded::{Mesh, PlacedDataParallel, Plan, Sharded, parallelize};
+use burn_megatron::sharded::{Mesh, PlacedDataParallel, Plan, parallelize};
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::{restore, snapshot};
 use tests::rank_folder::RankFolder;
 
-use super::cases::{OnMesh, Serial};
+use super::passes::{OnMesh, Placed, Plain, Serial};
 use super::subjects::Subject;
 use super::training::{Array, Options, Run, SAMPLES, STEPS, read_parameters};
-
-type Plain = Autodiff<Flex>;
-type Placed = Autodiff<Sharded<Flex>>;
 
 /// The layouts, each with its sizes and whether tokens are cut and gradients are sharded.
 pub const LAYOUTS: [(&str, usize, usize, bool, bool); 5] = [
