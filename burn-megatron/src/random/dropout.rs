@@ -4,6 +4,7 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 
+use super::mix::mix;
 use super::philox::key_words;
 use super::{ColumnShard, RandomStream, RowDropout, StepCoordinates};
 use crate::precision::{is_half, narrow, widen};
@@ -210,13 +211,6 @@ fn apply<B: Backend, const D: usize>(mask: Vec<f32>, input: Tensor<B, D>, dropou
 fn site_key(seed: u64, layer: u32, number: u32) -> [u32; 2] {
     let site = u64::from(layer) << 32 | u64::from(number);
     key_words(mix(seed.wrapping_add(mix(site.wrapping_add(0x9E37_79B9_7F4A_7C15)))))
-}
-
-/// SplitMix64's finaliser (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators").
-fn mix(mut value: u64) -> u64 {
-    value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod columns;
 mod coordinates;
 mod dropout;
+mod mix;
 mod step;
 mod stream;
 
@@ -15,5 +16,6 @@ pub use cubecl_kernels::random::{RowDropout, RowPlace, philox};
 pub use columns::ColumnShard;
 pub use coordinates::{StepCoordinates, TokenMap, TokenPlace};
 pub use dropout::{Dropout, DropoutConfig, DropoutSite};
+pub(crate) use mix::mix;
 pub(crate) use step::{CurrentStep, ModuleStep};
 pub use stream::RandomStream;

@@ -2,6 +2,8 @@
 
 use burn::tensor::{DType, TensorData};
 
+use crate::random::mix;
+
 /// Random projections that a sketch has.
 const PROJECTIONS: usize = 16;
 
@@ -219,7 +221,7 @@ impl Sketch {
                 sketch.not_finite += 1;
                 continue;
             }
-            let signs = mixed(index as u64);
+            let signs = mix((index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             for (bit, sum) in sketch.sums.iter_mut().enumerate() {
                 *sum += if signs >> bit & 1 == 0 { value } else { -value };
             }
@@ -249,14 +251,6 @@ impl Sketch {
             },
         }
     }
-}
-
-/// Steele et al. 2014, SplitMix64.
-fn mixed(index: u64) -> u64 {
-    let mut bits = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ bits >> 31
 }
 
 #[cfg(test)]
