@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorPrimitive};
 
 use super::binding::Binding;
@@ -31,19 +32,25 @@ impl<B: TrainingBackend> ModuleMapper<B> for Hooker<'_, B> {
         };
         let anchor = self.binding.anchors[number].clone();
         let (sink, entries) = (self.sink.clone(), self.binding.entries.clone());
-        // A parameter that is on its way is hooked when it is first read. Clones of it, of which burn makes each by
-        // itself, share the hook: the reducer takes one gradient of a parameter from a graph.
-        let shared = Arc::new(Mutex::new(None));
-        param.init_mapper(move |tensor| {
-            let hook = || {
-                let hooked = B::hook(tensor.into_primitive().tensor(), &anchor, sink.clone(), number);
-                let hooked = Tensor::from_primitive(TensorPrimitive::Float(hooked));
-                planted_faults::parameter(hooked, &entries, number)
-            };
-            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            shared.get_or_insert_with(hook).clone()
+        map_once(param, move |tensor| {
+            let hooked = B::hook(tensor.into_primitive().tensor(), &anchor, sink.clone(), number);
+            let hooked = Tensor::from_primitive(TensorPrimitive::Float(hooked));
+            planted_faults::parameter(hooked, &entries, number)
         })
     }
+}
+
+/// Returns the parameter with another value, made of its own when it is first read: it may be on its way. Clones, of
+/// which burn makes each by itself, share what is made: a graph has one hook of a parameter, and one gradient.
+pub(crate) fn map_once<B: Backend, const D: usize>(
+    param: Param<Tensor<B, D>>,
+    make: impl Fn(Tensor<B, D>) -> Tensor<B, D> + Send + Sync + 'static,
+) -> Param<Tensor<B, D>> {
+    let shared = Mutex::new(None);
+    param.init_mapper(move |tensor| {
+        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.get_or_insert_with(|| make(tensor)).clone()
+    })
 }
 
 #[cfg(test)]

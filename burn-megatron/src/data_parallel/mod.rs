@@ -48,6 +48,7 @@ pub use error::DataParallelError;
 pub(crate) use foreign_dropout::has_foreign_dropout;
 pub use gradient_entry::GradientEntry;
 pub use gradients::{GradientCounts, ReducedGradients, clip_coefficient};
+pub(crate) use hook_module::map_once;
 pub(crate) use parameter_gather::{PendingParameters, laid_out};
 pub use partial::sum_partial_gradients;
 pub use progress::Progress;

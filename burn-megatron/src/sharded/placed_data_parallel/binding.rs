@@ -1,6 +1,6 @@
 //! [`Binder`]: a model whose parameters are this rank's parts, and whose gradients go to the buckets.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::module::{ModuleMapper, Param};
 use burn::tensor::backend::AutodiffBackend;
@@ -11,6 +11,7 @@ use super::local_parameters::{Known, LocalParameter};
 use super::training_backend::PlacedTrainingBackend;
 use crate::autodiff::GradientSink;
 use crate::collectives::CollectiveBackend;
+use crate::data_parallel::map_once;
 use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
 use crate::sharded::placement::Placements;
@@ -60,25 +61,18 @@ impl<A: PlacedTrainingBackend> ModuleMapper<A> for Binder<'_, A> {
         );
         let (mesh, places) = (self.mesh.clone(), self.known.places[number]);
         let shape = Shape::from(self.known.shapes[number].clone());
-        // Clones of a parameter, of which burn makes each by itself, share the hook: a graph has one gradient of it.
-        let shared = Arc::new(Mutex::new(None));
-        param.init_mapper(move |_nothing| {
-            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            let make = || {
-                let local = A::LocalTraining::inner(part.value());
-                let placed = ShardedTensor::placed(local, shape.clone(), Some(mesh.clone()), places);
-                let leaf = Tensor::<A, D>::from_primitive(TensorPrimitive::Float(A::from_float(placed)));
-                let leaf = leaf.require_grad();
-                match &sink {
-                    None => leaf,
-                    Some(sink) => {
-                        let leaf = leaf.into_primitive().tensor();
-                        let hooked = A::hook(leaf, &anchor, sink.clone(), number);
-                        Tensor::from_primitive(TensorPrimitive::Float(hooked))
-                    }
+        map_once(param, move |_nothing| {
+            let local = A::LocalTraining::inner(part.value());
+            let placed = ShardedTensor::placed(local, shape.clone(), Some(mesh.clone()), places);
+            let leaf = Tensor::<A, D>::from_primitive(TensorPrimitive::Float(A::from_float(placed))).require_grad();
+            match &sink {
+                None => leaf,
+                Some(sink) => {
+                    let leaf = leaf.into_primitive().tensor();
+                    let hooked = A::hook(leaf, &anchor, sink.clone(), number);
+                    Tensor::from_primitive(TensorPrimitive::Float(hooked))
                 }
-            };
-            shared.get_or_insert_with(make).clone()
+            }
         })
     }
 }
