@@ -152,10 +152,12 @@ pub(super) fn placed<B: CollectiveBackend, K: Kind<B>>(
 /// When the dimension has fewer elements than there are ranks. When the tensor belongs to a graph, which would end
 /// here: gradients of a batch are asked for after this, by `require_grad`.
 pub fn distribute<T: Distribute>(tensor: T, mesh: &Mesh, role: AxisRole, dimension: usize) -> T {
-    tensor.refuse_graph();
     let several = |&axis: &usize| mesh.shape().size(axis) > 1;
     let axes = mesh.shape().axes_of(role).filter(several);
-    axes.fold(tensor, |tensor, axis| tensor.distribute_over(mesh, axis, dimension))
+    T::from_placed(axes.fold(outside_graph(tensor), |tensor, axis| {
+        let places = with_cut(&tensor, mesh, axis, dimension);
+        placed(tensor, mesh, places)
+    }))
 }
 
 /// Returns the tensor of which each rank of a role has its part: a batch of `length` samples along `dimension`, of
@@ -164,8 +166,7 @@ pub fn distribute<T: Distribute>(tensor: T, mesh: &Mesh, role: AxisRole, dimensi
 /// # Panics
 /// When `local` has another number of them, is placed on a mesh already, or belongs to a graph, which would end here.
 pub fn from_local<T: Distribute>(local: T, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> T {
-    local.refuse_graph();
-    local.into_part_of(mesh, role, dimension, length)
+    T::from_placed(part_of(outside_graph(local), mesh, role, dimension, length))
 }
 
 /// Returns the tensor whole, on every rank, and outside any graph: to be read by one rank alone, or on another thread,
@@ -179,78 +180,69 @@ pub fn from_local<T: Distribute>(local: T, mesh: &Mesh, role: AxisRole, dimensio
 #[track_caller]
 pub fn whole<T: Distribute>(tensor: T) -> T {
     traffic::set_operation("whole");
-    tensor.gathered()
+    T::from_placed(ShardedTensor::whole(gather(tensor.into_placed())))
 }
 
 /// A tensor that can be cut over ranks: of floats or integers, with autodiff and without.
 pub trait Distribute: Sized {
-    /// Panics if the tensor belongs to a graph.
-    fn refuse_graph(&self);
+    /// The backend inside.
+    type Local: CollectiveBackend;
+    /// Floats or integers.
+    type Kind: Kind<Self::Local>;
 
-    /// Cuts a dimension over the ranks of an axis.
-    fn distribute_over(self, mesh: &Mesh, axis: usize, dimension: usize) -> Self;
-
-    /// Takes it as this rank's part of a tensor of this length.
-    fn into_part_of(self, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> Self;
-
-    /// Brings all of it to every rank.
-    fn gathered(self) -> Self;
+    /// Whether it belongs to a graph.
+    fn is_in_graph(&self) -> bool;
+    /// The tensor, without its graph.
+    fn into_placed(self) -> ShardedTensor<Self::Local, Self::Kind>;
+    /// A tensor outside any graph.
+    fn from_placed(tensor: ShardedTensor<Self::Local, Self::Kind>) -> Self;
 }
 
 impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D> {
-    fn refuse_graph(&self) {
-        assert!(
-            !B::is_tracked(&self.clone().into_primitive().tensor()),
-            "a tensor of shape {:?} of a graph is distributed: gradients would not go through; distribute what comes \
-             into the model, and call require_grad after it",
-            self.dims()
-        );
+    type Local = B::Local;
+    type Kind = Float;
+
+    fn is_in_graph(&self) -> bool {
+        B::is_tracked(&self.clone().into_primitive().tensor())
     }
 
-    fn distribute_over(self, mesh: &Mesh, axis: usize, dimension: usize) -> Self {
-        let tensor = B::float(self.into_primitive().tensor());
-        let places = with_cut(&tensor, mesh, axis, dimension);
-        let placed = placed(tensor, mesh, places);
-        Tensor::from_primitive(TensorPrimitive::Float(B::from_float(placed)))
+    fn into_placed(self) -> ShardedTensor<B::Local, Float> {
+        B::float(self.into_primitive().tensor())
     }
 
-    fn into_part_of(self, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> Self {
-        let tensor = part_of(B::float(self.into_primitive().tensor()), mesh, role, dimension, length);
+    fn from_placed(tensor: ShardedTensor<B::Local, Float>) -> Self {
         Tensor::from_primitive(TensorPrimitive::Float(B::from_float(tensor)))
-    }
-
-    #[track_caller]
-    fn gathered(self) -> Self {
-        let whole = ShardedTensor::whole(gather(B::float(self.into_primitive().tensor())));
-        Tensor::from_primitive(TensorPrimitive::Float(B::from_float(whole)))
     }
 }
 
 impl<B: ShardedBackend, const D: usize> Distribute for Tensor<B, D, IntTensorKind> {
-    /// Integers belong to none.
-    fn refuse_graph(&self) {}
+    type Local = B::Local;
+    type Kind = Int;
 
-    fn distribute_over(self, mesh: &Mesh, axis: usize, dimension: usize) -> Self {
-        let tensor = B::int(self.into_primitive());
-        let places = with_cut(&tensor, mesh, axis, dimension);
-        Tensor::from_primitive(B::from_int(placed(tensor, mesh, places)))
+    fn is_in_graph(&self) -> bool {
+        false
     }
 
-    fn into_part_of(self, mesh: &Mesh, role: AxisRole, dimension: usize, length: usize) -> Self {
-        Tensor::from_primitive(B::from_int(part_of(
-            B::int(self.into_primitive()),
-            mesh,
-            role,
-            dimension,
-            length,
-        )))
+    fn into_placed(self) -> ShardedTensor<B::Local, Int> {
+        B::int(self.into_primitive())
     }
 
-    #[track_caller]
-    fn gathered(self) -> Self {
-        let whole = ShardedTensor::whole(gather(B::int(self.into_primitive())));
-        Tensor::from_primitive(B::from_int(whole))
+    fn from_placed(tensor: ShardedTensor<B::Local, Int>) -> Self {
+        Tensor::from_primitive(B::from_int(tensor))
     }
+}
+
+/// The tensor, which belongs to no graph: gradients would not go through what is done to it.
+fn outside_graph<T: Distribute>(tensor: T) -> ShardedTensor<T::Local, T::Kind> {
+    let is_in_graph = tensor.is_in_graph();
+    let placed = tensor.into_placed();
+    assert!(
+        !is_in_graph,
+        "a tensor of shape {:?} of a graph is distributed: gradients would not go through; distribute what comes into \
+         the model, and call require_grad after it",
+        placed.shape().to_vec()
+    );
+    placed
 }
 
 /// The tensor's placements with one more cut.

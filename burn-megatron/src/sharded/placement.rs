@@ -68,6 +68,17 @@ pub type Placements = [AxisPlacement; MAX_AXES];
 /// On every axis whole.
 pub const REPLICATED: Placements = [AxisPlacement::Replicated; MAX_AXES];
 
+/// The placements of a tensor whose sums have been made.
+pub(super) fn without_sums(places: Placements) -> Placements {
+    places.map(|place| {
+        if place.is_partial() {
+            AxisPlacement::Replicated
+        } else {
+            place
+        }
+    })
+}
+
 /// What the ranks of an axis are for, which decides who moves where two tensors are cut in different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AxisRole {

@@ -9,7 +9,9 @@ use burn::tensor::{Shape, Slice, TensorMetadata};
 
 use super::kind::{Kind, KindCall};
 use super::mesh::Mesh;
-use super::placement::{AxisPlacement, AxisRole, PARTIAL_SUM, Placements, REPLICATED, Reduction, longest_part, part};
+use super::placement::{
+    AxisPlacement, AxisRole, PARTIAL_SUM, Placements, REPLICATED, Reduction, longest_part, part, without_sums,
+};
 use super::tensor::{Local, ShardedTensor, lock};
 use super::traffic::{TrafficKind, operation};
 use crate::collectives::{CollectiveBackend, CollectiveError, unwrap_or_unwind};
@@ -51,13 +53,7 @@ pub(super) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
         }
         Local::Deferred(deferred) => {
             // Terms are made of the whole: one rank has all of a sum.
-            let made = target.map(|place| {
-                if place.is_partial() {
-                    AxisPlacement::Replicated
-                } else {
-                    place
-                }
-            });
+            let made = without_sums(*target);
             let part = deferred.part(&shape, Some(mesh), &made);
             Change::<B, K>::new(mesh, &shape, made).run(part, target)
         }

@@ -9,7 +9,7 @@ use burn::tensor::{Tensor, TensorMetadata, TensorPrimitive};
 
 use crate::sharded::mesh::Mesh;
 use crate::sharded::parallelize::ShardedBackend;
-use crate::sharded::placement::{AxisPlacement, AxisRole, PARTIAL_SUM, Placements};
+use crate::sharded::placement::{AxisPlacement, AxisRole, PARTIAL_SUM, Placements, without_sums};
 use crate::sharded::redistribute::redistribute;
 
 use crate::autodiff::TrainingBackend;
@@ -184,14 +184,7 @@ impl<A: ShardedBackend, L: TrainingBackend<InnerBackend = A::Local>> ModuleVisit
             self.error = Some(LocalParameterError::FullySharded { name, role });
             return;
         }
-        // A sum that has not been made is made.
-        let places = places.map(|place| {
-            if place.is_partial() {
-                AxisPlacement::Replicated
-            } else {
-                place
-            }
-        });
+        let places = without_sums(places);
         let local = redistribute(tensor, self.mesh, &places);
         let Some(part) = LocalParameter::new(param.id, L::from_inner(local), is_trained) else {
             self.error = Some(LocalParameterError::Dimensions { name, dimensions: D });
