@@ -5,6 +5,7 @@ use std::ops::Range;
 use burn::tensor::{Shape, TensorMetadata};
 
 use super::compare::recorder::{self, Visitor};
+use super::early_scatter::scattered;
 use super::kind::Kind;
 use super::mesh::Mesh;
 use super::placement::Placements;
@@ -342,5 +343,10 @@ fn result<B: CollectiveBackend, K: Kind<B>>(local: K::Tensor, placed: &Placed, i
             *length = local.shape()[dimension];
         }
     }
-    ShardedTensor::placed(local, Shape::from(shape), placed.mesh.clone(), *places)
+    scattered(ShardedTensor::placed(
+        local,
+        Shape::from(shape),
+        placed.mesh.clone(),
+        *places,
+    ))
 }

@@ -6,6 +6,7 @@ use burn::module::{AutodiffModule, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
 
+use super::early_scatter::scattering_early;
 use super::kind::{Float, Kind};
 use super::mesh::Mesh;
 use super::parallelize::placed;
@@ -22,8 +23,8 @@ use crate::collectives::{CollectiveBackend, CollectiveError, catch_collective_er
 /// communication: here sums over ranks wait until they are whole, and those of small gradients travel together.
 ///
 /// # Communication
-/// What the backward pass needs; then a reduce-scatter or less for each gradient that is cut, and, per axis of the
-/// mesh, one all-reduce of all that are whole there.
+/// What the backward pass needs; a reduce-scatter or less for each gradient that is cut, during the backward pass where
+/// it is large; then, per axis of the mesh, one all-reduce of all that are whole there.
 ///
 /// # Errors
 /// The error of the first collective that failed.
@@ -39,7 +40,7 @@ where
     catch_collective_error(|| {
         set_operation("loss");
         let value = ShardedTensor::whole(gather(loss.clone().inner().into_primitive().tensor()));
-        let gradients = unplaced(loss, model);
+        let gradients = scattering_early(model, || unplaced(loss, model));
         (
             Tensor::from_primitive(TensorPrimitive::Float(value)),
             placed_like(gradients, model),
@@ -48,7 +49,8 @@ where
 }
 
 /// As [`backward`], with gradients that are not placed yet: those of several micro-batches are added up first, by
-/// burn's `GradientsAccumulator`, and then [placed](place_gradients) once.
+/// burn's `GradientsAccumulator`, and then [placed](place_gradients) once. Each rank has terms of whole gradients until
+/// then: where memory counts more than communication, add up those of [`backward`].
 ///
 /// # Errors
 /// As [`backward`].

@@ -15,7 +15,7 @@
 //! | `apply`, `operations`, `kernels` | an operation by its rule; tables of burn's operations; fused ones |
 //! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
 //! | `explain` | where parameters are, and what a real step communicated |
-//! | `gradients`, `clipping` | a backward pass whose gradients end where their parameters are; their norm |
+//! | `gradients`, `early_scatter`, `clipping` | a backward pass whose gradients end where their parameters are; their norm |
 //! | `mixed_precision` | computing in 16 bits, with parameters in f32 |
 //! | `placed_data_parallel` | a placed model in `DistributedDataParallel` |
 //! | `compare` | a program in a layout against the program on one rank; the first tensor that differs |
@@ -25,6 +25,7 @@ mod apply;
 mod backend;
 mod clipping;
 mod compare;
+mod early_scatter;
 mod explain;
 mod gradients;
 mod kernels;
