@@ -29,6 +29,12 @@ pub enum ContextError {
     /// A group could not be connected.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
+    /// Stages hold different layers.
+    #[error(
+        "parameters cannot be cut over the data-parallel ranks of a context with pipeline_parallel_size {0}: use \
+         pipeline_parallel_size 1"
+    )]
+    FullyShardedStages(usize),
 }
 
 impl ParallelConfig {

@@ -103,6 +103,29 @@ impl ParallelContext {
         })
     }
 
+    /// Returns the context of the same ranks for a model whose parameters are cut over the data-parallel ranks, too:
+    /// all ranks are in the tensor-parallel group, that of ranks with different parts, and none is a replica. For
+    /// [`PlacedDataParallel`](crate::sharded::PlacedDataParallel) with a plan of
+    /// [`fully_shard`](crate::sharded::Plan::fully_shard).
+    ///
+    /// # Errors
+    /// When there are pipeline stages.
+    pub fn fully_sharded(&self) -> Result<Self, ContextError> {
+        let stages = self.pipeline.size();
+        if stages > 1 {
+            return Err(ContextError::FullyShardedStages(stages));
+        }
+        let config = self.config.with_tensor_parallel_size(self.world.size());
+        Ok(Self {
+            grid: config.grid(self.world.size())?,
+            config,
+            tensor: self.world.clone(),
+            data: ProcessGroup::single(),
+            model: self.world.clone(),
+            ..self.clone()
+        })
+    }
+
     /// Returns the same context for layers that run these operations; fused ones unless this says otherwise.
     pub fn with_kernels(self, kernels: Kernels) -> Self {
         Self { kernels, ..self }

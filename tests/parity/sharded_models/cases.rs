@@ -70,9 +70,10 @@ pub fn trials() -> Vec<Trial> {
         let random = case("random", model, "f64", 0.0);
         trials.push(Job::new(random, 4).succeeds(format!("{model}_trains_as_on_one_rank_however_it_is_placed")));
     }
-    for (layout, data, tensor, ..) in wrapped::LAYOUTS {
+    for wrapped in wrapped::LAYOUTS {
+        let layout = wrapped.name;
         let trial = |model: &str, case: Case, name: &str| {
-            let job = Job::new(case.with("layout", layout), data * tensor);
+            let job = Job::new(case.with("layout", layout), wrapped.world_size());
             job.succeeds(format!("{model}_in_distributed_data_parallel_{name}_in_{layout}"))
         };
         let dropping = case("wrapped", "gpt", "f64", 0.1);
@@ -96,16 +97,23 @@ pub fn trials() -> Vec<Trial> {
     }
     let refused = case("wrapped_fully_sharded", "gpt", "f32", 0.0);
     trials.push(Job::new(refused, 2).fails_with(
-        "distributed_data_parallel_refuses_parameters_that_are_cut_over_its_ranks",
+        "distributed_data_parallel_refuses_parameters_that_are_cut_over_its_replicas",
         &[
-            "parameter tokens.weight is cut over the data-parallel ranks",
-            "leave fully_shard(Data) out of the plan",
+            "parameter tokens.weight is cut over the data-parallel ranks [0, 1]",
+            "give context.fully_sharded()",
         ],
     ));
-    for model in ["gpt", "convolutional"] {
-        let resumed = case("wrapped_resumed", model, "f64", 0.0);
-        trials.push(Job::new(resumed, 2).succeeds(format!(
-            "a_checkpoint_of_{model}_in_dp2_resumes_in_tp2sp_as_on_one_rank"
+    for (model, saved, resumed) in [
+        ("gpt", "dp2_sharded", "tp2sp"),
+        ("convolutional", "dp2_sharded", "tp2sp"),
+        ("gpt", "tp2", "fsdp2"),
+        ("convolutional", "fsdp2", "dp2"),
+    ] {
+        let case = case("wrapped_resumed", model, "f64", 0.0)
+            .with("saved", saved)
+            .with("resumed", resumed);
+        trials.push(Job::new(case, 2).succeeds(format!(
+            "a_checkpoint_of_{model}_in_{saved}_resumes_in_{resumed}_as_on_one_rank"
         )));
     }
     for (layout, ranks) in [("fsdp2", 2), ("tp2fsdp2sp", 4)] {
@@ -245,8 +253,8 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
                 wrapped.train(0..STEPS, &mut run, &device)?;
                 run
             } else {
-                let [saving, resuming] = ["dp2_sharded", "tp2sp"].map(|layout| Ranks::new(layout, world));
-                wrapped::resume(fresh, [&saving?, &resuming?], &device)?
+                let ranks = |which: &str| Ranks::new(&case.setting::<String>(which)?, world);
+                wrapped::resume(fresh, [&ranks("saved")?, &ranks("resumed")?], &device)?
             };
             compare(dtype, &reference, &run)
         }

@@ -6,55 +6,112 @@ use burn::optim::{AdamW, AdamWConfig};
 use burn::tensor::Tensor;
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::checkpoint::{Checkpoint, CheckpointConfig, CheckpointWriter};
+use burn_megatron::collectives::{GroupConfig, ProcessGroup, ReduceOp};
 use burn_megatron::context::ParallelContext;
-use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, StepPart};
+use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, GradientEntry, StepPart};
 use burn_megatron::launch::World;
 use burn_megatron::optimizer::ShardedOptimizer;
+use burn_megatron::parameters::{Distribution, Placement};
 use burn_megatron::sharded::{Mesh, PlacedDataParallel, Plan, parallelize};
 use burn_megatron::topology::ParallelConfig;
 use burn_megatron::training::{restore, snapshot};
 use tests::rank_folder::RankFolder;
 
+use super::layouts::{DATA, TENSOR};
 use super::passes::{OnMesh, Placed, Plain, Serial};
 use super::subjects::Subject;
 use super::training::{Array, Options, Run, SAMPLES, STEPS, read_parameters};
 
-/// The layouts, each with its sizes and whether tokens are cut and gradients are sharded.
-pub const LAYOUTS: [(&str, usize, usize, bool, bool); 5] = [
-    ("dp2", 2, 1, false, false),
-    ("dp2_sharded", 2, 1, false, true),
-    ("tp2", 1, 2, false, false),
-    ("tp2sp", 1, 2, true, true),
-    ("tp2sp_dp2_sharded", 2, 2, true, true),
+/// A layout of `DistributedDataParallel`.
+#[derive(Clone, Copy)]
+pub struct Layout {
+    pub name: &'static str,
+    /// Replicas, ranks that parameters are fully sharded over, tensor-parallel ranks.
+    sizes: [usize; 3],
+    sequence: bool,
+    /// Whether the optimizer's state is cut over replicas.
+    shards_gradients: bool,
+}
+
+pub const LAYOUTS: [Layout; 8] = [
+    layout("dp2", [2, 1, 1]),
+    layout("dp2_sharded", [2, 1, 1]).shards_gradients(),
+    layout("tp2", [1, 1, 2]),
+    layout("tp2sp", [1, 1, 2]).sequence().shards_gradients(),
+    layout("tp2sp_dp2_sharded", [2, 1, 2]).sequence().shards_gradients(),
+    layout("fsdp2", [1, 2, 1]),
+    layout("tp2fsdp2sp", [1, 2, 2]).sequence(),
+    layout("hsdp2x2_sharded", [2, 2, 1]).shards_gradients(),
 ];
+
+const fn layout(name: &'static str, sizes: [usize; 3]) -> Layout {
+    Layout {
+        name,
+        sizes,
+        sequence: false,
+        shards_gradients: false,
+    }
+}
+
+impl Layout {
+    const fn sequence(self) -> Self {
+        Self { sequence: true, ..self }
+    }
+
+    const fn shards_gradients(self) -> Self {
+        Self {
+            shards_gradients: true,
+            ..self
+        }
+    }
+
+    pub fn world_size(&self) -> usize {
+        self.sizes.iter().product()
+    }
+
+    fn named(name: &str) -> anyhow::Result<Self> {
+        let found = LAYOUTS.iter().find(|layout| layout.name == name);
+        found.copied().with_context(|| format!("there is no layout {name}"))
+    }
+}
 
 /// The ranks of a case.
 pub struct Ranks {
     context: ParallelContext,
     mesh: Mesh,
-    shards_gradients: bool,
+    layout: Layout,
 }
 
 impl Ranks {
     pub fn new(layout: &str, world: &World) -> anyhow::Result<Self> {
-        let found = LAYOUTS.iter().find(|other| other.0 == layout);
-        let &(_, _, tensor, sequence, shards_gradients) = found.context("a layout of the list")?;
-        let config = ParallelConfig::new().with_tensor_parallel_size(tensor);
-        let context = config.with_sequence_parallel(sequence).init(world)?;
-        let mesh = Mesh::of(&context)?;
-        Ok(Self {
-            context,
-            mesh,
-            shards_gradients,
-        })
+        let layout = Layout::named(layout)?;
+        let [replicas, shards, tensor] = layout.sizes;
+        let parallel = |tensor| {
+            let config = ParallelConfig::new().with_tensor_parallel_size(tensor);
+            config.with_sequence_parallel(layout.sequence)
+        };
+        let (context, mesh) = if replicas > 1 && shards > 1 {
+            let axes = [(DATA, replicas), (DATA, shards), (TENSOR, tensor)];
+            let mesh = Mesh::connect(world, &axes, &GroupConfig::new())?;
+            (parallel(shards * tensor).init(world)?, mesh)
+        } else {
+            let context = parallel(tensor).init(world)?;
+            let mesh = Mesh::of(&context)?;
+            let is_fully_sharded = shards > 1;
+            let context = if is_fully_sharded {
+                context.fully_sharded()?
+            } else {
+                context
+            };
+            (context, mesh)
+        };
+        Ok(Self { context, mesh, layout })
     }
 
     fn plan(&self, tensor_plan: Plan) -> Plan {
-        if self.context.tensor_group().size() > 1 {
-            tensor_plan
-        } else {
-            Plan::new()
-        }
+        let [_, shards, tensor] = self.layout.sizes;
+        let plan = if tensor > 1 { tensor_plan } else { Plan::new() };
+        if shards > 1 { plan.fully_shard(DATA) } else { plan }
     }
 }
 
@@ -72,7 +129,7 @@ impl<'a, M: Subject<Placed>> Wrapped<'a, M> {
         // Small buckets: some are reduced while the backward pass runs.
         let config = DataParallelConfig::new()
             .with_bucket_size(Some(500))
-            .with_shard_gradients(ranks.shards_gradients);
+            .with_shard_gradients(ranks.layout.shards_gradients);
         let model = PlacedDataParallel::<Placed, M>::new(placed, &ranks.mesh, &ranks.context, config)?;
         let clipping = options.clips.then_some(GradientClippingConfig::Norm(0.05));
         let adam = AdamWConfig::new().with_weight_decay(0.1).with_grad_clipping(clipping);
@@ -107,18 +164,36 @@ impl<'a, M: Subject<Placed>> Wrapped<'a, M> {
             let mut gradients = self.model.gradients()?;
             run.norms.push(gradients.global_norm(&self.ranks.context)?);
             gradients.gather()?;
-            let arrays = gradients.entries().iter().map(|entry| Array {
-                name: entry.name.clone(),
-                placement: entry.placement.clone(),
-                values: gradients.values(entry),
+            let arrays = gradients.entries().iter().map(|entry| {
+                let values = gradients.values(entry);
+                whole_array(entry, &values, self.ranks.context.tensor_group())
             });
-            run.gradients.push(arrays.collect());
+            run.gradients.push(arrays.collect::<Result<_, _>>()?);
             self.model
                 .step(2e-2 / (1 + step) as f64, &mut self.optimizer, gradients)?;
         }
         run.parameters = read_parameters::<Placed, M>(&self.model.model());
         Ok(self.model.local().check_replicas()?)
     }
+}
+
+/// An array of which each rank of a group has its part, whole. What every rank has is compared on each.
+fn whole_array(entry: &GradientEntry, part: &[f64], group: &ProcessGroup) -> anyhow::Result<Array> {
+    let values = if entry.distribution == Distribution::Sharded {
+        let mut whole = vec![0.0; entry.placement.logical_len()];
+        for run in entry.placement.runs() {
+            whole[run.logical..][..run.length].copy_from_slice(&part[run.local..][..run.length]);
+        }
+        group.all_reduce(&mut whole, ReduceOp::Sum)?;
+        whole
+    } else {
+        part.to_vec()
+    };
+    Ok(Array {
+        name: entry.name.clone(),
+        placement: Placement::whole(entry.placement.logical_shape()),
+        values,
+    })
 }
 
 fn value<B: burn::tensor::backend::Backend>(loss: Tensor<B, 1>) -> anyhow::Result<f64> {

@@ -14,6 +14,7 @@ use crate::collectives::CollectiveBackend;
 use crate::data_parallel::map_once;
 use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
+use crate::sharded::parallelize::placed as place;
 use crate::sharded::placement::Placements;
 use crate::sharded::redistribute::redistribute;
 use crate::sharded::traffic::{Phase, in_phase, set_operation};
@@ -59,11 +60,18 @@ impl<A: PlacedTrainingBackend> ModuleMapper<A> for Binder<'_, A> {
             self.anchors[number].clone(),
             self.sink.clone(),
         );
-        let (mesh, places) = (self.mesh.clone(), self.known.places[number]);
+        let (mesh, kept, places) = (
+            self.mesh.clone(),
+            self.known.kept_places[number],
+            self.known.places[number],
+        );
         let shape = Shape::from(self.known.shapes[number].clone());
         map_once(param, move |_nothing| {
             let local = A::LocalTraining::inner(part.value());
-            let placed = ShardedTensor::placed(local, shape.clone(), Some(mesh.clone()), places);
+            let mut placed = ShardedTensor::placed(local, shape.clone(), Some(mesh.clone()), kept);
+            if kept != places {
+                placed = place(placed, &mesh, places);
+            }
             let leaf = Tensor::<A, D>::from_primitive(TensorPrimitive::Float(A::from_float(placed))).require_grad();
             match &sink {
                 None => leaf,

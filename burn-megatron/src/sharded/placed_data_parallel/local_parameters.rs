@@ -7,14 +7,14 @@ use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorMetadata, TensorPrimitive};
 
-use crate::sharded::mesh::Mesh;
-use crate::sharded::parallelize::ShardedBackend;
-use crate::sharded::placement::{AxisPlacement, AxisRole, PARTIAL_SUM, Placements, without_sums};
-use crate::sharded::redistribute::redistribute;
-
+use super::model_axes::ModelAxes;
 use crate::autodiff::TrainingBackend;
 use crate::context::ParallelContext;
-use crate::parameters::{Declaration, Distribution, Placement};
+use crate::parameters::{Declaration, Placement};
+use crate::sharded::mesh::Mesh;
+use crate::sharded::parallelize::ShardedBackend;
+use crate::sharded::placement::{Placements, without_sums};
+use crate::sharded::redistribute::redistribute;
 
 /// Defines a parameter of any number of dimensions that is listed.
 macro_rules! of_dimensions {
@@ -93,9 +93,10 @@ impl<B: Backend> LocalParameters<B> {
 pub(super) struct Known {
     /// Of those that are trained.
     pub(super) numbers: HashMap<ParamId, usize>,
-    /// By number: the logical shape, and where its elements are.
+    /// By number: the logical shape, where its elements are, and where they are kept.
     pub(super) shapes: Vec<Vec<usize>>,
     pub(super) places: Vec<Placements>,
+    pub(super) kept_places: Vec<Placements>,
     /// Where its gradient is to be when it is handed on.
     pub(super) gradient_places: Vec<Placements>,
     /// Of what is not trained, where it is kept.
@@ -105,17 +106,18 @@ pub(super) struct Known {
 /// A parameter that [`LocalParameters`] cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocalParameterError {
-    /// Data-parallel ranks have different parts of it.
+    /// Ranks that the context counts as replicas have different parts of it.
     #[error(
-        "parameter {name} is cut over the data-parallel ranks, which hold the same parameters in \
-         DistributedDataParallel: leave fully_shard({role:?}) out of the plan and shard the optimizer's state by \
-         DataParallelConfig::with_shard_gradients(true), or train with sharded::backward and an optimizer of burn's"
+        "parameter {name} is cut over the data-parallel ranks {ranks:?}, which the context counts as ranks that hold \
+         the same parameters: give context.fully_sharded() (for hybrid sharding a context whose tensor_parallel_size \
+         counts the ranks of a replica), or leave fully_shard out of the plan and shard the optimizer's state alone by \
+         DataParallelConfig::with_shard_gradients(true)"
     )]
-    FullySharded {
+    CutOverReplicas {
         /// The parameter.
         name: String,
-        /// The role of the axis that it is cut over.
-        role: AxisRole,
+        /// The ranks of the axis that it is cut over.
+        ranks: Vec<usize>,
     },
     /// It has too many dimensions.
     #[error("parameter {name} has {dimensions} dimensions; those of a model in DistributedDataParallel have 6 at most")]
@@ -131,10 +133,12 @@ pub enum LocalParameterError {
 pub(super) fn take_local<A: ShardedBackend, L: TrainingBackend<InnerBackend = A::Local>, M: Module<A>>(
     model: &M,
     mesh: &Mesh,
+    axes: ModelAxes,
     context: &ParallelContext,
 ) -> Result<(LocalParameters<L>, Known), LocalParameterError> {
     let mut taker = Taker::<L> {
         mesh,
+        axes,
         context,
         path: Vec::new(),
         taken: LocalParameters {
@@ -153,6 +157,7 @@ pub(super) fn take_local<A: ShardedBackend, L: TrainingBackend<InnerBackend = A:
 
 struct Taker<'a, L: Backend> {
     mesh: &'a Mesh,
+    axes: ModelAxes,
     context: &'a ParallelContext,
     path: Vec<String>,
     taken: LocalParameters<L>,
@@ -177,25 +182,23 @@ impl<A: ShardedBackend, L: TrainingBackend<InnerBackend = A::Local>> ModuleVisit
         let is_trained = value.is_require_grad();
         let tensor = A::float(value.into_primitive().tensor());
         let (shape, places) = (tensor.shape().to_vec(), tensor.places());
-        let cut = (0..self.mesh.shape().num_axes())
-            .find(|&axis| self.mesh.shape().role(axis) == AxisRole::Data && places[axis].cut().is_some());
-        if let Some(axis) = cut {
-            let role = self.mesh.shape().role(axis);
-            self.error = Some(LocalParameterError::FullySharded { name, role });
+        let places = without_sums(places);
+        if let Some(axis) = self.axes.cut_over_replicas(&places) {
+            let ranks = self.mesh.group(axis).ranks().to_vec();
+            self.error = Some(LocalParameterError::CutOverReplicas { name, ranks });
             return;
         }
-        let places = without_sums(places);
-        let local = redistribute(tensor, self.mesh, &places);
+        let (kept, distribution) = self.axes.kept(self.mesh, places, D);
+        let local = redistribute(tensor, self.mesh, &kept);
         let Some(part) = LocalParameter::new(param.id, L::from_inner(local), is_trained) else {
             self.error = Some(LocalParameterError::Dimensions { name, dimensions: D });
             return;
         };
-        let distribution = distribution(self.mesh, &places, D);
         self.context.registry().declare(
             param.id,
             Declaration {
                 name,
-                placement: placement(self.mesh, &shape, &places),
+                placement: placement(self.mesh, &shape, &kept),
                 distribution,
                 is_tied: false,
                 is_reused: false,
@@ -203,16 +206,16 @@ impl<A: ShardedBackend, L: TrainingBackend<InnerBackend = A::Local>> ModuleVisit
         );
         if !is_trained {
             self.taken.buffers.push(part);
-            self.known.buffer_places.push(places);
+            self.known.buffer_places.push(kept);
             return;
         }
         self.known.numbers.insert(param.id, self.taken.trained.len());
         self.taken.trained.push(part);
         self.known.shapes.push(shape);
         self.known.places.push(places);
-        self.known
-            .gradient_places
-            .push(gradient_places(self.mesh, places, distribution));
+        self.known.kept_places.push(kept);
+        let gradient_places = self.axes.gradient_places(self.mesh, kept, distribution);
+        self.known.gradient_places.push(gradient_places);
     }
 }
 
@@ -224,30 +227,4 @@ fn placement(mesh: &Mesh, shape: &[usize], places: &Placements) -> Placement {
     });
     let (offset, local): (Vec<usize>, Vec<usize>) = ranges.map(|range| (range.start, range.len())).unzip();
     Placement::new(shape, offset, local)
-}
-
-/// Where the gradient of a parameter is handed on: each data-parallel rank has a term of it, and each tensor-parallel
-/// rank where these are summed at the end of the step.
-fn gradient_places(mesh: &Mesh, mut places: Placements, distribution: Distribution) -> Placements {
-    for (axis, place) in places.iter_mut().enumerate().take(mesh.shape().num_axes()) {
-        match mesh.shape().role(axis) {
-            AxisRole::Data => *place = PARTIAL_SUM,
-            AxisRole::Tensor if distribution == Distribution::PartialOverTensor => *place = PARTIAL_SUM,
-            _ => {}
-        }
-    }
-    places
-}
-
-/// Who has a parameter, and whether its gradients are summed together at the end of a step: where tokens are cut, all
-/// that every tensor-parallel rank has; elsewhere the vectors, which are many and small.
-fn distribution(mesh: &Mesh, places: &Placements, dimensions: usize) -> Distribution {
-    let mut tensor = mesh.shape().axes_of(AxisRole::Tensor);
-    if tensor.any(|axis| places[axis] != AxisPlacement::Replicated) {
-        Distribution::Sharded
-    } else if dimensions == 1 || mesh.sequence_dimension().is_some() {
-        Distribution::PartialOverTensor
-    } else {
-        Distribution::Replicated
-    }
 }

@@ -6,6 +6,7 @@
 mod binding;
 mod buffers;
 mod local_parameters;
+mod model_axes;
 mod training_backend;
 mod wrapper;
 

@@ -12,8 +12,9 @@ use burn::tensor::{Tensor, TensorPrimitive};
 use super::binding::{Binder, Emptier, ToLocal};
 use super::buffers::{BufferTensors, BufferWriter};
 use super::local_parameters::{Known, LocalParameterError, LocalParameters, take_local};
+use super::model_axes::ModelAxes;
 use super::training_backend::PlacedTrainingBackend;
-use crate::collectives::{CollectiveBackend, ProcessGroup, catch_collective_error};
+use crate::collectives::{CollectiveBackend, catch_collective_error};
 use crate::context::ParallelContext;
 use crate::data_parallel::{
     DataParallelConfig, DataParallelError, DistributedDataParallel, ModuleOptimizer, ReducedGradients, StepPart,
@@ -21,7 +22,6 @@ use crate::data_parallel::{
 use crate::parameters::settle_running_states;
 use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
-use crate::sharded::placement::AxisRole;
 use crate::sharded::redistribute::{forget_gathered, gather, redistribute};
 use crate::sharded::traffic::{Phase, in_phase, set_operation};
 use crate::sharded::{Sharded, ShardedTensor};
@@ -85,14 +85,15 @@ pub struct PlacedDataParallel<A: PlacedTrainingBackend, M> {
 pub enum PlacedError {
     /// The mesh has axes that are not the context's.
     #[error(
-        "the mesh's axes of role {role:?} are over ranks {axis:?}, and the context's {role:?} group over ranks \
-         {group:?} (none where it is one): make the mesh by Mesh::of(&context)"
+        "the mesh's axes over {of} are of ranks {axes:?}, the context's group for them of ranks {group:?}: make the mesh \
+         by Mesh::of(&context); for parameters that are cut over data-parallel ranks, too, give \
+         context.fully_sharded(), for hybrid sharding a context whose tensor_parallel_size counts the ranks of a replica"
     )]
     Mesh {
-        /// What the axis is for.
-        role: AxisRole,
-        /// The ranks of all axes of the role.
-        axis: Vec<usize>,
+        /// What ranks along the axes hold.
+        of: &'static str,
+        /// The ranks of each axis.
+        axes: Vec<Vec<usize>>,
         /// Those of the group.
         group: Vec<usize>,
     },
@@ -105,14 +106,17 @@ pub enum PlacedError {
 }
 
 impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
-    /// Wraps a placed model. The mesh is the context's. Of the configuration `broadcast_buffers` has no effect: every
-    /// rank has the running statistics of all samples; and where inputs are compared, only the losses are.
+    /// Wraps a placed model. The mesh is that of the context, or, for a model that is fully sharded over the
+    /// data-parallel ranks, that of the context before [`fully_sharded`](ParallelContext::fully_sharded); hybrid
+    /// sharding takes a context whose tensor-parallel size counts all ranks of a replica. Of the configuration
+    /// `broadcast_buffers` has no effect: every rank has the running statistics of all samples; and where inputs are
+    /// compared, only the losses are.
     ///
     /// # Communication
     /// That of [`DistributedDataParallel::new`].
     ///
     /// # Errors
-    /// When the mesh is another, a parameter is cut over the data-parallel ranks, or as
+    /// When the mesh is another, a parameter is cut over ranks that are replicas in the context, or as
     /// [`DistributedDataParallel::new`].
     pub fn new(
         model: M,
@@ -120,10 +124,10 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
         context: &ParallelContext,
         config: DataParallelConfig,
     ) -> Result<Self, PlacedError> {
-        check_mesh(mesh, context)?;
+        let axes = ModelAxes::of(mesh, context)?;
         // Every rank has the statistics of all samples.
         let config = config.with_broadcast_buffers(false);
-        let (parts, known) = take_local::<A, A::LocalTraining, M>(&model, mesh, context)?;
+        let (parts, known) = take_local::<A, A::LocalTraining, M>(&model, mesh, axes, context)?;
         let device = model.devices().first().cloned().unwrap_or_default();
         let model = model.map(&mut Emptier { known: &known });
         let anchors = A::anchors(known.places.len(), &device);
@@ -160,9 +164,9 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
     /// data-parallel rank has its samples, divided by the number of micro-batches.
     ///
     /// # Communication
-    /// What `forward` and its backward pass do; sums over tensor-parallel ranks of gradients of matrices; on the last
-    /// micro-batch the start of one all-reduce or reduce-scatter per bucket over the data-parallel group, each as soon
-    /// as it is full.
+    /// What `forward` and its backward pass do; sums over tensor-parallel ranks of gradients of matrices; a
+    /// reduce-scatter of the gradient of each parameter that is fully sharded; on the last micro-batch the start of one
+    /// all-reduce or reduce-scatter per bucket over the data-parallel group, each as soon as it is full.
     ///
     /// # Errors
     /// When a collective fails: the step is lost. When the gradients of the step before have not been taken.
@@ -283,25 +287,6 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
 
 fn whole<B: CollectiveBackend, const D: usize>(local: FloatTensor<B>) -> Tensor<Sharded<B>, D> {
     Tensor::from_primitive(TensorPrimitive::Float(ShardedTensor::<B, Float>::whole(local)))
-}
-
-/// Whether the mesh has the axes of [`Mesh::of`], and no other that has several ranks.
-fn check_mesh(mesh: &Mesh, context: &ParallelContext) -> Result<(), PlacedError> {
-    let several = |group: &ProcessGroup| (group.size() > 1).then(|| group.ranks().to_vec());
-    let expected = [
-        (AxisRole::Data, several(context.data_group())),
-        (AxisRole::Tensor, several(context.tensor_group())),
-        (AxisRole::Context, None),
-    ];
-    for (role, group) in expected {
-        let group = group.unwrap_or_default();
-        let axes = mesh.shape().axes_of(role).filter_map(|axis| several(mesh.group(axis)));
-        let axis: Vec<usize> = axes.flatten().collect();
-        if axis != group {
-            return Err(PlacedError::Mesh { role, axis, group });
-        }
-    }
-    Ok(())
 }
 
 /// A borrow of the wrapped parts of a model, which takes what is not trained from them in the end.
