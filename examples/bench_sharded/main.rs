@@ -138,8 +138,6 @@ impl Layout {
         match self {
             // The last tells what of a difference in the other layouts is the model's.
             Layout::One => &[Kind::Plain, Kind::Unplaced, Kind::Placed, Kind::Explicit],
-            // Its data-parallel ranks have different parameters.
-            Layout::Fsdp2 => &[Kind::Explicit, Kind::Placed, Kind::Fused],
             _ => &[Kind::Explicit, Kind::Placed, Kind::Wrapped, Kind::Fused],
         }
     }

@@ -252,7 +252,11 @@ impl Wrapped {
         let mut batches = Burn::<PlacedBackend>::new(place.problem, Some(place.mesh.clone()));
         let whole = batches.model.take().expect("it was made");
         let placed = parallelize(whole, &plan(place.layout), place.mesh)?;
-        let model = PlacedDataParallel::new(placed, place.mesh, place.context, DataParallelConfig::new())?;
+        let context = match place.layout {
+            Layout::Fsdp2 => place.context.fully_sharded()?,
+            _ => place.context.clone(),
+        };
+        let model = PlacedDataParallel::new(placed, place.mesh, &context, DataParallelConfig::new())?;
         let adam = AdamWConfig::new().with_weight_decay(WEIGHT_DECAY);
         Ok(Self {
             optimizer: ShardedOptimizer::new(model.local(), adam.init())?,

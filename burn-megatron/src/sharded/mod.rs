@@ -10,7 +10,8 @@
 //! |---|---|
 //! | `placement`, `rules` | integers: placements, ranges, and the rule of each kind of operation |
 //! | `mesh`, `traffic` | the ranks as a grid; what they communicated |
-//! | `tensor`, `kind`, `redistribute` | tensors, and how they get from one placement to another |
+//! | `tensor`, `kind`, `redistribute`, `in_flight` | tensors, and how they get from one placement to another |
+//! | `gather_ahead` | the next fully sharded parameter, gathered while the one before is used |
 //! | `random` | random tensors, of which each rank draws its part |
 //! | `apply`, `operations`, `kernels` | an operation by its rule; tables of burn's operations; fused ones |
 //! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
@@ -27,7 +28,9 @@ mod clipping;
 mod compare;
 mod early_scatter;
 mod explain;
+mod gather_ahead;
 mod gradients;
+mod in_flight;
 mod kernels;
 mod kind;
 mod mesh;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Shape, Slice, TensorMetadata};
 
+use super::gather_ahead;
 use super::kind::{Kind, KindCall};
 use super::mesh::Mesh;
 use super::placement::{
@@ -41,6 +42,9 @@ pub(super) fn redistribute<B: CollectiveBackend, K: Kind<B>>(
     let (id, places, shape) = (tensor.id(), tensor.places(), tensor.logical_shape().clone());
     match tensor.into_local() {
         Local::Here(local) => {
+            if let Some(gathered) = gather_ahead::take::<B, K>(id, &places, target) {
+                return gathered;
+            }
             let is_shared = shares_gather(mesh, &places, target);
             if is_shared && let Some(gathered) = last_gathered(id, target) {
                 return gathered;
@@ -201,18 +205,8 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
         let longest = longest_part(length, group.size());
         let local = padded::<B, K>(local, dimension, longest);
         let stacked = self.collective(local, KindCall::AllGather, axis, TrafficKind::AllGather, group.size());
-        let is_even = length.is_multiple_of(group.size());
         self.places[axis] = AxisPlacement::Replicated;
-        if dimension == 0 && is_even {
-            stacked
-        } else {
-            let rows = stacked.shape()[0] / group.size();
-            let parts = (0..group.size()).map(|rank| {
-                let block = along::<B, K>(stacked.clone(), 0, rank * rows..(rank + 1) * rows);
-                along::<B, K>(block, dimension, 0..part(length, group.size(), rank).len())
-            });
-            K::cat(parts.collect(), dimension)
-        }
+        unstacked::<B, K>(stacked, dimension, length, group.size())
     }
 
     fn cut(&self, local: K::Tensor, axis: usize, dimension: usize) -> K::Tensor {
@@ -257,17 +251,7 @@ impl<'a, B: CollectiveBackend, K: Kind<B>> Change<'a, B, K> {
     fn reduce_scatter(&self, local: K::Tensor, axis: usize, dimension: usize, reduction: Reduction) -> K::Tensor {
         let group = self.mesh.group(axis);
         let (length, size) = (self.length_outside(axis, dimension), group.size());
-        let is_even = length.is_multiple_of(size);
-        // The ranks' parts one after the other, each as long as the longest.
-        let stacked = if dimension == 0 && is_even {
-            local
-        } else {
-            let parts = (0..size).map(|rank| {
-                let own = along::<B, K>(local.clone(), dimension, part(length, size, rank));
-                padded::<B, K>(own, dimension, longest_part(length, size))
-            });
-            K::cat(parts.collect(), 0)
-        };
+        let stacked = stacked_parts::<B, K>(local, dimension, length, size);
         let call = KindCall::ReduceScatter(reduction);
         let own = self.collective(stacked, call, axis, TrafficKind::ReduceScatter, 1);
         along::<B, K>(own, dimension, 0..part(length, size, group.rank()).len())
@@ -312,8 +296,47 @@ pub(super) fn along<B: CollectiveBackend, K: Kind<B>>(
     K::slice(tensor, &slices)
 }
 
+/// The ranks' parts of a dimension one after the other along the first, each as long as the longest.
+pub(super) fn stacked_parts<B: CollectiveBackend, K: Kind<B>>(
+    whole: K::Tensor,
+    dimension: usize,
+    length: usize,
+    size: usize,
+) -> K::Tensor {
+    if dimension == 0 && length.is_multiple_of(size) {
+        return whole;
+    }
+    let parts = (0..size).map(|rank| {
+        let own = along::<B, K>(whole.clone(), dimension, part(length, size, rank));
+        padded::<B, K>(own, dimension, longest_part(length, size))
+    });
+    K::cat(parts.collect(), 0)
+}
+
+/// What [`stacked_parts`] was made of.
+pub(super) fn unstacked<B: CollectiveBackend, K: Kind<B>>(
+    stacked: K::Tensor,
+    dimension: usize,
+    length: usize,
+    size: usize,
+) -> K::Tensor {
+    if dimension == 0 && length.is_multiple_of(size) {
+        return stacked;
+    }
+    let rows = stacked.shape()[0] / size;
+    let parts = (0..size).map(|rank| {
+        let block = along::<B, K>(stacked.clone(), 0, rank * rows..(rank + 1) * rows);
+        along::<B, K>(block, dimension, 0..part(length, size, rank).len())
+    });
+    K::cat(parts.collect(), dimension)
+}
+
 /// The tensor with zeros after it, so that a dimension has this length.
-fn padded<B: CollectiveBackend, K: Kind<B>>(tensor: K::Tensor, dimension: usize, length: usize) -> K::Tensor {
+pub(super) fn padded<B: CollectiveBackend, K: Kind<B>>(
+    tensor: K::Tensor,
+    dimension: usize,
+    length: usize,
+) -> K::Tensor {
     let mut shape = tensor.shape();
     if shape[dimension] == length {
         return tensor;

@@ -112,6 +112,14 @@ pub(super) fn set_operation(name: &'static str) {
     OPERATION.set(name);
 }
 
+/// Runs as part of an operation, and returns to the one before.
+pub(super) fn in_operation<T>(name: &'static str, run: impl FnOnce() -> T) -> T {
+    let before = OPERATION.replace(name);
+    let result = run();
+    OPERATION.set(before);
+    result
+}
+
 /// The part of the step that this thread is in.
 pub(super) fn phase() -> Phase {
     PHASE.get()

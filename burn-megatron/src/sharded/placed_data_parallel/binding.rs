@@ -1,22 +1,24 @@
 //! [`Binder`]: a model whose parameters are this rank's parts, and whose gradients go to the buckets.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::module::{ModuleMapper, Param};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Shape, Tensor, TensorPrimitive};
+use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
 
 use super::local_parameters::{Known, LocalParameter};
 use super::training_backend::PlacedTrainingBackend;
 use crate::autodiff::GradientSink;
 use crate::collectives::CollectiveBackend;
 use crate::data_parallel::map_once;
+use crate::sharded::gather_ahead;
+use crate::sharded::in_flight::{InFlight, is_one_collective};
 use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
 use crate::sharded::parallelize::placed as place;
 use crate::sharded::placement::Placements;
-use crate::sharded::redistribute::redistribute;
+use crate::sharded::redistribute::{local_part, redistribute};
 use crate::sharded::traffic::{Phase, in_phase, set_operation};
 use crate::sharded::{Sharded, ShardedTensor};
 
@@ -72,6 +74,7 @@ impl<A: PlacedTrainingBackend> ModuleMapper<A> for Binder<'_, A> {
             if kept != places {
                 placed = place(placed, &mesh, places);
             }
+            gather_ahead::name::<A::Local>(placed.id(), number);
             let leaf = Tensor::<A, D>::from_primitive(TensorPrimitive::Float(A::from_float(placed))).require_grad();
             match &sink {
                 None => leaf,
@@ -85,21 +88,51 @@ impl<A: PlacedTrainingBackend> ModuleMapper<A> for Binder<'_, A> {
     }
 }
 
-/// Brings gradients to where the buckets want them: this rank's part or term.
-#[derive(Debug)]
+/// Brings gradients to where the buckets want them: this rank's part or term. One that is scattered travels while the
+/// next is computed.
 pub(super) struct ToLocal<B: CollectiveBackend> {
     pub(super) mesh: Mesh,
     /// By number.
     pub(super) places: Vec<Placements>,
     pub(super) sink: Arc<dyn GradientSink<B>>,
+    /// The last gradient, by number, if it is on its way.
+    pub(super) last: Mutex<Option<(usize, InFlight<B>)>>,
+}
+
+impl<B: CollectiveBackend> ToLocal<B> {
+    /// Passes on the last gradient.
+    #[track_caller]
+    pub(super) fn finish(&self) {
+        // A panic while the lock is held leaves one that has been passed on, or none.
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((index, scattered)) = last {
+            self.sink.receive(index, scattered.wait());
+        }
+    }
 }
 
 impl<B: CollectiveBackend> GradientSink<Sharded<B>> for ToLocal<B> {
     fn receive(&self, index: usize, gradient: ShardedTensor<B, Float>) {
-        let local = in_phase(Phase::Gradients, || {
+        in_phase(Phase::Gradients, || {
             set_operation("place_gradients");
-            redistribute(gradient, &self.mesh, &self.places[index])
+            let target = self.places[index];
+            let (from, shape) = (gradient.places(), gradient.shape());
+            if !is_one_collective(&self.mesh, &from, &target) {
+                self.sink.receive(index, redistribute(gradient, &self.mesh, &target));
+                return;
+            }
+            let started = InFlight::start(local_part(gradient), &self.mesh, &shape, &from, &target);
+            self.finish();
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((index, started));
         });
-        self.sink.receive(index, local);
+    }
+}
+
+impl<B: CollectiveBackend> std::fmt::Debug for ToLocal<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToLocal")
+            .field("places", &self.places)
+            .field("sink", &self.sink)
+            .finish_non_exhaustive()
     }
 }

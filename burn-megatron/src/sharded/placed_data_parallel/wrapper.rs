@@ -1,13 +1,13 @@
 //! [`PlacedDataParallel`]: a placed model in [`DistributedDataParallel`], this rank's parts in its buckets.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use burn::module::AutodiffModule;
 use burn::optim::LearningRate;
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Tensor, TensorPrimitive};
+use burn::tensor::{Shape, Tensor, TensorPrimitive};
 
 use super::binding::{Binder, Emptier, ToLocal};
 use super::buffers::{BufferTensors, BufferWriter};
@@ -20,6 +20,7 @@ use crate::data_parallel::{
     DataParallelConfig, DataParallelError, DistributedDataParallel, ModuleOptimizer, ReducedGradients, StepPart,
 };
 use crate::parameters::settle_running_states;
+use crate::sharded::gather_ahead::{GatherOrder, Parameter, gathering_ahead};
 use crate::sharded::kind::Float;
 use crate::sharded::mesh::Mesh;
 use crate::sharded::redistribute::{forget_gathered, gather, redistribute};
@@ -76,6 +77,7 @@ pub struct PlacedDataParallel<A: PlacedTrainingBackend, M> {
     mesh: Mesh,
     anchors: Vec<FloatTensor<A>>,
     local: LocalDataParallel<A>,
+    gather_order: GatherOrder,
     /// The numbers of the tensors that were last taken into it of what is not trained.
     buffers_taken: Vec<u64>,
 }
@@ -85,9 +87,10 @@ pub struct PlacedDataParallel<A: PlacedTrainingBackend, M> {
 pub enum PlacedError {
     /// The mesh has axes that are not the context's.
     #[error(
-        "the mesh's axes over {of} are of ranks {axes:?}, the context's group for them of ranks {group:?}: make the mesh \
-         by Mesh::of(&context); for parameters that are cut over data-parallel ranks, too, give \
-         context.fully_sharded(), for hybrid sharding a context whose tensor_parallel_size counts the ranks of a replica"
+        "the mesh's axes over {of} are of ranks {axes:?}, the context's group for them of ranks {group:?}: make the \
+         mesh by Mesh::of(&context); for parameters that are cut over data-parallel ranks, too, give \
+         context.fully_sharded(), for hybrid sharding a context whose tensor_parallel_size counts the ranks of a \
+         replica"
     )]
     Mesh {
         /// What ranks along the axes hold.
@@ -137,6 +140,7 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             mesh: mesh.clone(),
             anchors,
             local: DistributedDataParallel::new(parts, context, config)?,
+            gather_order: GatherOrder::default(),
             buffers_taken: Vec::new(),
         })
     }
@@ -183,12 +187,15 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             mesh: self.mesh.clone(),
             places: self.known.gradient_places.clone(),
             sink: self.local.sink(),
+            last: Mutex::default(),
         });
-        let bound = self.bound(Some(sink));
+        let bound = self.bound(Some(sink.clone()));
+        let parameters = self.gathered_parameters();
+        let mut order = std::mem::take(&mut self.gather_order);
         // The buckets are averaged, and a placed gradient is the sum of its terms.
         let ranks = self.local.context().data_group().size() as f64;
         let is_compared = self.local.takes_comparison();
-        let value = catch_collective_error(|| {
+        let pass = || {
             let loss = forward(bound);
             set_operation("loss");
             let value = gather(A::float(loss.clone().into_primitive().tensor()));
@@ -198,9 +205,13 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             }
             self.local.set_step_part(part);
             in_phase(Phase::Backward, || (loss * ranks).backward());
+            sink.finish();
             forget_gathered();
             Ok::<_, DataParallelError>(value)
-        })??;
+        };
+        let ahead = || gathering_ahead(&self.mesh, parameters, &mut order, pass);
+        let value = catch_collective_error(ahead)??;
+        self.gather_order = order;
         self.local.close_pass(part)?;
         Ok(whole(value))
     }
@@ -270,6 +281,20 @@ impl<A: PlacedTrainingBackend, M: AutodiffModule<A>> PlacedDataParallel<A, M> {
             number: 0,
         };
         self.model = self.model.clone().map(&mut writer);
+    }
+
+    /// The parameters that are gathered when they are used: those that are fully sharded.
+    fn gathered_parameters(&self) -> Vec<Parameter<A::Local>> {
+        let parts = self.local.module_in_flight().trained().iter().enumerate();
+        let parameters = parts.map(|(number, part)| {
+            let part = part.clone();
+            Parameter {
+                shape: Shape::from(self.known.shapes[number].clone()),
+                places: self.known.kept_places[number],
+                part: Box::new(move || A::LocalTraining::inner(part.value())),
+            }
+        });
+        parameters.collect()
     }
 
     /// The model whose parameters are this rank's parts, and whose gradients go to `sink`.

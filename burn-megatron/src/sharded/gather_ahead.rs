@@ -1,0 +1,146 @@
+//! [`GatherAhead`]: each fully sharded parameter is gathered while what comes before it is computed.
+//!
+//! The first pass gathers each parameter when an operation needs it, and learns the order; in each pass after that,
+//! what takes one starts the gathering of the next. So at most two are whole at a time, the one in use and the next.
+//! Where a pass needs another one than the pass before did, the one that was gathered is dropped, and the order is
+//! learnt again: every rank sees the same operations, and so makes the same calls.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use burn::tensor::Shape;
+use burn::tensor::ops::FloatTensor;
+
+use super::in_flight::{InFlight, is_one_collective};
+use super::kind::Kind;
+use super::mesh::Mesh;
+use super::placement::Placements;
+use super::traffic::in_operation;
+use crate::collectives::CollectiveBackend;
+
+/// This rank's part of each parameter, by number, and what of a pass has been gathered.
+pub(super) struct GatherAhead<B: CollectiveBackend> {
+    mesh: Mesh,
+    parameters: Vec<Parameter<B>>,
+    /// Of the pass before.
+    order: Vec<Gathered>,
+    /// Of this pass.
+    seen: Vec<Gathered>,
+    /// The place in the order of what is needed next.
+    next: usize,
+    started: Option<(Gathered, InFlight<B>)>,
+    /// By the numbers of tensors: the parameters that they are.
+    numbers: HashMap<u64, usize>,
+}
+
+/// This rank's part of a parameter.
+pub(super) struct Parameter<B: CollectiveBackend> {
+    pub(super) shape: Shape,
+    pub(super) places: Placements,
+    /// Returns the part.
+    pub(super) part: Box<dyn Fn() -> FloatTensor<B>>,
+}
+
+/// A parameter that was gathered, and where it then is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Gathered {
+    number: usize,
+    places: Placements,
+}
+
+/// The order in which a pass gathered parameters, for the next one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GatherOrder(Vec<Gathered>);
+
+thread_local! {
+    /// That of the pass that runs on this thread.
+    static CURRENT: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
+}
+
+/// Runs a pass whose parameters are gathered ahead in this order, and sets it to that of the pass.
+pub(super) fn gathering_ahead<B: CollectiveBackend, T>(
+    mesh: &Mesh,
+    parameters: Vec<Parameter<B>>,
+    order: &mut GatherOrder,
+    run: impl FnOnce() -> T,
+) -> T {
+    struct Restore(Option<Box<dyn Any>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0.take());
+        }
+    }
+    let ahead = GatherAhead::<B> {
+        mesh: mesh.clone(),
+        parameters,
+        order: std::mem::take(&mut order.0),
+        seen: Vec::new(),
+        next: 0,
+        started: None,
+        numbers: HashMap::new(),
+    };
+    let restore = Restore(CURRENT.replace(Some(Box::new(ahead))));
+    let result = run();
+    if let Some(ahead) = with_current::<B, _>(|ahead| std::mem::take(&mut ahead.seen)) {
+        order.0 = ahead;
+    }
+    drop(restore);
+    result
+}
+
+fn with_current<B: CollectiveBackend, T>(run: impl FnOnce(&mut GatherAhead<B>) -> T) -> Option<T> {
+    CURRENT.with_borrow_mut(|current| current.as_mut()?.downcast_mut::<GatherAhead<B>>().map(run))
+}
+
+/// Says that a tensor is a parameter.
+pub(super) fn name<B: CollectiveBackend>(id: u64, number: usize) {
+    with_current::<B, _>(|ahead| ahead.numbers.insert(id, number));
+}
+
+/// Returns a parameter that is gathered ahead, and starts the next; `None` if the tensor is none.
+///
+/// # Communication
+/// The start of one all-gather, or of two where the order is another than that of the pass before.
+#[track_caller]
+pub(super) fn take<B: CollectiveBackend, K: Kind<B>>(id: u64, from: &Placements, to: &Placements) -> Option<K::Tensor> {
+    let gathered = with_current::<B, _>(|ahead| ahead.take(id, from, to)).flatten()?;
+    let gathered: Box<dyn Any> = Box::new(gathered);
+    Some(*gathered.downcast().expect("a parameter is a float tensor"))
+}
+
+impl<B: CollectiveBackend> GatherAhead<B> {
+    #[track_caller]
+    fn take(&mut self, id: u64, from: &Placements, to: &Placements) -> Option<FloatTensor<B>> {
+        let number = *self.numbers.get(&id)?;
+        if !is_one_collective(&self.mesh, from, to) || self.parameters[number].places != *from {
+            return None;
+        }
+        let wanted = Gathered { number, places: *to };
+        self.seen.push(wanted);
+        let rest = self.order.get(self.next..).unwrap_or_default();
+        let skipped = rest.iter().position(|gathered| *gathered == wanted);
+        self.next = skipped.map_or(self.order.len(), |skipped| self.next + skipped + 1);
+        let flight = match self.started.take() {
+            Some((gathered, flight)) if gathered == wanted => flight,
+            Some((_, other)) => {
+                other.wait();
+                self.start(wanted)
+            }
+            None => self.start(wanted),
+        };
+        let gathered = flight.wait();
+        if let Some(&next) = self.order.get(self.next) {
+            self.started = Some((next, self.start(next)));
+        }
+        Some(gathered)
+    }
+
+    #[track_caller]
+    fn start(&self, gathered: Gathered) -> InFlight<B> {
+        let Parameter { shape, places, part } = &self.parameters[gathered.number];
+        in_operation("gather_ahead", || {
+            InFlight::start(part(), &self.mesh, shape, places, &gathered.places)
+        })
+    }
+}
