@@ -6,12 +6,15 @@ use burn::nn::loss::{MseLoss, Reduction};
 use burn::nn::{Gelu, LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::optim::{AdamWConfig, Optimizer};
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use burn_cuda::CudaDevice;
 use burn_flex::{Flex, FlexDevice};
 use burn_megatron::collectives::{CollectiveBackend, GroupConfig};
-use burn_megatron::context::ParallelContextConfig;
+use burn_megatron::context::{ParallelContext, ParallelContextConfig};
 use burn_megatron::cuda::{self, Sharing};
+use burn_megatron::data_parallel::{DataParallelConfig, StepPart};
 use burn_megatron::launch::World;
-use burn_megatron::sharded::{AxisRole, Mesh, Plan, Sharded, backward, distribute, parallelize};
+use burn_megatron::optimizer::ShardedOptimizer;
+use burn_megatron::sharded::{AxisRole, Mesh, PlacedDataParallel, Plan, Sharded, backward, distribute, parallelize};
 use burn_megatron::topology::ParallelConfig;
 
 use crate::ranks::{Cuda, Outcome};
@@ -66,9 +69,14 @@ pub fn placed(world: &World) -> Outcome {
         let context = ParallelContextConfig::new(ParallelConfig::new().with_tensor_parallel_size(tensor))
             .with_groups(GroupConfig::new().with_nccl_gpu(Some(device.index)))
             .init(world)?;
-        let losses = train::<Cuda>(&device, &Mesh::of(&context)?, &plan)?;
+        let mesh = Mesh::of(&context)?;
+        let losses = train::<Cuda>(&device, &mesh, &plan)?;
         expect_close(layout, &losses, &expected, 1e-5)?;
         println!("losses of a placed model in {layout}: {losses:?}");
+        let context = if tensor > 1 { context } else { context.fully_sharded()? };
+        let losses = train_wrapped(&device, &mesh, &plan, &context)?;
+        expect_close(layout, &losses, &expected, 1e-5)?;
+        println!("losses in DistributedDataParallel in {layout}: {losses:?}");
     }
     Ok(())
 }
@@ -82,15 +90,40 @@ fn train<B: CollectiveBackend>(
     let mut optimizer = AdamWConfig::new().init();
     let mut losses = Vec::new();
     for step in 0..STEPS {
-        let values = (0..4 * TOKENS * WIDTH).map(|index| ((index * 5 + step) % 13) as f32 / 6.0 - 1.0);
-        let values = TensorData::new(values.collect::<Vec<f32>>(), [4, TOKENS, WIDTH]);
-        let input = Tensor::<Autodiff<Sharded<B>>, 3>::from_data(values, (device, DType::F32));
-        let input = distribute(input, mesh, AxisRole::Data, 0);
-        let (loss, gradients) = backward(model.loss(input), &model)?;
+        let (loss, gradients) = backward(model.loss(input(step, device, mesh)), &model)?;
         losses.push(loss.into_data().iter::<f32>().next().ok_or("a loss")?);
         model = optimizer.step(1e-2, model, gradients);
     }
     Ok(losses)
+}
+
+/// In `DistributedDataParallel`: fully sharded parameters are gathered ahead, gradients scattered beside computing.
+fn train_wrapped(
+    device: &CudaDevice,
+    mesh: &Mesh,
+    plan: &Plan,
+    context: &ParallelContext,
+) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
+    let model = parallelize(Mlp::<Autodiff<Sharded<Cuda>>>::new(device), plan, mesh)?;
+    let mut model = PlacedDataParallel::new(model, mesh, context, DataParallelConfig::new())?;
+    let mut optimizer = ShardedOptimizer::new(model.local(), AdamWConfig::new().init())?;
+    let mut losses = Vec::new();
+    for step in 0..STEPS {
+        let input = input(step, device, mesh);
+        let loss = model.backward(StepPart::Last, |model| model.loss(input))?;
+        losses.push(loss.into_data().iter::<f32>().next().ok_or("a loss")?);
+        let gradients = model.gradients()?;
+        model.step(1e-2, &mut optimizer, gradients)?;
+    }
+    Ok(losses)
+}
+
+/// The same numbers in every layout.
+fn input<B: CollectiveBackend>(step: usize, device: &B::Device, mesh: &Mesh) -> Tensor<Autodiff<Sharded<B>>, 3> {
+    let values = (0..4 * TOKENS * WIDTH).map(|index| ((index * 5 + step) % 13) as f32 / 6.0 - 1.0);
+    let values = TensorData::new(values.collect::<Vec<f32>>(), [4, TOKENS, WIDTH]);
+    let input = Tensor::from_data(values, (device, DType::F32));
+    distribute(input, mesh, AxisRole::Data, 0)
 }
 
 fn expect_close(layout: &str, losses: &[f32], expected: &[f32], tolerance: f32) -> Outcome {

@@ -10,6 +10,7 @@
 mod batches;
 mod case;
 mod draw;
+mod gather_ahead;
 mod kernels;
 mod operations;
 mod place;
