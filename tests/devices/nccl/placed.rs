@@ -97,7 +97,7 @@ fn train<B: CollectiveBackend>(
     Ok(losses)
 }
 
-/// In `DistributedDataParallel`: fully sharded parameters are gathered ahead, gradients scattered beside computing.
+/// In `DistributedDataParallel`: fully sharded parameters are gathered ahead, gradients scattered during the pass.
 fn train_wrapped(
     device: &CudaDevice,
     mesh: &Mesh,
