@@ -171,6 +171,13 @@ impl GroupCore {
         self.health.raise(&error);
     }
 
+    /// Refuses every further call on this rank, and lets the others know, unless the group has failed.
+    pub fn give_up(&self, cause: &str) {
+        if self.health.poison(cause) {
+            self.engine.leave(cause);
+        }
+    }
+
     /// Ends the group on this rank: lets started calls finish, for a bounded time, then stops them.
     pub fn shut_down(&self) {
         let limit = DRAIN_LIMIT.min(self.health.timeout);

@@ -126,6 +126,15 @@ impl ProcessGroup {
         self.core().hand_over();
     }
 
+    /// Gives the group up on this rank, which cannot continue: the others need not wait for their timeout.
+    ///
+    /// Calls in which another rank waits for this one, now or later, stop with [`CollectiveError::PeerLeft`], which has
+    /// `cause`, or the first 800 bytes of it. Calls on this rank are refused with [`CollectiveError::Poisoned`]. Does
+    /// nothing if the group has failed.
+    pub fn give_up(&self, cause: &str) {
+        self.core().give_up(cause);
+    }
+
     /// Notes how far this rank's program has come, `3 steps`, for all groups of its world: a message about calls of two
     /// ranks that do not fit together says it of both.
     pub fn note_progress(&self, progress: impl Into<String>) {

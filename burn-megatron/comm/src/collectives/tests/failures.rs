@@ -237,6 +237,28 @@ pub(super) fn a_rank_that_leaves_is_named(suite: &Suite) {
     });
 }
 
+pub(super) fn a_group_that_is_given_up_fails_on_all_ranks_at_once(suite: &Suite) {
+    suite.with_groups(3, TIMEOUT, |_, group| {
+        group.barrier().unwrap();
+        let start = Instant::now();
+        if group.rank() == 1 {
+            group.give_up("no file");
+            group.give_up("a later cause");
+            let error = group.barrier().unwrap_err();
+            assert!(
+                matches!(&error, CollectiveError::Poisoned { first, .. } if first == "no file"),
+                "{error}"
+            );
+            return;
+        }
+        let error = group.all_reduce(&mut vec![0.0f32; 100_000], ReduceOp::Sum).unwrap_err();
+        // One of the two may hear it from the other.
+        let message = "because rank 1 gave the group up: no file";
+        assert!(error.to_string().contains(message), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(5));
+    });
+}
+
 pub(super) fn a_disconnect_reason_can_be_read_without_a_call(suite: &Suite) {
     suite.with_groups(3, TIMEOUT, |world, group| {
         group.barrier().unwrap();

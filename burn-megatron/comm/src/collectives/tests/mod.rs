@@ -84,6 +84,7 @@ macro_rules! for_each_case {
             failures::a_failure_during_a_wait_ends_it_at_once
             failures::a_failure_before_a_call_is_seen
             failures::a_rank_that_leaves_is_named
+            failures::a_group_that_is_given_up_fails_on_all_ranks_at_once
             failures::a_disconnect_reason_can_be_read_without_a_call
             failures::wrong_arguments_are_refused_and_the_group_stays_usable
             shared_buffers::shared_buffers_of_one_rank_match_the_model
