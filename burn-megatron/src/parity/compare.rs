@@ -95,7 +95,7 @@ impl Judge {
 
     /// Judges a step's loss and gradient norm against the one-rank run's.
     pub fn scalars(&mut self, step: u64, loss: [f64; 2], gradient_norm: [f64; 2]) {
-        let relative = |[value, reference]: [f64; 2]| (value - reference).abs() / reference.abs();
+        let relative = |[value, reference]: [f64; 2]| ratio((value - reference).abs(), reference.abs());
         let difference = relative(loss);
         self.worst_loss = worse(self.worst_loss, difference);
         self.check(
@@ -228,6 +228,19 @@ mod tests {
         assert_eq!(judge.failures().len(), 1);
         assert!(judge.failures()[0].starts_with("step 3: loss"));
         assert!(judge.worst_loss().is_nan());
+    }
+
+    #[test]
+    fn a_loss_and_a_gradient_of_nothing_are_equal_to_nothing_alone() {
+        let mut judge = judge();
+        judge.scalars(1, [0.0, 0.0], [0.0, -0.0]);
+        assert!(judge.failures().is_empty(), "{:?}", judge.failures());
+        assert_eq!(judge.worst_loss(), 0.0);
+        judge.scalars(2, [0.5, 0.0], [0.0, 0.0]);
+        judge.scalars(3, [0.0, 0.5], [0.0, 0.0]);
+        let failures = judge.failures();
+        assert!(failures[0].starts_with("step 2: loss 0.5 against 0 differs by inf"));
+        assert!(failures[1].starts_with("step 3: loss 0 against 0.5 differs by 1.00e0") && failures.len() == 2);
     }
 
     #[test]
