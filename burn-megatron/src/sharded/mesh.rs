@@ -210,6 +210,14 @@ impl Mesh {
         &self.inner.axes[axis].group
     }
 
+    /// Gives up this rank's groups, which then fail on the other ranks, too: see [`ProcessGroup::give_up`].
+    pub(super) fn give_up(&self, cause: &str) {
+        let groups = self.inner.axes.iter().map(|axis| &axis.group);
+        groups
+            .filter(|group| group.size() > 1)
+            .for_each(|group| group.give_up(cause));
+    }
+
     /// The dimension along which activations are cut between tensor-parallel layers.
     pub fn sequence_dimension(&self) -> Option<usize> {
         self.inner.sequence_dimension

@@ -55,8 +55,9 @@ pub enum CompareError {
     Loss(Vec<usize>),
     /// There is no tolerance.
     #[error(
-        "there is no parity tolerance for a loss of {0:?}: compare in f64 or f32, or give one with \
-         CompareConfig::with_tolerance"
+        "there is no parity tolerance for a loss of {0:?}: how far its rounding takes a run depends on the program; \
+         compare in f64 or f32, or give CompareConfig::with_tolerance four times what one rank's run differs from that \
+         in f32, which Judgement::tolerance is for"
     )]
     Tolerance(DType),
     /// Another rank could not compare, so this one cannot either.
@@ -64,7 +65,7 @@ pub enum CompareError {
     OtherRank {
         /// The lowest rank that failed.
         rank: usize,
-        /// Its error: the first 4000 bytes of it.
+        /// Its error: the first 500 bytes of it.
         message: String,
     },
     /// A layout does not compute what one rank does.

@@ -77,6 +77,10 @@ impl Bench {
         }
     }
 
+    pub(super) fn tolerance(&self) -> Tolerance {
+        self.tolerance
+    }
+
     /// Judges a step, and the parameters before it.
     pub(super) fn step(&mut self, reference: &Step, found: &Step) {
         self.num_steps += 1;
@@ -203,6 +207,20 @@ impl Judgement {
     /// Whether the run computes what one rank does.
     pub fn is_equal(&self) -> bool {
         self.failures.is_empty()
+    }
+
+    /// Returns a tolerance of `factor` times the largest differences: of one rank in 16 bits from one rank in f32, for
+    /// layouts in 16 bits. See [`CompareConfig::with_tolerance`](super::CompareConfig::with_tolerance).
+    pub fn tolerance(&self, factor: f64) -> Tolerance {
+        let [loss, gradient, parameter] =
+            [self.worst_loss, self.worst_gradient, self.worst_parameter].map(|worst| factor * worst);
+        Tolerance {
+            loss,
+            // The gradient's norm differs by no more than the gradient.
+            gradient_norm: gradient,
+            gradient,
+            parameter,
+        }
     }
 }
 

@@ -14,7 +14,7 @@
 //! | `recording`, `kept` | the one-rank run's operations and arrays |
 //! | `check`, `difference` | those of another run against them; the first that differs |
 //! | `mark` | names for parts of a program |
-//! | `exchange` | what ranks have found, on all of them |
+//! | `exchange`, `give_up` | what ranks have found, on all of them; an error of one, on all of them |
 //!
 //! **Why operations can be compared by number.** Both runs are one program, and an operation of the backend is one of
 //! the whole job, however its tensors are placed. burn's backward pass is in the same order, too: it follows the graph
@@ -34,6 +34,7 @@ mod error;
 mod exchange;
 #[cfg(test)]
 pub(super) mod faults;
+mod give_up;
 mod judgement;
 mod kept;
 mod mark;
@@ -47,7 +48,6 @@ mod tests;
 mod training;
 
 use std::rc::Rc;
-use std::slice;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -71,6 +71,7 @@ use super::Sharded;
 use super::redistribute::forget_gathered;
 use crate::collectives::{CollectiveBackend, catch_collective_error};
 use crate::parity::Tolerance;
+use give_up::{message_of, or_give_up};
 use judgement::{Bench, Outcome};
 use recording::Recording;
 use run::Task;
@@ -83,14 +84,17 @@ use run::Task;
 /// is left as the last run has left it: reseed it before draws that must not depend on that.
 ///
 /// # Communication
-/// What the program needs, after each run the errors of all ranks, and per step an all-gather of each gradient and
-/// parameter that is cut. When operations are recorded, one of each operation's results.
+/// What the program needs, after the one-rank run the errors of all ranks, and per step of a layout an all-gather of
+/// each gradient and parameter that is cut. When operations are recorded, one of each operation's results.
 ///
 /// # Errors
 /// When the program fails, does not compute the same twice, judges no step, or judges other steps in a layout; when it
 /// judges a loss of several elements, or one of a type without a tolerance (see [`CompareConfig::with_tolerance`]);
 /// when a collective fails. What fails on one rank fails on all of the layout's mesh: the others return the error of
-/// the lowest rank. A difference is no error: see [`Comparison::into_result`].
+/// that rank, and do not wait for it, wherever they are. An error in a layout ends the groups of its mesh
+/// ([`ProcessGroup::give_up`]): they take no further calls. A difference is no error: see [`Comparison::into_result`].
+///
+/// [`ProcessGroup::give_up`]: crate::collectives::ProcessGroup::give_up
 ///
 /// # Example
 /// ```
@@ -144,13 +148,8 @@ where
             forget_gathered();
             let name = named(run.layout());
             let ended = catch_collective_error(|| {
-                let model = program(run).map_err(|error| CompareError::of_program(error.into(), name.clone()));
-                let model = model.and_then(|model| run.check_steps().map(|()| model));
-                // The end of a run in a layout has collectives.
-                let model = match run.layout {
-                    Some(layout) => on_all_ranks(slice::from_ref(layout), model)?,
-                    None => model?,
-                };
+                let model = program(run).map_err(|error| CompareError::of_program(error.into(), name.clone()))?;
+                run.check_steps()?;
                 run.end(&model);
                 Ok(())
             });
@@ -172,51 +171,57 @@ struct Comparer<'a> {
 impl Comparer<'_> {
     fn compare(&self, layouts: &[Layout]) -> Result<Vec<Comparison>, CompareError> {
         let (reference, dtype, tolerance) = on_all_ranks(layouts, self.run_on_one_rank())?;
-        let mut recorded: Option<(usize, Rc<Recording>)> = None;
-        let mut comparisons = Vec::new();
-        for layout in layouts {
-            let bench = Bench::new(tolerance, dtype == DType::F64, &reference);
-            let mut run = Run::new(
-                Some(layout),
-                Task::Judge {
-                    reference: &reference,
-                    bench,
-                },
-            );
-            (self.start)(&mut run)?;
-            let Task::Judge { bench, .. } = run.into_task() else {
-                unreachable!("a run keeps its task")
+        let mut recorded = None;
+        layouts
+            .iter()
+            .map(|layout| {
+                let bench = Bench::new(tolerance, dtype == DType::F64, &reference);
+                or_give_up(&layout.mesh, || {
+                    self.compare_layout(layout, &reference, bench, &mut recorded)
+                })
+            })
+            .collect()
+    }
+
+    /// Compares a run in a layout. `recorded` is the recording of the one-rank run, and of how many of its steps.
+    fn compare_layout(
+        &self,
+        layout: &Layout,
+        reference: &Outcome,
+        bench: Bench,
+        recorded: &mut Option<(usize, Rc<Recording>)>,
+    ) -> Result<Comparison, CompareError> {
+        let tolerance = bench.tolerance();
+        let mut run = Run::new(Some(layout), Task::Judge { reference, bench });
+        (self.start)(&mut run)?;
+        let Task::Judge { bench, .. } = run.into_task() else {
+            unreachable!("a run keeps its task")
+        };
+        let mut comparison = agreed(
+            layout,
+            Comparison {
+                layout: layout.name.clone(),
+                judgement: bench.judgement(),
+                rank: exchange::own_rank(&layout.mesh),
+                is_traced: false,
+                first: None,
+                num_sketches: 0,
+            },
+        )?;
+        let until = match (self.config.trace, comparison.judgement.first_failing_step) {
+            (Trace::Never, _) | (Trace::OnFailure, None) => None,
+            (Trace::Always, None) => Some(usize::MAX),
+            (_, Some(step)) => Some(step),
+        };
+        if let Some(until) = until {
+            let recording = match recorded.take() {
+                Some((steps, recording)) if steps >= until => (steps, recording),
+                _ => (until, Rc::new(self.record(reference, until)?)),
             };
-            let mut comparison = agreed(
-                layout,
-                Comparison {
-                    layout: layout.name.clone(),
-                    judgement: bench.judgement(),
-                    rank: exchange::own_rank(&layout.mesh),
-                    is_traced: false,
-                    first: None,
-                    num_sketches: 0,
-                },
-            )?;
-            let until = match (self.config.trace, comparison.judgement.first_failing_step) {
-                (Trace::Never, _) | (Trace::OnFailure, None) => None,
-                (Trace::Always, None) => Some(usize::MAX),
-                (_, Some(step)) => Some(step),
-            };
-            if let Some(until) = until {
-                let recording = match recorded.take() {
-                    Some((steps, recording)) if steps >= until => Ok((steps, recording)),
-                    _ => self
-                        .record(&reference, until)
-                        .map(|recording| (until, Rc::new(recording))),
-                };
-                let recording = on_all_ranks(slice::from_ref(layout), recording)?;
-                self.trace(layout, &reference, &recording, tolerance, &mut comparison)?;
-                recorded = Some(recording);
-            }
-            comparisons.push(comparison);
+            self.trace(layout, reference, &recording, tolerance, &mut comparison)?;
+            *recorded = Some(recording);
         }
-        Ok(comparisons)
+        Ok(comparison)
     }
 
     /// Returns what the one-rank run computes, the type of its loss, and the tolerance.
@@ -315,13 +320,6 @@ fn on_all_ranks<T>(layouts: &[Layout], own: Result<T, CompareError>) -> Result<T
         (Err(error), Some((_, message))) if own_message.as_ref() == Some(&message) => Err(error),
         (_, Some((rank, message))) => Err(CompareError::OtherRank { rank, message }),
     }
-}
-
-/// An error in words, the first 4000 bytes of them: ranks exchange it.
-fn message_of(error: &CompareError) -> String {
-    let mut message = error.to_string();
-    message.truncate(message.floor_char_boundary(4000));
-    message
 }
 
 fn all_of<T: Serialize + DeserializeOwned>(layout: &Layout, own: T) -> Result<Vec<T>, CompareError> {

@@ -1,10 +1,14 @@
 //! Comparisons on ranks that are threads: programs that are the same, and faults that each must be named.
 
+mod failures;
+mod half;
+
 use burn::backend::Autodiff;
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
 use burn::nn::{BatchNorm, BatchNormConfig, Embedding, EmbeddingConfig, Linear, LinearConfig};
+use burn::optim::{AdamWConfig, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensorOps;
 use burn::tensor::{FloatDType, Int, Shape, Tensor, TensorData};
@@ -295,29 +299,6 @@ fn a_tensor_that_is_looked_at_leaves_the_last_gathered_activation() {
         redistribute(activation.clone(), &mesh, &REPLICATED);
         assert_eq!(mesh.stop_counting().len(), 1, "the second gather is the first one's");
     });
-}
-
-/// A program that only one rank cannot run, where no collective tells the others.
-#[test]
-fn an_error_of_one_rank_is_an_error_of_all() {
-    for fails_in_layout in [false, true] {
-        let errors = on_mesh(TENSOR_2, |world, mesh| {
-            let steps = program(None);
-            let program = |run: &mut Run| {
-                let model = steps(run)?;
-                if world.rank() == 1 && run.layout().is_some() == fails_in_layout {
-                    Err(Failure::from("no file"))
-                } else {
-                    Ok(model)
-                }
-            };
-            compare(&CompareConfig::new(), &layouts(mesh), &FlexDevice, program).unwrap_err()
-        });
-        let place = if fails_in_layout { "in tp2" } else { "on one rank" };
-        let expected = format!("rank 1 failed: the program failed {place}: no file");
-        assert_eq!(errors[0].to_string(), expected);
-        assert_eq!(errors[1].to_string(), format!("the program failed {place}: no file"));
-    }
 }
 
 #[derive(Module, Debug)]
