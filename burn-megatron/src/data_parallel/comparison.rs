@@ -1,4 +1,5 @@
-//! Compares, at an interval of steps, whether ranks that share each layer were given the same samples.
+//! What ranks compare at an interval of steps: whether those that share each layer were given the same samples, and
+//! whether replicas are still the same.
 
 use burn::module::AutodiffModule;
 use burn::tensor::{DType, Tensor};
@@ -13,6 +14,21 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     pub(crate) fn is_input_check_due(&self) -> bool {
         let interval = self.check_inputs_interval as u64;
         interval > 0 && self.steps_begun.is_multiple_of(interval)
+    }
+
+    /// Compares replicas as the last step has left them, if that is due.
+    pub(super) fn check_replicas_at_interval(&self) -> Result<(), DataParallelError> {
+        let (steps, interval) = (self.progress.steps, self.check_replicas_interval as u64);
+        if interval == 0 || steps == 0 || !u64::from(steps).is_multiple_of(interval) {
+            return Ok(());
+        }
+        self.check_replicas().map_err(|error| match error {
+            DataParallelError::ReplicasDiffer { .. } => DataParallelError::AfterStep {
+                step: steps,
+                source: Box::new(error),
+            },
+            error => error,
+        })
     }
 
     /// Whether the input of the micro-batch that comes is to be compared over the tensor group; asked once for each.

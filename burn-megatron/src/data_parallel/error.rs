@@ -123,6 +123,14 @@ pub enum DataParallelError {
         /// The first rank that differs from it.
         other: usize,
     },
+    /// Found when replicas were compared at an interval of steps.
+    #[error("after step {step}: {source}")]
+    AfterStep {
+        /// The step, counted from 1.
+        step: u32,
+        /// What was found.
+        source: Box<DataParallelError>,
+    },
     /// Tied parameters that only one of the first and the last pipeline stage has.
     #[error(
         "ranks {first} and {other}, the first and the last stage of a pipeline, must declare the same tied parameters; \

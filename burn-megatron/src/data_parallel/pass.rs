@@ -113,11 +113,13 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
     /// backward pass, [`end_pass`](Self::end_pass) after it, and [`launch`](Self::launch) after the last.
     ///
     /// # Communication
-    /// On the first call of a step, one broadcast per buffer of the module.
+    /// On the first call of a step, one broadcast per buffer of the module, and at
+    /// [`check_replicas_interval`](super::DataParallelConfig::check_replicas_interval) that of
+    /// [`check_replicas`](Self::check_replicas).
     ///
     /// # Errors
-    /// When a collective fails; when the gradients of the step before have not been taken; when an update has left no
-    /// parameter that is trained.
+    /// When a collective fails or replicas differ; when the gradients of the step before have not been taken; when an
+    /// update has left no parameter that is trained.
     pub fn begin(&mut self) -> Result<(), DataParallelError> {
         if self.is_untrained {
             let parameters = list_parameters::<B, M>(self.module_in_flight());
@@ -127,6 +129,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             return Err(DataParallelError::StepNotTaken);
         }
         if !self.is_step_begun {
+            self.check_replicas_at_interval()?;
             self.is_step_begun = true;
             self.compares_next = self.is_input_check_due() && self.context.tensor_group().size() > 1;
             // Whatever the first step uses, of the forward pass, the reduction or the optimizer, is loaded in it.

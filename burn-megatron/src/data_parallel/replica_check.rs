@@ -1,7 +1,7 @@
 //! Checks that ranks which should hold the same parameters do.
 //!
-//! The check runs when a module is wrapped with [`WeightSync::Verify`](super::WeightSync), and in the trainer at an
-//! interval of steps: replicas are checked, not assumed.
+//! The check runs when a module is wrapped with [`WeightSync::Verify`](super::WeightSync), and at an interval of steps:
+//! replicas are checked, not assumed.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

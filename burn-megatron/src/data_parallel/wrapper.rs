@@ -49,6 +49,10 @@ pub struct DataParallelConfig {
     /// 0 is for a loss with terms that differ by rank, such as a penalty of a rank's own shards.
     #[config(default = 100)]
     pub check_inputs_interval: usize,
+    /// Steps from one comparison of replicas, as by [`check_replicas`], to the next; none if this is 0. It is made when
+    /// the step that follows begins.
+    #[config(default = 0)]
+    pub check_replicas_interval: usize,
 }
 
 /// Which part of a step a backward pass is.
@@ -75,6 +79,7 @@ pub struct DistributedDataParallel<B: TrainingBackend, M> {
     pub(super) buffers: Option<BufferSync>,
     pub(super) is_step_begun: bool,
     pub(super) check_inputs_interval: usize,
+    pub(super) check_replicas_interval: usize,
     /// Steps begun, those that were given up included.
     pub(super) steps_begun: u64,
     /// Whether the next micro-batch is one whose input is compared.
@@ -152,6 +157,7 @@ impl<B: TrainingBackend, M: AutodiffModule<B>> DistributedDataParallel<B, M> {
             binding,
             is_step_begun: false,
             check_inputs_interval: config.check_inputs_interval,
+            check_replicas_interval: config.check_replicas_interval,
             steps_begun: 0,
             compares_next: false,
             progress: Progress::default(),

@@ -71,6 +71,6 @@ pub use placed_data_parallel::{
 pub use placement::{AxisPlacement, AxisRole, MAX_AXES, MeshShape, Placements, REPLICATED, Reduction};
 pub use plan::{Plan, PlanError, PlannedParameter};
 pub use record::whole_record;
-pub use replicas::{ReplicaError, check_replicas};
+pub use replicas::{ReplicaCheck, ReplicaError, check_replicas};
 pub use tensor::ShardedTensor;
 pub use traffic::{Phase, TrafficKind, TrafficRecord};

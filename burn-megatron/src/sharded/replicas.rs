@@ -1,4 +1,5 @@
-//! [`check_replicas`]: whether what several ranks have is the same on all of them.
+//! [`check_replicas`]: whether what several ranks have is the same on all of them; [`ReplicaCheck`]: at an interval of
+//! steps.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -33,14 +34,86 @@ pub enum ReplicaError {
     /// A parameter differs on other ranks.
     #[error("a parameter is not the same on other ranks, which say which")]
     Elsewhere,
+    /// Found by a [`ReplicaCheck`].
+    #[error("after step {step}: {source}")]
+    AfterStep {
+        /// The step, counted from 1.
+        step: u64,
+        /// What was found.
+        source: Box<ReplicaError>,
+    },
     /// A collective failed.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
 }
 
+/// [`check_replicas`] at an interval of steps of a training loop, which calls it after each.
+///
+/// A model in [`PlacedDataParallel`](super::PlacedDataParallel) needs none:
+/// [`DataParallelConfig::check_replicas_interval`](crate::data_parallel::DataParallelConfig::check_replicas_interval)
+/// is its interval.
+///
+/// # Example
+/// ```
+/// use burn::nn::LinearConfig;
+/// use burn_flex::{Flex, FlexDevice};
+/// use burn_megatron::prelude::*;
+/// use burn_megatron::sharded::{Mesh, Plan, ReplicaCheck, Sharded, parallelize};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mesh = Mesh::of(&ParallelContext::single(1))?;
+/// let model = parallelize(LinearConfig::new(3, 2).init::<Sharded<Flex>>(&FlexDevice), &Plan::new(), &mesh)?;
+/// let mut replicas = ReplicaCheck::every(100);
+/// for _step in 0..300 {
+///     // … backward, optimizer.step …
+///     replicas.after_step(&model, &mesh)?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReplicaCheck {
+    interval: u64,
+    steps: u64,
+}
+
+impl ReplicaCheck {
+    /// Returns a check after each `interval`th step; never if it is 0.
+    pub fn every(interval: u64) -> Self {
+        Self { interval, steps: 0 }
+    }
+
+    /// Returns the check of a run that has made `steps` steps before it was resumed.
+    pub fn resumed_after(self, steps: u64) -> Self {
+        Self { steps, ..self }
+    }
+
+    /// Counts a step, and compares replicas if they are due: every rank must call.
+    ///
+    /// # Communication
+    /// That of [`check_replicas`] at the interval, otherwise none.
+    ///
+    /// # Errors
+    /// As [`check_replicas`], with the step.
+    pub fn after_step<B: ShardedBackend, M: Module<B>>(&mut self, model: &M, mesh: &Mesh) -> Result<(), ReplicaError> {
+        self.steps += 1;
+        if self.interval == 0 || !self.steps.is_multiple_of(self.interval) {
+            return Ok(());
+        }
+        check_replicas(model, mesh).map_err(|error| match error {
+            error @ ReplicaError::Collective(_) => error,
+            found => ReplicaError::AfterStep {
+                step: self.steps,
+                source: Box::new(found),
+            },
+        })
+    }
+}
+
 /// Compares the parameters of a model over the ranks that have the same part of them, by hash.
 ///
-/// Placements say which parts are the same; nothing else sees to it. A trainer calls this every hundred steps or so.
+/// Placements say which parts are the same; nothing else sees to it. [`ReplicaCheck`] calls this at an interval of
+/// steps.
 ///
 /// # Communication
 /// Per axis of the mesh, one all-gather of 8 bytes per parameter, and one all-reduce of 8 bytes.

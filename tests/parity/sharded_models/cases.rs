@@ -103,6 +103,11 @@ pub fn trials() -> Vec<Trial> {
             "give context.fully_sharded()",
         ],
     ));
+    let drifts = case("wrapped_drifts", "gpt", "f32", 0.0);
+    trials.push(Job::new(drifts, 2).fails_with(
+        "a_replica_in_distributed_data_parallel_that_differs_is_named_at_the_next_check",
+        &["after step 2: parameter tokens.weight differs between rank 0 and rank 1"],
+    ));
     for (model, saved, resumed) in [
         ("gpt", "dp2_sharded", "tp2sp"),
         ("convolutional", "dp2_sharded", "tp2sp"),
@@ -269,6 +274,7 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
             PlacedDataParallel::<Placed, M>::new(model, &mesh, &context, DataParallelConfig::new())?;
             Ok(())
         }
+        "wrapped_drifts" => wrapped::drift(initialize(M::make(dropout, &device)), world, &device),
         "wrapped_alone" => {
             Plain::seed(&device, SEED);
             let plain = initialize(P::make(dropout, &device));

@@ -14,8 +14,8 @@ use burn_megatron::launch::World;
 use burn_megatron::parameters::list_parameters;
 use burn_megatron::random::RandomStream;
 use burn_megatron::sharded::{
-    Explanation, Mesh, Phase, Plan, TrafficKind, TrafficRecord, backward, cast_parameters, check_replicas,
-    clip_gradients, explain, parallelize, whole_record,
+    Explanation, Mesh, Phase, Plan, ReplicaCheck, TrafficKind, TrafficRecord, backward, cast_parameters,
+    check_replicas, clip_gradients, explain, parallelize, whole_record,
 };
 use tests::harness::Case;
 
@@ -230,13 +230,18 @@ pub fn watched<M: Subject<Placed>>(world: &World, device: &FlexDevice) -> anyhow
     } else {
         model
     };
-    let error = check_replicas(&model, &mesh)
+    let mut replicas = ReplicaCheck::every(2).resumed_after(4);
+    replicas.after_step(&model, &mesh)?;
+    let error = replicas
+        .after_step(&model, &mesh)
         .err()
         .context("it was not noticed")?
         .to_string();
     let second = &list_parameters::<Placed, M>(&model)[1].path;
     ensure!(
-        error.contains(&format!("parameter {second} is not the same on rank 0 and rank 1")),
+        error.starts_with(&format!(
+            "after step 6: parameter {second} is not the same on rank 0 and rank 1"
+        )),
         "{error}"
     );
     Ok(())

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use burn::grad_clipping::GradientClippingConfig;
+use burn::module::{Module as _, ModuleMapper, Param};
 use burn::optim::{AdamW, AdamWConfig};
 use burn::tensor::Tensor;
 use burn_flex::{Flex, FlexDevice};
@@ -125,9 +126,13 @@ pub struct Wrapped<'a, M> {
 
 impl<'a, M: Subject<Placed>> Wrapped<'a, M> {
     pub fn new(whole: M, options: Options, ranks: &'a Ranks) -> anyhow::Result<Self> {
+        Self::configured(whole, options, ranks, DataParallelConfig::new())
+    }
+
+    fn configured(whole: M, options: Options, ranks: &'a Ranks, config: DataParallelConfig) -> anyhow::Result<Self> {
         let placed = parallelize(whole, &ranks.plan(M::tensor_plan()), &ranks.mesh)?;
         // Small buckets: some are reduced while the backward pass runs.
-        let config = DataParallelConfig::new()
+        let config = config
             .with_bucket_size(Some(500))
             .with_shard_gradients(ranks.layout.shards_gradients);
         let model = PlacedDataParallel::<Placed, M>::new(placed, &ranks.mesh, &ranks.context, config)?;
@@ -234,6 +239,37 @@ pub fn resume<M: Subject<Placed>>(
     world.barrier()?;
     second.train(STEPS / 2..STEPS, &mut run, device)?;
     Ok(run)
+}
+
+/// A parameter that is changed on one rank is found at the next check, in the middle of training.
+pub fn drift<M: Subject<Placed>>(whole: M, world: &World, device: &FlexDevice) -> anyhow::Result<()> {
+    struct Change(bool);
+    impl ModuleMapper<Plain> for Change {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<Plain, D>>) -> Param<Tensor<Plain, D>> {
+            if std::mem::replace(&mut self.0, true) {
+                return param;
+            }
+            param.map(|tensor| Tensor::from_inner(tensor.inner() + 1.0).require_grad())
+        }
+    }
+    let ranks = Ranks::new("dp2", world)?;
+    let config = DataParallelConfig::new().with_check_replicas_interval(2);
+    let mut wrapped = Wrapped::configured(whole, Options::default(), &ranks, config)?;
+    for step in 0..3 {
+        if step == 1 {
+            // Every rank makes the same updates; one of them is another.
+            wrapped.model.local_mut().update(|parts| match world.rank() {
+                1 => parts.map(&mut Change(false)),
+                _ => parts,
+            })?;
+        }
+        let place = OnMesh(ranks.mesh.clone());
+        let loss = |model: M| model.loss_of(step * SAMPLES..(step + 1) * SAMPLES, &place, device);
+        wrapped.model.backward(StepPart::Last, loss)?;
+        let gradients = wrapped.model.gradients()?;
+        wrapped.model.step(1e-2, &mut wrapped.optimizer, gradients)?;
+    }
+    anyhow::bail!("it was not noticed")
 }
 
 /// On one rank, 16-bit parameters with main values and gradients in f32: the bits of the plain model in

@@ -18,6 +18,7 @@ mod random;
 pub mod ranks;
 mod records;
 mod redistribute;
+mod replicas;
 mod rules;
 
 /// Quantized tensors have no placement.

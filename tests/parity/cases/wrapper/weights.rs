@@ -1,6 +1,7 @@
 //! What happens to weights when a model is wrapped: all ranks take the first one's, or a difference is refused.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
+use burn::optim::SgdConfig;
 use burn::tensor::Tensor;
 use burn_megatron::data_parallel::{DataParallelConfig, DistributedDataParallel, WeightSync};
 use burn_megatron::parameters::{list_parameters, read_host};
@@ -42,6 +43,12 @@ pub const FAILURES: &[Failure] = &[
         run: drift,
         layout: DP2,
         messages: &["parameter twice.weight differs between rank 0 and rank 1"],
+    },
+    Failure {
+        name: "replicas_that_drift_apart_are_refused_at_the_next_check",
+        run: drift_between_checks,
+        layout: DP2,
+        messages: &["after step 2: parameter twice.weight differs between rank 0 and rank 1"],
     },
 ];
 
@@ -92,13 +99,31 @@ fn drift(scene: &Scene) -> anyhow::Result<()> {
     let mut wrapped = wrap(OddNet::new(scene, "net"), scene, 40)?;
     wrapped_step(&mut wrapped, scene, 0)?;
     wrapped.check_replicas()?;
-    if scene.context.rank() == 1 {
-        wrapped.update(|mut net| {
-            net.twice.weight = net.twice.weight.map(|tensor| nudge(scene, tensor));
-            net
-        })?;
-    }
+    change_one_rank(&mut wrapped, scene)?;
     wrapped.check_replicas()?;
+    Ok(())
+}
+
+fn drift_between_checks(scene: &Scene) -> anyhow::Result<()> {
+    let config = DataParallelConfig::new().with_check_replicas_interval(2);
+    let mut wrapped = DistributedDataParallel::new(OddNet::new(scene, "net"), &scene.context, config)?;
+    let train_step = |wrapped: &mut Wrapped<_>, step| {
+        let gradients = wrapped_step(wrapped, scene, step)?;
+        Ok::<_, anyhow::Error>(wrapped.step(0.01, &mut SgdConfig::new().init(), gradients)?)
+    };
+    train_step(&mut wrapped, 0)?;
+    change_one_rank(&mut wrapped, scene)?;
+    train_step(&mut wrapped, 1).context("before the check")?;
+    train_step(&mut wrapped, 2)
+}
+
+fn change_one_rank(wrapped: &mut Wrapped<OddNet<B>>, scene: &Scene) -> anyhow::Result<()> {
+    wrapped.update(|mut net| {
+        if scene.context.rank() == 1 {
+            net.twice.weight = net.twice.weight.map(|tensor| nudge(scene, tensor));
+        }
+        net
+    })?;
     Ok(())
 }
 
