@@ -83,4 +83,4 @@ pub use loader::{Loader, LoaderConfig, MicroBatch};
 #[cfg(feature = "trainer")]
 pub use sampler::{Sampler, SamplerConfig};
 #[cfg(feature = "dataset")]
-pub use shard_loader::{ShardLoaderBuilder, shard_loader};
+pub use shard_loader::{PlaceSamples, SampleShare, ShardLoaderBuilder, placed_loader, shard_loader};

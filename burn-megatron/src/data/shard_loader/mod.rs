@@ -1,5 +1,8 @@
-//! `shard_loader`: burn's `DataLoader`, each data-parallel rank with its own share of every global batch.
+//! `shard_loader`: burn's `DataLoader`, each data-parallel rank with its own share of every global batch;
+//! `placed_loader`: the same, with batches that are placed on a mesh.
 
+mod placing;
+mod source;
 mod workers;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +15,14 @@ use burn::tensor::backend::Backend;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+use self::placing::Placing;
+pub use self::placing::{PlaceSamples, SampleShare};
+use self::source::{Epoch, Source};
 use self::workers::Workers;
 use super::error::DataError;
 use super::global_batches::{GlobalBatches, LastBatch};
 use crate::context::ParallelContext;
+use crate::sharded::Mesh;
 
 /// Returns a builder of data loaders, with the methods of burn's `DataLoaderBuilder`, in which the batch size is that
 /// of all data-parallel ranks together and each rank loads its own share of every batch.
@@ -74,10 +81,69 @@ where
         num_workers: 0,
         last_batch: LastBatch::default(),
         device: None,
+        placing: None,
     }
 }
 
-/// Makes a burn `DataLoader` of one rank's shares of the global batches; returned by [`shard_loader`].
+/// Returns a builder of data loaders, with the methods of burn's `DataLoaderBuilder`, whose batches are placed on a
+/// mesh: cut over its data-parallel ranks, of which each loads its own samples.
+///
+/// Batch k holds the same samples, in the same order, in every layout; on a mesh of one rank they are those of burn's
+/// own loader without workers. Losses and gradients are those of the whole batch, however many samples each rank has:
+/// any batch size and any number of samples will do. Of a last batch of fewer samples than there are data-parallel
+/// ranks, every rank loads all. [`LastBatch::Drop`] leaves the last batch out if it is smaller than the others.
+///
+/// # Communication
+/// None: every rank draws the same order from the same seed.
+///
+/// # Examples
+/// ```
+/// use burn::data::dataloader::{DataLoader, batcher::Batcher};
+/// use burn::data::dataset::InMemDataset;
+/// use burn::tensor::{Tensor, backend::Backend};
+/// use burn_flex::{Flex, FlexDevice};
+/// use burn_megatron::context::ParallelContext;
+/// use burn_megatron::data::placed_loader;
+/// use burn_megatron::sharded::{Mesh, Sharded};
+///
+/// type B = Sharded<Flex>;
+///
+/// #[derive(Clone)]
+/// struct Numbers;
+/// impl<B: Backend> Batcher<B, f32, Tensor<B, 1>> for Numbers {
+///     fn batch(&self, items: Vec<f32>, device: &B::Device) -> Tensor<B, 1> {
+///         Tensor::from_floats(&items[..], device)
+///     }
+/// }
+///
+/// let mesh = Mesh::of(&ParallelContext::single(0))?;
+/// let loader = placed_loader::<B, _, _>(Numbers, &mesh)
+///     .batch_size(4)
+///     .build(InMemDataset::new((0..10).map(|number| number as f32).collect()))?;
+/// let means: Vec<f32> = loader.iter().map(|batch| batch.mean().into_scalar()).collect();
+/// assert_eq!(means, [1.5, 5.5, 8.5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn placed_loader<B, I, O>(batcher: impl Batcher<B, I, O> + 'static, mesh: &Mesh) -> ShardLoaderBuilder<B, I, O>
+where
+    B: Backend,
+    O: PlaceSamples,
+{
+    ShardLoaderBuilder {
+        batcher: Arc::new(batcher),
+        rank: 0,
+        ranks: 1,
+        batch_size: 1,
+        shuffle: None,
+        num_workers: 0,
+        last_batch: LastBatch::default(),
+        device: None,
+        placing: Some(Placing::on(mesh)),
+    }
+}
+
+/// Makes a burn `DataLoader` of one rank's shares of the global batches; returned by [`shard_loader`] and
+/// [`placed_loader`].
 pub struct ShardLoaderBuilder<B: Backend, I, O> {
     batcher: Arc<dyn Batcher<B, I, O>>,
     rank: usize,
@@ -87,6 +153,8 @@ pub struct ShardLoaderBuilder<B: Backend, I, O> {
     num_workers: usize,
     last_batch: LastBatch,
     device: Option<B::Device>,
+    /// `None` if a batch is this rank's share alone.
+    placing: Option<Placing<O>>,
 }
 
 impl<B, I, O> ShardLoaderBuilder<B, I, O>
@@ -129,7 +197,7 @@ where
     }
 
     /// Returns the loader of this rank's shares of a dataset, which must be the same on every rank. Its `num_items` and
-    /// progress count this rank's samples.
+    /// progress count this rank's samples, or those of whole batches where these are placed on a mesh.
     ///
     /// # Errors
     /// As [`GlobalBatches::new`].
@@ -141,6 +209,7 @@ where
             device: self.device.unwrap_or_default(),
             batches,
             rank: self.rank,
+            placing: self.placing,
         };
         Ok(Arc::new(ShardLoader {
             source: Arc::new(source),
@@ -204,7 +273,7 @@ where
     }
 
     fn num_items(&self) -> usize {
-        self.source.batches.num_samples_of(self.source.rank)
+        self.source.num_items()
     }
 
     fn to_device(&self, device: &B::Device) -> Arc<dyn DataLoader<B, O>> {
@@ -215,7 +284,8 @@ where
     }
 
     /// Returns a loader of some of this rank's samples, counted as [`num_items`](DataLoader::num_items) counts them in
-    /// the order without shuffling. It is of this rank alone, and shuffles them among themselves.
+    /// the order without shuffling. It is of this rank alone, and shuffles them among themselves. Where batches are
+    /// placed on a mesh, it is of all ranks.
     fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<B, O>> {
         let Source { batches, rank, .. } = *self.source;
         let shares = (0..batches.num_batches()).flat_map(|batch| batches.share(batch, rank));
@@ -233,75 +303,13 @@ where
     }
 }
 
-/// Where a loader's batches come from.
-struct Source<B: Backend, I, O> {
-    dataset: Arc<dyn Dataset<I>>,
-    batcher: Arc<dyn Batcher<B, I, O>>,
-    device: B::Device,
-    batches: GlobalBatches,
-    rank: usize,
-}
-
-impl<B: Backend, I, O> Clone for Source<B, I, O> {
-    fn clone(&self) -> Self {
-        Self {
-            dataset: self.dataset.clone(),
-            batcher: self.batcher.clone(),
-            device: self.device.clone(),
-            batches: self.batches,
-            rank: self.rank,
-        }
-    }
-}
-
-/// One pass over the samples.
-struct Epoch<B: Backend, I, O> {
-    source: Arc<Source<B, I, O>>,
-    /// The number of the sample at each place; `None` if samples are not shuffled.
-    order: Option<Arc<[usize]>>,
-}
-
-impl<B: Backend, I, O> Clone for Epoch<B, I, O> {
-    fn clone(&self) -> Self {
-        Self {
-            source: self.source.clone(),
-            order: self.order.clone(),
-        }
-    }
-}
-
-impl<B: Backend, I, O> Epoch<B, I, O> {
-    /// The samples of this rank in a global batch.
-    fn share_len(&self, batch: usize) -> usize {
-        self.source.batches.share(batch, self.source.rank).len()
-    }
-
-    /// Loads this rank's share of a global batch; `None` if it has no sample.
-    ///
-    /// # Panics
-    /// When the dataset lacks a sample below its length.
-    fn load(&self, batch: usize) -> Option<O> {
-        let Source { dataset, batcher, .. } = &*self.source;
-        let places = self.source.batches.share(batch, self.source.rank);
-        if places.is_empty() {
-            return None;
-        }
-        let items = places.map(|place| {
-            let number = self.order.as_ref().map_or(place, |order| order[place]);
-            let item = dataset.get(number);
-            item.unwrap_or_else(|| panic!("the dataset has no sample {number}, but a length of {}", dataset.len()))
-        });
-        Some(batcher.batch(items.collect(), &self.source.device))
-    }
-}
-
 /// Iterates over this rank's shares.
 struct ShardIterator<B: Backend, I, O> {
     epoch: Epoch<B, I, O>,
     workers: Option<Workers<O>>,
     /// The next global batch.
     next: usize,
-    /// Samples of this rank so far.
+    /// Samples so far, as the loader counts them.
     processed: usize,
 }
 
@@ -309,22 +317,21 @@ impl<B: Backend, I, O> Iterator for ShardIterator<B, I, O> {
     type Item = O;
 
     fn next(&mut self) -> Option<O> {
-        let share = self.epoch.share_len(self.next);
+        let count = self.epoch.source.counted(self.next);
         let loaded = match &mut self.workers {
-            _ if share == 0 => None,
+            _ if count == 0 => None,
             None => self.epoch.load(self.next),
             Some(workers) => workers.take(self.next),
         }?;
         self.next += 1;
-        self.processed += share;
+        self.processed += count;
         Some(loaded)
     }
 }
 
 impl<B: Backend, I, O> DataLoaderIterator<O> for ShardIterator<B, I, O> {
     fn progress(&self) -> Progress {
-        let Source { batches, rank, .. } = *self.epoch.source;
-        Progress::new(self.processed, batches.num_samples_of(rank))
+        Progress::new(self.processed, self.epoch.source.num_items())
     }
 }
 

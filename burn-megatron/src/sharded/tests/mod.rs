@@ -12,6 +12,8 @@ mod case;
 mod draw;
 mod gather_ahead;
 mod kernels;
+#[cfg(feature = "dataset")]
+mod loading;
 mod operations;
 mod place;
 mod random;
