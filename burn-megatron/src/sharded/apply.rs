@@ -13,6 +13,7 @@ use super::redistribute::{local_of_whole, redistribute};
 use super::rules::{self, Operand, Rule, Setting};
 use super::tensor::ShardedTensor;
 use super::traffic::{self, Phase};
+use super::work;
 use crate::collectives::CollectiveBackend;
 
 /// Runs an operation of the inner backend on this rank's parts of the operands, brought to where `rule` wants them.
@@ -35,7 +36,10 @@ where
 {
     let seen = recorder::operands(|visitor| inputs.visit(visitor));
     let Some(mesh) = inputs.mesh() else {
-        let outputs = R::whole(run(inputs.wholes(), &Placed::default()));
+        let shapes = shapes(&inputs, |operand, _| operand.shape.clone());
+        let locals = run(inputs.wholes(), &Placed::default());
+        count::<B, R>(name, shapes, &locals);
+        let outputs = R::whole(locals);
         recorder::results(name, seen, |visitor| outputs.visit(visitor));
         return outputs;
     };
@@ -53,15 +57,43 @@ where
     let plan = rules::plan(&*rule(), operands, setting);
     #[cfg(test)]
     let plan = super::compare::faults::change(name, &before, plan);
+    let shapes = shapes(&inputs, |operand, number| {
+        mesh.shape()
+            .local_shape(&operand.shape, &plan.needs[number], mesh.ranks())
+    });
     let locals = inputs.place(&mesh, &mut plan.needs.iter());
     let placed = Placed {
         mesh: Some(mesh),
         needs: plan.needs,
         results: plan.results,
     };
-    let outputs = R::placed(run(locals, &placed), &placed);
+    let locals = run(locals, &placed);
+    count::<B, R>(name, shapes, &locals);
+    let outputs = R::placed(locals, &placed);
     recorder::results(name, seen, |visitor| outputs.visit(visitor));
     outputs
+}
+
+/// The shapes of this rank's parts of the operands, if its work is counted.
+fn shapes<B: CollectiveBackend, I: Inputs<B>>(
+    inputs: &I,
+    local: impl Fn(&Operand, usize) -> Vec<usize>,
+) -> Option<Vec<Vec<usize>>> {
+    work::is_counting().then(|| {
+        let mut operands = Vec::new();
+        inputs.describe(&mut operands);
+        operands
+            .iter()
+            .enumerate()
+            .map(|(number, operand)| local(operand, number))
+            .collect()
+    })
+}
+
+fn count<B: CollectiveBackend, R: Outputs<B>>(name: &str, shapes: Option<Vec<Vec<usize>>>, locals: &R::Locals) {
+    if let Some(shapes) = shapes {
+        work::add(name, &shapes, R::elements(locals));
+    }
 }
 
 /// What is known of an operation's operands and results after its rule has answered.
@@ -273,6 +305,8 @@ pub(super) trait Outputs<B: CollectiveBackend> {
     /// This rank's parts.
     type Locals;
 
+    /// The elements of this rank's parts together.
+    fn elements(locals: &Self::Locals) -> usize;
     fn whole(locals: Self::Locals) -> Self;
     fn placed(locals: Self::Locals, placed: &Placed) -> Self;
     /// Shows the tensors to the recorder.
@@ -281,6 +315,10 @@ pub(super) trait Outputs<B: CollectiveBackend> {
 
 impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for ShardedTensor<B, K> {
     type Locals = K::Tensor;
+
+    fn elements(local: &K::Tensor) -> usize {
+        local.shape().num_elements()
+    }
 
     fn whole(local: K::Tensor) -> Self {
         ShardedTensor::whole(local)
@@ -298,6 +336,10 @@ impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for ShardedTensor<B, K> {
 impl<B: CollectiveBackend, K: Kind<B>, L: Kind<B>> Outputs<B> for (ShardedTensor<B, K>, ShardedTensor<B, L>) {
     type Locals = (K::Tensor, L::Tensor);
 
+    fn elements((first, second): &Self::Locals) -> usize {
+        first.shape().num_elements() + second.shape().num_elements()
+    }
+
     fn whole((first, second): Self::Locals) -> Self {
         (ShardedTensor::whole(first), ShardedTensor::whole(second))
     }
@@ -314,6 +356,11 @@ impl<B: CollectiveBackend, K: Kind<B>, L: Kind<B>> Outputs<B> for (ShardedTensor
 
 impl<B: CollectiveBackend, K: Kind<B>> Outputs<B> for Vec<Option<ShardedTensor<B, K>>> {
     type Locals = Vec<Option<K::Tensor>>;
+
+    fn elements(locals: &Self::Locals) -> usize {
+        let of_each = locals.iter().flatten().map(|local| local.shape().num_elements());
+        of_each.sum()
+    }
 
     fn whole(locals: Self::Locals) -> Self {
         locals

@@ -11,6 +11,7 @@ use super::mesh::Mesh;
 use super::parallelize::ShardedBackend;
 use super::placement::{AxisPlacement, AxisRole};
 use super::traffic::{Phase, TrafficKind, TrafficRecord};
+use super::work;
 
 /// A model's parameters and the communication of a step. `Display` writes it as tables.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,6 +20,9 @@ pub struct Explanation {
     pub parameters: Vec<ParameterPlace>,
     /// What was communicated, by phase, operation, axis and kind.
     pub traffic: Vec<TrafficRow>,
+    /// What this rank computed, in arithmetic operations: two for each term of matmuls, linear layers and convolutions,
+    /// one for each element of what other operations make.
+    pub operations: u64,
 }
 
 /// Where a parameter is.
@@ -74,11 +78,12 @@ pub fn explain<B: ShardedBackend, M: Module<B>, T>(
     model.visit(&mut lister);
     let Lister { places, names, .. } = lister;
     mesh.start_counting_near(names);
-    let result = step();
+    let (result, operations) = work::counted(step);
     let traffic = rows(mesh, &mesh.stop_counting());
     let explanation = Explanation {
         parameters: places,
         traffic,
+        operations,
     };
     (explanation, result)
 }
@@ -89,6 +94,11 @@ impl Explanation {
         self.traffic
             .iter()
             .fold((0, 0), |(count, bytes), row| (count + row.count, bytes + row.bytes))
+    }
+
+    /// The bytes of this rank's parts of the parameters.
+    pub fn local_parameter_bytes(&self) -> usize {
+        self.parameters.iter().map(|parameter| parameter.local_bytes).sum()
     }
 
     /// The number of collectives of a phase and kind on an axis.
@@ -255,6 +265,7 @@ impl fmt::Display for Explanation {
             }
         }
         let (count, bytes) = self.total();
-        writeln!(f, "communication of a step: {count} collectives, {bytes} bytes")
+        writeln!(f, "communication of a step: {count} collectives, {bytes} bytes")?;
+        writeln!(f, "arithmetic of a step on this rank: {} operations", self.operations)
     }
 }

@@ -15,7 +15,8 @@
 //! | `random` | random tensors, of which each rank draws its part |
 //! | `apply`, `operations`, `kernels` | an operation by its rule; tables of burn's operations; fused ones |
 //! | `plan`, `parallelize` | which parameters are cut, by name; a model's parameters placed by that |
-//! | `explain` | where parameters are, and what a real step communicated |
+//! | `explain`, `work` | where parameters are, and what a real step communicated and computed |
+//! | `suggest` | the plan that costs least, by such steps |
 //! | `gradients`, `early_scatter`, `clipping` | a backward pass whose gradients end where their parameters are; their norm |
 //! | `mixed_precision` | computing in 16 bits, with parameters in f32 |
 //! | `placed_data_parallel` | a placed model in `DistributedDataParallel` |
@@ -45,8 +46,10 @@ mod record;
 mod redistribute;
 mod replicas;
 mod rules;
+mod suggest;
 mod tensor;
 mod traffic;
+mod work;
 
 #[cfg(test)]
 mod tests;
@@ -72,5 +75,6 @@ pub use placement::{AxisPlacement, AxisRole, MAX_AXES, MeshShape, Placements, RE
 pub use plan::{Plan, PlanError, PlannedParameter};
 pub use record::whole_record;
 pub use replicas::{ReplicaCheck, ReplicaError, check_replicas};
+pub use suggest::{Candidate, SuggestConfig, SuggestError, Suggestion};
 pub use tensor::ShardedTensor;
 pub use traffic::{Phase, TrafficKind, TrafficRecord};

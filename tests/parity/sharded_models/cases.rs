@@ -23,7 +23,7 @@ use super::records::{maker, record_of, with_record};
 use super::subjects::Subject;
 use super::training::{Options, Run, STEPS, compare, train};
 use super::wrapped::{self, Ranks, Wrapped};
-use super::{SEED, checks, compared, learner};
+use super::{SEED, checks, compared, learner, suggested};
 
 /// Of each model.
 const RANDOM_PLACEMENTS: u64 = 50;
@@ -135,6 +135,23 @@ pub fn trials() -> Vec<Trial> {
         let resumed = case("resumed", "gpt", "f32", 0.0).with("layout", layout);
         trials
             .push(Job::new(resumed, ranks).succeeds(format!("a_run_that_is_resumed_in_{layout}_is_one_that_was_not")));
+    }
+    for (model, layout) in [
+        ("gpt", "tp2"),
+        ("classifier", "tp2"),
+        ("gpt", "tp2sp"),
+        ("recurrent", "tp2"),
+    ] {
+        let suggested = case("suggested", model, "f32", 0.0).with("layout", layout);
+        let trial = format!("the_plan_that_is_suggested_for_{model}_in_{layout}_costs_no_more_than_one_by_hand");
+        trials.push(Job::new(suggested, 2).succeeds(trial));
+    }
+    let failing = case("suggestion_fails", "gpt", "f32", 0.0);
+    trials.push(Job::new(failing, 2).succeeds("a_step_that_fails_on_one_rank_ends_the_search_for_a_plan_on_all"));
+    for (model, ranks) in [("gpt", 2), ("convolutional", 2), ("gpt", 4)] {
+        let suggested = case("suggested_for_memory", model, "f32", 0.0);
+        let trial = format!("on_{ranks}_ranks_{model}_is_fully_sharded_if_there_is_little_room");
+        trials.push(Job::new(suggested, ranks).succeeds(trial));
     }
     let watched = case("watched", "convolutional", "f32", 0.0);
     trials.push(Job::new(watched, 2).succeeds("a_replica_that_differs_is_named"));
@@ -282,6 +299,10 @@ fn run_model<P: Subject<Plain>, M: Subject<Placed>>(case: &Case, world: &World) 
             let whole = with_record::<Placed, M>(initialize(M::make(dropout, &device)), record, &device)?;
             wrapped::is_plain_on_one_rank(plain, whole, world, &device)
         }
+        "suggested" => suggested::tensor::<M>(case, world),
+        "suggestion_fails" => suggested::failing::<M>(world),
+        "suggested_for_memory" if world.world_size() == 2 => suggested::data::<M>(world),
+        "suggested_for_memory" => suggested::grid::<M>(world),
         "explained" => checks::explained::<M>(case, world, dropout, &device),
         "resumed" => checks::resumed::<M>(case, world, &device),
         "watched" => checks::watched::<M>(world, &device),

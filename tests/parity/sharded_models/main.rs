@@ -10,6 +10,7 @@ mod learner;
 mod passes;
 mod records;
 mod subjects;
+mod suggested;
 mod training;
 mod wrapped;
 

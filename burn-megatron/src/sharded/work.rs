@@ -1,0 +1,92 @@
+//! What this rank computes, in arithmetic operations, while it is counted.
+
+use std::cell::Cell;
+
+thread_local! {
+    /// `None` while nothing is counted.
+    static OPERATIONS: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Runs, and returns the arithmetic operations of this rank's part of it.
+pub(super) fn counted<T>(run: impl FnOnce() -> T) -> (T, u64) {
+    struct Restore(Option<u64>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            OPERATIONS.set(self.0);
+        }
+    }
+    let _restore = Restore(OPERATIONS.replace(Some(0)));
+    let result = run();
+    (result, OPERATIONS.get().unwrap_or(0))
+}
+
+pub(super) fn is_counting() -> bool {
+    OPERATIONS.get().is_some()
+}
+
+/// Counts an operation of the backend, whose operands have these shapes on this rank.
+pub(super) fn add(name: &str, operands: &[Vec<usize>], result_elements: usize) {
+    if let Some(counted) = OPERATIONS.get() {
+        OPERATIONS.set(Some(counted + operations(name, operands, result_elements) as u64));
+    }
+}
+
+/// A multiplication and an addition for each term of a product; of everything else, an operation for each element of
+/// the result.
+fn operations(name: &str, operands: &[Vec<usize>], result_elements: usize) -> usize {
+    let last = |operand: usize| operands[operand].last().copied().unwrap_or(1);
+    let elements = |operand: usize| operands[operand].iter().product::<usize>();
+    // Of a convolution's weight, for each element that it computes.
+    let per_output = |weight: usize| elements(weight) / operands[weight].first().copied().unwrap_or(1).max(1);
+    let is_convolution = name.starts_with("conv") && !name.contains("transpose");
+    match name {
+        "float_matmul" | "linear" => 2 * result_elements * last(0),
+        "linear_x_backward" => 2 * result_elements * last(1),
+        "linear_weight_backward" => 2 * elements(0) * last(1),
+        _ if is_convolution && (name.ends_with("_x_backward") || name.ends_with("_weight_backward")) => {
+            2 * elements(2) * per_output(1)
+        }
+        _ if is_convolution && !name.contains("backward") => 2 * result_elements * per_output(1),
+        _ => result_elements,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_of_products_are_counted_twice_and_other_elements_once() {
+        let [x, weight, gradient] = [vec![2, 5, 3], vec![3, 4], vec![2, 5, 4]];
+        let terms = 2 * 5 * 3 * 4;
+        assert_eq!(operations("linear", &[x.clone(), weight.clone()], 40), 2 * terms);
+        assert_eq!(
+            operations("linear_x_backward", &[weight.clone(), gradient.clone()], 30),
+            2 * terms
+        );
+        assert_eq!(
+            operations("linear_weight_backward", &[x.clone(), gradient], 12),
+            2 * terms
+        );
+        assert_eq!(operations("float_matmul", &[x, weight], 40), 2 * terms);
+        // Two images of one channel, three of 4 x 4 with a kernel of 2 x 2.
+        let [image, kernel, map] = [vec![2, 1, 5, 5], vec![3, 1, 2, 2], vec![2, 3, 4, 4]];
+        let terms = 2 * 3 * 16 * 4;
+        assert_eq!(operations("conv2d", &[image.clone(), kernel.clone()], 96), 2 * terms);
+        let operands = [image, kernel, map];
+        assert_eq!(operations("conv2d_x_backward", &operands, 50), 2 * terms);
+        assert_eq!(operations("conv2d_weight_backward", &operands, 12), 2 * terms);
+        assert_eq!(operations("conv2d_bias_backward", &operands, 3), 3);
+        assert_eq!(operations("float_add", &[vec![7], vec![7]], 7), 7);
+    }
+
+    #[test]
+    fn what_is_outside_is_not_counted() {
+        add("float_add", &[], 3);
+        let ((_, inner), outer) = counted(|| {
+            add("float_add", &[], 3);
+            counted(|| add("float_add", &[], 5))
+        });
+        assert_eq!((inner, outer, is_counting()), (5, 3, false));
+    }
+}
