@@ -41,18 +41,30 @@ impl RowWalk {
     /// Plans for `rows` rows of `columns` columns, neither of them 0, of the tensor's type: cubes for all of them,
     /// whose units walk a few rows each.
     pub fn over<R: CubeRuntime>(tensor: &CubeTensor<R>, rows: usize, columns: usize) -> Self {
-        let mut walk = Self::wide(tensor, columns);
+        let size = vector_size(&tensor.client, tensor.dtype, columns);
+        Self::of_vectors(&tensor.client, rows, size, columns / size)
+    }
+
+    /// As [`over`](Self::over) for rows of `vectors` vectors that a unit has one each of.
+    pub fn of_vectors<R: CubeRuntime>(
+        client: &ComputeClient<R>,
+        rows: usize,
+        vector_size: usize,
+        vectors: usize,
+    ) -> Self {
+        let mut walk = Self::wide(vector_size, vectors);
         let once = rows.div_ceil(walk.units[1] as usize);
-        let resident = walk.resident_rows(&tensor.client);
+        let resident = walk.resident_rows(client);
         let each = once / (WAVES * resident) / ROWS_AT_ONCE * ROWS_AT_ONCE;
         let each = each.clamp(1, ROWS_EACH);
-        walk.set_high(&tensor.client, once.div_ceil(each));
+        walk.set_high(client, once.div_ceil(each));
         walk
     }
 
     /// As [`over`](Self::over) for kernels that leave a sum for each part of the rows: no more cubes than run at once.
     pub fn in_parts<R: CubeRuntime>(tensor: &CubeTensor<R>, rows: usize, columns: usize) -> Self {
-        let mut walk = Self::wide(tensor, columns);
+        let size = vector_size(&tensor.client, tensor.dtype, columns);
+        let mut walk = Self::wide(size, columns / size);
         let enough = rows.div_ceil(walk.units[1] as usize * 2 * ROWS_EACH);
         let resident = walk.resident_rows(&tensor.client);
         walk.set_high(&tensor.client, enough.min(resident));
@@ -60,9 +72,7 @@ impl RowWalk {
     }
 
     /// Plans the units of a cube, and one row of cubes that covers the columns.
-    fn wide<R: CubeRuntime>(tensor: &CubeTensor<R>, columns: usize) -> Self {
-        let vector_size = vector_size(&tensor.client, tensor.dtype, columns);
-        let vectors = columns / vector_size;
+    fn wide(vector_size: usize, vectors: usize) -> Self {
         let wide = units_along(vectors);
         let high = UNITS as usize / wide;
         Self {
