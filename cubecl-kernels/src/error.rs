@@ -99,6 +99,25 @@ impl Check {
         }
     }
 
+    /// Checks that a type is one of those that are valid.
+    pub fn one_of(
+        self,
+        what: impl Into<Cow<'static, str>>,
+        actual: DType,
+        valid: &'static [DType],
+    ) -> Result<(), KernelError> {
+        if valid.contains(&actual) {
+            Ok(())
+        } else {
+            Err(KernelError::Type {
+                operation: self.0,
+                what: what.into(),
+                actual,
+                valid,
+            })
+        }
+    }
+
     /// Checks that a type is among [`FLOATS`], and one that the device takes.
     pub fn float<B: Backend>(
         self,
@@ -107,14 +126,7 @@ impl Check {
         device: &B::Device,
     ) -> Result<(), KernelError> {
         let what = what.into();
-        if !FLOATS.contains(&actual) {
-            return Err(KernelError::Type {
-                operation: self.0,
-                what,
-                actual,
-                valid: FLOATS,
-            });
-        }
+        self.one_of(what.clone(), actual, FLOATS)?;
         // Numbers of 16 bits are read and written, and computed with in f32.
         let needed = if is_half(actual) {
             DTypeUsage::Storage.into()

@@ -1,5 +1,5 @@
 //! Fused operations for training transformers with burn, forward and backward: attention, softmax, norms, activations,
-//! embeddings, cross-entropy, AdamW.
+//! embeddings, rotary positions, cross-entropy, AdamW.
 //!
 //! Each operation has a folder of its own: the public function with its checks (`mod.rs`), the definition in burn's
 //! operations (`reference.rs`), the kernels in CubeCL (`kernel.rs`, `launch.rs`), the form for the CPU (`flex.rs`) and
@@ -32,6 +32,7 @@ pub mod paged_attention;
 pub mod precision;
 pub mod random;
 pub mod ranges;
+pub mod rotary;
 pub mod softmax;
 pub mod swiglu;
 pub mod tape;

@@ -14,6 +14,7 @@ use crate::flash_attention::host::AttentionSizes;
 use crate::flash_attention::{self, AttentionOptions, PackedHeads};
 use crate::linear::{self, LinearInputs};
 use crate::norm::{self, Addends, NormParameters};
+use crate::rotary::{self, RotaryAngles};
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
 
@@ -73,6 +74,10 @@ impl<B: KernelBackend, C: CheckpointStrategy> KernelBackend for Autodiff<B, C> {
 
     fn swiglu(input: Tensor<Self, 2>) -> Tensor<Self, 2> {
         swiglu::autodiff::swiglu(input)
+    }
+
+    fn rotary(input: Tensor<Self, 4>, angles: Option<RotaryAngles<Self>>) -> Tensor<Self, 3> {
+        rotary::autodiff::rotary(input, angles)
     }
 
     fn embedding_rows(table: Tensor<Self, 2>, tokens: Tensor<Self, 1, Int>, range: TokenRange) -> Tensor<Self, 2> {

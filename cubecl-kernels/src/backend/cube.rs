@@ -26,6 +26,8 @@ use crate::linear::{LinearGradients, LinearInputs, LinearWanted, WeightOrder, pr
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormAdded, NormGradients, NormParameters, NormStatistics};
 use crate::paged_attention::{self, PagedCache, PagedSizes};
 use crate::ranges::{self, BufferRange, RangeTarget};
+use crate::rotary::launch::CubeAngles;
+use crate::rotary::{self, RotaryAngles, RotaryHeads};
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
 use crate::tape::{float, primitive};
@@ -167,6 +169,26 @@ where
             return swiglu::reference::backward(input, gradient);
         }
         float(swiglu::launch::backward(primitive(input), primitive(gradient)))
+    }
+
+    fn rotary(input: Tensor<Self, 4>, angles: Option<RotaryAngles<Self>>) -> Tensor<Self, 3> {
+        let on_device = angles.clone().map(cube_angles);
+        if !runs(&input) || !on_device.as_ref().is_none_or(CubeAngles::is_read) {
+            return rotary::reference::forward(input, angles);
+        }
+        float(rotary::launch::forward(primitive(input), on_device))
+    }
+
+    fn rotary_backward(
+        gradient: Tensor<Self, 3>,
+        heads: RotaryHeads,
+        angles: Option<RotaryAngles<Self>>,
+    ) -> Tensor<Self, 4> {
+        let on_device = angles.clone().map(cube_angles);
+        if !runs(&gradient) || !on_device.as_ref().is_none_or(CubeAngles::is_read) {
+            return rotary::reference::backward(gradient, heads, angles);
+        }
+        float(rotary::launch::backward(primitive(gradient), heads, on_device))
     }
 
     fn cross_entropy_statistics(
@@ -465,6 +487,22 @@ where
 {
     let mut sums = partials.sum(dtype).into_iter();
     float(sums.next().expect("there is a vector"))
+}
+
+/// The angles as the kernels take them.
+fn cube_angles<R, F, I, BT>(angles: RotaryAngles<CubeBackend<R, F, I, BT>>) -> CubeAngles<R>
+where
+    R: CubeRuntime,
+    F: FloatElement,
+    I: IntElement,
+    BT: BoolElement,
+{
+    CubeAngles {
+        cosine: primitive(angles.cosine),
+        sine: primitive(angles.sine),
+        positions: angles.positions.into_primitive(),
+        layout: angles.layout,
+    }
 }
 
 /// As [`launch::runs`].

@@ -16,6 +16,7 @@ use crate::l2_norm::{self, SquaredPart};
 use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrder};
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormGradients, NormParameters, NormStatistics};
 use crate::ranges::{self, RangeTarget};
+use crate::rotary::{self, RotaryAngles, RotaryHeads};
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
 
@@ -91,6 +92,18 @@ impl KernelBackend for Flex {
 
     fn swiglu_backward(input: Tensor<Self, 2>, gradient: Tensor<Self, 2>) -> Tensor<Self, 2> {
         swiglu::flex::backward(input, gradient)
+    }
+
+    fn rotary(input: Tensor<Self, 4>, angles: Option<RotaryAngles<Self>>) -> Tensor<Self, 3> {
+        rotary::flex::forward(input, angles)
+    }
+
+    fn rotary_backward(
+        gradient: Tensor<Self, 3>,
+        heads: RotaryHeads,
+        angles: Option<RotaryAngles<Self>>,
+    ) -> Tensor<Self, 4> {
+        rotary::flex::backward(gradient, heads, angles)
     }
 
     fn cross_entropy_statistics(

@@ -34,6 +34,7 @@ use crate::linear::{self, LinearGradients, LinearInputs, LinearWanted, WeightOrd
 use crate::norm::{self, AddRule, AddendGradients, Addends, NormAdded, NormGradients, NormParameters, NormStatistics};
 use crate::paged_attention::{self, PagedCache};
 use crate::ranges::{self, BufferRange, RangeTarget};
+use crate::rotary::{self, RotaryAngles, RotaryHeads};
 use crate::softmax::{self, SoftmaxMask};
 use crate::swiglu;
 
@@ -291,6 +292,20 @@ pub trait KernelBackend: Backend {
     /// The gradient of the input for that of the output.
     fn swiglu_backward(input: Tensor<Self, 2>, gradient: Tensor<Self, 2>) -> Tensor<Self, 2> {
         swiglu::reference::backward(input, gradient)
+    }
+
+    /// See [`rotary()`](rotary::rotary).
+    fn rotary(input: Tensor<Self, 4>, angles: Option<RotaryAngles<Self>>) -> Tensor<Self, 3> {
+        rotary::reference::forward(input, angles)
+    }
+
+    /// The gradient of the input for that of the output.
+    fn rotary_backward(
+        gradient: Tensor<Self, 3>,
+        heads: RotaryHeads,
+        angles: Option<RotaryAngles<Self>>,
+    ) -> Tensor<Self, 4> {
+        rotary::reference::backward(gradient, heads, angles)
     }
 
     /// See [`cross_entropy()`](cross_entropy::cross_entropy).

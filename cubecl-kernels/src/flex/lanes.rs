@@ -136,6 +136,39 @@ pub(crate) fn map_pairs<R: Real, const N: usize>(
     }
 }
 
+/// As [`map_pairs`], for elements that are next to each other: the first two, the next two and so on.
+///
+/// # Panics
+/// When the elements' number is odd, or the others are not half as long.
+#[inline(always)]
+pub(crate) fn map_neighbours<R: Real, const N: usize>(
+    destination: Destination<'_, R>,
+    others: [&[R]; N],
+    function: impl Fn([R; 2], [R; N]) -> [R; 2],
+) {
+    match destination {
+        Destination::Over(values) => {
+            let (pairs, rest) = values.as_chunks_mut::<2>();
+            assert!(rest.is_empty(), "each element has a neighbour");
+            let others = cut(others, pairs.len());
+            for index in 0..pairs.len() {
+                pairs[index] = function(pairs[index], at(&others, index));
+            }
+        }
+        Destination::New { from, to } => {
+            let ((from, _), (to, rest)) = (from.as_chunks::<2>(), to.as_chunks_mut::<2>());
+            assert!(rest.is_empty(), "each element has a neighbour");
+            let from = &from[..to.len()];
+            let others = cut(others, to.len());
+            for index in 0..to.len() {
+                let results = function(from[index], at(&others, index));
+                to[index][0].write(results[0]);
+                to[index][1].write(results[1]);
+            }
+        }
+    }
+}
+
 /// Writes the elements, or `value` where they are masked; returns the results.
 ///
 /// # Panics

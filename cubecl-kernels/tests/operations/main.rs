@@ -31,6 +31,7 @@ mod ranges;
 mod reductions;
 mod references;
 mod refusals;
+mod rotary;
 mod softmax;
 mod swiglu;
 mod threads;
@@ -64,6 +65,7 @@ fn main() {
         reductions::trials(),
         references::trials(),
         refusals::trials(),
+        rotary::trials(),
         softmax::trials(),
         swiglu::trials(),
         threads::trials(),

@@ -10,6 +10,7 @@ use cubecl_kernels::embedding::{self, TokenRange};
 use cubecl_kernels::flash_attention::{self, AttentionMask, AttentionOptions};
 use cubecl_kernels::linear::{self, LinearInputs, LinearWanted, WeightOrder};
 use cubecl_kernels::norm::{self, AddRule, Addends, NormKind, NormParameters};
+use cubecl_kernels::rotary::{self, RotaryAngles, RotaryHeads, RotaryLayout};
 use cubecl_kernels::softmax::{self, SoftmaxMask};
 use cubecl_kernels::{bias_dropout_add, bias_gelu, cross_entropy, l2_norm, swiglu};
 use libtest_mimic::Trial;
@@ -68,6 +69,28 @@ fn everything(of: DType, dtype: DType) -> Vec<(&'static str, Tensor<B, 1>)> {
     results.push(("swiglu", flat(swiglu::reference::forward(matrix(1)))));
     let half = matrix(3).narrow(1, 0, COLUMNS / 2);
     results.push(("swiglu's input", flat(swiglu::reference::backward(matrix(1), half))));
+
+    let angles = |layout| {
+        let wide = Setting::<B> {
+            device,
+            dtype: DType::F32,
+        };
+        let table = |seed| wide.tensor(&normal(ROWS * 2, seed), [ROWS, 2]);
+        Some(RotaryAngles {
+            cosine: table(8),
+            sine: table(9),
+            positions: Tensor::arange(0..ROWS as i64, &device),
+            layout,
+        })
+    };
+    let heads = RotaryHeads { groups: 1, queries: 1 };
+    for layout in [RotaryLayout::Halves, RotaryLayout::Interleaved] {
+        let packed = matrix(1).reshape([ROWS, 1, 3, 4]);
+        results.push(("rotary", flat(rotary::reference::forward(packed, angles(layout)))));
+        let gradient = matrix(3).reshape([ROWS, 3, 4]);
+        let gradient = rotary::reference::backward(gradient, heads, angles(layout));
+        results.push(("rotary's input", flat(gradient)));
+    }
 
     let dropout = dropout(ROWS, 0.25);
     let addends = || Addends {

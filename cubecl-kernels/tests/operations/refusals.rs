@@ -16,6 +16,7 @@ use cubecl_kernels::l2_norm::{SquaredPart, sum_of_squares, sums_of_squares};
 use cubecl_kernels::linear::{linear, linear_transposed};
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, layer_norm, rms_norm};
 use cubecl_kernels::random::RowDropout;
+use cubecl_kernels::rotary::{RotaryAngles, RotaryLayout, rotary};
 use cubecl_kernels::softmax::{MAX_KEYS, SoftmaxMask, scaled_masked_softmax};
 use cubecl_kernels::swiglu::swiglu;
 use libtest_mimic::Trial;
@@ -27,7 +28,7 @@ type B = Flex;
 type Claim = (&'static str, fn() -> anyhow::Result<()>);
 
 pub fn trials() -> Vec<Trial> {
-    let claims: [Claim; 9] = [
+    let claims: [Claim; 10] = [
         ("attention", refuses_attention),
         ("softmax", refuses_softmax),
         ("linear", refuses_linear),
@@ -35,6 +36,7 @@ pub fn trials() -> Vec<Trial> {
         ("sums", refuses_sums),
         ("dropout", refuses_dropout),
         ("activations", refuses_activations),
+        ("rotary", refuses_rotary),
         ("cross_entropy", refuses_cross_entropy),
         ("optimizer", refuses_optimizer),
     ];
@@ -428,6 +430,53 @@ fn refuses_activations() -> anyhow::Result<()> {
         &["bias_gelu", "the bias", "F32", "F16"],
     )?;
     refused(swiglu(tensor([3, 7])), Value, &["swiglu", "columns", "even", "got 7"])
+}
+
+fn refuses_rotary() -> anyhow::Result<()> {
+    let angles = |cosine: [usize; 2], sine: [usize; 2], positions: usize| RotaryAngles::<B> {
+        cosine: tensor(cosine),
+        sine: tensor(sine),
+        positions: Tensor::zeros([positions], &Default::default()),
+        layout: RotaryLayout::Halves,
+    };
+    let turn = |angles| rotary(tensor([5, 2, 4, 6]), Some(angles));
+    ensure!(turn(angles([9, 3], [9, 3], 5)).is_ok(), "what fits is taken");
+    refused(
+        rotary(tensor([5, 2, 2, 6]), None),
+        Value,
+        &["rotary", "heads of a group", "at least 3", "got 2"],
+    )?;
+    refused(
+        turn(angles([9, 3], [8, 3], 5)),
+        Shape,
+        &["rotary", "the sine", "[9, 3]", "[8, 3]"],
+    )?;
+    refused(
+        turn(angles([9, 3], [9, 3], 6)),
+        Shape,
+        &["rotary", "the positions", "[5]", "[6]"],
+    )?;
+    refused(
+        turn(angles([9, 4], [9, 4], 5)),
+        Value,
+        &["rotary", "the rotated elements", "at most 6", "got 8"],
+    )?;
+    refused(
+        turn(angles([0, 3], [0, 3], 5)),
+        Value,
+        &["rotary", "the tables' rows", "at least 1", "got 0"],
+    )?;
+    let half = RotaryAngles {
+        sine: of_type([9, 3], DType::BF16),
+        ..angles([9, 3], [9, 3], 5)
+    };
+    refused(turn(half), Type, &["rotary", "the sine", "F32", "BF16"])?;
+    let wide = angles([9, 3], [9, 3], 5);
+    refused(
+        rotary(of_type([5, 2, 4, 6], DType::F64), Some(wide)),
+        Type,
+        &["rotary", "the cosine", "F64", "F32"],
+    )
 }
 
 fn refuses_cross_entropy() -> anyhow::Result<()> {

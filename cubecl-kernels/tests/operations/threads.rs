@@ -17,6 +17,7 @@ use cubecl_kernels::l2_norm::sum_of_squares;
 use cubecl_kernels::linear::{linear, linear_transposed};
 use cubecl_kernels::norm::{Addends, NormKind, NormParameters, add_norm, layer_norm, rms_norm};
 use cubecl_kernels::precision::compute_type;
+use cubecl_kernels::rotary::{RotaryAngles, RotaryLayout, rotary};
 use cubecl_kernels::softmax::{SoftmaxMask, scaled_masked_softmax};
 use cubecl_kernels::swiglu::swiglu;
 use libtest_mimic::Trial;
@@ -248,6 +249,22 @@ fn elements(setting: &Setting<B>) -> anyhow::Result<Results> {
         vec![("swiglu's input", input.clone())],
         Vec::new(),
     ));
+    for layout in [RotaryLayout::Halves, RotaryLayout::Interleaved] {
+        let wide = Setting::<B> {
+            device: setting.device,
+            dtype: compute_type(setting.dtype),
+        };
+        let table = |seed| wide.tensor(&normal(ROWS * 6, seed), [ROWS, 6]);
+        let angles = RotaryAngles {
+            cosine: table(4),
+            sine: table(5),
+            positions: Tensor::arange(0..ROWS as i64, &setting.device),
+            layout,
+        };
+        let packed = leaf(setting, [ROWS, 2, 3, COLUMNS / 6], 6);
+        let output = rotary(packed.clone(), Some(angles))?;
+        results.extend(pass(setting, output, vec![("rotary's input", packed)], Vec::new()));
+    }
     let residual = leaf(setting, [ROWS, COLUMNS], 3);
     let output = bias_dropout_add(Addends {
         input: input.clone(),

@@ -14,8 +14,8 @@ use burn_fusion::{Fusion, FusionBackend};
 
 use self::custom::Custom;
 use self::parts::{
-    NormShape, addend_primitives, next_addends, next_buffers, next_sums, next_vector_sums, norm_primitives,
-    statistics_primitives, sums_primitives,
+    NormShape, addend_primitives, next_addends, next_angles, next_buffers, next_sums, next_vector_sums,
+    norm_primitives, statistics_primitives, sums_primitives,
 };
 use super::KernelBackend;
 use crate::accumulate::{GradientPlace, GradientSums, VectorSums};
@@ -32,6 +32,7 @@ use crate::norm::{AddRule, AddendGradients, Addends, NormAdded, NormGradients, N
 use crate::paged_attention::PagedCache;
 use crate::precision::compute_type;
 use crate::ranges::{BufferRange, RangeTarget};
+use crate::rotary::{RotaryAngles, RotaryHeads};
 use crate::softmax::SoftmaxMask;
 use crate::tape::primitive;
 
@@ -516,6 +517,40 @@ impl<B: FusionBackend + KernelBackend> KernelBackend for Fusion<B> {
             .register(move |inputs| {
                 let (input, gradient) = (inputs.next(), inputs.next());
                 vec![primitive(B::swiglu_backward(input, gradient))]
+            });
+        outputs.next()
+    }
+
+    fn rotary(input: Tensor<Self, 4>, angles: Option<RotaryAngles<Self>>) -> Tensor<Self, 3> {
+        let (dims @ [tokens, _, _, d_head], dtype) = (input.dims(), input.dtype());
+        let (custom, layout) = Custom::<B>::new("rotary").with_owned(input).with_angles(angles);
+        let mut outputs = custom
+            .output([tokens, RotaryHeads::of(dims).total(), d_head], dtype)
+            .register(move |inputs| {
+                let input = inputs.next();
+                vec![primitive(B::rotary(input, next_angles(inputs, layout)))]
+            });
+        outputs.next()
+    }
+
+    fn rotary_backward(
+        gradient: Tensor<Self, 3>,
+        heads: RotaryHeads,
+        angles: Option<RotaryAngles<Self>>,
+    ) -> Tensor<Self, 4> {
+        let ([tokens, _, d_head], dtype) = (gradient.dims(), gradient.dtype());
+        let (custom, layout) = Custom::<B>::new("rotary_backward")
+            .with_owned(gradient)
+            .with_angles(angles);
+        let mut outputs = custom
+            .output([tokens, heads.groups, heads.queries + 2, d_head], dtype)
+            .register(move |inputs| {
+                let gradient = inputs.next();
+                vec![primitive(B::rotary_backward(
+                    gradient,
+                    heads,
+                    next_angles(inputs, layout),
+                ))]
             });
         outputs.next()
     }

@@ -10,6 +10,7 @@ use crate::accumulate::{GradientPlace, GradientSums, VectorSums};
 use crate::adamw::AdamWBuffers;
 use crate::norm::{AddRule, AddendGradients, Addends, NormGradients, NormKind, NormParameters, NormStatistics};
 use crate::precision::compute_type;
+use crate::rotary::{RotaryAngles, RotaryLayout};
 use crate::tape::primitive;
 
 /// What of a norm's parameters is no tensor.
@@ -61,6 +62,17 @@ impl<B: FusionBackend> Custom<B> {
             .with(&addends.residual)
     }
 
+    /// With the angles of a rotation, if there are any; returns their layout.
+    pub(super) fn with_angles(self, angles: Option<RotaryAngles<Fusion<B>>>) -> (Self, Option<RotaryLayout>) {
+        match angles {
+            Some(angles) => {
+                let custom = self.with(&angles.cosine).with(&angles.sine);
+                (custom.with_int(&angles.positions), Some(angles.layout))
+            }
+            None => (self, None),
+        }
+    }
+
     pub(super) fn statistics_outputs(self, kind: NormKind, rows: usize, dtype: DType) -> Self {
         let named = match kind {
             NormKind::Layer => self.output([rows], compute_type(dtype)),
@@ -81,6 +93,19 @@ impl<B: FusionBackend> Outputs<B> {
             reciprocal: self.next(),
         }
     }
+}
+
+/// The angles of a rotation, in the order in which [`Custom::with_angles`] names them.
+pub(super) fn next_angles<B: FusionBackend>(
+    inputs: &mut Inputs<'_, B>,
+    layout: Option<RotaryLayout>,
+) -> Option<RotaryAngles<B>> {
+    layout.map(|layout| RotaryAngles {
+        cosine: inputs.next(),
+        sine: inputs.next(),
+        positions: inputs.next_int(),
+        layout,
+    })
 }
 
 /// The optimizer's buffers, in the order in which [`Custom::with_buffers`] names them.
